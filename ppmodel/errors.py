@@ -1,0 +1,57 @@
+"""One tree of exceptions. Each says what was given, which rule it breaks, and what to do instead."""
+
+
+class PPModelError(ValueError):
+    """Input that breaks a rule.
+
+    Parameters
+    ----------
+    field : str
+        What was set, under the name that its user knows.
+    value : object
+        What it was set to.
+    rule : str
+        The rule that the value breaks.
+    remedy : str
+        What to write instead.
+    where : str, optional
+        The file, and the line in it, that the value came from.
+    grid : str, optional
+        A drawing of a schedule table with the cells in question marked.
+
+    Examples
+    --------
+    >>> print(PPModelError("microbatches", 0, "must be at least 1", "pass --microbatches 1 or more"))
+    microbatches = 0: must be at least 1; pass --microbatches 1 or more
+    """
+
+    def __init__(self, field, value, rule, remedy, *, where=None, grid=None):
+        self.field, self.value, self.rule, self.remedy = field, value, rule, remedy
+        self.where, self.grid = where, grid
+        super().__init__(field, value, rule, remedy)
+
+    def __str__(self):
+        shown = self.value if isinstance(self.value, int | float) else str(self.value)
+        place = f"{self.where}: " if self.where else ""
+        line = f"{place}{self.field} = {shown}: {self.rule}; {self.remedy}"
+        return " ".join(line.split())
+
+
+class ScheduleError(PPModelError):
+    """A schedule that its generator does not define: an unknown name or an illegal size."""
+
+
+class TableError(PPModelError):
+    """A table that is not a schedule: an operation is missing, doubled, misplaced or waits forever."""
+
+
+class SpecificationError(PPModelError):
+    """A model or system file with a wrong, unknown, missing or repeated value."""
+
+
+class CostError(PPModelError):
+    """Durations, or a model on a schedule, that cannot be: negative times, more stages than blocks."""
+
+
+class ReproduceError(PPModelError):
+    """A run of the notebooks or a build of the book that could not be finished."""

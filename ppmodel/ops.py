@@ -1,0 +1,86 @@
+"""What a table's cell holds: an operation, or operations that run as one."""
+
+import re
+from enum import IntEnum
+from typing import NamedTuple
+
+from ppmodel.errors import TableError
+
+
+class OpKind(IntEnum):
+    """The phases of one microbatch on one stage, and the sum of replicated gradients.
+
+    The letters are PyTorch's current ones: ``B`` is the whole backward; ``I`` and ``W`` are its two
+    halves, the gradient of the stage's input and of its weights. The Zero Bubble papers write B for I.
+    """
+
+    F = 0  #: forward
+    B = 1  #: full backward
+    I = 2  #: input-gradient backward  # noqa: E741 - the field's letter
+    W = 3  #: weight-gradient backward
+    R = 4  #: reduction (sum) of a stage's gradients over its replicas
+
+
+NO_MICROBATCH = -1
+"""The microbatch of an operation that belongs to none: the reduction."""
+
+_OP = re.compile(r"(?P<stage>\d+)(?P<kind>[FBIWR])(?P<microbatch>\d*)(?:@(?P<replica>\d+))?")
+
+
+class Op(NamedTuple):
+    """One operation of a schedule.
+
+    Attributes
+    ----------
+    kind : OpKind
+    stage : int
+        Stage of the model, 0 at the input.
+    microbatch : int
+        Microbatch, or ``NO_MICROBATCH`` for a reduction.
+    replica : int
+        Copy of the pipeline (0 alone, but for bidirectional schedules).
+
+    Examples
+    --------
+    >>> str(Op(OpKind.F, stage=2, microbatch=5)), str(Op(OpKind.R, stage=0, replica=1))
+    ('2F5', '0R@1')
+    >>> Op.parse("3B7@1")
+    Op(kind=<OpKind.B: 1>, stage=3, microbatch=7, replica=1)
+    """
+
+    kind: OpKind
+    stage: int
+    microbatch: int = NO_MICROBATCH
+    replica: int = 0
+
+    def __str__(self):
+        microbatch = "" if self.microbatch == NO_MICROBATCH else self.microbatch
+        replica = f"@{self.replica}" if self.replica else ""
+        return f"{self.stage}{OpKind(self.kind).name}{microbatch}{replica}"
+
+    @classmethod
+    def parse(cls, text):
+        """Read an operation from its short text, the inverse of ``str``.
+
+        Raises
+        ------
+        TableError
+            If `text` is not an operation.
+        """
+        match = _OP.fullmatch(text.strip())
+        if not match or (match["kind"] == "R") != (match["microbatch"] == ""):
+            rule = "is not an operation <stage><F|B|I|W><microbatch>[@<replica>] or <stage>R[@<replica>]"
+            raise TableError("cell", repr(text), rule, "write for example 2F5, 2B5@1 or 2R@1")
+        microbatch = int(match["microbatch"]) if match["microbatch"] else NO_MICROBATCH
+        return cls(OpKind[match["kind"]], int(match["stage"]), microbatch, int(match["replica"] or 0))
+
+
+def parse_cell(text):
+    """Read a cell: one operation, or operations that run as one, joined by ``&``.
+
+    Examples
+    --------
+    >>> [str(op) for op in parse_cell("0F4&0B2@1")]
+    ['0F4', '0B2@1']
+    """
+    return tuple(Op.parse(part) for part in text.split("&"))

@@ -1,0 +1,11 @@
+"""The schedules: every module in this folder registers its own, and nothing else names them."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from ppmodel.schedules.registry import build, get, names
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")
+
+__all__ = ["build", "get", "names"]

@@ -1,0 +1,161 @@
+"""Chimera (Li and Hoefler, SC'21): two pipelines in opposite directions over the same devices.
+
+Each direction holds its own copy of the model. A unit of work fills both: every pipeline injects half of
+the unit's microbatches at its stage 0, one every two slots; each moves one device per slot, turns at the
+last stage and returns. Forward and backward take one slot each; the slots of the two pipelines never
+collide when the number of devices is even. The order so found is kept, whatever the operations cost.
+"""
+
+import numpy as np
+
+from ppmodel.errors import ScheduleError
+from ppmodel.ops import NO_MICROBATCH, OpKind
+from ppmodel.schedule import Schedule
+from ppmodel.schedules.registry import Option, require, schedule
+
+CONCATENATIONS = ("direct", "forward-doubling", "backward-halving")
+
+
+def _concatenation(text):
+    if text not in CONCATENATIONS:
+        raise ValueError
+    return text
+
+
+def _split(text):
+    """Read ``a:b``.
+
+    >>> _split("1:2")
+    (1, 2)
+    """
+    front, back = (int(part) for part in text.split(":"))
+    if front < 1 or back < 1:
+        raise ValueError
+    return front, back
+
+
+_CONCAT = Option(
+    "concat", _concatenation, "direct", "|".join(CONCATENATIONS),
+    "how units follow one another where B > S",
+)  # fmt: skip
+_SPLIT = Option("split", _split, (1, 2), "A:B", "blocks of the front and of the back half of the pipeline")
+_LEGAL = "S even, B a multiple of S"
+
+
+@schedule(
+    "chimera",
+    title="two pipelines in opposite directions, two copies of the weights",
+    legal=_LEGAL,
+    options=[_CONCAT],
+)
+def chimera(num_stages, num_microbatches, concat="direct"):
+    """Chimera with one pair of pipelines.
+
+    Parameters
+    ----------
+    num_stages, num_microbatches : int
+        S even, B a multiple of S.
+    concat : {"direct", "forward-doubling", "backward-halving"}
+        Where B > S: repeat the unit; or forward two microbatches as one and run their backwards in two
+        waves, so that forward and backward take equally long (section 3.5 of the paper). With
+        ``backward-halving`` the two are halves of one microbatch, which keeps the memory of ``direct``.
+
+    Raises
+    ------
+    ScheduleError
+        If S is odd or B does not fill whole units.
+
+    Examples
+    --------
+    >>> print(*chimera(4, 4).table(backward=1)[0])
+    0F0 . 0F1 3F2@1 3B2@1 3F3@1 3B3@1 0B0 3R@1 0B1 0R
+    """
+    return _chimera("chimera", num_stages, num_microbatches, concat)
+
+
+@schedule(
+    "asymmetric-chimera",
+    title="Chimera whose front and back half of the pipeline hold different numbers of blocks",
+    legal=_LEGAL,
+    options=[_SPLIT, _CONCAT],
+)
+def asymmetric_chimera(num_stages, num_microbatches, split=(1, 2), concat="direct"):
+    """Chimera with the model's blocks split a : b between the front and the back half of the pipeline.
+
+    Every device still holds the same share, one stage of each half.
+
+    Parameters
+    ----------
+    num_stages, num_microbatches : int
+        S even, B a multiple of S.
+    split : tuple of int, (a, b)
+    concat : str
+        As in `chimera`.
+
+    Examples
+    --------
+    >>> asymmetric_chimera(4, 4).stage_shares.round(3).tolist()
+    [0.667, 0.667, 1.333, 1.333]
+    """
+    try:
+        front, back = split
+        sound = min(int(front), int(back)) >= 1
+    except (TypeError, ValueError):
+        sound = False
+    require(sound, "split", split, "must be two whole numbers of at least 1", "write for example 1:2")
+    shares = np.repeat([2 * front / (front + back), 2 * back / (front + back)], max(1, num_stages // 2))
+    return _chimera("asymmetric-chimera", num_stages, num_microbatches, concat, stage_shares=shares)
+
+
+def _chimera(name, num_stages, num_microbatches, concat, **more):
+    remedy = f"pass stages {num_stages + 1} or {max(2, num_stages - 1)}"
+    require(num_stages % 2 == 0, "stages", num_stages, f"must be even for {name}", remedy)
+    if concat not in CONCATENATIONS:
+        raise ScheduleError("concat", concat, f"must be one of {', '.join(CONCATENATIONS)}", "choose one of them")
+    waves = 2 if concat == "forward-doubling" and num_microbatches > num_stages else 1
+    unit = waves * num_stages
+    nearest = unit * max(1, round(num_microbatches / unit))
+    rule = f"must be a multiple of {unit} for {name} ({concat}) on {num_stages} stages"
+    require(num_microbatches % unit == 0, "microbatches", num_microbatches, rule, f"pass microbatches {nearest}")
+    if concat == "backward-halving" and num_microbatches > num_stages:
+        waves, more["microbatch_parts"] = 2, 2
+    return _concatenated_units(name, num_stages, num_microbatches, waves, **more)
+
+
+def _concatenated_units(name, num_devices, num_microbatches, waves, **more):
+    """Units one after the other; in each, `waves` microbatches are forwarded as one and return in turn."""
+    parts = more.get("microbatch_parts", 1)
+    num_units = num_microbatches * parts // (waves * num_devices)
+    unit, replica, injected, wave, stage = np.ogrid[:num_units, :2, : num_devices // 2, :waves, :num_devices]
+    microbatch = ((unit * 2 + replica) * (num_devices // 2) + injected) * waves + wave
+    begin = unit * (waves + 1) * num_devices + 2 * injected
+    forward = begin + stage + 0 * wave
+    backward = begin + (2 + wave) * num_devices - 1 - stage
+    kind = np.array([OpKind.F, OpKind.B])[:, None, None, None, None, None]
+    kind, stage, microbatch, replica, slot = (
+        a.ravel()
+        for a in np.broadcast_arrays(
+            kind, stage, microbatch, replica, np.stack(np.broadcast_arrays(forward + 0 * replica, backward + 0 * replica))
+        )
+    )
+    placement = np.stack((np.arange(num_devices), np.arange(num_devices)[::-1]))
+    reductions = _reductions(placement, stage, replica, slot)
+    together = (np.concatenate(pair) for pair in zip((kind, stage, microbatch, replica, slot), reductions, strict=True))
+    kind, stage, microbatch, replica, slot = together
+    return Schedule.from_slots(name, placement, num_microbatches, kind, stage, microbatch, replica, slot, **more)
+
+
+def _reductions(placement, stage, replica, slot):
+    """One gradient sum per stage and replica, in the first free slot after its last backward."""
+    device = placement[replica, stage]
+    taken = {(int(d), int(t)) for d, t in zip(device, slot, strict=True)}
+    last = np.zeros(placement.shape, dtype=int)
+    np.maximum.at(last, (replica, stage), slot)
+    rows = []
+    for time, replica_, stage_ in sorted((int(t), r, s) for (r, s), t in np.ndenumerate(last)):
+        home = int(placement[replica_, stage_])
+        while (home, time) in taken:
+            time += 1
+        taken.add((home, time))
+        rows.append((OpKind.R, stage_, NO_MICROBATCH, replica_, time))
+    return np.array(rows).T

@@ -1,0 +1,58 @@
+"""Schedules that keep stage s on device s: GPipe, 1F1B and 1F1B with a deeper warm-up."""
+
+import numpy as np
+
+from ppmodel.ops import OpKind
+from ppmodel.schedule import Schedule
+from ppmodel.schedules.registry import schedule
+
+
+@schedule("gpipe", title="all forwards, then all backwards", legal="B >= 1")
+def gpipe(num_stages, num_microbatches):
+    """GPipe (Huang et al., 2019): F0 .. F(B-1), then B0 .. B(B-1) on every device.
+
+    >>> print(*gpipe(2, 2).table(backward=1)[1])
+    . 1F0 1F1 1B0 1B1 .
+    """
+    return _one_forward_one_backward("gpipe", num_stages, num_microbatches, np.full(num_stages, num_microbatches))
+
+
+@schedule("1f1b", title="one forward, one backward after a warm-up of S-1-d forwards", legal="B >= 1")
+def one_f_one_b(num_stages, num_microbatches):
+    """1F1B, synchronous (Narayanan et al., 2021, section 2.2): warm-up of S-1-d forwards on device d.
+
+    >>> print(*one_f_one_b(2, 2).table(backward=1)[0])
+    0F0 0F1 . 0B0 . 0B1
+    """
+    warm_up = np.arange(num_stages)[::-1]
+    return _one_forward_one_backward("1f1b", num_stages, num_microbatches, warm_up)
+
+
+@schedule("eager-1f1b", title="1F1B with a warm-up of 2(S-1-d) forwards", legal="B >= 1")
+def eager_one_f_one_b(num_stages, num_microbatches):
+    """Eager 1F1B (Zhuang et al., arXiv:2211.05322): twice the warm-up hides the round trip of a transfer.
+
+    >>> eager_one_f_one_b(4, 8).table()[0][:7]
+    ['0F0', '0F1', '0F2', '0F3', '0F4', '0F5', '0F6']
+    """
+    warm_up = 2 * np.arange(num_stages)[::-1]
+    return _one_forward_one_backward("eager-1f1b", num_stages, num_microbatches, warm_up)
+
+
+def _one_forward_one_backward(name, num_stages, num_microbatches, warm_up):
+    """Forwards alone, then pairs of a forward and a backward, then backwards alone, on stage s = device s."""
+    stage, microbatch = np.ogrid[:num_stages, :num_microbatches]
+    warm_up = np.minimum(warm_up, num_microbatches)[:, None]
+    steady = num_microbatches - warm_up
+    forward = np.where(microbatch < warm_up, microbatch, 2 * microbatch - warm_up)
+    backward = np.where(microbatch < steady, 2 * microbatch + warm_up + 1, microbatch + num_microbatches)
+    return Schedule.from_slots(
+        name,
+        placement=np.arange(num_stages),
+        num_microbatches=num_microbatches,
+        kind=np.array([OpKind.F, OpKind.B])[:, None, None],
+        stage=stage[None],
+        microbatch=microbatch[None],
+        replica=0,
+        slot=np.stack((forward, backward)),
+    )
