@@ -1,0 +1,449 @@
+"""What an operation, a transfer and a stage's memory cost: roofline, Hockney, and bytes.
+
+The time of an operation of a transformer block is the longer of its arithmetic and its memory traffic,
+t = max(FLOP / (peak e_c) + L_c, bytes / (bandwidth e_m) + L_m); of a transfer of V bytes, V / BW + L.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.errors import CostError
+from ppmodel.ops import OpKind
+
+_ROWS = len(OpKind)
+
+
+@dataclass(frozen=True, eq=False)
+class OpCosts:
+    """Seconds for every kind of operation on every stage; the only thing that the engine knows of a system.
+
+    Attributes
+    ----------
+    compute_s : ndarray, shape (5, num_stages)
+        Duration by `OpKind` and stage.
+    occupancy_s, latency_s : ndarray, shape (5, num_stages)
+        Of the transfer of an operation's result: how long it holds its link or device, and how much
+        later it arrives.
+    overlap_factor : float
+        Duration of operations that share a cell, relative to the sum of their own.
+    """
+
+    compute_s: np.ndarray
+    occupancy_s: np.ndarray
+    latency_s: np.ndarray
+    overlap_factor: float = 1.0
+
+    @property
+    def num_stages(self):
+        return self.compute_s.shape[1]
+
+
+def uniform_costs(
+    schedule, forward, backward=None, comm=0.0, *, latency=0.0, input_grad=None, weight_grad=None, reduction=0.0
+):
+    """Costs given as plain numbers, as the literature does.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    forward, backward : float
+        Seconds for one microbatch on 1/S of the model; a stage takes its share of them.
+    comm : float
+        Seconds that one transfer occupies. A transfer carries one microbatch whatever the stage's size,
+        so only a schedule that cuts microbatches divides it.
+    latency : float
+        Seconds between the end of a transfer's occupancy and its arrival.
+    input_grad, weight_grad : float, optional
+        The halves of the backward; half of `backward` each where not given.
+    reduction : float
+        Seconds of one stage's gradient all-reduce, on 1/S of the model.
+
+    Returns
+    -------
+    OpCosts
+
+    Raises
+    ------
+    CostError
+        If a duration is negative or not finite.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> uniform_costs(build("hanayo", 4, 4, waves=2), forward=1, backward=2).compute_s[:, 0]
+    array([0.25, 0.5 , 0.25, 0.25, 0.  ])
+    """
+    if backward is None and (input_grad is None or weight_grad is None):
+        raise CostError("backward", None, "is missing", "give backward, or input_grad and weight_grad")
+    backward = input_grad + weight_grad if backward is None else backward
+    input_grad = backward / 2 if input_grad is None else input_grad
+    weight_grad = backward - input_grad if weight_grad is None else weight_grad
+    given = dict(
+        forward=forward, backward=backward, comm=comm, latency=latency, input_grad=input_grad,
+        weight_grad=weight_grad, reduction=reduction,
+    )  # fmt: skip
+    for name, value in given.items():
+        if not (np.isfinite(value) and value >= 0):
+            raise CostError(name, value, "must be a finite number of seconds, 0 or more", "pass for example 0.1")
+    durations = np.array([forward, backward, input_grad, weight_grad])[:, None] * schedule.unit_shares
+    compute = np.vstack((durations, reduction * schedule.stage_shares / schedule.chunks_per_device))
+    occupancy = np.full(compute.shape, comm / schedule.microbatch_parts)
+    return OpCosts(compute, occupancy, np.full(compute.shape, float(latency)))
+
+
+# ---- a transformer -------------------------------------------------------------------------------
+
+
+class Work(NamedTuple):
+    """Arithmetic and memory traffic of one kernel or of several."""
+
+    flops: float
+    bytes: float
+
+
+NO_WORK = Work(0.0, 0.0)
+
+
+class BlockOperation(NamedTuple):
+    """One operation of a transformer block, or of the embedding or the head, on one microbatch.
+
+    Attributes
+    ----------
+    name : str
+    forward, input_grad, weight_grad : Work
+    saved_bytes : float
+        Activations that the backward needs and the forward keeps.
+    core_bytes : float
+        Those of them that grow with the square of the sequence, and that selective recomputation drops.
+    parameters : float
+    core : bool
+        Whether selective recomputation runs its forward again.
+    """
+
+    name: str
+    forward: Work
+    input_grad: Work
+    weight_grad: Work
+    saved_bytes: float = 0.0
+    core_bytes: float = 0.0
+    parameters: float = 0.0
+    core: bool = False
+
+
+def _linear(name, model, tokens, inputs, outputs, saved=True):
+    """A dense layer: one matrix product forward, one for each gradient."""
+    width = model.element_bytes
+    flops = 2.0 * tokens * inputs * outputs
+    moved = width * (tokens * inputs + inputs * outputs + tokens * outputs)
+    return BlockOperation(
+        name, Work(flops, moved), Work(flops, moved), Work(flops, moved),
+        saved_bytes=width * tokens * inputs if saved else 0.0,
+        parameters=inputs * outputs + (outputs if model.bias else 0),
+    )  # fmt: skip
+
+
+def _elementwise(name, model, elements, *, flops, reads, writes, saved=0.0, mask=0.0):
+    """A pass over memory; the backward reads what was saved and the incoming gradient, and writes one."""
+    width = model.element_bytes
+    forward = Work(flops * elements, width * elements * (reads + writes) + mask)
+    backward = Work(flops * elements, width * elements * (1 + writes) + saved + mask)
+    return BlockOperation(name, forward, backward, NO_WORK, saved_bytes=saved + mask)
+
+
+def _norm(name, model, tokens):
+    """Layer or RMS normalisation: a reduction over each row; its input is kept."""
+    elements = tokens * model.hidden
+    width, vectors = model.element_bytes, 2 if model.norm == "layernorm" else 1
+    return BlockOperation(
+        name,
+        Work(5.0 * elements, 2.0 * width * elements),
+        Work(8.0 * elements, 3.0 * width * elements),
+        Work(2.0 * vectors * elements, 2.0 * width * elements),
+        saved_bytes=width * elements,
+        parameters=vectors * model.hidden,
+    )
+
+
+def _attention_core(model, sequences):
+    """Scores, softmax, dropout and context: the part that is quadratic in the sequence."""
+    width, length = model.element_bytes, model.sequence
+    tokens = sequences * length
+    query, key = tokens * model.heads * model.head_size, tokens * model.kv_heads * model.head_size
+    scores = sequences * model.heads * length**2
+    flops = 2.0 * scores * model.head_size
+    if model.attention == "fused":
+        statistics = 4.0 * sequences * model.heads * length
+        core = Work(2 * flops + 5.0 * scores, width * (2 * query + 2 * key) + statistics)
+        gradient = Work(5 * flops + 10.0 * scores, width * (4 * query + 4 * key) + statistics)
+        saved = width * (query + 2 * key) + statistics  # the output is the projection's input, kept there
+        return [BlockOperation("attention (fused)", core, gradient, NO_WORK, saved_bytes=saved)]
+    product = Work(flops, width * (query + key + scores))
+    products = Work(2 * product.flops, width * (2 * query + 2 * key + 2 * scores))
+    softmax = Work(5.0 * scores, 2.0 * width * scores)
+    softmax_gradient = Work(4.0 * scores, 3.0 * width * scores)
+    kept = width * scores
+    operations = [
+        BlockOperation("scores", product, products, NO_WORK, saved_bytes=width * (query + key), core=True),
+        BlockOperation("softmax", softmax, softmax_gradient, NO_WORK, core_bytes=kept, core=True),
+    ]
+    if model.dropout:
+        passed = Work(scores, (2 * width + 1) * scores)
+        operations.append(BlockOperation("attention dropout", passed, passed, NO_WORK, core_bytes=scores, core=True))
+    dropped = kept if model.dropout else 0.0
+    context = BlockOperation(
+        "context", product, products, NO_WORK, saved_bytes=width * key, core_bytes=dropped, core=True
+    )
+    return [*operations, context]
+
+
+def block_operations(model, sequences):
+    """The operations of one transformer block on a microbatch.
+
+    Parameters
+    ----------
+    model : ModelSpec
+    sequences : float
+        Sequences in the microbatch, b.
+
+    Returns
+    -------
+    list of BlockOperation
+        Their products sum to sbh(24h + 4s) FLOPs forward, and their saved bytes to sbh(34 + 5as/h), for
+        the block of Korthikanti et al. (2022): 2-byte elements, 4h wide MLP, dropout, no grouping.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_model
+    >>> [operation.name for operation in block_operations(load_model("paper"), 1)][:4]
+    ['norm 1', 'query-key-value', 'scores', 'softmax']
+    """
+    tokens, hidden = sequences * model.sequence, model.hidden
+    inner, kv = model.heads * model.head_size, model.kv_heads * model.head_size
+    elements = tokens * hidden
+    mask = elements if model.dropout else 0.0
+    wide = tokens * model.mlp_hidden
+    projections = 2 if model.gated_mlp else 1
+    name = "residual and dropout" if model.dropout else "residual"
+
+    def residual(number):
+        return _elementwise(f"{name} {number}", model, elements, flops=2.0, reads=2, writes=1, mask=mask)
+
+    saved = projections * model.element_bytes * wide
+    activation = _elementwise(
+        "activation", model, wide, flops=8.0 + projections, reads=projections, writes=1, saved=saved
+    )
+    return [
+        _norm("norm 1", model, tokens),
+        _linear("query-key-value", model, tokens, hidden, inner + 2 * kv),
+        *_attention_core(model, sequences),
+        _linear("projection", model, tokens, inner, hidden),
+        residual(1),
+        _norm("norm 2", model, tokens),
+        _linear("MLP up", model, tokens, hidden, projections * model.mlp_hidden),
+        activation,
+        _linear("MLP down", model, tokens, model.mlp_hidden, hidden),
+        residual(2),
+    ]
+
+
+def embedding_operations(model, sequences):
+    """The embedding in front of the first block; none where the model names no vocabulary."""
+    if not model.vocabulary:
+        return []
+    elements = sequences * model.sequence * model.hidden
+    moved = Work(elements, 2.0 * model.element_bytes * elements)
+    positions = model.sequence if model.learned_positions else 0
+    return [BlockOperation("embedding", moved, NO_WORK, moved, parameters=(model.vocabulary + positions) * model.hidden)]
+
+
+def head_operations(model, sequences):
+    """The last normalisation, the output projection and the loss; none where no vocabulary is named."""
+    if not model.vocabulary:
+        return []
+    tokens = sequences * model.sequence
+    logits = tokens * model.vocabulary
+    output = _linear("output projection", model, tokens, model.hidden, model.vocabulary)
+    output = output._replace(parameters=model.hidden * model.vocabulary)
+    single = 4  # the loss is computed in single precision
+    loss = BlockOperation(
+        "softmax and loss", Work(5.0 * logits, (model.element_bytes + single) * logits),
+        Work(2.0 * logits, (model.element_bytes + single) * logits), NO_WORK, saved_bytes=single * logits,
+    )  # fmt: skip
+    return [_norm("last norm", model, tokens), output, loss]
+
+
+def roofline_s(work, system):
+    """Seconds of one kernel: the longer of its arithmetic and its memory traffic.
+
+    >>> from ppmodel.specs import load_system
+    >>> roofline_s(Work(1e15, 0), load_system("mid_cp_mid_nw"))
+    1.0
+    """
+    if work == NO_WORK:
+        return 0.0
+    arithmetic = work.flops / (system.peak_compute_flops * system.compute_efficiency) + system.compute_latency_s
+    traffic = work.bytes / (system.memory_bandwidth_bytes_per_s * system.memory_efficiency) + system.memory_latency_s
+    return max(arithmetic, traffic)
+
+
+def hockney_s(num_bytes, system):
+    """Occupancy and latency of one transfer: (V / BW, L).
+
+    >>> from ppmodel.specs import load_system
+    >>> hockney_s(50e9, load_system("mid_cp_mid_nw"))
+    (1.0, 5e-07)
+    """
+    return num_bytes / system.network_bandwidth_bytes_per_s, system.network_latency_s
+
+
+class Stage(NamedTuple):
+    """What one stage of the model takes on one microbatch of the table.
+
+    Attributes
+    ----------
+    blocks : int
+    forward_s, input_grad_s, weight_grad_s : float
+    activation_bytes : float
+        Kept from forward to backward.
+    parameters : float
+    """
+
+    blocks: int
+    forward_s: float
+    input_grad_s: float
+    weight_grad_s: float
+    activation_bytes: float
+    parameters: float
+
+
+def stage_blocks(schedule, model):
+    """How many blocks each stage holds: its share of them, whole blocks, in order.
+
+    Stage boundaries are the cumulative shares rounded to whole blocks (half up).
+
+    Raises
+    ------
+    CostError
+        If a stage would be left without a block.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.specs import load_model
+    >>> stage_blocks(build("asymmetric-chimera", 4, 4), load_model("paper")).tolist()
+    [21, 22, 42, 43]
+    """
+    ends = np.cumsum(schedule.stage_shares) / schedule.num_stages * model.blocks
+    blocks = np.diff(np.floor(ends + 0.5 + 1e-9).astype(int), prepend=0)
+    if blocks.min() < 1:
+        rule = f"are too few for the {schedule.num_stages} stages of {schedule.name}"
+        raise CostError("blocks", model.blocks, rule, "choose fewer stages, waves or a milder split")
+    return blocks
+
+
+def stages(schedule, model, system):
+    """Times and bytes of every stage of a model on a schedule.
+
+    Returns
+    -------
+    list of Stage
+    """
+    sequences = microbatch_sequences(schedule, model)
+    block = _total(block_operations(model, sequences), model, system)
+    first = _total(embedding_operations(model, sequences), model, system, recompute="none")
+    last = _total(head_operations(model, sequences), model, system, recompute="none")
+    result = []
+    for number, blocks in enumerate(stage_blocks(schedule, model).tolist()):
+        parts = [(blocks, block), (number == 0, first), (number == schedule.num_stages - 1, last)]
+        columns = zip(*(part[1:] for _, part in parts), strict=True)
+        counts = [count for count, _ in parts]
+        totals = (sum(n * value for n, value in zip(counts, column, strict=True)) for column in columns)
+        result.append(Stage(blocks, *totals))
+    return result
+
+
+def microbatch_sequences(schedule, model):
+    """Sequences in one microbatch of the table; the global batch is fixed, so they shrink as B grows.
+
+    Raises
+    ------
+    CostError
+        If the global batch does not divide into B microbatches of whole sequences.
+    """
+    if model.global_batch % schedule.table_microbatches:
+        rule = f"must divide into {schedule.table_microbatches} microbatches of whole sequences"
+        remedy = "choose microbatches that divide it, or another global_batch"
+        raise CostError("global_batch", model.global_batch, rule, remedy)
+    return model.global_batch // schedule.table_microbatches
+
+
+def _total(operations, model, system, recompute=None):
+    """The sum over operations, with what recomputation adds to the backward and takes from memory."""
+    recompute = recompute or model.recompute
+    forward, input_grad, weight_grad = (
+        [roofline_s(getattr(operation, phase), system) for operation in operations]
+        for phase in ("forward", "input_grad", "weight_grad")
+    )
+    again = sum(
+        seconds
+        for operation, seconds in zip(operations, forward, strict=True)
+        if recompute == "full" or (recompute == "selective" and operation.core)
+    )
+    saved = sum(operation.saved_bytes for operation in operations)
+    core = sum(operation.core_bytes for operation in operations)
+    if recompute == "none":
+        saved += core
+    elif recompute == "full":
+        saved = operations[0].saved_bytes  # the block's input alone
+    parameters = sum(operation.parameters for operation in operations)
+    return Stage(1, sum(forward), sum(input_grad) + again, sum(weight_grad), saved, parameters)
+
+
+def message_bytes(schedule, model):
+    """Bytes of one transfer: the activations, or their gradient, between two stages."""
+    return microbatch_sequences(schedule, model) * model.sequence * model.hidden * model.element_bytes
+
+
+def model_costs(schedule, model, system):
+    """Costs of a model on a system, by roofline and Hockney.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    model : ModelSpec
+    system : SystemSpec
+
+    Returns
+    -------
+    OpCosts
+        The all-reduce of a stage's gradients over r replicas is a ring: 2 (r-1)/r of their bytes at the
+        link's bandwidth, and 2 (r-1) latencies.
+
+    Raises
+    ------
+    CostError
+        If the model does not fit the schedule: too few blocks, or a batch that does not divide.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.specs import load_model, load_system
+    >>> costs = model_costs(build("1f1b", 8, 64), load_model("paper"), load_system("mid_cp_slow_nw"))
+    >>> bool(0.1 < costs.occupancy_s[0, 0] / costs.compute_s[0, 0] < 0.3)
+    True
+    """
+    table = stages(schedule, model, system)
+    others = schedule.num_replicas - 1
+    ring = 2 * others / schedule.num_replicas
+    volumes = [ring * stage.parameters * model.gradient_bytes for stage in table]
+    occupancy, latency = hockney_s(message_bytes(schedule, model), system)
+    compute = np.array([
+        [stage.forward_s for stage in table],
+        [stage.input_grad_s + stage.weight_grad_s for stage in table],
+        [stage.input_grad_s for stage in table],
+        [stage.weight_grad_s for stage in table],
+        [hockney_s(volume, system)[0] + 2 * others * system.network_latency_s for volume in volumes],
+    ])  # fmt: skip
+    return OpCosts(compute, np.full(compute.shape, occupancy), np.full(compute.shape, latency))

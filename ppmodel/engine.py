@@ -1,0 +1,334 @@
+"""Simulated time, by two ways that share no step of the computation and must agree.
+
+`simulate` takes the longest path through the compiled graph; `simulate_events` plays it with an event
+queue, devices and links, as a discrete-event simulator does. See `graph.compile` for the semantics.
+"""
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import pairwise
+
+import numpy as np
+
+from ppmodel.errors import CostError
+from ppmodel.graph import ExecutionGraph, programs
+from ppmodel.ops import OpKind
+from ppmodel.schedule import NO_OPERATION
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """When everything happens. All arrays follow the order of the schedule's operations.
+
+    Attributes
+    ----------
+    graph : ExecutionGraph
+    start_s, end_s : ndarray of float, shape (num_operations,)
+        In seconds; NaN for reductions that the graph excludes. Operations of one cell share both.
+    sent_s, arrived_s : ndarray of float, shape (num_operations,)
+        When the result leaves for another device and when it is there; NaN where it stays.
+    """
+
+    graph: ExecutionGraph
+    start_s: np.ndarray
+    end_s: np.ndarray
+    sent_s: np.ndarray
+    arrived_s: np.ndarray
+
+    @property
+    def makespan_s(self):
+        """From the start of the first operation to the end of the last, T_sim."""
+        return float(np.nanmax(self.end_s))
+
+
+def simulate(graph, costs):
+    """The longest path through the graph: one pass in topological order.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+    costs : OpCosts
+
+    Returns
+    -------
+    Timeline
+
+    Raises
+    ------
+    CostError
+        If the costs are for another number of stages.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.graph import compile
+    >>> schedule = build("1f1b", 4, 8)
+    >>> simulate(compile(schedule), uniform_costs(schedule, forward=1, backward=2)).makespan_s
+    33.0
+    """
+    _check_fit(graph, costs)
+    tables = [table.ravel().tolist() for table in (costs.compute_s, costs.occupancy_s, costs.latency_s)]
+    return _timeline(graph, *_longest_path(graph, *tables, costs.overlap_factor, max))
+
+
+def makespans(graph, many_costs):
+    """Makespans of many systems on one graph, in one pass.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+    many_costs : sequence of OpCosts
+
+    Returns
+    -------
+    ndarray of float, shape (len(many_costs),)
+        In seconds.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.graph import compile
+    >>> schedule = build("gpipe", 4, 8)
+    >>> many = [uniform_costs(schedule, forward=1, backward=2, comm=c) for c in (0, 1)]
+    >>> makespans(compile(schedule), many).tolist()
+    [33.0, 39.0]
+    """
+    for costs in many_costs:
+        _check_fit(graph, costs)
+    tables = (
+        list(np.stack([getattr(costs, name).ravel() for costs in many_costs], axis=1))
+        for name in ("compute_s", "occupancy_s", "latency_s")
+    )
+    overlap_factor = np.array([costs.overlap_factor for costs in many_costs])
+    _, end, _, _ = _longest_path(graph, *tables, overlap_factor, np.maximum)
+    return np.maximum.reduce(end)
+
+
+def _check_fit(graph, costs):
+    if costs.num_stages != graph.schedule.num_stages:
+        rule = f"must have one entry per stage of the schedule, {graph.schedule.num_stages}"
+        raise CostError("costs", f"for {costs.num_stages} stages", rule, "make the costs for this schedule")
+
+
+def _longest_path(graph, compute, occupancy, latency, overlap_factor, maximum):
+    """Start, end, leaving and arrival of every operation.
+
+    The cost tables are lists by cost class, of numbers or of vectors over systems; `maximum` fits them.
+    """
+    stream, source, link = graph.stream.tolist(), graph.source.tolist(), graph.link.tolist()
+    remote, cost_class = graph.remote.tolist(), graph.cost_class.tolist()
+    reduction = OpKind.R * graph.schedule.num_stages
+    start, end, sent, arrived = ([None] * graph.num_operations for _ in range(4))
+    stream_free = [0.0] * (2 * graph.schedule.num_devices)
+    link_free = [0.0] * graph.num_links
+
+    for first, last in pairwise(graph.node_start.tolist()):
+        ready = 0.0
+        for op in range(first, last):
+            ready = maximum(ready, stream_free[stream[op]])
+            needed = source[op]
+            if needed == NO_OPERATION:
+                continue
+            if not remote[op]:
+                ready = maximum(ready, end[needed])
+                continue
+            ready = maximum(ready, arrived[needed])
+            if graph.receive_occupies:
+                received = cost_class[needed]
+                ready = ready + occupancy[received] + latency[received]
+
+        duration = compute[cost_class[first]]
+        if last - first > 1 and cost_class[first] < reduction:
+            duration = overlap_factor * sum(compute[cost_class[op]] for op in range(first, last))
+        finished = ready + duration
+        for op in range(first, last):
+            start[op], end[op] = ready, finished
+            stream_free[stream[op]] = finished
+
+        for op in range(first, last):
+            if link[op] == NO_OPERATION:
+                continue
+            occupied, late = occupancy[cost_class[op]], latency[cost_class[op]]
+            if graph.send_occupies:
+                sent[op] = stream_free[stream[op]]
+                arrived[op] = stream_free[stream[op]] = sent[op] + occupied + late
+            elif graph.receive_occupies:
+                sent[op] = arrived[op] = finished
+            elif graph.p2p == "overlapped":
+                sent[op] = maximum(finished, link_free[link[op]])
+                link_free[link[op]] = sent[op] + occupied
+                arrived[op] = link_free[link[op]] + late
+            else:
+                sent[op] = finished
+                arrived[op] = finished + occupied + late
+    return start, end, sent, arrived
+
+
+def _timeline(graph, *times):
+    columns = []
+    for values in times:
+        column = np.full(graph.schedule.num_operations, np.nan)
+        column[graph.index] = [np.nan if value is None else value for value in values]
+        columns.append(column)
+    return Timeline(graph, *columns)
+
+
+# ---- discrete events -----------------------------------------------------------------------------
+
+
+def simulate_events(graph, costs):
+    """The same timeline by discrete-event simulation: an event queue, devices and links.
+
+    Every stream executes its program in order and knows only the messages that have reached it. The
+    queue orders events by time; events of one time are taken in the order in which they were made.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+    costs : OpCosts
+
+    Returns
+    -------
+    Timeline
+    """
+    _check_fit(graph, costs)
+    return _EventSimulation(graph, costs).run()
+
+
+class _EventSimulation:
+    """State of one discrete-event run: what each stream and link does, and what has arrived."""
+
+    def __init__(self, graph, costs):
+        self.graph = graph
+        self.compute = costs.compute_s.ravel()[graph.cost_class]
+        self.occupancy = costs.occupancy_s.ravel()[graph.cost_class]
+        self.latency = costs.latency_s.ravel()[graph.cost_class]
+        self.overlap_factor = costs.overlap_factor
+        self.programs = programs(graph)
+        self.nodes = [range(first, last) for first, last in pairwise(graph.node_start.tolist())]
+        self.consumer = {int(s): op for op, s in enumerate(graph.source) if s != NO_OPERATION and graph.remote[op]}
+        self.next_node = [0] * len(self.programs)
+        self.idle = [True] * len(self.programs)
+        self.received = [set() for _ in self.programs]  # operations whose message the stream has taken in
+        self.delivered, self.finished = set(), set()
+        self.link_queue = [[] for _ in range(graph.num_links)]
+        self.link_idle = [True] * graph.num_links
+        self.times = [[None] * graph.num_operations for _ in range(4)]
+        self.events, self.made, self.now = [], 0, 0.0
+
+    def run(self):
+        for stream in range(len(self.programs)):
+            self.advance(stream)
+        while self.events:
+            self.now, _, handler, arguments = heappop(self.events)
+            handler(*arguments)
+        return _timeline(self.graph, *self.times)
+
+    def after(self, delay, handler, *arguments):
+        heappush(self.events, (self.now + delay, self.made, handler, arguments))
+        self.made += 1
+
+    def head(self, stream):
+        program = self.programs[stream]
+        return program[self.next_node[stream]] if self.next_node[stream] < len(program) else None
+
+    def advance(self, stream):
+        """Let a stream do the next thing that it can: receive, or start the node at its head."""
+        node = self.head(stream)
+        if node is None or not self.idle[stream]:
+            return
+        for op in self.nodes[node]:
+            needed = int(self.graph.source[op])
+            if needed == NO_OPERATION or self.graph.stream[op] != stream:
+                continue
+            if not self.graph.remote[op]:
+                if needed not in self.finished:
+                    return
+            elif needed not in self.received[stream]:
+                if needed in self.delivered:
+                    self.receive(stream, needed)
+                return
+        streams = {int(self.graph.stream[op]) for op in self.nodes[node]}
+        if all(self.idle[s] and self.head(s) == node and self.inputs_finished(node, s) for s in streams):
+            self.begin(node, streams)
+
+    def inputs_finished(self, node, stream):
+        """Whether all that other participants of a collective need on a stream is there."""
+        ops = [op for op in self.nodes[node] if self.graph.stream[op] == stream]
+        local = (int(self.graph.source[op]) for op in ops if not self.graph.remote[op])
+        return all(needed in self.finished for needed in local if needed != NO_OPERATION)
+
+    def receive(self, stream, message):
+        self.idle[stream] = False
+        taken = float(self.occupancy[message] + self.latency[message]) if self.graph.receive_occupies else 0.0
+        self.after(taken, self.end_receive, stream, message)
+
+    def end_receive(self, stream, message):
+        self.received[stream].add(message)
+        self.idle[stream] = True
+        self.advance(stream)
+
+    def begin(self, node, streams):
+        ops = self.nodes[node]
+        duration = float(self.compute[ops[0]])
+        if len(streams) == 1 and len(ops) > 1:
+            duration = self.overlap_factor * float(sum(self.compute[op] for op in ops))
+        for stream in streams:
+            self.idle[stream] = False
+        for op in ops:
+            self.times[0][op] = self.now
+        self.after(duration, self.end, node, streams)
+
+    def end(self, node, streams):
+        ops = self.nodes[node]
+        for op in ops:
+            self.times[1][op] = self.now
+            self.finished.add(op)
+        for stream in streams:
+            self.next_node[stream] += 1
+        outgoing = [op for op in ops if self.graph.link[op] != NO_OPERATION]
+        self.send(outgoing, streams)
+        for stream in range(self.graph.schedule.num_devices, len(self.programs)):
+            self.advance(stream)
+
+    def send(self, outgoing, streams):
+        """Send the results of a node: on the link, at once, or by the device itself, one after the other."""
+        if self.graph.send_occupies and outgoing:
+            op, *others = outgoing
+            self.times[2][op] = self.now
+            self.after(float(self.occupancy[op] + self.latency[op]), self.end_send, op, others, streams)
+            return
+        for op in outgoing:
+            if self.graph.p2p == "overlapped":
+                self.link_queue[self.graph.link[op]].append(op)
+                self.serve(int(self.graph.link[op]))
+            else:
+                self.times[2][op] = self.now
+                underway = 0.0 if self.graph.receive_occupies else float(self.occupancy[op] + self.latency[op])
+                self.after(underway, self.arrive, op)
+        for stream in streams:
+            self.idle[stream] = True
+            self.advance(stream)
+
+    def end_send(self, op, others, streams):
+        self.arrive(op)
+        self.send(others, streams)
+
+    def serve(self, link):
+        if self.link_idle[link] and self.link_queue[link]:
+            op = self.link_queue[link].pop(0)
+            self.link_idle[link] = False
+            self.times[2][op] = self.now
+            self.after(float(self.occupancy[op]), self.leave, link, op)
+
+    def leave(self, link, op):
+        self.link_idle[link] = True
+        self.after(float(self.latency[op]), self.arrive, op)
+        self.serve(link)
+
+    def arrive(self, op):
+        self.times[3][op] = self.now
+        self.delivered.add(op)
+        self.advance(int(self.graph.stream[self.consumer[op]]))

@@ -1,0 +1,159 @@
+"""From a table to an execution graph: communication semantics as edges and resources, costs left open.
+
+A graph is compiled once per schedule and semantics, and then serves any number of systems.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from ppmodel.errors import PPModelError
+from ppmodel.ops import OpKind
+from ppmodel.schedule import NO_OPERATION, Schedule
+
+P2P = ("latency", "overlapped", "blocking_send", "blocking_recv", "blocking")
+"""Communication semantics of a point-to-point transfer; see `compile`."""
+
+ALLREDUCE = ("excluded", "overlapped", "blocking")
+"""What the gradient all-reduce of replicated stages does; see `compile`."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExecutionGraph:
+    """A schedule's operations in an order in which each comes after all that it needs.
+
+    All arrays but `node_start` have one entry per operation, in that order.
+
+    Attributes
+    ----------
+    schedule : Schedule
+    p2p : str
+        One of `P2P`.
+    allreduce : str
+        One of `ALLREDUCE`.
+    index : ndarray of int
+        The operation's place in the schedule's arrays.
+    cost_class : ndarray of int
+        ``kind * num_stages + stage``: where its costs stand in a flattened cost table.
+    stream : ndarray of int
+        What executes it: device d, or num_devices + d for a collective beside the device's computation.
+    source : ndarray of int
+        The operation (in this order) whose result it needs, or ``NO_OPERATION``.
+    remote : ndarray of bool
+        Whether that result is transferred from another device.
+    link : ndarray of int
+        The directed link on which its own result leaves, or ``NO_OPERATION`` where it stays.
+    node_start : ndarray of int, shape (num_nodes + 1,)
+        Operations between two entries start and end together.
+    num_links : int
+    """
+
+    schedule: Schedule
+    p2p: str
+    allreduce: str
+    index: np.ndarray
+    cost_class: np.ndarray
+    stream: np.ndarray
+    source: np.ndarray
+    remote: np.ndarray
+    link: np.ndarray
+    node_start: np.ndarray
+    num_links: int
+
+    @property
+    def send_occupies(self):
+        """Whether a transfer occupies the sending device."""
+        return self.p2p in ("blocking_send", "blocking")
+
+    @property
+    def receive_occupies(self):
+        """Whether a transfer occupies the receiving device."""
+        return self.p2p in ("blocking_recv", "blocking")
+
+    @property
+    def num_operations(self):
+        return len(self.index)
+
+
+def compile(schedule, p2p="overlapped", allreduce="excluded"):
+    """Compile a schedule under named communication semantics.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    p2p : {"latency", "overlapped", "blocking_send", "blocking_recv", "blocking"}
+        What a transfer occupies: nothing; its directed link, first in first out in the sender's
+        program order (the default); the sending device; the receiving device before the consumer
+        starts; the sender and then the receiver.
+    allreduce : {"excluded", "overlapped", "blocking"}
+        Whether the gradient all-reduce of replicated stages is left out (the default), runs beside
+        the devices' computation, or occupies the devices.
+
+    Returns
+    -------
+    ExecutionGraph
+
+    Raises
+    ------
+    TableError
+        If operations wait for one another in a circle.
+    PPModelError
+        If a semantics is unknown.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> compile(build("1f1b", 2, 3)).num_operations
+    12
+    """
+    for field, value, known in (("p2p", p2p, P2P), ("allreduce", allreduce, ALLREDUCE)):
+        if value not in known:
+            raise PPModelError(field, value, f"must be one of {', '.join(known)}", "choose one of them")
+    dependencies = schedule.dependencies
+    order = dependencies.order
+    if allreduce == "excluded":
+        order = order[schedule.kind[order] != OpKind.R]
+    node = dependencies.node[order]
+    position = np.full(schedule.num_operations, NO_OPERATION)
+    position[order] = np.arange(len(order))
+
+    source = dependencies.source[order]
+    source = np.where(source == NO_OPERATION, NO_OPERATION, position[source])
+    remote = dependencies.remote[order]
+    stream = schedule.device[order]
+    if allreduce == "overlapped":
+        stream = np.where(schedule.kind[order] == OpKind.R, stream + schedule.num_devices, stream)
+
+    link = np.full(len(order), NO_OPERATION)
+    senders, receivers = source[remote], np.flatnonzero(remote)
+    ends = stream[senders] * schedule.num_devices + stream[receivers]
+    used, link[senders] = np.unique(ends, return_inverse=True)
+    return ExecutionGraph(
+        schedule=schedule,
+        p2p=p2p,
+        allreduce=allreduce,
+        index=order,
+        cost_class=schedule.kind[order] * schedule.num_stages + schedule.stage[order],
+        stream=stream,
+        source=source,
+        remote=remote,
+        link=link,
+        node_start=np.flatnonzero(np.diff(node, prepend=-1, append=-1)),
+        num_links=len(used),
+    )
+
+
+def programs(graph):
+    """Each stream's nodes in program order: what a device would execute, without looking ahead.
+
+    Returns
+    -------
+    list of list of int
+        Node numbers by stream; the second half are the streams of overlapped collectives.
+    """
+    streams = [[] for _ in range(2 * graph.schedule.num_devices)]
+    for node, (first, last) in enumerate(pairwise(graph.node_start.tolist())):
+        for stream in sorted({int(s) for s in graph.stream[first:last]}):
+            streams[stream].append((int(graph.index[first:last][graph.stream[first:last] == stream][0]), node))
+    return [[node for _, node in sorted(stream)] for stream in streams]

@@ -1,0 +1,203 @@
+"""What is read off a table or a timeline: idle time, bubble ratios, memory, traffic."""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.ops import OpKind
+
+_RELEASES = (OpKind.B, OpKind.W)
+
+
+def busy_s(timeline):
+    """Computing time of each device, reductions and transfers left out.
+
+    Returns
+    -------
+    ndarray of float, shape (num_devices,)
+        In seconds.
+    """
+    schedule = timeline.graph.schedule
+    return _busy(schedule, timeline.start_s, timeline.end_s)
+
+
+def _busy(schedule, start, end):
+    counted = (schedule.kind != OpKind.R) & ~schedule.joined
+    return np.bincount(
+        schedule.device[counted], (end - start)[counted].astype(float), minlength=schedule.num_devices
+    )  # fmt: skip
+
+
+def idle_ratio(timeline):
+    """Share of all devices' time in which they do not compute: 1 - (summed computing time) / (S x makespan).
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.engine import simulate
+    >>> from ppmodel.graph import compile
+    >>> schedule = build("1f1b", 8, 8)
+    >>> round(idle_ratio(simulate(compile(schedule), uniform_costs(schedule, 1, 2))), 6)
+    0.466667
+    """
+    return 1.0 - busy_s(timeline).sum() / (timeline.graph.schedule.num_devices * timeline.makespan_s)
+
+
+def table_slots(schedule, **slots):
+    """Length of the idealised table in slots, reductions left out; see `Schedule.slots`."""
+    return int(schedule.slots(**slots)[1].max())
+
+
+def table_bubble_ratio(schedule, **slots):
+    """Idle share of the idealised table, a backward of two forward slots unless set otherwise.
+
+    Source: the table level of Barley et al., 2026. The denominator is the whole table.
+
+    >>> from ppmodel import build
+    >>> round(table_bubble_ratio(build("chimera", 8, 16)), 4)
+    0.2727
+    """
+    start, end = schedule.slots(**slots)
+    return float(1.0 - _busy(schedule, start, end).sum() / (schedule.num_devices * end.max()))
+
+
+class BubbleRatios(NamedTuple):
+    """One idle time under the three denominators of the literature; they must never be mixed.
+
+    Attributes
+    ----------
+    total : float
+        Idle time over the makespan (Huang et al., 2019; Li and Hoefler, 2021).
+    ideal : float
+        Idle time over the computing time (Narayanan et al., 2021).
+    span : float
+        The same over the longest span from a device's first to its last operation (Qi et al., 2024).
+    """
+
+    total: float
+    ideal: float
+    span: float
+
+
+def bubble_ratios(timeline):
+    """The three bubble ratios of a timeline; computing time is the mean over the devices.
+
+    Returns
+    -------
+    BubbleRatios
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.engine import simulate
+    >>> from ppmodel.graph import compile
+    >>> schedule = build("gpipe", 4, 4)
+    >>> [round(r, 4) for r in bubble_ratios(simulate(compile(schedule), uniform_costs(schedule, 1, 2)))]
+    [0.4286, 0.75, 0.4286]
+    """
+    schedule = timeline.graph.schedule
+    computing = busy_s(timeline).mean()
+    counted = schedule.kind != OpKind.R
+    bounds = [np.flatnonzero(counted[first:last]) + first for first, last in pairwise(schedule.device_start)]
+    span = max(timeline.end_s[ops].max() - timeline.start_s[ops].min() for ops in bounds)
+    total = timeline.makespan_s
+    return BubbleRatios(float(1 - computing / total), float(total / computing - 1), float(1 - computing / span))
+
+
+def peak_activations(schedule, stage_weights=None):
+    """Peak activations of each device; they depend on the order of its operations alone.
+
+    A forward takes its stage's activations, the backward (or its weight-gradient half) gives them back;
+    in a cell that holds several operations all are taken before any is given back.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    stage_weights : array of float, shape (num_stages,), optional
+        Size of one microbatch's activations on each stage, as the table counts microbatches. By
+        default in units of one microbatch on 1/S of the model.
+
+    Returns
+    -------
+    ndarray of float, shape (num_devices,)
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> peak_activations(build("1f1b", 4, 8)).tolist()
+    [4.0, 3.0, 2.0, 1.0]
+    """
+    weights = schedule.unit_shares if stage_weights is None else np.asarray(stage_weights, dtype=float)
+    taken = np.where(schedule.kind == OpKind.F, 1.0, 0.0) * weights[schedule.stage]
+    given = np.where(np.isin(schedule.kind, _RELEASES), 1.0, 0.0) * weights[schedule.stage]
+    cell = np.cumsum(~schedule.joined) - 1
+    before = np.bincount(cell, taken)
+    after = before - np.bincount(cell, given)
+    first_cell = cell[schedule.device_start[:-1]]
+    level = np.cumsum(after) - after  # all devices one after the other; each ends where it began
+    in_use = level - np.repeat(level[first_cell], np.diff(first_cell, append=len(before))) + before
+    return np.maximum.reduceat(in_use, first_cell)
+
+
+class Memory(NamedTuple):
+    """Bytes on each device, each of shape (num_devices,)."""
+
+    activations: np.ndarray
+    weights: np.ndarray
+    gradients: np.ndarray
+    optimizer: np.ndarray
+
+    @property
+    def persistent(self):
+        """Weights, gradients and optimizer state: what stays between iterations."""
+        return self.weights + self.gradients + self.optimizer
+
+    @property
+    def total(self):
+        return self.persistent + self.activations
+
+
+def memory(schedule, model, stages):
+    """Peak activations and persistent state of each device in bytes.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    model : ModelSpec
+    stages : list of Stage
+        From `costs.stages`.
+
+    Returns
+    -------
+    Memory
+    """
+    parameters = np.zeros(schedule.num_devices)
+    for homes in schedule.placement:
+        np.add.at(parameters, homes, [stage.parameters for stage in stages])
+    return Memory(
+        peak_activations(schedule, [stage.activation_bytes for stage in stages]),
+        parameters * model.element_bytes,
+        parameters * model.gradient_bytes,
+        parameters * model.optimizer_bytes,
+    )
+
+
+def messages_sent(schedule):
+    """Point-to-point messages that each device sends in one iteration.
+
+    Returns
+    -------
+    ndarray of int, shape (num_devices,)
+        Times `costs.message_bytes`, the bytes that it sends.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> messages_sent(build("gpipe", 3, 4)).tolist()
+    [4, 8, 4]
+    """
+    source, remote = schedule.dependencies.source, schedule.dependencies.remote
+    return np.bincount(schedule.device[source[remote]], minlength=schedule.num_devices)

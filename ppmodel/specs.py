@@ -1,0 +1,387 @@
+"""Models and systems, read from YAML: checked by name, type and unit, and converted to SI here, once."""
+
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from ruamel.yaml import YAML
+from ruamel.yaml.constructor import DuplicateKeyError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from ppmodel.errors import SpecificationError
+
+_PACKAGED = Path(__file__).parent / "data"
+DATA = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[1] / "data"
+"""The folder of the specifications that come with the package."""
+
+Kind = Literal["stated", "digest", "inferred", "our choice"]
+"""How sure a value is: stated in a primary source; in a machine-made summary of the paper; recomputed
+so that published figures come out; chosen by us where nothing is known."""
+
+_UNITS = {
+    "FLOP/s": 1.0, "TFLOP/s": 1e12, "PFLOP/s": 1e15,
+    "B/s": 1.0, "GB/s": 1e9, "TB/s": 1e12, "Gbit/s": 0.125e9,
+    "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9,
+    "B": 1.0, "GB": 1e9, "GiB": 2.0**30, "TiB": 2.0**40,
+}  # fmt: skip
+
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
+_NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
+_Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False, strict=True)]
+_Count = Annotated[int, Field(ge=1, le=10**9, strict=True)]
+_CountOrNone = Annotated[int, Field(ge=0, le=10**9, strict=True)]
+_Flag = Annotated[bool, Field(strict=True)]
+
+
+class _Sourced(BaseModel):
+    """A value with the kind of its source beside it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    kind: Kind
+    source: Annotated[str, Field(min_length=1)]
+
+
+def _entry(value, *units):
+    """A file entry of one type, and of a unit out of some where it has a dimension."""
+    unit = {"unit": (Literal[units], ...)} if units else {}
+    return create_model("Entry", __base__=_Sourced, value=(value, ...), **unit)
+
+
+_Rate = _entry(_Positive, "FLOP/s", "TFLOP/s", "PFLOP/s")
+_Bandwidth = _entry(_Positive, "B/s", "GB/s", "TB/s", "Gbit/s")
+_Time = _entry(_NotNegative, "s", "ms", "us", "ns")
+_Size = _entry(_Positive, "B", "GB", "GiB", "TiB")
+_Efficiency = _entry(_Fraction)
+_Whole = _entry(_Count)
+_WholeOrNone = _entry(_CountOrNone)
+_Number = _entry(_Positive)
+_Switch = _entry(_Flag)
+
+
+class _SystemFile(BaseModel):
+    """Keys of a system file; the name in SI follows each."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    name: str
+    title: str
+    peak_compute: _Rate
+    compute_efficiency: _Efficiency
+    compute_latency: _Time
+    memory_bandwidth: _Bandwidth
+    memory_efficiency: _Efficiency
+    memory_latency: _Time
+    memory_capacity: _Size
+    network_bandwidth: _Bandwidth
+    network_latency: _Time
+
+
+class _ModelFile(BaseModel):
+    """Keys of a model file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    name: str
+    title: str
+    blocks: _Whole
+    hidden: _Whole
+    heads: _Whole
+    kv_heads: _Whole
+    head_size: _Number
+    mlp_hidden: _Whole
+    gated_mlp: _Switch
+    norm: _entry(Literal["layernorm", "rmsnorm"])
+    bias: _Switch
+    dropout: _Switch
+    attention: _entry(Literal["materialised", "fused"])
+    recompute: _entry(Literal["none", "selective", "full"])
+    sequence: _Whole
+    vocabulary: _WholeOrNone
+    learned_positions: _Switch
+    global_batch: _Whole
+    element_bytes: _Whole
+    gradient_bytes: _Whole
+    optimizer_bytes: _Whole
+
+
+class Provenance(NamedTuple):
+    """A value as its file gives it, and where it comes from."""
+
+    field: str
+    value: object
+    unit: str
+    kind: str
+    source: str
+
+
+@dataclass(frozen=True)
+class SystemSpec:
+    """One device and its network link, in SI units.
+
+    Attributes
+    ----------
+    name, title : str
+    peak_compute_flops : float
+        FLOP/s of the matrix units.
+    compute_efficiency, memory_efficiency : float
+        Attainable fraction of the peak, e_c and e_m of the roofline.
+    compute_latency_s, memory_latency_s : float
+        Fixed cost of each operation on either side of the roofline.
+    memory_bandwidth_bytes_per_s, memory_capacity_bytes : float
+    network_bandwidth_bytes_per_s, network_latency_s : float
+        Of one directed link between neighbouring devices.
+    provenance : tuple of Provenance
+    """
+
+    name: str
+    title: str
+    peak_compute_flops: float
+    compute_efficiency: float
+    compute_latency_s: float
+    memory_bandwidth_bytes_per_s: float
+    memory_efficiency: float
+    memory_latency_s: float
+    memory_capacity_bytes: float
+    network_bandwidth_bytes_per_s: float
+    network_latency_s: float
+    provenance: tuple = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A transformer, its training batch and its precision.
+
+    Attributes
+    ----------
+    name, title : str
+    blocks, hidden, heads, kv_heads : int
+        Transformer blocks l, hidden size h, attention heads a, key-value heads (a without grouping).
+    head_size : float
+        Width of one head. Need not be whole: the paper's 4096/80 is not.
+    mlp_hidden : int
+    gated_mlp : bool
+        Whether the MLP has a gate beside its first projection (SwiGLU).
+    norm : {"layernorm", "rmsnorm"}
+    bias, dropout : bool
+    attention : {"materialised", "fused"}
+        Whether the scores are written to memory, or the attention runs as one kernel.
+    recompute : {"none", "selective", "full"}
+        Activations computed again in the backward: none, the attention's scores, or all of a block.
+    sequence : int
+        Tokens of a sequence, s.
+    vocabulary : int
+        0 where embedding and loss head are not modelled.
+    learned_positions : bool
+    global_batch : int
+        Sequences of one iteration, divided into microbatches.
+    element_bytes, gradient_bytes, optimizer_bytes : int
+        Bytes of an activation or weight, and per parameter of its gradient and optimizer state.
+    provenance : tuple of Provenance
+    """
+
+    name: str
+    title: str
+    blocks: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_size: float
+    mlp_hidden: int
+    gated_mlp: bool
+    norm: str
+    bias: bool
+    dropout: bool
+    attention: str
+    recompute: str
+    sequence: int
+    vocabulary: int
+    learned_positions: bool
+    global_batch: int
+    element_bytes: int
+    gradient_bytes: int
+    optimizer_bytes: int
+    provenance: tuple = field(default=(), compare=False, repr=False)
+
+
+_SI_SUFFIX = {_Rate: "_flops", _Bandwidth: "_bytes_per_s", _Time: "_s", _Size: "_bytes"}
+
+
+def load_system(name):
+    """Read a system by name, or from a file.
+
+    Parameters
+    ----------
+    name : str or Path
+        One of `system_names`, or a path that ends in ``.yaml`` or ``.yml``.
+
+    Returns
+    -------
+    SystemSpec
+
+    Raises
+    ------
+    SpecificationError
+        One line with file, line, field, value, rule and remedy.
+
+    Examples
+    --------
+    >>> load_system("mid_cp_mid_nw").network_bandwidth_bytes_per_s
+    50000000000.0
+    """
+    return _load(name, "systems", _SystemFile, SystemSpec)
+
+
+def load_model(name):
+    """Read a model by name, or from a file; see `load_system`.
+
+    >>> load_model("paper").blocks
+    128
+    """
+    model = _load(name, "models", _ModelFile, ModelSpec)
+    if model.heads % model.kv_heads:
+        rule = f"must divide heads ({model.heads})"
+        raise SpecificationError("kv_heads", model.kv_heads, rule, "write heads for ungrouped attention", where=str(name))
+    return model
+
+
+def system_names():
+    """The systems that come with the package.
+
+    >>> "dgx_h100" in system_names()
+    True
+    """
+    return sorted(path.stem for path in (DATA / "systems").glob("*.yaml"))
+
+
+def model_names():
+    """The models that come with the package.
+
+    >>> "paper" in model_names()
+    True
+    """
+    return sorted(path.stem for path in (DATA / "models").glob("*.yaml"))
+
+
+def specification_path(name, room):
+    """The file of a model or system.
+
+    Raises
+    ------
+    SpecificationError
+        If there is no such name or file.
+    """
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml"):
+        if not path.is_file():
+            raise SpecificationError(room[:-1], name, "is not a file", "check the path")
+        return path
+    packaged = DATA / room / f"{name}.yaml"
+    known = sorted(found.stem for found in (DATA / room).glob("*.yaml"))
+    if str(name) not in known:
+        near = get_close_matches(str(name), known, n=1, cutoff=0.4)
+        remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(known)}"
+        raise SpecificationError(room[:-1], name, "is neither a known name nor a path to a .yaml file", remedy)
+    return packaged
+
+
+def _load(name, room, file_type, spec_type):
+    path = specification_path(name, room)
+    document = _read_yaml(path)
+    try:
+        entries = file_type.model_validate(_plain(document))
+    except ValidationError as error:
+        raise _first_problem(error, document, path, file_type) from None
+    values, provenance = {"name": entries.name, "title": entries.title}, []
+    for key, info in file_type.model_fields.items():
+        entry = getattr(entries, key)
+        if not isinstance(entry, _Sourced):
+            continue
+        unit = getattr(entry, "unit", "")
+        values[key + _SI_SUFFIX.get(info.annotation, "")] = entry.value * _UNITS[unit] if unit else entry.value
+        provenance.append(Provenance(key, entry.value, unit, entry.kind, entry.source))
+    return spec_type(**values, provenance=tuple(provenance))
+
+
+def _read_yaml(path):
+    """The document with its line numbers, or one line about why it cannot be read."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        shown = f"byte 0x{error.object[error.start]:02x}"
+        raise SpecificationError("text", shown, "is not UTF-8", "save the file as UTF-8", where=f"{path}:{line}") from None
+    except OSError as error:
+        raise SpecificationError("file", path, f"cannot be read ({error.strerror})", "check the path") from None
+    try:
+        document = YAML().load(text)
+    except MarkedYAMLError as error:
+        raise _malformed(error, text, path) from None
+    except (YAMLError, ValueError) as error:
+        rule = f"is not YAML ({error})"
+        raise SpecificationError("text", "unreadable", rule, "write 'key: {value: ...}' lines", where=str(path)) from None
+    if not isinstance(document, dict):
+        rule = "must be a mapping of keys to values"
+        raise SpecificationError("document", type(document).__name__, rule, "see data/systems for the form", where=str(path))
+    return document
+
+
+def _malformed(error, text, path):
+    mark = error.problem_mark or error.context_mark
+    line = mark.line if mark else 0
+    lines = text.splitlines() or [""]
+    shown = lines[min(line, len(lines) - 1)].strip() or "end of file"
+    where = f"{path}:{line + 1}"
+    if isinstance(error, DuplicateKeyError):
+        key = shown.split(":")[0]
+        return SpecificationError(key, shown, "is given twice", "keep one of the two lines", where=where)
+    if "\t" in lines[min(line, len(lines) - 1)]:
+        rule = "has a tab where YAML allows spaces only"
+        return SpecificationError("indentation", repr(shown), rule, "replace the tab by spaces", where=where)
+    rule = f"is not YAML ({error.problem or error.context})"
+    return SpecificationError("text", shown, rule, "write 'key: {value: ..., kind: ..., source: ...}'", where=where)
+
+
+def _plain(node):
+    """The document without the YAML library's types, which a strict check would refuse."""
+    if isinstance(node, dict):
+        return {str(key): _plain(value) for key, value in node.items()}
+    for kind in (bool, int, float, str):
+        if isinstance(node, kind):
+            return kind(node)
+    return list(node) if isinstance(node, list) else node
+
+
+def _first_problem(error, document, path, file_type):
+    """The first thing wrong with a document, in its order of lines, as one error."""
+    problems = sorted(error.errors(), key=lambda problem: (_line(document, problem["loc"]), problem["loc"]))
+    problem = problems[0]
+    *parents, last = problem["loc"]
+    name = ".".join(map(str, problem["loc"]))
+    where = f"{path}:{_line(document, problem['loc'])}"
+    allowed = list(file_type.model_fields)
+    if parents:
+        allowed = list(file_type.model_fields[parents[0]].annotation.model_fields)
+    if problem["type"] == "extra_forbidden":
+        near = get_close_matches(str(last), allowed, n=1, cutoff=0.4)
+        remedy = f"did you mean {near[0]}?" if near else f"delete it; the keys are {', '.join(allowed)}"
+        return SpecificationError(name, problem["input"], "is not a known key", remedy, where=where)
+    if problem["type"] == "missing":
+        return SpecificationError(name, "nothing", "is missing", f"add the key {last}", where=where)
+    rule = problem["msg"].replace("Input should be", "must be")
+    remedy = "mend the value" if parents else "write {value: ..., kind: ..., source: ...}, with a unit where it has one"
+    return SpecificationError(name, _shown(problem["input"]), rule, remedy, where=where)
+
+
+def _shown(value):
+    return repr(value) if isinstance(value, str | dict | list) else value
+
+
+def _line(document, location):
+    """The line of the deepest key of a location that the document has, counted from 1."""
+    line, node = 1, document
+    for key in location:
+        if not isinstance(node, dict) or key not in node:
+            break
+        line = node.lc.key(key)[0] + 1
+        node = node[key]
+    return line
