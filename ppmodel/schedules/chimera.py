@@ -13,7 +13,7 @@ from ppmodel.ops import NO_MICROBATCH, OpKind
 from ppmodel.schedule import Schedule
 from ppmodel.schedules.registry import Option, require, schedule
 
-CONCATENATIONS = ("direct", "forward-doubling", "backward-halving")
+CONCATENATIONS = ("direct", "overlapping", "forward-doubling", "backward-halving")
 
 
 def _concatenation(text):
@@ -35,10 +35,13 @@ def _split(text):
 
 
 _CONCAT = Option(
-    "concat", _concatenation, "direct", "|".join(CONCATENATIONS),
+    "concat", _concatenation, "direct", "|".join(CONCATENATIONS), f"must be one of {', '.join(CONCATENATIONS)}",
     "how units follow one another where B > S",
 )  # fmt: skip
-_SPLIT = Option("split", _split, (1, 2), "A:B", "blocks of the front and of the back half of the pipeline")
+_SPLIT = Option(
+    "split", _split, (1, 2), "A:B", "must be two whole numbers of at least 1, as A:B",
+    "blocks of the front and of the back half of the pipeline",
+)  # fmt: skip
 _LEGAL = "S even, B a multiple of S"
 
 
@@ -55,10 +58,12 @@ def chimera(num_stages, num_microbatches, concat="direct"):
     ----------
     num_stages, num_microbatches : int
         S even, B a multiple of S.
-    concat : {"direct", "forward-doubling", "backward-halving"}
-        Where B > S: repeat the unit; or forward two microbatches as one and run their backwards in two
-        waves, so that forward and backward take equally long (section 3.5 of the paper). With
-        ``backward-halving`` the two are halves of one microbatch, which keeps the memory of ``direct``.
+    concat : {"direct", "overlapping", "forward-doubling", "backward-halving"}
+        Where B > S: repeat the unit's order (``direct``); let units begin 3S slots apart in the table with
+        a two-slot backward (``overlapping``, ours: it meets a published number that ``direct`` misses);
+        or forward two microbatches as one and run their backwards in two waves, so that a forward takes
+        as long as a backward (section 3.5 of the paper). With ``backward-halving`` the two are halves of
+        one microbatch, which keeps the memory of ``direct``.
 
     Raises
     ------
@@ -102,7 +107,7 @@ def asymmetric_chimera(num_stages, num_microbatches, split=(1, 2), concat="direc
         sound = min(int(front), int(back)) >= 1
     except (TypeError, ValueError):
         sound = False
-    require(sound, "split", split, "must be two whole numbers of at least 1", "write for example 1:2")
+    require(sound, "split", split, _SPLIT.rule, "write for example 1:2")
     shares = np.repeat([2 * front / (front + back), 2 * back / (front + back)], max(1, num_stages // 2))
     return _chimera("asymmetric-chimera", num_stages, num_microbatches, concat, stage_shares=shares)
 
@@ -111,7 +116,7 @@ def _chimera(name, num_stages, num_microbatches, concat, **more):
     remedy = f"pass stages {num_stages + 1} or {max(2, num_stages - 1)}"
     require(num_stages % 2 == 0, "stages", num_stages, f"must be even for {name}", remedy)
     if concat not in CONCATENATIONS:
-        raise ScheduleError("concat", concat, f"must be one of {', '.join(CONCATENATIONS)}", "choose one of them")
+        raise ScheduleError("concat", concat, _CONCAT.rule, "choose one of them")
     waves = 2 if concat == "forward-doubling" and num_microbatches > num_stages else 1
     unit = waves * num_stages
     nearest = unit * max(1, round(num_microbatches / unit))
@@ -119,30 +124,43 @@ def _chimera(name, num_stages, num_microbatches, concat, **more):
     require(num_microbatches % unit == 0, "microbatches", num_microbatches, rule, f"pass microbatches {nearest}")
     if concat == "backward-halving" and num_microbatches > num_stages:
         waves, more["microbatch_parts"] = 2, 2
+    more["overlapping"] = concat == "overlapping"
     return _concatenated_units(name, num_stages, num_microbatches, waves, **more)
 
 
-def _concatenated_units(name, num_devices, num_microbatches, waves, **more):
-    """Units one after the other; in each, `waves` microbatches are forwarded as one and return in turn."""
-    parts = more.get("microbatch_parts", 1)
-    num_units = num_microbatches * parts // (waves * num_devices)
-    unit, replica, injected, wave, stage = np.ogrid[:num_units, :2, : num_devices // 2, :waves, :num_devices]
-    microbatch = ((unit * 2 + replica) * (num_devices // 2) + injected) * waves + wave
-    begin = unit * (waves + 1) * num_devices + 2 * injected
-    forward = begin + stage + 0 * wave
-    backward = begin + (2 + wave) * num_devices - 1 - stage
-    kind = np.array([OpKind.F, OpKind.B])[:, None, None, None, None, None]
-    kind, stage, microbatch, replica, slot = (
-        a.ravel()
-        for a in np.broadcast_arrays(
-            kind, stage, microbatch, replica, np.stack(np.broadcast_arrays(forward + 0 * replica, backward + 0 * replica))
-        )
-    )
+def _concatenated_units(name, num_devices, num_microbatches, waves, overlapping=False, **more):
+    """Copies of a unit one after the other, then the reductions."""
     placement = np.stack((np.arange(num_devices), np.arange(num_devices)[::-1]))
-    reductions = _reductions(placement, stage, replica, slot)
-    together = (np.concatenate(pair) for pair in zip((kind, stage, microbatch, replica, slot), reductions, strict=True))
-    kind, stage, microbatch, replica, slot = together
-    return Schedule.from_slots(name, placement, num_microbatches, kind, stage, microbatch, replica, slot, **more)
+    kind, stage, microbatch, replica, slot = _unit(num_devices, waves)
+    period = (waves + 1) * num_devices
+    if overlapping:
+        one = Schedule.from_slots(name, placement, num_devices, kind, stage, microbatch, replica, slot)
+        kind, stage, microbatch, replica = one.kind, one.stage, one.microbatch, one.replica
+        slot, period = one.slots(forward=1, backward=2)[0], 3 * num_devices
+    num_units = num_microbatches * more.get("microbatch_parts", 1) // (waves * num_devices)
+    unit = np.repeat(np.arange(num_units), len(slot))
+    kind, stage, replica = (np.tile(column, num_units) for column in (kind, stage, replica))
+    microbatch = np.tile(microbatch, num_units) + unit * waves * num_devices
+    slot = np.tile(slot, num_units) + unit * period
+    if overlapping:  # where two units want one slot the earlier goes first
+        slot = slot * num_units + unit
+    columns = (kind, stage, microbatch, replica, slot)
+    sums = _reductions(placement, stage, replica, slot)
+    columns = (np.concatenate(pair) for pair in zip(columns, sums, strict=True))
+    return Schedule.from_slots(name, placement, num_microbatches, *columns, **more)
+
+
+def _unit(num_devices, waves):
+    """One unit, in slots of one forward each: `waves` microbatches are forwarded as one, and return in turn."""
+    replica, injected, wave, stage = np.ogrid[:2, : num_devices // 2, :waves, :num_devices]
+    microbatch = (replica * (num_devices // 2) + injected) * waves + wave
+    forward = 2 * injected + stage
+    backward = 2 * injected + (2 + wave) * num_devices - 1 - stage
+    halves = []
+    for kind, slot in ((OpKind.F, forward), (OpKind.B, backward)):
+        columns = np.broadcast_arrays(kind, stage, microbatch, replica, slot)
+        halves.append([column.ravel() for column in columns])
+    return [np.concatenate(pair) for pair in zip(*halves, strict=True)]
 
 
 def _reductions(placement, stage, replica, slot):

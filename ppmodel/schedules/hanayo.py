@@ -9,6 +9,9 @@ from ppmodel.schedule import Schedule
 from ppmodel.schedules.registry import Option, require, schedule
 
 
+_WAVES_RULE = "must be a whole number of at least 1"
+
+
 def _waves(text):
     waves = int(text)
     if waves < 1:
@@ -20,7 +23,7 @@ def _waves(text):
     "hanayo",
     title="2W stages per device in W waves, one copy of the weights",
     legal="B = S",
-    options=[Option("waves", _waves, 1, "W", "waves, of two stages per device each")],
+    options=[Option("waves", _waves, 1, "W", _WAVES_RULE, "waves, of two stages per device each")],
 )
 def hanayo(num_stages, num_microbatches, waves=1):
     """Hanayo in its restricted regime, as many microbatches as devices.
@@ -52,7 +55,7 @@ def hanayo(num_stages, num_microbatches, waves=1):
     remedy = f"pass microbatches {num_stages}"
     require(num_microbatches == num_stages, "microbatches", num_microbatches, rule, remedy)
     whole = isinstance(waves, int) and not isinstance(waves, bool)
-    require(whole and waves >= 1, "waves", waves, "must be a whole number of at least 1", "pass waves 1, 2 or 4")
+    require(whole and waves >= 1, "waves", waves, _WAVES_RULE, "pass waves 1, 2 or 4")
     stage = np.arange(2 * waves * num_stages)
     segment, step = np.divmod(stage, num_stages)
     placement = np.where(segment % 2 == 0, step, num_stages - 1 - step)

@@ -20,7 +20,9 @@ class Option(NamedTuple):
         From text to value; raises ``ValueError``.
     default : object
     form : str
-        How the value is written, for help and error messages.
+        How the value is written, for help.
+    rule : str
+        What it must be, for error messages.
     help : str
     """
 
@@ -28,6 +30,7 @@ class Option(NamedTuple):
     parse: type
     default: object
     form: str
+    rule: str
     help: str
 
 

@@ -1,0 +1,5 @@
+import sys
+
+from ppmodel.cli import main
+
+sys.exit(main())

@@ -1,0 +1,272 @@
+"""The command line: arguments in, one call, text or JSON out."""
+
+import json
+import math
+import sys
+
+import click
+
+from ppmodel import __version__, schedules
+from ppmodel.errors import PPModelError
+from ppmodel.graph import ALLREDUCE, P2P
+
+_EXIT_REFUSED = 2
+_EXIT_INTERRUPTED = 130
+
+
+class _Seconds(click.ParamType):
+    """A finite number of seconds."""
+
+    name = "seconds"
+
+    def __init__(self, smallest):
+        self.smallest = smallest
+
+    def convert(self, value, param, ctx):
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = math.nan
+        if not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and self.smallest == "above 0"):
+            rule = f"must be a finite number of seconds, {self.smallest}"
+            raise PPModelError(f"--{param.name}", value, rule, f"pass for example --{param.name} 0.5")
+        return seconds
+
+
+class _Count(click.ParamType):
+    """A whole number of at least 1."""
+
+    name = "count"
+
+    def convert(self, value, param, ctx):
+        try:
+            count = int(value)
+        except ValueError:
+            count = 0
+        if count < 1:
+            rule, remedy = "must be a whole number of at least 1", f"pass for example --{param.name} 8"
+            raise PPModelError(f"--{param.name}", value, rule, remedy)
+        return count
+
+
+class _Choice(click.ParamType):
+    """One of some words."""
+
+    name = "choice"
+
+    def __init__(self, words):
+        self.words = words
+
+    def convert(self, value, param, ctx):
+        if value not in self.words:
+            rule = f"must be one of {', '.join(self.words)}"
+            raise PPModelError(f"--{param.name}", value, rule, "choose one of them")
+        return value
+
+    def get_metavar(self, param, ctx=None):
+        return "[" + "|".join(self.words) + "]"
+
+
+def _size_options(command):
+    """What names a schedule: its size, and every option that some schedule has."""
+    known = {}
+    for name in schedules.names():
+        for option in schedules.get(name).options:
+            known.setdefault(option.name, (option, []))[1].append(name)
+    for option, owners in reversed(known.values()):
+        text = f"{', '.join(owners)}: {option.help}"
+        command = click.option(f"--{option.name}", metavar=option.form, help=text)(command)
+    command = click.option("--microbatches", type=_Count(), metavar="B", help="Microbatches.")(command)
+    return click.option("--stages", type=_Count(), metavar="S", help="Devices of the pipeline.")(command)
+
+
+def _build(name, stages, microbatches, options):
+    """The schedule that the arguments name; only options that were given count."""
+    entry = schedules.get(name)
+    for field, value in (("--stages", stages), ("--microbatches", microbatches)):
+        if value is None:
+            raise PPModelError(field, "nothing", "is missing", f"pass for example {field} 8")
+    known = {option.name: option for option in entry.options}
+    given = {key: text for key, text in options.items() if text is not None}
+    for key, text in given.items():
+        if key in known:
+            try:
+                given[key] = known[key].parse(text)
+            except ValueError:
+                remedy = f"pass for example --{key} {_example(known[key])}"
+                raise PPModelError(f"--{key}", text, known[key].rule, remedy) from None
+    return schedules.build(name, stages, microbatches, **given)
+
+
+def _example(option):
+    return ":".join(map(str, option.default)) if isinstance(option.default, tuple) else option.default
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__)
+def cli():
+    """Pipeline-parallel schedules as tables: by formula, by slot, and simulated with communication."""
+
+
+@cli.command("schedules")
+def list_schedules():
+    """List the schedules, their options and where each is legal."""
+    for name in schedules.names():
+        entry = schedules.get(name)
+        click.echo(f"{name}\n    {entry.title}\n    legal: {entry.legal}")
+        for option in entry.options:
+            click.echo(f"    --{option.name} {option.form}  {option.help} (default {_example(option)})")
+
+
+@cli.command()
+@click.argument("name")
+@_size_options
+@click.option("--format", "form", type=_Choice(["text", "csv"]), default="text", help="How to write it.")
+@click.option("--backward-slots", type=_Count(), default=2, metavar="N", help="Slots of a backward (default 2).")
+def table(name, stages, microbatches, form, backward_slots, **options):
+    """Print the idealised table of a schedule: devices x slots, no communication."""
+    from ppmodel.export import write_table
+
+    schedule = _build(name, stages, microbatches, options)
+    click.echo(write_table(schedule, form, backward=backward_slots), nl=False)
+
+
+@cli.command()
+@click.argument("file", type=click.Path())
+def check(file):
+    """Judge a table file: every operation once, in its place, and no deadlock."""
+    from ppmodel import metrics
+    from ppmodel.export import read_table
+
+    schedule = read_table(file)
+    replicas = f", {schedule.num_replicas} replicas" if schedule.num_replicas > 1 else ""
+    click.echo(
+        f"{file}: a schedule of {schedule.num_operations} operations on {schedule.num_devices} devices, "
+        f"{schedule.num_stages} stages{replicas}, {schedule.num_microbatches} microbatches\n"
+        f"idealised table (backward of two slots): {metrics.table_slots(schedule)} slots, "
+        f"bubble ratio {metrics.table_bubble_ratio(schedule):.4f}\n"
+        f"peak activations by device: {_numbers(metrics.peak_activations(schedule))}"
+    )
+
+
+@cli.command()
+@click.argument("name", required=False)
+@_size_options
+@click.option("--table", "file", type=click.Path(), help="A table file instead of a schedule's name.")
+@click.option("--p2p", type=_Choice(P2P), default="overlapped", help="What a transfer occupies.")
+@click.option("--allreduce", type=_Choice(ALLREDUCE), default="excluded", help="The replicas' gradient sum.")
+@click.option("--forward", type=_Seconds("above 0"), help="Forward of one microbatch on 1/S of the model.")
+@click.option("--backward", type=_Seconds("above 0"), help="Backward of the same.")
+@click.option("--comm", type=_Seconds("0 or more"), help="One transfer (default 0); not divided by chunks.")
+@click.option("--model", metavar="NAME|FILE", help="Model; with --system, instead of the seconds.")
+@click.option("--system", metavar="NAME|FILE", help="System; with --model, instead of the seconds.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def simulate(
+    name, stages, microbatches, file, p2p, allreduce, forward, backward, comm, model, system, as_json, **options
+):
+    """Simulate one iteration of a schedule with communication."""
+    from ppmodel import engine, graph, metrics
+
+    schedule = _given_schedule(name, file, stages, microbatches, options)
+    costs = _given_costs(schedule, forward, backward, comm, model, system)
+    compiled = graph.compile(schedule, p2p, allreduce)
+    timeline = engine.simulate(compiled, costs)
+    result = {
+        "schedule": schedule.name,
+        "stages": schedule.num_devices,
+        "microbatches": schedule.num_microbatches,
+        "p2p": p2p,
+        "allreduce": allreduce,
+        "makespan_s": timeline.makespan_s,
+        "idle_ratio": float(metrics.idle_ratio(timeline)),
+        "table_bubble_ratio": metrics.table_bubble_ratio(schedule),
+        "peak_activations": metrics.peak_activations(schedule).tolist(),
+        "operations": compiled.num_operations,
+    }
+    if as_json:
+        click.echo(json.dumps(result))
+        return
+    peaks = _numbers(result["peak_activations"])
+    click.echo(
+        f"{schedule.name}, {schedule.num_devices} stages, {schedule.num_microbatches} microbatches; "
+        f"transfers {p2p}, all-reduce {allreduce}\n"
+        f"makespan            {timeline.makespan_s:.6g} s\n"
+        f"idle ratio          {result['idle_ratio']:.4f}\n"
+        f"table bubble ratio  {result['table_bubble_ratio']:.4f}  (no communication, backward of two slots)\n"
+        f"peak activations    {peaks}  (microbatches on 1/S of the model, by device)"
+    )
+
+
+def _numbers(values):
+    return " ".join(f"{value:.4g}" for value in values)
+
+
+def _given_schedule(name, file, stages, microbatches, options):
+    if (name is None) == (file is None):
+        raise PPModelError("NAME", name, "must be given, or --table, but not both", "pass a schedule's name")
+    if file is None:
+        return _build(name, stages, microbatches, options)
+    from ppmodel.export import read_table
+
+    given = {"stages": stages, "microbatches": microbatches, **options}
+    for key, value in given.items():
+        if value is not None:
+            raise PPModelError(f"--{key}", value, "is part of the table", f"leave --{key} out")
+    return read_table(file)
+
+
+def _given_costs(schedule, forward, backward, comm, model, system):
+    from ppmodel import costs
+
+    seconds = {"--forward": forward, "--backward": backward}
+    specified = {"--model": model, "--system": system}
+    by_seconds = any(value is not None for value in (forward, backward, comm)) or (model is None and system is None)
+    wanted, unwanted = (seconds, specified) if by_seconds else (specified, seconds)
+    for option, value in unwanted.items():
+        if value is not None:
+            other = " and ".join(wanted)
+            raise PPModelError(option, value, f"cannot stand beside {other}", "give either seconds or model and system")
+    for option, value in wanted.items():
+        if value is None:
+            remedy = "pass --forward and --backward, or --model and --system"
+            raise PPModelError(option, "nothing", "is missing", remedy)
+    if by_seconds:
+        return costs.uniform_costs(schedule, forward, backward, comm or 0.0)
+    from ppmodel.specs import load_model, load_system
+
+    return costs.model_costs(schedule, load_model(model), load_system(system))
+
+
+@cli.command()
+@click.option("--system", metavar="NAME|FILE", help="Run the systems' notebooks on this system instead.")
+@click.option("--model", metavar="NAME|FILE", help="Run the notebooks with this model instead of the paper's.")
+@click.option("--out", type=click.Path(), help="Folder of the built book (default book/_build).")
+@click.option("--jobs", type=_Count(), default=2, metavar="N", help="Notebooks run at once (default 2).")
+def reproduce(system, model, out, jobs):
+    """Run every notebook and build the book."""
+    from ppmodel.reproduce import reproduce as run
+
+    click.echo(run(system=system, model=model, out=out, jobs=jobs))
+
+
+def main(argv=None):
+    """Run the command line; what a user typed wrong costs one line and exit code 2."""
+    try:
+        code = cli.main(args=argv, prog_name="ppmodel", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except PPModelError as error:
+        click.echo(f"error: {error}", err=True)
+        if error.grid:
+            click.echo(error.grid, err=True)
+        return _EXIT_REFUSED
+    except click.ClickException as error:
+        text = " ".join(error.format_message().split())
+        click.echo(f"error: {text.rstrip('.')}; see 'ppmodel --help'", err=True)
+        return _EXIT_REFUSED
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return _EXIT_INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+"""Table files: text and CSV, written and read.
+
+A file begins with comment lines (``# key: value``). With a header row ``device, 0, 1, 2, ...`` its columns
+are slots, and every operation must begin after the slots of what it needs; without one the rows are
+devices and only the order within a row counts. An idle cell is empty or ``.``, a ``~`` continues the
+operation before it. The letters are those of `ops.OpKind`.
+"""
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+
+from ppmodel.errors import TableError
+from ppmodel.ops import OpKind, parse_cell
+from ppmodel.schedule import CONTINUED, IDLE, NO_OPERATION, Schedule
+
+_VERSION = "ppmodel table 1"
+_LETTERS = "F forward, B full backward, I input gradient, W weight gradient, R gradient reduction; @1 second replica"
+_EMPTY = ("", IDLE)
+
+
+def write_table(schedule, form="text", **slots):
+    """The idealised table of a schedule as a file's text.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    form : {"text", "csv"}
+    **slots
+        Slots that an operation takes; see `Schedule.table`.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> print(write_table(build("1f1b", 2, 2), "csv", backward=1).splitlines()[-2])
+    0,0F0,0F1,,0B0,,0B1
+    """
+    grid = schedule.table(**slots)
+    lines = [f"# {key}: {value}" if value else f"# {key}" for key, value in _header(schedule)]
+    rows = [["device", *map(str, range(len(grid[0])))]]
+    rows += [[str(device), *row] for device, row in enumerate(grid)]
+    if form == "csv":
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\n").writerows([["" if c == IDLE else c for c in row] for row in rows])
+        return "\n".join(lines) + "\n" + out.getvalue()
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines += ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _header(schedule):
+    yield _VERSION, ""
+    yield "letters", _LETTERS
+    yield "schedule", schedule.name
+    yield "microbatches", schedule.num_microbatches
+    if schedule.microbatch_parts > 1:
+        yield "microbatch_parts", schedule.microbatch_parts
+    if np.ptp(schedule.stage_shares):
+        yield "stage_shares", " ".join(repr(share) for share in schedule.stage_shares.tolist())
+
+
+def read_table(path):
+    """Read a table file, generated or written by hand, and check it.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    Schedule
+
+    Raises
+    ------
+    TableError
+        With file, cell, rule and remedy; where it can be drawn, with the grid and the cells marked.
+    """
+    path = Path(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise TableError("file", f"byte {error.start}", "is not UTF-8", "save the table as UTF-8", where=path) from None
+    except OSError as error:
+        rule = f"cannot be read ({error.strerror})"
+        raise TableError("table", path, rule, "check the path") from None
+    try:
+        return parse_table(text, name=path.stem)
+    except TableError as error:
+        error.where = f"{path}:{error.where}" if error.where else str(path)
+        raise
+
+
+def parse_table(text, name="table"):
+    """Read a table from its text; see `read_table`.
+
+    >>> parse_table("0F0, 0F1, 0B0, 0B1").num_microbatches
+    2
+    """
+    notes, lines = {}, []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.lstrip().startswith("#"):
+            key, _, value = line.lstrip("# ").partition(":")
+            notes[key.strip()] = (number, value.strip())
+        elif line.strip(" ,\t"):
+            lines.append((number, line))
+    if not lines:
+        raise TableError("table", "empty", "must hold operations", "write one row per device")
+    comma = any("," in line for _, line in lines)
+    rows = [(number, _split(line, comma)) for number, line in lines]
+    slotted = rows[0][1][0].lower() == "device"
+    if slotted:
+        rows = _by_device(rows[1:])
+    cells, begin, end = _read_cells(rows)
+    schedule = Schedule.from_rows(notes.get("schedule", (0, name))[1], cells, **_sizes(notes))
+    if slotted:
+        _check_slots(schedule, np.array(begin), np.array(end))
+    return schedule
+
+
+def _split(line, comma):
+    cells = next(csv.reader([line])) if comma else line.split()
+    return [cell.strip() for cell in cells]
+
+
+def _by_device(rows):
+    """The rows in the order of the devices that their first cell names."""
+    found = {}
+    for number, (device, *cells) in rows:
+        if not device.isdecimal() or int(device) in found or int(device) >= len(rows):
+            rule = f"must number the rows 0 to {len(rows) - 1}, each once"
+            raise TableError("device", device, rule, "mend the first column", where=number)
+        found[int(device)] = (number, cells)
+    return [found[device] for device in sorted(found)]
+
+
+def _read_cells(rows):
+    """Rows of cells, and the slot in which each operation begins and ends, device by device."""
+    cells, begin, end = [], [], []
+    for number, row in rows:
+        cells.append([])
+        for slot, text in enumerate(row):
+            if text in _EMPTY:
+                continue
+            if text == CONTINUED:
+                if not cells[-1] or end[-1] != slot:
+                    remedy = "put it right behind an operation"
+                    raise TableError(f"slot {slot}", CONTINUED, "continues no operation", remedy, where=number)
+                end[-len(cells[-1][-1]) :] = [slot + 1] * len(cells[-1][-1])
+                continue
+            try:
+                cell = parse_cell(text)
+            except TableError as error:
+                error.where, error.field = number, f"slot {slot}"
+                raise
+            cells[-1].append(cell)
+            begin += [slot] * len(cell)
+            end += [slot + 1] * len(cell)
+    return cells, begin, end
+
+
+_SIZES = {"microbatches": "num_microbatches", "microbatch_parts": "microbatch_parts", "stage_shares": "stage_shares"}
+
+
+def _sizes(notes):
+    """Sizes that a file's comments give."""
+    sizes = {}
+    for key in _SIZES.keys() & notes.keys():
+        number, value = notes[key]
+        try:
+            sizes[_SIZES[key]] = _shares(value) if key == "stage_shares" else _count(value)
+        except ValueError:
+            raise TableError(key, value, "must be a positive number", "mend the comment", where=number) from None
+    return sizes
+
+
+def _count(text):
+    if int(text) < 1:
+        raise ValueError
+    return int(text)
+
+
+def _shares(text):
+    shares = np.array([float(part) for part in text.split()])
+    if not (len(shares) and np.isfinite(shares).all() and (shares > 0).all()):
+        raise ValueError
+    return shares
+
+
+def _check_slots(schedule, begin, end):
+    """Refuse an operation that begins before the slots of what it needs are over."""
+    source = schedule.dependencies.source
+    needs = (source != NO_OPERATION) & (schedule.kind != OpKind.R)
+    for index in np.flatnonzero(needs & (begin < end[source]))[:1]:
+        needed = schedule.op(source[index])
+        rule = f"begins in slot {begin[index]}, before {needed} has ended (slot {end[source[index]] - 1})"
+        remedy = "move the cell to the right, or drop the header row to keep only the order"
+        field = f"device {schedule.device[index]}"
+        raise TableError(field, schedule.op(index), rule, remedy, grid=schedule.marked([index, source[index]]))
