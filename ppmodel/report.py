@@ -1,0 +1,54 @@
+"""What a notebook leaves behind: numbers as CSV beside their figure, and tables fit for a page."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+from matplotlib import pyplot
+
+
+def record(name, folder, figure=None, table=None, **facts):
+    """Write a figure and the numbers in it side by side.
+
+    Parameters
+    ----------
+    name : str
+        Stem of the files.
+    folder : str or Path
+        Made where it is missing.
+    figure : matplotlib Figure, optional
+        Written as ``.svg`` and ``.png``, without a date, and closed.
+    table : DataFrame, optional
+        Written as ``.csv``, numbers in full.
+    **facts
+        Single numbers and words that pages quote, written as ``.json``.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    if figure is not None:
+        figure.savefig(folder / f"{name}.svg", metadata={"Date": None}, bbox_inches="tight")
+        figure.savefig(folder / f"{name}.png", metadata={"Software": None}, bbox_inches="tight")
+        pyplot.close(figure)  # a notebook shows it where it names it, and not a second time
+    if table is not None:
+        table.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+    if facts:
+        (folder / f"{name}.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def show(table, /, **formats):
+    """A table as a page shows it: no index, numbers in a given form, the same bytes every time.
+
+    Parameters
+    ----------
+    table : DataFrame
+    **formats : str
+        Format of a column's numbers, for example ``table="{:.1%}"``.
+
+    Returns
+    -------
+    pandas Styler
+    """
+    styler = table.style.format(formats, na_rep="").hide(axis="index").set_table_attributes('class="dataframe"')
+    numbers = [column for column in table if pd.api.types.is_numeric_dtype(table[column])]
+    styler = styler.set_properties(subset=numbers, **{"text-align": "right"})
+    return styler.set_uuid("table")

@@ -1,0 +1,234 @@
+"""Run every notebook, build the book, and put it in place at once or not at all.
+
+All work is done in a temporary folder beside the target. A notebook that fails, prints a warning or
+leaves a cell without a result publishes nothing, and the last good book stays.
+"""
+
+import ctypes
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+
+import nbformat
+from ruamel.yaml import YAML
+from tqdm import tqdm
+
+from ppmodel.errors import ReproduceError
+from ppmodel.specs import load_model, load_system
+
+ROOT = Path(__file__).parents[1]
+"""The clone: the notebooks and the book's sources live beside the package."""
+
+_KEPT = "nothing was published, the last good book stays"
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_RENAME_EXCHANGE = 2
+_AT_FDCWD = -100
+_JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
+
+
+def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None):
+    """Execute the notebooks and build the book.
+
+    Parameters
+    ----------
+    system, model : str or Path, optional
+        Names or files that take the place of the notebooks' own.
+    out : str or Path, optional
+        Folder that receives ``html``; ``book/_build`` of the clone by default.
+    jobs : int
+        Notebooks run at once.
+    notebooks : Path, optional
+        Folder of the notebooks, the clone's by default.
+
+    Returns
+    -------
+    str
+        What was built, and where.
+
+    Raises
+    ------
+    PPModelError
+        If a specification, a notebook or the build fails; the target is then as it was.
+    """
+    notebooks = Path(notebooks or ROOT / "notebooks")
+    sources = sorted(notebooks.glob("*.ipynb"))
+    if not sources or not (ROOT / "book" / "_config.yml").is_file():
+        raise ReproduceError("notebooks", notebooks, "holds no notebooks of the book", "run from a clone of the project")
+    for given, load in ((system, load_system), (model, load_model)):
+        if given is not None:
+            load(given)
+    out = Path(out) if out else ROOT / "book" / "_build"
+    with _workspace(out) as work:
+        book = work / "book"
+        shutil.copytree(ROOT / "book", book, ignore=shutil.ignore_patterns("_build", "nb", "results"))
+        replaced = {"system": _local(system, book), "model": _local(model, book)}
+        with tqdm(total=len(sources) + 1, unit="step", desc="notebooks", file=sys.stderr) as bar:
+            _execute_all(sources, book, replaced, jobs, bar)
+            bar.set_description("book")
+            _configure(book)
+            html = _build(book, work)
+            bar.update()
+        shutil.copytree(book / "results", html / "results", dirs_exist_ok=True)
+        _publish(html, out / "html")
+    return f"{len(sources)} notebooks executed; the book is {out / 'html' / 'index.html'}"
+
+
+@contextmanager
+def _workspace(out):
+    """A temporary folder on the target's file system, removed at the end whatever happens."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=".ppmodel-", dir=out))
+    except OSError as error:
+        rule = f"cannot be written ({error.strerror})"
+        raise ReproduceError("out", out, rule, "choose a folder that you may write to") from None
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _local(given, book):
+    """A specification's name, or its file's path in a copy that the notebooks find."""
+    if given is None or Path(given).suffix not in (".yaml", ".yml"):
+        return given
+    folder = book / "specifications"
+    folder.mkdir(exist_ok=True)
+    shutil.copy(given, folder)
+    return f"{folder.name}/{Path(given).name}"
+
+
+# ---- notebooks -----------------------------------------------------------------------------------
+
+
+def _execute_all(sources, book, replaced, jobs, bar):
+    (book / "nb").mkdir()
+    environment = {"PYTHONHASHSEED": "0", "JUPYTER_PLATFORM_DIRS": "1", "IPYTHONDIR": str(book.parent / "ipython")}
+    os.environ.update(environment)
+    with ProcessPoolExecutor(max_workers=jobs, mp_context=get_context("spawn")) as pool:
+        runs = {pool.submit(execute, source, book, replaced): source for source in sources}
+        try:
+            for run in as_completed(runs):
+                nbformat.write(run.result(), book / "nb" / runs[run].name)
+                bar.update()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def execute(source, folder, replaced):
+    """Run one notebook by papermill in a folder, and strip what differs from run to run.
+
+    Parameters
+    ----------
+    source : Path
+    folder : Path
+        Working directory of the notebook's kernel.
+    replaced : dict
+        ``system`` and ``model`` that take the place of the notebook's own; None leaves them.
+
+    Returns
+    -------
+    NotebookNode
+
+    Raises
+    ------
+    ReproduceError
+        If a cell raises or warns.
+    """
+    from papermill import execute_notebook
+    from papermill.exceptions import PapermillException, PapermillExecutionError
+
+    notebook = nbformat.read(source, as_version=4)
+    try:
+        done = execute_notebook(
+            notebook, None, parameters=_parameters(notebook, replaced), kernel_name="python3", cwd=str(folder),
+            progress_bar=False, extra_arguments=["--IPKernelApp.log_level=50"],
+        )  # fmt: skip
+    except PapermillExecutionError as error:
+        rule = f"failed in cell {error.cell_index}: {error.ename}: {error.evalue}"
+        raise ReproduceError("notebook", source.name, rule, _KEPT) from None
+    except PapermillException as error:
+        raise ReproduceError("notebook", source.name, f"cannot be run: {error}", _KEPT) from None
+    for number, cell in enumerate(done.cells):
+        for output in cell.get("outputs", ()):
+            if output.get("name") == "stderr":
+                rule = f"wrote a warning in cell {number}: {output.text.strip().splitlines()[-1]}"
+                raise ReproduceError("notebook", source.name, rule, _KEPT)
+    return _normalise(done)
+
+
+def _parameters(notebook, replaced):
+    """Which of a notebook's parameters a given system or model replaces."""
+    cells = [cell.source for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ())]
+    names = set(re.findall(r"^(\w+) *(?::[^=\n]+)?=", "\n".join(cells), re.MULTILINE))
+    given = {key: value for key, value in replaced.items() if value is not None and key in names}
+    if replaced.get("system") is not None and "systems" in names:
+        given["systems"] = [replaced["system"]]
+    return given
+
+
+def _normalise(notebook):
+    """The notebook without times, kernel metadata and addresses: the same bytes from the same results."""
+    notebook.metadata.pop("papermill", None)
+    notebook.metadata.get("language_info", {}).pop("version", None)
+    for number, cell in enumerate(notebook.cells):
+        cell.id = f"cell-{number}"
+        for key in ("papermill", "execution"):
+            cell.metadata.pop(key, None)
+        for output in cell.get("outputs", ()):
+            for kind, text in output.get("data", {}).items():
+                if isinstance(text, str) and kind.startswith("text/"):
+                    output["data"][kind] = _ADDRESS.sub("", text)
+    return notebook
+
+
+# ---- book ----------------------------------------------------------------------------------------
+
+
+def _configure(book):
+    """Give the pages the numbers that the notebooks recorded, as substitutions ``{{ notebook.name }}``."""
+    facts = {path.stem: json.loads(path.read_text()) for path in sorted((book / "results").glob("*.json"))}
+    yaml = YAML()
+    config = yaml.load(book / "_config.yml")
+    config["sphinx"]["config"]["myst_substitutions"] = facts
+    yaml.dump(config, book / "_config.yml")
+
+
+def _build(book, work):
+    """Build the pages, warnings as errors, and return their folder."""
+    command = [sys.executable, "-c", _JUPYTER_BOOK, "build", str(book), "--path-output", str(work / "site"),
+               "-W", "-n", "--keep-going", "-q"]  # fmt: skip
+    environment = os.environ | {"SOURCE_DATE_EPOCH": "0", "PYTHONHASHSEED": "0"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        problems = [line for line in said if "WARNING" in line or "ERROR" in line] or said[-20:]
+        log = "\n".join(line.replace(str(book), "book") for line in problems)
+        raise ReproduceError("book", "build", "failed with the warnings below", _KEPT, grid=log)
+    return work / "site" / "_build" / "html"
+
+
+def _publish(new, target):
+    """Put a folder in the place of another in one step, so that no reader meets a mixture."""
+    if not target.exists():
+        new.rename(target)
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "renameat2"):
+        names = os.fsencode(new), os.fsencode(target)
+        if libc.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
+            return
+    old = new.with_name("old")
+    target.rename(old)
+    new.rename(target)
+
+
