@@ -131,7 +131,7 @@ def plot_table(schedules, title, backward=2, note=""):
     heights = [schedule.num_devices for schedule in schedules.values()]
     figure, axes = plt.subplots(
         len(schedules), squeeze=False, sharex=True, height_ratios=heights,
-        figsize=(9.2, 1.1 + 0.36 * sum(heights) + 0.35 * len(heights)),
+        figsize=(7.8, 1.1 + 0.34 * sum(heights) + 0.35 * len(heights)),
     )  # fmt: skip
     for axis, (name, schedule) in zip(axes[:, 0], schedules.items(), strict=True):
         _draw_operations(axis, schedule, *slots[name], total)
@@ -158,7 +158,7 @@ def plot_timelines(timelines, title, context, arrows=True):
     devices = [timeline.graph.schedule.num_devices for timeline in timelines.values()]
     figure, axes = plt.subplots(
         len(timelines), squeeze=False, sharex=True, height_ratios=devices,
-        figsize=(9.2, 1.1 + 0.36 * sum(devices) + 0.35 * len(devices)),
+        figsize=(7.8, 1.1 + 0.34 * sum(devices) + 0.35 * len(devices)),
     )  # fmt: skip
     for axis, (name, timeline) in zip(axes[:, 0], timelines.items(), strict=True):
         schedule = timeline.graph.schedule
@@ -189,7 +189,7 @@ def _draw_transfers(axis, timeline):
 
 def plot_bubbles(study, title, context):
     """Bubble ratio over B: published formula (hollow, dashed) against the table (filled)."""
-    figure, axis = plt.subplots(figsize=(7.6, 4.3))
+    figure, axis = plt.subplots(figsize=(7.4, 3.9))
     for name, style in style_of(study.schedule).items():
         rows = study[study.schedule == name]
         axis.plot(rows.microbatches, rows.table, **{**style, "label": f"{name}, table"})
@@ -213,7 +213,7 @@ def _microbatch_axis(axis, study):
 def plot_runtime(study, title, context):
     """Simulated time above idle-time ratio, one column a system, one line a schedule."""
     systems = list(dict.fromkeys(study.system))
-    figure, axes = plt.subplots(2, len(systems), figsize=(3.1 * len(systems) + 0.6, 5.4), sharex=True, squeeze=False)
+    figure, axes = plt.subplots(2, len(systems), figsize=(2.5 * len(systems) + 0.4, 4.9), sharex=True, squeeze=False)
     for (upper, lower), system in zip(axes.T, systems, strict=True):
         for name, style in style_of(study.schedule).items():
             rows = study[(study.system == system) & (study.schedule == name)]
@@ -235,7 +235,7 @@ def plot_grid(study, base, title, context):
     columns = min(3, len(systems))
     rows = -(-len(systems) // columns)
     figure, axes = plt.subplots(
-        rows, columns, figsize=(3.1 * columns, 2.3 * rows + 0.9), sharex=True, sharey=True, squeeze=False
+        rows, columns, figsize=(2.6 * columns + 0.2, 2.0 * rows + 0.9), sharex=True, sharey=True, squeeze=False
     )
     for axis, system in zip(axes.flat, systems, strict=False):
         for name, style in style_of(study.schedule).items():
@@ -248,7 +248,7 @@ def plot_grid(study, base, title, context):
         axis.label_outer()
     for axis in axes.flat[len(systems) :]:
         axis.set_visible(False)
-    figure.supylabel(f"T_sim against {base}: slower above 0, faster below", fontsize=9.5)
+    figure.supylabel(f"T_sim relative to {base}", fontsize=9.5)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return _titled(figure, title, context)
 
@@ -256,7 +256,7 @@ def plot_grid(study, base, title, context):
 def plot_memory(study, title, context, capacity_bytes=None):
     """Peak activations of the fullest device on a logarithmic axis, the persistent part dotted beside it."""
     sizes = sorted(study.stages.unique())
-    figure, axes = plt.subplots(1, len(sizes), figsize=(4.4 * len(sizes) + 0.4, 4.3), sharey=True, squeeze=False)
+    figure, axes = plt.subplots(1, len(sizes), figsize=(3.7 * len(sizes) + 0.4, 3.9), sharey=True, squeeze=False)
     for axis, size in zip(axes[0], sizes, strict=True):
         for name, style in style_of(study.schedule).items():
             rows = study[(study.stages == size) & (study.schedule == name)]
@@ -282,7 +282,7 @@ def plot_memory(study, title, context, capacity_bytes=None):
 def plot_bars(table, category, title, context, value="relative", ylabel="T_sim against the base"):
     """Grouped bars of a relative time, one group a system, one bar a value of `category`."""
     systems, groups = list(dict.fromkeys(table.system)), list(dict.fromkeys(table[category]))
-    figure, axis = plt.subplots(figsize=(9.2, 3.9))
+    figure, axis = plt.subplots(figsize=(7.8, 3.7))
     width = 0.8 / len(groups)
     for number, (group, style) in enumerate(style_of(groups).items()):
         rows = table[table[category] == group].set_index("system").reindex(systems)

@@ -23,6 +23,7 @@ from tqdm import tqdm
 
 from ppmodel.errors import ReproduceError
 from ppmodel.specs import load_model, load_system
+from ppmodel.studies import published
 
 ROOT = Path(__file__).parents[1]
 """The clone: the notebooks and the book's sources live beside the package."""
@@ -111,8 +112,7 @@ def _local(given, book):
 
 def _execute_all(sources, book, replaced, jobs, bar):
     (book / "nb").mkdir()
-    environment = {"PYTHONHASHSEED": "0", "JUPYTER_PLATFORM_DIRS": "1", "IPYTHONDIR": str(book.parent / "ipython")}
-    os.environ.update(environment)
+    os.environ.update(PYTHONHASHSEED="0", JUPYTER_PLATFORM_DIRS="1", IPYTHONDIR=str(book.parent / "ipython"))
     with ProcessPoolExecutor(max_workers=jobs, mp_context=get_context("spawn")) as pool:
         runs = {pool.submit(execute, source, book, replaced): source for source in sources}
         try:
@@ -197,6 +197,7 @@ def _normalise(notebook):
 def _configure(book):
     """Give the pages the numbers that the notebooks recorded, as substitutions ``{{ notebook.name }}``."""
     facts = {path.stem: json.loads(path.read_text()) for path in sorted((book / "results").glob("*.json"))}
+    facts["published"] = published().value.to_dict()
     yaml = YAML()
     config = yaml.load(book / "_config.yml")
     config["sphinx"]["config"]["myst_substitutions"] = facts
@@ -207,7 +208,7 @@ def _build(book, work):
     """Build the pages, warnings as errors, and return their folder."""
     command = [sys.executable, "-c", _JUPYTER_BOOK, "build", str(book), "--path-output", str(work / "site"),
                "-W", "-n", "--keep-going", "-q"]  # fmt: skip
-    environment = os.environ | {"SOURCE_DATE_EPOCH": "0", "PYTHONHASHSEED": "0"}
+    environment = os.environ | {"SOURCE_DATE_EPOCH": _commit_time(), "PYTHONHASHSEED": "0"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL)
     if done.returncode:
         said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
@@ -215,6 +216,12 @@ def _build(book, work):
         log = "\n".join(line.replace(str(book), "book") for line in problems)
         raise ReproduceError("book", "build", "failed with the warnings below", _KEPT, grid=log)
     return work / "site" / "_build" / "html"
+
+
+def _commit_time():
+    """Seconds of the last commit, which the pages give as their date; of the package where there is no clone."""
+    asked = subprocess.run(["git", "-C", ROOT, "log", "-1", "--format=%ct"], capture_output=True, text=True)
+    return asked.stdout.strip() or str(int(Path(__file__).stat().st_mtime))
 
 
 def _publish(new, target):

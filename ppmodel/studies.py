@@ -20,6 +20,7 @@ from ppmodel.specs import DATA, Kind
 PAPER_SCHEDULES = ("gpipe", "1f1b", "chimera")
 
 _TIE = 1e-9
+_SYMBOLS = {"microbatches": "B", "stages": "S"}
 
 _TITLES = {"gpipe": "GPipe", "1f1b": "1F1B", "eager-1f1b": "eager 1F1B", "chimera": "Chimera", "hanayo": "Hanayo",
            "asymmetric-chimera": "asymmetric Chimera"}  # fmt: skip
@@ -267,6 +268,62 @@ def best_study(study):
             "over_fastest": second.t_sim_s / first.t_sim_s - 1,
         })  # fmt: skip
     return pd.DataFrame(rows).sort_values(["system", "microbatches"], kind="stable", ignore_index=True)
+
+
+def spread(table, rows, columns, value):
+    """A long table as a grid: one row for each of some columns' values, in order of appearance.
+
+    Parameters
+    ----------
+    table : DataFrame
+    rows : list of str
+    columns, value : str
+
+    Returns
+    -------
+    DataFrame
+
+    Examples
+    --------
+    >>> long = pd.DataFrame({"S": [4, 4], "schedule": ["b", "a"], "slots": [1, 2]})
+    >>> spread(long, ["S"], "schedule", "slots").to_dict("records")
+    [{'S': 4, 'b': 1, 'a': 2}]
+    """
+    order = list(dict.fromkeys(table[columns]))
+    grid = table.pivot_table(index=rows, columns=columns, values=value, aggfunc="first", sort=False)
+    grid = grid[order]
+    grid.columns = [name if isinstance(name, str) else f"{_SYMBOLS.get(columns, columns)} = {name}" for name in order]
+    return grid.reset_index()
+
+
+def worst_reversals(reversals):
+    """For each system, the reversal in which the smaller bubble costs most time.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``system, microbatches, smaller_bubble, faster, time_lost``.
+    """
+    lost = reversals.assign(time_lost=reversals.t_smaller_s / reversals.t_faster_s - 1)
+    worst = lost.loc[lost.groupby("system", sort=False).time_lost.idxmax()]
+    return worst[["system", "microbatches", "smaller_bubble", "faster", "time_lost"]].reset_index(drop=True)
+
+
+def best_split_study(model, systems, stages_list, microbatches, splits):
+    """The most that an asymmetric Chimera gains on the symmetric one, under every semantics.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``stages, p2p, schedule, system, microbatches, relative``: for each S and semantics the
+        fastest split, negative where it gains.
+    """
+    rows = []
+    for p2p in P2P:
+        study = asymmetric_study(model, systems, stages_list, microbatches, splits, p2p)
+        rows.append(study.loc[study.groupby("stages").relative.idxmin()])
+    columns = ["stages", "p2p", "schedule", "system", "microbatches", "relative"]
+    return pd.concat(rows)[columns].sort_values("stages", kind="stable", ignore_index=True)
 
 
 def largest_gain(relative, schedule, systems):
