@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 
 import click
@@ -178,7 +179,7 @@ def simulate(
         "p2p": p2p,
         "allreduce": allreduce,
         "makespan_s": timeline.makespan_s,
-        "idle_ratio": float(metrics.idle_ratio(timeline)),
+        "idle_ratio": metrics.idle_ratio(timeline),
         "table_bubble_ratio": metrics.table_bubble_ratio(schedule),
         "peak_activations": metrics.peak_activations(schedule).tolist(),
         "operations": compiled.num_operations,
@@ -263,6 +264,9 @@ def main(argv=None):
         text = " ".join(error.format_message().split())
         click.echo(f"error: {text.rstrip('.')}; see 'ppmodel --help'", err=True)
         return _EXIT_REFUSED
+    except BrokenPipeError:  # the reader of our output has gone, for example head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return _EXIT_INTERRUPTED

@@ -31,10 +31,8 @@ class PPModelError(ValueError):
         super().__init__(field, value, rule, remedy)
 
     def __str__(self):
-        shown = self.value if isinstance(self.value, int | float) else str(self.value)
         place = f"{self.where}: " if self.where else ""
-        line = f"{place}{self.field} = {shown}: {self.rule}; {self.remedy}"
-        return " ".join(line.split())
+        return " ".join(f"{place}{self.field} = {self.value}: {self.rule}; {self.remedy}".split())
 
 
 class ScheduleError(PPModelError):

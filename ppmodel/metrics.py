@@ -42,7 +42,7 @@ def idle_ratio(timeline):
     >>> round(idle_ratio(simulate(compile(schedule), uniform_costs(schedule, 1, 2))), 6)
     0.466667
     """
-    return 1.0 - busy_s(timeline).sum() / (timeline.graph.schedule.num_devices * timeline.makespan_s)
+    return float(1.0 - busy_s(timeline).sum() / (timeline.graph.schedule.num_devices * timeline.makespan_s))
 
 
 def table_slots(schedule, **slots):
@@ -130,7 +130,11 @@ def peak_activations(schedule, stage_weights=None):
     >>> peak_activations(build("1f1b", 4, 8)).tolist()
     [4.0, 3.0, 2.0, 1.0]
     """
-    weights = schedule.unit_shares if stage_weights is None else np.asarray(stage_weights, dtype=float)
+    if stage_weights is None:  # whole stages are added up before they are divided, so that units stay exact
+        return peak_activations(schedule, schedule.stage_shares) / (
+            schedule.chunks_per_device * schedule.microbatch_parts
+        )
+    weights = np.asarray(stage_weights, dtype=float)
     taken = np.where(schedule.kind == OpKind.F, 1.0, 0.0) * weights[schedule.stage]
     given = np.where(np.isin(schedule.kind, _RELEASES), 1.0, 0.0) * weights[schedule.stage]
     cell = np.cumsum(~schedule.joined) - 1

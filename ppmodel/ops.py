@@ -24,7 +24,7 @@ class OpKind(IntEnum):
 NO_MICROBATCH = -1
 """The microbatch of an operation that belongs to none: the reduction."""
 
-_OP = re.compile(r"(?P<stage>\d+)(?P<kind>[FBIWR])(?P<microbatch>\d*)(?:@(?P<replica>\d+))?")
+_OP = re.compile(r"(?P<stage>\d{1,9})(?P<kind>[FBIWR])(?P<microbatch>\d{0,9})(?:@(?P<replica>\d{1,4}))?", re.ASCII)
 
 
 class Op(NamedTuple):

@@ -60,7 +60,9 @@ def context(model=None, p2p=None, allreduce=None, **sizes):
     'S = 8, B = 16; transfers: overlapped'
     """
     parts = [", ".join(f"{key} = {value}" for key, value in sizes.items())] if sizes else []
-    parts += [f"{name}: {value}" for name, value in (("model", model), ("transfers", p2p), ("all-reduce", allreduce)) if value]
+    parts += [
+        f"{name}: {value}" for name, value in (("model", model), ("transfers", p2p), ("all-reduce", allreduce)) if value
+    ]
     return "; ".join(parts)
 
 
@@ -169,7 +171,9 @@ def plot_timelines(timelines, title, context, arrows=True):
             _draw_transfers(axis, timeline)
     last = axes[-1, 0]
     last.set_xlabel("time (s)")
-    shown = max((timeline.graph.schedule for timeline in timelines.values()), key=lambda schedule: schedule.num_replicas)
+    shown = max(
+        (timeline.graph.schedule for timeline in timelines.values()), key=lambda schedule: schedule.num_replicas
+    )
     line = plt.Line2D([], [], color="#333333", lw=0.8, label="transfer")
     _operation_legend(figure, shown, [line] if arrows else ())
     return _titled(figure, title, f"{context}; numbers are microbatches")
@@ -287,7 +291,9 @@ def plot_bars(table, category, title, context, value="relative", ylabel="T_sim a
     for number, (group, style) in enumerate(style_of(groups).items()):
         rows = table[table[category] == group].set_index("system").reindex(systems)
         positions = np.arange(len(systems)) + (number - (len(groups) - 1) / 2) * width
-        axis.bar(positions, rows[value], width * 0.92, color=style["color"], edgecolor="#555555", lw=0.4, label=str(group))
+        axis.bar(
+            positions, rows[value], width * 0.92, color=style["color"], edgecolor="#555555", lw=0.4, label=str(group)
+        )
     axis.axhline(0, color="black", lw=0.8)
     axis.set_xticks(range(len(systems)), [system.replace("_cp_", "_cp\n") for system in systems])
     axis.grid(axis="x", visible=False)

@@ -62,7 +62,9 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None):
     notebooks = Path(notebooks or ROOT / "notebooks")
     sources = sorted(notebooks.glob("*.ipynb"))
     if not sources or not (ROOT / "book" / "_config.yml").is_file():
-        raise ReproduceError("notebooks", notebooks, "holds no notebooks of the book", "run from a clone of the project")
+        raise ReproduceError(
+            "notebooks", notebooks, "holds no notebooks of the book", "run from a clone of the project"
+        )
     for given, load in ((system, load_system), (model, load_model)):
         if given is not None:
             load(given)
@@ -237,5 +239,3 @@ def _publish(new, target):
     old = new.with_name("old")
     target.rename(old)
     new.rename(target)
-
-

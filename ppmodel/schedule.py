@@ -133,7 +133,15 @@ class Schedule:
         joined = [position > 0 for row in cells for cell in row for position in range(len(cell))]
         device_start = np.cumsum([0] + [len(row) for row in ops])
         parts = more.get("microbatch_parts", 1)
-        more.setdefault("num_microbatches", max(1, -(-int(flat[:, 2].max() + 1) // parts)))
+        found = _numbered_without_gap(flat)
+        more.setdefault("num_microbatches", max(1, -(-found["microbatch"] // parts)))
+        if more["num_microbatches"] * parts > found["microbatch"]:
+            field, rule = f"microbatch {found['microbatch']}", "has no operation in the table"
+            remedy = f"write its operations, or mend the number of microbatches ({more['num_microbatches']})"
+            raise TableError(field, "missing", rule, remedy)
+        if more.get("stage_shares") is not None and len(more["stage_shares"]) != found["stage"]:
+            rule = f"must have one share per stage, {found['stage']}"
+            raise TableError("stage_shares", more["stage_shares"], rule, "mend or delete them")
         placement = _majority_placement(flat, np.repeat(np.arange(len(rows)), np.diff(device_start)))
         kind, stage, microbatch, replica = flat.T.copy()
         schedule = cls(
@@ -464,10 +472,12 @@ def draw(rows, marks=()):
     """Rows of cells as aligned text, one line per device, around the marked cells where they are long.
 
     >>> print(draw([["0F0", "0B0"], ["1F0", "1B0"]], {(1, 0)}))
-    device 0 |  0F0   0B0
-    device 1 | >1F0<  1B0
+    device 0 | 0F0  0B0
+    device 1 |>1F0< 1B0
     """
-    rows = [[f">{text}<" if (d, k) in marks else f" {text} " for k, text in enumerate(row)] for d, row in enumerate(rows)]
+    rows = [
+        [f">{text}<" if (d, k) in marks else f" {text} " for k, text in enumerate(row)] for d, row in enumerate(rows)
+    ]
     first = max(0, min((k for _, k in marks), default=0) - _COLUMNS_SHOWN // 2) if marks else 0
     last = max((k for _, k in marks), default=len(max(rows, key=len))) + _COLUMNS_SHOWN // 2
     last = min(last, first + 3 * _COLUMNS_SHOWN) if marks else max(map(len, rows))
@@ -480,12 +490,25 @@ def draw(rows, marks=()):
     return "\n".join(lines)
 
 
+def _numbered_without_gap(flat):
+    """How many stages, microbatches and replicas operations name; each must count from 0 without a gap."""
+    found = {}
+    for column, name in ((1, "stage"), (2, "microbatch"), (3, "replica")):
+        numbers = np.unique(flat[:, column])
+        numbers = numbers[numbers != NO_MICROBATCH]
+        gap = np.flatnonzero(numbers != np.arange(len(numbers)))
+        if len(gap) or not len(numbers):
+            first = gap[0] if len(gap) else 0
+            rule = "has no operation in the table"
+            remedy = f"number each {name} from 0 without a gap"
+            raise TableError(f"{name} {first}", "missing", rule, remedy)
+        found[name] = len(numbers)
+    return found
+
+
 def _majority_placement(flat, device):
     """The device on which most operations of each (replica, stage) stand; ties go to the lower device."""
     _, stage, _, replica = flat.T
     count = np.zeros((replica.max() + 1, stage.max() + 1, device.max() + 1), dtype=int)
     np.add.at(count, (replica, stage, device), 1)
-    for replica_, stage_ in np.argwhere(count.sum(axis=2) == 0)[:1].tolist():
-        rule = "has no operation in the table"
-        raise TableError(f"stage {stage_}", f"replica {replica_}", rule, "number stages and replicas from 0 without a gap")
     return count.argmax(axis=2)

@@ -27,6 +27,8 @@ _UNITS = {
     "B": 1.0, "GB": 1e9, "GiB": 2.0**30, "TiB": 2.0**40,
 }  # fmt: skip
 
+_FORM = "write 'key: {value: ..., unit: ..., kind: ..., source: ...}', as in the files of data"
+
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 _NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 _Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False, strict=True)]
@@ -240,7 +242,9 @@ def load_model(name):
     model = _load(name, "models", _ModelFile, ModelSpec)
     if model.heads % model.kv_heads:
         rule = f"must divide heads ({model.heads})"
-        raise SpecificationError("kv_heads", model.kv_heads, rule, "write heads for ungrouped attention", where=str(name))
+        raise SpecificationError(
+            "kv_heads", model.kv_heads, rule, "write heads for ungrouped attention", where=str(name)
+        )
     return model
 
 
@@ -309,7 +313,9 @@ def _read_yaml(path):
     except UnicodeDecodeError as error:
         line = path.read_bytes()[: error.start].count(b"\n") + 1
         shown = f"byte 0x{error.object[error.start]:02x}"
-        raise SpecificationError("text", shown, "is not UTF-8", "save the file as UTF-8", where=f"{path}:{line}") from None
+        raise SpecificationError(
+            "text", shown, "is not UTF-8", "save the file as UTF-8", where=f"{path}:{line}"
+        ) from None
     except OSError as error:
         raise SpecificationError("file", path, f"cannot be read ({error.strerror})", "check the path") from None
     try:
@@ -318,10 +324,10 @@ def _read_yaml(path):
         raise _malformed(error, text, path) from None
     except (YAMLError, ValueError) as error:
         rule = f"is not YAML ({error})"
-        raise SpecificationError("text", "unreadable", rule, "write 'key: {value: ...}' lines", where=str(path)) from None
+        raise SpecificationError("text", "unreadable", rule, _FORM, where=str(path)) from None
     if not isinstance(document, dict):
         rule = "must be a mapping of keys to values"
-        raise SpecificationError("document", type(document).__name__, rule, "see data/systems for the form", where=str(path))
+        raise SpecificationError("document", type(document).__name__, rule, _FORM, where=str(path))
     return document
 
 
@@ -338,7 +344,7 @@ def _malformed(error, text, path):
         rule = "has a tab where YAML allows spaces only"
         return SpecificationError("indentation", repr(shown), rule, "replace the tab by spaces", where=where)
     rule = f"is not YAML ({error.problem or error.context})"
-    return SpecificationError("text", shown, rule, "write 'key: {value: ..., kind: ..., source: ...}'", where=where)
+    return SpecificationError("text", shown, rule, _FORM, where=where)
 
 
 def _plain(node):
@@ -368,7 +374,7 @@ def _first_problem(error, document, path, file_type):
     if problem["type"] == "missing":
         return SpecificationError(name, "nothing", "is missing", f"add the key {last}", where=where)
     rule = problem["msg"].replace("Input should be", "must be")
-    remedy = "mend the value" if parents else "write {value: ..., kind: ..., source: ...}, with a unit where it has one"
+    remedy = "mend the value" if parents else _FORM
     return SpecificationError(name, _shown(problem["input"]), rule, remedy, where=where)
 
 

@@ -73,7 +73,7 @@ def chimera(num_stages, num_microbatches, concat="direct"):
     Examples
     --------
     >>> print(*chimera(4, 4).table(backward=1)[0])
-    0F0 . 0F1 3F2@1 3B2@1 3F3@1 3B3@1 0B0 3R@1 0B1 0R
+    0F0 0F1 . 3F2@1 3B2@1 3F3@1 3B3@1 0B0 3R@1 0B1 0R
     """
     return _chimera("chimera", num_stages, num_microbatches, concat)
 
@@ -124,7 +124,7 @@ def _chimera(name, num_stages, num_microbatches, concat, **more):
     require(num_microbatches % unit == 0, "microbatches", num_microbatches, rule, f"pass microbatches {nearest}")
     if concat == "backward-halving" and num_microbatches > num_stages:
         waves, more["microbatch_parts"] = 2, 2
-    more["overlapping"] = concat == "overlapping"
+    more["overlapping"] = concat == "overlapping" and num_microbatches > num_stages
     return _concatenated_units(name, num_stages, num_microbatches, waves, **more)
 
 

@@ -8,7 +8,6 @@ from ppmodel.ops import Op, OpKind
 from ppmodel.schedule import Schedule
 from ppmodel.schedules.registry import Option, require, schedule
 
-
 _WAVES_RULE = "must be a whole number of at least 1"
 
 

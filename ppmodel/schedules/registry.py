@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ppmodel.errors import ScheduleError
 
-_MAX_CELLS = 200_000_000
+_MAX_CELLS = 2**24
 _registry = {}
 
 
@@ -114,7 +114,9 @@ def build(name, num_stages, num_microbatches, **options):
     entry = get(name)
     for field, value in (("stages", num_stages), ("microbatches", num_microbatches)):
         whole = isinstance(value, int) and not isinstance(value, bool)
-        require(whole and value >= 1, field, value, "must be a whole number of at least 1", f"pass {field} of 1 or more")
+        require(
+            whole and value >= 1, field, value, "must be a whole number of at least 1", f"pass {field} of 1 or more"
+        )
     size = num_stages * num_microbatches
     require(size <= _MAX_CELLS, "stages x microbatches", size, f"must be at most {_MAX_CELLS}", "choose a smaller size")
     known = {option.name for option in entry.options}

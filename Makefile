@@ -1,0 +1,43 @@
+# make book  builds the environment where it is missing, runs every notebook and builds the book
+# make test  runs the tests
+PYTHON ?= python3
+BIN := .venv/bin
+HTML := book/_build/html/index.html
+SOURCES := $(wildcard ppmodel/*.py ppmodel/*/*.py notebooks/*.ipynb book/*.* book/_static/* data/*/*)
+
+.PHONY: help book test lint lock clean
+
+help:
+	@echo "make book   run the notebooks and build the book into $(dir $(HTML))"
+	@echo "make test   run the tests (and build the book where it is missing or old)"
+	@echo "make lint   check the style"
+	@echo "make lock   pin the environment anew (needs uv)"
+	@echo "make clean  remove the environment and everything built"
+
+.venv/.ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: $(PYTHON) is older than Python 3.11; pass PYTHON=python3.11 or newer" >&2; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+book: .venv/.ready
+	$(BIN)/ppmodel reproduce
+
+$(HTML): .venv/.ready $(SOURCES)
+	$(BIN)/ppmodel reproduce
+
+test: $(HTML)
+	$(BIN)/python -m pytest -n 2
+
+lint: .venv/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+lock:
+	uv pip compile --universal --python-version 3.11 --all-extras --generate-hashes --no-header --no-annotate \
+	  pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf .venv book/_build results .pytest_cache .hypothesis .ruff_cache

@@ -1,0 +1,31 @@
+"""Operations and cells as short text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ppmodel.errors import TableError
+from ppmodel.ops import NO_MICROBATCH, Op, OpKind, parse_cell
+
+_small = st.integers(0, 10**9 - 1)
+_compute = st.builds(Op, st.sampled_from([k for k in OpKind if k != OpKind.R]), _small, _small, st.integers(0, 9999))
+_reductions = st.builds(Op, st.just(OpKind.R), _small, st.just(NO_MICROBATCH), st.integers(0, 9999))
+
+
+@given(st.one_of(_compute, _reductions))
+def test_text_round_trips(op):
+    """Reading the text of an operation gives the operation."""
+    assert Op.parse(str(op)) == op
+
+
+@given(st.lists(_compute, min_size=1, max_size=3))
+def test_cells_round_trip(ops):
+    """A cell of several operations reads back as these."""
+    assert parse_cell("&".join(map(str, ops))) == tuple(ops)
+
+
+@pytest.mark.parametrize("text", ["", "F1", "2X1", "2F", "2R1", "-1F0", "2F1@", "2F1 3", "2F1&", "٢F1", "1F9999999999"])
+def test_other_text_is_refused(text):
+    """What is not an operation is refused with the form that one has."""
+    with pytest.raises(TableError, match="is not an operation"):
+        parse_cell(text)

@@ -1,0 +1,136 @@
+"""The table: complete, in order, and refused with the cell marked where it is not."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from strategies import schedules
+
+from ppmodel import Op, OpKind, Schedule, build
+from ppmodel.errors import TableError
+from ppmodel.schedule import NO_OPERATION, draw
+
+
+def rows(text):
+    return [[Op.parse(cell) for cell in line.split()] for line in text.strip().splitlines()]
+
+
+@given(schedules())
+def test_every_operation_stands_once_on_its_device(schedule):
+    """Each microbatch passes each stage forward and backward once, on one replica, where the stage lives."""
+    schedule.validate()
+    ops = [schedule.op(index) for index in range(schedule.num_operations)]
+    assert len(set(ops)) == len(ops)
+    for kind in (OpKind.F, OpKind.B):
+        found = {(op.stage, op.microbatch) for op in ops if op.kind == kind}
+        wanted = {(s, m) for s in range(schedule.num_stages) for m in range(schedule.table_microbatches)}
+        assert found == wanted
+        assert sum(op.kind == kind for op in ops) == len(wanted)
+
+
+@given(schedules())
+def test_rows_round_trip(schedule):
+    """A schedule made of another one's rows has the same operations in the same order and cells."""
+    again = Schedule.from_rows(
+        schedule.name,
+        schedule.rows(),
+        num_microbatches=schedule.num_microbatches,
+        microbatch_parts=schedule.microbatch_parts,
+    )
+    for name in ("kind", "stage", "microbatch", "replica", "joined", "device_start", "placement"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(schedule, name))
+
+
+@given(schedules())
+def test_order_respects_dependencies(schedule):
+    """In the order by level each operation follows its source and the one before it on its device."""
+    source, remote, node, order, level_start = schedule.dependencies
+    position = np.empty(len(order), dtype=int)
+    position[order] = np.arange(len(order))
+    level = np.searchsorted(level_start, position, side="right")
+    needs = source != NO_OPERATION
+    assert (level[source[needs]] < level[needs]).all()
+    assert (remote[needs] == (schedule.device[source[needs]] != schedule.device[needs])).all()
+    same_device = np.flatnonzero((np.diff(schedule.device) == 0) & (np.diff(node) != 0))
+    assert (level[same_device] < level[same_device + 1]).all()
+
+
+@given(schedules())
+def test_slots_never_overlap_and_wait_for_inputs(schedule):
+    """On each device one cell follows the other, and nothing begins before its input has ended."""
+    start, end = schedule.slots(reduction=1)
+    heads = np.flatnonzero(~schedule.joined)
+    follows = np.diff(schedule.device[heads]) == 0
+    assert (start[heads][1:][follows] >= end[heads][:-1][follows]).all()
+    source = schedule.dependencies.source
+    needs = source != NO_OPERATION
+    assert (start[needs] >= end[source[needs]]).all()
+    assert (start >= 0).all()
+
+
+@given(schedules())
+def test_table_shows_every_operation(schedule):
+    """The drawn grid names each operation once, and is as wide as the last slot."""
+    grid = schedule.table(backward=2)
+    names = [name for row in grid for cell in row for name in cell.split("&") if cell not in ".~"]
+    assert sorted(names) == sorted(str(schedule.op(index)) for index in range(schedule.num_operations))
+    assert {len(row) for row in grid} == {int(schedule.slots(reduction=1)[1].max())}
+
+
+def test_split_backward_and_overlapped_cells_are_read():
+    """A backward may be split in its two halves, and two operations may share a cell."""
+    table = [[(Op.parse("0F0"),), (Op.parse("0F1"), Op.parse("0I0")), (Op.parse("0W0"),), (Op.parse("0B1"),)]]
+    schedule = Schedule.from_rows("by hand", table)
+    assert schedule.joined.tolist() == [False, False, True, False, False]
+    assert schedule.slots()[1].max() == 1 + 2 + 1 + 2
+
+
+BROKEN = {
+    "missing": ("0F0 0F1 0B0 0B1\n1F0 1B0 1B1", "1F1", "is missing from the table"),
+    "missing half": ("0F0 0I0", "0W0", "is missing from the table"),
+    "doubled": ("0F0 0F1 0B0 0B1 0B1\n1F0 1B0 1F1 1B1", "0B1", "stands twice"),
+    "misplaced": ("0F0 0F1 0B0 0B1 1B1\n1F0 1B0 1F1", "1B1", "is misplaced: stage 1 of replica 0 lives on device 1"),
+    "deadlock": ("0F0 0B0 0F1 0B1\n1F1 1F0 1B0 1B1", "0B0", "deadlock"),
+    "backward first": ("0B0 0F0", "0B0", "deadlock"),
+    "both backwards": ("0F0 0B0 0I0 0W0", "0B0", "beside its own halves"),
+    "lone reduction": ("0F0 0B0 0R", "0R", "no second replica"),
+    "two replicas": ("0F0 0B0 1F0@1\n1F0 1B0 0F0@1", "replicas \\[0, 1\\]", "exactly one replica"),
+    "gap": ("0F0 0F2 0B0 0B2", "missing", "number each microbatch from 0"),
+    "no stage 0": ("1F0 1B0", "missing", "number each stage from 0"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_broken_tables_are_refused(case):
+    """A table that is no schedule is refused, naming the operation and the rule."""
+    text, operation, rule = BROKEN[case]
+    with pytest.raises(TableError, match=f"{operation}: .*{rule}"):
+        Schedule.from_rows("broken", rows(text))
+
+
+def test_the_failing_cell_is_marked():
+    """The grid under the message marks the cells in question and no other."""
+    with pytest.raises(TableError) as caught:
+        Schedule.from_rows("broken", rows("0F0 0F1 0B0 0B1 0B0\n1F0 1B0 1F1 1B1"))
+    assert caught.value.grid.count(">0B0<") == 2
+    assert caught.value.grid.count(">") == 2
+
+
+def test_wide_grids_are_cut_around_the_mark():
+    """A long row shows the neighbourhood of the marked cell."""
+    text = draw([[f"0F{m}" for m in range(500)]], {(0, 250)})
+    assert ">0F250<" in text
+    assert len(text) < 400
+
+
+def test_shares_must_fit_the_stages():
+    """Stage shares of another number of stages are refused."""
+    with pytest.raises(TableError, match="one share per stage"):
+        Schedule.from_rows("x", rows("0F0 0B0"), stage_shares=np.ones(2))
+
+
+def test_a_reduction_waits_for_the_last_backward():
+    """A gradient sum in front of a backward of its stage is a deadlock."""
+    table = [list(map(list, row)) for row in build("chimera", 2, 2).rows()]
+    table[0].insert(0, table[0].pop())
+    with pytest.raises(TableError, match="deadlock"):
+        Schedule.from_rows("x", [[tuple(cell) for cell in row] for row in table])
