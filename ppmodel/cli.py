@@ -30,7 +30,7 @@ class _Seconds(click.ParamType):
             seconds = math.nan
         if not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and self.smallest == "above 0"):
             rule = f"must be a finite number of seconds, {self.smallest}"
-            raise PPModelError(f"--{param.name}", value, rule, f"pass for example --{param.name} 0.5")
+            raise PPModelError(param.opts[0], value, rule, f"pass for example {param.opts[0]} 0.5")
         return seconds
 
 
@@ -45,8 +45,8 @@ class _Count(click.ParamType):
         except ValueError:
             count = 0
         if count < 1:
-            rule, remedy = "must be a whole number of at least 1", f"pass for example --{param.name} 8"
-            raise PPModelError(f"--{param.name}", value, rule, remedy)
+            rule, remedy = "must be a whole number of at least 1", f"pass for example {param.opts[0]} 8"
+            raise PPModelError(param.opts[0], value, rule, remedy)
         return count
 
 
@@ -61,7 +61,7 @@ class _Choice(click.ParamType):
     def convert(self, value, param, ctx):
         if value not in self.words:
             rule = f"must be one of {', '.join(self.words)}"
-            raise PPModelError(f"--{param.name}", value, rule, "choose one of them")
+            raise PPModelError(param.opts[0], value, rule, "choose one of them")
         return value
 
     def get_metavar(self, param, ctx=None):
@@ -239,8 +239,8 @@ def _given_costs(schedule, forward, backward, comm, model, system):
 
 
 @cli.command()
-@click.option("--system", metavar="NAME|FILE", help="Run the systems' notebooks on this system instead.")
-@click.option("--model", metavar="NAME|FILE", help="Run the notebooks with this model instead of the paper's.")
+@click.option("--system", metavar="NAME|FILE", help="Your system, in front of the paper's.")
+@click.option("--model", metavar="NAME|FILE", help="Your model, instead of the paper's.")
 @click.option("--out", type=click.Path(), help="Folder of the built book (default book/_build).")
 @click.option("--jobs", type=_Count(), default=2, metavar="N", help="Notebooks run at once (default 2).")
 def reproduce(system, model, out, jobs):

@@ -196,7 +196,8 @@ def _check_slots(schedule, begin, end):
     """Refuse an operation that begins before the slots of what it needs are over."""
     source = schedule.dependencies.source
     needs = (source != NO_OPERATION) & (schedule.kind != OpKind.R)
-    for index in np.flatnonzero(needs & (begin < end[source]))[:1]:
+    early = np.flatnonzero(needs & (begin < end[source]))
+    for index in early[np.argsort(begin[early], kind="stable")][:1]:
         needed = schedule.op(source[index])
         rule = f"begins in slot {begin[index]}, before {needed} has ended (slot {end[source[index]] - 1})"
         remedy = "move the cell to the right, or drop the header row to keep only the order"

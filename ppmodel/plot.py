@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
+import seaborn
 from matplotlib import pyplot as plt
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch, Rectangle
@@ -285,19 +286,15 @@ def plot_memory(study, title, context, capacity_bytes=None):
 
 def plot_bars(table, category, title, context, value="relative", ylabel="T_sim against the base"):
     """Grouped bars of a relative time, one group a system, one bar a value of `category`."""
-    systems, groups = list(dict.fromkeys(table.system)), list(dict.fromkeys(table[category]))
     figure, axis = plt.subplots(figsize=(7.8, 3.7))
-    width = 0.8 / len(groups)
-    for number, (group, style) in enumerate(style_of(groups).items()):
-        rows = table[table[category] == group].set_index("system").reindex(systems)
-        positions = np.arange(len(systems)) + (number - (len(groups) - 1) / 2) * width
-        axis.bar(
-            positions, rows[value], width * 0.92, color=style["color"], edgecolor="#555555", lw=0.4, label=str(group)
-        )
+    colours = {name: style["color"] for name, style in style_of(table[category]).items()}
+    seaborn.barplot(table, x="system", y=value, hue=category, palette=colours, ax=axis, saturation=1, errorbar=None)
     axis.axhline(0, color="black", lw=0.8)
-    axis.set_xticks(range(len(systems)), [system.replace("_cp_", "_cp\n") for system in systems])
+    axis.set(xlabel="", ylabel=ylabel)
+    axis.set_xticks(axis.get_xticks(), [text.get_text().replace("_cp_", "_cp\n") for text in axis.get_xticklabels()])
     axis.grid(axis="x", visible=False)
     axis.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    axis.set_ylabel(ylabel)
-    figure.legend(loc="outside lower center", ncols=max(4, len(groups)))
+    handles, labels = axis.get_legend_handles_labels()
+    axis.get_legend().remove()
+    figure.legend(handles, labels, loc="outside lower center", ncols=max(4, len(labels)))
     return _titled(figure, title, context)

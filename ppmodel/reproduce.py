@@ -4,6 +4,7 @@ All work is done in a temporary folder beside the target. A notebook that fails,
 leaves a cell without a result publishes nothing, and the last good book stays.
 """
 
+import ast
 import ctypes
 import json
 import os
@@ -41,7 +42,8 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None):
     Parameters
     ----------
     system, model : str or Path, optional
-        Names or files that take the place of the notebooks' own.
+        Names or files. The model takes the place of the paper's; the system that of a single system, and
+        stands in front of the paper's where a figure shows several.
     out : str or Path, optional
         Folder that receives ``html``; ``book/_build`` of the clone by default.
     jobs : int
@@ -65,16 +67,16 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None):
         raise ReproduceError(
             "notebooks", notebooks, "holds no notebooks of the book", "run from a clone of the project"
         )
-    for given, load in ((system, load_system), (model, load_model)):
-        if given is not None:
-            load(given)
+    for name, load in ((system, load_system), (model, load_model)):
+        if name is not None:
+            load(name)
     out = Path(out) if out else ROOT / "book" / "_build"
     with _workspace(out) as work:
         book = work / "book"
         shutil.copytree(ROOT / "book", book, ignore=shutil.ignore_patterns("_build", "nb", "results"))
-        replaced = {"system": _local(system, book), "model": _local(model, book)}
+        given = {"system": _local(system, book), "model": _local(model, book)}
         with tqdm(total=len(sources) + 1, unit="step", desc="notebooks", file=sys.stderr) as bar:
-            _execute_all(sources, book, replaced, jobs, bar)
+            _execute_all(sources, book, given, jobs, bar)
             bar.set_description("book")
             _configure(book)
             html = _build(book, work)
@@ -99,34 +101,39 @@ def _workspace(out):
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _local(given, book):
+def _local(name, book):
     """A specification's name, or its file's path in a copy that the notebooks find."""
-    if given is None or Path(given).suffix not in (".yaml", ".yml"):
-        return given
+    if name is None or Path(name).suffix not in (".yaml", ".yml"):
+        return name
     folder = book / "specifications"
     folder.mkdir(exist_ok=True)
-    shutil.copy(given, folder)
-    return f"{folder.name}/{Path(given).name}"
+    shutil.copy(name, folder)
+    return f"{folder.name}/{Path(name).name}"
 
 
 # ---- notebooks -----------------------------------------------------------------------------------
 
 
-def _execute_all(sources, book, replaced, jobs, bar):
+def _execute_all(sources, book, given, jobs, bar):
     (book / "nb").mkdir()
-    os.environ.update(PYTHONHASHSEED="0", JUPYTER_PLATFORM_DIRS="1", IPYTHONDIR=str(book.parent / "ipython"))
-    with ProcessPoolExecutor(max_workers=jobs, mp_context=get_context("spawn")) as pool:
-        runs = {pool.submit(execute, source, book, replaced): source for source in sources}
+    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_isolate, initargs=[book.parent]) as pool:
+        runs = {pool.submit(execute, source, book, given): source for source in sources}
         try:
             for run in as_completed(runs):
                 nbformat.write(run.result(), book / "nb" / runs[run].name)
                 bar.update()
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
             raise
 
 
-def execute(source, folder, replaced):
+def _isolate(folder):
+    """Keep a user's own Jupyter start-up files and random hashes out of a worker's kernels."""
+    (folder / "ipython").mkdir(exist_ok=True)
+    os.environ.update(PYTHONHASHSEED="0", JUPYTER_PLATFORM_DIRS="1", IPYTHONDIR=str(folder / "ipython"))
+
+
+def execute(source, folder, given):
     """Run one notebook by papermill in a folder, and strip what differs from run to run.
 
     Parameters
@@ -134,8 +141,8 @@ def execute(source, folder, replaced):
     source : Path
     folder : Path
         Working directory of the notebook's kernel.
-    replaced : dict
-        ``system`` and ``model`` that take the place of the notebook's own; None leaves them.
+    given : dict
+        A ``model`` and a ``system`` for the notebook, or None; see the command line's help.
 
     Returns
     -------
@@ -152,7 +159,7 @@ def execute(source, folder, replaced):
     notebook = nbformat.read(source, as_version=4)
     try:
         done = execute_notebook(
-            notebook, None, parameters=_parameters(notebook, replaced), kernel_name="python3", cwd=str(folder),
+            notebook, None, parameters=_parameters(notebook, given), kernel_name="python3", cwd=str(folder),
             progress_bar=False, extra_arguments=["--IPKernelApp.log_level=50"],
         )  # fmt: skip
     except PapermillExecutionError as error:
@@ -168,14 +175,20 @@ def execute(source, folder, replaced):
     return _normalise(done)
 
 
-def _parameters(notebook, replaced):
-    """Which of a notebook's parameters a given system or model replaces."""
+def _parameters(notebook, given):
+    """What a given model or system changes in a notebook's parameters.
+
+    It takes the place of ``model`` or ``system``, and stands in front of the notebook's own ``systems``.
+    """
     cells = [cell.source for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ())]
-    names = set(re.findall(r"^(\w+) *(?::[^=\n]+)?=", "\n".join(cells), re.MULTILINE))
-    given = {key: value for key, value in replaced.items() if value is not None and key in names}
-    if replaced.get("system") is not None and "systems" in names:
-        given["systems"] = [replaced["system"]]
-    return given
+    own = {}
+    for node in ast.parse("\n".join(cells)).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            own[node.targets[0].id] = ast.literal_eval(node.value)
+    changed = {key: value for key, value in given.items() if value is not None and key in own}
+    if given.get("system") is not None and "systems" in own:
+        changed["systems"] = [given["system"], *(name for name in own["systems"] if name != given["system"])]
+    return changed
 
 
 def _normalise(notebook):

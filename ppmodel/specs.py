@@ -327,7 +327,8 @@ def _read_yaml(path):
         raise SpecificationError("text", "unreadable", rule, _FORM, where=str(path)) from None
     if not isinstance(document, dict):
         rule = "must be a mapping of keys to values"
-        raise SpecificationError("document", type(document).__name__, rule, _FORM, where=str(path))
+        shown = "a list" if isinstance(document, list) else repr(document)
+        raise SpecificationError("document", shown, rule, _FORM, where=str(path))
     return document
 
 
@@ -358,9 +359,15 @@ def _plain(node):
 
 
 def _first_problem(error, document, path, file_type):
-    """The first thing wrong with a document, in its order of lines, as one error."""
-    problems = sorted(error.errors(), key=lambda problem: (_line(document, problem["loc"]), problem["loc"]))
-    problem = problems[0]
+    """The first thing wrong with a document as one error: by line, and what is missing last.
+
+    A misspelt key is missing under its right name, too; the misspelling is what its writer can see.
+    """
+
+    def place(problem):
+        return problem["type"] == "missing", _line(document, problem["loc"]), problem["loc"]
+
+    problem = min(error.errors(), key=place)
     *parents, last = problem["loc"]
     name = ".".join(map(str, problem["loc"]))
     where = f"{path}:{_line(document, problem['loc'])}"

@@ -14,7 +14,7 @@ def letters(schedule, device):
 def test_orders_are_warm_up_pairs_cool_down(stages, microbatches):
     """Each device runs its warm-up of forwards, then pairs, then the backwards that are left."""
     ahead = {
-        "gpipe": lambda d: microbatches,
+        "gpipe": lambda _: microbatches,
         "1f1b": lambda d: stages - 1 - d,
         "eager-1f1b": lambda d: 2 * (stages - 1 - d),
     }

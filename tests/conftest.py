@@ -1,0 +1,41 @@
+"""Shared fixtures: a browser for the pages, and no windows for the figures."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("MPLBACKEND", "agg")
+os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
+
+HTML = Path(__file__).parents[1] / "book" / "_build" / "html"
+_CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+_FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium, or a skip that says what is missing."""
+    if not Path(_CHROMIUM).exists():
+        pytest.skip(f"no browser at {_CHROMIUM}: install Debian's chromium, or name one in CHROMIUM")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=_CHROMIUM, args=_FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def page(browser):
+    """A page that notes every error and every request to elsewhere."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.thrown, page.elsewhere = [], []
+    page.on("pageerror", lambda error: page.thrown.append(str(error)))
+    page.on("request", lambda request: page.elsewhere.append(request.url) if request.url.startswith("http") else None)
+    yield page
+    context.close()

@@ -1,0 +1,74 @@
+"""The built pages, opened in a real browser."""
+
+import pytest
+from conftest import HTML
+
+_NOT_PAGES = ("search.html", "genindex.html")
+PAGES = sorted(
+    path.relative_to(HTML).as_posix()
+    for path in HTML.rglob("*.html")
+    if "_static" not in path.parts and path.name not in _NOT_PAGES
+)
+_HARMLESS = "THEBE_JS_URL"  # the theme declares it twice; nothing uses it
+
+
+def test_the_book_is_built():
+    """Sixteen pages, each of the notebooks among them; 'make test' builds them first."""
+    assert {"index.html", "nb/bubble.html", "sources.html"} <= set(PAGES)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_are_sound(page, name):
+    """Nothing is loaded from elsewhere, nothing fails, every image is there with a text, nothing overflows."""
+    page.goto((HTML / name).as_uri())
+    page.wait_for_load_state("load")
+    assert page.elsewhere == []
+    assert [error for error in page.thrown if _HARMLESS not in error] == []
+    assert page.locator("article h1").count() == 1
+    assert page.evaluate("[...document.images].every(image => image.complete && image.naturalWidth)")
+    assert page.evaluate("[...document.querySelectorAll('article img')].every(image => image.alt.length > 20)")
+    assert page.locator("mjx-merror, .sphinx-error, .problematic").count() == 0
+    assert "{{" not in page.locator("article").inner_text()
+    assert "Traceback" not in page.locator("article").inner_text()
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("nb/")])
+def test_figures_have_captions_and_data(page, name):
+    """Each figure carries a numbered caption; the notebook's parameters stand on its page."""
+    page.goto((HTML / name).as_uri())
+    assert "results = " in page.locator("article").inner_text()
+    for caption in page.locator("article figure figcaption").all():
+        assert caption.inner_text().startswith("Fig. ")
+
+
+def test_formulas_are_set(page):
+    """Mathematics is typeset by the script that the book brings along."""
+    page.goto((HTML / "method.html").as_uri())
+    page.wait_for_selector("mjx-container")
+    assert page.locator("mjx-container").count() >= 5
+
+
+def test_search_finds_a_page(page):
+    """The search works from the file system."""
+    page.goto((HTML / "search.html").as_uri() + "?q=hanayo")
+    page.wait_for_selector("#search-results li")
+    assert "Hanayo" in page.locator("#search-results").inner_text()
+
+
+def test_dark_mode_is_dark(page):
+    """The switch gives a dark page on which figures keep a light ground."""
+    page.goto((HTML / "nb" / "bubble.html").as_uri())
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert sum(int(part) for part in colour.strip("rgba()").split(",")[:3]) < 3 * 80
+    ground = page.evaluate("getComputedStyle(document.querySelector('article figure img')).backgroundColor")
+    assert all(int(part) > 180 for part in ground.strip("rgb()").split(","))
+
+
+def test_results_come_with_the_pages():
+    """Numbers and pictures of every figure lie beside the pages."""
+    stems = {path.stem for path in (HTML / "results").glob("fig*.csv")}
+    assert {"fig2_timeline", "fig3_bubble", "fig4_runtime", "fig4_nine", "fig5_memory", "fig6_shallow"} <= stems
+    assert all((HTML / "results" / f"{stem}.svg").exists() for stem in ("fig1_table", "fig3_bubble", "table1_hanayo"))

@@ -1,0 +1,183 @@
+"""The command line: one call in, text or JSON out, one line where something is wrong."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ppmodel import build, names
+from ppmodel.cli import main
+from ppmodel.export import write_table
+
+BAD = Path(__file__).parent / "bad"
+SIMULATE = "simulate 1f1b --stages 4 --microbatches 8"
+SECONDS = "--forward 1 --backward 2"
+
+
+def run(capsys, line):
+    code = main(line if isinstance(line, list) else line.split())
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_schedules_are_listed(capsys):
+    """Names, options and where each is legal."""
+    code, out, _ = run(capsys, "schedules")
+    assert code == 0
+    assert all(name in out for name in names())
+    assert "--waves W" in out
+    assert out.count("legal:") == len(names())
+
+
+@pytest.mark.parametrize("form", ["text", "csv"])
+def test_tables_are_printed(capsys, form):
+    """The same text that the library writes."""
+    code, out, _ = run(capsys, f"table chimera --stages 4 --microbatches 8 --format {form} --concat forward-doubling")
+    assert (code, out) == (0, write_table(build("chimera", 4, 8, concat="forward-doubling"), form))
+
+
+def test_json_has_the_promised_keys(capsys):
+    """One object with the fixed names, numbers as numbers, peaks one a device."""
+    code, out, _ = run(capsys, f"simulate hanayo --stages 8 --microbatches 8 --waves 2 {SECONDS} --json")
+    result = json.loads(out)
+    assert code == 0
+    assert result.keys() >= {
+        "schedule", "stages", "microbatches", "p2p", "makespan_s", "idle_ratio", "table_bubble_ratio",
+        "peak_activations", "operations",
+    }  # fmt: skip
+    assert (result["schedule"], result["stages"], result["microbatches"]) == ("hanayo", 8, 8)
+    assert result["makespan_s"] == 31.5
+    assert result["idle_ratio"] == pytest.approx(1 - 24 / 31.5)
+    assert result["table_bubble_ratio"] == pytest.approx(1 - 24 / 31.5)
+    assert len(result["peak_activations"]) == 8
+    assert result["operations"] == 2 * 32 * 8
+
+
+def test_seconds_are_for_one_microbatch_of_the_user(capsys):
+    """Chunks and halves of microbatches are divided, so that all schedules compute equally long."""
+    for line in ("gpipe", "chimera", "chimera --concat backward-halving", "asymmetric-chimera --split 1:3"):
+        _, out, _ = run(capsys, f"simulate {line} --stages 4 --microbatches 8 {SECONDS} --json")
+        result = json.loads(out)
+        assert (1 - result["idle_ratio"]) * 4 * result["makespan_s"] == pytest.approx(4 * 8 * 3)
+        assert result["microbatches"] == 8
+
+
+def test_models_and_systems_by_name_and_by_file(capsys, tmp_path):
+    """The same numbers from a name and from a copy of its file, in a folder with spaces and braces."""
+    from ppmodel.specs import DATA
+
+    folder = tmp_path / "my {systems} here"
+    folder.mkdir()
+    copy = folder / "mine.yaml"
+    copy.write_text((DATA / "systems" / "mid_cp_slow_nw.yaml").read_text())
+    line = [*SIMULATE.split(), "--model", "paper", "--p2p", "blocking", "--json", "--system"]
+    first, second = (run(capsys, [*line, name])[1] for name in ("mid_cp_slow_nw", str(copy)))
+    assert json.loads(first) == json.loads(second)
+
+
+def test_tables_written_by_hand_go_the_same_way(capsys, tmp_path):
+    """check judges a file and simulate runs it, with the result of the schedule that it was written from."""
+    path = tmp_path / "mine.csv"
+    path.write_text(write_table(build("chimera", 4, 4), "csv"))
+    code, out, _ = run(capsys, ["check", str(path)])
+    assert code == 0
+    assert "a schedule of 40 operations on 4 devices, 4 stages, 2 replicas, 4 microbatches" in out
+    by_file = run(capsys, ["simulate", "--table", str(path), *SECONDS.split(), "--json"])[1]
+    by_name = run(capsys, f"simulate chimera --stages 4 --microbatches 4 {SECONDS} --json")[1]
+    assert json.loads(by_file) == json.loads(by_name)
+
+
+def test_text_says_what_json_says(capsys):
+    """The text names the same makespan with its unit."""
+    code, out, _ = run(capsys, f"{SIMULATE} {SECONDS} --comm 0.5")
+    assert code == 0
+    assert "makespan            45" in out.replace("  s", " s") or " s\n" in out
+
+
+REFUSED = {
+    f"simulate gpip --stages 4 --microbatches 8 {SECONDS}": "schedule = gpip: .*did you mean gpipe",
+    f"simulate gpipe --stages 4 --microbatches 0 {SECONDS}": "--microbatches = 0: must be a whole number",
+    f"simulate gpipe --stages x --microbatches 8 {SECONDS}": "--stages = x: must be a whole number",
+    f"simulate gpipe --microbatches 8 {SECONDS}": "--stages = nothing: is missing",
+    f"simulate chimera --stages 5 --microbatches 5 {SECONDS}": "stages = 5: must be even",
+    f"simulate hanayo --stages 4 --microbatches 8 {SECONDS}": "microbatches = 8: must equal stages",
+    f"simulate hanayo --stages 4 --microbatches 4 --waves two {SECONDS}": "--waves = two: must be a whole number",
+    f"simulate asymmetric-chimera --stages 4 --microbatches 4 --split 1:0 {SECONDS}": "--split = 1:0: must be two",
+    f"simulate chimera --stages 4 --microbatches 4 --concat up {SECONDS}": "--concat = up: must be one of",
+    f"{SIMULATE} --waves 2 {SECONDS}": "waves = 2: is not an option of 1f1b",
+    f"{SIMULATE} --forward nan --backward 2": "--forward = nan: must be a finite number",
+    f"{SIMULATE} --forward -1 --backward 2": "--forward = -1: must be a finite number",
+    f"{SIMULATE} --forward 1 --backward two": "--backward = two: must be a finite number",
+    f"{SIMULATE} {SECONDS} --comm inf": "--comm = inf: must be a finite number",
+    f"{SIMULATE} --forward 1": "--backward = nothing: is missing",
+    SIMULATE: "--forward = nothing: is missing",
+    f"{SIMULATE} --model paper": "--system = nothing: is missing",
+    f"{SIMULATE} {SECONDS} --model paper": "--model = paper: cannot stand beside",
+    f"{SIMULATE} --model paper --system mid": "system = mid: is neither a known name",
+    f"{SIMULATE} --model paper --system none.yaml": "system = none.yaml: is not a file",
+    "simulate 1f1b --stages 4 --microbatches 7 --model paper --system dgx_h100": "global_batch = 256: must divide",
+    f"{SIMULATE} {SECONDS} --p2p mail": "--p2p = mail: must be one of",
+    f"{SIMULATE} {SECONDS} --frwrd 1": "No such option",
+    f"simulate {SECONDS}": "NAME = None: must be given",
+    "table gpipe --stages 2 --microbatches 2 --format xml": "--format = xml: must be one of",
+    "check nowhere.csv": "cannot be read",
+    "frobnicate": "No such command",
+    "": None,
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_mistakes_cost_one_line_and_exit_code_2(capsys, line):
+    """What a user typed wrong is named with its value, the rule and a remedy, on one line."""
+    code, out, err = run(capsys, line)
+    if REFUSED[line] is None:
+        assert "Usage" in out + err
+        return
+    assert code == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert re.search(REFUSED[line], err), err
+
+
+@pytest.mark.parametrize("path", sorted((BAD / "systems").iterdir()), ids=lambda path: path.stem)
+def test_bad_systems_are_refused(capsys, path):
+    """Every broken system file: one line, exit code 2."""
+    code, out, err = run(capsys, [*SIMULATE.split(), "--model", "paper", "--system", str(path)])
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize("path", sorted((BAD / "tables").iterdir()), ids=lambda path: path.stem)
+def test_bad_tables_are_refused(capsys, path):
+    """Every broken table: one line, exit code 2, and the grid with the cell marked where there is one."""
+    code, out, err = run(capsys, ["check", str(path)])
+    assert (code, out) == (2, "")
+    first, *grid = err.splitlines()
+    assert first.startswith(f"error: {path}")
+    assert not grid or (">" in err and grid[0].startswith("device 0"))
+
+
+def test_the_installed_command_exits_with_its_code():
+    """The process itself: 0 and one JSON object, or 2 and nothing but the message."""
+    command = [sys.executable, "-m", "ppmodel", *SIMULATE.split()]
+    good = subprocess.run([*command, *SECONDS.split(), "--json"], capture_output=True, text=True)
+    assert (good.returncode, good.stderr) == (0, "")
+    assert json.loads(good.stdout)["makespan_s"] == 33
+    bad = subprocess.run([*command, "--forward", "0"], capture_output=True, text=True)
+    assert (bad.returncode, bad.stdout) == (2, "")
+    assert "Traceback" not in bad.stderr
+
+
+def test_a_reader_that_leaves_is_no_error():
+    """Piping into a command that stops reading ends quietly."""
+    code = (
+        "import sys; from ppmodel.cli import main; sys.exit(main('table gpipe --stages 64 --microbatches 256'.split()))"
+    )
+    writer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    writer.stdout.read(10)
+    writer.stdout.close()
+    assert writer.wait(60) == 0
+    with writer.stderr as stderr:
+        assert b"Traceback" not in stderr.read()

@@ -1,0 +1,162 @@
+"""Simulated time: two engines that agree, and laws that both obey."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import allreduces, cases, p2ps
+
+from ppmodel import Schedule, build
+from ppmodel.costs import OpCosts, uniform_costs
+from ppmodel.engine import makespans, simulate, simulate_events
+from ppmodel.errors import CostError, PPModelError
+from ppmodel.export import parse_table
+from ppmodel.graph import ALLREDUCE, P2P, compile
+from ppmodel.ops import OpKind
+
+COLUMNS = ("start_s", "end_s", "sent_s", "arrived_s")
+
+
+@settings(max_examples=1000)
+@given(cases(), p2ps, allreduces)
+def test_longest_path_and_discrete_events_agree(case, p2p, allreduce):
+    """A thousand random cases over all schedules and semantics: every time of every operation to 1e-9."""
+    schedule, costs = case
+    graph = compile(schedule, p2p, allreduce)
+    path, events = simulate(graph, costs), simulate_events(graph, costs)
+    for column in COLUMNS:
+        np.testing.assert_allclose(getattr(path, column), getattr(events, column), rtol=0, atol=1e-9, equal_nan=True)
+
+
+@pytest.mark.parametrize("p2p", P2P)
+def test_engines_agree_on_overlapped_pairs_and_split_backwards(p2p):
+    """Cells of two operations that send and receive two messages, and backwards in halves."""
+    schedule = parse_table("0F0 0F1 0F2&0I0 0W0&0I1 0W1 0B2\n1F0 1I0 1F1&1W0 1I1 1F2&1W1 1B2")
+    random = np.random.default_rng(5)
+    costs = OpCosts(*(random.uniform(0.1, 2, (5, 2)) for _ in range(3)), overlap_factor=0.7)
+    graph = compile(schedule, p2p)
+    path, events = simulate(graph, costs), simulate_events(graph, costs)
+    for column in COLUMNS:
+        np.testing.assert_allclose(getattr(path, column), getattr(events, column), atol=1e-12, equal_nan=True)
+
+
+@given(cases(), p2ps, allreduces, st.floats(0.1, 10))
+def test_time_scales_with_costs(case, p2p, allreduce, factor):
+    """Costs that are k times as large take k times as long."""
+    schedule, costs = case
+    graph = compile(schedule, p2p, allreduce)
+    scaled = replace(
+        costs,
+        compute_s=factor * costs.compute_s,
+        occupancy_s=factor * costs.occupancy_s,
+        latency_s=factor * costs.latency_s,
+    )
+    assert simulate(graph, scaled).makespan_s == pytest.approx(factor * simulate(graph, costs).makespan_s)
+
+
+@given(cases(), p2ps)
+def test_higher_costs_never_save_time(case, p2p):
+    """A longer operation or a slower link never ends an iteration earlier."""
+    schedule, costs = case
+    graph = compile(schedule, p2p)
+    base = simulate(graph, costs).makespan_s
+    for name in ("compute_s", "occupancy_s", "latency_s"):
+        slower = replace(costs, **{name: getattr(costs, name) + 0.3})
+        assert simulate(graph, slower).makespan_s >= base - 1e-9
+
+
+@given(cases())
+def test_semantics_are_ordered(case):
+    """A link that is held costs no less than one that is not, and a blocked device no less than a free one."""
+    schedule, costs = case
+    time = {p2p: simulate(compile(schedule, p2p), costs).makespan_s for p2p in P2P}
+    assert time["latency"] <= time["overlapped"] + 1e-9
+    assert time["latency"] <= time["blocking_send"] + 1e-9
+    assert time["latency"] <= time["blocking_recv"] + 1e-9
+    assert max(time["blocking_send"], time["blocking_recv"]) <= time["blocking"] + 1e-9
+
+
+@given(cases())
+def test_without_communication_semantics_do_not_matter(case):
+    """Free transfers give one time under all five semantics, and the idealised table's where costs are whole."""
+    schedule, costs = case
+    silent = replace(costs, occupancy_s=0 * costs.occupancy_s, latency_s=0 * costs.latency_s)
+    times = [simulate(compile(schedule, p2p), silent).makespan_s for p2p in P2P]
+    assert times == pytest.approx([times[0]] * len(P2P))
+    ones = np.repeat([[1.0], [2.0], [1.0], [1.0], [0.0]], schedule.num_stages, axis=1)
+    plain = OpCosts(ones, 0 * ones, 0 * ones)
+    assert simulate(compile(schedule), plain).makespan_s == schedule.slots()[1].max()
+
+
+@given(cases())
+def test_allreduces_cost_in_order(case):
+    """Leaving the gradient sum out is fastest; beside the computation it costs at most what it costs in front."""
+    schedule, costs = case
+    times = [simulate(compile(schedule, allreduce=how), costs).makespan_s for how in ALLREDUCE]
+    assert times[0] <= times[1] + 1e-9
+    assert times[1] <= times[2] + 1e-9
+
+
+@given(cases(), p2ps, allreduces)
+def test_many_systems_at_once_are_as_one_by_one(case, p2p, allreduce):
+    """The makespans of a batch are those of its members."""
+    schedule, costs = case
+    graph = compile(schedule, p2p, allreduce)
+    many = [costs, replace(costs, compute_s=2 * costs.compute_s), replace(costs, overlap_factor=0.5)]
+    expected = [simulate(graph, one).makespan_s for one in many]
+    np.testing.assert_allclose(makespans(graph, many), expected, rtol=1e-12)
+
+
+def test_a_transfer_occupies_what_its_semantics_says():
+    """Two stages, two forwards of 1 and transfers of 3 + latency 0.5: when the second forward arrives."""
+    schedule = build("gpipe", 2, 2)
+    costs = uniform_costs(schedule, forward=1, backward=1, comm=3, latency=0.5)
+    second = int(np.flatnonzero((schedule.kind == OpKind.F) & (schedule.stage == 1) & (schedule.microbatch == 1))[0])
+    starts = {p2p: simulate(compile(schedule, p2p), costs).start_s[second] for p2p in P2P}
+    assert starts == {
+        "latency": 2 + 3.5,  # ends at 2, arrives 3.5 later
+        "overlapped": 4 + 3.5,  # the link is free again at 1 + 3
+        "blocking_send": 1 + 3.5 + 1 + 3.5,  # the device sends for 3.5 before it computes again
+        "blocking_recv": 1 + 3.5 + 1 + 3.5,  # the device receives for 3.5, computes 1, receives for 3.5
+        "blocking": 1 + 3.5 + 1 + 3.5 + 3.5,  # sent at 9, then received
+    }
+
+
+def test_overlapped_reductions_run_beside_and_blocking_ones_in_order():
+    """The gradient sums of Chimera's two replicas start together, on their own stream or on the devices."""
+    schedule = build("chimera", 4, 4)
+    costs = uniform_costs(schedule, 1, 2, reduction=3)
+    excluded, overlapped, blocking = (simulate(compile(schedule, allreduce=how), costs) for how in ALLREDUCE)
+    assert np.isnan(excluded.end_s[schedule.kind == OpKind.R]).all()
+    assert overlapped.makespan_s == excluded.makespan_s + 3
+    compute = schedule.kind != OpKind.R
+    np.testing.assert_array_equal(overlapped.end_s[compute], excluded.end_s[compute])
+    assert blocking.makespan_s > overlapped.makespan_s
+    for stage in range(4):
+        starts = blocking.start_s[(schedule.kind == OpKind.R) & (schedule.stage == stage)]
+        assert np.ptp(starts) == 0
+
+
+def test_costs_must_fit_the_schedule():
+    """Costs for another number of stages are refused by both engines."""
+    graph, other = compile(build("gpipe", 4, 4)), uniform_costs(build("gpipe", 3, 4), 1, 2)
+    for run in (simulate, simulate_events, lambda g, c: makespans(g, [c])):
+        with pytest.raises(CostError, match="one entry per stage"):
+            run(graph, other)
+
+
+@pytest.mark.parametrize(("field", "value"), [("p2p", "telepathy"), ("allreduce", "maybe")])
+def test_unknown_semantics_are_refused(field, value):
+    """A semantics that does not exist is refused with those that do."""
+    with pytest.raises(PPModelError, match=f"{field} = {value}: must be one of"):
+        compile(build("gpipe", 2, 2), **{field: value})
+
+
+def test_deadlocks_are_found_before_anything_runs():
+    """Receiving in another order than sending is no deadlock; waiting in a circle is."""
+    crossed = "0F0 0F1 0B0 0B1\n1F1 1F0 1B1 1B0"
+    assert isinstance(parse_table(crossed), Schedule)
+    with pytest.raises(PPModelError, match="deadlock"):
+        parse_table("0F0 0B0 0F1 0B1\n1F1 1F0 1B1 1B0")

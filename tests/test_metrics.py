@@ -1,0 +1,119 @@
+"""What is read off a table or a timeline."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from strategies import cases, p2ps, schedules
+
+from ppmodel import OpKind, build
+from ppmodel.costs import stages, uniform_costs
+from ppmodel.engine import simulate
+from ppmodel.export import parse_table
+from ppmodel.graph import compile
+from ppmodel.metrics import (
+    bubble_ratios,
+    busy_s,
+    idle_ratio,
+    memory,
+    messages_sent,
+    peak_activations,
+    table_bubble_ratio,
+)
+from ppmodel.specs import load_model, load_system
+
+
+def peaks_one_by_one(schedule, weights):
+    """The obvious twin of `peak_activations`: walk every row, cell by cell."""
+    peaks = []
+    for row in schedule.rows():
+        held = peak = 0.0
+        for cell in row:
+            held += sum(weights[op.stage] for op in cell if op.kind == OpKind.F)
+            peak = max(peak, held)
+            held -= sum(weights[op.stage] for op in cell if op.kind in (OpKind.B, OpKind.W))
+        assert held == pytest.approx(0, abs=1e-9)
+        peaks.append(peak)
+    return peaks
+
+
+@given(schedules())
+def test_peaks_are_those_of_walking_the_rows(schedule):
+    """Activations come with a forward and go with a backward; nothing is left at the end."""
+    weights = np.linspace(1, 2, schedule.num_stages)
+    np.testing.assert_allclose(peak_activations(schedule, weights), peaks_one_by_one(schedule, weights))
+    np.testing.assert_allclose(peak_activations(schedule), peaks_one_by_one(schedule, schedule.unit_shares))
+
+
+def test_a_pair_holds_both_of_its_operations():
+    """In a cell of a forward and a backward, the forward's activations come before the backward's go."""
+    assert peak_activations(parse_table("0F0 0F1&0B0 0B1")).tolist() == [2]
+    assert peak_activations(parse_table("0F0 0B0 0F1 0I1 0W1")).tolist() == [1]
+
+
+@given(cases(), p2ps)
+def test_idle_ratio_counts_what_does_not_compute(case, p2p):
+    """Between 0 and 1, computing time independent of the semantics, and consistent with the three ratios."""
+    schedule, costs = case
+    timeline = simulate(compile(schedule, p2p), costs)
+    if timeline.makespan_s == 0 or busy_s(timeline).sum() == 0:
+        return
+    idle, ratios = idle_ratio(timeline), bubble_ratios(timeline)
+    assert -1e-9 <= idle < 1
+    assert ratios.total == pytest.approx(idle)
+    assert ratios.ideal == pytest.approx(idle / (1 - idle))
+    assert ratios.span <= ratios.total + 1e-9
+
+
+def test_the_three_ratios_differ_where_they_should():
+    """1F1B's first device spans everything; a schedule without bubbles may still end later than it computes."""
+    schedule = build("1f1b", 4, 8)
+    ratios = bubble_ratios(simulate(compile(schedule), uniform_costs(schedule, 1, 2)))
+    assert ratios == pytest.approx((3 / 11, 3 / 8, 3 / 11))
+    shifted = parse_table("0F0 0F1 0F2 0I0 0W0 0I1 0W1 0I2 0W2\n1F0 1I0 1F1 1I1 1F2 1I2 1W0 1W1 1W2")
+    ratios = bubble_ratios(simulate(compile(shifted), uniform_costs(shifted, 1, 2)))
+    assert ratios == pytest.approx((1 / 10, 1 / 9, 0))
+
+
+def test_reductions_do_not_count_as_computing():
+    """The gradient sum makes an iteration longer, not busier."""
+    schedule = build("chimera", 4, 4)
+    costs = uniform_costs(schedule, 1, 2, reduction=4)
+    for how in ("excluded", "overlapped", "blocking"):
+        assert busy_s(simulate(compile(schedule, allreduce=how), costs)).tolist() == [12] * 4
+
+
+@given(schedules())
+def test_table_ratio_is_the_share_of_idle_cells(schedule):
+    """Counting the cells of the drawn grid gives the ratio, whatever shares a cell."""
+    grid = schedule.table(reduction=0)
+    idle = sum(cell == "." for row in grid for cell in row)
+    assert table_bubble_ratio(schedule) == pytest.approx(idle / (len(grid) * len(grid[0])))
+
+
+def test_messages_follow_the_boundaries_between_devices():
+    """2(S-1) messages a microbatch for one chunk a device, whichever schedule."""
+    for name in ("gpipe", "1f1b", "chimera"):
+        assert messages_sent(build(name, 4, 8)).sum() == 8 * 2 * 3
+    assert messages_sent(build("gpipe", 1, 4)).tolist() == [0]
+
+
+def test_persistent_memory_counts_replicas():
+    """Chimera's devices hold two stages' weights, gradients and optimizer state, 18 bytes a parameter."""
+    model, system = load_model("paper"), load_system("mid_cp_mid_nw")
+    one, two = (
+        memory(schedule, model, stages(schedule, model, system))
+        for schedule in (build("1f1b", 4, 8), build("chimera", 4, 8))
+    )
+    np.testing.assert_allclose(two.persistent, 2 * one.persistent)
+    parameters = 128 * (12 * 4096**2 + 13 * 4096)
+    assert one.persistent.sum() == pytest.approx(18 * parameters)
+    assert (one.total == one.persistent + one.activations).all()
+
+
+def test_activation_bytes_are_units_times_a_stages_bytes():
+    """For even stages the bytes are the units in another measure."""
+    model, system = load_model("paper"), load_system("mid_cp_mid_nw")
+    schedule = build("1f1b", 8, 16)
+    table = stages(schedule, model, system)
+    held = memory(schedule, model, table).activations
+    np.testing.assert_allclose(held, peak_activations(schedule) * table[0].activation_bytes)

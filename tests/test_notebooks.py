@@ -1,0 +1,146 @@
+"""Every notebook runs by plain papermill with other parameters, and records the numbers that follow from them."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import papermill
+import pytest
+
+from ppmodel import build, formulas
+from ppmodel.costs import model_costs
+from ppmodel.engine import simulate
+from ppmodel.graph import compile
+from ppmodel.specs import load_model, load_system
+
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+PARAMETERS = {
+    "table": {"stages": 6, "microbatches": 6, "schedules": ["gpipe", "chimera"]},
+    "timeline": {"stages": 3, "microbatches": 4, "schedules": ["1f1b", "eager-1f1b"], "system": "mid_cp_slow_nw"},
+    "bubble": {"stages": 4, "microbatches": [4, 8], "max_stages": 3, "max_microbatches": 4},
+    "runtime": {"stages": 4, "microbatches": [4, 8, 16], "systems": ["dgx_h100"], "p2p": "blocking"},
+    "nine-systems": {"stages": 4, "microbatches": [4, 8], "systems": ["mid_cp_slow_nw", "fast_cp_fast_nw"]},
+    "memory": {"stages": [4], "microbatches": [4, 8], "system": "mi300x"},
+    "asymmetric": {"stages": [4], "microbatches": [4, 8], "splits": [[1, 2]], "systems": ["mid_cp_fast_nw"]},
+    "hanayo": {"stages": 4, "waves": [1, 2], "systems": ["mid_cp_slow_nw", "mid_cp_fast_nw"]},
+    "systems": {"models": ["paper"], "systems": ["dgx_a100"], "stages": 4, "microbatches": 8},
+}
+
+
+def t_sim(name, stages, count, model, system, p2p="overlapped", **options):
+    schedule = build(name, stages, count, **options)
+    return simulate(compile(schedule, p2p), model_costs(schedule, load_model(model), load_system(system))).makespan_s
+
+
+@pytest.fixture
+def recorded(request, tmp_path):
+    """What a notebook leaves in its results folder with the parameters above."""
+    name = request.param
+    output = tmp_path / "out.ipynb"
+    papermill.execute_notebook(
+        str(NOTEBOOKS / f"{name}.ipynb"), str(output), PARAMETERS[name] | {"results": "results"},
+        cwd=str(tmp_path), progress_bar=False, extra_arguments=["--IPKernelApp.log_level=50"],
+    )  # fmt: skip
+
+    def read(stem):
+        path = tmp_path / "results" / stem
+        return json.loads(path.read_text()) if path.suffix == ".json" else pd.read_csv(path)
+
+    return read
+
+
+def of(name):
+    return pytest.mark.parametrize("recorded", [name], indirect=True)
+
+
+def test_every_notebook_has_small_parameters():
+    """No notebook is left out of these tests."""
+    assert {path.stem for path in NOTEBOOKS.glob("*.ipynb")} == set(PARAMETERS)
+
+
+@of("table")
+def test_table(recorded):
+    """The table's length follows the closed forms."""
+    facts = recorded("fig1_table.json")
+    assert facts == {"slots_gpipe": formulas.makespan_gpipe(6, 6), "slots_chimera": 26}
+
+
+@of("timeline")
+def test_timeline(recorded):
+    """Every operation is recorded, and the two engines agree."""
+    summary = recorded("timeline.csv").set_index("schedule")
+    assert len(recorded("fig2_timeline.csv")) == 2 * 2 * 3 * 4
+    assert summary.t_sim_s.tolist() == pytest.approx(summary.t_sim_events_s.tolist())
+    assert summary.t_sim_s["1F1B"] == pytest.approx(t_sim("1f1b", 3, 4, "paper", "mid_cp_slow_nw"))
+
+
+@of("bubble")
+def test_bubble(recorded):
+    """Formula and table, and the published numbers beside ours."""
+    study = recorded("fig3_bubble.csv").set_index(["schedule", "microbatches"])
+    assert study.formula["GPipe", 8] == study.table["GPipe", 8] == pytest.approx(3 / 11)
+    assert study.slots["Chimera", 8] == formulas.makespan_chimera(4, 8)
+    facts = recorded("fig3_published.json")
+    assert (facts["slots"], facts["slots_overlapping"]) == (66, 65)
+    assert facts["formula"] == pytest.approx(3 / 19)
+
+
+@of("runtime")
+def test_runtime(recorded):
+    """Simulated times on another system under other semantics."""
+    study = recorded("fig4_runtime.csv").set_index(["schedule", "microbatches"])
+    assert study.t_sim_s["1F1B", 16] == pytest.approx(t_sim("1f1b", 4, 16, "paper", "dgx_h100", "blocking"))
+    semantics = recorded("semantics.csv").set_index("p2p")
+    assert semantics["GPipe"]["latency"] == pytest.approx(t_sim("gpipe", 4, 4, "paper", "dgx_h100", "latency"))
+
+
+@of("nine-systems")
+def test_nine_systems(recorded):
+    """All systems, reversals, and the all-reduce in its three ways."""
+    study = recorded("fig4_nine.csv").set_index(["system", "schedule", "microbatches"])
+    expected = t_sim("chimera", 4, 8, "paper", "mid_cp_slow_nw")
+    assert study.t_sim_s["mid_cp_slow_nw", "Chimera", 8] == pytest.approx(expected)
+    assert recorded("reversals.json")["total"] == len(recorded("reversals.csv"))
+    sums = recorded("allreduce.csv")
+    assert (sums.excluded <= sums.overlapped).all()
+    assert (sums.overlapped <= sums.blocking + 1e-12).all()
+
+
+@of("memory")
+def test_memory(recorded):
+    """GPipe's peak does not depend on B, 1F1B's is min(B, S)/B of it."""
+    study = recorded("fig5_memory.csv").set_index(["schedule", "microbatches"]).activations_bytes
+    assert study["GPipe", 4] == pytest.approx(study["GPipe", 8])
+    assert study["1F1B", 4] == pytest.approx(study["GPipe", 4])
+    assert recorded("fig5_fit.json")["capacity_gib"] == pytest.approx(192e9 / 2**30)
+
+
+@of("asymmetric")
+def test_asymmetric(recorded):
+    """Times relative to the symmetric base, and a peak that does not fall."""
+    study = recorded("fig6_shallow.csv").set_index("microbatches")
+    base = t_sim("chimera", 4, 8, "paper", "mid_cp_fast_nw")
+    split = t_sim("asymmetric-chimera", 4, 8, "paper", "mid_cp_fast_nw", split=(1, 2))
+    assert study.relative[8] == pytest.approx(split / base - 1)
+    facts = recorded("fig6_peaks.json")
+    assert facts["lowest"] >= facts["symmetric"]
+
+
+@of("hanayo")
+def test_hanayo(recorded):
+    """Times relative to Chimera at B = S."""
+    study = recorded("table1_hanayo.csv").set_index(["system", "schedule"])
+    base = t_sim("chimera", 4, 4, "paper", "mid_cp_slow_nw")
+    ours = t_sim("hanayo", 4, 4, "paper", "mid_cp_slow_nw", waves=2)
+    assert study.relative["mid_cp_slow_nw", "Hanayo W = 2"] == pytest.approx(ours / base - 1)
+
+
+@of("systems")
+def test_systems(recorded):
+    """What a stage takes, and how many values are of which kind."""
+    stage = recorded("stages.csv").iloc[0]
+    costs = model_costs(build("1f1b", 4, 8), load_model("paper"), load_system("dgx_a100"))
+    assert stage.forward_s == pytest.approx(costs.compute_s[0, 0])
+    kinds = recorded("kinds.csv").set_index("specification")
+    assert kinds.loc["dgx_a100"].sum() == 9
+    assert kinds["stated"]["dgx_a100"] == 4

@@ -1,0 +1,90 @@
+"""The files around the package agree with one another."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import nbformat
+import pytest
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+def normal(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins(lines):
+    found = {}
+    for line in lines:
+        if match := re.match(r"([A-Za-z0-9_.-]+)==([^\s;\\]+)", line):
+            found.setdefault(normal(match[1]), set()).add(match[2])
+    return found
+
+
+def test_environment_project_and_lock_agree():
+    """Every dependency is pinned in pyproject.toml, to the same version in environment.yml and in the lock."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = list(project["project"]["dependencies"])
+    for extra in project["project"]["optional-dependencies"].values():
+        wanted += extra
+    declared = pins(wanted)
+    assert len(declared) == len(wanted)
+    environment = YAML(typ="safe").load(ROOT / "environment.yml")["dependencies"]
+    listed = next(entry["pip"] for entry in environment if isinstance(entry, dict))
+    assert pins(listed) == declared
+    locked = pins((ROOT / "requirements.lock").read_text().splitlines())
+    for name, versions in declared.items():
+        assert locked[name] == versions, name
+    assert f"python{project['project']['requires-python']}" in environment
+    assert pins(project["build-system"]["requires"]).items() <= declared.items()
+
+
+def test_the_lock_has_a_hash_for_everything():
+    """What is installed is what was pinned, to the byte."""
+    blocks = re.split(r"\n(?=\S)", (ROOT / "requirements.lock").read_text().strip())
+    assert all("--hash=sha256:" in block for block in blocks)
+
+
+def test_versions_agree():
+    """The package, the project file and the citation name one version."""
+    import ppmodel
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    citation = YAML(typ="safe").load(ROOT / "CITATION.cff")
+    assert ppmodel.__version__ == project["version"] == citation["version"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_are_clean(path):
+    """No outputs, no counts, one cell of parameters, no functions and no loops over numbers."""
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not any(cell.outputs or cell.execution_count for cell in code)
+    tagged = [cell for cell in code if "parameters" in cell.metadata.get("tags", ())]
+    assert len(tagged) == 1
+    assert "results" in tagged[0].source
+    source = "\n".join(cell.source for cell in code)
+    assert not re.search(r"^\s*(def|class|while|lambda)\b", source, re.MULTILINE)
+
+
+def test_every_notebook_is_a_page():
+    """The table of contents lists each notebook once, and nothing that is not there."""
+    text = (ROOT / "book" / "_toc.yml").read_text()
+    listed = re.findall(r"file: nb/(\S+)", text)
+    assert sorted(listed) == [path.stem for path in NOTEBOOKS]
+    for page in re.findall(r"(?:file|root): (?!nb/)(\S+)", text):
+        assert (ROOT / "book" / f"{page}.md").is_file()
+
+
+def test_published_numbers_have_a_kind_and_a_source():
+    """Every number that we compare with says where it comes from."""
+    from ppmodel.studies import published
+
+    numbers = published()
+    assert numbers.index.is_unique
+    assert numbers.kind.isin(["stated", "digest", "inferred"]).all()
+    assert numbers.notna().all().all()

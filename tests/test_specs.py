@@ -1,0 +1,122 @@
+"""Models and systems: read by name, type and unit, refused with the line."""
+
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from ppmodel.errors import SpecificationError
+from ppmodel.specs import DATA, load_model, load_system, model_names, system_names
+
+BAD = Path(__file__).parent / "bad" / "systems"
+GOOD = DATA / "systems" / "mid_cp_mid_nw.yaml"
+EXPECTED = {
+    "anchor.yaml": ":1: .*is not YAML",
+    "duplicate.yaml": ":7: network_latency = .*: is given twice; keep one",
+    "infinite.yaml": ": network_bandwidth.value = inf: must be a finite number",
+    "kind.yaml": ": memory_capacity.kind = 'guessed': must be 'stated', 'digest', 'inferred' or 'our choice'",
+    "latin1.yaml": ":2: text = byte 0xe9: is not UTF-8",
+    "list.yaml": ": document = a list: must be a mapping",
+    "missing.yaml": ": network_latency = nothing: is missing; add the key",
+    "nan.yaml": ": network_bandwidth.value = nan: must be a finite number",
+    "negative.yaml": ": network_bandwidth.value = -50.0: must be greater than 0",
+    "nounit.yaml": ": network_bandwidth.unit = nothing: is missing",
+    "plain.yaml": ": network_bandwidth = 50: .*write 'key: {value",
+    "tab.yaml": ":4: indentation = .*has a tab",
+    "text.yaml": ": network_bandwidth.value = 'fast': must be a valid number",
+    "unit.yaml": ": network_bandwidth.unit = 'furlongs': must be 'B/s', 'GB/s', 'TB/s' or 'Gbit/s'",
+    "unknown.yaml": ": network_bandwith = .*: is not a known key; did you mean network_bandwidth",
+    "zero.yaml": ": network_bandwidth.value = 0: must be greater than 0",
+}
+
+
+def test_every_bad_file_has_its_message():
+    """The folder of bad systems and the messages here name the same files."""
+    assert {path.name for path in BAD.iterdir()} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_bad_files_are_refused(name):
+    """Each broken file is refused in one line with file, line, field, value, rule and remedy."""
+    with pytest.raises(SpecificationError, match=EXPECTED[name]) as caught:
+        load_system(BAD / name)
+    assert str(caught.value).startswith(f"{BAD / name}")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["negative.yaml", "unit.yaml", "unknown.yaml", "text.yaml"])
+def test_the_line_is_the_fields(name):
+    """The line that a message names is the line on which the field's key stands."""
+    with pytest.raises(SpecificationError) as caught:
+        load_system(BAD / name)
+    line = int(str(caught.value).split(":")[1])
+    assert "network_band" in (BAD / name).read_text().splitlines()[line - 1]
+
+
+def test_units_are_converted_once():
+    """Inside, everything is in SI; the file's own value and unit stay in the provenance."""
+    system = load_system(GOOD)
+    assert system == load_system("mid_cp_mid_nw")
+    assert system.peak_compute_flops == 1e15
+    assert system.memory_bandwidth_bytes_per_s == 34e12
+    assert system.memory_latency_s == pytest.approx(50e-9)
+    assert system.network_latency_s == pytest.approx(500e-9)
+    given = {entry.field: (entry.value, entry.unit) for entry in system.provenance}
+    assert given["network_bandwidth"] == (50, "GB/s")
+    assert load_system("dgx_h100").network_bandwidth_bytes_per_s == 50e9  # 400 Gbit/s
+
+
+def test_numbers_may_be_written_in_any_form(tmp_path):
+    """Whole numbers, decimals and powers of ten are numbers (not so in older YAML)."""
+    for written in ("50", "50.0", "5e1", "5.0E+1"):
+        path = tmp_path / "mine.yaml"
+        path.write_text(GOOD.read_text().replace("{value: 50, unit: GB/s", "{value: " + written + ", unit: GB/s"))
+        assert load_system(path).network_bandwidth_bytes_per_s == 50e9
+
+
+def test_the_nine_systems_are_a_grid():
+    """Slow and fast are ten times worse and better than the middle, latency included."""
+    middle = load_system("mid_cp_mid_nw")
+    for word, factor in (("slow", 0.1), ("mid", 1), ("fast", 10)):
+        compute, network = load_system(f"{word}_cp_mid_nw"), load_system(f"mid_cp_{word}_nw")
+        assert compute.peak_compute_flops == pytest.approx(factor * middle.peak_compute_flops)
+        assert compute.memory_bandwidth_bytes_per_s == pytest.approx(factor * middle.memory_bandwidth_bytes_per_s)
+        assert compute.memory_latency_s == pytest.approx(middle.memory_latency_s / factor)
+        assert network.network_bandwidth_bytes_per_s == pytest.approx(factor * middle.network_bandwidth_bytes_per_s)
+        assert network.network_latency_s == pytest.approx(middle.network_latency_s / factor)
+    assert {"slow", "mid", "fast"} == {name.split("_")[0] for name in system_names() if name.endswith("_nw")}
+    assert len([name for name in system_names() if name.endswith("_nw")]) == 9
+
+
+@pytest.mark.parametrize("path", sorted(DATA.glob("*/*.yaml")), ids=lambda path: path.stem)
+def test_files_are_named_after_what_they_hold(path):
+    """Each specification loads, under its own name, with a kind and a source beside every value."""
+    spec = (load_system if path.parent.name == "systems" else load_model)(path.stem)
+    assert spec.name == path.stem
+    entries = [value for value in YAML().load(path).values() if isinstance(value, dict)]
+    assert len(spec.provenance) == len(entries)
+    assert all(entry.kind and entry.source for entry in spec.provenance)
+
+
+def test_unknown_names_get_the_nearest():
+    """A misspelt name is refused with the nearest, a missing file as missing."""
+    with pytest.raises(SpecificationError, match="did you mean mid_cp_slow_nw"):
+        load_system("mid_cp_slow")
+    with pytest.raises(SpecificationError, match="choose one of gpt3_175b, llama3_70b, paper"):
+        load_model("zzz")
+    with pytest.raises(SpecificationError, match="is not a file"):
+        load_system("nowhere/mine.yaml")
+
+
+def test_key_value_heads_divide_the_heads(tmp_path):
+    """Grouped attention shares each key-value head among equally many heads."""
+    path = tmp_path / "mine.yaml"
+    text = (DATA / "models" / "llama3_70b.yaml").read_text()
+    path.write_text(text.replace("{value: 8, kind", "{value: 7, kind"))
+    with pytest.raises(SpecificationError, match="kv_heads = 7: must divide heads"):
+        load_model(path)
+
+
+def test_models_are_listed():
+    """The paper's model, GPT-3 and Llama 3 come with the package."""
+    assert model_names() == ["gpt3_175b", "llama3_70b", "paper"]
