@@ -10,12 +10,13 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 
 import nbformat
@@ -23,7 +24,7 @@ from ruamel.yaml import YAML
 from tqdm import tqdm
 
 from ppmodel.errors import ReproduceError
-from ppmodel.specs import load_model, load_system
+from ppmodel.specs import load_model, load_system, model_names, system_names
 from ppmodel.studies import published
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +32,7 @@ ROOT = Path(__file__).parents[1]
 
 _KEPT = "nothing was published, the last good book stays"
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_WORKSPACE = ".ppmodel-"
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 _JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
@@ -67,9 +69,10 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None):
         raise ReproduceError(
             "notebooks", notebooks, "holds no notebooks of the book", "run from a clone of the project"
         )
-    for name, load in ((system, load_system), (model, load_model)):
-        if name is not None:
-            load(name)
+    for name, load, known in ((system, load_system, system_names()), (model, load_model, model_names())):
+        if name is not None and load(name).name in known and str(name) not in known:
+            rule = f"has the name of one that comes with the project ({load(name).name})"
+            raise ReproduceError("file", name, rule, "rename the file")
     out = Path(out) if out else ROOT / "book" / "_build"
     with _workspace(out) as work:
         book = work / "book"
@@ -91,14 +94,25 @@ def _workspace(out):
     """A temporary folder on the target's file system, removed at the end whatever happens."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=".ppmodel-", dir=out))
+        work = Path(tempfile.mkdtemp(prefix=f"{_WORKSPACE}{os.getpid()}-", dir=out))
     except OSError as error:
         rule = f"cannot be written ({error.strerror})"
         raise ReproduceError("out", out, rule, "choose a folder that you may write to") from None
+    _remove_leftovers(out)
+    terminated = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield work
     finally:
+        signal.signal(signal.SIGTERM, terminated)
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _remove_leftovers(out):
+    """Remove the workspaces of runs that were killed before they could."""
+    for folder in out.glob(f"{_WORKSPACE}*"):
+        owner = folder.name.removeprefix(_WORKSPACE).split("-")[0]
+        if owner.isdecimal() and not Path("/proc", owner).exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _local(name, book):
@@ -123,12 +137,15 @@ def _execute_all(sources, book, given, jobs, bar):
                 nbformat.write(run.result(), book / "nb" / runs[run].name)
                 bar.update()
         except BaseException:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in active_children():  # their kernels end with them
+                worker.terminate()
             raise
 
 
 def _isolate(folder):
-    """Keep a user's own Jupyter start-up files and random hashes out of a worker's kernels."""
+    """Keep a user's own Jupyter start-up files, random hashes and Ctrl-C out of a worker's kernels."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     (folder / "ipython").mkdir(exist_ok=True)
     os.environ.update(PYTHONHASHSEED="0", JUPYTER_PLATFORM_DIRS="1", IPYTHONDIR=str(folder / "ipython"))
 

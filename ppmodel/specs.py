@@ -63,10 +63,9 @@ _Switch = _entry(_Flag)
 
 
 class _SystemFile(BaseModel):
-    """Keys of a system file; the name in SI follows each."""
+    """Keys of a system file."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    name: str
     title: str
     peak_compute: _Rate
     compute_efficiency: _Efficiency
@@ -83,7 +82,6 @@ class _ModelFile(BaseModel):
     """Keys of a model file."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    name: str
     title: str
     blocks: _Whole
     hidden: _Whole
@@ -123,6 +121,7 @@ class SystemSpec:
     Attributes
     ----------
     name, title : str
+        The name is that of the file.
     peak_compute_flops : float
         FLOP/s of the matrix units.
     compute_efficiency, memory_efficiency : float
@@ -156,6 +155,7 @@ class ModelSpec:
     Attributes
     ----------
     name, title : str
+        The name is that of the file.
     blocks, hidden, heads, kv_heads : int
         Transformer blocks l, hidden size h, attention heads a, key-value heads (a without grouping).
     head_size : float
@@ -295,7 +295,7 @@ def _load(name, room, file_type, spec_type):
         entries = file_type.model_validate(_plain(document))
     except ValidationError as error:
         raise _first_problem(error, document, path, file_type) from None
-    values, provenance = {"name": entries.name, "title": entries.title}, []
+    values, provenance = {"name": path.stem, "title": entries.title}, []
     for key, info in file_type.model_fields.items():
         entry = getattr(entries, key)
         if not isinstance(entry, _Sourced):

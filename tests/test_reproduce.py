@@ -1,6 +1,11 @@
 """A book appears whole or not at all."""
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 
 import nbformat
 import pytest
@@ -8,7 +13,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from ppmodel.cli import main
 from ppmodel.errors import PPModelError, ReproduceError
-from ppmodel.reproduce import ROOT, _parameters, _publish, execute, reproduce
+from ppmodel.reproduce import ROOT, _parameters, _publish, _remove_leftovers, execute, reproduce
 
 
 def notebook(tmp_path, *sources, name="small"):
@@ -88,10 +93,30 @@ def test_a_folder_takes_the_place_of_another(tmp_path):
     assert [path.name for path in (tmp_path / "first").iterdir()] == ["new"]
 
 
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_run_leaves_the_last_good_book(tmp_path, good_book, how):
+    """Interrupted, ended or killed: the book stays; what a killed run leaves is removed by the next."""
+    notebook(tmp_path, "import time; time.sleep(60)")
+    call = f"reproduce(out={str(good_book)!r}, notebooks={str(tmp_path / 'notebooks')!r})"
+    code = f"from ppmodel.reproduce import reproduce; {call}"
+    run = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, start_new_session=True)
+    while not list(good_book.glob(".ppmodel-*/book/nb")):
+        time.sleep(0.1)
+    time.sleep(1)
+    os.killpg(run.pid, how) if how == signal.SIGINT else run.send_signal(how)
+    assert run.wait(20) != 0
+    if how == signal.SIGKILL:
+        os.killpg(run.pid, how)
+        _remove_leftovers(good_book)
+    assert [path.name for path in good_book.iterdir()] == ["html"]
+    assert (good_book / "html" / "index.html").read_text() == "the last good book"
+
+
 @pytest.mark.parametrize(
     "line",
     [
         ["reproduce", "--system", "nowhere"],
+        ["reproduce", "--system", str(ROOT / "data" / "systems" / "dgx_h100.yaml")],
         ["reproduce", "--model", "nowhere.yaml"],
         ["reproduce", "--jobs", "0"],
         ["reproduce", "--out", "/dev/null/book"],
@@ -118,6 +143,6 @@ def test_the_whole_book_for_another_system_in_a_folder_with_spaces_and_braces(tm
     out = tmp_path / "a {book} of mine"
     assert main(["reproduce", "--system", str(mine), "--out", str(out)]) == 0
     page = (out / "html" / "nb" / "runtime.html").read_text()
-    assert "dgx_h100" in page
+    assert "my {own} system" in page
     assert str(tmp_path) not in page
     assert [path.name for path in out.iterdir()] == ["html"]

