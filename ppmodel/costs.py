@@ -320,15 +320,26 @@ class Stage(NamedTuple):
     parameters: float
 
 
-def stage_blocks(schedule, model):
+def stage_blocks(schedule, model, blocks=None):
     """How many blocks each stage holds: its share of them, whole blocks, in order.
 
     Stage boundaries are the cumulative shares rounded to whole blocks (half up).
 
+    Parameters
+    ----------
+    schedule : Schedule
+    model : ModelSpec
+    blocks : sequence of int, optional
+        The blocks of each stage, where they are not to follow the schedule's shares.
+
+    Returns
+    -------
+    ndarray of int, shape (num_stages,)
+
     Raises
     ------
     CostError
-        If a stage would be left without a block.
+        If a stage would be left without a block, or given blocks are not the model's.
 
     Examples
     --------
@@ -337,6 +348,13 @@ def stage_blocks(schedule, model):
     >>> stage_blocks(build("asymmetric-chimera", 4, 4), load_model("paper")).tolist()
     [21, 22, 42, 43]
     """
+    if blocks is not None:
+        blocks = np.asarray(blocks)
+        whole = np.issubdtype(blocks.dtype, np.integer) and blocks.shape == (schedule.num_stages,)
+        if not whole or blocks.min() < 1 or blocks.sum() != model.blocks:
+            rule = f"must be {schedule.num_stages} whole numbers of at least 1 that sum to {model.blocks}"
+            raise CostError("blocks", blocks.tolist(), rule, "give one number for each stage")
+        return blocks
     ends = np.cumsum(schedule.stage_shares) / schedule.num_stages * model.blocks
     blocks = np.diff(np.floor(ends + 0.5 + 1e-9).astype(int), prepend=0)
     if blocks.min() < 1:
@@ -345,8 +363,16 @@ def stage_blocks(schedule, model):
     return blocks
 
 
-def stages(schedule, model, system):
+def stages(schedule, model, system, blocks=None):
     """Times and bytes of every stage of a model on a schedule.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    model : ModelSpec
+    system : SystemSpec
+    blocks : sequence of int, optional
+        See `stage_blocks`.
 
     Returns
     -------
@@ -357,7 +383,7 @@ def stages(schedule, model, system):
     first = _total(embedding_operations(model, sequences), model, system, recompute="none")
     last = _total(head_operations(model, sequences), model, system, recompute="none")
     result = []
-    for number, blocks in enumerate(stage_blocks(schedule, model).tolist()):
+    for number, blocks in enumerate(stage_blocks(schedule, model, blocks).tolist()):
         parts = [(blocks, block), (number == 0, first), (number == schedule.num_stages - 1, last)]
         columns = zip(*(part[1:] for _, part in parts), strict=True)
         counts = [count for count, _ in parts]
@@ -408,7 +434,7 @@ def message_bytes(schedule, model):
     return microbatch_sequences(schedule, model) * model.sequence * model.hidden * model.element_bytes
 
 
-def model_costs(schedule, model, system):
+def model_costs(schedule, model, system, blocks=None):
     """Costs of a model on a system, by roofline and Hockney.
 
     Parameters
@@ -416,6 +442,8 @@ def model_costs(schedule, model, system):
     schedule : Schedule
     model : ModelSpec
     system : SystemSpec
+    blocks : sequence of int, optional
+        See `stage_blocks`.
 
     Returns
     -------
@@ -436,7 +464,7 @@ def model_costs(schedule, model, system):
     >>> bool(0.1 < costs.occupancy_s[0, 0] / costs.compute_s[0, 0] < 0.3)
     True
     """
-    table = stages(schedule, model, system)
+    table = stages(schedule, model, system, blocks)
     others = schedule.num_replicas - 1
     ring = 2 * others / schedule.num_replicas
     volumes = [ring * stage.parameters * model.gradient_bytes for stage in table]
