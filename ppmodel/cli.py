@@ -11,6 +11,7 @@ from ppmodel import __version__, schedules
 from ppmodel.errors import PPModelError
 from ppmodel.graph import ALLREDUCE, P2P
 
+_MAX_COUNT = 10**9
 _EXIT_REFUSED = 2
 _EXIT_INTERRUPTED = 130
 
@@ -44,8 +45,8 @@ class _Count(click.ParamType):
             count = int(value)
         except ValueError:
             count = 0
-        if count < 1:
-            rule, remedy = "must be a whole number of at least 1", f"pass for example {param.opts[0]} 8"
+        if not 1 <= count <= _MAX_COUNT:
+            rule, remedy = f"must be a whole number from 1 to {_MAX_COUNT}", f"pass for example {param.opts[0]} 8"
             raise PPModelError(param.opts[0], value, rule, remedy)
         return count
 

@@ -28,12 +28,25 @@ class OpCosts:
         later it arrives.
     overlap_factor : float
         Duration of operations that share a cell, relative to the sum of their own.
+
+    Raises
+    ------
+    CostError
+        If a duration is negative or not finite.
     """
 
     compute_s: np.ndarray
     occupancy_s: np.ndarray
     latency_s: np.ndarray
     overlap_factor: float = 1.0
+
+    def __post_init__(self):
+        for name in ("compute_s", "occupancy_s", "latency_s", "overlap_factor"):
+            value = np.asarray(getattr(self, name))
+            bad = value[~(np.isfinite(value) & (value >= 0))]
+            if bad.size:
+                rule = "must be finite and not negative"
+                raise CostError(name, bad.flat[0], rule, "check the durations, rates and sizes that it follows from")
 
     @property
     def num_stages(self):
@@ -144,12 +157,24 @@ def _linear(name, model, tokens, inputs, outputs, saved=True):
     )  # fmt: skip
 
 
-def _elementwise(name, model, elements, *, flops, reads, writes, saved=0.0, mask=0.0):
-    """A pass over memory; the backward reads what was saved and the incoming gradient, and writes one."""
+def _elementwise(name, model, elements, *, flops, reads, saved):
+    """A pass over memory that writes one result; the backward reads its gradient and what was saved, and
+    writes a gradient for each input.
+    """
     width = model.element_bytes
-    forward = Work(flops * elements, width * elements * (reads + writes) + mask)
-    backward = Work(flops * elements, width * elements * (1 + writes) + saved + mask)
-    return BlockOperation(name, forward, backward, NO_WORK, saved_bytes=saved + mask)
+    forward = Work(flops * elements, width * elements * (reads + 1))
+    backward = Work(flops * elements, width * elements * (1 + reads) + saved)
+    return BlockOperation(name, forward, backward, NO_WORK, saved_bytes=saved)
+
+
+def _residual(name, model, elements):
+    """Dropout of a branch's output and its sum with the stream; backward, the sum of both gradients."""
+    width = model.element_bytes
+    mask = elements if model.dropout else 0.0
+    undropped = 2 if model.dropout else 0  # the gradient in front of the dropout: one read, one written
+    forward = Work(2.0 * elements, 3.0 * width * elements + mask)
+    backward = Work(2.0 * elements, (3.0 + undropped) * width * elements + mask)
+    return BlockOperation(name, forward, backward, NO_WORK, saved_bytes=mask)
 
 
 def _norm(name, model, tokens):
@@ -222,29 +247,23 @@ def block_operations(model, sequences):
     tokens, hidden = sequences * model.sequence, model.hidden
     inner, kv = model.heads * model.head_size, model.kv_heads * model.head_size
     elements = tokens * hidden
-    mask = elements if model.dropout else 0.0
     wide = tokens * model.mlp_hidden
     projections = 2 if model.gated_mlp else 1
     name = "residual and dropout" if model.dropout else "residual"
 
-    def residual(number):
-        return _elementwise(f"{name} {number}", model, elements, flops=2.0, reads=2, writes=1, mask=mask)
-
     saved = projections * model.element_bytes * wide
-    activation = _elementwise(
-        "activation", model, wide, flops=8.0 + projections, reads=projections, writes=1, saved=saved
-    )
+    activation = _elementwise("activation", model, wide, flops=8.0 + projections, reads=projections, saved=saved)
     return [
         _norm("norm 1", model, tokens),
         _linear("query-key-value", model, tokens, hidden, inner + 2 * kv),
         *_attention_core(model, sequences),
         _linear("projection", model, tokens, inner, hidden),
-        residual(1),
+        _residual(f"{name} 1", model, elements),
         _norm("norm 2", model, tokens),
         _linear("MLP up", model, tokens, hidden, projections * model.mlp_hidden),
         activation,
         _linear("MLP down", model, tokens, model.mlp_hidden, hidden),
-        residual(2),
+        _residual(f"{name} 2", model, elements),
     ]
 
 
@@ -383,12 +402,12 @@ def stages(schedule, model, system, blocks=None):
     first = _total(embedding_operations(model, sequences), model, system, recompute="none")
     last = _total(head_operations(model, sequences), model, system, recompute="none")
     result = []
-    for number, blocks in enumerate(stage_blocks(schedule, model, blocks).tolist()):
-        parts = [(blocks, block), (number == 0, first), (number == schedule.num_stages - 1, last)]
+    for number, count in enumerate(stage_blocks(schedule, model, blocks).tolist()):
+        parts = [(count, block), (number == 0, first), (number == schedule.num_stages - 1, last)]
         columns = zip(*(part[1:] for _, part in parts), strict=True)
-        counts = [count for count, _ in parts]
+        counts = [times for times, _ in parts]
         totals = (sum(n * value for n, value in zip(counts, column, strict=True)) for column in columns)
-        result.append(Stage(blocks, *totals))
+        result.append(Stage(count, *totals))
     return result
 
 

@@ -1,7 +1,8 @@
-"""Simulated time, by two ways that share no step of the computation and must agree.
+"""Simulated time, by two ways that must agree.
 
-`simulate` takes the longest path through the compiled graph; `simulate_events` plays it with an event
-queue, devices and links, as a discrete-event simulator does. See `graph.compile` for the semantics.
+`simulate` takes the longest path through the compiled graph, in its order; `simulate_events` knows each
+stream's program and plays it with an event queue, as a discrete-event simulator does. Both take from the
+graph what an operation needs and where its result goes. See `graph.compile` for the semantics.
 """
 
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ class Timeline:
     start_s, end_s : ndarray of float, shape (num_operations,)
         In seconds; NaN for reductions that the graph excludes. Operations of one cell share both.
     sent_s, arrived_s : ndarray of float, shape (num_operations,)
-        When the result leaves for another device and when it is there; NaN where it stays.
+        When the transfer of the result begins and when the other device has it; NaN where it stays.
     """
 
     graph: ExecutionGraph
@@ -56,7 +57,7 @@ def simulate(graph, costs):
     Raises
     ------
     CostError
-        If the costs are for another number of stages.
+        If the costs are for another number of stages, or add up to more than a number can hold.
 
     Examples
     --------
@@ -69,7 +70,10 @@ def simulate(graph, costs):
     """
     _check_fit(graph, costs)
     tables = [table.ravel().tolist() for table in (costs.compute_s, costs.occupancy_s, costs.latency_s)]
-    return _timeline(graph, *_longest_path(graph, *tables, costs.overlap_factor, max))
+    timeline = _timeline(graph, *_longest_path(graph, *tables, costs.overlap_factor, max))
+    if not np.isfinite(timeline.makespan_s):
+        raise CostError("makespan", timeline.makespan_s, "must be finite", "give smaller durations")
+    return timeline
 
 
 def makespans(graph, many_costs):
@@ -136,8 +140,10 @@ def _longest_path(graph, compute, occupancy, latency, overlap_factor, maximum):
                 continue
             ready = maximum(ready, arrived[needed])
             if graph.receive_occupies:
+                if not graph.send_occupies:
+                    sent[needed] = ready
                 received = cost_class[needed]
-                ready = ready + occupancy[received] + latency[received]
+                ready = arrived[needed] = ready + occupancy[received] + latency[received]
 
         duration = compute[cost_class[first]]
         if last - first > 1 and cost_class[first] < reduction:
@@ -154,7 +160,7 @@ def _longest_path(graph, compute, occupancy, latency, overlap_factor, maximum):
             if graph.send_occupies:
                 sent[op] = stream_free[stream[op]]
                 arrived[op] = stream_free[stream[op]] = sent[op] + occupied + late
-            elif graph.receive_occupies:
+            elif graph.receive_occupies:  # ready to be fetched; when it is, the receiver decides
                 sent[op] = arrived[op] = finished
             elif graph.p2p == "overlapped":
                 sent[op] = maximum(finished, link_free[link[op]])
@@ -262,7 +268,12 @@ class _EventSimulation:
 
     def receive(self, stream, message):
         self.idle[stream] = False
-        taken = float(self.occupancy[message] + self.latency[message]) if self.graph.receive_occupies else 0.0
+        taken = 0.0
+        if self.graph.receive_occupies:
+            taken = float(self.occupancy[message] + self.latency[message])
+            if not self.graph.send_occupies:
+                self.times[2][message] = self.now
+            self.times[3][message] = self.now + taken
         self.after(taken, self.end_receive, stream, message)
 
     def end_receive(self, stream, message):

@@ -112,7 +112,7 @@ def parse_table(text, name="table"):
     if not lines:
         raise TableError("table", "empty", "must hold operations", "write one row per device")
     comma = any("," in line for _, line in lines)
-    rows = [(number, _split(line, comma)) for number, line in lines]
+    rows = [(number, _split(number, line, comma)) for number, line in lines]
     slotted = rows[0][1][0].lower() == "device"
     if slotted:
         rows = _by_device(rows[1:])
@@ -123,8 +123,11 @@ def parse_table(text, name="table"):
     return schedule
 
 
-def _split(line, comma):
-    cells = next(csv.reader([line])) if comma else line.split()
+def _split(number, line, comma):
+    try:
+        cells = next(csv.reader([line], strict=True)) if comma else line.split()
+    except csv.Error as error:
+        raise TableError("row", line[:20], f"is not CSV ({error})", "mend the quotes", where=number) from None
     return [cell.strip() for cell in cells]
 
 

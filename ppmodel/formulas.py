@@ -66,7 +66,8 @@ def bubble_ratio_chimera(num_stages, num_microbatches):
 def bubble_ratio_chimera_doubling(num_stages, num_microbatches):
     """Idle share of the total time with forward doubling, (S-2)/(3B/2+S-2), if Bw = 2 F.
 
-    Source: Li and Hoefler, 2021, section 3.5. It also holds for backward halving if B counts halves.
+    Source: Li and Hoefler, 2021, section 3.5. For B > S it also holds for backward halving if B counts
+    halves of microbatches.
 
     >>> bubble_ratio_chimera_doubling(8, 16)
     Fraction(1, 5)
@@ -102,7 +103,7 @@ def makespan_1f1b(num_stages, num_microbatches, forward=1, backward=2, comm=0):
 
     (B+S-1)(F+Bw) + 2c[(S-1) + (B-1) - ceil((B-1)/S)]: in the steady state a device sends a forward and
     waits for the backward that answers it, so that the transfers of a round trip are exposed in all but
-    one of S rounds. Assumes S >= 2 and a c that does not exceed the slack of the warm-up.
+    one of S rounds. Exact for any S, B, F, Bw and c; derived here, and in the literature for S dividing B.
 
     >>> makespan_1f1b(8, 64, 1, 2, 0)
     213
@@ -115,7 +116,8 @@ def makespan_1f1b(num_stages, num_microbatches, forward=1, backward=2, comm=0):
 def makespan_chimera(num_stages, num_microbatches):
     """Makespan in forward-times of Chimera, 3B + (S-2)(B/S + 1), with direct concatenation and Bw = 2 F.
 
-    For B = S it is 3B + 2(S-2). Source: Li and Hoefler, 2021, Fig. 7, for S dividing B.
+    For even S and S dividing B; at B = S it is 3B + 2(S-2), as in Li and Hoefler, 2021. The seams are
+    derived here, and agree with the bubbles that the authors draw between their units.
 
     >>> makespan_chimera(8, 8), makespan_chimera(8, 16), makespan_chimera(16, 16)
     (Fraction(36, 1), Fraction(66, 1), Fraction(76, 1))
@@ -127,6 +129,8 @@ def makespan_chimera(num_stages, num_microbatches):
 def makespan_chimera_doubling(num_stages, num_microbatches):
     """Makespan in forward-times of Chimera with forward doubling, 3B + 2(S-2), if Bw = 2 F.
 
+    For even S, and B = S or 2S dividing B.
+
     >>> makespan_chimera_doubling(8, 16)
     60
     """
@@ -134,9 +138,10 @@ def makespan_chimera_doubling(num_stages, num_microbatches):
 
 
 def makespan_chimera_halving(num_stages, num_microbatches):
-    """Makespan in forward-times of Chimera with backward halving, 3B + (S-2) for B > S, if Bw = 2 F.
+    """Makespan in forward-times of Chimera with backward halving, 3B + (S-2), if Bw = 2 F.
 
-    The slots are halves of a backward, each as long as a forward: the ramp costs half of `doubling`'s.
+    For even S and S dividing B > S (at B = S nothing is halved). The slots are halves of a backward, each
+    as long as a forward, so that the ramp costs half of forward doubling's.
 
     >>> makespan_chimera_halving(8, 16)
     54
@@ -156,7 +161,7 @@ def peak_activations_gpipe(num_stages, num_microbatches):
 def peak_activations_1f1b(num_stages, num_microbatches):
     """Peak activations of each device of 1F1B, in the same units: min(B, S-d).
 
-    Source: Narayanan et al., 2021, section 2.2.1.
+    Narayanan et al., 2021, section 2.2.1 bounds it by S; the device's own value follows from its warm-up.
 
     >>> peak_activations_1f1b(4, 8)
     [4, 3, 2, 1]

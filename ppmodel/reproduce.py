@@ -74,6 +74,9 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None):
             rule = f"has the name of one that comes with the project ({load(name).name})"
             raise ReproduceError("file", name, rule, "rename the file")
     out = Path(out) if out else ROOT / "book" / "_build"
+    sources_of_book, built = (ROOT / "book").resolve(), (ROOT / "book" / "_build").resolve()
+    if out.resolve().is_relative_to(sources_of_book) and not out.resolve().is_relative_to(built):
+        raise ReproduceError("out", out, "lies among the book's sources", "choose a folder outside of book")
     with _workspace(out) as work:
         book = work / "book"
         shutil.copytree(ROOT / "book", book, ignore=shutil.ignore_patterns("_build", "nb", "results"))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.errors import TableError
+from ppmodel.errors import ScheduleError, TableError
 from ppmodel.ops import NO_MICROBATCH, Op, OpKind
 
 NO_OPERATION = -1
@@ -16,6 +16,7 @@ IDLE, CONTINUED = ".", "~"
 
 _COMPUTE_KINDS = len(OpKind) - 1  # R, the last kind, computes nothing
 _COLUMNS_SHOWN = 16
+_MAX_CELLS = 2**24
 
 
 class Dependencies(NamedTuple):
@@ -62,7 +63,7 @@ class Schedule:
     microbatch_parts : int
         Into how many parts the table cuts a microbatch; it then counts parts as microbatches.
     stage_shares : ndarray of float, shape (num_stages,)
-        Each stage's share of the model, relative to an even split (mean 1).
+        Each stage's share of the model, relative to an even split; scaled to a mean of 1.
     """
 
     name: str
@@ -78,8 +79,10 @@ class Schedule:
     stage_shares: np.ndarray | None = None
 
     def __post_init__(self):
-        if self.stage_shares is None:
-            object.__setattr__(self, "stage_shares", np.ones(self.num_stages))
+        shares = np.ones(self.num_stages) if self.stage_shares is None else np.asarray(self.stage_shares, dtype=float)
+        if not np.isclose(shares.mean(), 1, rtol=1e-12, atol=0):
+            shares = shares / shares.mean()
+        object.__setattr__(self, "stage_shares", shares)
 
     # ---- construction ------------------------------------------------------------------------
 
@@ -357,6 +360,10 @@ class Schedule:
         . 1F0 1B0 1F1 1B1 .
         """
         start, end = self.slots(forward, backward, input_grad, weight_grad, reduction)
+        size = int(end.max()) * self.num_devices
+        if size > _MAX_CELLS:
+            rule = f"must be at most {_MAX_CELLS} cells to be drawn"
+            raise ScheduleError("table", f"{size} cells", rule, "draw a smaller schedule, or shorter operations")
         grid = [[IDLE] * int(end.max()) for _ in range(self.num_devices)]
         for index in range(self.num_operations):
             row, begin = grid[self.device[index]], int(start[index])
@@ -431,7 +438,8 @@ class Schedule:
         for kind, absent in needed.items():
             for replica, stage, microbatch in np.argwhere(absent & used[:, None, :])[:1].tolist():
                 op, device = Op(kind, stage, microbatch, replica), int(self.placement[replica, stage])
-                neighbours = [i for i in index[:, replica, stage, microbatch].tolist() if i != NO_OPERATION]
+                here, along = index[:, replica, stage, microbatch], index[:, replica, :, microbatch].ravel()
+                neighbours = [i for i in (here if (here >= 0).any() else along).tolist() if i != NO_OPERATION]
                 remedy = f"add {op} to the row of device {device}"
                 field, rule = f"device {device}", "is missing from the table"
                 raise TableError(field, op, rule, remedy, grid=self.marked(neighbours))
@@ -448,7 +456,9 @@ class Schedule:
             op = Op(OpKind.R, stage, NO_MICROBATCH, replica)
             rule = "is missing: a table has the reductions of all stages and replicas, or none"
             device = int(self.placement[replica, stage])
-            raise TableError(f"device {device}", op, rule, f"add {op} to the row of device {device}")
+            beside = [index for index in reductions.tolist() if self.stage[index] == stage] or reductions.tolist()
+            remedy = f"add {op} to the row of device {device}"
+            raise TableError(f"device {device}", op, rule, remedy, grid=self.marked(beside))
         if len(reductions) and self.num_replicas == 1:
             self._refuse(reductions[0], "has no second replica to sum with", "delete the reductions")
 

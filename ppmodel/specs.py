@@ -322,6 +322,9 @@ def _read_yaml(path):
         document = YAML().load(text)
     except MarkedYAMLError as error:
         raise _malformed(error, text, path) from None
+    except RecursionError:
+        rule = "is nested too deeply"
+        raise SpecificationError("text", "brackets", rule, _FORM, where=str(path)) from None
     except (YAMLError, ValueError) as error:
         rule = f"is not YAML ({error})"
         raise SpecificationError("text", "unreadable", rule, _FORM, where=str(path)) from None
@@ -393,7 +396,7 @@ def _line(document, location):
     """The line of the deepest key of a location that the document has, counted from 1."""
     line, node = 1, document
     for key in location:
-        if not isinstance(node, dict) or key not in node:
+        if not isinstance(node, dict) or key not in node.lc.data:  # a merged key has no line of its own
             break
         line = node.lc.key(key)[0] + 1
         node = node[key]

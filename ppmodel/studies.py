@@ -3,7 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from itertools import combinations, permutations
+from itertools import pairwise, permutations
 from typing import get_args
 
 import pandas as pd
@@ -14,12 +14,14 @@ from ppmodel.engine import simulate, simulate_events
 from ppmodel.errors import PPModelError, ScheduleError
 from ppmodel.graph import ALLREDUCE, P2P, compile
 from ppmodel.metrics import idle_ratio, memory, messages_sent, peak_activations, table_bubble_ratio, table_slots
+from ppmodel.ops import OpKind
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.specs import DATA, Kind
 
 PAPER_SCHEDULES = ("gpipe", "1f1b", "chimera")
 
 _TIE = 1e-9
+_NO_GAIN = 1e-5
 _SYMBOLS = {"microbatches": "B", "stages": "S"}
 
 _TITLES = {"gpipe": "GPipe", "1f1b": "1F1B", "eager-1f1b": "eager 1F1B", "chimera": "Chimera", "hanayo": "Hanayo",
@@ -70,20 +72,38 @@ def legal_schedules(cases, num_stages, num_microbatches):
             schedules.get(name)  # an unknown name is an error, an illegal size is not
 
 
-def published_bubble_ratio(schedule, num_stages, num_microbatches, waves=1):
+def published_bubble_ratio(schedule, num_stages, num_microbatches, options=None):
     """The bubble ratio that a schedule's own paper publishes, over the total time.
 
+    Parameters
+    ----------
+    schedule : str
+    num_stages, num_microbatches : int
+    options : dict, optional
+        The schedule's options.
+
+    Returns
+    -------
+    Fraction or float
+        NaN where no paper publishes one.
+
+    Examples
+    --------
     >>> published_bubble_ratio("chimera", 8, 16)
     Fraction(3, 19)
+    >>> published_bubble_ratio("hanayo", 8, 8, {"waves": 2})
+    Fraction(14, 55)
     """
+    options, size = options or {}, (num_stages, num_microbatches)
+    if schedule in ("gpipe", "1f1b", "eager-1f1b"):
+        return formulas.bubble_ratio_gpipe(*size)
     if schedule == "hanayo":
-        return formulas.bubble_ratio_hanayo(num_stages, waves)
-    return {
-        "gpipe": formulas.bubble_ratio_gpipe,
-        "1f1b": formulas.bubble_ratio_1f1b,
-        "eager-1f1b": formulas.bubble_ratio_1f1b,
-        "chimera": formulas.bubble_ratio_chimera_equal,
-    }[schedule](num_stages, num_microbatches)
+        return formulas.bubble_ratio_hanayo(num_stages, options.get("waves", 1))
+    if schedule == "chimera" and (options.get("concat", "direct") == "direct" or num_stages == num_microbatches):
+        return formulas.bubble_ratio_chimera_equal(*size)
+    if schedule == "chimera" and options["concat"] == "forward-doubling":
+        return formulas.bubble_ratio_chimera_doubling(*size)
+    return float("nan")
 
 
 def bubble_study(num_stages, microbatches, cases=PAPER_SCHEDULES):
@@ -102,7 +122,7 @@ def bubble_study(num_stages, microbatches, cases=PAPER_SCHEDULES):
     rows = []
     for count in microbatches:
         for name, options, schedule in legal_schedules(cases, num_stages, count):
-            formula = published_bubble_ratio(name, num_stages, count, options.get("waves", 1))
+            formula = published_bubble_ratio(name, num_stages, count, options)
             rows.append({
                 "schedule": label(name, options), "stages": num_stages, "microbatches": count,
                 "formula": float(formula), "table": table_bubble_ratio(schedule), "slots": table_slots(schedule),
@@ -155,7 +175,7 @@ def level_study(names, num_stages, num_microbatches):
         simulated = simulate(compile(schedule), uniform_costs(schedule, forward=1, backward=2))
         rows.append({
             "schedule": label(name, options),
-            "formula": float(published_bubble_ratio(name, num_stages, num_microbatches)),
+            "formula": float(published_bubble_ratio(name, num_stages, num_microbatches, options)),
             "table": table_bubble_ratio(schedule), "simulation": idle_ratio(simulated),
         })  # fmt: skip
     return pd.DataFrame(rows)
@@ -227,8 +247,8 @@ def runtime_study(
     -------
     DataFrame
         Columns ``system, schedule, stages, microbatches, p2p, allreduce, t_sim_s, idle_ratio,
-        table_bubble_ratio, comm_over_forward``; the last is the time of one transfer over the mean
-        forward of 1/S of the model.
+        table_bubble_ratio, comm_over_forward, t_without_network_s``. The last but one is the time of one
+        transfer over the mean forward of 1/S of the model; the last, the time if transfers took none.
     """
     rows = []
     for count in microbatches:
@@ -237,16 +257,23 @@ def runtime_study(
             bubble = table_bubble_ratio(schedule)
             for system in systems:
                 costs = model_costs(schedule, model, system)
-                timeline = simulate(graph, costs)
+                timeline, silent = simulate(graph, costs), simulate(graph, _without_network(costs))
                 transfer = (costs.occupancy_s[0, 0] + costs.latency_s[0, 0]) * schedule.microbatch_parts
                 forward = costs.compute_s[0].sum() / num_stages * schedule.microbatch_parts
                 rows.append({
                     "system": system.name, "schedule": label(name, options), "stages": num_stages,
                     "microbatches": count, "p2p": p2p, "allreduce": allreduce, "t_sim_s": timeline.makespan_s,
                     "idle_ratio": idle_ratio(timeline), "table_bubble_ratio": bubble,
-                    "comm_over_forward": transfer / forward,
+                    "comm_over_forward": transfer / forward, "t_without_network_s": silent.makespan_s,
                 })  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def _without_network(costs):
+    """The same costs with transfers and all-reduces that take no time."""
+    compute = costs.compute_s.copy()
+    compute[OpKind.R] = 0
+    return replace(costs, compute_s=compute, occupancy_s=0 * costs.occupancy_s, latency_s=0 * costs.latency_s)
 
 
 def best_study(study):
@@ -260,16 +287,18 @@ def best_study(study):
     Returns
     -------
     DataFrame
-        Columns ``system, comm_over_forward, microbatches, fastest, t_sim_s, second, over_fastest``.
+        Columns ``system, comm_over_forward, microbatches, fastest, t_sim_s, second, over_fastest``. The
+        second is the fastest of those that take longer: equal tables are not compared with each other.
     """
     rows = []
     for (system, count), group in study.groupby(["system", "microbatches"], sort=False):
-        first, second = group.sort_values(["t_sim_s", "schedule"]).head(2).itertuples()
+        first, *others = group.sort_values(["t_sim_s", "schedule"]).itertuples()
+        slower = [row for row in others if row.t_sim_s > first.t_sim_s * (1 + _TIE)]
         transfer = study.loc[study.system == system, "comm_over_forward"].median()
         rows.append({
             "system": system, "comm_over_forward": transfer, "microbatches": count,
-            "fastest": first.schedule, "t_sim_s": first.t_sim_s, "second": second.schedule,
-            "over_fastest": second.t_sim_s / first.t_sim_s - 1,
+            "fastest": first.schedule, "t_sim_s": first.t_sim_s, "second": slower[0].schedule if slower else None,
+            "over_fastest": slower[0].t_sim_s / first.t_sim_s - 1 if slower else float("nan"),
         })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -301,14 +330,15 @@ def spread(table, rows, columns, value):
 
 
 def worst_reversals(reversals):
-    """For each system, the reversal in which the smaller bubble costs most time.
+    """For each system, the reversal by the network in which the smaller bubble costs most time.
 
     Returns
     -------
     DataFrame
         Columns ``system, microbatches, smaller_bubble, faster, time_lost``.
     """
-    lost = reversals.assign(time_lost=reversals.t_smaller_s / reversals.t_faster_s - 1)
+    lost = reversals[reversals.by_network]
+    lost = lost.assign(time_lost=lost.t_smaller_s / lost.t_faster_s - 1)
     worst = lost.loc[lost.groupby("system", sort=False).time_lost.idxmax()]
     return worst[["system", "microbatches", "smaller_bubble", "faster", "time_lost"]].reset_index(drop=True)
 
@@ -319,15 +349,51 @@ def best_split_study(model, systems, stages_list, microbatches, splits):
     Returns
     -------
     DataFrame
-        Columns ``stages, p2p, schedule, system, microbatches, relative``: for each S and semantics the
-        fastest split, negative where it gains.
+        Columns ``stages, p2p, gain, schedule, system, microbatches``: for each S and semantics the
+        fastest split, and where; nothing where no split gains a thousandth of a percent.
     """
     rows = []
     for p2p in P2P:
         study = asymmetric_study(model, systems, stages_list, microbatches, splits, p2p)
-        rows.append(study.loc[study.groupby("stages").relative.idxmin()])
-    columns = ["stages", "p2p", "schedule", "system", "microbatches", "relative"]
-    return pd.concat(rows)[columns].sort_values("stages", kind="stable", ignore_index=True)
+        for num_stages, group in study.groupby("stages", sort=False):
+            best = group.loc[group.relative.idxmin()]
+            row = {"stages": num_stages, "p2p": p2p, "gain": 0.0, "schedule": "none", "system": "", "microbatches": ""}
+            if best.relative < -_NO_GAIN:
+                row |= {"gain": -best.relative, "schedule": best.schedule, "system": best.system,
+                        "microbatches": str(best.microbatches)}  # fmt: skip
+            rows.append(row)
+    return pd.DataFrame(rows).sort_values("stages", kind="stable", ignore_index=True)
+
+
+def asymmetric_causes(model, system, stages_list, num_microbatches, split):
+    """What an asymmetric split costs against the symmetric base, cause by cause.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``stages, table, backward, blocks, network``: T_sim / base - 1 with a backward of exactly two
+        forwards and fractions of blocks; what the model's own backward adds; what whole blocks add;
+        what the network adds. They sum to the whole.
+    """
+    rows = []
+    for num_stages in stages_list:
+        base = _built("chimera", num_stages, num_microbatches, ())
+        uneven = _built("asymmetric-chimera", num_stages, num_microbatches, (("split", tuple(split)),))
+        forward, backward = model_costs(base, model, system).compute_s[:2, 0]
+
+        def over(costs, base=base, uneven=uneven):
+            times = [simulate(compile(schedule), costs(schedule)).makespan_s for schedule in (uneven, base)]
+            return times[0] / times[1] - 1
+
+        steps = [
+            over(lambda schedule: uniform_costs(schedule, 1, 2)),
+            over(lambda schedule, f=forward, b=backward: uniform_costs(schedule, f, b)),
+            over(lambda schedule: _without_network(model_costs(schedule, model, system))),
+            over(lambda schedule: model_costs(schedule, model, system)),
+        ]
+        added = [later - earlier for earlier, later in pairwise([0.0, *steps])]
+        rows.append(dict(zip(["stages", "table", "backward", "blocks", "network"], [num_stages, *added], strict=True)))
+    return pd.DataFrame(rows)
 
 
 def largest_gain(relative, schedule, systems):
@@ -350,24 +416,21 @@ def largest_gain(relative, schedule, systems):
 
 
 def reversal_counts(study):
-    """Reversals of each system out of the pairs that could be reversed; see `reversal_study`.
+    """At how many B of each system an order is reversed, and by the network; see `reversal_study`.
 
     Returns
     -------
     DataFrame
-        Columns ``system, comm_over_forward, reversals, pairs``.
+        Columns ``system, comm_over_forward, points, reversed, reversed_by_network``.
     """
-    found = reversal_study(study).groupby("system").size()
+    reversals = reversal_study(study)
     rows = []
     for system, group in study.groupby("system", sort=False):
-        pairs = sum(
-            abs(a - b) > _TIE
-            for _, bubbles in group.groupby("microbatches").table_bubble_ratio
-            for a, b in combinations(bubbles, 2)
-        )
+        mine = reversals[reversals.system == system]
         rows.append({
-            "system": system, "comm_over_forward": round(group.comm_over_forward.median(), 4),
-            "reversals": int(found.get(system, 0)), "pairs": pairs,
+            "system": system, "comm_over_forward": group.comm_over_forward.median(),
+            "points": group.microbatches.nunique(), "reversed": mine.microbatches.nunique(),
+            "reversed_by_network": mine[mine.by_network].microbatches.nunique(),
         })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -384,17 +447,45 @@ def reversal_study(study):
     -------
     DataFrame
         Columns ``system, stages, microbatches, smaller_bubble, bubble_smaller, t_smaller_s, faster,
-        bubble_faster, t_faster_s``. Equal bubbles are no order, so GPipe and 1F1B cannot be reversed.
+        bubble_faster, t_faster_s, by_network``. Equal bubbles are no order, so GPipe and 1F1B cannot be
+        reversed. The network is the cause where the order without it is that of the bubbles; else the
+        cause is that a backward of the model is not exactly two forwards long.
     """
+    columns = ["system", "stages", "microbatches", "smaller_bubble", "bubble_smaller", "t_smaller_s",
+               "faster", "bubble_faster", "t_faster_s", "by_network"]  # fmt: skip
     rows = []
     for (system, size, count), group in study.groupby(["system", "stages", "microbatches"], sort=False):
         for a, b in permutations(group.itertuples(), 2):
             if a.table_bubble_ratio < b.table_bubble_ratio - _TIE and a.t_sim_s > b.t_sim_s * (1 + _TIE):
+                by_network = a.t_without_network_s <= b.t_without_network_s * (1 + _TIE)
                 rows.append((system, size, count, a.schedule, a.table_bubble_ratio, a.t_sim_s,
-                             b.schedule, b.table_bubble_ratio, b.t_sim_s))  # fmt: skip
-    columns = ["system", "stages", "microbatches", "smaller_bubble", "bubble_smaller", "t_smaller_s",
-               "faster", "bubble_faster", "t_faster_s"]  # fmt: skip
-    return pd.DataFrame(rows, columns=columns)
+                             b.schedule, b.table_bubble_ratio, b.t_sim_s, by_network))  # fmt: skip
+    return pd.DataFrame(rows, columns=columns).astype({"by_network": bool})
+
+
+def negation_study(model, systems, num_stages, microbatches, bases=("gpipe", "1f1b")):
+    """Where Chimera's smaller bubble does not make it faster, with and without its all-reduce.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``against, allreduce, smaller_bubble, not_faster, systems``: at how many points (system, B)
+        Chimera has the smaller bubble, at how many of these it takes at least as long, and on which
+        systems.
+    """
+    rows = []
+    for base in bases:
+        for allreduce in ALLREDUCE:
+            study = runtime_study(model, systems, num_stages, microbatches, [base, "chimera"], allreduce=allreduce)
+            bubbles = relative_to(study, label(base), "table_bubble_ratio").relative
+            times = relative_to(study, label(base))
+            smaller = times[bubbles < -_TIE]
+            lost = smaller[smaller.relative >= 0]
+            rows.append({
+                "against": label(base), "allreduce": allreduce, "smaller_bubble": len(smaller),
+                "not_faster": len(lost), "systems": ", ".join(dict.fromkeys(lost.system)),
+            })  # fmt: skip
+    return pd.DataFrame(rows)
 
 
 def semantics_study(model, systems, num_stages, num_microbatches, cases=("gpipe", "1f1b", "eager-1f1b", "chimera")):
@@ -440,11 +531,10 @@ def timeline_study(timelines, model, system):
     for name, timeline in timelines.items():
         schedule = timeline.graph.schedule
         costs = model_costs(schedule, model, system)
-        silent = replace(costs, occupancy_s=0 * costs.occupancy_s, latency_s=0 * costs.latency_s)
         rows.append({
             "schedule": name, "t_sim_s": timeline.makespan_s,
             "t_sim_events_s": simulate_events(timeline.graph, costs).makespan_s,
-            "t_without_network_s": simulate(timeline.graph, silent).makespan_s,
+            "t_without_network_s": simulate(timeline.graph, _without_network(costs)).makespan_s,
             "idle_ratio": idle_ratio(timeline), "peak_activations": peak_activations(schedule).max(),
         })  # fmt: skip
     return pd.DataFrame(rows)
@@ -544,7 +634,7 @@ def hanayo_tables(num_stages, waves):
     rows = []
     cases = ["chimera"] + [("hanayo", {"waves": count}) for count in waves]
     for name, options, schedule in legal_schedules(cases, num_stages, num_stages):
-        formula = published_bubble_ratio(name, num_stages, num_stages, options.get("waves", 1))
+        formula = published_bubble_ratio(name, num_stages, num_stages, options)
         rows.append({
             "schedule": label(name, options), "forward_times": table_slots(schedule) / schedule.chunks_per_device,
             "bubble": table_bubble_ratio(schedule), "formula": float(formula),
@@ -563,7 +653,10 @@ def hanayo_study(model, systems, num_stages, waves, p2p="overlapped"):
 
 
 def hanayo_gains(study, schedule):
-    """Our values for the published numbers of Table I, as far as the study has their systems."""
+    """Our values for the published numbers of Table I, as far as the study has their systems.
+
+    Idle ratios are medians over the systems with a fast or middle network, gains their extremes.
+    """
     rows = study[study.schedule == schedule].set_index("system")
     near = [f"{compute}_cp_{network}_nw" for compute in ("slow", "mid", "fast") for network in ("mid", "fast")]
     near = rows.loc[[name for name in near if name in rows.index]]

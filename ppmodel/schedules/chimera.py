@@ -42,7 +42,7 @@ _SPLIT = Option(
     "split", _split, (1, 2), "A:B", "must be two whole numbers of at least 1, as A:B",
     "blocks of the front and of the back half of the pipeline",
 )  # fmt: skip
-_LEGAL = "S even, B a multiple of S"
+_LEGAL = "S even, B a multiple of S (of 2S for forward-doubling, B > S)"
 
 
 @schedule(

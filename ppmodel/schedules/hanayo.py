@@ -8,6 +8,7 @@ from ppmodel.ops import Op, OpKind
 from ppmodel.schedule import Schedule
 from ppmodel.schedules.registry import Option, require, schedule
 
+_MAX_OPERATIONS = 2**22
 _WAVES_RULE = "must be a whole number of at least 1"
 
 
@@ -55,6 +56,8 @@ def hanayo(num_stages, num_microbatches, waves=1):
     require(num_microbatches == num_stages, "microbatches", num_microbatches, rule, remedy)
     whole = isinstance(waves, int) and not isinstance(waves, bool)
     require(whole and waves >= 1, "waves", waves, _WAVES_RULE, "pass waves 1, 2 or 4")
+    size = 4 * waves * num_stages * num_microbatches
+    require(size <= _MAX_OPERATIONS, "operations", size, f"must be at most {_MAX_OPERATIONS}", "pass fewer waves")
     stage = np.arange(2 * waves * num_stages)
     segment, step = np.divmod(stage, num_stages)
     placement = np.where(segment % 2 == 0, step, num_stages - 1 - step)

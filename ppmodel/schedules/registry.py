@@ -74,7 +74,7 @@ def get(name):
     Examples
     --------
     >>> get("chimera").legal
-    'S even, B a multiple of S'
+    'S even, B a multiple of S (of 2S for forward-doubling, B > S)'
     """
     if name not in _registry:
         near = get_close_matches(str(name).lower(), names(), n=1, cutoff=0.3)
