@@ -4,9 +4,13 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 os.environ.setdefault("MPLBACKEND", "agg")
 os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
+
+settings.register_profile("ppmodel", deadline=None)  # a busy machine is no failure
+settings.load_profile("ppmodel")
 
 HTML = Path(__file__).parents[1] / "book" / "_build" / "html"
 _CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")

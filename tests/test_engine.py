@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import allreduces, cases, p2ps
+from twin import end_times
 
 from ppmodel import Schedule, build
 from ppmodel.costs import OpCosts, uniform_costs
@@ -30,16 +31,55 @@ def test_longest_path_and_discrete_events_agree(case, p2p, allreduce):
         np.testing.assert_allclose(getattr(path, column), getattr(events, column), rtol=0, atol=1e-9, equal_nan=True)
 
 
+@settings(max_examples=300)
+@given(cases(), p2ps)
+def test_both_agree_with_a_twin_that_knows_only_rows(case, p2p):
+    """A simulator that derives everything from the rows of the table gives the same ends."""
+    schedule, costs = case
+    assert_like_twin(schedule, costs, p2p)
+
+
+def assert_like_twin(schedule, costs, p2p):
+    timeline, ends = simulate(compile(schedule, p2p), costs), end_times(schedule, costs, p2p)
+    expected = [ends.get(schedule.op(index), np.nan) for index in range(schedule.num_operations)]
+    np.testing.assert_allclose(timeline.end_s, expected, rtol=0, atol=1e-9, equal_nan=True)
+
+
+BY_HAND = {
+    "pairs and halves": "0F0 0F1 0F2&0I0 0W0&0I1 0W1 0B2\n1F0 1I0 1F1&1W0 1I1 1F2&1W1 1B2",
+    "late weights": "0F0 0F1 0F2 0I0 0I1 0I2 0W2 0W0 0W1\n1F0 1I0 1F1 1I1 1F2 1I2 1W0 1W1 1W2",
+    "whole above halves": "0F0 0I0 0F1 0W0 0B1\n1F0 1B0 1F1 1I1 1W1",
+    "crossed": "0F0 0F1 0B0 0B1\n1F1 1F0 1B1 1B0",
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
 @pytest.mark.parametrize("p2p", P2P)
-def test_engines_agree_on_overlapped_pairs_and_split_backwards(p2p):
-    """Cells of two operations that send and receive two messages, and backwards in halves."""
-    schedule = parse_table("0F0 0F1 0F2&0I0 0W0&0I1 0W1 0B2\n1F0 1I0 1F1&1W0 1I1 1F2&1W1 1B2")
+def test_engines_agree_on_tables_by_hand(p2p, name):
+    """Cells of two operations with two messages, backwards in halves, weights long after their inputs."""
+    schedule = parse_table(BY_HAND[name])
     random = np.random.default_rng(5)
     costs = OpCosts(*(random.uniform(0.1, 2, (5, 2)) for _ in range(3)), overlap_factor=0.7)
     graph = compile(schedule, p2p)
     path, events = simulate(graph, costs), simulate_events(graph, costs)
     for column in COLUMNS:
         np.testing.assert_allclose(getattr(path, column), getattr(events, column), atol=1e-12, equal_nan=True)
+    assert_like_twin(schedule, costs, p2p)
+
+
+@pytest.mark.parametrize("p2p", P2P)
+def test_transfers_take_their_time(p2p):
+    """Every transfer begins when its producer has ended or later, and lasts what it costs, or twice that."""
+    schedule = build("1f1b", 4, 6)
+    timeline = simulate(compile(schedule, p2p), uniform_costs(schedule, 1, 2, comm=0.25, latency=0.125))
+    source = schedule.dependencies.source[schedule.dependencies.remote]
+    sent, arrived = timeline.sent_s[source], timeline.arrived_s[source]
+    assert (sent >= timeline.end_s[source] - 1e-12).all()
+    assert (arrived <= timeline.start_s[schedule.dependencies.remote] + 1e-12).all()
+    least = 2 * 0.375 if p2p == "blocking" else 0.375
+    assert (arrived - sent >= least - 1e-12).all()
+    if p2p != "blocking":
+        np.testing.assert_allclose(arrived - sent, least)
 
 
 @given(cases(), p2ps, allreduces, st.floats(0.1, 10))
@@ -137,6 +177,13 @@ def test_overlapped_reductions_run_beside_and_blocking_ones_in_order():
     for stage in range(4):
         starts = blocking.start_s[(schedule.kind == OpKind.R) & (schedule.stage == stage)]
         assert np.ptp(starts) == 0
+
+
+def test_times_that_no_number_holds_are_refused():
+    """Durations that add up to infinity are an error, not an answer."""
+    schedule = build("gpipe", 4, 4)
+    with pytest.raises(CostError, match="makespan = inf: must be finite"):
+        simulate(compile(schedule), uniform_costs(schedule, 1e308, 1e308))
 
 
 def test_costs_must_fit_the_schedule():

@@ -64,6 +64,28 @@ def test_order_alone_counts_without_a_header():
         parse_table("device,0,1,2,3\n0,0F0,0F1,0B0,0B1\n1,1F0,1B0,1F1,1B1\n")
 
 
+def test_a_continued_cell_continues_all_of_its_operations():
+    """Both operations of a cell end in its last slot, so that what needs either has to wait."""
+    text = "device,0,1,2,3,4,5\n0,0F0&0F1,~,,0B0,,0B1\n1,,{},1B0,1F1,1B1,\n"
+    with pytest.raises(TableError, match="1F0: begins in slot 1, before 0F0 has ended"):
+        parse_table(text.format("1F0"))
+    late = "device,0,1,2,3,4,5,6\n0,0F0&0F1,~,,,0B0,,0B1\n1,,,1F0,1B0,1F1,1B1,\n"
+    assert parse_table(late).num_microbatches == 2
+
+
+def test_shares_of_stages_are_scaled():
+    """Shares in a file are relative: 1 and 3 are a quarter and three quarters."""
+    schedule = parse_table("# stage_shares: 1 3\n0F0 0B0\n1F0 1B0")
+    assert schedule.stage_shares.tolist() == [0.5, 1.5]
+
+
+@pytest.mark.parametrize("text", ['0F0,"0B0', "0F0,0B0," + "x" * 140_000])
+def test_broken_csv_is_refused(text):
+    """A quote that never ends and a cell without end cost one line."""
+    with pytest.raises(TableError, match="is not CSV"):
+        parse_table(text)
+
+
 def test_hand_written_tables_may_be_untidy():
     """Spaces, empty lines, rows in any order, idle cells as dots or nothing."""
     text = "\ndevice , 0,1,2,3,4,5\n1,., 1F0 ,1B0,1F1,1B1,\n\n0,0F0,0F1,,0B0, ,0B1\n"

@@ -1,5 +1,7 @@
 """What is read off a table or a timeline."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -48,6 +50,12 @@ def test_a_pair_holds_both_of_its_operations():
     """In a cell of a forward and a backward, the forward's activations come before the backward's go."""
     assert peak_activations(parse_table("0F0 0F1&0B0 0B1")).tolist() == [2]
     assert peak_activations(parse_table("0F0 0B0 0F1 0I1 0W1")).tolist() == [1]
+
+
+def test_activations_stay_until_the_weights_gradient():
+    """An input gradient gives nothing back; a weight gradient long after it does."""
+    assert peak_activations(parse_table("0F0 0I0 0F1 0I1 0W0 0W1")).tolist() == [2]
+    assert peak_activations(parse_table("0F0 0I0 0W0 0F1 0I1 0W1")).tolist() == [1]
 
 
 @given(cases(), p2ps)
@@ -108,6 +116,12 @@ def test_persistent_memory_counts_replicas():
     parameters = 128 * (12 * 4096**2 + 13 * 4096)
     assert one.persistent.sum() == pytest.approx(18 * parameters)
     assert (one.total == one.persistent + one.activations).all()
+    other = memory(
+        build("1f1b", 4, 8),
+        replace(model, gradient_bytes=2, optimizer_bytes=8),
+        stages(build("1f1b", 4, 8), model, system),
+    )
+    assert [part.sum() / parameters for part in (other.weights, other.gradients, other.optimizer)] == [2, 2, 8]
 
 
 def test_activation_bytes_are_units_times_a_stages_bytes():

@@ -120,6 +120,7 @@ def test_an_interrupted_run_leaves_the_last_good_book(tmp_path, good_book, how):
         ["reproduce", "--model", "nowhere.yaml"],
         ["reproduce", "--jobs", "0"],
         ["reproduce", "--out", "/dev/null/book"],
+        ["reproduce", "--out", str(ROOT / "book")],
     ],
 )
 def test_mistakes_are_refused_before_anything_runs(capsys, line):

@@ -6,7 +6,7 @@ from hypothesis import given
 from strategies import schedules
 
 from ppmodel import Op, OpKind, Schedule, build
-from ppmodel.errors import TableError
+from ppmodel.errors import PPModelError, TableError
 from ppmodel.schedule import NO_OPERATION, draw
 
 
@@ -113,6 +113,24 @@ def test_the_failing_cell_is_marked():
         Schedule.from_rows("broken", rows("0F0 0F1 0B0 0B1 0B0\n1F0 1B0 1F1 1B1"))
     assert caught.value.grid.count(">0B0<") == 2
     assert caught.value.grid.count(">") == 2
+
+
+@pytest.mark.parametrize("text", ["0F0 0F1 0B0 0B1\n1F0 1B0", "0F0@0 1F0 0B0 1B0 0R"])
+def test_something_is_marked_when_something_is_missing(text):
+    """Even where a stage has nothing of a microbatch, its neighbours are marked."""
+    table = rows(text) if "R" not in text else [list(map(list, row)) for row in build("chimera", 2, 2).rows()]
+    if "R" in text:
+        table[0].pop()
+        table = [[tuple(cell) for cell in row] for row in table]
+    with pytest.raises(TableError, match="missing") as caught:
+        Schedule.from_rows("broken", table)
+    assert ">" in caught.value.grid
+
+
+def test_tables_too_large_to_draw_are_refused():
+    """A grid of millions of cells is refused before it is made."""
+    with pytest.raises(PPModelError, match="to be drawn"):
+        build("gpipe", 4, 4).table(backward=10**8)
 
 
 def test_wide_grids_are_cut_around_the_mark():

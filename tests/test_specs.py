@@ -53,6 +53,16 @@ def test_the_line_is_the_fields(name):
     assert "network_band" in (BAD / name).read_text().splitlines()[line - 1]
 
 
+@pytest.mark.parametrize("text", ["[" * 5000, "title: x\n<<: {a: 1}\n", "", "\n", "---\n---\n", "{", "? a\n"])
+def test_strange_yaml_costs_one_line(tmp_path, text):
+    """Brackets without end, merged keys, nothing at all, two documents: one line, no traceback."""
+    path = tmp_path / "mine.yaml"
+    path.write_text(text)
+    with pytest.raises(SpecificationError) as caught:
+        load_system(path)
+    assert "\n" not in str(caught.value)
+
+
 def test_units_are_converted_once():
     """Inside, everything is in SI; the file's own value and unit stay in the provenance."""
     system = load_system(GOOD)

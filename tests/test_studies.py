@@ -1,5 +1,9 @@
 """The tables behind the figures: what their columns say is what the engine says."""
 
+import math
+from dataclasses import replace
+from fractions import Fraction
+
 import pandas as pd
 import pytest
 
@@ -8,6 +12,7 @@ from ppmodel.costs import model_costs
 from ppmodel.engine import simulate
 from ppmodel.errors import PPModelError, ScheduleError
 from ppmodel.graph import compile
+from ppmodel.metrics import idle_ratio
 from ppmodel.report import record, show
 from ppmodel.specs import load_model, load_system
 
@@ -30,6 +35,14 @@ def test_runtime_rows_are_single_simulations(model, systems):
     schedule = build("chimera", 4, 8)
     timeline = simulate(compile(schedule, "blocking"), model_costs(schedule, model, systems[1]))
     assert row.t_sim_s == timeline.makespan_s
+    assert row.idle_ratio == idle_ratio(timeline) != row.table_bubble_ratio
+    silent = runtime_without_network(schedule, model, systems[1])
+    assert row.t_without_network_s == pytest.approx(silent)
+
+
+def runtime_without_network(schedule, model, system):
+    fast = replace(system, network_bandwidth_bytes_per_s=1e30, network_latency_s=0.0)
+    return simulate(compile(schedule, "blocking"), model_costs(schedule, model, fast)).makespan_s
 
 
 def test_unknown_schedules_are_not_left_out(model, systems):
@@ -53,13 +66,71 @@ def test_reversals_are_pairs_in_opposite_order():
     """A smaller bubble with a longer time is one; equal bubbles or equal times are none."""
     rows = [("a", 0.1, 3.0), ("b", 0.2, 2.0), ("c", 0.2, 1.0), ("d", 0.3, 4.0), ("e", 0.05, 3.0)]
     study = pd.DataFrame(rows, columns=["schedule", "table_bubble_ratio", "t_sim_s"])
-    study = study.assign(system="x", stages=4, microbatches=8, comm_over_forward=0.1)
+    study = study.assign(
+        system="x", stages=4, microbatches=8, comm_over_forward=0.1, t_without_network_s=[1, 2, 0.5, 3, 1]
+    )
     found = studies.reversal_study(study)
-    pairs = set(zip(found.smaller_bubble, found.faster, strict=True))
-    assert pairs == {("a", "b"), ("a", "c"), ("e", "b"), ("e", "c")}
+    pairs = {(row.smaller_bubble, row.faster): row.by_network for row in found.itertuples()}
+    assert pairs == {("a", "b"): True, ("a", "c"): False, ("e", "b"): True, ("e", "c"): False}
     counts = studies.reversal_counts(study).iloc[0]
-    assert (counts.reversals, counts.pairs) == (4, 9)
-    assert studies.worst_reversals(found).time_lost.tolist() == [2.0]
+    assert (counts.points, counts.reversed, counts.reversed_by_network) == (1, 1, 1)
+    assert studies.worst_reversals(found).time_lost.tolist() == [0.5]
+
+
+def test_the_best_is_compared_with_slower_ones_only(model, systems):
+    """At B = S two names of one table are no first and second."""
+    cases = ["chimera", ("chimera", {"concat": "forward-doubling"}), "gpipe"]
+    best = studies.best_study(studies.runtime_study(model, systems, 4, [4], cases))
+    assert set(best.second) == {"GPipe"}
+    alone = studies.best_study(studies.runtime_study(model, systems, 4, [4], ["gpipe"]))
+    assert alone.over_fastest.isna().all()
+
+
+def test_published_formulas_follow_the_options():
+    """Each schedule has its own paper's formula, and none where no paper gives one."""
+    ratio = studies.published_bubble_ratio
+    assert ratio("chimera", 8, 16, {"concat": "forward-doubling"}) == Fraction(1, 5)
+    assert ratio("hanayo", 8, 8, {"waves": 2}) == Fraction(14, 55)
+    for name, options in (("chimera", {"concat": "overlapping"}), ("asymmetric-chimera", {})):
+        assert math.isnan(ratio(name, 8, 16, options))
+    levels = studies.level_study([("hanayo", {"waves": 2})], 8, 8)
+    assert levels.formula[0] == pytest.approx(14 / 55)
+
+
+def test_asymmetric_losses_are_the_sum_of_their_causes(model, systems):
+    """Table, backward, whole blocks and network together are the whole difference."""
+    causes = studies.asymmetric_causes(model, systems[0], [4], 8, (1, 2)).iloc[0]
+    study = studies.asymmetric_study(model, systems[:1], [4], [8], [(1, 2)])
+    assert causes[["table", "backward", "blocks", "network"]].sum() == pytest.approx(study.relative[0])
+    assert causes.table == pytest.approx(0, abs=1e-12)
+
+
+def test_splits_that_gain_nothing_have_no_winner(model, systems):
+    """Rounding noise is no gain."""
+    best = studies.best_split_study(model, systems[:1], [4], [4], [(2, 3)])
+    assert best.schedule.tolist() == ["none"] * 5
+    assert (best.gain == 0).all()
+
+
+def test_negations_count_where_a_smaller_bubble_is_not_faster(model, systems):
+    """Points with a smaller bubble, and those of them that are not faster."""
+    table = studies.negation_study(model, systems, 4, [4, 8], bases=["gpipe"]).set_index("allreduce")
+    study = studies.runtime_study(model, systems, 4, [4, 8], ["gpipe", "chimera"], allreduce="blocking")
+    relative = studies.relative_to(study, "GPipe").relative
+    bubbles = studies.relative_to(study, "GPipe", "table_bubble_ratio").relative
+    assert table.not_faster["blocking"] == ((relative >= 0) & (bubbles < 0)).sum() > 0
+
+
+def test_hanayo_gains_are_medians_and_extremes(model):
+    """Idle ratios are medians over the fast and middle networks, gains their extremes."""
+    names = ("mid_cp_fast_nw", "mid_cp_mid_nw", "fast_cp_mid_nw", "mid_cp_slow_nw")
+    study = studies.hanayo_study(model, [load_system(name) for name in names], 4, [2])
+    near = study[study.system.str.endswith(("fast_nw", "mid_nw"))]
+    gains = studies.hanayo_gains(study, "Hanayo W = 2")
+    assert gains["table1_idle_hanayo"] == near.idle_ratio.median()
+    assert gains["table1_gain_low"] == -near.relative.max() < gains["table1_gain_high"] == -near.relative.min()
+    assert gains["table1_slow_nw_mid_cp"] == -study[study.system == "mid_cp_slow_nw"].relative.iloc[0]
+    assert "table1_slow_nw_fast_cp" not in gains
 
 
 def test_levels_agree_for_linear_schedules():

@@ -31,7 +31,10 @@ def test_forwards_and_backwards_of_equal_length_leave_the_published_bubble():
 def test_known_lengths():
     """With a backward of two slots: 36, 66 and 76 forward-times; 65 where units overlap."""
     assert [table_slots(build("chimera", *size)) for size in ((8, 8), (8, 16), (16, 16))] == [36, 66, 76]
-    assert table_slots(build("chimera", 8, 16, concat="overlapping")) == 65
+    overlapping = [
+        table_slots(build("chimera", *size, concat="overlapping")) for size in ((8, 16), (8, 24), (4, 8), (4, 16))
+    ]
+    assert overlapping == [65, 94, 29, 55]
 
 
 def test_concatenations_coincide_for_a_single_unit():
