@@ -16,6 +16,14 @@ _EXIT_REFUSED = 2
 _EXIT_INTERRUPTED = 130
 
 
+def _plain(text):
+    """A number's text as people write it: Python would also take 1_000 and other scripts' digits."""
+    text = str(text)
+    if not text.isascii() or "_" in text or text != text.strip():
+        raise ValueError
+    return text
+
+
 class _Seconds(click.ParamType):
     """A finite number of seconds."""
 
@@ -26,7 +34,7 @@ class _Seconds(click.ParamType):
 
     def convert(self, value, param, ctx):
         try:
-            seconds = float(value)
+            seconds = float(_plain(value))
         except ValueError:
             seconds = math.nan
         if not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and self.smallest == "above 0"):
@@ -42,7 +50,7 @@ class _Count(click.ParamType):
 
     def convert(self, value, param, ctx):
         try:
-            count = int(value)
+            count = int(_plain(value))
         except ValueError:
             count = 0
         if not 1 <= count <= _MAX_COUNT:
@@ -87,7 +95,7 @@ def _build(name, stages, microbatches, options):
     entry = schedules.get(name)
     for field, value in (("--stages", stages), ("--microbatches", microbatches)):
         if value is None:
-            raise PPModelError(field, "nothing", "is missing", f"pass for example {field} 8")
+            raise PPModelError(field, None, "is missing", f"pass for example {field} 8")
     known = {option.name: option for option in entry.options}
     given = {key: text for key, text in options.items() if text is not None}
     for key, text in given.items():
@@ -155,22 +163,39 @@ def check(file):
 @click.argument("name", required=False)
 @_size_options
 @click.option("--table", "file", type=click.Path(), help="A table file instead of a schedule's name.")
-@click.option("--p2p", type=_Choice(P2P), default="overlapped", help="What a transfer occupies.")
-@click.option("--allreduce", type=_Choice(ALLREDUCE), default="excluded", help="The replicas' gradient sum.")
+@click.option("--p2p", type=_Choice(P2P), default="overlapped", show_default=True, help="What a transfer occupies.")
+@click.option(
+    "--allreduce", type=_Choice(ALLREDUCE), default="excluded", show_default=True, help="The replicas' gradient sum."
+)
 @click.option("--forward", type=_Seconds("above 0"), help="Forward of one microbatch on 1/S of the model.")
 @click.option("--backward", type=_Seconds("above 0"), help="Backward of the same.")
 @click.option("--comm", type=_Seconds("0 or more"), help="One transfer (default 0); not divided by chunks.")
+@click.option("--reduction", type=_Seconds("0 or more"), help="Gradient sum of 1/S of the model; with --allreduce.")
 @click.option("--model", metavar="NAME|FILE", help="Model; with --system, instead of the seconds.")
 @click.option("--system", metavar="NAME|FILE", help="System; with --model, instead of the seconds.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def simulate(
-    name, stages, microbatches, file, p2p, allreduce, forward, backward, comm, model, system, as_json, **options
+    name,
+    stages,
+    microbatches,
+    file,
+    p2p,
+    allreduce,
+    forward,
+    backward,
+    comm,
+    reduction,
+    model,
+    system,
+    as_json,
+    **options,
 ):
     """Simulate one iteration of a schedule with communication."""
     from ppmodel import engine, graph, metrics
 
     schedule = _given_schedule(name, file, stages, microbatches, options)
-    costs = _given_costs(schedule, forward, backward, comm, model, system)
+    seconds = {"--forward": forward, "--backward": backward, "--comm": comm, "--reduction": reduction}
+    costs = _given_costs(schedule, seconds, {"--model": model, "--system": system}, allreduce)
     compiled = graph.compile(schedule, p2p, allreduce)
     timeline = engine.simulate(compiled, costs)
     result = {
@@ -205,7 +230,8 @@ def _numbers(values):
 
 def _given_schedule(name, file, stages, microbatches, options):
     if (name is None) == (file is None):
-        raise PPModelError("NAME", name, "must be given, or --table, but not both", "pass a schedule's name")
+        rule = "must be given, or --table, and not both"
+        raise PPModelError("NAME", name, rule, "pass a schedule's name or --table FILE")
     if file is None:
         return _build(name, stages, microbatches, options)
     from ppmodel.export import read_table
@@ -217,26 +243,31 @@ def _given_schedule(name, file, stages, microbatches, options):
     return read_table(file)
 
 
-def _given_costs(schedule, forward, backward, comm, model, system):
+def _given_costs(schedule, seconds, specified, allreduce):
+    """Costs from seconds or from a model and a system, but not from both."""
     from ppmodel import costs
 
-    seconds = {"--forward": forward, "--backward": backward}
-    specified = {"--model": model, "--system": system}
-    by_seconds = any(value is not None for value in (forward, backward, comm)) or (model is None and system is None)
-    wanted, unwanted = (seconds, specified) if by_seconds else (specified, seconds)
-    for option, value in unwanted.items():
-        if value is not None:
-            other = " and ".join(wanted)
-            raise PPModelError(option, value, f"cannot stand beside {other}", "give either seconds or model and system")
-    for option, value in wanted.items():
-        if value is None:
+    by_seconds = any(value is not None for value in seconds.values()) or not any(specified.values())
+    wanted, unwanted = (("--forward", "--backward"), specified) if by_seconds else (tuple(specified), seconds)
+    given = seconds | specified
+    for option in unwanted:
+        if given[option] is not None:
+            rule = f"cannot stand beside {' and '.join(wanted)}"
+            raise PPModelError(option, given[option], rule, "give either seconds or model and system")
+    for option in wanted:
+        if given[option] is None:
             remedy = "pass --forward and --backward, or --model and --system"
-            raise PPModelError(option, "nothing", "is missing", remedy)
+            raise PPModelError(option, None, "is missing", remedy)
     if by_seconds:
-        return costs.uniform_costs(schedule, forward, backward, comm or 0.0)
+        if allreduce != "excluded" and seconds["--reduction"] is None:
+            raise PPModelError("--reduction", None, f"is missing for --allreduce {allreduce}", "pass its seconds")
+        return costs.uniform_costs(
+            schedule, seconds["--forward"], seconds["--backward"], seconds["--comm"] or 0.0,
+            reduction=seconds["--reduction"] or 0.0,
+        )  # fmt: skip
     from ppmodel.specs import load_model, load_system
 
-    return costs.model_costs(schedule, load_model(model), load_system(system))
+    return costs.model_costs(schedule, load_model(specified["--model"]), load_system(specified["--system"]))
 
 
 @cli.command()
@@ -246,6 +277,8 @@ def _given_costs(schedule, forward, backward, comm, model, system):
 @click.option("--jobs", type=_Count(), default=2, metavar="N", help="Notebooks run at once (default 2).")
 def reproduce(system, model, out, jobs):
     """Run every notebook and build the book."""
+    if out is not None and not out.strip():
+        raise PPModelError("--out", repr(out), "must name a folder", "pass a folder, or leave --out away")
     from ppmodel.reproduce import reproduce as run
 
     click.echo(run(system=system, model=model, out=out, jobs=jobs))
@@ -261,6 +294,9 @@ def main(argv=None):
         if error.grid:
             click.echo(error.grid, err=True)
         return _EXIT_REFUSED
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help())
+        return _EXIT_REFUSED
     except click.ClickException as error:
         text = " ".join(error.format_message().split())
         click.echo(f"error: {text.rstrip('.')}; see 'ppmodel --help'", err=True)
@@ -268,6 +304,11 @@ def main(argv=None):
     except BrokenPipeError:  # the reader of our output has gone, for example head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        click.echo(f"error: output = {error.filename or 'standard output'}: cannot be written ({error.strerror}); "
+                   "make room, or write elsewhere", err=True)  # fmt: skip
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _EXIT_REFUSED
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
         return _EXIT_INTERRUPTED

@@ -19,11 +19,11 @@ _ROWS = len(OpKind)
 class OpCosts:
     """Seconds for every kind of operation on every stage; the only thing that the engine knows of a system.
 
-    Attributes
+    Parameters
     ----------
-    compute_s : ndarray, shape (5, num_stages)
+    compute_s : ndarray of float, shape (5, num_stages)
         Duration by `OpKind` and stage.
-    occupancy_s, latency_s : ndarray, shape (5, num_stages)
+    occupancy_s, latency_s : ndarray of float, shape (5, num_stages)
         Of the transfer of an operation's result: how long it holds its link or device, and how much
         later it arrives.
     overlap_factor : float
@@ -33,6 +33,11 @@ class OpCosts:
     ------
     CostError
         If a duration is negative or not finite.
+
+    Examples
+    --------
+    >>> OpCosts(np.ones((5, 4)), np.zeros((5, 4)), np.zeros((5, 4))).num_stages
+    4
     """
 
     compute_s: np.ndarray
@@ -50,6 +55,7 @@ class OpCosts:
 
     @property
     def num_stages(self):
+        """Stages that the costs are for: the columns of each array."""
         return self.compute_s.shape[1]
 
 
@@ -61,26 +67,29 @@ def uniform_costs(
     Parameters
     ----------
     schedule : Schedule
+        Gives the stages and their shares of the model.
     forward, backward : float
-        Seconds for one microbatch on 1/S of the model; a stage takes its share of them.
+        Seconds for one microbatch on 1/S of the model; a stage takes its share of them. Without `backward`
+        it is the sum of its halves.
     comm : float
         Seconds that one transfer occupies. A transfer carries one microbatch whatever the stage's size,
         so only a schedule that cuts microbatches divides it.
     latency : float
         Seconds between the end of a transfer's occupancy and its arrival.
     input_grad, weight_grad : float, optional
-        The halves of the backward; half of `backward` each where not given.
+        Seconds of the halves of the backward; half of `backward` each where not given.
     reduction : float
         Seconds of one stage's gradient all-reduce, on 1/S of the model.
 
     Returns
     -------
     OpCosts
+        In seconds, by kind of operation and stage.
 
     Raises
     ------
     CostError
-        If a duration is negative or not finite.
+        If a duration is negative or not finite, or neither `backward` nor both its halves are given.
 
     Examples
     --------
@@ -110,7 +119,15 @@ def uniform_costs(
 
 
 class Work(NamedTuple):
-    """Arithmetic and memory traffic of one kernel or of several."""
+    """Arithmetic and memory traffic of one kernel or of several.
+
+    Parameters
+    ----------
+    flops : float
+        Floating-point operations, in FLOP.
+    bytes : float
+        Bytes read from memory and written to it.
+    """
 
     flops: float
     bytes: float
@@ -122,15 +139,18 @@ NO_WORK = Work(0.0, 0.0)
 class BlockOperation(NamedTuple):
     """One operation of a transformer block, or of the embedding or the head, on one microbatch.
 
-    Attributes
+    Parameters
     ----------
     name : str
+        What it is called in tables.
     forward, input_grad, weight_grad : Work
+        Of the forward and of the two halves of the backward.
     saved_bytes : float
-        Activations that the backward needs and the forward keeps.
+        Bytes of the activations that the backward needs and the forward keeps, those of `core_bytes` left out.
     core_bytes : float
-        Those of them that grow with the square of the sequence, and that selective recomputation drops.
+        Bytes of those that grow with the square of the sequence, and that selective recomputation drops.
     parameters : float
+        Number of parameters.
     core : bool
         Whether selective recomputation runs its forward again.
     """
@@ -229,14 +249,16 @@ def block_operations(model, sequences):
     Parameters
     ----------
     model : ModelSpec
+        Its hidden size h, sequence s, attention heads a and precision.
     sequences : float
         Sequences in the microbatch, b.
 
     Returns
     -------
     list of BlockOperation
-        Their products sum to sbh(24h + 4s) FLOPs forward, and their saved bytes to sbh(34 + 5as/h), for
-        the block of Korthikanti et al. (2022): 2-byte elements, 4h wide MLP, dropout, no grouping.
+        In the order of the forward. Their products sum to sbh(24h + 4s) FLOPs forward, and their saved and core
+        bytes to sbh(34 + 5as/h), for the block of Korthikanti et al. (2022): 2-byte elements, 4h wide MLP,
+        dropout, no grouping.
 
     Examples
     --------
@@ -268,7 +290,26 @@ def block_operations(model, sequences):
 
 
 def embedding_operations(model, sequences):
-    """The embedding in front of the first block; none where the model names no vocabulary."""
+    """The embedding in front of the first block; none where the model names no vocabulary.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        Its vocabulary, sequence and hidden size.
+    sequences : float
+        Sequences in the microbatch, b.
+
+    Returns
+    -------
+    list of BlockOperation
+        One operation, or empty.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_model
+    >>> [operation.name for operation in embedding_operations(load_model("gpt3_175b"), 1)]
+    ['embedding']
+    """
     if not model.vocabulary:
         return []
     elements = sequences * model.sequence * model.hidden
@@ -280,7 +321,26 @@ def embedding_operations(model, sequences):
 
 
 def head_operations(model, sequences):
-    """The last normalisation, the output projection and the loss; none where no vocabulary is named."""
+    """The last normalisation, the output projection and the loss; none where no vocabulary is named.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        Its vocabulary, sequence and hidden size.
+    sequences : float
+        Sequences in the microbatch, b.
+
+    Returns
+    -------
+    list of BlockOperation
+        Three operations in the order of the forward, or empty.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_model
+    >>> [operation.name for operation in head_operations(load_model("gpt3_175b"), 1)]
+    ['last norm', 'output projection', 'softmax and loss']
+    """
     if not model.vocabulary:
         return []
     tokens = sequences * model.sequence
@@ -298,6 +358,20 @@ def head_operations(model, sequences):
 def roofline_s(work, system):
     """Seconds of one kernel: the longer of its arithmetic and its memory traffic.
 
+    Parameters
+    ----------
+    work : Work
+        FLOP and bytes of the kernel.
+    system : SystemSpec
+        Gives peaks, efficiencies and the fixed cost on either side of the roofline.
+
+    Returns
+    -------
+    float
+        In seconds; 0 where there is no work.
+
+    Examples
+    --------
     >>> from ppmodel.specs import load_system
     >>> roofline_s(Work(1e15, 0), load_system("mid_cp_mid_nw"))
     1.0
@@ -312,6 +386,20 @@ def roofline_s(work, system):
 def hockney_s(num_bytes, system):
     """Occupancy and latency of one transfer: (V / BW, L).
 
+    Parameters
+    ----------
+    num_bytes : float
+        Bytes of the transfer, V.
+    system : SystemSpec
+        Gives bandwidth BW and latency L of one directed link.
+
+    Returns
+    -------
+    occupancy_s, latency_s : float
+        In seconds.
+
+    Examples
+    --------
     >>> from ppmodel.specs import load_system
     >>> hockney_s(50e9, load_system("mid_cp_mid_nw"))[0]
     1.0
@@ -322,13 +410,16 @@ def hockney_s(num_bytes, system):
 class Stage(NamedTuple):
     """What one stage of the model takes on one microbatch of the table.
 
-    Attributes
+    Parameters
     ----------
     blocks : int
+        Transformer blocks of the stage.
     forward_s, input_grad_s, weight_grad_s : float
+        Seconds; the input gradient's include the forward that recomputation runs again.
     activation_bytes : float
-        Kept from forward to backward.
+        Bytes kept from forward to backward.
     parameters : float
+        Number of parameters of the stage.
     """
 
     blocks: int
@@ -347,13 +438,16 @@ def stage_blocks(schedule, model, blocks=None):
     Parameters
     ----------
     schedule : Schedule
+        Gives the stages and their shares of the model.
     model : ModelSpec
+        Gives the number of blocks.
     blocks : sequence of int, optional
         The blocks of each stage, where they are not to follow the schedule's shares.
 
     Returns
     -------
     ndarray of int, shape (num_stages,)
+        Transformer blocks, stage by stage.
 
     Raises
     ------
@@ -388,14 +482,30 @@ def stages(schedule, model, system, blocks=None):
     Parameters
     ----------
     schedule : Schedule
+        Gives the stages and the microbatches of the table.
     model : ModelSpec
+        The first stage also holds its embedding, the last its head.
     system : SystemSpec
+        One device, by its roofline.
     blocks : sequence of int, optional
         See `stage_blocks`.
 
     Returns
     -------
-    list of Stage
+    list of Stage, length num_stages
+        In seconds and bytes, for one microbatch of the table.
+
+    Raises
+    ------
+    CostError
+        If the model does not fit the schedule: too few blocks, or a batch that does not divide.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.specs import load_model, load_system
+    >>> [stage.blocks for stage in stages(build("gpipe", 4, 4), load_model("paper"), load_system("mid_cp_mid_nw"))]
+    [32, 32, 32, 32]
     """
     sequences = microbatch_sequences(schedule, model)
     block = _total(block_operations(model, sequences), model, system)
@@ -414,10 +524,30 @@ def stages(schedule, model, system, blocks=None):
 def microbatch_sequences(schedule, model):
     """Sequences in one microbatch of the table; the global batch is fixed, so they shrink as B grows.
 
+    Parameters
+    ----------
+    schedule : Schedule
+        Gives B, as the table counts microbatches.
+    model : ModelSpec
+        Gives the global batch.
+
+    Returns
+    -------
+    int
+        Sequences, b.
+
     Raises
     ------
     CostError
         If the global batch does not divide into B microbatches of whole sequences.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.specs import load_model
+    >>> model = load_model("paper")
+    >>> model.global_batch // microbatch_sequences(build("gpipe", 4, 8), model)
+    8
     """
     if model.global_batch % schedule.table_microbatches:
         rule = f"must divide into {schedule.table_microbatches} microbatches of whole sequences"
@@ -449,7 +579,33 @@ def _total(operations, model, system, recompute=None):
 
 
 def message_bytes(schedule, model):
-    """Bytes of one transfer: the activations, or their gradient, between two stages."""
+    """Bytes of one transfer: the activations, or their gradient, between two stages.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Gives the microbatches of the table.
+    model : ModelSpec
+        Gives global batch, sequence, hidden size and bytes of an element.
+
+    Returns
+    -------
+    int
+        Bytes for one microbatch of the table, b s h times those of an element.
+
+    Raises
+    ------
+    CostError
+        If the global batch does not divide into B microbatches of whole sequences.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.specs import load_model
+    >>> model = load_model("paper")
+    >>> message_bytes(build("gpipe", 4, 8), model) / message_bytes(build("gpipe", 4, 16), model)
+    2.0
+    """
     return microbatch_sequences(schedule, model) * model.sequence * model.hidden * model.element_bytes
 
 
@@ -459,16 +615,19 @@ def model_costs(schedule, model, system, blocks=None):
     Parameters
     ----------
     schedule : Schedule
+        Gives the stages, the microbatches of the table and the replicas.
     model : ModelSpec
+        The first stage also holds its embedding, the last its head.
     system : SystemSpec
+        One device and its network link.
     blocks : sequence of int, optional
         See `stage_blocks`.
 
     Returns
     -------
     OpCosts
-        The all-reduce of a stage's gradients over r replicas is a ring: 2 (r-1)/r of their bytes at the
-        link's bandwidth, and 2 (r-1) latencies.
+        In seconds. The all-reduce of a stage's gradients over r replicas is a ring: 2 (r-1)/r of their bytes
+        at the link's bandwidth, and 2 (r-1) latencies.
 
     Raises
     ------

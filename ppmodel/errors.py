@@ -1,5 +1,7 @@
 """One tree of exceptions. Each says what was given, which rule it breaks, and what to do instead."""
 
+import re
+
 
 class PPModelError(ValueError):
     """Input that breaks a rule.
@@ -32,7 +34,8 @@ class PPModelError(ValueError):
 
     def __str__(self):
         place = f"{self.where}: " if self.where else ""
-        return " ".join(f"{place}{self.field} = {self.value}: {self.rule}; {self.remedy}".split())
+        value = "nothing" if self.value is None else self.value
+        return re.sub(r"\s*[\r\n]\s*", " ", f"{place}{self.field} = {value}: {self.rule}; {self.remedy}")
 
 
 class ScheduleError(PPModelError):

@@ -27,13 +27,21 @@ def write_table(schedule, form="text", **slots):
     Parameters
     ----------
     schedule : Schedule
+        The table to write.
     form : {"text", "csv"}
-    **slots
+        Columns aligned by spaces, or separated by commas with idle cells empty.
+    **slots : int
         Slots that an operation takes; see `Schedule.table`.
 
     Returns
     -------
     str
+        Comment lines, a header row of slots, and one row for each device.
+
+    Raises
+    ------
+    ScheduleError
+        If the table has too many cells to be drawn.
 
     Examples
     --------
@@ -71,15 +79,26 @@ def read_table(path):
     Parameters
     ----------
     path : str or Path
+        A text or CSV file in UTF-8, in the form that the module describes.
 
     Returns
     -------
     Schedule
+        Named by the file's comment, or after the file.
 
     Raises
     ------
     TableError
         With file, cell, rule and remedy; where it can be drawn, with the grid and the cells marked.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "mine.csv"
+    ...     _ = path.write_text("0F0,0F1,0B0,0B1")
+    ...     read_table(path).name
+    'mine'
     """
     path = Path(path)
     try:
@@ -99,6 +118,25 @@ def read_table(path):
 def parse_table(text, name="table"):
     """Read a table from its text; see `read_table`.
 
+    Parameters
+    ----------
+    text : str
+        Text or CSV, in the form that the module describes.
+    name : str
+        Name of the schedule where no comment gives one.
+
+    Returns
+    -------
+    Schedule
+        Checked: every operation is there once, and no device waits forever.
+
+    Raises
+    ------
+    TableError
+        With line or device, cell, rule and remedy.
+
+    Examples
+    --------
     >>> parse_table("0F0, 0F1, 0B0, 0B1").num_microbatches
     2
     """
@@ -113,9 +151,14 @@ def parse_table(text, name="table"):
         raise TableError("table", "empty", "must hold operations", "write one row per device")
     comma = any("," in line for _, line in lines)
     rows = [(number, _split(number, line, comma)) for number, line in lines]
+    _refuse_other_versions(notes)
     slotted = rows[0][1][0].lower() == "device"
     if slotted:
-        rows = _by_device(rows[1:])
+        rows = _by_device(*rows)
+    elif rows[0][1][0].isdecimal():
+        rule = "is a device's number, but the file has no header row"
+        remedy = "begin with a row device,0,1,2,... or drop the numbers"
+        raise TableError("cell", rows[0][1][0], rule, remedy, where=rows[0][0])
     cells, begin, end = _read_cells(rows)
     schedule = Schedule.from_rows(notes.get("schedule", (0, name))[1], cells, **_sizes(notes))
     if slotted:
@@ -131,10 +174,23 @@ def _split(number, line, comma):
     return [cell.strip() for cell in cells]
 
 
-def _by_device(rows):
-    """The rows in the order of the devices that their first cell names."""
+def _refuse_other_versions(notes):
+    for key, (number, _) in notes.items():
+        if key.startswith("ppmodel table") and key != _VERSION:
+            raise TableError("version", key, f"is not {_VERSION!r}", "write the table anew", where=number)
+
+
+def _by_device(header, *rows):
+    """The rows in the order of the devices that their first cell names; the header must number the slots."""
+    number, (_, *slots) = header
+    if slots != [str(slot) for slot in range(len(slots))]:
+        rule = "must number the slots 0, 1, 2, ..."
+        raise TableError("header", ",".join(slots), rule, "mend the first row, or drop it", where=number)
     found = {}
     for number, (device, *cells) in rows:
+        if any(cells[len(slots) :]):
+            field, rule = f"row of device {device}", f"is longer than the header, which has {len(slots)} slots"
+            raise TableError(field, f"{len(cells)} cells", rule, "lengthen the header", where=number)
         if not device.isdecimal() or int(device) in found or int(device) >= len(rows):
             rule = f"must number the rows 0 to {len(rows) - 1}, each once"
             raise TableError("device", device, rule, "mend the first column", where=number)

@@ -11,8 +11,24 @@ from fractions import Fraction
 def bubble_ratio_gpipe(num_stages, num_microbatches):
     """Idle share of the total time of GPipe, (S-1)/(B+S-1), for any F and Bw.
 
+    Assumes stages of equal length and transfers that take no time.
+
     Source: Huang et al., 2019, section 2.3; Narayanan et al., 2021, section 2.2 over the ideal time.
 
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; each holds one stage.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+
+    Returns
+    -------
+    Fraction
+        Idle time over the total time of all devices.
+
+    Examples
+    --------
     >>> bubble_ratio_gpipe(8, 16)
     Fraction(7, 23)
     """
@@ -22,8 +38,24 @@ def bubble_ratio_gpipe(num_stages, num_microbatches):
 def bubble_ratio_1f1b(num_stages, num_microbatches):
     """Idle share of the total time of 1F1B and eager 1F1B: as GPipe, for any F and Bw.
 
+    Assumes stages of equal length and transfers that take no time.
+
     Source: Narayanan et al., 2021, section 2.2.1.
 
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; each holds one stage.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+
+    Returns
+    -------
+    Fraction
+        Idle time over the total time of all devices.
+
+    Examples
+    --------
     >>> bubble_ratio_1f1b(8, 8)
     Fraction(7, 15)
     """
@@ -33,8 +65,25 @@ def bubble_ratio_1f1b(num_stages, num_microbatches):
 def bubble_ratio_ideal(num_stages, num_microbatches):
     """Idle time of GPipe and 1F1B over the ideal time, (S-1)/B.
 
+    The ideal time is the computing time of one device, B(F+Bw). Assumes stages of equal length and transfers
+    that take no time; holds for any F and Bw.
+
     Source: Narayanan et al., 2021, section 2.2.1.
 
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; each holds one stage.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+
+    Returns
+    -------
+    Fraction
+        Idle time over the computing time; it may exceed 1.
+
+    Examples
+    --------
     >>> bubble_ratio_ideal(8, 64)
     Fraction(7, 64)
     """
@@ -44,8 +93,24 @@ def bubble_ratio_ideal(num_stages, num_microbatches):
 def bubble_ratio_chimera_equal(num_stages, num_microbatches):
     """Idle share of the total time of Chimera, (S-2)/(2B+S-2), if a backward costs as much as a forward.
 
+    For even S and S dividing B; transfers and the all-reduce take no time.
+
     Source: Li and Hoefler, 2021, Table 2. Seamless concatenation follows from F = Bw.
 
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+
+    Returns
+    -------
+    Fraction
+        Idle time over the total time of all devices.
+
+    Examples
+    --------
     >>> bubble_ratio_chimera_equal(8, 16)
     Fraction(3, 19)
     """
@@ -55,8 +120,22 @@ def bubble_ratio_chimera_equal(num_stages, num_microbatches):
 def bubble_ratio_chimera(num_stages, num_microbatches):
     """Idle share of the total time of Chimera with direct concatenation, if Bw = 2 F.
 
-    From `makespan_chimera`: 1 - 3B/T.
+    From `makespan_chimera`: 1 - 3B/T, under what that assumes.
 
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; even.
+    num_microbatches : int
+        Microbatches of one iteration, B; a multiple of S.
+
+    Returns
+    -------
+    Fraction
+        Idle time over the total time of all devices.
+
+    Examples
+    --------
     >>> bubble_ratio_chimera(8, 16)
     Fraction(3, 11)
     """
@@ -66,9 +145,25 @@ def bubble_ratio_chimera(num_stages, num_microbatches):
 def bubble_ratio_chimera_doubling(num_stages, num_microbatches):
     """Idle share of the total time with forward doubling, (S-2)/(3B/2+S-2), if Bw = 2 F.
 
+    For even S, and B = S or 2S dividing B; transfers and the all-reduce take no time.
+
     Source: Li and Hoefler, 2021, section 3.5. For B > S it also holds for backward halving if B counts
     halves of microbatches.
 
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+
+    Returns
+    -------
+    Fraction
+        Idle time over the total time of all devices.
+
+    Examples
+    --------
     >>> bubble_ratio_chimera_doubling(8, 16)
     Fraction(1, 5)
     """
@@ -78,8 +173,24 @@ def bubble_ratio_chimera_doubling(num_stages, num_microbatches):
 def bubble_ratio_hanayo(num_stages, num_waves):
     """Idle share of the total time of Hanayo, (2S-2)/(3SW+S-1), approximately, if Bw = 2 F and B = S.
 
+    Transfers take no time.
+
     Source: Liu et al., 2023, section 3.4.
 
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; each holds 2W stages of 1/(2WS) of the model.
+    num_waves : int
+        Waves, W.
+
+    Returns
+    -------
+    Fraction
+        Idle time over the total time of all devices.
+
+    Examples
+    --------
     >>> bubble_ratio_hanayo(8, 2)
     Fraction(14, 55)
     """
@@ -91,6 +202,24 @@ def makespan_gpipe(num_stages, num_microbatches, forward=1, backward=2, comm=0):
 
     Assumes c <= min(F, Bw): a link carries one message while the next is computed.
 
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; each holds one stage.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+    forward, backward : int, float or Fraction
+        Times F and Bw of one microbatch on one stage, in one unit: forward-times by default.
+    comm : int, float or Fraction
+        Time c of one transfer, in the same unit.
+
+    Returns
+    -------
+    int, float or Fraction
+        Time of one iteration, in the unit of `forward`; exact where the times are.
+
+    Examples
+    --------
     >>> makespan_gpipe(8, 64, 1, 2)
     213
     """
@@ -105,6 +234,24 @@ def makespan_1f1b(num_stages, num_microbatches, forward=1, backward=2, comm=0):
     waits for the backward that answers it, so that the transfers of a round trip are exposed in all but
     one of S rounds. Exact for any S, B, F, Bw and c; derived here, and in the literature for S dividing B.
 
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; each holds one stage.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+    forward, backward : int, float or Fraction
+        Times F and Bw of one microbatch on one stage, in one unit: forward-times by default.
+    comm : int, float or Fraction
+        Time c of one transfer, in the same unit.
+
+    Returns
+    -------
+    int, float or Fraction
+        Time of one iteration, in the unit of `forward`; exact where the times are.
+
+    Examples
+    --------
     >>> makespan_1f1b(8, 64, 1, 2, 0)
     213
     """
@@ -117,8 +264,23 @@ def makespan_chimera(num_stages, num_microbatches):
     """Makespan in forward-times of Chimera, 3B + (S-2)(B/S + 1), with direct concatenation and Bw = 2 F.
 
     For even S and S dividing B; at B = S it is 3B + 2(S-2), as in Li and Hoefler, 2021. The seams are
-    derived here, and agree with the bubbles that the authors draw between their units.
+    derived here, and agree with the bubbles that the authors draw between their units. Transfers and the
+    all-reduce take no time.
 
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+
+    Returns
+    -------
+    Fraction
+        Time of one iteration in forward-times: that of one microbatch on one stage.
+
+    Examples
+    --------
     >>> makespan_chimera(8, 8), makespan_chimera(8, 16), makespan_chimera(16, 16)
     (Fraction(36, 1), Fraction(66, 1), Fraction(76, 1))
     """
@@ -129,8 +291,22 @@ def makespan_chimera(num_stages, num_microbatches):
 def makespan_chimera_doubling(num_stages, num_microbatches):
     """Makespan in forward-times of Chimera with forward doubling, 3B + 2(S-2), if Bw = 2 F.
 
-    For even S, and B = S or 2S dividing B.
+    For even S, and B = S or 2S dividing B. Transfers and the all-reduce take no time.
 
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+
+    Returns
+    -------
+    int
+        Time of one iteration in forward-times: that of one microbatch on one stage.
+
+    Examples
+    --------
     >>> makespan_chimera_doubling(8, 16)
     60
     """
@@ -141,8 +317,23 @@ def makespan_chimera_halving(num_stages, num_microbatches):
     """Makespan in forward-times of Chimera with backward halving, 3B + (S-2), if Bw = 2 F.
 
     For even S and S dividing B > S (at B = S nothing is halved). The slots are halves of a backward, each
-    as long as a forward, so that the ramp costs half of forward doubling's.
+    as long as a forward, so that the ramp costs half of forward doubling's. Transfers and the all-reduce
+    take no time.
 
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S.
+    num_microbatches : int
+        Microbatches of one iteration, B; whole ones, not their halves.
+
+    Returns
+    -------
+    int
+        Time of one iteration in forward-times: that of one microbatch on one stage.
+
+    Examples
+    --------
     >>> makespan_chimera_halving(8, 16)
     54
     """
@@ -152,6 +343,22 @@ def makespan_chimera_halving(num_stages, num_microbatches):
 def peak_activations_gpipe(num_stages, num_microbatches):
     """Peak activations of each device of GPipe in units of one microbatch on 1/S of the model: B.
 
+    Assumes stages of equal size; the lengths of the operations do not matter.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; each holds one stage.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+
+    Returns
+    -------
+    list of int, length S
+        Microbatches on 1/S of the model, device by device.
+
+    Examples
+    --------
     >>> peak_activations_gpipe(4, 8)
     [8, 8, 8, 8]
     """
@@ -162,7 +369,22 @@ def peak_activations_1f1b(num_stages, num_microbatches):
     """Peak activations of each device of 1F1B, in the same units: min(B, S-d).
 
     Narayanan et al., 2021, section 2.2.1 bounds it by S; the device's own value follows from its warm-up.
+    Assumes stages of equal size; the lengths of the operations do not matter.
 
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; each holds one stage.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+
+    Returns
+    -------
+    list of int, length S
+        Microbatches on 1/S of the model, for d = 0 .. S-1.
+
+    Examples
+    --------
     >>> peak_activations_1f1b(4, 8)
     [4, 3, 2, 1]
     """
@@ -172,8 +394,24 @@ def peak_activations_1f1b(num_stages, num_microbatches):
 def peak_activations_eager_1f1b(num_stages, num_microbatches):
     """Peak activations of each device of eager 1F1B, in the same units: min(B, 2(S-1-d) + 1).
 
+    Assumes stages of equal size; the lengths of the operations do not matter.
+
     Source: Zhuang et al., arXiv:2211.05322.
 
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; each holds one stage.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+
+    Returns
+    -------
+    list of int, length S
+        Microbatches on 1/S of the model, for d = 0 .. S-1.
+
+    Examples
+    --------
     >>> peak_activations_eager_1f1b(4, 8)
     [7, 5, 3, 1]
     """
@@ -183,8 +421,22 @@ def peak_activations_eager_1f1b(num_stages, num_microbatches):
 def peak_activations_chimera(num_stages):
     """Peak activations of each device of Chimera, in the same units: S/2 + 1 at the ends, S in the middle.
 
+    For even S, direct concatenation and any B that S divides; the stages are of equal size.
+
     Source: Li and Hoefler, 2021, Table 2 (its range is [S/2 + 1, S] microbatches).
 
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S.
+
+    Returns
+    -------
+    list of int, length S
+        Microbatches on 1/S of the model, device by device.
+
+    Examples
+    --------
     >>> peak_activations_chimera(8)
     [5, 6, 7, 8, 8, 7, 6, 5]
     """

@@ -25,28 +25,30 @@ class ExecutionGraph:
 
     All arrays but `node_start` have one entry per operation, in that order.
 
-    Attributes
+    Parameters
     ----------
     schedule : Schedule
+        What was compiled.
     p2p : str
         One of `P2P`.
     allreduce : str
         One of `ALLREDUCE`.
-    index : ndarray of int
+    index : ndarray of int, shape (num_operations,)
         The operation's place in the schedule's arrays.
-    cost_class : ndarray of int
+    cost_class : ndarray of int, shape (num_operations,)
         ``kind * num_stages + stage``: where its costs stand in a flattened cost table.
-    stream : ndarray of int
+    stream : ndarray of int, shape (num_operations,)
         What executes it: device d, or num_devices + d for a collective beside the device's computation.
-    source : ndarray of int
+    source : ndarray of int, shape (num_operations,)
         The operation (in this order) whose result it needs, or ``NO_OPERATION``.
-    remote : ndarray of bool
+    remote : ndarray of bool, shape (num_operations,)
         Whether that result is transferred from another device.
-    link : ndarray of int
+    link : ndarray of int, shape (num_operations,)
         The directed link on which its own result leaves, or ``NO_OPERATION`` where it stays.
     node_start : ndarray of int, shape (num_nodes + 1,)
         Operations between two entries start and end together.
     num_links : int
+        Directed links that carry a message.
     """
 
     schedule: Schedule
@@ -73,6 +75,7 @@ class ExecutionGraph:
 
     @property
     def num_operations(self):
+        """Operations of the graph: those of the schedule, without reductions where they are excluded."""
         return len(self.index)
 
 
@@ -82,6 +85,7 @@ def compile(schedule, p2p="overlapped", allreduce="excluded"):
     Parameters
     ----------
     schedule : Schedule
+        The table; its order is kept.
     p2p : {"latency", "overlapped", "blocking_send", "blocking_recv", "blocking"}
         What a transfer occupies: nothing; its directed link, first in first out in the sender's
         program order (the default); the sending device; the receiving device before the consumer
@@ -93,6 +97,7 @@ def compile(schedule, p2p="overlapped", allreduce="excluded"):
     Returns
     -------
     ExecutionGraph
+        Without costs; it serves any number of systems.
 
     Raises
     ------
@@ -147,10 +152,21 @@ def compile(schedule, p2p="overlapped", allreduce="excluded"):
 def programs(graph):
     """Each stream's nodes in program order: what a device would execute, without looking ahead.
 
+    Parameters
+    ----------
+    graph : ExecutionGraph
+        From `compile`.
+
     Returns
     -------
-    list of list of int
+    list of list of int, length 2 num_devices
         Node numbers by stream; the second half are the streams of overlapped collectives.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> programs(compile(build("gpipe", 2, 1)))
+    [[0, 3], [1, 2], [], []]
     """
     streams = [[] for _ in range(2 * graph.schedule.num_devices)]
     for node, (first, last) in enumerate(pairwise(graph.node_start.tolist())):

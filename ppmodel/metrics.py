@@ -13,10 +13,27 @@ _RELEASES = (OpKind.B, OpKind.W)
 def busy_s(timeline):
     """Computing time of each device, reductions and transfers left out.
 
+    Operations that share a cell count once, for as long as the cell.
+
+    Parameters
+    ----------
+    timeline : Timeline
+        From `engine.simulate`.
+
     Returns
     -------
     ndarray of float, shape (num_devices,)
         In seconds.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.engine import simulate
+    >>> from ppmodel.graph import compile
+    >>> schedule = build("1f1b", 2, 4)
+    >>> busy_s(simulate(compile(schedule), uniform_costs(schedule, 1, 2))).tolist()
+    [12.0, 12.0]
     """
     schedule = timeline.graph.schedule
     return _busy(schedule, timeline.start_s, timeline.end_s)
@@ -32,6 +49,16 @@ def _busy(schedule, start, end):
 def idle_ratio(timeline):
     """Share of all devices' time in which they do not compute: 1 - (summed computing time) / (S x makespan).
 
+    Parameters
+    ----------
+    timeline : Timeline
+        From `engine.simulate`.
+
+    Returns
+    -------
+    float
+        Ratio of the total time; transfers and reductions that occupy a device count as idle.
+
     Examples
     --------
     >>> from ppmodel import build
@@ -46,7 +73,31 @@ def idle_ratio(timeline):
 
 
 def table_slots(schedule, **slots):
-    """Length of the idealised table in slots, reductions left out; see `Schedule.slots`."""
+    """Length of the idealised table in slots, reductions left out; see `Schedule.slots`.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table.
+    **slots : int
+        Slots that an operation takes, as in `Schedule.slots`; a backward takes 2, a reduction none.
+
+    Returns
+    -------
+    int
+        Slots; by default a slot is the forward of one stage and one microbatch of the table.
+
+    Raises
+    ------
+    TableError
+        If operations wait for one another in a circle.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> table_slots(build("1f1b", 8, 8)), table_slots(build("1f1b", 8, 8), backward=1)
+    (45, 30)
+    """
     return int(schedule.slots(**slots)[1].max())
 
 
@@ -55,6 +106,25 @@ def table_bubble_ratio(schedule, **slots):
 
     Source: the table level of Barley et al., 2026. The denominator is the whole table.
 
+    Parameters
+    ----------
+    schedule : Schedule
+        The table.
+    **slots : int
+        Slots that an operation takes, as in `Schedule.slots`.
+
+    Returns
+    -------
+    float
+        Ratio of the whole table, devices times slots.
+
+    Raises
+    ------
+    TableError
+        If operations wait for one another in a circle.
+
+    Examples
+    --------
     >>> from ppmodel import build
     >>> round(table_bubble_ratio(build("chimera", 8, 16)), 4)
     0.2727
@@ -66,7 +136,7 @@ def table_bubble_ratio(schedule, **slots):
 class BubbleRatios(NamedTuple):
     """One idle time under the three denominators of the literature; they must never be mixed.
 
-    Attributes
+    Parameters
     ----------
     total : float
         Idle time over the makespan (Huang et al., 2019; Li and Hoefler, 2021).
@@ -84,9 +154,15 @@ class BubbleRatios(NamedTuple):
 def bubble_ratios(timeline):
     """The three bubble ratios of a timeline; computing time is the mean over the devices.
 
+    Parameters
+    ----------
+    timeline : Timeline
+        From `engine.simulate`.
+
     Returns
     -------
     BubbleRatios
+        Three ratios, without a unit.
 
     Examples
     --------
@@ -116,6 +192,7 @@ def peak_activations(schedule, stage_weights=None):
     Parameters
     ----------
     schedule : Schedule
+        The table.
     stage_weights : array of float, shape (num_stages,), optional
         Size of one microbatch's activations on each stage, as the table counts microbatches. By
         default in units of one microbatch on 1/S of the model.
@@ -123,6 +200,7 @@ def peak_activations(schedule, stage_weights=None):
     Returns
     -------
     ndarray of float, shape (num_devices,)
+        In the unit of `stage_weights`.
 
     Examples
     --------
@@ -147,7 +225,15 @@ def peak_activations(schedule, stage_weights=None):
 
 
 class Memory(NamedTuple):
-    """Bytes on each device, each of shape (num_devices,)."""
+    """Bytes on each device, each of shape (num_devices,).
+
+    Parameters
+    ----------
+    activations : ndarray of float, shape (num_devices,)
+        Peak bytes of activations kept for the backward.
+    weights, gradients, optimizer : ndarray of float, shape (num_devices,)
+        Bytes of the parameters that the device holds, of their gradients and of the optimizer's state.
+    """
 
     activations: np.ndarray
     weights: np.ndarray
@@ -161,6 +247,7 @@ class Memory(NamedTuple):
 
     @property
     def total(self):
+        """Persistent state and peak activations."""
         return self.persistent + self.activations
 
 
@@ -170,13 +257,26 @@ def memory(schedule, model, stages):
     Parameters
     ----------
     schedule : Schedule
+        Gives the placement of the stages and the order of the operations.
     model : ModelSpec
-    stages : list of Stage
+        Gives the bytes per parameter of weight, gradient and optimizer state.
+    stages : list of Stage, length num_stages
         From `costs.stages`.
 
     Returns
     -------
     Memory
+        In bytes; a device holds the parameters of its stages in all replicas.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import stages
+    >>> from ppmodel.specs import load_model, load_system
+    >>> schedule, model = build("gpipe", 4, 8), load_model("paper")
+    >>> held = memory(schedule, model, stages(schedule, model, load_system("mid_cp_mid_nw")))
+    >>> held.total.shape
+    (4,)
     """
     parameters = np.zeros(schedule.num_devices)
     for homes in schedule.placement:
@@ -192,10 +292,20 @@ def memory(schedule, model, stages):
 def messages_sent(schedule):
     """Point-to-point messages that each device sends in one iteration.
 
+    Parameters
+    ----------
+    schedule : Schedule
+        The table.
+
     Returns
     -------
     ndarray of int, shape (num_devices,)
         Times `costs.message_bytes`, the bytes that it sends.
+
+    Raises
+    ------
+    TableError
+        If operations wait for one another in a circle.
 
     Examples
     --------

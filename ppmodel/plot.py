@@ -34,7 +34,23 @@ plt.rcParams.update({
 
 
 def style_of(labels):
-    """Line style of each label: one schedule looks the same in every figure."""
+    """Line style of each label: one schedule looks the same in every figure.
+
+    Parameters
+    ----------
+    labels : iterable of str
+        Labels of schedules, in the order in which they are drawn; doubles count once.
+
+    Returns
+    -------
+    dict of str to dict
+        Keywords of matplotlib's ``plot``: colour, marker, dash, widths in points, label.
+
+    Examples
+    --------
+    >>> style_of(["GPipe", "Chimera"])["Chimera"]["marker"], style_of(["Chimera"])["Chimera"]["marker"]
+    ('^', '^')
+    """
     labels = list(dict.fromkeys(labels))
     free = iter([n for n in range(len(_STYLES)) if n >= len(_FIXED) or _FIXED[n] not in labels] * 3)
     styles = {}
@@ -57,6 +73,19 @@ def _titled(figure, title, context):
 def context(model=None, p2p=None, allreduce=None, **sizes):
     """One line that says what a figure shows: sizes, model, semantics.
 
+    Parameters
+    ----------
+    model, p2p, allreduce : str, optional
+        Name of the model and of the communication semantics; what is not given is left out.
+    **sizes
+        Sizes under their symbols, such as S and B.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
     >>> context(p2p="overlapped", S=8, B=16)
     'S = 8, B = 16; transfers: overlapped'
     """
@@ -124,10 +153,15 @@ def plot_table(schedules, title, backward=2, note=""):
     schedules : dict of str to Schedule
         Heading to schedule.
     title : str
+        The point of the figure.
     backward : int
-        Slots of a backward.
+        Slots of a backward; a forward and a reduction take one.
     note : str
         Added to the line under the figure.
+
+    Returns
+    -------
+    matplotlib Figure
     """
     slots = {name: schedule.slots(backward=backward, reduction=1) for name, schedule in schedules.items()}
     total = max(int(end.max()) for _, end in slots.values())
@@ -153,9 +187,15 @@ def plot_timelines(timelines, title, context, arrows=True):
     Parameters
     ----------
     timelines : dict of str to Timeline
+        Heading to timeline.
     title, context : str
+        The point of the figure, and what it shows; see `context`.
     arrows : bool
         Whether to draw each transfer from its departure to its arrival.
+
+    Returns
+    -------
+    matplotlib Figure
     """
     total = max(timeline.makespan_s for timeline in timelines.values())
     devices = [timeline.graph.schedule.num_devices for timeline in timelines.values()]
@@ -193,7 +233,19 @@ def _draw_transfers(axis, timeline):
 
 
 def plot_bubbles(study, title, context):
-    """Bubble ratio over B: published formula (hollow, dashed) against the table (filled)."""
+    """Bubble ratio over B: published formula (hollow, dashed) against the table (filled).
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `studies.bubble_study`; ratios of the total time.
+    title, context : str
+        The point of the figure, and what it shows; see `context`.
+
+    Returns
+    -------
+    matplotlib Figure
+    """
     figure, axis = plt.subplots(figsize=(7.4, 3.9))
     for name, style in style_of(study.schedule).items():
         rows = study[study.schedule == name]
@@ -216,7 +268,19 @@ def _microbatch_axis(axis, study):
 
 
 def plot_runtime(study, title, context):
-    """Simulated time above idle-time ratio, one column a system, one line a schedule."""
+    """Simulated time above idle-time ratio, one column a system, one line a schedule.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `studies.runtime_study`; times in seconds.
+    title, context : str
+        The point of the figure, and what it shows; see `context`.
+
+    Returns
+    -------
+    matplotlib Figure
+    """
     systems = list(dict.fromkeys(study.system))
     figure, axes = plt.subplots(2, len(systems), figsize=(2.5 * len(systems) + 0.4, 4.9), sharex=True, squeeze=False)
     for (upper, lower), system in zip(axes.T, systems, strict=True):
@@ -235,7 +299,21 @@ def plot_runtime(study, title, context):
 
 
 def plot_grid(study, base, title, context):
-    """Simulated time relative to a base schedule, one panel a system, three in a row."""
+    """Simulated time relative to a base schedule, one panel a system, three in a row.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `studies.relative_to`.
+    base : str
+        Label of the base schedule.
+    title, context : str
+        The point of the figure, and what it shows; see `context`.
+
+    Returns
+    -------
+    matplotlib Figure
+    """
     systems = list(dict.fromkeys(study.system))
     columns = min(3, len(systems))
     rows = -(-len(systems) // columns)
@@ -259,7 +337,21 @@ def plot_grid(study, base, title, context):
 
 
 def plot_memory(study, title, context, capacity_bytes=None):
-    """Peak activations of the fullest device on a logarithmic axis, the persistent part dotted beside it."""
+    """Peak activations of the fullest device on a logarithmic axis, the persistent part dotted beside it.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `studies.memory_study`, in bytes; the axis is in TiB. One panel for each S.
+    title, context : str
+        The point of the figure, and what it shows; see `context`.
+    capacity_bytes : float, optional
+        Memory of one device, drawn as a line.
+
+    Returns
+    -------
+    matplotlib Figure
+    """
     sizes = sorted(study.stages.unique())
     figure, axes = plt.subplots(1, len(sizes), figsize=(3.7 * len(sizes) + 0.4, 3.9), sharey=True, squeeze=False)
     for axis, size in zip(axes[0], sizes, strict=True):
@@ -285,7 +377,25 @@ def plot_memory(study, title, context, capacity_bytes=None):
 
 
 def plot_bars(table, category, title, context, value="relative", ylabel="T_sim against the base"):
-    """Grouped bars of a relative time, one group a system, one bar a value of `category`."""
+    """Grouped bars of a relative time, one group a system, one bar a value of `category`.
+
+    Parameters
+    ----------
+    table : DataFrame
+        With ``system`` and the columns `category` and `value`, as from `studies.relative_to`.
+    category : str
+        The column whose values are told apart by colour.
+    title, context : str
+        The point of the figure, and what it shows; see `context`.
+    value : str
+        The column that gives the height of a bar, a ratio; its axis is in percent.
+    ylabel : str
+        What the axis is called.
+
+    Returns
+    -------
+    matplotlib Figure
+    """
     figure, axis = plt.subplots(figsize=(7.8, 3.7))
     colours = {name: style["color"] for name, style in style_of(table[category]).items()}
     seaborn.barplot(table, x="system", y=value, hue=category, palette=colours, ax=axis, saturation=1, errorbar=None)

@@ -23,6 +23,19 @@ def record(name, folder, figure=None, table=None, **facts):
         Written as ``.csv``, numbers in full.
     **facts
         Single numbers and words that pages quote, written as ``.json``.
+
+    Returns
+    -------
+    None
+        What is not given is not written.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     record("bubble", folder, ratio=0.25)
+    ...     [path.name for path in Path(folder).iterdir()]
+    ['bubble.json']
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,12 +55,14 @@ def show(table, /, **formats):
     Parameters
     ----------
     table : DataFrame
+        Its numbers are set to the right, its words to the left; missing values stay empty.
     **formats : str
         Format of a column's numbers, for example ``table="{:.1%}"``.
 
     Returns
     -------
     pandas Styler
+        Its identifier follows from the content and the formats.
     """
     styler = table.style.format(formats, na_rep="").hide(axis="index").set_table_attributes('class="dataframe"')
     numbers = [column for column in table if pd.api.types.is_numeric_dtype(table[column])]

@@ -35,6 +35,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _WORKSPACE = ".ppmodel-"
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
+_PR_SET_PDEATHSIG = 1
 _JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 
 
@@ -73,7 +74,7 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None):
         if name is not None and load(name).name in known and str(name) not in known:
             rule = f"has the name of one that comes with the project ({load(name).name})"
             raise ReproduceError("file", name, rule, "rename the file")
-    out = Path(out) if out else ROOT / "book" / "_build"
+    out = Path(out or ROOT / "book" / "_build").absolute()
     sources_of_book, built = (ROOT / "book").resolve(), (ROOT / "book" / "_build").resolve()
     if out.resolve().is_relative_to(sources_of_book) and not out.resolve().is_relative_to(built):
         raise ReproduceError("out", out, "lies among the book's sources", "choose a folder outside of book")
@@ -102,11 +103,12 @@ def _workspace(out):
         rule = f"cannot be written ({error.strerror})"
         raise ReproduceError("out", out, rule, "choose a folder that you may write to") from None
     _remove_leftovers(out)
-    terminated = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield work
     finally:
-        signal.signal(signal.SIGTERM, terminated)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         shutil.rmtree(work, ignore_errors=True)
 
 
@@ -120,7 +122,7 @@ def _remove_leftovers(out):
 
 def _local(name, book):
     """A specification's name, or its file's path in a copy that the notebooks find."""
-    if name is None or Path(name).suffix not in (".yaml", ".yml"):
+    if name is None or str(name) in (*system_names(), *model_names()):
         return name
     folder = book / "specifications"
     folder.mkdir(exist_ok=True)
@@ -149,6 +151,7 @@ def _execute_all(sources, book, given, jobs, bar):
 def _isolate(folder):
     """Keep a user's own Jupyter start-up files, random hashes and Ctrl-C out of a worker's kernels."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _libc("prctl", _PR_SET_PDEATHSIG, signal.SIGTERM)  # a worker ends with the run, even if that is killed
     (folder / "ipython").mkdir(exist_ok=True)
     os.environ.update(PYTHONHASHSEED="0", JUPYTER_PLATFORM_DIRS="1", IPYTHONDIR=str(folder / "ipython"))
 
@@ -259,16 +262,19 @@ def _commit_time():
     return asked.stdout.strip() or str(int(Path(__file__).stat().st_mtime))
 
 
+def _libc(function, *arguments):
+    """The result of a function of the C library, or -1 where it has none."""
+    found = getattr(ctypes.CDLL(None), function, None)
+    return found(*arguments) if found else -1
+
+
 def _publish(new, target):
     """Put a folder in the place of another in one step, so that no reader meets a mixture."""
     if not target.exists():
         new.rename(target)
         return
-    libc = ctypes.CDLL(None, use_errno=True)
-    if hasattr(libc, "renameat2"):
-        names = os.fsencode(new), os.fsencode(target)
-        if libc.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
-            return
-    old = new.with_name("old")
+    if _libc("renameat2", _AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(target), _RENAME_EXCHANGE) == 0:
+        return
+    old = new.with_name("old")  # a file system that cannot exchange: two steps, with no book between them
     target.rename(old)
     new.rename(target)

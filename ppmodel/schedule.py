@@ -15,8 +15,8 @@ IDLE, CONTINUED = ".", "~"
 """The cell of a device that waits, and of an operation that began in an earlier slot."""
 
 _COMPUTE_KINDS = len(OpKind) - 1  # R, the last kind, computes nothing
-_COLUMNS_SHOWN = 16
-_MAX_CELLS = 2**24
+_COLUMNS_SHOWN, _ROWS_SHOWN = 16, 24
+_MAX_CELLS = 2**22
 
 
 class Dependencies(NamedTuple):
@@ -136,12 +136,12 @@ class Schedule:
         joined = [position > 0 for row in cells for cell in row for position in range(len(cell))]
         device_start = np.cumsum([0] + [len(row) for row in ops])
         parts = more.get("microbatch_parts", 1)
-        found = _numbered_without_gap(flat)
+        found = _numbered_without_gap(flat, cells)
         more.setdefault("num_microbatches", max(1, -(-found["microbatch"] // parts)))
         if more["num_microbatches"] * parts > found["microbatch"]:
             field, rule = f"microbatch {found['microbatch']}", "has no operation in the table"
             remedy = f"write its operations, or mend the number of microbatches ({more['num_microbatches']})"
-            raise TableError(field, "missing", rule, remedy)
+            raise TableError(field, "missing", rule, remedy, grid=draw(_texts(cells)))
         if more.get("stage_shares") is not None and len(more["stage_shares"]) != found["stage"]:
             rule = f"must have one share per stage, {found['stage']}"
             raise TableError("stage_shares", more["stage_shares"], rule, "mend or delete them")
@@ -474,33 +474,51 @@ class Schedule:
         """The rows in program order as text, the cells of some operations marked ``>like this<``."""
         cell = np.cumsum(~self.joined) - 1 - (np.cumsum(~self.joined)[self.device_start[:-1]] - 1)[self.device]
         marks = {(int(self.device[i]), int(cell[i])) for i in indices}
-        rows = [["&".join(map(str, ops)) for ops in row] for row in self.rows()]
-        return draw(rows, marks)
+        return draw(_texts(self.rows()), marks)
 
 
 def draw(rows, marks=()):
-    """Rows of cells as aligned text, one line per device, around the marked cells where they are long.
+    """Rows of cells as aligned text, one line per device; of long tables the neighbourhood of the marks.
 
+    Parameters
+    ----------
+    rows : list of list of str
+    marks : set of (int, int)
+        Device and place in its row of the cells to mark.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
     >>> print(draw([["0F0", "0B0"], ["1F0", "1B0"]], {(1, 0)}))
     device 0 | 0F0  0B0
     device 1 |>1F0< 1B0
     """
-    rows = [
-        [f">{text}<" if (d, k) in marks else f" {text} " for k, text in enumerate(row)] for d, row in enumerate(rows)
+    shown = [
+        [f">{text}<" if (device, place) in marks else f" {text} " for place, text in enumerate(row)]
+        for device, row in enumerate(rows)
     ]
-    first = max(0, min((k for _, k in marks), default=0) - _COLUMNS_SHOWN // 2) if marks else 0
-    last = max((k for _, k in marks), default=len(max(rows, key=len))) + _COLUMNS_SHOWN // 2
-    last = min(last, first + 3 * _COLUMNS_SHOWN) if marks else max(map(len, rows))
-    width = max((len(text) for row in rows for text in row[first:last]), default=0)
-    lines = []
-    for device, row in enumerate(rows):
-        cells = "".join(text.ljust(width) for text in row[first:last])
-        more = ("..." if first else "", "..." if last < len(row) else "")
-        lines.append(f"device {device:>{len(str(len(rows) - 1))}} |{more[0]}{cells.rstrip()}{more[1]}")
-    return "\n".join(lines)
+    first = max(0, min((place for _, place in marks), default=0) - _COLUMNS_SHOWN // 2)
+    last = max((place for _, place in marks), default=0) + _COLUMNS_SHOWN // 2
+    last = min(max(last, first + _COLUMNS_SHOWN), first + 3 * _COLUMNS_SHOWN)
+    top = max(0, min((device for device, _ in marks), default=0) - _ROWS_SHOWN // 2)
+    width = max((len(text) for row in shown[top : top + _ROWS_SHOWN] for text in row[first:last]), default=0)
+    digits = len(str(len(rows) - 1))
+    lines = ["..."] if top else []
+    for device in range(top, min(top + _ROWS_SHOWN, len(rows))):
+        cells = "".join(text.ljust(width) for text in shown[device][first:last]).rstrip()
+        more = ("..." if first else "", "..." if last < len(rows[device]) else "")
+        lines.append(f"device {device:>{digits}} |{more[0]}{cells}{more[1]}")
+    return "\n".join([*lines, "..."] if top + _ROWS_SHOWN < len(rows) else lines)
 
 
-def _numbered_without_gap(flat):
+def _texts(rows):
+    return [["&".join(map(str, cell)) for cell in row] for row in rows]
+
+
+def _numbered_without_gap(flat, cells):
     """How many stages, microbatches and replicas operations name; each must count from 0 without a gap."""
     found = {}
     for column, name in ((1, "stage"), (2, "microbatch"), (3, "replica")):
@@ -511,7 +529,7 @@ def _numbered_without_gap(flat):
             first = gap[0] if len(gap) else 0
             rule = "has no operation in the table"
             remedy = f"number each {name} from 0 without a gap"
-            raise TableError(f"{name} {first}", "missing", rule, remedy)
+            raise TableError(f"{name} {first}", "missing", rule, remedy, grid=draw(_texts(cells)))
         found[name] = len(numbers)
     return found
 

@@ -1,5 +1,7 @@
 """Models and systems, read from YAML: checked by name, type and unit, and converted to SI here, once."""
 
+import os
+import re
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -28,6 +30,18 @@ _UNITS = {
 }  # fmt: skip
 
 _FORM = "write 'key: {value: ..., unit: ..., kind: ..., source: ...}', as in the files of data"
+
+_REMEDIES = {
+    "float_type": "write a number, without quotes",
+    "int_type": "write a whole number, without quotes",
+    "bool_type": "write true or false",
+    "greater_than": "write a number above 0",
+    "greater_than_equal": "write 0 or a larger number",
+    "less_than_equal": "write a fraction of at most 1, such as 0.6",
+    "finite_number": "write an ordinary number",
+    "literal_error": "choose one of them",
+    "string_too_short": "say where the value comes from",
+}
 
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 _NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
@@ -105,7 +119,21 @@ class _ModelFile(BaseModel):
 
 
 class Provenance(NamedTuple):
-    """A value as its file gives it, and where it comes from."""
+    """A value as its file gives it, and where it comes from.
+
+    Parameters
+    ----------
+    field : str
+        Key of the file.
+    value : object
+        As written, not converted.
+    unit : str
+        As written; empty where the value has no dimension.
+    kind : str
+        How sure the value is, one of `Kind`.
+    source : str
+        Where it was found, or why it was chosen.
+    """
 
     field: str
     value: object
@@ -118,7 +146,7 @@ class Provenance(NamedTuple):
 class SystemSpec:
     """One device and its network link, in SI units.
 
-    Attributes
+    Parameters
     ----------
     name, title : str
         The name is that of the file.
@@ -127,11 +155,13 @@ class SystemSpec:
     compute_efficiency, memory_efficiency : float
         Attainable fraction of the peak, e_c and e_m of the roofline.
     compute_latency_s, memory_latency_s : float
-        Fixed cost of each operation on either side of the roofline.
+        Fixed cost in seconds of each operation on either side of the roofline.
     memory_bandwidth_bytes_per_s, memory_capacity_bytes : float
+        Of the memory of one device, in bytes per second and bytes.
     network_bandwidth_bytes_per_s, network_latency_s : float
-        Of one directed link between neighbouring devices.
+        Of one directed link between neighbouring devices, in bytes per second and seconds.
     provenance : tuple of Provenance
+        One entry for each value of the file.
     """
 
     name: str
@@ -152,7 +182,7 @@ class SystemSpec:
 class ModelSpec:
     """A transformer, its training batch and its precision.
 
-    Attributes
+    Parameters
     ----------
     name, title : str
         The name is that of the file.
@@ -161,10 +191,13 @@ class ModelSpec:
     head_size : float
         Width of one head. Need not be whole: the paper's 4096/80 is not.
     mlp_hidden : int
+        Width of the MLP between its projections.
     gated_mlp : bool
         Whether the MLP has a gate beside its first projection (SwiGLU).
     norm : {"layernorm", "rmsnorm"}
+        The normalisation.
     bias, dropout : bool
+        Whether dense layers have a bias, and whether there is dropout.
     attention : {"materialised", "fused"}
         Whether the scores are written to memory, or the attention runs as one kernel.
     recompute : {"none", "selective", "full"}
@@ -174,11 +207,13 @@ class ModelSpec:
     vocabulary : int
         0 where embedding and loss head are not modelled.
     learned_positions : bool
+        Whether the embedding has parameters for each position of the sequence.
     global_batch : int
         Sequences of one iteration, divided into microbatches.
     element_bytes, gradient_bytes, optimizer_bytes : int
         Bytes of an activation or weight, and per parameter of its gradient and optimizer state.
     provenance : tuple of Provenance
+        One entry for each value of the file.
     """
 
     name: str
@@ -219,6 +254,7 @@ def load_system(name):
     Returns
     -------
     SystemSpec
+        In SI units.
 
     Raises
     ------
@@ -236,6 +272,23 @@ def load_system(name):
 def load_model(name):
     """Read a model by name, or from a file; see `load_system`.
 
+    Parameters
+    ----------
+    name : str or Path
+        One of `model_names`, or a path that ends in ``.yaml`` or ``.yml``.
+
+    Returns
+    -------
+    ModelSpec
+        Checked; its sizes are numbers of elements, its precision is in bytes.
+
+    Raises
+    ------
+    SpecificationError
+        As `load_system`, and if the key-value heads do not divide the heads.
+
+    Examples
+    --------
     >>> load_model("paper").blocks
     128
     """
@@ -251,6 +304,13 @@ def load_model(name):
 def system_names():
     """The systems that come with the package.
 
+    Returns
+    -------
+    list of str
+        Names for `load_system`, sorted.
+
+    Examples
+    --------
     >>> "dgx_h100" in system_names()
     True
     """
@@ -260,6 +320,13 @@ def system_names():
 def model_names():
     """The models that come with the package.
 
+    Returns
+    -------
+    list of str
+        Names for `load_model`, sorted.
+
+    Examples
+    --------
     >>> "paper" in model_names()
     True
     """
@@ -269,19 +336,35 @@ def model_names():
 def specification_path(name, room):
     """The file of a model or system.
 
+    Parameters
+    ----------
+    name : str or Path
+        A name that comes with the package, or a path that ends in ``.yaml`` or ``.yml``.
+    room : {"models", "systems"}
+        The folder of the packaged specifications in which a name is looked up.
+
+    Returns
+    -------
+    Path
+        A file that exists.
+
     Raises
     ------
     SpecificationError
         If there is no such name or file.
+
+    Examples
+    --------
+    >>> specification_path("paper", "models").name
+    'paper.yaml'
     """
-    path = Path(name)
-    if path.suffix in (".yaml", ".yml"):
-        if not path.is_file():
-            raise SpecificationError(room[:-1], name, "is not a file", "check the path")
-        return path
     packaged = DATA / room / f"{name}.yaml"
     known = sorted(found.stem for found in (DATA / room).glob("*.yaml"))
     if str(name) not in known:
+        if os.path.isfile(name):
+            return Path(name)
+        if os.sep in str(name) or str(name).endswith((".yaml", ".yml")):
+            raise SpecificationError(room[:-1], name, "is not a file", "check the path")
         near = get_close_matches(str(name), known, n=1, cutoff=0.4)
         remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(known)}"
         raise SpecificationError(room[:-1], name, "is neither a known name nor a path to a .yaml file", remedy)
@@ -342,7 +425,7 @@ def _malformed(error, text, path):
     shown = lines[min(line, len(lines) - 1)].strip() or "end of file"
     where = f"{path}:{line + 1}"
     if isinstance(error, DuplicateKeyError):
-        key = shown.split(":")[0]
+        key = re.search(r'found duplicate key "(.*?)"', error.problem or f'found duplicate key "{shown}"')[1]
         return SpecificationError(key, shown, "is given twice", "keep one of the two lines", where=where)
     if "\t" in lines[min(line, len(lines) - 1)]:
         rule = "has a tab where YAML allows spaces only"
@@ -384,11 +467,14 @@ def _first_problem(error, document, path, file_type):
     if problem["type"] == "missing":
         return SpecificationError(name, "nothing", "is missing", f"add the key {last}", where=where)
     rule = problem["msg"].replace("Input should be", "must be")
-    remedy = "mend the value" if parents else _FORM
+    remedy = _REMEDIES.get(problem["type"], "mend the value") if parents else _FORM
     return SpecificationError(name, _shown(problem["input"]), rule, remedy, where=where)
 
 
 def _shown(value):
+    """A value as its file would write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
     return repr(value) if isinstance(value, str | dict | list) else value
 
 

@@ -31,6 +31,19 @@ _TITLES = {"gpipe": "GPipe", "1f1b": "1F1B", "eager-1f1b": "eager 1F1B", "chimer
 def label(name, options=None):
     """A schedule and its options as they are printed in figures.
 
+    Parameters
+    ----------
+    name : str
+        Name of the schedule.
+    options : dict, optional
+        Its options, where they differ from the defaults.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
     >>> label("hanayo", {"waves": 2}), label("asymmetric-chimera", {"split": (1, 2)})
     ('Hanayo W = 2', 'asymmetric Chimera 1:2')
     """
@@ -58,18 +71,35 @@ def legal_schedules(cases, num_stages, num_microbatches):
     ----------
     cases : iterable of str or (str, dict)
         Names, with options where they differ from the defaults.
+    num_stages, num_microbatches : int
+        Devices S and microbatches B.
 
     Yields
     ------
-    str, dict, Schedule
+    name : str
+    options : dict
+        Lists in it become tuples.
+    schedule : Schedule
+
+    Raises
+    ------
+    ScheduleError
+        If a name is unknown; a case that is illegal at the size is left out.
+
+    Examples
+    --------
+    >>> [name for name, _, _ in legal_schedules(["gpipe", "chimera"], 4, 6)]
+    ['gpipe']
     """
+    _built("gpipe", num_stages, num_microbatches, ())  # legal everywhere: refuses what is no size at all
     for case in cases:
         name, options = (case, {}) if isinstance(case, str) else case
         options = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
         try:
             yield name, options, _built(name, num_stages, num_microbatches, tuple(options.items()))
-        except ScheduleError:
-            schedules.get(name)  # an unknown name is an error, an illegal size is not
+        except ScheduleError as error:
+            if error.field not in ("stages", "microbatches"):
+                raise  # an unknown name or option is an error, an illegal size is not
 
 
 def published_bubble_ratio(schedule, num_stages, num_microbatches, options=None):
@@ -78,14 +108,16 @@ def published_bubble_ratio(schedule, num_stages, num_microbatches, options=None)
     Parameters
     ----------
     schedule : str
+        Name of the schedule.
     num_stages, num_microbatches : int
+        Devices S and microbatches B.
     options : dict, optional
         The schedule's options.
 
     Returns
     -------
     Fraction or float
-        NaN where no paper publishes one.
+        Idle time over the total time; NaN where no paper publishes one.
 
     Examples
     --------
@@ -109,10 +141,25 @@ def published_bubble_ratio(schedule, num_stages, num_microbatches, options=None)
 def bubble_study(num_stages, microbatches, cases=PAPER_SCHEDULES):
     """Bubble ratio by published formula and from the idealised table, over the total time.
 
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S.
+    microbatches : iterable of int
+        Values of B. Sizes at which a schedule is not defined are left out.
+    cases : iterable of str or (str, dict)
+        As in `legal_schedules`.
+
     Returns
     -------
     DataFrame
-        Columns ``schedule, stages, microbatches, formula, table, slots``.
+        One row a B and schedule; columns ``schedule, stages, microbatches, formula, table, slots``: two ratios
+        of the total time, and the length of the table with a backward of two slots.
+
+    Raises
+    ------
+    ScheduleError
+        If a name is unknown.
 
     Examples
     --------
@@ -135,10 +182,21 @@ def agreement_study(max_stages, max_microbatches):
 
     Every S and B up to the given ones, F = 1 and Bw = 2; the formula is exact, a `Fraction`.
 
+    Parameters
+    ----------
+    max_stages, max_microbatches : int
+        Largest S and B; both count from 1.
+
     Returns
     -------
     DataFrame
-        Columns ``schedule, cases, formula_table, formula_simulation``: absolute differences.
+        One row a schedule; columns ``schedule, cases, formula_table, formula_simulation``: the number of sizes,
+        and absolute differences of bubble ratios.
+
+    Examples
+    --------
+    >>> agreement_study(2, 2)[["schedule", "cases", "formula_table"]].values.tolist()
+    [['GPipe', 4, 0.0], ['1F1B', 4, 0.0]]
     """
     rows = []
     for name in ("gpipe", "1f1b"):
@@ -160,10 +218,23 @@ def agreement_study(max_stages, max_microbatches):
 def level_study(names, num_stages, num_microbatches):
     """The bubble ratio at the three levels without communication: formula, table, simulation.
 
+    Parameters
+    ----------
+    names : iterable of str or (str, dict)
+        As the cases of `legal_schedules`.
+    num_stages, num_microbatches : int
+        Devices S and microbatches B.
+
     Returns
     -------
     DataFrame
-        Columns ``schedule, formula, table, simulation``.
+        One row a schedule; columns ``schedule, formula, table, simulation``: ratios of the total time with a
+        backward of two forwards.
+
+    Raises
+    ------
+    ScheduleError
+        If a name is unknown.
 
     Examples
     --------
@@ -184,11 +255,22 @@ def level_study(names, num_stages, num_microbatches):
 def concatenation_study(num_stages, num_microbatches):
     """Chimera's ways of following one unit by the next: table length, bubble and peak activations.
 
+    Parameters
+    ----------
+    num_stages, num_microbatches : int
+        Devices S and microbatches B, at which every way is defined: S even, and B = S or 2S dividing B.
+
     Returns
     -------
     DataFrame
-        Columns ``concatenation, forward_times, bubble, peak_activations``; a forward-time is that of one
-        microbatch on one stage.
+        One row a way; columns ``concatenation, forward_times, bubble, peak_activations``. A forward-time is
+        that of one microbatch on one stage; peak activations are those of the fullest device in units of one
+        microbatch on 1/S of the model.
+
+    Raises
+    ------
+    ScheduleError
+        If a way is not defined at the size.
 
     Examples
     --------
@@ -211,11 +293,20 @@ def operations_table(timelines):
     Parameters
     ----------
     timelines : dict of str to Timeline
+        Label to timeline; at least one.
 
     Returns
     -------
     DataFrame
-        Columns ``schedule, device, operation, start_s, end_s``.
+        One row an operation; columns ``schedule, device, operation, start_s, end_s``. The last two are in
+        seconds, NaN for reductions that a timeline excludes.
+
+    Examples
+    --------
+    >>> schedule = schedules.build("gpipe", 1, 1)
+    >>> timeline = simulate(compile(schedule), uniform_costs(schedule, forward=1, backward=2))
+    >>> operations_table({"GPipe": timeline}).values.tolist()
+    [['GPipe', 0, '0F0', 0.0, 1.0], ['GPipe', 0, '0B0', 1.0, 3.0]]
     """
     tables = []
     for name, timeline in timelines.items():
@@ -236,19 +327,34 @@ def runtime_study(
     Parameters
     ----------
     model : ModelSpec
+        The model; its global batch is fixed, so that microbatches shrink as B grows.
     systems : sequence of SystemSpec
+        The systems.
     num_stages : int
+        Devices, S.
     microbatches : sequence of int
-        Sizes at which a schedule is not defined are left out.
-    cases, p2p, allreduce
-        As in `legal_schedules` and `graph.compile`.
+        Values of B. Sizes at which a schedule is not defined are left out.
+    cases : iterable of str or (str, dict)
+        As in `legal_schedules`.
+    p2p, allreduce : str
+        Communication semantics, as in `graph.compile`.
 
     Returns
     -------
     DataFrame
-        Columns ``system, schedule, stages, microbatches, p2p, allreduce, t_sim_s, idle_ratio,
-        table_bubble_ratio, comm_over_forward, t_without_network_s``. The last but one is the time of one
-        transfer over the mean forward of 1/S of the model; the last, the time if transfers took none.
+        One row a B, schedule and system; columns ``system, schedule, stages, microbatches, p2p, allreduce,
+        t_sim_s, idle_ratio, table_bubble_ratio, comm_over_forward, t_without_network_s``. Times are in seconds,
+        idle time and bubble are ratios of the total. The last but one is the time of one transfer over the mean
+        forward of 1/S of the model; the last, the time if transfers took none.
+
+    Raises
+    ------
+    ScheduleError
+        If a name is unknown.
+    CostError
+        If the model does not fit a schedule: too few blocks, or a batch that does not divide.
+    PPModelError
+        If a semantics is unknown.
     """
     rows = []
     for count in microbatches:
@@ -287,8 +393,10 @@ def best_study(study):
     Returns
     -------
     DataFrame
-        Columns ``system, comm_over_forward, microbatches, fastest, t_sim_s, second, over_fastest``. The
-        second is the fastest of those that take longer: equal tables are not compared with each other.
+        One row a system and B; columns ``system, comm_over_forward, microbatches, fastest, t_sim_s, second,
+        over_fastest``. The second is the fastest of those that take longer: equal tables are not compared with
+        each other. ``t_sim_s`` is the time of the fastest in seconds, ``over_fastest`` the second's over it
+        less 1; without a second it is NaN.
     """
     rows = []
     for (system, count), group in study.groupby(["system", "microbatches"], sort=False):
@@ -309,12 +417,17 @@ def spread(table, rows, columns, value):
     Parameters
     ----------
     table : DataFrame
+        One row a point.
     rows : list of str
+        Columns whose values tell the rows of the grid apart.
     columns, value : str
+        The column whose values become columns, and the one that fills the grid.
 
     Returns
     -------
     DataFrame
+        The columns `rows`, then one for each value of `columns`; a number gets its symbol before it
+        (``B = 8``).
 
     Examples
     --------
@@ -332,10 +445,16 @@ def spread(table, rows, columns, value):
 def worst_reversals(reversals):
     """For each system, the reversal by the network in which the smaller bubble costs most time.
 
+    Parameters
+    ----------
+    reversals : DataFrame
+        From `reversal_study`.
+
     Returns
     -------
     DataFrame
-        Columns ``system, microbatches, smaller_bubble, faster, time_lost``.
+        One row a system that has such a reversal; columns ``system, microbatches, smaller_bubble, faster,
+        time_lost``. The last is the time of the smaller bubble over that of the faster schedule, less 1.
     """
     lost = reversals[reversals.by_network]
     lost = lost.assign(time_lost=lost.t_smaller_s / lost.t_faster_s - 1)
@@ -346,11 +465,28 @@ def worst_reversals(reversals):
 def best_split_study(model, systems, stages_list, microbatches, splits):
     """The most that an asymmetric Chimera gains on the symmetric one, under every semantics.
 
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    systems : sequence of SystemSpec
+        The systems.
+    stages_list, microbatches : sequence of int
+        Values of S and of B.
+    splits : sequence of (int, int)
+        Blocks of the front and of the back half of the pipeline, a : b.
+
     Returns
     -------
     DataFrame
-        Columns ``stages, p2p, gain, schedule, system, microbatches``: for each S and semantics the
-        fastest split, and where; nothing where no split gains a thousandth of a percent.
+        One row an S and semantics; columns ``stages, p2p, gain, schedule, system, microbatches``: the
+        fastest split, and where; nothing where no split gains a thousandth of a percent. The gain is 1 - T_sim
+        / T_sim of the symmetric one.
+
+    Raises
+    ------
+    CostError
+        If the model does not fit a schedule: too few blocks, or a batch that does not divide.
     """
     rows = []
     for p2p in P2P:
@@ -368,12 +504,32 @@ def best_split_study(model, systems, stages_list, microbatches, splits):
 def asymmetric_causes(model, system, stages_list, num_microbatches, split):
     """What an asymmetric split costs against the symmetric base, cause by cause.
 
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    system : SystemSpec
+        The system.
+    stages_list : sequence of int
+        Values of S, each even.
+    num_microbatches : int
+        Microbatches, B; a multiple of each S.
+    split : (int, int)
+        Blocks of the front and of the back half of the pipeline, a : b.
+
     Returns
     -------
     DataFrame
-        Columns ``stages, table, backward, blocks, network``: T_sim / base - 1 with a backward of exactly two
-        forwards and fractions of blocks; what the model's own backward adds; what whole blocks add;
+        One row an S; columns ``stages, table, backward, blocks, network``: T_sim / base - 1 with a backward of
+        exactly two forwards and fractions of blocks; what the model's own backward adds; what whole blocks add;
         what the network adds. They sum to the whole.
+
+    Raises
+    ------
+    ScheduleError
+        If a schedule is not defined at a size, or the split is illegal.
+    CostError
+        If the model does not fit a schedule: too few blocks, or a batch that does not divide.
     """
     rows = []
     for num_stages in stages_list:
@@ -406,10 +562,18 @@ def largest_gain(relative, schedule, systems):
     schedule : str
         Label of the schedule.
     systems : sequence of str
+        Names of the systems.
 
     Returns
     -------
     float
+        1 - T_sim / base where that is largest; NaN where the table has no such row.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"schedule": ["Chimera"] * 2, "system": ["a", "b"], "relative": [-0.25, 0.5]})
+    >>> largest_gain(table, "Chimera", ["a", "b"]), largest_gain(table, "Chimera", ["b"])
+    (0.25, -0.5)
     """
     rows = relative[(relative.schedule == schedule) & relative.system.isin(systems)]
     return float(-rows.relative.min())
@@ -418,10 +582,16 @@ def largest_gain(relative, schedule, systems):
 def reversal_counts(study):
     """At how many B of each system an order is reversed, and by the network; see `reversal_study`.
 
+    Parameters
+    ----------
+    study : DataFrame
+        From `runtime_study`.
+
     Returns
     -------
     DataFrame
-        Columns ``system, comm_over_forward, points, reversed, reversed_by_network``.
+        One row a system; columns ``system, comm_over_forward, points, reversed, reversed_by_network``: the
+        median over the system's rows, and three numbers of B.
     """
     reversals = reversal_study(study)
     rows = []
@@ -446,10 +616,10 @@ def reversal_study(study):
     Returns
     -------
     DataFrame
-        Columns ``system, stages, microbatches, smaller_bubble, bubble_smaller, t_smaller_s, faster,
-        bubble_faster, t_faster_s, by_network``. Equal bubbles are no order, so GPipe and 1F1B cannot be
-        reversed. The network is the cause where the order without it is that of the bubbles; else the
-        cause is that a backward of the model is not exactly two forwards long.
+        One row a pair, system, S and B; columns ``system, stages, microbatches, smaller_bubble, bubble_smaller,
+        t_smaller_s, faster, bubble_faster, t_faster_s, by_network``, times in seconds. Equal bubbles are no
+        order, so GPipe and 1F1B cannot be reversed. The network is the cause where the order without it is
+        that of the bubbles; else the cause is that a backward of the model is not exactly two forwards long.
     """
     columns = ["system", "stages", "microbatches", "smaller_bubble", "bubble_smaller", "t_smaller_s",
                "faster", "bubble_faster", "t_faster_s", "by_network"]  # fmt: skip
@@ -466,12 +636,32 @@ def reversal_study(study):
 def negation_study(model, systems, num_stages, microbatches, bases=("gpipe", "1f1b")):
     """Where Chimera's smaller bubble does not make it faster, with and without its all-reduce.
 
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    systems : sequence of SystemSpec
+        The systems.
+    num_stages : int
+        Devices, S.
+    microbatches : sequence of int
+        Values of B. Sizes at which a schedule is not defined are left out.
+    bases : iterable of str
+        Names of the schedules that Chimera is held against.
+
     Returns
     -------
     DataFrame
-        Columns ``against, allreduce, smaller_bubble, not_faster, systems``: at how many points (system, B)
-        Chimera has the smaller bubble, at how many of these it takes at least as long, and on which
-        systems.
+        One row a base and way of `graph.ALLREDUCE`; columns ``against, allreduce, smaller_bubble, not_faster,
+        systems``: at how many points (system, B) Chimera has the smaller bubble, at how many of these it takes
+        at least as long, and on which systems.
+
+    Raises
+    ------
+    ScheduleError
+        If a name is unknown.
+    CostError
+        If the model does not fit a schedule: too few blocks, or a batch that does not divide.
     """
     rows = []
     for base in bases:
@@ -491,10 +681,28 @@ def negation_study(model, systems, num_stages, microbatches, bases=("gpipe", "1f
 def semantics_study(model, systems, num_stages, num_microbatches, cases=("gpipe", "1f1b", "eager-1f1b", "chimera")):
     """Simulated time under all five communication semantics.
 
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    systems : sequence of SystemSpec
+        The systems.
+    num_stages, num_microbatches : int
+        Devices S and microbatches B.
+    cases : iterable of str or (str, dict)
+        As in `legal_schedules`.
+
     Returns
     -------
     DataFrame
         One row a system and semantics, one column a schedule (seconds).
+
+    Raises
+    ------
+    ScheduleError
+        If a name is unknown.
+    CostError
+        If the model does not fit a schedule: too few blocks, or a batch that does not divide.
     """
     studies = [runtime_study(model, systems, num_stages, [num_microbatches], cases, p2p) for p2p in P2P]
     study = pd.concat(studies)
@@ -507,10 +715,30 @@ def semantics_study(model, systems, num_stages, num_microbatches, cases=("gpipe"
 def allreduce_study(model, systems, num_stages, microbatches, base="gpipe"):
     """Chimera against a base schedule, with and without the all-reduce of its replicas' gradients.
 
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    systems : sequence of SystemSpec
+        The systems.
+    num_stages : int
+        Devices, S.
+    microbatches : sequence of int
+        Values of B. Sizes at which a schedule is not defined are left out.
+    base : str
+        Name of the schedule that Chimera is held against.
+
     Returns
     -------
     DataFrame
         One row a system and B, one column each way of `graph.ALLREDUCE`: T_sim / base - 1.
+
+    Raises
+    ------
+    ScheduleError
+        If a name is unknown.
+    CostError
+        If the model does not fit a schedule: too few blocks, or a batch that does not divide.
     """
     columns = {}
     for allreduce in ALLREDUCE:
@@ -522,10 +750,26 @@ def allreduce_study(model, systems, num_stages, microbatches, base="gpipe"):
 def timeline_study(timelines, model, system):
     """Some timelines in numbers, each beside a run without the network and one by discrete events.
 
+    Parameters
+    ----------
+    timelines : dict of str to Timeline
+        Label to timeline.
+    model : ModelSpec
+        The model of the timelines.
+    system : SystemSpec
+        The system of the timelines.
+
     Returns
     -------
     DataFrame
-        Columns ``schedule, t_sim_s, t_sim_events_s, t_without_network_s, idle_ratio, peak_activations``.
+        One row a timeline; columns ``schedule, t_sim_s, t_sim_events_s, t_without_network_s, idle_ratio,
+        peak_activations``. Times are in seconds, idle time is a ratio of the total, peak activations are those
+        of the fullest device in units of one microbatch on 1/S of the model.
+
+    Raises
+    ------
+    CostError
+        If the model does not fit a schedule: too few blocks, or a batch that does not divide.
     """
     rows = []
     for name, timeline in timelines.items():
@@ -549,12 +793,21 @@ def relative_to(table, base, value="t_sim_s"):
         With ``system, stages, microbatches, schedule`` and the column `value`.
     base : str
         The schedule, by its label, to compare with.
+    value : str
+        The column to compare; simulated time by default.
 
     Returns
     -------
     DataFrame
         The rows of the other schedules, with a column ``relative``: value / base - 1, negative where
         they are faster.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"schedule": ["GPipe", "Chimera"], "t_sim_s": [4.0, 3.0]})
+    >>> table = table.assign(system="mid", stages=4, microbatches=8)
+    >>> relative_to(table, "GPipe").relative.tolist()
+    [-0.25]
     """
     keys = ["system", "stages", "microbatches"]
     bases = table.loc[table.schedule == base, [*keys, value]].rename(columns={value: "base"})
@@ -565,11 +818,30 @@ def relative_to(table, base, value="t_sim_s"):
 def memory_study(model, system, stages_list, microbatches, cases=PAPER_SCHEDULES):
     """Peak activations and persistent state of the fullest device.
 
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    system : SystemSpec
+        The system; bytes do not depend on it.
+    stages_list, microbatches : sequence of int
+        Values of S and of B. Sizes at which a schedule is not defined are left out.
+    cases : iterable of str or (str, dict)
+        As in `legal_schedules`.
+
     Returns
     -------
     DataFrame
-        Columns ``schedule, stages, microbatches, activations_bytes, persistent_bytes, total_bytes,
-        messages, sent_bytes``: the maximum over the devices, and what all devices send together.
+        One row an S, B and schedule; columns ``schedule, stages, microbatches, activations_bytes,
+        persistent_bytes, total_bytes, messages, sent_bytes``: the maximum over the devices, and what all devices
+        send together in one iteration.
+
+    Raises
+    ------
+    ScheduleError
+        If a name is unknown.
+    CostError
+        If the model does not fit a schedule: too few blocks, or a batch that does not divide.
     """
     rows = []
     for num_stages in stages_list:
@@ -587,7 +859,19 @@ def memory_study(model, system, stages_list, microbatches, cases=PAPER_SCHEDULES
 
 
 def memory_in_tib(study):
-    """A memory study with bytes in TiB, as a page shows it."""
+    """A memory study with bytes in TiB, as a page shows it.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `memory_study`, in bytes.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``schedule, stages, microbatches, activations (TiB), persistent (TiB), messages, sent (TiB)``;
+        1 TiB is 2**40 bytes.
+    """
     tib = 2**40
     return pd.DataFrame({
         "schedule": study.schedule, "stages": study.stages, "microbatches": study.microbatches,
@@ -599,10 +883,22 @@ def memory_in_tib(study):
 def unit_peaks(cases, num_stages, num_microbatches):
     """Peak activations device by device, in units of one microbatch on 1/S of the model.
 
+    Parameters
+    ----------
+    cases : iterable of str or (str, dict)
+        As in `legal_schedules`.
+    num_stages, num_microbatches : int
+        Devices S and microbatches B.
+
     Returns
     -------
     DataFrame
         One row a schedule, one column a device.
+
+    Raises
+    ------
+    ScheduleError
+        If a name is unknown.
 
     Examples
     --------
@@ -617,7 +913,33 @@ def unit_peaks(cases, num_stages, num_microbatches):
 
 
 def asymmetric_study(model, systems, stages_list, microbatches, splits, p2p="overlapped"):
-    """Asymmetric Chimera relative to the symmetric base; see `relative_to`."""
+    """Asymmetric Chimera relative to the symmetric base; see `relative_to`.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    systems : sequence of SystemSpec
+        The systems.
+    stages_list, microbatches : sequence of int
+        Values of S and of B. Sizes at which a schedule is not defined are left out.
+    splits : sequence of (int, int)
+        Blocks of the front and of the back half of the pipeline, a : b.
+    p2p : str
+        Communication semantics, one of `graph.P2P`.
+
+    Returns
+    -------
+    DataFrame
+        The columns of `runtime_study` and ``base, relative``: the base's time in seconds, and T_sim / base - 1.
+
+    Raises
+    ------
+    CostError
+        If the model does not fit a schedule: too few blocks, or a batch that does not divide.
+    PPModelError
+        If a semantics is unknown.
+    """
     cases = ["chimera"] + [("asymmetric-chimera", {"split": split}) for split in splits]
     studies = [runtime_study(model, systems, num_stages, microbatches, cases, p2p) for num_stages in stages_list]
     return relative_to(pd.concat(studies), "Chimera")
@@ -626,10 +948,24 @@ def asymmetric_study(model, systems, stages_list, microbatches, splits, p2p="ove
 def hanayo_tables(num_stages, waves):
     """Chimera and Hanayo at B = S without communication.
 
+    Parameters
+    ----------
+    num_stages : int
+        Devices S, and microbatches.
+    waves : iterable of int
+        Waves of Hanayo, W.
+
     Returns
     -------
     DataFrame
-        Columns ``schedule, forward_times, bubble, formula, peak_activations``.
+        One row a schedule; columns ``schedule, forward_times, bubble, formula, peak_activations``. A
+        forward-time is that of one microbatch on 1/S of the model; bubble and formula are ratios of the total
+        time; peak activations are those of the fullest device in units of one microbatch on 1/S of the model.
+
+    Examples
+    --------
+    >>> hanayo_tables(4, [1, 2]).forward_times.tolist()
+    [16.0, 18.0, 15.25]
     """
     rows = []
     cases = ["chimera"] + [("hanayo", {"waves": count}) for count in waves]
@@ -644,7 +980,34 @@ def hanayo_tables(num_stages, waves):
 
 
 def hanayo_study(model, systems, num_stages, waves, p2p="overlapped"):
-    """Hanayo relative to Chimera at B = S, with Chimera's idle ratio beside its own."""
+    """Hanayo relative to Chimera at B = S, with Chimera's idle ratio beside its own.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    systems : sequence of SystemSpec
+        The systems.
+    num_stages : int
+        Devices S, and microbatches; even.
+    waves : iterable of int
+        Waves of Hanayo, W.
+    p2p : str
+        Communication semantics, one of `graph.P2P`.
+
+    Returns
+    -------
+    DataFrame
+        The columns of `runtime_study` and ``base, relative, idle_ratio_base``: the base's time in seconds,
+        T_sim / base - 1, and Chimera's idle time as a ratio of its total.
+
+    Raises
+    ------
+    CostError
+        If the model does not fit a schedule: too few blocks, or a batch that does not divide.
+    PPModelError
+        If a semantics is unknown.
+    """
     cases = ["chimera"] + [("hanayo", {"waves": count}) for count in waves]
     study = runtime_study(model, systems, num_stages, [num_stages], cases, p2p)
     relative = relative_to(study, "Chimera")
@@ -656,6 +1019,18 @@ def hanayo_gains(study, schedule):
     """Our values for the published numbers of Table I, as far as the study has their systems.
 
     Idle ratios are medians over the systems with a fast or middle network, gains their extremes.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `hanayo_study`.
+    schedule : str
+        Label of the Hanayo schedule.
+
+    Returns
+    -------
+    dict of str to float
+        Ids of `published` to ratios; a gain is 1 - T_sim / base.
     """
     rows = study[study.schedule == schedule].set_index("system")
     near = [f"{compute}_cp_{network}_nw" for compute in ("slow", "mid", "fast") for network in ("mid", "fast")]
@@ -675,11 +1050,25 @@ def hanayo_gains(study, schedule):
 def stage_table(models, systems, num_stages, num_microbatches):
     """What the first stage of 1F1B takes, for some models and systems.
 
+    Parameters
+    ----------
+    models : iterable of ModelSpec
+        The models.
+    systems : sequence of SystemSpec
+        The systems.
+    num_stages, num_microbatches : int
+        Devices S and microbatches B.
+
     Returns
     -------
     DataFrame
-        Columns ``model, system, forward_s, backward_s, transfer_s, comm_over_forward,
-        backward_over_forward``.
+        One row a model and system; columns ``model, system, forward_s, backward_s, transfer_s,
+        comm_over_forward, backward_over_forward``, times in seconds for one microbatch.
+
+    Raises
+    ------
+    CostError
+        If a model does not fit the schedule: too few blocks, or a batch that does not divide.
     """
     schedule = _built("1f1b", num_stages, num_microbatches, ())
     rows = []
@@ -697,7 +1086,24 @@ def stage_table(models, systems, num_stages, num_microbatches):
 
 
 def kinds_table(specs):
-    """How many values of each specification are of which kind of source."""
+    """How many values of each specification are of which kind of source.
+
+    Parameters
+    ----------
+    specs : iterable of ModelSpec or SystemSpec
+        The specifications.
+
+    Returns
+    -------
+    DataFrame
+        One row a specification; columns ``specification`` and the values of `specs.Kind`.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_system
+    >>> kinds_table([load_system("mid_cp_mid_nw")]).columns.tolist()
+    ['specification', 'stated', 'digest', 'inferred', 'our choice']
+    """
     counts = {spec.name: pd.Series([entry.kind for entry in spec.provenance]).value_counts() for spec in specs}
     kinds = list(get_args(Kind))
     table = pd.DataFrame(counts).reindex(kinds).fillna(0).astype(int).T
@@ -707,10 +1113,21 @@ def kinds_table(specs):
 def specification_table(spec):
     """Every value of a model or system with the kind of its source.
 
+    Parameters
+    ----------
+    spec : ModelSpec or SystemSpec
+        The specification.
+
     Returns
     -------
     DataFrame
-        Columns ``field, value, unit, kind, source``.
+        One row a value of the file, as written; columns ``field, value, unit, kind, source``.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_system
+    >>> specification_table(load_system("mid_cp_mid_nw")).loc[0, ["field", "unit"]].tolist()
+    ['peak_compute', 'PFLOP/s']
     """
     return pd.DataFrame(spec.provenance)
 
@@ -718,10 +1135,20 @@ def specification_table(spec):
 def published(figure=None):
     """The numbers that the paper publishes, as far as they are known, with their kind of source.
 
+    Parameters
+    ----------
+    figure : str, optional
+        Only those of one figure or table, by the name in the column ``figure``.
+
     Returns
     -------
     DataFrame
-        Indexed by ``id``; columns ``figure, quantity, value, kind, source``.
+        Indexed by ``id``; columns ``figure, quantity, value, kind, source``. The values are ratios.
+
+    Examples
+    --------
+    >>> published("Fig. 3").index.tolist()
+    ['fig3_formula', 'fig3_table']
     """
     numbers = pd.read_csv(DATA / "reference" / "paper.csv", index_col="id")
     return numbers if figure is None else numbers[numbers.figure == figure]
@@ -738,12 +1165,18 @@ def compare(ours):
     Returns
     -------
     DataFrame
-        Columns ``figure, quantity, published, kind, ours, difference``.
+        One row an id; columns ``figure, quantity, published, kind, ours, difference``. The last is ours less
+        the published one.
 
     Raises
     ------
     PPModelError
         If an id is not a published number.
+
+    Examples
+    --------
+    >>> compare({"fig3_table": 0.25}).round(2).loc[0, ["published", "ours", "difference"]].tolist()
+    [0.26, 0.25, -0.01]
     """
     numbers = published()
     for key in ours:

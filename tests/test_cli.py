@@ -97,6 +97,8 @@ def test_text_says_what_json_says(capsys):
     assert f"makespan            {33 + 0.5 * 16:.6g} s" in out  # 1F1B's closed form at (4, 8)
 
 
+MARKED = ("deadlock", "doubled", "early", "misplaced", "missing")
+
 REFUSED = {
     f"simulate gpip --stages 4 --microbatches 8 {SECONDS}": "schedule = gpip: .*did you mean gpipe",
     f"simulate gpipe --stages 4 --microbatches 0 {SECONDS}": "--microbatches = 0: must be a whole number",
@@ -121,9 +123,17 @@ REFUSED = {
     "simulate 1f1b --stages 4 --microbatches 7 --model paper --system dgx_h100": "global_batch = 256: must divide",
     f"{SIMULATE} {SECONDS} --p2p mail": "--p2p = mail: must be one of",
     f"{SIMULATE} {SECONDS} --frwrd 1": "No such option",
-    f"simulate {SECONDS}": "NAME = None: must be given",
+    f"simulate {SECONDS}": "NAME = nothing: must be given",
     "table gpipe --stages 2 --microbatches 2 --format xml": "--format = xml: must be one of",
     "check nowhere.csv": "cannot be read",
+    f"simulate gpipe --stages 1_0 --microbatches 8 {SECONDS}": "--stages = 1_0: must be a whole number",
+    f"simulate gpipe --stages 99999999999 --microbatches 8 {SECONDS}": "must be a whole number",
+    f"simulate hanayo --stages 8 --microbatches 8 --waves 1000000 {SECONDS}": "must be at most",
+    f"simulate asymmetric-chimera --stages 4 --microbatches 4 --split 1:9999 {SECONDS}": "1:9999: must be two",
+    f"{SIMULATE} --forward 1e308 --backward 1e308": "must be finite",
+    f"{SIMULATE} {SECONDS} --allreduce blocking": "--reduction = nothing: is missing",
+    "table gpipe --stages 4 --microbatches 4 --backward-slots 100000000": "to be drawn",
+    f"{SIMULATE} --model paper --system {'a' * 300}.yaml": "is not a file",
     "frobnicate": "No such command",
     "": None,
 }
@@ -156,7 +166,8 @@ def test_bad_tables_are_refused(capsys, path):
     assert (code, out) == (2, "")
     first, *grid = err.splitlines()
     assert first.startswith(f"error: {path}")
-    assert not grid or (">" in err and grid[0].startswith("device 0"))
+    assert not grid or grid[0].startswith("device 0")
+    assert (path.stem not in MARKED) or ">" in err
 
 
 def test_the_installed_command_exits_with_its_code():
@@ -168,6 +179,24 @@ def test_the_installed_command_exits_with_its_code():
     bad = subprocess.run([*command, "--forward", "0"], capture_output=True, text=True)
     assert (bad.returncode, bad.stdout) == (2, "")
     assert "Traceback" not in bad.stderr
+
+
+def test_a_full_disk_costs_one_line():
+    """Output that cannot be written is named, without a traceback."""
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "ppmodel", "schedules"]
+        run = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert run.returncode == 2
+    assert run.stderr.startswith("error: output = standard output: cannot be written")
+    assert run.stderr.count("\n") == 1
+
+
+def test_the_all_reduce_has_seconds_of_its_own(capsys):
+    """With plain seconds the gradient sum is given, too."""
+    line = f"simulate chimera --stages 4 --microbatches 4 {SECONDS} --json"
+    more = ("", " --allreduce overlapped --reduction 3")
+    times = [json.loads(run(capsys, line + option)[1])["makespan_s"] for option in more]
+    assert times == [16, 19]
 
 
 def test_a_reader_that_leaves_is_no_error():

@@ -86,6 +86,21 @@ def test_broken_csv_is_refused(text):
         parse_table(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("# ppmodel table 99\n0F0,0B0", "version = ppmodel table 99: is not"),
+        ("device,5,3\n0,0F0,0B0", "must number the slots"),
+        ("device,0\n0,0F0,0B0", "is longer than the header"),
+        ("0,0F0,0B0", "the file has no header row"),
+    ],
+)
+def test_headers_are_held_to(text, said):
+    """A header that does not fit, another version, device numbers without a header."""
+    with pytest.raises(TableError, match=said):
+        parse_table(text)
+
+
 def test_hand_written_tables_may_be_untidy():
     """Spaces, empty lines, rows in any order, idle cells as dots or nothing."""
     text = "\ndevice , 0,1,2,3,4,5\n1,., 1F0 ,1B0,1F1,1B1,\n\n0,0F0,0F1,,0B0, ,0B1\n"

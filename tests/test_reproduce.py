@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -93,23 +94,40 @@ def test_a_folder_takes_the_place_of_another(tmp_path):
     assert [path.name for path in (tmp_path / "first").iterdir()] == ["new"]
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_an_interrupted_run_leaves_the_last_good_book(tmp_path, good_book, how):
     """Interrupted, ended or killed: the book stays; what a killed run leaves is removed by the next."""
     notebook(tmp_path, "import time; time.sleep(60)")
     call = f"reproduce(out={str(good_book)!r}, notebooks={str(tmp_path / 'notebooks')!r})"
-    code = f"from ppmodel.reproduce import reproduce; {call}"
+    hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # as in a terminal
+    code = f"{hears}\nfrom ppmodel.reproduce import reproduce; {call}"
     run = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, start_new_session=True)
     while not list(good_book.glob(".ppmodel-*/book/nb")):
         time.sleep(0.1)
     time.sleep(1)
     os.killpg(run.pid, how) if how == signal.SIGINT else run.send_signal(how)
-    assert run.wait(20) != 0
+    assert run.wait(60) != 0
     if how == signal.SIGKILL:
-        os.killpg(run.pid, how)
         _remove_leftovers(good_book)
     assert [path.name for path in good_book.iterdir()] == ["html"]
     assert (good_book / "html" / "index.html").read_text() == "the last good book"
+    waited = time.monotonic() + 30
+    while (left := processes_of(run.pid)) and time.monotonic() < waited:
+        time.sleep(0.2)
+    assert left == []
+
+
+def processes_of(session):
+    """The processes of a session that are still there."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session and fields[0] != "Z":
+            found.append(stat.parent.name)
+    return found
 
 
 @pytest.mark.parametrize(

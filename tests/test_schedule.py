@@ -138,6 +138,9 @@ def test_wide_grids_are_cut_around_the_mark():
     text = draw([[f"0F{m}" for m in range(500)]], {(0, 250)})
     assert ">0F250<" in text
     assert len(text) < 400
+    tall = draw([[f"{d}F0"] for d in range(3000)], {(1500, 0)})
+    assert ">1500F0<" in tall
+    assert len(tall.splitlines()) < 30
 
 
 def test_shares_must_fit_the_stages():

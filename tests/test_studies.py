@@ -49,6 +49,11 @@ def test_unknown_schedules_are_not_left_out(model, systems):
     """A misspelt name is an error, not an empty figure."""
     with pytest.raises(ScheduleError, match="did you mean chimera"):
         studies.runtime_study(model, systems, 4, [4], ["chimer"])
+    for options in ({"wave": 2}, {"concat": "up"}):
+        with pytest.raises(ScheduleError):
+            studies.runtime_study(model, systems, 4, [4], [("chimera", options)])
+    with pytest.raises(ScheduleError, match="stages = 0"):
+        studies.runtime_study(model, systems, 0, [4], ["gpipe"])
 
 
 def test_relative_times_are_against_the_base(model, systems):

@@ -13,6 +13,7 @@ from ppmodel.ops import NO_MICROBATCH, OpKind
 from ppmodel.schedule import Schedule
 from ppmodel.schedules.registry import Option, require, schedule
 
+_MAX_SHARE = 1000
 CONCATENATIONS = ("direct", "overlapping", "forward-doubling", "backward-halving")
 
 
@@ -29,7 +30,7 @@ def _split(text):
     (1, 2)
     """
     front, back = (int(part) for part in text.split(":"))
-    if front < 1 or back < 1:
+    if not (1 <= front <= _MAX_SHARE and 1 <= back <= _MAX_SHARE):
         raise ValueError
     return front, back
 
@@ -39,7 +40,7 @@ _CONCAT = Option(
     "how units follow one another where B > S",
 )  # fmt: skip
 _SPLIT = Option(
-    "split", _split, (1, 2), "A:B", "must be two whole numbers of at least 1, as A:B",
+    "split", _split, (1, 2), "A:B", f"must be two whole numbers from 1 to {_MAX_SHARE}, as A:B",
     "blocks of the front and of the back half of the pipeline",
 )  # fmt: skip
 _LEGAL = "S even, B a multiple of S (of 2S for forward-doubling, B > S)"
@@ -104,7 +105,7 @@ def asymmetric_chimera(num_stages, num_microbatches, split=(1, 2), concat="direc
     """
     try:
         front, back = split
-        sound = min(int(front), int(back)) >= 1
+        sound = min(int(front), int(back)) >= 1 and max(int(front), int(back)) <= _MAX_SHARE
     except (TypeError, ValueError):
         sound = False
     require(sound, "split", split, _SPLIT.rule, "write for example 1:2")

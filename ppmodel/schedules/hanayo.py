@@ -8,7 +8,7 @@ from ppmodel.ops import Op, OpKind
 from ppmodel.schedule import Schedule
 from ppmodel.schedules.registry import Option, require, schedule
 
-_MAX_OPERATIONS = 2**22
+_MAX_OPERATIONS = 2**20
 _WAVES_RULE = "must be a whole number of at least 1"
 
 

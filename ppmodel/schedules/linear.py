@@ -11,6 +11,20 @@ from ppmodel.schedules.registry import schedule
 def gpipe(num_stages, num_microbatches):
     """GPipe (Huang et al., 2019): F0 .. F(B-1), then B0 .. B(B-1) on every device.
 
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; stage s is on device s.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+
+    Returns
+    -------
+    Schedule
+        A table of S rows and 2 B operations in each.
+
+    Examples
+    --------
     >>> print(*gpipe(2, 2).table(backward=1)[1])
     . 1F0 1F1 1B0 1B1 .
     """
@@ -21,6 +35,20 @@ def gpipe(num_stages, num_microbatches):
 def one_f_one_b(num_stages, num_microbatches):
     """1F1B, synchronous (Narayanan et al., 2021, section 2.2): warm-up of S-1-d forwards on device d.
 
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; stage s is on device s.
+    num_microbatches : int
+        Microbatches of one iteration, B; they bound the warm-up.
+
+    Returns
+    -------
+    Schedule
+        A table of S rows and 2 B operations in each.
+
+    Examples
+    --------
     >>> print(*one_f_one_b(2, 2).table(backward=1)[0])
     0F0 0F1 . 0B0 . 0B1
     """
@@ -32,6 +60,22 @@ def one_f_one_b(num_stages, num_microbatches):
 def eager_one_f_one_b(num_stages, num_microbatches):
     """Eager 1F1B (Zhuang et al., arXiv:2211.05322): twice the warm-up hides the round trip of a transfer.
 
+    The warm-up is 2(S-1-d) forwards on device d.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; stage s is on device s.
+    num_microbatches : int
+        Microbatches of one iteration, B; they bound the warm-up.
+
+    Returns
+    -------
+    Schedule
+        A table of S rows and 2 B operations in each.
+
+    Examples
+    --------
     >>> eager_one_f_one_b(4, 8).table()[0][:7]
     ['0F0', '0F1', '0F2', '0F3', '0F4', '0F5', '0F6']
     """

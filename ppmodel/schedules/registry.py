@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ppmodel.errors import ScheduleError
 
-_MAX_CELLS = 2**24
+_MAX_CELLS = 2**23
 _registry = {}
 
 
