@@ -10,6 +10,7 @@ import click
 from ppmodel import __version__, schedules
 from ppmodel.errors import PPModelError
 from ppmodel.graph import ALLREDUCE, P2P
+from ppmodel.ops import OpKind
 
 _MAX_COUNT = 10**9
 _EXIT_REFUSED = 2
@@ -150,9 +151,11 @@ def check(file):
 
     schedule = read_table(file)
     replicas = f", {schedule.num_replicas} replicas" if schedule.num_replicas > 1 else ""
+    sums = int((schedule.kind == OpKind.R).sum())
+    reductions = f" and {sums} gradient sums" if sums else ""
     click.echo(
-        f"{file}: a schedule of {schedule.num_operations} operations on {schedule.num_devices} devices, "
-        f"{schedule.num_stages} stages{replicas}, {schedule.num_microbatches} microbatches\n"
+        f"{file}: a schedule of {schedule.num_operations - sums} operations{reductions} "
+        f"on {schedule.num_devices} devices, {schedule.num_stages} stages{replicas}, {schedule.num_microbatches} microbatches\n"
         f"idealised table (backward of two slots): {metrics.table_slots(schedule)} slots, "
         f"bubble ratio {metrics.table_bubble_ratio(schedule):.4f}\n"
         f"peak activations by device: {_numbers(metrics.peak_activations(schedule))}"

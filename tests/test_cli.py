@@ -84,7 +84,7 @@ def test_tables_written_by_hand_go_the_same_way(capsys, tmp_path):
     path.write_text(write_table(build("chimera", 4, 4), "csv"))
     code, out, _ = run(capsys, ["check", str(path)])
     assert code == 0
-    assert "a schedule of 40 operations on 4 devices, 4 stages, 2 replicas, 4 microbatches" in out
+    assert "a schedule of 32 operations and 8 gradient sums on 4 devices, 4 stages, 2 replicas, 4 microbatches" in out
     by_file = run(capsys, ["simulate", "--table", str(path), *SECONDS.split(), "--json"])[1]
     by_name = run(capsys, f"simulate chimera --stages 4 --microbatches 4 {SECONDS} --json")[1]
     assert json.loads(by_file) == json.loads(by_name)
