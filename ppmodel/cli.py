@@ -155,7 +155,8 @@ def check(file):
     reductions = f" and {sums} gradient sums" if sums else ""
     click.echo(
         f"{file}: a schedule of {schedule.num_operations - sums} operations{reductions} "
-        f"on {schedule.num_devices} devices, {schedule.num_stages} stages{replicas}, {schedule.num_microbatches} microbatches\n"
+        f"on {schedule.num_devices} devices, {schedule.num_stages} stages{replicas}, "
+        f"{schedule.num_microbatches} microbatches\n"
         f"idealised table (backward of two slots): {metrics.table_slots(schedule)} slots, "
         f"bubble ratio {metrics.table_bubble_ratio(schedule):.4f}\n"
         f"peak activations by device: {_numbers(metrics.peak_activations(schedule))}"
