@@ -91,6 +91,7 @@ BROKEN = {
     "misplaced": ("0F0 0F1 0B0 0B1 1B1\n1F0 1B0 1F1", "1B1", "is misplaced: stage 1 of replica 0 lives on device 1"),
     "deadlock": ("0F0 0B0 0F1 0B1\n1F1 1F0 1B0 1B1", "0B0", "deadlock"),
     "backward first": ("0B0 0F0", "0B0", "deadlock"),
+    "weights first": ("0F0 0W0 0I0", "0W0", "deadlock"),
     "both backwards": ("0F0 0B0 0I0 0W0", "0B0", "beside its own halves"),
     "lone reduction": ("0F0 0B0 0R", "0R", "no second replica"),
     "two replicas": ("0F0 0B0 1F0@1\n1F0 1B0 0F0@1", "replicas \\[0, 1\\]", "exactly one replica"),

@@ -133,6 +133,7 @@ def test_hanayo_gains_are_medians_and_extremes(model):
     near = study[study.system.str.endswith(("fast_nw", "mid_nw"))]
     gains = studies.hanayo_gains(study, "Hanayo W = 2")
     assert gains["table1_idle_hanayo"] == near.idle_ratio.median()
+    assert gains["table1_idle_chimera"] == near.idle_ratio_base.median() != near.idle_ratio_base.max()
     assert gains["table1_gain_low"] == -near.relative.max() < gains["table1_gain_high"] == -near.relative.min()
     assert gains["table1_slow_nw_mid_cp"] == -study[study.system == "mid_cp_slow_nw"].relative.iloc[0]
     assert "table1_slow_nw_fast_cp" not in gains
