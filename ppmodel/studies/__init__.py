@@ -1,0 +1,62 @@
+"""The tables behind the book's figures: one function a question, one tidy row a point."""
+
+from ppmodel.studies.asymmetric import asymmetric_causes, asymmetric_study, best_split_study
+from ppmodel.studies.bubble import (
+    agreement_study,
+    bubble_study,
+    concatenation_study,
+    level_study,
+    published_bubble_ratio,
+)
+from ppmodel.studies.cases import label, legal_schedules, spread
+from ppmodel.studies.hanayo import hanayo_gains, hanayo_study, hanayo_tables
+from ppmodel.studies.memory import memory_in_tib, memory_study, unit_peaks
+from ppmodel.studies.reversals import negation_study, reversal_counts, reversal_study, worst_reversals
+from ppmodel.studies.runtime import (
+    allreduce_study,
+    best_study,
+    largest_gain,
+    operations_table,
+    relative_to,
+    runtime_study,
+    semantics_study,
+    timeline_study,
+)
+from ppmodel.studies.sources import compare, kinds_table, published, specification_table, stage_table
+
+__all__ = [
+    "agreement_study",
+    "allreduce_study",
+    "asymmetric_causes",
+    "asymmetric_study",
+    "best_split_study",
+    "best_study",
+    "bubble_study",
+    "compare",
+    "concatenation_study",
+    "hanayo_gains",
+    "hanayo_study",
+    "hanayo_tables",
+    "kinds_table",
+    "label",
+    "largest_gain",
+    "legal_schedules",
+    "level_study",
+    "memory_in_tib",
+    "memory_study",
+    "negation_study",
+    "operations_table",
+    "published",
+    "published_bubble_ratio",
+    "relative_to",
+    "reversal_counts",
+    "reversal_study",
+    "runtime_study",
+    "semantics_study",
+    "specification_table",
+    "spread",
+    "stage_table",
+    "timeline_study",
+    "unit_peaks",
+    "worst_reversals",
+]

@@ -1,0 +1,125 @@
+"""How a study names its cases: schedules with their options, built and compiled once."""
+
+from functools import cache
+
+from ppmodel import schedules
+from ppmodel.errors import ScheduleError
+from ppmodel.graph import compile
+
+PAPER_SCHEDULES = ("gpipe", "1f1b", "chimera")
+
+TIE = 1e-9
+"""Relative difference below which two times are one: rounding is no order."""
+
+_SYMBOLS = {"microbatches": "B", "stages": "S"}
+
+_TITLES = {"gpipe": "GPipe", "1f1b": "1F1B", "eager-1f1b": "eager 1F1B", "chimera": "Chimera", "hanayo": "Hanayo",
+           "asymmetric-chimera": "asymmetric Chimera"}  # fmt: skip
+
+
+def label(name, options=None):
+    """A schedule and its options as they are printed in figures.
+
+    Parameters
+    ----------
+    name : str
+        Name of the schedule.
+    options : dict, optional
+        Its options, where they differ from the defaults.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> label("hanayo", {"waves": 2}), label("asymmetric-chimera", {"split": (1, 2)})
+    ('Hanayo W = 2', 'asymmetric Chimera 1:2')
+    """
+    words = [_TITLES.get(name, name)]
+    for key, value in (options or {}).items():
+        ratio = ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        words.append(f"W = {value}" if key == "waves" else ratio)
+    return " ".join(words)
+
+
+@cache
+def built(name, num_stages, num_microbatches, options):
+    """`schedules.build`, once for each schedule; the options as a tuple of pairs."""
+    return schedules.build(name, num_stages, num_microbatches, **dict(options))
+
+
+@cache
+def compiled(name, num_stages, num_microbatches, options, p2p, allreduce):
+    """`graph.compile`, once for each schedule and semantics."""
+    return compile(built(name, num_stages, num_microbatches, options), p2p, allreduce)
+
+
+def legal_schedules(cases, num_stages, num_microbatches):
+    """Those of some schedules that are defined at a size.
+
+    Parameters
+    ----------
+    cases : iterable of str or (str, dict)
+        Names, with options where they differ from the defaults.
+    num_stages, num_microbatches : int
+        Devices S and microbatches B.
+
+    Yields
+    ------
+    name : str
+    options : dict
+        Lists in it become tuples.
+    schedule : Schedule
+
+    Raises
+    ------
+    ScheduleError
+        If a name is unknown; a case that is illegal at the size is left out.
+
+    Examples
+    --------
+    >>> [name for name, _, _ in legal_schedules(["gpipe", "chimera"], 4, 6)]
+    ['gpipe']
+    """
+    built("gpipe", num_stages, num_microbatches, ())  # legal everywhere: refuses what is no size at all
+    for case in cases:
+        name, options = (case, {}) if isinstance(case, str) else case
+        options = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+        try:
+            yield name, options, built(name, num_stages, num_microbatches, tuple(options.items()))
+        except ScheduleError as error:
+            if error.field not in ("stages", "microbatches"):
+                raise  # an unknown name or option is an error, an illegal size is not
+
+
+def spread(table, rows, columns, value):
+    """A long table as a grid: one row for each of some columns' values, in order of appearance.
+
+    Parameters
+    ----------
+    table : DataFrame
+        One row a point.
+    rows : list of str
+        Columns whose values tell the rows of the grid apart.
+    columns, value : str
+        The column whose values become columns, and the one that fills the grid.
+
+    Returns
+    -------
+    DataFrame
+        The columns `rows`, then one for each value of `columns`; a number gets its symbol before it
+        (``B = 8``).
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> long = pd.DataFrame({"S": [4, 4], "schedule": ["b", "a"], "slots": [1, 2]})
+    >>> spread(long, ["S"], "schedule", "slots").to_dict("records")
+    [{'S': 4, 'b': 1, 'a': 2}]
+    """
+    order = list(dict.fromkeys(table[columns]))
+    grid = table.pivot_table(index=rows, columns=columns, values=value, aggfunc="first", sort=False)
+    grid = grid[order]
+    grid.columns = [name if isinstance(name, str) else f"{_SYMBOLS.get(columns, columns)} = {name}" for name in order]
+    return grid.reset_index()

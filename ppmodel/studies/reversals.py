@@ -1,0 +1,128 @@
+"""Where the order by bubble ratio is not the order by time."""
+
+from itertools import permutations
+
+import pandas as pd
+
+from ppmodel.graph import ALLREDUCE
+from ppmodel.studies.cases import TIE, label
+from ppmodel.studies.runtime import relative_to, runtime_study
+
+
+def reversal_study(study):
+    """Pairs of schedules whose order by bubble ratio is not their order by simulated time.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `runtime_study`.
+
+    Returns
+    -------
+    DataFrame
+        One row a pair, system, S and B; columns ``system, stages, microbatches, smaller_bubble, bubble_smaller,
+        t_smaller_s, faster, bubble_faster, t_faster_s, by_network``, times in seconds. Equal bubbles are no
+        order, so GPipe and 1F1B cannot be reversed. The network is the cause where the order without it is
+        that of the bubbles; else the cause is that a backward of the model is not exactly two forwards long.
+    """
+    columns = ["system", "stages", "microbatches", "smaller_bubble", "bubble_smaller", "t_smaller_s",
+               "faster", "bubble_faster", "t_faster_s", "by_network"]  # fmt: skip
+    rows = []
+    for (system, size, count), group in study.groupby(["system", "stages", "microbatches"], sort=False):
+        for a, b in permutations(group.itertuples(), 2):
+            if a.table_bubble_ratio < b.table_bubble_ratio - TIE and a.t_sim_s > b.t_sim_s * (1 + TIE):
+                by_network = a.t_without_network_s <= b.t_without_network_s * (1 + TIE)
+                rows.append((system, size, count, a.schedule, a.table_bubble_ratio, a.t_sim_s,
+                             b.schedule, b.table_bubble_ratio, b.t_sim_s, by_network))  # fmt: skip
+    return pd.DataFrame(rows, columns=columns).astype({"by_network": bool})
+
+
+def reversal_counts(study):
+    """At how many B of each system an order is reversed, and by the network; see `reversal_study`.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `runtime_study`.
+
+    Returns
+    -------
+    DataFrame
+        One row a system; columns ``system, comm_over_forward, points, reversed, reversed_by_network``: the
+        median over the system's rows, and three numbers of B.
+    """
+    reversals = reversal_study(study)
+    rows = []
+    for system, group in study.groupby("system", sort=False):
+        mine = reversals[reversals.system == system]
+        rows.append({
+            "system": system, "comm_over_forward": group.comm_over_forward.median(),
+            "points": group.microbatches.nunique(), "reversed": mine.microbatches.nunique(),
+            "reversed_by_network": mine[mine.by_network].microbatches.nunique(),
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def worst_reversals(reversals):
+    """For each system, the reversal by the network in which the smaller bubble costs most time.
+
+    Parameters
+    ----------
+    reversals : DataFrame
+        From `reversal_study`.
+
+    Returns
+    -------
+    DataFrame
+        One row a system that has such a reversal; columns ``system, microbatches, smaller_bubble, faster,
+        time_lost``. The last is the time of the smaller bubble over that of the faster schedule, less 1.
+    """
+    lost = reversals[reversals.by_network]
+    lost = lost.assign(time_lost=lost.t_smaller_s / lost.t_faster_s - 1)
+    worst = lost.loc[lost.groupby("system", sort=False).time_lost.idxmax()]
+    return worst[["system", "microbatches", "smaller_bubble", "faster", "time_lost"]].reset_index(drop=True)
+
+
+def negation_study(model, systems, num_stages, microbatches, bases=("gpipe", "1f1b")):
+    """Where Chimera's smaller bubble does not make it faster, with and without its all-reduce.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    systems : sequence of SystemSpec
+        The systems.
+    num_stages : int
+        Devices, S.
+    microbatches : sequence of int
+        Values of B. Sizes at which a schedule is not defined are left out.
+    bases : iterable of str
+        Names of the schedules that Chimera is held against.
+
+    Returns
+    -------
+    DataFrame
+        One row a base and way of `graph.ALLREDUCE`; columns ``against, allreduce, smaller_bubble, not_faster,
+        systems``: at how many points (system, B) Chimera has the smaller bubble, at how many of these it takes
+        at least as long, and on which systems.
+
+    Raises
+    ------
+    ScheduleError
+        If a name is unknown.
+    CostError
+        If the model does not fit a schedule: too few blocks, or a batch that does not divide.
+    """
+    rows = []
+    for base in bases:
+        for allreduce in ALLREDUCE:
+            study = runtime_study(model, systems, num_stages, microbatches, [base, "chimera"], allreduce=allreduce)
+            bubbles = relative_to(study, label(base), "table_bubble_ratio").relative
+            times = relative_to(study, label(base))
+            smaller = times[bubbles < -TIE]
+            lost = smaller[smaller.relative >= 0]
+            rows.append({
+                "against": label(base), "allreduce": allreduce, "smaller_bubble": len(smaller),
+                "not_faster": len(lost), "systems": ", ".join(dict.fromkeys(lost.system)),
+            })  # fmt: skip
+    return pd.DataFrame(rows)

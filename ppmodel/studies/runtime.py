@@ -1,0 +1,302 @@
+"""Simulated time and idle time on systems, under all semantics (Figs. 2 and 4)."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from ppmodel.costs import model_costs
+from ppmodel.engine import simulate, simulate_events
+from ppmodel.graph import ALLREDUCE, P2P
+from ppmodel.metrics import idle_ratio, peak_activations, table_bubble_ratio
+from ppmodel.ops import OpKind
+from ppmodel.studies.cases import PAPER_SCHEDULES, TIE, compiled, label, legal_schedules
+
+
+def runtime_study(
+    model, systems, num_stages, microbatches, cases=PAPER_SCHEDULES, p2p="overlapped", allreduce="excluded"
+):
+    """Simulated time and idle time of one minibatch, on several systems.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        The model; its global batch is fixed, so that microbatches shrink as B grows.
+    systems : sequence of SystemSpec
+        The systems.
+    num_stages : int
+        Devices, S.
+    microbatches : sequence of int
+        Values of B. Sizes at which a schedule is not defined are left out.
+    cases : iterable of str or (str, dict)
+        As in `legal_schedules`.
+    p2p, allreduce : str
+        Communication semantics, as in `graph.compile`.
+
+    Returns
+    -------
+    DataFrame
+        One row a B, schedule and system; columns ``system, schedule, stages, microbatches, p2p, allreduce,
+        t_sim_s, idle_ratio, table_bubble_ratio, comm_over_forward, t_without_network_s``. Times are in seconds,
+        idle time and bubble are ratios of the total. The last but one is the time of one transfer over the mean
+        forward of 1/S of the model; the last, the time if transfers took none.
+
+    Raises
+    ------
+    ScheduleError
+        If a name is unknown.
+    CostError
+        If the model does not fit a schedule: too few blocks, or a batch that does not divide.
+    PPModelError
+        If a semantics is unknown.
+    """
+    rows = []
+    for count in microbatches:
+        for name, options, schedule in legal_schedules(cases, num_stages, count):
+            graph = compiled(name, num_stages, count, tuple(options.items()), p2p, allreduce)
+            bubble = table_bubble_ratio(schedule)
+            for system in systems:
+                costs = model_costs(schedule, model, system)
+                timeline, silent = simulate(graph, costs), simulate(graph, without_network(costs))
+                transfer = (costs.occupancy_s[0, 0] + costs.latency_s[0, 0]) * schedule.microbatch_parts
+                forward = costs.compute_s[0].sum() / num_stages * schedule.microbatch_parts
+                rows.append({
+                    "system": system.name, "schedule": label(name, options), "stages": num_stages,
+                    "microbatches": count, "p2p": p2p, "allreduce": allreduce, "t_sim_s": timeline.makespan_s,
+                    "idle_ratio": idle_ratio(timeline), "table_bubble_ratio": bubble,
+                    "comm_over_forward": transfer / forward, "t_without_network_s": silent.makespan_s,
+                })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def without_network(costs):
+    """The same costs with transfers and all-reduces that take no time."""
+    compute = costs.compute_s.copy()
+    compute[OpKind.R] = 0
+    return replace(costs, compute_s=compute, occupancy_s=0 * costs.occupancy_s, latency_s=0 * costs.latency_s)
+
+
+def relative_to(table, base, value="t_sim_s"):
+    """Each row's value relative to that of another schedule on the same system and size.
+
+    Parameters
+    ----------
+    table : DataFrame
+        With ``system, stages, microbatches, schedule`` and the column `value`.
+    base : str
+        The schedule, by its label, to compare with.
+    value : str
+        The column to compare; simulated time by default.
+
+    Returns
+    -------
+    DataFrame
+        The rows of the other schedules, with a column ``relative``: value / base - 1, negative where
+        they are faster.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"schedule": ["GPipe", "Chimera"], "t_sim_s": [4.0, 3.0]})
+    >>> table = table.assign(system="mid", stages=4, microbatches=8)
+    >>> relative_to(table, "GPipe").relative.tolist()
+    [-0.25]
+    """
+    keys = ["system", "stages", "microbatches"]
+    bases = table.loc[table.schedule == base, [*keys, value]].rename(columns={value: "base"})
+    merged = table[table.schedule != base].merge(bases, on=keys)
+    return merged.assign(relative=merged[value] / merged["base"] - 1)
+
+
+def largest_gain(relative, schedule, systems):
+    """The most that a schedule is faster than the base, over some systems; negative if it never is.
+
+    Parameters
+    ----------
+    relative : DataFrame
+        From `relative_to`.
+    schedule : str
+        Label of the schedule.
+    systems : sequence of str
+        Names of the systems.
+
+    Returns
+    -------
+    float
+        1 - T_sim / base where that is largest; NaN where the table has no such row.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"schedule": ["Chimera"] * 2, "system": ["a", "b"], "relative": [-0.25, 0.5]})
+    >>> largest_gain(table, "Chimera", ["a", "b"]), largest_gain(table, "Chimera", ["b"])
+    (0.25, -0.5)
+    """
+    rows = relative[(relative.schedule == schedule) & relative.system.isin(systems)]
+    return float(-rows.relative.min())
+
+
+def best_study(study):
+    """The fastest schedule of each system and B, and how much slower the second is.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `runtime_study`.
+
+    Returns
+    -------
+    DataFrame
+        One row a system and B; columns ``system, comm_over_forward, microbatches, fastest, t_sim_s, second,
+        over_fastest``. The second is the fastest of those that take longer: equal tables are not compared with
+        each other. ``t_sim_s`` is the time of the fastest in seconds, ``over_fastest`` the second's over it
+        less 1; without a second it is NaN.
+    """
+    rows = []
+    for (system, count), group in study.groupby(["system", "microbatches"], sort=False):
+        first, *others = group.sort_values(["t_sim_s", "schedule"]).itertuples()
+        slower = [row for row in others if row.t_sim_s > first.t_sim_s * (1 + TIE)]
+        transfer = study.loc[study.system == system, "comm_over_forward"].median()
+        rows.append({
+            "system": system, "comm_over_forward": transfer, "microbatches": count,
+            "fastest": first.schedule, "t_sim_s": first.t_sim_s, "second": slower[0].schedule if slower else None,
+            "over_fastest": slower[0].t_sim_s / first.t_sim_s - 1 if slower else float("nan"),
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def semantics_study(model, systems, num_stages, num_microbatches, cases=("gpipe", "1f1b", "eager-1f1b", "chimera")):
+    """Simulated time under all five communication semantics.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    systems : sequence of SystemSpec
+        The systems.
+    num_stages, num_microbatches : int
+        Devices S and microbatches B.
+    cases : iterable of str or (str, dict)
+        As in `legal_schedules`.
+
+    Returns
+    -------
+    DataFrame
+        One row a system and semantics, one column a schedule (seconds).
+
+    Raises
+    ------
+    ScheduleError
+        If a name is unknown.
+    CostError
+        If the model does not fit a schedule: too few blocks, or a batch that does not divide.
+    """
+    studies = [runtime_study(model, systems, num_stages, [num_microbatches], cases, p2p) for p2p in P2P]
+    study = pd.concat(studies)
+    order = list(dict.fromkeys(study.schedule))
+    table = study.pivot(index=["system", "p2p"], columns="schedule", values="t_sim_s")[order]
+    index = [(system.name, p2p) for system in systems for p2p in P2P]
+    return table.reindex(index).rename_axis(columns=None).reset_index()
+
+
+def allreduce_study(model, systems, num_stages, microbatches, base="gpipe"):
+    """Chimera against a base schedule, with and without the all-reduce of its replicas' gradients.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    systems : sequence of SystemSpec
+        The systems.
+    num_stages : int
+        Devices, S.
+    microbatches : sequence of int
+        Values of B. Sizes at which a schedule is not defined are left out.
+    base : str
+        Name of the schedule that Chimera is held against.
+
+    Returns
+    -------
+    DataFrame
+        One row a system and B, one column each way of `graph.ALLREDUCE`: T_sim / base - 1.
+
+    Raises
+    ------
+    ScheduleError
+        If a name is unknown.
+    CostError
+        If the model does not fit a schedule: too few blocks, or a batch that does not divide.
+    """
+    columns = {}
+    for allreduce in ALLREDUCE:
+        study = runtime_study(model, systems, num_stages, microbatches, [base, "chimera"], allreduce=allreduce)
+        columns[allreduce] = relative_to(study, label(base)).set_index(["system", "microbatches"]).relative
+    return pd.DataFrame(columns).reset_index()
+
+
+def operations_table(timelines):
+    """Every operation of some timelines with its start and end.
+
+    Parameters
+    ----------
+    timelines : dict of str to Timeline
+        Label to timeline; at least one.
+
+    Returns
+    -------
+    DataFrame
+        One row an operation; columns ``schedule, device, operation, start_s, end_s``. The last two are in
+        seconds, NaN for reductions that a timeline excludes.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> schedule = build("gpipe", 1, 1)
+    >>> timeline = simulate(compile(schedule), uniform_costs(schedule, forward=1, backward=2))
+    >>> operations_table({"GPipe": timeline}).values.tolist()
+    [['GPipe', 0, '0F0', 0.0, 1.0], ['GPipe', 0, '0B0', 1.0, 3.0]]
+    """
+    tables = []
+    for name, timeline in timelines.items():
+        schedule = timeline.graph.schedule
+        operations = [str(schedule.op(index)) for index in range(schedule.num_operations)]
+        tables.append(pd.DataFrame({
+            "schedule": name, "device": schedule.device, "operation": operations,
+            "start_s": timeline.start_s, "end_s": timeline.end_s,
+        }))  # fmt: skip
+    return pd.concat(tables, ignore_index=True)
+
+
+def timeline_study(timelines, model, system):
+    """Some timelines in numbers, each beside a run without the network and one by discrete events.
+
+    Parameters
+    ----------
+    timelines : dict of str to Timeline
+        Label to timeline.
+    model : ModelSpec
+        The model of the timelines.
+    system : SystemSpec
+        The system of the timelines.
+
+    Returns
+    -------
+    DataFrame
+        One row a timeline; columns ``schedule, t_sim_s, t_sim_events_s, t_without_network_s, idle_ratio,
+        peak_activations``. Times are in seconds, idle time is a ratio of the total, peak activations are those
+        of the fullest device in units of one microbatch on 1/S of the model.
+
+    Raises
+    ------
+    CostError
+        If the model does not fit a schedule: too few blocks, or a batch that does not divide.
+    """
+    rows = []
+    for name, timeline in timelines.items():
+        schedule = timeline.graph.schedule
+        costs = model_costs(schedule, model, system)
+        rows.append({
+            "schedule": name, "t_sim_s": timeline.makespan_s,
+            "t_sim_events_s": simulate_events(timeline.graph, costs).makespan_s,
+            "t_without_network_s": simulate(timeline.graph, without_network(costs)).makespan_s,
+            "idle_ratio": idle_ratio(timeline), "peak_activations": peak_activations(schedule).max(),
+        })  # fmt: skip
+    return pd.DataFrame(rows)

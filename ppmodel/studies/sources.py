@@ -1,0 +1,150 @@
+"""What the paper publishes, what the specifications say, and how sure both are."""
+
+from typing import get_args
+
+import pandas as pd
+
+from ppmodel.costs import model_costs
+from ppmodel.errors import PPModelError
+from ppmodel.specs import DATA, Kind
+from ppmodel.studies.cases import built
+
+
+def published(figure=None):
+    """The numbers that the paper publishes, as far as they are known, with their kind of source.
+
+    Parameters
+    ----------
+    figure : str, optional
+        Only those of one figure or table, by the name in the column ``figure``.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by ``id``; columns ``figure, quantity, value, kind, source``. The values are ratios.
+
+    Examples
+    --------
+    >>> published("Fig. 3").index.tolist()
+    ['fig3_formula', 'fig3_table']
+    """
+    numbers = pd.read_csv(DATA / "reference" / "paper.csv", index_col="id")
+    return numbers if figure is None else numbers[numbers.figure == figure]
+
+
+def compare(ours):
+    """Our numbers beside the published ones.
+
+    Parameters
+    ----------
+    ours : dict
+        Our value for each ``id`` of `published`.
+
+    Returns
+    -------
+    DataFrame
+        One row an id; columns ``figure, quantity, published, kind, ours, difference``. The last is ours less
+        the published one.
+
+    Raises
+    ------
+    PPModelError
+        If an id is not a published number.
+
+    Examples
+    --------
+    >>> compare({"fig3_table": 0.25}).round(2).loc[0, ["published", "ours", "difference"]].tolist()
+    [0.26, 0.25, -0.01]
+    """
+    numbers = published()
+    for key in ours:
+        if key not in numbers.index:
+            raise PPModelError("id", key, "is not a published number", f"choose one of {', '.join(numbers.index)}")
+    table = numbers.loc[list(ours), ["figure", "quantity", "value", "kind"]].rename(columns={"value": "published"})
+    table["ours"] = [float(value) for value in ours.values()]
+    return table.assign(difference=table.ours - table.published).reset_index(drop=True)
+
+
+def specification_table(spec):
+    """Every value of a model or system with the kind of its source.
+
+    Parameters
+    ----------
+    spec : ModelSpec or SystemSpec
+        The specification.
+
+    Returns
+    -------
+    DataFrame
+        One row a value of the file, as written; columns ``field, value, unit, kind, source``.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_system
+    >>> specification_table(load_system("mid_cp_mid_nw")).loc[0, ["field", "unit"]].tolist()
+    ['peak_compute', 'PFLOP/s']
+    """
+    return pd.DataFrame(spec.provenance)
+
+
+def kinds_table(specs):
+    """How many values of each specification are of which kind of source.
+
+    Parameters
+    ----------
+    specs : iterable of ModelSpec or SystemSpec
+        The specifications.
+
+    Returns
+    -------
+    DataFrame
+        One row a specification; columns ``specification`` and the values of `specs.Kind`.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_system
+    >>> kinds_table([load_system("mid_cp_mid_nw")]).columns.tolist()
+    ['specification', 'stated', 'digest', 'inferred', 'our choice']
+    """
+    counts = {spec.name: pd.Series([entry.kind for entry in spec.provenance]).value_counts() for spec in specs}
+    kinds = list(get_args(Kind))
+    table = pd.DataFrame(counts).reindex(kinds).fillna(0).astype(int).T
+    return table.rename_axis("specification").reset_index()
+
+
+def stage_table(models, systems, num_stages, num_microbatches):
+    """What the first stage of 1F1B takes, for some models and systems.
+
+    Parameters
+    ----------
+    models : iterable of ModelSpec
+        The models.
+    systems : sequence of SystemSpec
+        The systems.
+    num_stages, num_microbatches : int
+        Devices S and microbatches B.
+
+    Returns
+    -------
+    DataFrame
+        One row a model and system; columns ``model, system, forward_s, backward_s, transfer_s,
+        comm_over_forward, backward_over_forward``, times in seconds for one microbatch.
+
+    Raises
+    ------
+    CostError
+        If a model does not fit the schedule: too few blocks, or a batch that does not divide.
+    """
+    schedule = built("1f1b", num_stages, num_microbatches, ())
+    rows = []
+    for model in models:
+        for system in systems:
+            costs = model_costs(schedule, model, system)
+            forward, backward = costs.compute_s[:2, 0]
+            transfer = costs.occupancy_s[0, 0] + costs.latency_s[0, 0]
+            rows.append({
+                "model": model.name, "system": system.name, "forward_s": forward, "backward_s": backward,
+                "transfer_s": transfer, "comm_over_forward": transfer / forward,
+                "backward_over_forward": backward / forward,
+            })  # fmt: skip
+    return pd.DataFrame(rows)
