@@ -249,6 +249,8 @@ def operations_table(timelines):
     --------
     >>> from ppmodel import build
     >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.engine import simulate
+    >>> from ppmodel.graph import compile
     >>> schedule = build("gpipe", 1, 1)
     >>> timeline = simulate(compile(schedule), uniform_costs(schedule, forward=1, backward=2))
     >>> operations_table({"GPipe": timeline}).values.tolist()
