@@ -7,6 +7,8 @@ from pathlib import Path
 import pandas as pd
 from matplotlib import pyplot
 
+_LONG_TEXT = 40
+
 
 def record(name, folder, figure=None, table=None, **facts):
     """Write a figure and the numbers in it side by side.
@@ -69,5 +71,7 @@ def show(table, /, **formats):
     words = [column for column in table if column not in numbers]
     styler = styler.set_properties(subset=numbers, **{"text-align": "right"})
     styler = styler.set_properties(subset=words, **{"text-align": "left"})
+    long = [column for column in words if table[column].astype(str).str.len().max() > _LONG_TEXT]
+    styler = styler.set_properties(subset=long, **{"min-width": "14em"})
     content = table.to_csv() + repr(sorted(formats.items()))
     return styler.set_uuid(sha256(content.encode()).hexdigest()[:12])
