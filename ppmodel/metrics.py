@@ -209,13 +209,11 @@ def peak_activations(schedule, stage_weights=None):
     [4.0, 3.0, 2.0, 1.0]
     """
     if stage_weights is None:  # whole stages are added up before they are divided, so that units stay exact
-        return peak_activations(schedule, schedule.stage_shares) / (
-            schedule.chunks_per_device * schedule.microbatch_parts
-        )
+        return peak_activations(schedule, schedule.stage_shares) / schedule.pieces_per_unit
     weights = np.asarray(stage_weights, dtype=float)
     taken = np.where(schedule.kind == OpKind.F, 1.0, 0.0) * weights[schedule.stage]
     given = np.where(np.isin(schedule.kind, _RELEASES), 1.0, 0.0) * weights[schedule.stage]
-    cell = np.cumsum(~schedule.joined) - 1
+    cell = schedule.cell
     before = np.bincount(cell, taken)
     after = before - np.bincount(cell, given)
     first_cell = cell[schedule.device_start[:-1]]

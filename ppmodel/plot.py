@@ -181,7 +181,7 @@ def plot_table(schedules, title, backward=2, note=""):
     return _titled(figure, title, f"a forward takes 1 slot, a backward {backward}; numbers are microbatches. {note}")
 
 
-def plot_timelines(timelines, title, context, arrows=True):
+def plot_timelines(timelines, title, context):
     """Simulated timelines, one below the other on one axis of seconds, with the transfers.
 
     Parameters
@@ -190,8 +190,6 @@ def plot_timelines(timelines, title, context, arrows=True):
         Heading to timeline.
     title, context : str
         The point of the figure, and what it shows; see `context`.
-    arrows : bool
-        Whether to draw each transfer from its departure to its arrival.
 
     Returns
     -------
@@ -208,15 +206,14 @@ def plot_timelines(timelines, title, context, arrows=True):
         beside = timeline.graph.allreduce == "overlapped"
         _draw_operations(axis, schedule, timeline.start_s, timeline.end_s, total, beside)
         axis.set_title(f"{name}: {timeline.makespan_s:.4g} s")
-        if arrows:
-            _draw_transfers(axis, timeline)
+        _draw_transfers(axis, timeline)
     last = axes[-1, 0]
     last.set_xlabel("time (s)")
     shown = max(
         (timeline.graph.schedule for timeline in timelines.values()), key=lambda schedule: schedule.num_replicas
     )
     line = plt.Line2D([], [], color="#333333", lw=0.8, label="transfer")
-    _operation_legend(figure, shown, [line] if arrows else ())
+    _operation_legend(figure, shown, [line])
     return _titled(figure, title, f"{context}; numbers are microbatches")
 
 

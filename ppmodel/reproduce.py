@@ -1,7 +1,7 @@
 """Run every notebook, build the book, and put it in place at once or not at all.
 
-All work is done in a temporary folder beside the target. A notebook that fails, prints a warning or
-leaves a cell without a result publishes nothing, and the last good book stays.
+All work is done in a temporary folder beside the target. A notebook that fails or prints a warning
+publishes nothing, and the last good book stays.
 """
 
 import ast

@@ -191,9 +191,19 @@ class Schedule:
         return np.repeat(np.arange(self.num_devices), np.diff(self.device_start))
 
     @cached_property
+    def cell(self):
+        """The number of each operation's cell, counted over all devices; shape (num_operations,)."""
+        return np.cumsum(~self.joined) - 1
+
+    @property
+    def pieces_per_unit(self):
+        """Operations that a unit, one microbatch on 1/S of the model, is cut into: by chunks and by parts."""
+        return self.chunks_per_device * self.microbatch_parts
+
+    @cached_property
     def unit_shares(self):
         """Each stage's share of one unit, one microbatch on 1/S of the model; shape (num_stages,)."""
-        return self.stage_shares / (self.chunks_per_device * self.microbatch_parts)
+        return self.stage_shares / self.pieces_per_unit
 
     def op(self, index):
         """The operation at an index, as a value.
@@ -266,7 +276,7 @@ class Schedule:
         return source
 
     def _nodes(self):
-        node = np.cumsum(~self.joined) - 1
+        node = self.cell.copy()
         for stage in range(self.num_stages):
             replicas = np.flatnonzero((self.kind == OpKind.R) & (self.stage == stage))
             node[replicas] = node[replicas].min(initial=self.num_operations)
@@ -472,8 +482,8 @@ class Schedule:
 
     def marked(self, indices):
         """The rows in program order as text, the cells of some operations marked ``>like this<``."""
-        cell = np.cumsum(~self.joined) - 1 - (np.cumsum(~self.joined)[self.device_start[:-1]] - 1)[self.device]
-        marks = {(int(self.device[i]), int(cell[i])) for i in indices}
+        place = self.cell - self.cell[self.device_start[:-1]][self.device]
+        marks = {(int(self.device[i]), int(place[i])) for i in indices}
         return draw(_texts(self.rows()), marks)
 
 

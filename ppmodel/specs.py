@@ -47,7 +47,7 @@ _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 _NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 _Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False, strict=True)]
 _Count = Annotated[int, Field(ge=1, le=10**9, strict=True)]
-_CountOrNone = Annotated[int, Field(ge=0, le=10**9, strict=True)]
+_CountOrZero = Annotated[int, Field(ge=0, le=10**9, strict=True)]
 _Flag = Annotated[bool, Field(strict=True)]
 
 
@@ -71,7 +71,7 @@ _Time = _entry(_NotNegative, "s", "ms", "us", "ns")
 _Size = _entry(_Positive, "B", "GB", "GiB", "TiB")
 _Efficiency = _entry(_Fraction)
 _Whole = _entry(_Count)
-_WholeOrNone = _entry(_CountOrNone)
+_WholeOrZero = _entry(_CountOrZero)
 _Number = _entry(_Positive)
 _Switch = _entry(_Flag)
 
@@ -110,7 +110,7 @@ class _ModelFile(BaseModel):
     attention: _entry(Literal["materialised", "fused"])
     recompute: _entry(Literal["none", "selective", "full"])
     sequence: _Whole
-    vocabulary: _WholeOrNone
+    vocabulary: _WholeOrZero
     learned_positions: _Switch
     global_batch: _Whole
     element_bytes: _Whole

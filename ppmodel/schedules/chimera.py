@@ -23,6 +23,12 @@ def _concatenation(text):
     return text
 
 
+def _is_split(split):
+    """Whether something is two whole numbers in the range of shares."""
+    pair = isinstance(split, tuple | list) and len(split) == 2
+    return pair and all(type(share) is int and 1 <= share <= _MAX_SHARE for share in split)
+
+
 def _split(text):
     """Read ``a:b``.
 
@@ -30,7 +36,7 @@ def _split(text):
     (1, 2)
     """
     front, back = (int(part) for part in text.split(":"))
-    if not (1 <= front <= _MAX_SHARE and 1 <= back <= _MAX_SHARE):
+    if not _is_split((front, back)):
         raise ValueError
     return front, back
 
@@ -103,12 +109,8 @@ def asymmetric_chimera(num_stages, num_microbatches, split=(1, 2), concat="direc
     >>> asymmetric_chimera(4, 4).stage_shares.round(3).tolist()
     [0.667, 0.667, 1.333, 1.333]
     """
-    try:
-        front, back = split
-        sound = min(int(front), int(back)) >= 1 and max(int(front), int(back)) <= _MAX_SHARE
-    except (TypeError, ValueError):
-        sound = False
-    require(sound, "split", split, _SPLIT.rule, "write for example 1:2")
+    require(_is_split(split), "split", split, _SPLIT.rule, "write for example 1:2")
+    front, back = split
     shares = np.repeat([2 * front / (front + back), 2 * back / (front + back)], max(1, num_stages // 2))
     return _chimera("asymmetric-chimera", num_stages, num_microbatches, concat, stage_shares=shares)
 

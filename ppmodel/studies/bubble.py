@@ -192,7 +192,7 @@ def concatenation_study(num_stages, num_microbatches):
     for way in CONCATENATIONS:
         schedule = built("chimera", num_stages, num_microbatches, (("concat", way),))
         rows.append({
-            "concatenation": way, "forward_times": table_slots(schedule) / schedule.microbatch_parts,
+            "concatenation": way, "forward_times": table_slots(schedule) / schedule.pieces_per_unit,
             "bubble": table_bubble_ratio(schedule), "peak_activations": peak_activations(schedule).max(),
         })  # fmt: skip
     return pd.DataFrame(rows)

@@ -35,7 +35,7 @@ def hanayo_tables(num_stages, waves):
     for name, options, schedule in legal_schedules(cases, num_stages, num_stages):
         formula = published_bubble_ratio(name, num_stages, num_stages, options)
         rows.append({
-            "schedule": label(name, options), "forward_times": table_slots(schedule) / schedule.chunks_per_device,
+            "schedule": label(name, options), "forward_times": table_slots(schedule) / schedule.pieces_per_unit,
             "bubble": table_bubble_ratio(schedule), "formula": float(formula),
             "peak_activations": peak_activations(schedule).max(),
         })  # fmt: skip

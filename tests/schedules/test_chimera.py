@@ -86,7 +86,7 @@ def test_illegal_sizes_are_refused(size, options, rule):
             build(name, *size, **options)
 
 
-@pytest.mark.parametrize("split", [(0, 1), (1,), "x", (1, 2, 3), (1, -1), None])
+@pytest.mark.parametrize("split", [(0, 1), (1,), "x", (1, 2, 3), (1, -1), None, ("1", "2"), (1.5, 2), (1, 1001)])
 def test_illegal_splits_are_refused(split):
     """A split is two positive whole numbers."""
     with pytest.raises(ScheduleError, match="two whole numbers"):
