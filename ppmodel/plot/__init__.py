@@ -1,0 +1,17 @@
+"""Pictures of tables, timelines and studies: the only importer of matplotlib and seaborn."""
+
+from ppmodel.plot.curves import plot_bars, plot_bubbles, plot_grid, plot_memory, plot_runtime
+from ppmodel.plot.style import context, style_of
+from ppmodel.plot.timelines import plot_table, plot_timelines
+
+__all__ = [
+    "context",
+    "plot_bars",
+    "plot_bubbles",
+    "plot_grid",
+    "plot_memory",
+    "plot_runtime",
+    "plot_table",
+    "plot_timelines",
+    "style_of",
+]

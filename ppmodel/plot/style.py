@@ -1,0 +1,91 @@
+"""What all figures share: colours that are told apart without red and green (Okabe and Ito), titles, axes."""
+
+from matplotlib import pyplot as plt
+
+BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW, GREY = (
+    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#7F7F7F",
+)  # fmt: skip
+_STYLES = [  # colour, marker, dash; where lines coincide the later, narrower one leaves the earlier visible
+    (BLUE, "o", "-"), (VERMILION, "s", (0, (4, 2))), (GREEN, "^", "-"), (PURPLE, "D", (0, (1, 1.5))),
+    (ORANGE, "v", "-."), (SKY, "P", "-"), (GREY, "X", "--"),
+]  # fmt: skip
+_FIXED = ("GPipe", "1F1B", "Chimera", "Chimera forward-doubling", "Hanayo W = 2", "eager 1F1B")
+
+plt.rcParams.update({
+    "figure.dpi": 150, "savefig.dpi": 150, "svg.hashsalt": "ppmodel", "font.size": 9.5, "axes.titlesize": 10.5,
+    "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
+    "axes.grid": True, "grid.color": "#e3e3e3", "grid.linewidth": 0.7, "legend.frameon": False,
+    "figure.constrained_layout.use": True, "figure.facecolor": "white", "lines.linewidth": 1.8, "lines.markersize": 5,
+})  # fmt: skip
+
+
+def style_of(labels):
+    """Line style of each label: one schedule looks the same in every figure.
+
+    Parameters
+    ----------
+    labels : iterable of str
+        Labels of schedules, in the order in which they are drawn; doubles count once.
+
+    Returns
+    -------
+    dict of str to dict
+        Keywords of matplotlib's ``plot``: colour, marker, dash, widths in points, label.
+
+    Examples
+    --------
+    >>> style_of(["GPipe", "Chimera"])["Chimera"]["marker"], style_of(["Chimera"])["Chimera"]["marker"]
+    ('^', '^')
+    """
+    labels = list(dict.fromkeys(labels))
+    free = iter([n for n in range(len(_STYLES)) if n >= len(_FIXED) or _FIXED[n] not in labels] * 3)
+    styles = {}
+    for number, name in enumerate(labels):
+        colour, marker, dash = _STYLES[_FIXED.index(name) if name in _FIXED else next(free)]
+        wide = max(0, 2 - number)
+        styles[name] = {
+            "color": colour, "marker": marker, "ls": dash, "lw": 1.6 + 0.9 * wide, "ms": 5 + 1.6 * wide, "label": name,
+        }  # fmt: skip
+    return styles
+
+
+def titled(figure, title, context):
+    """Set the point of a figure above it in bold, and what it shows in small type below the title."""
+    figure.suptitle(context, x=0.008, ha="left", fontsize=8.5, color="#555555")
+    figure.text(0.008, 1.0, title, ha="left", va="bottom", fontsize=11.5, fontweight="bold")
+    return figure
+
+
+def context(model=None, p2p=None, allreduce=None, **sizes):
+    """One line that says what a figure shows: sizes, model, semantics.
+
+    Parameters
+    ----------
+    model, p2p, allreduce : str, optional
+        Name of the model and of the communication semantics; what is not given is left out.
+    **sizes
+        Sizes under their symbols, such as S and B.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> context(p2p="overlapped", S=8, B=16)
+    'S = 8, B = 16; transfers: overlapped'
+    """
+    parts = [", ".join(f"{key} = {value}" for key, value in sizes.items())] if sizes else []
+    parts += [
+        f"{name}: {value}" for name, value in (("model", model), ("transfers", p2p), ("all-reduce", allreduce)) if value
+    ]
+    return "; ".join(parts)
+
+
+def microbatch_axis(axis, study):
+    """Give an axis the study's values of B, on a logarithmic scale."""
+    counts = sorted(study.microbatches.unique())
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(counts, [str(count) for count in counts])
+    axis.minorticks_off()
+    axis.set_xlabel("microbatches B")

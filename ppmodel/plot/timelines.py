@@ -1,0 +1,151 @@
+"""Pictures of tables and timelines: a box an operation."""
+
+from itertools import pairwise
+
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.colors import to_rgb
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.ticker import MaxNLocator
+
+from ppmodel.ops import OpKind
+from ppmodel.plot.style import GREY, ORANGE, PURPLE, SKY, YELLOW, titled
+from ppmodel.schedule import NO_OPERATION
+
+_KIND_COLOURS = {OpKind.F: SKY, OpKind.B: ORANGE, OpKind.I: YELLOW, OpKind.W: PURPLE, OpKind.R: GREY}
+_KIND_NAMES = {OpKind.F: "forward", OpKind.B: "backward", OpKind.I: "input gradient", OpKind.W: "weight gradient",
+               OpKind.R: "gradient all-reduce"}  # fmt: skip
+_MIN_LABEL_SHARE = 0.016
+
+
+def _operation_legend(figure, schedule, extra=()):
+    kinds = [kind for kind in OpKind if (schedule.kind == kind).any()]
+    handles = [Patch(facecolor=_KIND_COLOURS[kind], edgecolor="#555555", label=_KIND_NAMES[kind]) for kind in kinds]
+    if schedule.num_replicas > 1:
+        handles.append(Patch(facecolor="white", hatch="////", edgecolor="#777777", label="second replica"))
+    if schedule.chunks_per_device > 1:
+        handles.append(Patch(facecolor="none", edgecolor="none", label="darker: deeper stage of the device"))
+    figure.legend(handles=[*handles, *extra], loc="outside lower center", ncols=6, fontsize=8.5)
+
+
+def _shade(colour, chunk, chunks):
+    """A colour that darkens with the chunk, so that the stages of one device can be told apart."""
+    share = 0.0 if chunks <= 1 else 0.45 * chunk / (chunks - 1)
+    return tuple((1 - share) * channel for channel in to_rgb(colour))
+
+
+def _draw_operations(axes, schedule, start, end, total, beside=False):
+    """A box for each operation, its microbatch written in it where it fits.
+
+    Reductions that run `beside` the computation are thin.
+    """
+    chunks = max(1, int(schedule.chunks_per_device))
+    chunk = schedule.stage // schedule.num_devices
+    cell = np.flatnonzero(~schedule.joined).tolist() + [schedule.num_operations]
+    for first, last in pairwise(cell):
+        begin, length = start[first], end[first] - start[first]
+        if not length > 0:
+            continue
+        for lane, op in enumerate(range(first, last)):
+            height = 0.84 / (last - first)
+            bottom = schedule.device[op] - 0.42 + lane * height
+            if beside and schedule.kind[op] == OpKind.R:
+                height, bottom = 0.14, schedule.device[op] + 0.28
+            colour = _shade(_KIND_COLOURS[OpKind(schedule.kind[op])], chunk[op], chunks)
+            hatch = "////" if schedule.replica[op] else None
+            style = {"facecolor": colour, "edgecolor": "#555555", "hatch": hatch, "lw": 0.5}
+            axes.add_patch(Rectangle((begin, bottom), length, height, zorder=2 + (height < 0.2), **style))
+            if schedule.microbatch[op] != NO_OPERATION and length > _MIN_LABEL_SHARE * total:
+                box = {"boxstyle": "round,pad=0.12", "fc": (1, 1, 1, 0.75), "ec": "none"} if hatch else None
+                dark = sum(colour) < 1.2
+                axes.text(
+                    begin + length / 2, bottom + height / 2, str(schedule.microbatch[op]), ha="center", va="center",
+                    fontsize=7.5, color="white" if dark and not hatch else "black", bbox=box,
+                )  # fmt: skip
+    axes.set(ylim=(schedule.num_devices - 0.45, -0.55), xlim=(0, total), ylabel="device")
+    axes.set_yticks(range(schedule.num_devices))
+    axes.grid(axis="y", visible=False)
+
+
+def plot_table(schedules, title, backward=2, note=""):
+    """Idealised tables, one below the other on one axis of slots.
+
+    Parameters
+    ----------
+    schedules : dict of str to Schedule
+        Heading to schedule.
+    title : str
+        The point of the figure.
+    backward : int
+        Slots of a backward; a forward and a reduction take one.
+    note : str
+        Added to the line under the figure.
+
+    Returns
+    -------
+    matplotlib Figure
+    """
+    slots = {name: schedule.slots(backward=backward, reduction=1) for name, schedule in schedules.items()}
+    total = max(int(end.max()) for _, end in slots.values())
+    heights = [schedule.num_devices for schedule in schedules.values()]
+    figure, axes = plt.subplots(
+        len(schedules), squeeze=False, sharex=True, height_ratios=heights,
+        figsize=(7.8, 1.1 + 0.34 * sum(heights) + 0.35 * len(heights)),
+    )  # fmt: skip
+    for axis, (name, schedule) in zip(axes[:, 0], schedules.items(), strict=True):
+        _draw_operations(axis, schedule, *slots[name], total)
+        axis.set_title(name)
+        axis.xaxis.grid(True)
+    last = axes[-1, 0]
+    last.set_xlabel("slot")
+    last.xaxis.set_major_locator(MaxNLocator(20, integer=True))
+    _operation_legend(figure, max(schedules.values(), key=lambda schedule: schedule.num_replicas))
+    return titled(figure, title, f"a forward takes 1 slot, a backward {backward}; numbers are microbatches. {note}")
+
+
+def plot_timelines(timelines, title, context):
+    """Simulated timelines, one below the other on one axis of seconds, with the transfers.
+
+    Parameters
+    ----------
+    timelines : dict of str to Timeline
+        Heading to timeline.
+    title, context : str
+        The point of the figure, and what it shows; see `context`.
+
+    Returns
+    -------
+    matplotlib Figure
+    """
+    total = max(timeline.makespan_s for timeline in timelines.values())
+    devices = [timeline.graph.schedule.num_devices for timeline in timelines.values()]
+    figure, axes = plt.subplots(
+        len(timelines), squeeze=False, sharex=True, height_ratios=devices,
+        figsize=(7.8, 1.1 + 0.34 * sum(devices) + 0.35 * len(devices)),
+    )  # fmt: skip
+    for axis, (name, timeline) in zip(axes[:, 0], timelines.items(), strict=True):
+        schedule = timeline.graph.schedule
+        beside = timeline.graph.allreduce == "overlapped"
+        _draw_operations(axis, schedule, timeline.start_s, timeline.end_s, total, beside)
+        axis.set_title(f"{name}: {timeline.makespan_s:.4g} s")
+        _draw_transfers(axis, timeline)
+    last = axes[-1, 0]
+    last.set_xlabel("time (s)")
+    shown = max(
+        (timeline.graph.schedule for timeline in timelines.values()), key=lambda schedule: schedule.num_replicas
+    )
+    line = plt.Line2D([], [], color="#333333", lw=0.8, label="transfer")
+    _operation_legend(figure, shown, [line])
+    return titled(figure, title, f"{context}; numbers are microbatches")
+
+
+def _draw_transfers(axis, timeline):
+    dependencies, schedule = timeline.graph.schedule.dependencies, timeline.graph.schedule
+    for consumer in np.flatnonzero(dependencies.remote):
+        producer = dependencies.source[consumer]
+        begin, end = schedule.device[producer], schedule.device[consumer]
+        edge = 0.42 if end > begin else -0.42
+        axis.plot(
+            [timeline.sent_s[producer], timeline.arrived_s[producer]], [begin + edge, end - edge],
+            color="#333333", lw=0.6, alpha=0.7, zorder=3,
+        )  # fmt: skip
