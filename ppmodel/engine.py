@@ -71,8 +71,7 @@ def simulate(graph, costs):
     _check_fit(graph, costs)
     tables = [table.ravel().tolist() for table in (costs.compute_s, costs.occupancy_s, costs.latency_s)]
     timeline = _timeline(graph, *_longest_path(graph, *tables, costs.overlap_factor, max))
-    if not np.isfinite(timeline.makespan_s):
-        raise CostError("makespan", timeline.makespan_s, "must be finite", "give smaller durations")
+    _refuse_overflow(timeline.makespan_s)
     return timeline
 
 
@@ -88,6 +87,11 @@ def makespans(graph, many_costs):
     -------
     ndarray of float, shape (len(many_costs),)
         In seconds.
+
+    Raises
+    ------
+    CostError
+        As `simulate`.
 
     Examples
     --------
@@ -107,7 +111,14 @@ def makespans(graph, many_costs):
     )
     overlap_factor = np.array([costs.overlap_factor for costs in many_costs])
     _, end, _, _ = _longest_path(graph, *tables, overlap_factor, np.maximum)
-    return np.maximum.reduce(end)
+    spans = np.maximum.reduce(end)
+    _refuse_overflow(spans.max())
+    return spans
+
+
+def _refuse_overflow(makespan_s):
+    if not np.isfinite(makespan_s):
+        raise CostError("makespan", makespan_s, "must be finite", "give smaller durations")
 
 
 def _check_fit(graph, costs):

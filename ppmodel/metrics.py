@@ -133,6 +133,36 @@ def table_bubble_ratio(schedule, **slots):
     return float(1.0 - _busy(schedule, start, end).sum() / (schedule.num_devices * end.max()))
 
 
+def computing_s(schedule, costs):
+    """Computing time of all devices together; it follows from the costs alone, whatever waits for whatever.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table; operations that share a cell take `overlap_factor` of the sum of their own.
+    costs : OpCosts
+        Durations by kind and stage, in seconds.
+
+    Returns
+    -------
+    float
+        In seconds; reductions and transfers are left out.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> schedule = build("1f1b", 2, 4)
+    >>> computing_s(schedule, uniform_costs(schedule, 1, 2))
+    24.0
+    """
+    alone = np.bincount(schedule.cell)[schedule.cell] == 1
+    share = np.where(alone, 1.0, costs.overlap_factor) * (schedule.kind != OpKind.R)
+    count = np.zeros(costs.compute_s.shape)
+    np.add.at(count, (schedule.kind, schedule.stage), share)
+    return float((count * costs.compute_s).sum())
+
+
 class BubbleRatios(NamedTuple):
     """One idle time under the three denominators of the literature; they must never be mixed.
 

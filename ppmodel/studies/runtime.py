@@ -1,16 +1,13 @@
 """Simulated time and idle time on systems, under all semantics (Figs. 2 and 4)."""
 
-from dataclasses import replace
-from functools import cache
-
 import pandas as pd
 
 from ppmodel.costs import model_costs
 from ppmodel.engine import simulate, simulate_events
 from ppmodel.graph import ALLREDUCE, P2P
 from ppmodel.metrics import idle_ratio, peak_activations, table_bubble_ratio
-from ppmodel.ops import OpKind
-from ppmodel.studies.cases import PAPER_SCHEDULES, TIE, compiled, label, legal_schedules
+from ppmodel.studies.cases import PAPER_SCHEDULES, TIE, label, legal_schedules
+from ppmodel.studies.times import NO_NETWORK, times
 
 
 def runtime_study(
@@ -53,36 +50,51 @@ def runtime_study(
     rows = []
     for count in microbatches:
         for name, options, schedule in legal_schedules(cases, num_stages, count):
-            graph = compiled(name, num_stages, count, tuple(options.items()), p2p, allreduce)
-            bubble = table_bubble_ratio(schedule)
-            for system in systems:
-                costs = model_costs(schedule, model, system)
-                timeline = simulate(graph, costs)
-                silent_s = _time_without_network(name, num_stages, count, tuple(options.items()), model, system)
-                transfer = costs.occupancy_s[0, 0] + costs.latency_s[0, 0]
-                forward = costs.compute_s[0].sum() / num_stages
+            case, bubble = (name, tuple(options.items())), table_bubble_ratio(schedule)
+            size = (case, num_stages, count, model, systems)
+            silent = times(*size, "latency", changes=[NO_NETWORK]).t_sim_s[0].tolist()
+            simulated = (column[0].tolist() for column in times(*size, p2p, allreduce))
+            for system, t_sim, idle, without in zip(systems, *simulated, silent, strict=True):
                 rows.append({
                     "system": system.name, "schedule": label(name, options), "stages": num_stages,
-                    "microbatches": count, "p2p": p2p, "allreduce": allreduce, "t_sim_s": timeline.makespan_s,
-                    "idle_ratio": idle_ratio(timeline), "table_bubble_ratio": bubble,
-                    "comm_over_forward": transfer / forward, "t_without_network_s": silent_s,
+                    "microbatches": count, "p2p": p2p, "allreduce": allreduce,
+                    "t_sim_s": t_sim, "idle_ratio": idle, "table_bubble_ratio": bubble,
+                    "comm_over_forward": comm_over_forward(schedule, model, system), "t_without_network_s": without,
                 })  # fmt: skip
     return pd.DataFrame(rows)
 
 
-@cache
-def _time_without_network(name, num_stages, num_microbatches, options, model, system):
-    """Simulated time if transfers took none: one for all semantics, and so simulated once."""
-    graph = compiled(name, num_stages, num_microbatches, options, "latency", "excluded")
-    costs = without_network(model_costs(graph.schedule, model, system))
-    return simulate(graph, costs).makespan_s
+def comm_over_forward(schedule, model, system):
+    """The time of one transfer over the mean forward of 1/S of the model, c/F.
 
+    Parameters
+    ----------
+    schedule : Schedule
+        The table.
+    model : ModelSpec
+        The model.
+    system : SystemSpec
+        The system.
 
-def without_network(costs):
-    """The same costs with transfers and all-reduces that take no time."""
-    compute = costs.compute_s.copy()
-    compute[OpKind.R] = 0
-    return replace(costs, compute_s=compute, occupancy_s=0 * costs.occupancy_s, latency_s=0 * costs.latency_s)
+    Returns
+    -------
+    float
+        Ratio, without a unit.
+
+    Raises
+    ------
+    CostError
+        If the model does not fit the schedule.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.specs import load_model, load_system
+    >>> round(comm_over_forward(build("1f1b", 8, 64), load_model("paper"), load_system("mid_cp_slow_nw")), 2)
+    0.22
+    """
+    costs = model_costs(schedule, model, system)
+    return float((costs.occupancy_s[0, 0] + costs.latency_s[0, 0]) / (costs.compute_s[0].sum() / schedule.num_devices))
 
 
 def relative_to(table, base, value="t_sim_s"):
@@ -308,7 +320,7 @@ def timeline_study(timelines, model, system):
         rows.append({
             "schedule": name, "t_sim_s": timeline.makespan_s,
             "t_sim_events_s": simulate_events(timeline.graph, costs).makespan_s,
-            "t_without_network_s": simulate(timeline.graph, without_network(costs)).makespan_s,
+            "t_without_network_s": simulate(timeline.graph, NO_NETWORK.costs(costs, schedule)).makespan_s,
             "idle_ratio": idle_ratio(timeline), "peak_activations": peak_activations(schedule).max(),
         })  # fmt: skip
     return pd.DataFrame(rows)

@@ -1,0 +1,223 @@
+"""Simulated times of a schedule on many systems, and under many changes of them, in one pass each."""
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.costs import model_costs
+from ppmodel.engine import makespans
+from ppmodel.errors import PPModelError
+from ppmodel.metrics import computing_s
+from ppmodel.ops import OpKind
+from ppmodel.studies.cases import built, compiled
+
+_REFERENCE_FLOPS = 1e15
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is changed of a system and of the costs on it, to see what a result depends on.
+
+    Parameters
+    ----------
+    bandwidth, latency : float
+        Factors on the network's bandwidth and on its latency.
+    compute : float
+        Factor on the device's speed: its peak and its memory bandwidth.
+    memory : float
+        Factor on the memory bandwidth alone.
+    memory_follows : bool
+        Whether a device of ten times the peak has ten times the memory bandwidth, too. Where it does not, every
+        device has that of one of 1 PFLOP/s; meant for the paper's nine systems, where that is not known.
+    efficiency : float
+        Factor on the attainable fraction of the peak.
+    collectives : float
+        Factor on the time of the gradient all-reduce.
+    backward : float or None
+        Time of a backward in forwards, on every stage; None keeps the model's own.
+    straggler : float
+        Factor on the time of every operation on one S-th of the model.
+    straggling : float
+        Where that S-th lies: 0 for the first, 1 for the last.
+    network : bool
+        Whether transfers and all-reduces take any time at all.
+
+    Raises
+    ------
+    PPModelError
+        If a factor is not a positive number.
+
+    Examples
+    --------
+    >>> Change(bandwidth=0.5)
+    Change(bandwidth=0.5)
+    """
+
+    bandwidth: float = 1.0
+    latency: float = 1.0
+    compute: float = 1.0
+    memory: float = 1.0
+    memory_follows: bool = True
+    efficiency: float = 1.0
+    collectives: float = 1.0
+    backward: float | None = None
+    straggler: float = 1.0
+    straggling: float = 1.0
+    network: bool = True
+
+    def __post_init__(self):
+        for name in ("bandwidth", "compute", "memory", "efficiency", "straggler"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value > 0):
+                raise PPModelError(name, value, "must be a finite factor above 0", "write 1 for no change")
+
+    def __repr__(self):
+        given = {key: value for key, value in vars(self).items() if value != getattr(Change, key)}
+        return f"Change({', '.join(f'{key}={value!r}' for key, value in given.items())})"
+
+    def system(self, system):
+        """The changed system.
+
+        Parameters
+        ----------
+        system : SystemSpec
+            As specified.
+
+        Returns
+        -------
+        SystemSpec
+            With the same name.
+        """
+        follows = 1.0 if self.memory_follows else _REFERENCE_FLOPS / system.peak_compute_flops
+        memory = system.memory_bandwidth_bytes_per_s * self.memory * follows
+        return replace(
+            system,
+            peak_compute_flops=system.peak_compute_flops * self.compute,
+            compute_efficiency=system.compute_efficiency * self.efficiency,
+            memory_bandwidth_bytes_per_s=memory * self.compute,
+            network_bandwidth_bytes_per_s=system.network_bandwidth_bytes_per_s * self.bandwidth,
+            network_latency_s=system.network_latency_s * self.latency,
+        )
+
+    def costs(self, costs, schedule):
+        """The changed costs.
+
+        Parameters
+        ----------
+        costs : OpCosts
+            On the changed system.
+        schedule : Schedule
+            Gives the stages' shares of the model.
+
+        Returns
+        -------
+        OpCosts
+            In seconds.
+        """
+        compute = costs.compute_s.copy()
+        if self.backward is not None:
+            whole = compute[OpKind.B].copy()
+            compute[OpKind.B] = self.backward * compute[OpKind.F]
+            for half in (OpKind.I, OpKind.W):
+                compute[half] *= compute[OpKind.B] / whole
+        if self.straggler != 1:
+            compute[: OpKind.R, _slow_stages(schedule, self.straggling)] *= self.straggler
+        compute[OpKind.R] *= self.collectives * self.network
+        transfers = {"occupancy_s": costs.occupancy_s * self.network, "latency_s": costs.latency_s * self.network}
+        return replace(costs, compute_s=compute, **transfers)
+
+
+UNCHANGED = Change()
+NO_NETWORK = Change(network=False)
+
+
+def _slow_stages(schedule, where):
+    """The stages that make up one S-th of the model, the first where 0 and the last where 1."""
+    stages, devices = schedule.num_stages, schedule.num_devices
+    each = stages // devices
+    first = round(where * (devices - 1)) * each
+    return slice(first, first + each)
+
+
+class Times(NamedTuple):
+    """Simulated and computing time, each of one entry for every change and system.
+
+    Parameters
+    ----------
+    t_sim_s : ndarray of float, shape (num_changes, num_systems)
+        From the start of the first operation to the end of the last, in seconds.
+    idle_ratio : ndarray of float, shape (num_changes, num_systems)
+        Share of all devices' time in which they do not compute.
+    """
+
+    t_sim_s: np.ndarray
+    idle_ratio: np.ndarray
+
+
+def times(case, num_stages, num_microbatches, model, systems, p2p, allreduce="excluded", changes=(UNCHANGED,)):
+    """Simulated times of one schedule on some systems under some changes.
+
+    What has been simulated before in this process is not simulated again; values decide, not names or files.
+
+    Parameters
+    ----------
+    case : tuple (str, tuple of pairs)
+        Name and options of the schedule.
+    num_stages, num_microbatches : int
+        Devices S and microbatches B.
+    model : ModelSpec
+        The model.
+    systems : sequence of SystemSpec
+        The systems.
+    p2p, allreduce : str
+        Communication semantics, as in `graph.compile`.
+    changes : sequence of Change
+        Each is applied to every system.
+
+    Returns
+    -------
+    Times
+        Arrays of shape (len(changes), len(systems)).
+
+    Raises
+    ------
+    ScheduleError
+        If the schedule is not defined at the size.
+    CostError
+        If the model does not fit the schedule.
+    PPModelError
+        If a semantics is unknown.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_model, load_system
+    >>> systems = [load_system("mid_cp_mid_nw"), load_system("mid_cp_slow_nw")]
+    >>> both = times(("1f1b", ()), 4, 8, load_model("paper"), systems, "overlapped", changes=[UNCHANGED, NO_NETWORK])
+    >>> both.t_sim_s.shape, bool(both.t_sim_s[1, 0] == both.t_sim_s[1, 1])
+    ((2, 2), True)
+    """
+    name, options = case
+    schedule = built(name, num_stages, num_microbatches, options)
+    if schedule.num_replicas == 1:
+        allreduce = "excluded"  # there is nothing to sum
+    known = _known(name, options, num_stages, num_microbatches, p2p, allreduce, model)
+    points = [(change, system) for change in changes for system in systems]
+    missing = [point for point in dict.fromkeys(points) if point not in known]
+    if missing:
+        graph = compiled(name, num_stages, num_microbatches, options, p2p, allreduce)
+        many = [
+            change.costs(model_costs(schedule, model, change.system(system)), schedule) for change, system in missing
+        ]
+        spans = makespans(graph, many)
+        idle = [1 - computing_s(schedule, costs) / (num_stages * span) for costs, span in zip(many, spans, strict=True)]
+        known.update(zip(missing, zip(spans.tolist(), idle, strict=True), strict=True))
+    table = np.array([known[point] for point in points]).reshape(len(changes), len(systems), 2)
+    return Times(table[..., 0], table[..., 1])
+
+
+@cache
+def _known(*_):
+    """What is known of one schedule, semantics and model: from (change, system) to (time, idle ratio)."""
+    return {}
