@@ -4,6 +4,7 @@ import json
 import math
 import os
 import sys
+import textwrap
 
 import click
 
@@ -274,18 +275,93 @@ def _given_costs(schedule, seconds, specified, allreduce):
     return costs.model_costs(schedule, load_model(specified["--model"]), load_system(specified["--system"]))
 
 
+@cli.command("run")
+@click.argument("notebook")
+@click.option("-p", "--parameter", "given", nargs=2, multiple=True, metavar="NAME VALUE", help="May be repeated.")
+@click.option("--out", type=click.Path(), metavar="FOLDER", help="For notebook and results (default: its name).")
+def run_notebook(notebook, given, out):
+    """Run one notebook, by name or file, with parameters of your own."""
+    _require_folder(out)
+    from ppmodel.reproduce import run
+
+    click.echo(run(notebook, given, out))
+
+
 @cli.command()
 @click.option("--system", metavar="NAME|FILE", help="Your system, in front of the paper's.")
 @click.option("--model", metavar="NAME|FILE", help="Your model, instead of the paper's.")
-@click.option("--out", type=click.Path(), help="Folder of the built book (default book/_build).")
+@click.option("--memory-limit", metavar="SIZE", help='Memory to use of a device, such as "64 GiB" (default: all).')
+@click.option(
+    "--out", type=click.Path(), metavar="FOLDER", help="For the built book (default book/_build, or one in it)."
+)
 @click.option("--jobs", type=_Count(), default=2, metavar="N", help="Notebooks run at once (default 2).")
-def reproduce(system, model, out, jobs):
-    """Run every notebook and build the book."""
+def reproduce(system, model, memory_limit, out, jobs):
+    """Run every notebook and build the book; for your own system, a book of its own."""
+    _require_folder(out)
+    from ppmodel.reproduce import reproduce as build_book
+
+    click.echo(build_book(system=system, model=model, memory_limit=memory_limit, out=out, jobs=jobs))
+
+
+def _require_folder(out):
     if out is not None and not out.strip():
         raise PPModelError("--out", repr(out), "must name a folder", "pass a folder, or leave --out away")
-    from ppmodel.reproduce import reproduce as run
 
-    click.echo(run(system=system, model=model, out=out, jobs=jobs))
+
+@cli.command()
+@click.option("--system", metavar="NAME|FILE", help="Judge on this system instead of the paper's nine.")
+@click.option("--model", metavar="NAME|FILE", default="paper", show_default=True, help="Model.")
+@click.option(
+    "--setting", metavar="NAME|FILE", default="default", show_default=True, help="What the paper leaves open."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array, an object a row.")
+def claims(system, model, setting, as_json):
+    """Judge the paper's claims; exit code 1 where a verdict is not the expected one."""
+    from ppmodel.claims import disagreements, judge, load_claims
+    from ppmodel.specs import load_model, load_setting, load_system
+
+    usual = system is None and (model, setting) == ("paper", "default")
+    system = None if system is None else load_system(system)
+    judgements = judge(load_claims(), load_model(model), load_setting(setting), system)
+    others = disagreements(judgements, margins=usual)
+    click.echo(json.dumps([_judged(one) for one in judgements]) if as_json else _report(judgements, others))
+    return 1 if others else 0
+
+
+def _judged(judgement):
+    """A judgement as an object; what could not be measured is null."""
+    from ppmodel.claims import condition
+
+    row = judgement.row
+    measured, margin = (None if math.isnan(n) else n for n in (judgement.measured, judgement.margin))
+    return {
+        "id": row.id, "statement": row.statement, "verdict": judgement.verdict, "expected": row.expected.verdict,
+        "measured": measured, "relation": row.relation, "value": row.value, "tolerance": row.tolerance,
+        "unit": row.unit, "margin": margin, "condition": condition(judgement), "reason": judgement.reason,
+        "page": row.page,
+    }  # fmt: skip
+
+
+def _report(judgements, others):
+    """A line a row, the condition of what holds only sometimes below it, and what was not expected."""
+    from ppmodel.claims import VERDICTS, condition
+
+    form = "{:<22} {:<14} {:>10} {:>21} {:>11}  {}"
+    lines = [form.format("id", "verdict", "measured", "claimed", "margin", "read on")]
+    for one in judgements:
+        row, sign = one.row, "+" if one.margin > 0 else ""
+        margin = sign + row.number(one.margin) if row.number(one.margin) else ""
+        numbers = (row.number(one.measured), row.reference, margin)
+        lines.append(form.format(row.id, VERDICTS[one.verdict], *numbers, row.page))
+        said = condition(one) or one.reason
+        lines += textwrap.wrap(said, 100, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
+    lines.append("\nmargin: how far inside what is claimed the number lies under this setting; below 0 it lies outside")
+    for one in others:
+        row = one.row
+        pairs = ((one.verdict, one.margin), (row.expected.verdict, row.expected.margin))
+        seen, expected = (f"{VERDICTS[verdict]} (margin {row.number(margin)})" for verdict, margin in pairs)
+        lines.append(f"{row.id}: {seen}, expected {expected}")
+    return "\n".join(lines)
 
 
 def main(argv=None):

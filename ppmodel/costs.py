@@ -5,14 +5,14 @@ t = max(FLOP / (peak e_c) + L_c, bytes / (bandwidth e_m) + L_m); of a transfer o
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from ppmodel.errors import CostError
-from ppmodel.ops import OpKind
 
-_ROWS = len(OpKind)
+_PARTS_KEPT = 2**12
 
 
 @dataclass(frozen=True, eq=False)
@@ -507,10 +507,7 @@ def stages(schedule, model, system, blocks=None):
     >>> [stage.blocks for stage in stages(build("gpipe", 4, 4), load_model("paper"), load_system("mid_cp_mid_nw"))]
     [32, 32, 32, 32]
     """
-    sequences = microbatch_sequences(schedule, model)
-    block = _total(block_operations(model, sequences), model, system)
-    first = _total(embedding_operations(model, sequences), model, system, recompute="none")
-    last = _total(head_operations(model, sequences), model, system, recompute="none")
+    block, first, last = _parts(model, microbatch_sequences(schedule, model), system)
     result = []
     for number, count in enumerate(stage_blocks(schedule, model, blocks).tolist()):
         parts = [(count, block), (number == 0, first), (number == schedule.num_stages - 1, last)]
@@ -554,6 +551,16 @@ def microbatch_sequences(schedule, model):
         remedy = "choose microbatches that divide it, or another global_batch"
         raise CostError("global_batch", model.global_batch, rule, remedy)
     return model.global_batch // schedule.table_microbatches
+
+
+@lru_cache(_PARTS_KEPT)
+def _parts(model, sequences, system):
+    """What a block, the embedding and the head take on a microbatch; the same for all schedules."""
+    return (
+        _total(block_operations(model, sequences), model, system),
+        _total(embedding_operations(model, sequences), model, system, recompute="none"),
+        _total(head_operations(model, sequences), model, system, recompute="none"),
+    )
 
 
 def _total(operations, model, system, recompute=None):

@@ -133,19 +133,19 @@ def table_bubble_ratio(schedule, **slots):
     return float(1.0 - _busy(schedule, start, end).sum() / (schedule.num_devices * end.max()))
 
 
-def computing_s(schedule, costs):
+def computing_s(schedule, many_costs):
     """Computing time of all devices together; it follows from the costs alone, whatever waits for whatever.
 
     Parameters
     ----------
     schedule : Schedule
-        The table; operations that share a cell take `overlap_factor` of the sum of their own.
-    costs : OpCosts
+        The table; operations that share a cell take their `overlap_factor` of the sum of their own.
+    many_costs : sequence of OpCosts
         Durations by kind and stage, in seconds.
 
     Returns
     -------
-    float
+    ndarray of float, shape (len(many_costs),)
         In seconds; reductions and transfers are left out.
 
     Examples
@@ -153,14 +153,14 @@ def computing_s(schedule, costs):
     >>> from ppmodel import build
     >>> from ppmodel.costs import uniform_costs
     >>> schedule = build("1f1b", 2, 4)
-    >>> computing_s(schedule, uniform_costs(schedule, 1, 2))
-    24.0
+    >>> computing_s(schedule, [uniform_costs(schedule, 1, 2)]).tolist()
+    [24.0]
     """
-    alone = np.bincount(schedule.cell)[schedule.cell] == 1
-    share = np.where(alone, 1.0, costs.overlap_factor) * (schedule.kind != OpKind.R)
-    count = np.zeros(costs.compute_s.shape)
-    np.add.at(count, (schedule.kind, schedule.stage), share)
-    return float((count * costs.compute_s).sum())
+    shared = np.bincount(schedule.cell)[schedule.cell] > 1
+    count = np.zeros((2, len(OpKind), schedule.num_stages))
+    np.add.at(count, (shared.astype(int), schedule.kind, schedule.stage), schedule.kind != OpKind.R)
+    alone, together = count
+    return np.array([((alone + costs.overlap_factor * together) * costs.compute_s).sum() for costs in many_costs])
 
 
 class BubbleRatios(NamedTuple):

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from ruamel.yaml import YAML
@@ -22,12 +22,17 @@ Kind = Literal["stated", "digest", "inferred", "our choice"]
 """How sure a value is: stated in a primary source; in a machine-made summary of the paper; recomputed
 so that published figures come out; chosen by us where nothing is known."""
 
+Recompute = Literal["none", "selective", "full"]
+"""Activations computed again in the backward: none, the attention's scores, or all of a block."""
+
 _UNITS = {
     "FLOP/s": 1.0, "TFLOP/s": 1e12, "PFLOP/s": 1e15,
     "B/s": 1.0, "GB/s": 1e9, "TB/s": 1e12, "Gbit/s": 0.125e9,
     "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9,
     "B": 1.0, "GB": 1e9, "GiB": 2.0**30, "TiB": 2.0**40,
 }  # fmt: skip
+
+_SIZES = ("B", "GB", "GiB", "TiB")
 
 _FORM = "write 'key: {value: ..., unit: ..., kind: ..., source: ...}', as in the files of data"
 
@@ -68,12 +73,13 @@ def _entry(value, *units):
 _Rate = _entry(_Positive, "FLOP/s", "TFLOP/s", "PFLOP/s")
 _Bandwidth = _entry(_Positive, "B/s", "GB/s", "TB/s", "Gbit/s")
 _Time = _entry(_NotNegative, "s", "ms", "us", "ns")
-_Size = _entry(_Positive, "B", "GB", "GiB", "TiB")
+_Size = _entry(_Positive, *_SIZES)
 _Efficiency = _entry(_Fraction)
 _Whole = _entry(_Count)
 _WholeOrZero = _entry(_CountOrZero)
 _Number = _entry(_Positive)
 _Switch = _entry(_Flag)
+_Word = _entry(Annotated[str, Field(min_length=1)])
 
 
 class _SystemFile(BaseModel):
@@ -108,7 +114,7 @@ class _ModelFile(BaseModel):
     bias: _Switch
     dropout: _Switch
     attention: _entry(Literal["materialised", "fused"])
-    recompute: _entry(Literal["none", "selective", "full"])
+    recompute: _entry(Recompute)
     sequence: _Whole
     vocabulary: _WholeOrZero
     learned_positions: _Switch
@@ -116,6 +122,21 @@ class _ModelFile(BaseModel):
     element_bytes: _Whole
     gradient_bytes: _Whole
     optimizer_bytes: _Whole
+
+
+class _SettingFile(BaseModel):
+    """Keys of a setting file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    title: str
+    p2p: _Word
+    allreduce: _Word
+    concat: _Word
+    waves: _Whole
+    memory_bandwidth: _Bandwidth
+    memory_follows: _Switch
+    compute_efficiency: _Efficiency
+    memory_efficiency: _Efficiency
 
 
 class Provenance(NamedTuple):
@@ -240,6 +261,43 @@ class ModelSpec:
     provenance: tuple = field(default=(), compare=False, repr=False)
 
 
+@dataclass(frozen=True)
+class SettingSpec:
+    """What a result rests on beside model and system: choices that the paper does not spell out.
+
+    Parameters
+    ----------
+    name, title : str
+        The name is that of the file.
+    p2p, allreduce : str
+        Communication semantics, as in `graph.compile`.
+    concat : str
+        How Chimera's units follow one another.
+    waves : int
+        Hanayo's waves, W.
+    memory_bandwidth_bytes_per_s : float
+        Of the middle of the paper's nine systems.
+    memory_follows : bool
+        Whether, among the nine, fast and slow compute have fast and slow memory, too.
+    compute_efficiency, memory_efficiency : float
+        Attainable fractions of the nine systems' peaks.
+    provenance : tuple of Provenance
+        One entry for each value of the file.
+    """
+
+    name: str
+    title: str
+    p2p: str
+    allreduce: str
+    concat: str
+    waves: int
+    memory_bandwidth_bytes_per_s: float
+    memory_follows: bool
+    compute_efficiency: float
+    memory_efficiency: float
+    provenance: tuple = field(default=(), compare=False, repr=False)
+
+
 _SI_SUFFIX = {_Rate: "_flops", _Bandwidth: "_bytes_per_s", _Time: "_s", _Size: "_bytes"}
 
 
@@ -301,6 +359,63 @@ def load_model(name):
     return model
 
 
+def load_setting(name):
+    """Read a setting by name, or from a file; see `load_system`.
+
+    Parameters
+    ----------
+    name : str or Path
+        The stem of a file in ``data/settings``, or a path that ends in ``.yaml`` or ``.yml``.
+
+    Returns
+    -------
+    SettingSpec
+        In SI units. That its words are known is checked where they are used.
+
+    Raises
+    ------
+    SpecificationError
+        As `load_system`.
+
+    Examples
+    --------
+    >>> load_setting("default").p2p
+    'overlapped'
+    """
+    return _load(name, "settings", _SettingFile, SettingSpec)
+
+
+def parse_size(text):
+    """Bytes of a size that is written with its unit.
+
+    Parameters
+    ----------
+    text : str
+        A number above 0 and one of ``B``, ``GB``, ``GiB``, ``TiB``.
+
+    Returns
+    -------
+    float
+        In bytes.
+
+    Raises
+    ------
+    SpecificationError
+        If there is no number, or another unit.
+
+    Examples
+    --------
+    >>> parse_size("1.5 GiB") / 2**30
+    1.5
+    """
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z]+)\s*", text)
+    size = float(found[1]) * _UNITS[found[2]] if found and found[2] in _SIZES else 0.0
+    if not 0 < size < float("inf"):
+        rule = f"must be a number above 0 and one of the units {', '.join(_SIZES)}"
+        raise SpecificationError("size", text, rule, "write for example 80 GiB")
+    return size
+
+
 def system_names():
     """The systems that come with the package.
 
@@ -340,7 +455,7 @@ def specification_path(name, room):
     ----------
     name : str or Path
         A name that comes with the package, or a path that ends in ``.yaml`` or ``.yml``.
-    room : {"models", "systems"}
+    room : {"models", "systems", "settings"}
         The folder of the packaged specifications in which a name is looked up.
 
     Returns
@@ -373,11 +488,7 @@ def specification_path(name, room):
 
 def _load(name, room, file_type, spec_type):
     path = specification_path(name, room)
-    document = _read_yaml(path)
-    try:
-        entries = file_type.model_validate(_plain(document))
-    except ValidationError as error:
-        raise _first_problem(error, document, path, file_type) from None
+    entries = read_document(path, file_type)
     values, provenance = {"name": path.stem, "title": entries.title}, []
     for key, info in file_type.model_fields.items():
         entry = getattr(entries, key)
@@ -387,6 +498,33 @@ def _load(name, room, file_type, spec_type):
         values[key + _SI_SUFFIX.get(info.annotation, "")] = entry.value * _UNITS[unit] if unit else entry.value
         provenance.append(Provenance(key, entry.value, unit, entry.kind, entry.source))
     return spec_type(**values, provenance=tuple(provenance))
+
+
+def read_document(path, file_type):
+    """A YAML file that keeps to a form.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    file_type : type of pydantic.BaseModel
+        Its keys, their types and rules.
+
+    Returns
+    -------
+    BaseModel
+        An instance of `file_type`.
+
+    Raises
+    ------
+    SpecificationError
+        One line with file, line, field, value, rule and remedy: the first thing wrong.
+    """
+    document = _read_yaml(path)
+    try:
+        return file_type.model_validate(_plain(document))
+    except ValidationError as error:
+        raise _first_problem(error, document, path, file_type) from None
 
 
 def _read_yaml(path):
@@ -441,7 +579,7 @@ def _plain(node):
     for kind in (bool, int, float, str):
         if isinstance(node, kind):
             return kind(node)
-    return list(node) if isinstance(node, list) else node
+    return [_plain(entry) for entry in node] if isinstance(node, list) else node
 
 
 def _first_problem(error, document, path, file_type):
@@ -457,9 +595,7 @@ def _first_problem(error, document, path, file_type):
     *parents, last = problem["loc"]
     name = ".".join(map(str, problem["loc"]))
     where = f"{path}:{_line(document, problem['loc'])}"
-    allowed = list(file_type.model_fields)
-    if parents:
-        allowed = list(file_type.model_fields[parents[0]].annotation.model_fields)
+    allowed = list(_form_at(file_type, parents).model_fields)
     if problem["type"] == "extra_forbidden":
         near = get_close_matches(str(last), allowed, n=1, cutoff=0.4)
         remedy = f"did you mean {near[0]}?" if near else f"delete it; the keys are {', '.join(allowed)}"
@@ -469,6 +605,15 @@ def _first_problem(error, document, path, file_type):
     rule = problem["msg"].replace("Input should be", "must be")
     remedy = _REMEDIES.get(problem["type"], "mend the value") if parents else _FORM
     return SpecificationError(name, _shown(problem["input"]), rule, remedy, where=where)
+
+
+def _form_at(file_type, parents):
+    """The form of the mapping at a place in a document."""
+    for key in parents:
+        if isinstance(key, str):
+            annotation = file_type.model_fields[key].annotation
+            file_type = (*get_args(annotation), annotation)[0]  # a list's entries have one form
+    return file_type
 
 
 def _shown(value):
@@ -482,8 +627,11 @@ def _line(document, location):
     """The line of the deepest key of a location that the document has, counted from 1."""
     line, node = 1, document
     for key in location:
-        if not isinstance(node, dict) or key not in node.lc.data:  # a merged key has no line of its own
+        if isinstance(node, list):
+            line = node.lc.item(key)[0] + 1
+        elif isinstance(node, dict) and key in node.lc.data:  # a merged key has no line of its own
+            line = node.lc.key(key)[0] + 1
+        else:
             break
-        line = node.lc.key(key)[0] + 1
         node = node[key]
     return line

@@ -21,9 +21,11 @@ MAY_IMPORT = {
     "metrics": {"errors", "ops", "schedule", "engine"},
     "export": {"errors", "ops", "schedule", "engine"},
     "studies": {"errors", "ops", "schedule", "schedules", "formulas", "specs", "costs", "graph", "engine", "metrics"},
+    "claims": {"errors", "schedules", "formulas", "specs", "costs", "graph", "engine", "metrics", "studies"},
     "plot": {"ops", "schedule", "engine", "metrics"},
     "report": set(),
-    "reproduce": {"errors", "specs", "studies"},
+    "parameters": {"errors", "schedules", "graph", "specs"},
+    "reproduce": {"errors", "specs", "claims", "parameters"},
     "cli": {
         "errors",
         "ops",
@@ -34,6 +36,7 @@ MAY_IMPORT = {
         "graph",
         "engine",
         "metrics",
+        "claims",
         "export",
         "reproduce",
     },
@@ -43,7 +46,7 @@ MAY_IMPORT = {
 HEAVY = {
     "matplotlib": {"plot", "report"},
     "seaborn": {"plot"},
-    "pandas": {"studies", "report"},
+    "pandas": {"studies", "claims", "report"},
     "papermill": {"reproduce"},
 }
 

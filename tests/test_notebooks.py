@@ -22,8 +22,25 @@ PARAMETERS = {
     "nine-systems": {"stages": 4, "microbatches": [4, 8], "systems": ["mid_cp_slow_nw", "fast_cp_fast_nw"]},
     "memory": {"stages": [4], "microbatches": [4, 8], "system": "mi300x"},
     "asymmetric": {"stages": [4], "microbatches": [4, 8], "splits": [[1, 2]], "systems": ["mid_cp_fast_nw"]},
+    "placements": {
+        "stages": [4],
+        "parts": [16],
+        "placed_stages": [4],
+        "placed_parts": [8],
+        "front_back": 12,
+        "units": [1, 2],
+        "system": "mid_cp_slow_nw",
+    },
     "hanayo": {"stages": 4, "waves": [1, 2], "systems": ["mid_cp_slow_nw", "mid_cp_fast_nw"]},
     "systems": {"models": ["paper"], "systems": ["dgx_a100"], "stages": 4, "microbatches": 8},
+    "your-system": {
+        "system": "mi300x",
+        "stages": [4, 80],
+        "microbatches": [8, 512],
+        "schedules": ["1f1b", "chimera"],
+        "memory_limit": "0.4 TiB",
+    },
+    "provenance": {"system": "dgx_a100", "model": "gpt3_175b"},
 }
 
 
@@ -126,6 +143,24 @@ def test_asymmetric(recorded):
     assert facts["lowest"] >= facts["symmetric"]
 
 
+@of("placements")
+def test_placements(recorded):
+    """Proofs that no split with even work lowers the peak, splits that do, and points that hold a second time."""
+    assert recorded("placements_certificates.csv").peak.tolist() == [4, 4]
+    assert recorded("placements_even.json")["below"] == 0
+    lowest = recorded("placements_lowest.csv").set_index("family")
+    assert lowest.lowest.to_dict() == {
+        "front : back": "4", "own shares, even work": "4", "own shares": "8/3", "placed elsewhere": "8/3",
+    }  # fmt: skip
+    counts = recorded("placements_counts.csv").set_index("family")
+    assert (counts.lower["front : back"], counts.lower["own shares, even work"]) == (0, 0)
+    assert counts.both["own shares"] > 0
+    facts = recorded("placements_best.json")
+    assert facts["error_peak"] < 1e-12
+    assert facts["error_time"] < 1e-9
+    assert recorded("placements_published.json")["gain"] == -counts.fastest.min()
+
+
 @of("hanayo")
 def test_hanayo(recorded):
     """Times relative to Chimera at B = S."""
@@ -144,3 +179,26 @@ def test_systems(recorded):
     kinds = recorded("kinds.csv").set_index("specification")
     assert kinds.loc["dgx_a100"].sum() == 9
     assert kinds["stated"]["dgx_a100"] == 4
+
+
+@of("your-system")
+def test_your_system(recorded):
+    """What is taken fits the limit, and is the fastest of the recorded candidates that do; with its all-reduce."""
+    study = recorded("recommended.csv").set_index("stages")
+    candidates = recorded("candidates.csv")
+    fits = candidates[(candidates.total_bytes <= 0.4 * 2**40) & (candidates.stages == 80)]
+    assert study.take_t_sim_s[80] == pytest.approx(fits.t_sim_s.min())
+    assert pd.isna(study.take_schedule[4])
+    assert study.smallest_total_bytes[4] == candidates[candidates.stages == 4].total_bytes.min() > 0.4 * 2**40
+    again = recorded("recommended_recompute.csv").set_index("stages")
+    assert again.smallest_total_bytes[4] < study.smallest_total_bytes[4]
+    ours = candidates.query("schedule == '1F1B' and stages == 4 and microbatches == 8").t_sim_s.item()
+    assert ours == pytest.approx(t_sim("1f1b", 4, 8, "llama3_70b", "mi300x"))
+
+
+@of("provenance")
+def test_provenance(recorded):
+    """Commit, versions and digests are recorded."""
+    assert recorded("provenance.json").keys() == {"commit", "state"}
+    assert "papermill" in set(recorded("versions.csv").package)
+    assert recorded("digests.csv").sha256.str.len().eq(64).all()

@@ -12,6 +12,7 @@ from ppmodel.plot import (
     context,
     plot_bars,
     plot_bubbles,
+    plot_frontier,
     plot_grid,
     plot_memory,
     plot_runtime,
@@ -20,7 +21,7 @@ from ppmodel.plot import (
     style_of,
 )
 from ppmodel.specs import load_model, load_system
-from ppmodel.studies import bubble_study, hanayo_study, memory_study, relative_to, runtime_study
+from ppmodel.studies import bubble_study, frontier_study, hanayo_study, memory_study, relative_to, runtime_study
 
 
 @pytest.fixture(autouse=True)
@@ -98,3 +99,19 @@ def test_the_context_names_what_is_shown():
     assert context("paper", "blocking", "excluded", S=8, B=4) == (
         "S = 8, B = 4; model: paper; transfers: blocking; all-reduce: excluded"
     )
+
+
+def test_a_frontier_has_every_family_and_the_symmetric_point(model, system):
+    """One panel an S; the points of each family within the panel, the frontier, and the origin marked."""
+    points = frontier_study(model, system, [4, 6], [8, 6]).points
+    axes = plot_frontier(points, "title", "context").axes
+    assert [axis.get_title(loc="left") for axis in axes] == ["S = 4, B = 4", "S = 6, B = 6"]
+    for axis, size in zip(axes, [4, 6], strict=True):
+        shown = points[(points.stages == size) & (points.relative_time <= 0.5) & (points.relative_peak <= 0.3)]
+        assert sum(len(marks.get_offsets()) for marks in axis.collections) == len(shown)
+        frontier, *_, origin = axis.lines
+        assert len(frontier.get_xdata()) == shown.frontier.sum()
+        assert origin.get_xydata().tolist() == [[0, 0]]
+        low, high = axis.get_xlim()
+        assert low < shown.relative_time.min() < shown.relative_time.max() < high
+        assert "%" in axis.get_xlabel()

@@ -82,9 +82,26 @@ def test_every_notebook_is_a_page():
 
 def test_published_numbers_have_a_kind_and_a_source():
     """Every number that we compare with says where it comes from."""
-    from ppmodel.studies import published
+    from ppmodel.claims import published
 
     numbers = published()
     assert numbers.index.is_unique
     assert numbers.kind.isin(["stated", "digest", "inferred"]).all()
     assert numbers.notna().all().all()
+
+
+@pytest.mark.parametrize("room", ["system", "model"])
+def test_templates_load_and_explain_every_key(room):
+    """A template is a legal file, has every key, and each of them follows a comment of its own."""
+    from ppmodel import specs
+
+    path = specs.DATA / "templates" / f"{room}.yaml"
+    spec = {"system": specs.load_system, "model": specs.load_model}[room](path)
+    explained = dict(re.findall(r"^# (.+)\n(?:# .+\n)*(\w+):", path.read_text(), re.MULTILINE))
+    keys = {"title", *(entry.field for entry in spec.provenance)}
+    assert set(explained.values()) == keys
+    assert len(explained) == len(keys)
+    for entry in spec.provenance:
+        if entry.unit:
+            block = path.read_text().split(f"\n{entry.field}:")[0].rpartition("\n\n")[2]
+            assert f"{entry.unit}" in block.partition("Units:")[2].replace("\n# ", " ")

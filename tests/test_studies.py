@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from ppmodel import build, studies
+from ppmodel.claims import compare
 from ppmodel.costs import model_costs
 from ppmodel.engine import simulate
 from ppmodel.errors import PPModelError, ScheduleError
@@ -150,11 +151,11 @@ def test_levels_agree_for_linear_schedules():
 
 def test_comparisons_name_known_numbers_only():
     """An id that is not a published number is refused; the others keep their kind of source."""
-    table = studies.compare({"fig3_formula": 0.158})
+    table = compare({"fig3_formula": 0.158})
     assert table.difference[0] == pytest.approx(-0.002)
     assert table.kind[0] == "digest"
     with pytest.raises(PPModelError, match="is not a published number"):
-        studies.compare({"fig9": 1})
+        compare({"fig9": 1})
 
 
 def test_records_are_the_same_bytes_every_time(tmp_path, model, systems):

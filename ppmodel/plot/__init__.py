@@ -1,6 +1,8 @@
 """Pictures of tables, timelines and studies: the only importer of matplotlib and seaborn."""
 
 from ppmodel.plot.curves import plot_bars, plot_bubbles, plot_grid, plot_memory, plot_runtime
+from ppmodel.plot.frontier import plot_frontier
+from ppmodel.plot.recommend import plot_candidates
 from ppmodel.plot.style import context, style_of
 from ppmodel.plot.timelines import plot_table, plot_timelines
 
@@ -8,6 +10,8 @@ __all__ = [
     "context",
     "plot_bars",
     "plot_bubbles",
+    "plot_candidates",
+    "plot_frontier",
     "plot_grid",
     "plot_memory",
     "plot_runtime",

@@ -115,6 +115,44 @@ def asymmetric_chimera(num_stages, num_microbatches, split=(1, 2), concat="direc
     return _chimera("asymmetric-chimera", num_stages, num_microbatches, concat, stage_shares=shares)
 
 
+def placed_chimera(num_stages, num_microbatches, second, stage_shares=None):
+    """Chimera whose second pipeline lies on the devices in any order; for studies, and not in the registry.
+
+    Every operation keeps its slot of the symmetric Chimera. Where two pipelines then want one slot of a device,
+    the first goes first; within a pipeline no two operations want the same slot. The slots stay an order in which
+    each operation comes after all that it needs, so that no placement deadlocks.
+
+    Parameters
+    ----------
+    num_stages, num_microbatches : int
+        S even, B a multiple of S.
+    second : sequence of int, length num_stages
+        The device of each stage of the second pipeline; stage s of the first is on device s.
+    stage_shares : sequence of float, length num_stages, optional
+        Each stage's share of the model, relative to an even split.
+
+    Returns
+    -------
+    Schedule
+
+    Raises
+    ------
+    ScheduleError
+        If S is odd, B does not fill whole units, or `second` does not name every device once.
+
+    Examples
+    --------
+    >>> placed_chimera(4, 4, (3, 2, 1, 0)).rows() == chimera(4, 4).rows()
+    True
+    >>> print(*placed_chimera(4, 4, (0, 1, 2, 3)).table(backward=1)[0])
+    0F0 0F2@1 0F1 0F3@1 . . . . 0B0 0B2@1 . . 0B1 0B3@1 0R@1
+    """
+    rule = f"must name each of the devices 0 to {num_stages - 1} once"
+    require(sorted(second) == list(range(num_stages)), "second", tuple(second), rule, "give a permutation")
+    shares = {} if stage_shares is None else {"stage_shares": np.asarray(stage_shares)}
+    return _chimera("placed-chimera", num_stages, num_microbatches, "direct", second=np.asarray(second), **shares)
+
+
 def _chimera(name, num_stages, num_microbatches, concat, **more):
     remedy = f"pass stages {num_stages + 1} or {max(2, num_stages - 1)}"
     require(num_stages % 2 == 0, "stages", num_stages, f"must be even for {name}", remedy)
@@ -131,9 +169,10 @@ def _chimera(name, num_stages, num_microbatches, concat, **more):
     return _concatenated_units(name, num_stages, num_microbatches, waves, **more)
 
 
-def _concatenated_units(name, num_devices, num_microbatches, waves, overlapping=False, **more):
+def _concatenated_units(name, num_devices, num_microbatches, waves, overlapping=False, second=None, **more):
     """Copies of a unit one after the other, then the reductions."""
-    placement = np.stack((np.arange(num_devices), np.arange(num_devices)[::-1]))
+    first = np.arange(num_devices)
+    placement = np.stack((first, first[::-1] if second is None else second))
     kind, stage, microbatch, replica, slot = _unit(num_devices, waves)
     period = (waves + 1) * num_devices
     if overlapping:
@@ -149,7 +188,8 @@ def _concatenated_units(name, num_devices, num_microbatches, waves, overlapping=
         slot = slot * num_units + unit
     columns = (kind, stage, microbatch, replica, slot)
     sums = _reductions(placement, stage, replica, slot)
-    columns = (np.concatenate(pair) for pair in zip(columns, sums, strict=True))
+    *columns, slot = (np.concatenate(pair) for pair in zip(columns, sums, strict=True))
+    columns.append(2 * slot + columns[3])  # the first pipeline goes first; only `placed_chimera` has such ties
     return Schedule.from_slots(name, placement, num_microbatches, *columns, **more)
 
 

@@ -11,6 +11,16 @@ from ppmodel.studies.bubble import (
 from ppmodel.studies.cases import label, legal_schedules, spread
 from ppmodel.studies.hanayo import hanayo_gains, hanayo_study, hanayo_tables
 from ppmodel.studies.memory import memory_in_tib, memory_study, unit_peaks
+from ppmodel.studies.placements import (
+    certificate_study,
+    even_work_study,
+    frontier_study,
+    gain_study,
+    lowest_peak_study,
+    recheck_study,
+)
+from ppmodel.studies.provenance import commit_of, digest_table, version_table
+from ppmodel.studies.recommend import candidate_study, recommend_study, recommendation_table, recommendation_text
 from ppmodel.studies.reversals import negation_study, reversal_counts, reversal_study, worst_reversals
 from ppmodel.studies.runtime import (
     allreduce_study,
@@ -22,7 +32,7 @@ from ppmodel.studies.runtime import (
     semantics_study,
     timeline_study,
 )
-from ppmodel.studies.sources import compare, kinds_table, published, specification_table, stage_table
+from ppmodel.studies.sources import kinds_table, specification_table, stage_table
 
 __all__ = [
     "agreement_study",
@@ -32,8 +42,14 @@ __all__ = [
     "best_split_study",
     "best_study",
     "bubble_study",
-    "compare",
+    "candidate_study",
+    "certificate_study",
+    "commit_of",
     "concatenation_study",
+    "digest_table",
+    "even_work_study",
+    "frontier_study",
+    "gain_study",
     "hanayo_gains",
     "hanayo_study",
     "hanayo_tables",
@@ -42,12 +58,16 @@ __all__ = [
     "largest_gain",
     "legal_schedules",
     "level_study",
+    "lowest_peak_study",
     "memory_in_tib",
     "memory_study",
     "negation_study",
     "operations_table",
-    "published",
     "published_bubble_ratio",
+    "recheck_study",
+    "recommend_study",
+    "recommendation_table",
+    "recommendation_text",
     "relative_to",
     "reversal_counts",
     "reversal_study",
@@ -58,5 +78,6 @@ __all__ = [
     "stage_table",
     "timeline_study",
     "unit_peaks",
+    "version_table",
     "worst_reversals",
 ]

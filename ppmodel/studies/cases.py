@@ -1,10 +1,12 @@
 """How a study names its cases: schedules with their options, built and compiled once."""
 
 from functools import cache
+from typing import NamedTuple
 
 from ppmodel import schedules
 from ppmodel.errors import ScheduleError
 from ppmodel.graph import compile
+from ppmodel.metrics import peak_activations, table_bubble_ratio, table_slots
 
 PAPER_SCHEDULES = ("gpipe", "1f1b", "chimera")
 
@@ -53,6 +55,32 @@ def built(name, num_stages, num_microbatches, options):
 def compiled(name, num_stages, num_microbatches, options, p2p, allreduce):
     """`graph.compile`, once for each schedule and semantics."""
     return compile(built(name, num_stages, num_microbatches, options), p2p, allreduce)
+
+
+class TableNumbers(NamedTuple):
+    """What is read off a table alone; a backward takes two forwards.
+
+    Parameters
+    ----------
+    bubble_ratio : float
+        Idle share of the table.
+    forward_times : float
+        Its length in forwards of 1/S of the model.
+    peak : float
+        Peak activations of the fullest device, in microbatches on 1/S of the model.
+    """
+
+    bubble_ratio: float
+    forward_times: float
+    peak: float
+
+
+@cache
+def table_numbers(name, num_stages, num_microbatches, options):
+    """`TableNumbers` of a schedule, once for each; the options as a tuple of pairs."""
+    schedule = built(name, num_stages, num_microbatches, options)
+    length = table_slots(schedule) / schedule.pieces_per_unit
+    return TableNumbers(table_bubble_ratio(schedule), length, float(peak_activations(schedule).max()))
 
 
 def legal_schedules(cases, num_stages, num_microbatches):

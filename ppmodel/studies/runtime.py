@@ -5,8 +5,8 @@ import pandas as pd
 from ppmodel.costs import model_costs
 from ppmodel.engine import simulate, simulate_events
 from ppmodel.graph import ALLREDUCE, P2P
-from ppmodel.metrics import idle_ratio, peak_activations, table_bubble_ratio
-from ppmodel.studies.cases import PAPER_SCHEDULES, TIE, label, legal_schedules
+from ppmodel.metrics import idle_ratio, peak_activations
+from ppmodel.studies.cases import PAPER_SCHEDULES, TIE, label, legal_schedules, table_numbers
 from ppmodel.studies.times import NO_NETWORK, times
 
 
@@ -50,7 +50,8 @@ def runtime_study(
     rows = []
     for count in microbatches:
         for name, options, schedule in legal_schedules(cases, num_stages, count):
-            case, bubble = (name, tuple(options.items())), table_bubble_ratio(schedule)
+            case = (name, tuple(options.items()))
+            bubble = table_numbers(name, num_stages, count, case[1]).bubble_ratio
             size = (case, num_stages, count, model, systems)
             silent = times(*size, "latency", changes=[NO_NETWORK]).t_sim_s[0].tolist()
             simulated = (column[0].tolist() for column in times(*size, p2p, allreduce))
@@ -91,7 +92,7 @@ def comm_over_forward(schedule, model, system):
     >>> from ppmodel import build
     >>> from ppmodel.specs import load_model, load_system
     >>> round(comm_over_forward(build("1f1b", 8, 64), load_model("paper"), load_system("mid_cp_slow_nw")), 2)
-    0.22
+    0.18
     """
     costs = model_costs(schedule, model, system)
     return float((costs.occupancy_s[0, 0] + costs.latency_s[0, 0]) / (costs.compute_s[0].sum() / schedule.num_devices))

@@ -1,68 +1,12 @@
-"""What the paper publishes, what the specifications say, and how sure both are."""
+"""What the specifications say, and how sure it is."""
 
 from typing import get_args
 
 import pandas as pd
 
 from ppmodel.costs import model_costs
-from ppmodel.errors import PPModelError
-from ppmodel.specs import DATA, Kind
+from ppmodel.specs import Kind
 from ppmodel.studies.cases import built
-
-
-def published(figure=None):
-    """The numbers that the paper publishes, as far as they are known, with their kind of source.
-
-    Parameters
-    ----------
-    figure : str, optional
-        Only those of one figure or table, by the name in the column ``figure``.
-
-    Returns
-    -------
-    DataFrame
-        Indexed by ``id``; columns ``figure, quantity, value, kind, source``. The values are ratios.
-
-    Examples
-    --------
-    >>> published("Fig. 3").index.tolist()
-    ['fig3_formula', 'fig3_table']
-    """
-    numbers = pd.read_csv(DATA / "reference" / "paper.csv", index_col="id")
-    return numbers if figure is None else numbers[numbers.figure == figure]
-
-
-def compare(ours):
-    """Our numbers beside the published ones.
-
-    Parameters
-    ----------
-    ours : dict
-        Our value for each ``id`` of `published`.
-
-    Returns
-    -------
-    DataFrame
-        One row an id; columns ``figure, quantity, published, kind, ours, difference``. The last is ours less
-        the published one.
-
-    Raises
-    ------
-    PPModelError
-        If an id is not a published number.
-
-    Examples
-    --------
-    >>> compare({"fig3_table": 0.25}).round(2).loc[0, ["published", "ours", "difference"]].tolist()
-    [0.26, 0.25, -0.01]
-    """
-    numbers = published()
-    for key in ours:
-        if key not in numbers.index:
-            raise PPModelError("id", key, "is not a published number", f"choose one of {', '.join(numbers.index)}")
-    table = numbers.loc[list(ours), ["figure", "quantity", "value", "kind"]].rename(columns={"value": "published"})
-    table["ours"] = [float(value) for value in ours.values()]
-    return table.assign(difference=table.ours - table.published).reset_index(drop=True)
 
 
 def specification_table(spec):

@@ -1,7 +1,7 @@
 """Simulated times of a schedule on many systems, and under many changes of them, in one pass each."""
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from ppmodel.ops import OpKind
 from ppmodel.studies.cases import built, compiled
 
 _REFERENCE_FLOPS = 1e15
+_COSTS_KEPT = 2**14
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,17 @@ class Change:
                 raise PPModelError(name, value, "must be a finite factor above 0", "write 1 for no change")
 
     def __repr__(self):
-        given = {key: value for key, value in vars(self).items() if value != getattr(Change, key)}
-        return f"Change({', '.join(f'{key}={value!r}' for key, value in given.items())})"
+        return f"Change({', '.join(f'{key}={value!r}' for key, value in self.given().items())})"
+
+    def given(self):
+        """What is changed: the fields that are not at their default.
+
+        Returns
+        -------
+        dict
+            From name to value.
+        """
+        return {key: value for key, value in vars(self).items() if value != getattr(Change, key)}
 
     def system(self, system):
         """The changed system.
@@ -203,21 +213,28 @@ def times(case, num_stages, num_microbatches, model, systems, p2p, allreduce="ex
     if schedule.num_replicas == 1:
         allreduce = "excluded"  # there is nothing to sum
     known = _known(name, options, num_stages, num_microbatches, p2p, allreduce, model)
-    points = [(change, system) for change in changes for system in systems]
-    missing = [point for point in dict.fromkeys(points) if point not in known]
+    of_systems = [known.setdefault(system, {}) for system in systems]
+    missing = [(change, n) for change in dict.fromkeys(changes) for n, of in enumerate(of_systems) if change not in of]
     if missing:
         graph = compiled(name, num_stages, num_microbatches, options, p2p, allreduce)
-        many = [
-            change.costs(model_costs(schedule, model, change.system(system)), schedule) for change, system in missing
-        ]
+        size = (name, options, num_stages, num_microbatches)
+        many = [_costs(*size, model, change, systems[n]) for change, n in missing]
         spans = makespans(graph, many)
-        idle = [1 - computing_s(schedule, costs) / (num_stages * span) for costs, span in zip(many, spans, strict=True)]
-        known.update(zip(missing, zip(spans.tolist(), idle, strict=True), strict=True))
-    table = np.array([known[point] for point in points]).reshape(len(changes), len(systems), 2)
+        idle = 1 - computing_s(schedule, many) / (num_stages * spans)
+        for (change, n), *numbers in zip(missing, spans.tolist(), idle.tolist(), strict=True):
+            of_systems[n][change] = numbers
+    table = np.array([[of[change] for of in of_systems] for change in changes])
     return Times(table[..., 0], table[..., 1])
+
+
+@lru_cache(_COSTS_KEPT)
+def _costs(name, options, num_stages, num_microbatches, model, change, system):
+    """Costs of a schedule on a changed system: the same for all semantics."""
+    schedule = built(name, num_stages, num_microbatches, options)
+    return change.costs(model_costs(schedule, model, change.system(system)), schedule)
 
 
 @cache
 def _known(*_):
-    """What is known of one schedule, semantics and model: from (change, system) to (time, idle ratio)."""
+    """What is known of one schedule, semantics and model: from system to change to (time, idle ratio)."""
     return {}

@@ -1,0 +1,47 @@
+"""The paper's claims, judged: a criterion is data, its quantity is computed, its verdict follows.
+
+``data/claims.yaml`` holds an entry for each claim, and in it a row for each number or statement that can be
+checked. A row names a quantity and what it is asked of; it is computed under a setting and under every other
+assumption, and the verdict says whether the row holds under all of them, under some, or under none.
+"""
+
+from ppmodel.claims.bench import GROUPS, NINE, Bench, change_of
+from ppmodel.claims.file import Claim, Expected, Row, compare, load_claims, published, rows_of
+from ppmodel.claims.judge import (
+    KNOBS,
+    VERDICTS,
+    Assumption,
+    Judgement,
+    Turn,
+    assumptions,
+    condition,
+    disagreements,
+    judge,
+    measure,
+    turns,
+)
+
+__all__ = [
+    "GROUPS",
+    "KNOBS",
+    "NINE",
+    "VERDICTS",
+    "Assumption",
+    "Bench",
+    "Claim",
+    "Expected",
+    "Judgement",
+    "Row",
+    "Turn",
+    "assumptions",
+    "change_of",
+    "compare",
+    "condition",
+    "disagreements",
+    "judge",
+    "load_claims",
+    "measure",
+    "published",
+    "rows_of",
+    "turns",
+]

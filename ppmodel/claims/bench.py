@@ -1,0 +1,228 @@
+"""Where claims are measured: a model, a setting, systems, and what is changed of them."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from ppmodel.errors import PPModelError
+from ppmodel.schedules import get
+from ppmodel.specs import ModelSpec, SettingSpec, load_system
+from ppmodel.studies.cases import built, table_numbers
+from ppmodel.studies.times import NO_NETWORK, UNCHANGED, Change, times
+
+_SPEEDS = ("slow", "mid", "fast")
+NINE = tuple(f"{compute}_cp_{network}_nw" for compute in _SPEEDS for network in _SPEEDS)
+"""Names of the paper's nine systems."""
+
+GROUPS = {
+    "all": NINE,
+    **{f"{speed}_nw": tuple(name for name in NINE if name.endswith(f"{speed}_nw")) for speed in _SPEEDS},
+    "near": tuple(name for name in NINE if not name.endswith("slow_nw")),
+}
+"""Words for several of the nine; `near` are those with a fast or middle network."""
+
+
+def change_of(setting, middle):
+    """What a setting changes of the paper's nine systems as they are specified.
+
+    Parameters
+    ----------
+    setting : SettingSpec
+        Its memory bandwidth and efficiencies.
+    middle : SystemSpec
+        The middle of the nine, whose memory bandwidth and efficiencies the setting's take the place of.
+
+    Returns
+    -------
+    Change
+        Factors, and whether memory follows compute.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_setting, load_system
+    >>> change_of(load_setting("default"), load_system("mid_cp_mid_nw"))
+    Change()
+    """
+    memory = setting.memory_bandwidth_bytes_per_s / middle.memory_bandwidth_bytes_per_s
+    return Change(
+        memory=memory * setting.memory_efficiency / middle.memory_efficiency,
+        memory_follows=setting.memory_follows,
+        efficiency=setting.compute_efficiency / middle.compute_efficiency,
+    )
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A model on systems under a setting, and under changes of it; quantities are measured on it.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    setting : SettingSpec
+        Semantics, concatenation and waves; of its hardware only the paper's nine systems take note.
+    systems : tuple of SystemSpec
+        The paper's nine in the order of `NINE`, or one of one's own, which takes the place of every group of them.
+    changes : tuple of Change
+        Applied to the systems on top of the setting, one after the other; results have an axis for them.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_model, load_setting
+    >>> bench = Bench.of(load_model("paper"), load_setting("default"))
+    >>> bench.times("1f1b", 4, 8).t_sim_s.shape
+    (1, 9)
+    """
+
+    model: ModelSpec
+    setting: SettingSpec
+    systems: tuple
+    changes: tuple = (UNCHANGED,)
+
+    @classmethod
+    def of(cls, model, setting, system=None):
+        """A bench of the paper's nine systems, or of one of one's own.
+
+        Parameters
+        ----------
+        model : ModelSpec
+            The model.
+        setting : SettingSpec
+            The setting.
+        system : SystemSpec, optional
+            In place of the nine.
+
+        Returns
+        -------
+        Bench
+            Without changes.
+        """
+        return cls(model, setting, tuple(load_system(name) for name in NINE) if system is None else (system,))
+
+    @property
+    def is_nine(self):
+        """Whether it holds the paper's nine systems."""
+        return len(self.systems) == len(NINE)
+
+    @cached_property
+    def applied(self):
+        """The changes with the setting's hardware in them; a change's own values go before the setting's."""
+        base = change_of(self.setting, self.systems[NINE.index("mid_cp_mid_nw")]) if self.is_nine else UNCHANGED
+        return tuple(replace(base, **change.given()) for change in self.changes)
+
+    def columns(self, group):
+        """Indices of the systems that a word or name stands for.
+
+        Parameters
+        ----------
+        group : str
+            One of `GROUPS`, or the name of one of the nine.
+
+        Returns
+        -------
+        list of int
+            All of them where a system was given.
+
+        Raises
+        ------
+        PPModelError
+            If the word is unknown.
+        """
+        names = GROUPS.get(group, (group,))
+        if any(name not in NINE for name in names):
+            raise PPModelError("systems", group, "is neither a group nor one of the nine systems", "choose one")
+        return [NINE.index(name) for name in names] if self.is_nine else [0]
+
+    def case(self, schedule):
+        """A schedule's name and options; what it leaves open is the setting's.
+
+        Parameters
+        ----------
+        schedule : str or list
+            A name, or a name and a dict of options.
+
+        Returns
+        -------
+        tuple (str, tuple of pairs)
+            As `times` takes it.
+        """
+        name, options = (schedule, {}) if isinstance(schedule, str) else schedule
+        open_options = {"concat": self.setting.concat, "waves": self.setting.waves}
+        known = {option.name: option.default for option in get(name).options}
+        options = {key: value for key, value in open_options.items() if key in known and value != known[key]} | options
+        return name, tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in options.items())
+
+    def schedule(self, schedule, num_stages, num_microbatches):
+        """The table of a schedule at a size.
+
+        Parameters
+        ----------
+        schedule : str or list
+            As in `case`.
+        num_stages, num_microbatches : int
+            Devices S and microbatches B.
+
+        Returns
+        -------
+        Schedule
+            Built once.
+        """
+        name, options = self.case(schedule)
+        return built(name, num_stages, num_microbatches, options)
+
+    def table(self, schedule, num_stages, num_microbatches):
+        """What is read off a schedule's table alone.
+
+        Parameters
+        ----------
+        schedule : str or list
+            As in `case`.
+        num_stages, num_microbatches : int
+            Devices S and microbatches B.
+
+        Returns
+        -------
+        TableNumbers
+            Computed once.
+        """
+        name, options = self.case(schedule)
+        return table_numbers(name, num_stages, num_microbatches, options)
+
+    def times(self, schedule, num_stages, num_microbatches, network=True):
+        """Simulated time and idle ratio on every system under every change.
+
+        Parameters
+        ----------
+        schedule : str or list
+            As in `case`.
+        num_stages, num_microbatches : int
+            Devices S and microbatches B.
+        network : bool
+            Whether transfers and all-reduces take time.
+
+        Returns
+        -------
+        Times
+            Arrays of shape (num_changes, num_systems).
+        """
+        changes, p2p = self.applied, self.setting.p2p
+        if not network:
+            p2p, changes = "latency", tuple(replace(change, network=NO_NETWORK.network) for change in changes)
+        size = (self.case(schedule), num_stages, num_microbatches, self.model, self.systems)
+        return times(*size, p2p, self.setting.allreduce, changes)
+
+    def everywhere(self, value):
+        """A number that depends on no system as an array of one for every change and system.
+
+        Parameters
+        ----------
+        value : float
+            Any number.
+
+        Returns
+        -------
+        ndarray of float, shape (num_changes, num_systems)
+            The number, everywhere.
+        """
+        return np.full((len(self.changes), len(self.systems)), float(value))

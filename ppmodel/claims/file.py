@@ -1,0 +1,243 @@
+"""``data/claims.yaml``: its form, its rows, and the published numbers in them."""
+
+import inspect
+from typing import Annotated, Literal
+
+import numpy as np
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field
+
+from ppmodel.claims.quantities import QUANTITIES
+from ppmodel.errors import PPModelError, SpecificationError
+from ppmodel.specs import DATA, Kind, read_document
+
+TAKES = ("max", "min", "median", "sum", "largest")
+FLIPS = "flips"
+"""The one quantity that is not measured but counted over the other rows: which of them change their answer."""
+
+_DIGITS = 12
+_EXACT = 1e-6
+_ALWAYS = {"quantity", "stages", "microbatches", "systems", "take"}
+_FLIPS = {"quantity", "knob", "factors", "allreduce"}
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Expected(_Form):
+    """What a row comes to today: its verdict, and its margin under the default setting."""
+
+    verdict: Literal["holds", "depends", "fails"]
+    margin: float
+
+
+class Row(_Form):
+    """One number or statement that can be checked; the head of ``data/claims.yaml`` explains its fields."""
+
+    id: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
+    statement: str
+    where: str
+    kind: Kind
+    source: str
+    criterion: dict
+    relation: Literal["equals", "at least", "at most"]
+    value: float
+    tolerance: Annotated[float, Field(gt=0)]
+    unit: Literal["ratio", "count", "TiB", "forward-times", "microbatches", "units"]
+    page: str
+    conclusion: bool = False
+    expected: Expected
+
+    def margin(self, measured):
+        """How far inside what is claimed a number lies; below 0 where it is outside.
+
+        Parameters
+        ----------
+        measured : float or ndarray
+            In the row's unit.
+
+        Returns
+        -------
+        float or ndarray
+            In the row's unit. A row that `equals` has room for its tolerance; `at least` and `at most` have none.
+        """
+        if self.relation == "equals":
+            margin = self.tolerance - abs(measured - self.value)
+        else:
+            margin = (measured - self.value) * (1 if self.relation == "at least" else -1)
+        return np.round(margin, _DIGITS) + 0.0  # what rounding leaves of a zero is no margin
+
+    def number(self, value):
+        """A number in the row's unit as it is printed.
+
+        Parameters
+        ----------
+        value : float
+            In the row's unit.
+
+        Returns
+        -------
+        str
+            Ratios in percent; NaN as nothing.
+        """
+        if np.isnan(value):
+            return ""
+        value = np.round(value, _DIGITS) + 0.0
+        if self.unit == "ratio":
+            return f"{100 * value:.2f} %" if abs(value) < 1 else f"{100 * value:.0f} %"
+        return f"{value:.4g} {self.unit}" if self.unit == "TiB" else f"{value:.4g}"
+
+    @property
+    def reference(self):
+        """What the row claims of its number, as it is printed."""
+        if self.relation == "equals":
+            return (
+                f"{self.number(self.value)} ± {self.number(self.tolerance)}"
+                if self.tolerance > _EXACT
+                else (f"{self.number(self.value)} exactly")
+            )
+        return f"{self.relation} {self.number(self.value)}"
+
+
+class Claim(_Form):
+    """A conclusion of the paper and the rows that it comes down to; the first row speaks for it."""
+
+    number: int
+    title: str
+    statement: str
+    kind: Kind
+    rows: Annotated[list[Row], Field(min_length=1)]
+
+
+class _ClaimsFile(_Form):
+    claims: list[Claim]
+
+
+def load_claims(path=None):
+    """Read the claims.
+
+    Parameters
+    ----------
+    path : Path, optional
+        Another file than ``data/claims.yaml``.
+
+    Returns
+    -------
+    list of Claim
+        In the order of the file; the ids of all rows are unique.
+
+    Raises
+    ------
+    SpecificationError
+        One line with file, line, field, value, rule and remedy.
+
+    Examples
+    --------
+    >>> [claim.number for claim in load_claims()][:3]
+    [1, 2, 3]
+    """
+    path = path or DATA / "claims.yaml"
+    claims = read_document(path, _ClaimsFile).claims
+    seen = set()
+    for row in rows_of(claims):
+        if row.id in seen:
+            raise SpecificationError("id", row.id, "is given twice", "rename one of the rows", where=str(path))
+        seen.add(row.id)
+        _check_criterion(row, path)
+    return claims
+
+
+def _check_criterion(row, path):
+    """Refuse a criterion that names no known quantity, or something that its quantity does not take."""
+    name = row.criterion.get("quantity")
+    if name not in (*QUANTITIES, FLIPS):
+        remedy = f"choose one of {', '.join((*QUANTITIES, FLIPS))}"
+        raise SpecificationError(f"{row.id}.quantity", name, "is not a known quantity", remedy, where=str(path))
+    allowed = _FLIPS if name == FLIPS else _ALWAYS | set(list(inspect.signature(QUANTITIES[name]).parameters)[2:])
+    for key, value in row.criterion.items():
+        if key not in allowed or (key == "take" and value not in TAKES):
+            remedy = f"its parts: {', '.join(sorted(allowed))}; take is one of {', '.join(TAKES)}"
+            raise SpecificationError(f"{row.id}.{key}", value, f"is not a part of {name}", remedy, where=str(path))
+
+
+def rows_of(claims):
+    """All rows of some claims, in order.
+
+    Parameters
+    ----------
+    claims : iterable of Claim
+        From `load_claims`.
+
+    Returns
+    -------
+    list of Row
+
+    Examples
+    --------
+    >>> rows_of(load_claims())[0].id
+    'levels_agree'
+    """
+    return [row for claim in claims for row in claim.rows]
+
+
+# ---- published numbers ---------------------------------------------------------------------------
+
+
+def published(where=None):
+    """The numbers that the paper publishes, as far as they are known, with their kind of source.
+
+    Parameters
+    ----------
+    where : str, optional
+        Only those of one figure or table, by the name in the column ``where``.
+
+    Returns
+    -------
+    DataFrame
+        Indexed by ``id``; columns ``where, statement, value, unit, kind, source``: the rows of the claims that
+        compare with a number of the paper.
+
+    Examples
+    --------
+    >>> published("Fig. 3").index.tolist()[:2]
+    ['fig3_formula', 'fig3_table']
+    """
+    columns = ["id", "where", "statement", "value", "unit", "kind", "source"]
+    rows = [[getattr(row, column) for column in columns] for row in rows_of(load_claims()) if row.relation == "equals"]
+    numbers = pd.DataFrame(rows, columns=columns).set_index("id")
+    return numbers if where is None else numbers[numbers["where"] == where]
+
+
+def compare(ours):
+    """Our numbers beside the published ones.
+
+    Parameters
+    ----------
+    ours : dict
+        Our value for each ``id`` of `published`.
+
+    Returns
+    -------
+    DataFrame
+        One row an id; columns ``figure, quantity, published, kind, ours, difference``. The last is ours less
+        the published one.
+
+    Raises
+    ------
+    PPModelError
+        If an id is not a published number.
+
+    Examples
+    --------
+    >>> compare({"fig3_table": 0.25}).round(2).loc[0, ["published", "ours", "difference"]].tolist()
+    [0.26, 0.25, -0.01]
+    """
+    numbers = published()
+    for key in ours:
+        if key not in numbers.index:
+            raise PPModelError("id", key, "is not a published number", f"choose one of {', '.join(numbers.index)}")
+    names = {"where": "figure", "statement": "quantity", "value": "published"}
+    table = numbers.loc[list(ours), ["where", "statement", "value", "kind"]].rename(columns=names)
+    table["ours"] = [float(value) for value in ours.values()]
+    return table.assign(difference=table.ours - table.published).reset_index(drop=True)

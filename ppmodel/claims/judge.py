@@ -1,0 +1,384 @@
+"""From rows to verdicts: measured under a setting, and under every other assumption."""
+
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from tqdm import tqdm
+
+from ppmodel.claims.bench import Bench
+from ppmodel.claims.file import FLIPS, rows_of
+from ppmodel.claims.quantities import QUANTITIES
+from ppmodel.errors import CostError, ScheduleError
+from ppmodel.graph import ALLREDUCE, P2P
+from ppmodel.schedules.chimera import CONCATENATIONS
+from ppmodel.studies.times import UNCHANGED, Change
+
+VERDICTS = {"holds": "holds", "depends": "holds only if", "fails": "does not hold", "no case": "no case"}
+"""The verdicts, and how they are printed."""
+
+AXES = {"concat": "concatenation", "waves": "Hanayo's waves", "memory": "memory"}
+"""What is assumed beside the semantics, and how it is printed."""
+
+WAVES = (1, 2, 4)
+MEMORY_BANDWIDTHS = (34e12, 3.4e12)
+_TAKE = {"max": np.max, "min": np.min, "median": np.median, "sum": np.sum}
+_MODEL_BACKWARD = 1.9  # between the values of its knob that lie on either side of the models' own
+_AGREES = 0.05  # of a row's tolerance: what a margin may differ from the expected one
+
+
+# ---- one row -------------------------------------------------------------------------------------
+
+
+def measure(row, bench, rows=()):
+    """What a row's quantity comes to on a bench.
+
+    Parameters
+    ----------
+    row : Row
+        Its criterion gives the quantity, the sizes, the systems and what is taken of all points.
+    bench : Bench
+        Sizes that do not divide its model's batch are left out.
+    rows : sequence of Row
+        All rows; the ones that are conclusions are what ``flips`` counts.
+
+    Returns
+    -------
+    ndarray of float, shape (num_changes,)
+        In the row's unit; NaN where no size is left.
+
+    Raises
+    ------
+    ScheduleError, CostError
+        If a schedule is not defined at a size, or the model does not fit it.
+    """
+    if row.criterion["quantity"] == FLIPS:
+        return _count_flips(row, bench, rows)
+    given = dict(row.criterion)
+    quantity = partial(QUANTITIES[given.pop("quantity")], bench)
+    take, columns = given.pop("take", "max"), bench.columns(given.pop("systems", "all"))
+    stages, counts = given.pop("stages", [1]), given.pop("microbatches", [1])
+    measured = []
+    for size in product(stages, counts):
+        try:
+            measured.append(quantity(size, **given)[:, columns])
+        except CostError as error:
+            if error.field != "global_batch":
+                raise
+    if not measured:
+        return np.full(len(bench.changes), np.nan)
+    values = np.concatenate(measured, axis=1).astype(float)
+    if take == "largest":
+        return np.take_along_axis(values, abs(values).argmax(axis=1)[:, None], axis=1)[:, 0]
+    return _TAKE[take](values, axis=1)
+
+
+def _count_flips(row, bench, rows):
+    """How many conclusions change their answer under any of some factors."""
+    given, conclusions = row.criterion, [other for other in rows if other.conclusion]
+    setting = replace(bench.setting, allreduce=given.get("allreduce", bench.setting.allreduce))
+    counts = []
+    for change in bench.changes:
+        scaled = [replace(change, **{given["knob"]: factor}) for factor in given["factors"]]
+        varied = replace(bench, setting=setting, changes=(change, *scaled))
+        answers = [other.margin(measure(other, varied)) >= 0 for other in conclusions]
+        counts.append(sum((answer != answer[0]).any() for answer in answers))
+    return np.array(counts, dtype=float)
+
+
+# ---- assumptions ---------------------------------------------------------------------------------
+
+
+class Assumption(NamedTuple):
+    """One way to fill in what the paper leaves open.
+
+    Parameters
+    ----------
+    axis : str
+        What is varied: ``semantics`` for transfers and all-reduce together, else a field of the setting.
+    value : str
+        To what, in words.
+    setting : SettingSpec
+        The setting with it.
+    """
+
+    axis: str
+    value: str
+    setting: object
+
+
+def assumptions(bench):
+    """Every assumption under which the claims are judged.
+
+    All five communication semantics by all three ways of the replicas' all-reduce; and, one at a time, how Chimera
+    concatenates, Hanayo's waves, and the memory of the paper's nine systems.
+
+    Parameters
+    ----------
+    bench : Bench
+        Gives the setting, and whether the paper's nine systems are judged; one's own system has its own memory.
+
+    Returns
+    -------
+    list of Assumption
+        The setting itself is one of the first fifteen.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_model, load_setting
+    >>> len(assumptions(Bench.of(load_model("paper"), load_setting("default"))))
+    23
+    """
+    setting = bench.setting
+    found = [
+        Assumption("semantics", f"{p2p}, {allreduce}", replace(setting, p2p=p2p, allreduce=allreduce))
+        for p2p in P2P
+        for allreduce in ALLREDUCE
+    ]
+    for field, values in (("concat", CONCATENATIONS), ("waves", WAVES)):
+        others = [value for value in values if value != getattr(setting, field)]
+        found += [Assumption(field, str(value), replace(setting, **{field: value})) for value in others]
+    for bandwidth in MEMORY_BANDWIDTHS if bench.is_nine else ():
+        for follows in (True, False):
+            other = replace(setting, memory_bandwidth_bytes_per_s=bandwidth, memory_follows=follows)
+            if replace(bench, setting=other).applied != bench.applied:
+                words = f"{bandwidth / 1e12:g} TB/s, {'following' if follows else 'not following'} compute"
+                found.append(Assumption("memory", words, other))
+    return found
+
+
+class Judgement(NamedTuple):
+    """What a row comes to.
+
+    Parameters
+    ----------
+    row : Row
+        What was judged.
+    measured, margin : float
+        Under the setting itself, in the row's unit; NaN where there was no case.
+    verdict : str
+        A key of `VERDICTS`.
+    outcomes : dict of Assumption to float
+        The margin under each assumption.
+    reason : str
+        Why there is no case; else empty.
+    """
+
+    row: object
+    measured: float
+    margin: float
+    verdict: str
+    outcomes: dict
+    reason: str = ""
+
+    @property
+    def holds_here(self):
+        """Whether the row holds under the setting itself."""
+        return self.margin >= 0
+
+
+def judge(claims, model, setting, system=None):
+    """Judge every row under a setting and under all assumptions.
+
+    Parameters
+    ----------
+    claims : list of Claim
+        From `load_claims`.
+    model : ModelSpec
+        The model.
+    setting : SettingSpec
+        The setting.
+    system : SystemSpec, optional
+        Judge on this system instead of the paper's nine.
+
+    Returns
+    -------
+    list of Judgement
+        One a row, in order.
+    """
+    rows, bench = rows_of(claims), Bench.of(model, setting, system)
+    varied = assumptions(bench)
+    _simulate_ahead(rows, bench, varied)
+    return [_judge_row(row, rows, bench, varied) for row in rows]
+
+
+def _simulate_ahead(rows, bench, varied):
+    """Simulate at once what the rows that count flips will ask for one change after the other."""
+    flips = [row.criterion for row in rows if row.criterion["quantity"] == FLIPS]
+    changes = {UNCHANGED: None} | {Change(**{c["knob"]: factor}): None for c in flips for factor in c["factors"]}
+    sums = dict.fromkeys(c.get("allreduce", bench.setting.allreduce) for c in flips)
+    for each in tqdm(varied if flips else [], desc="assumptions", leave=False, disable=None):
+        for setting in dict.fromkeys([each.setting, *(replace(each.setting, allreduce=way) for way in sums)]):
+            ahead = replace(bench, setting=setting, changes=tuple(changes))
+            for row in rows:
+                if row.conclusion:
+                    with suppress(ScheduleError, CostError):  # what cannot be measured is said where it is judged
+                        measure(row, ahead)
+
+
+def _judge_row(row, rows, bench, varied):
+    try:
+        measured = float(measure(row, bench, rows)[0])
+        outcomes = {
+            each: float(row.margin(measure(row, replace(bench, setting=each.setting), rows)[0])) for each in varied
+        }
+    except (ScheduleError, CostError) as error:
+        return Judgement(row, np.nan, np.nan, "no case", {}, str(error))
+    if np.isnan(measured):
+        reason = f"global_batch = {bench.model.global_batch} divides into none of the row's B"
+        return Judgement(row, measured, measured, "no case", {}, reason)
+    held = [margin >= 0 for margin in outcomes.values()]
+    verdict = "holds" if all(held) else "depends" if any(held) else "fails"
+    return Judgement(row, measured, float(row.margin(measured)), verdict, outcomes)
+
+
+def disagreements(judgements, margins=True):
+    """The judgements that are not the expected ones.
+
+    Parameters
+    ----------
+    judgements : iterable of Judgement
+        From `judge`.
+    margins : bool
+        Whether margins count as well; they are those of the default setting, model and systems.
+
+    Returns
+    -------
+    list of Judgement
+        Those whose verdict differs, or whose margin is off by more than a twentieth of the row's tolerance.
+    """
+
+    def differs(judgement):
+        expected, row = judgement.row.expected, judgement.row
+        moved = not abs(judgement.margin - expected.margin) <= _AGREES * row.tolerance
+        return judgement.verdict != expected.verdict or (margins and moved)
+
+    return [judgement for judgement in judgements if differs(judgement)]
+
+
+# ---- where answers turn --------------------------------------------------------------------------
+
+_FACTORS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.25, 1.4, 1.6, 1.8, 2.0, 2.5, 3.3, 5.0, 10.0)
+KNOBS = {
+    "bandwidth": _FACTORS,
+    "latency": _FACTORS,
+    "compute": _FACTORS,
+    "backward": (1.0, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 2.75, 3.0),
+    "straggler": (1.05, 1.1, 1.2, 1.35, 1.5, 2.0),
+}
+"""What is turned to see where an answer changes, by the fields of `Change`, and to which values: network and
+devices by factors from 0.1 to 10, fine around 1; a backward in forwards; the slowness of the last stage."""
+
+
+class Turn(NamedTuple):
+    """The nearest change that turns a row's answer.
+
+    Parameters
+    ----------
+    row : Row
+        Whose answer.
+    knob : str
+        A key of `KNOBS`.
+    below, above : float
+        The nearest values on either side of no change at which the answer is another; NaN where there is none.
+    """
+
+    row: object
+    knob: str
+    below: float
+    above: float
+
+
+def turns(claims, model, setting, system=None, knobs=None):
+    """Where turning one knob at a time changes an answer that a setting gives.
+
+    Parameters
+    ----------
+    claims : list of Claim
+        From `load_claims`.
+    model : ModelSpec
+        The model; its own ratio of backward to forward lies near 1.9.
+    setting : SettingSpec
+        The setting.
+    system : SystemSpec, optional
+        Judge on this system instead of the paper's nine.
+    knobs : dict of str to sequence of float, optional
+        Instead of `KNOBS`.
+
+    Returns
+    -------
+    list of Turn
+        One a row and knob; rows without a case are left out.
+    """
+    knobs, bench, found = knobs or KNOBS, Bench.of(model, setting, system), []
+    points = [(knob, value) for knob, values in knobs.items() for value in values]
+    changed = replace(bench, changes=(UNCHANGED, *(Change(**{knob: value}) for knob, value in points)))
+    for row in rows_of(claims):
+        if row.criterion["quantity"] == FLIPS:
+            continue
+        with suppress(ScheduleError, CostError):
+            answer, *answers = row.margin(measure(row, changed)) >= 0
+            turned = [point for point, other in zip(points, answers, strict=True) if other != answer]
+            for knob in knobs:
+                values = [value for name, value in turned if name == knob]
+                middle = _MODEL_BACKWARD if knob == "backward" else 1.0
+                below = max((value for value in values if value < middle), default=np.nan)
+                found.append(Turn(row, knob, below, min((value for value in values if value > middle), default=np.nan)))
+    return found
+
+
+# ---- in words ------------------------------------------------------------------------------------
+
+
+def condition(judgement):
+    """Under which assumptions a row holds, in words; empty where it always or never does.
+
+    Parameters
+    ----------
+    judgement : Judgement
+        From `judge`.
+
+    Returns
+    -------
+    str
+        What of the transfers, of the all-reduce, and of each other assumption makes it hold or not.
+    """
+    if judgement.verdict != "depends":
+        return ""
+    here = judgement.holds_here
+    held = {each.value: margin >= 0 for each, margin in judgement.outcomes.items() if each.axis == "semantics"}
+    parts = [_semantics(held)] if len(set(held.values())) > 1 else []
+    for axis, name in AXES.items():
+        others = {each.value: margin >= 0 for each, margin in judgement.outcomes.items() if each.axis == axis}
+        turned = [value for value, holds in others.items() if holds != here]
+        if turned:
+            parts.append(f"{name} {'not ' if here else ''}{_either(turned)}")
+    return ("; and " if here else "; or ").join(parts)
+
+
+def _semantics(held):
+    """In words, the transfers and all-reduces under which something holds."""
+    grid = {tuple(words.split(", ")): holds for words, holds in held.items()}
+    by_p2p = {p2p: [grid[p2p, allreduce] for allreduce in ALLREDUCE] for p2p in P2P}
+    by_sum = {allreduce: [grid[p2p, allreduce] for p2p in P2P] for allreduce in ALLREDUCE}
+    if all(len(set(answers)) == 1 for answers in by_p2p.values()):
+        return f"transfers {_either([p2p for p2p, answers in by_p2p.items() if answers[0]])}"
+    if all(len(set(answers)) == 1 for answers in by_sum.values()):
+        return f"all-reduce {_either([name for name, answers in by_sum.items() if answers[0]])}"
+    alike = {}
+    for p2p, answers in by_p2p.items():
+        alike.setdefault(tuple(answers), []).append(p2p)
+    parts = []
+    for answers, names in alike.items():
+        sums = [allreduce for allreduce, holds in zip(ALLREDUCE, answers, strict=True) if holds]
+        if sums:
+            only = f" with all-reduce {_either(sums)}" if len(sums) < len(ALLREDUCE) else ""
+            parts.append(f"transfers {_either(names)}{only}")
+    return ", or ".join(parts)
+
+
+def _either(words):
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"

@@ -1,0 +1,209 @@
+"""What the rows of the claims ask for: each quantity by name, measured at one size.
+
+A quantity is a function of a `Bench`, of a size (S, B), and of what its criterion gives; it returns an array of
+one value for every change and system.
+"""
+
+from fractions import Fraction
+from functools import cache
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from ppmodel import formulas
+from ppmodel.costs import stages, uniform_costs
+from ppmodel.engine import simulate
+from ppmodel.graph import compile
+from ppmodel.metrics import bubble_ratios, idle_ratio, memory, table_bubble_ratio, table_slots
+from ppmodel.specs import DATA
+from ppmodel.studies import published_bubble_ratio
+from ppmodel.studies.cases import TIE, built
+
+QUANTITIES = {}
+"""Every quantity by its name in ``data/claims.yaml``."""
+
+
+def _quantity(function):
+    QUANTITIES[function.__name__] = function
+    return function
+
+
+# ---- tables and formulas -------------------------------------------------------------------------
+
+
+@_quantity
+def level_gap(bench, size, of):
+    """The largest difference between bubble ratio by formula, table and simulation without communication."""
+    return bench.everywhere(_level_gap(bench.case(of)[0], *size))
+
+
+@cache
+def _level_gap(name, num_stages, num_microbatches):
+    schedule = built(name, num_stages, num_microbatches, ())
+    formula = published_bubble_ratio(name, num_stages, num_microbatches)
+    table = 1 - Fraction(3 * num_microbatches, table_slots(schedule))
+    simulated = idle_ratio(simulate(compile(schedule), uniform_costs(schedule, 1, 2)))
+    return max(abs(formula - table), abs(float(formula) - simulated))
+
+
+def _formula(bench, size, of):
+    name, options = bench.case(of)
+    if name == "chimera":
+        return formulas.bubble_ratio_chimera_equal(*size)  # the paper's, however units follow
+    return published_bubble_ratio(name, *size, dict(options))
+
+
+@_quantity
+def bubble(bench, size, of, level):
+    """Bubble ratio over the total time, by the schedule's own published formula or from its table."""
+    if level == "formula":
+        return bench.everywhere(_formula(bench, size, of))
+    return bench.everywhere(bench.table(of, *size).bubble_ratio)
+
+
+@_quantity
+def understatement(bench, size, of):
+    """Bubble ratio from the table less that by formula."""
+    by_table = bench.table(of, *size).bubble_ratio
+    return bench.everywhere(by_table - _formula(bench, size, of))
+
+
+@_quantity
+def forward_times(bench, size, of):
+    """Length of the table in forwards of 1/S of the model, a backward of two."""
+    return bench.everywhere(bench.table(of, *size).forward_times)
+
+
+@_quantity
+def first_loss(bench, size, of, over):
+    """The smallest multiple of S at which a table is longer than another; searched up to the given B."""
+    num_stages, most = size
+    sizes = [(num_stages, count) for count in range(num_stages, most + 1, num_stages)]
+    lost = [size[1] for size in sizes if bench.table(of, *size).forward_times > bench.table(over, *size).forward_times]
+    return bench.everywhere(lost[0] if lost else np.inf)
+
+
+# ---- time ----------------------------------------------------------------------------------------
+
+
+@_quantity
+def gain(bench, size, of, over):
+    """How much less time a schedule takes than another: 1 - T(of) / T(over)."""
+    return 1 - bench.times(of, *size).t_sim_s / bench.times(over, *size).t_sim_s
+
+
+@_quantity
+def idle(bench, size, of):
+    """Idle-time ratio: share of all devices' simulated time in which they do not compute."""
+    return bench.times(of, *size).idle_ratio
+
+
+@_quantity
+def reversals(bench, size, of, level):
+    """1 where two of some schedules stand in another order by bubble ratio than by simulated time, else 0.
+
+    Equal bubbles and equal times are no order. By the table, only what the network reverses counts: the order
+    without it is that of the bubbles. By formula, everything counts.
+    """
+    found = bench.everywhere(0)
+    for a, b in combinations(of, 2):
+        order = np.sign(_bubble(bench, size, a, level) - _bubble(bench, size, b, level))
+        by_time = _order(*(bench.times(one, *size).t_sim_s for one in (a, b)))
+        reversed_ = (order != 0) & (by_time == -order)
+        if level == "table":
+            silent = _order(*(bench.times(one, *size, network=False).t_sim_s for one in (a, b)))
+            reversed_ &= silent != -order
+        found = np.maximum(found, reversed_)
+    return found
+
+
+def _bubble(bench, size, of, level):
+    ratio = bubble(bench, size, of, level)
+    return np.round(ratio / TIE) * TIE
+
+
+def _order(first, second):
+    """-1 where the first is the shorter time, 1 where the second is, 0 where they are one up to rounding."""
+    return np.where(abs(first - second) <= TIE * np.minimum(first, second), 0, np.sign(first - second))
+
+
+@_quantity
+def negations(bench, size, of, over):
+    """1 where a schedule has the smaller bubble in its table and takes at least as long, else 0."""
+    smaller = _bubble(bench, size, of, "table") < _bubble(bench, size, over, "table")
+    return smaller & (bench.times(of, *size).t_sim_s >= bench.times(over, *size).t_sim_s * (1 - TIE))
+
+
+# ---- memory --------------------------------------------------------------------------------------
+
+
+@_quantity
+def peak(bench, size, of):
+    """Peak activations of the fullest device, in microbatches on 1/S of the model."""
+    return bench.everywhere(bench.table(of, *size).peak)
+
+
+@_quantity
+def peak_over(bench, size, of, over, less=None):
+    """Peak activations over those of another schedule, less 1, or less min(B, S)/B where `less` says so."""
+    known = min(size) / size[1] if less == "min(B, S)/B" else 1
+    return peak(bench, size, of) / peak(bench, size, over) - known
+
+
+@_quantity
+def peak_tib(bench, size, of):
+    """Peak activations of the fullest device in TiB."""
+    schedule = bench.schedule(of, *size)
+    held = memory(schedule, bench.model, stages(schedule, bench.model, bench.systems[0]))
+    return bench.everywhere(held.activations.max() / 2**40)
+
+
+# ---- published measurements ----------------------------------------------------------------------
+
+
+@cache
+def _measurements(name):
+    """A file of published measurements."""
+    return pd.read_csv(DATA / "reference" / name)
+
+
+def _profiled(entry, num_microbatches):
+    """1F1B with times that were profiled on hardware, under Zero Bubble's semantics."""
+    table = built("1f1b", int(entry.devices), int(num_microbatches), ())
+    backward = entry.t_input_grad_ms + entry.t_weight_grad_ms
+    costs = uniform_costs(table, entry.t_forward_ms, backward, entry.t_comm_ms)
+    return simulate(compile(table, "latency"), costs)
+
+
+@_quantity
+def published_rates(bench, _size):
+    """Largest difference between our bubble rate of 1F1B and the published ones at profiled times."""
+    published = _measurements("zero_bubble_bubble_rates.csv")
+    gaps = [
+        abs(bubble_ratios(_profiled(entry, entry.microbatches)).span - entry["1f1b"])
+        for _, entry in published.iterrows()
+    ]
+    return bench.everywhere(max(gaps))
+
+
+@_quantity
+def measured_throughput(bench, _size, model):
+    """Ratio of 1F1B's throughputs with fewer and with more microbatches, by profiled times, less the measured one."""
+    measured = _measurements("zero_bubble_throughput.csv")
+    measured = measured[(measured.schedule == "1f1b") & (measured.model == model)].set_index("microbatches")
+    rates = _measurements("zero_bubble_bubble_rates.csv")
+    profiled = rates[rates.model == model].iloc[0]
+    fewer, more = min(measured.index), max(measured.index)
+    spans = [_profiled(profiled, count).makespan_s for count in (fewer, more)]
+    ratio = measured.samples_per_gpu_s[fewer] / measured.samples_per_gpu_s[more]
+    return bench.everywhere(fewer / spans[0] / (more / spans[1]) - ratio)
+
+
+@_quantity
+def measured_scaling(bench, size):
+    """Share of the throughput that S devices keep of S single ones, 1 - bubble of 1F1B, less the measured share."""
+    measured = _measurements("megatron_sc21.csv")
+    runs = measured[(measured.figure == 11) & (measured.batch == size[1])].set_index("pipeline")
+    ours = 1 - table_bubble_ratio(built("1f1b", *size, ()))
+    return bench.everywhere(ours - runs.tflops_per_gpu[size[0]] / runs.tflops_per_gpu[1])

@@ -1,0 +1,108 @@
+"""What a build was made from: commit, versions, and the digest of every file that goes in."""
+
+import platform
+import re
+import subprocess
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from pathlib import Path
+
+import pandas as pd
+
+from ppmodel.specs import DATA
+
+_ROOT = Path(__file__).parents[2]
+_SOURCES = ("ppmodel", "notebooks", "book", "data", "pyproject.toml", "requirements.lock")
+_PIN = re.compile(r"([A-Za-z0-9_.-]+)==([^\s;]+)")
+
+
+def commit_of(folder=_ROOT):
+    """The commit that a clone stands at, and whether the files that a book is built from differ from it.
+
+    Parameters
+    ----------
+    folder : Path
+        Top of the clone; the project's own by default.
+
+    Returns
+    -------
+    commit : str
+        In full, or ``no clone`` where the folder is none.
+    state : str
+        ``as committed``, ``files differ``, or empty where there is no clone.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     commit_of(folder)
+    ('no clone', '')
+    """
+    top = _git(folder, "rev-parse", "--show-toplevel")
+    if not top or Path(top).resolve() != Path(folder).resolve():
+        return "no clone", ""
+    differs = _git(folder, "status", "--porcelain", "--", *_SOURCES)
+    return _git(folder, "rev-parse", "HEAD") or "no commit", "files differ" if differs else "as committed"
+
+
+def _git(folder, *arguments):
+    """What git answers; nothing where it is not installed or refuses."""
+    try:
+        asked = subprocess.run(["git", "--no-optional-locks", "-C", folder, *arguments], capture_output=True, text=True)
+    except OSError:
+        return ""
+    return asked.stdout.strip() if asked.returncode == 0 else ""
+
+
+def version_table():
+    """Python and every package that the project pins, as installed.
+
+    Returns
+    -------
+    DataFrame
+        One row a package; columns ``package, pinned, installed``. What is not installed is empty there.
+
+    Examples
+    --------
+    >>> version_table().package.tolist()[:2]
+    ['python', 'ppmodel']
+    """
+    rows = [
+        ("python", metadata("ppmodel")["Requires-Python"], platform.python_version()),
+        ("ppmodel", None, _installed("ppmodel")),
+    ]
+    pins = sorted(_PIN.match(wanted).groups() for wanted in requires("ppmodel"))
+    rows += [(name, pinned, _installed(name)) for name, pinned in pins]
+    return pd.DataFrame(rows, columns=["package", "pinned", "installed"])
+
+
+def digest_table(root=_ROOT, data=DATA):
+    """The SHA-256 of the lock file and of every file of the data.
+
+    Parameters
+    ----------
+    root, data : Path
+        Folders of the lock file and of the data; the project's own by default.
+
+    Returns
+    -------
+    DataFrame
+        One row a file, in order of their names; columns ``file, bytes, sha256``.
+
+    Examples
+    --------
+    >>> "data/systems/dgx_h100.yaml" in digest_table().file.tolist()
+    True
+    """
+    lock = root / "requirements.lock"
+    files = {lock.name: lock} if lock.is_file() else {}
+    files |= {f"data/{path.relative_to(data).as_posix()}": path for path in sorted(data.rglob("*")) if path.is_file()}
+    rows = [(name, path.stat().st_size, sha256(path.read_bytes()).hexdigest()) for name, path in files.items()]
+    return pd.DataFrame(rows, columns=["file", "bytes", "sha256"])
+
+
+def _installed(name):
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

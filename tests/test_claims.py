@@ -1,0 +1,217 @@
+"""The claims: the file is judged as it expects, a changed reference is noticed, quantities are what they say."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ppmodel import build, claims, studies
+from ppmodel.claims import (
+    NINE,
+    Bench,
+    assumptions,
+    condition,
+    disagreements,
+    judge,
+    load_claims,
+    measure,
+    rows_of,
+    turns,
+)
+from ppmodel.claims.quantities import QUANTITIES
+from ppmodel.cli import main
+from ppmodel.costs import model_costs
+from ppmodel.engine import simulate
+from ppmodel.errors import PPModelError, SpecificationError
+from ppmodel.graph import compile
+from ppmodel.metrics import idle_ratio
+from ppmodel.specs import DATA, load_model, load_setting, load_system
+from ppmodel.studies.times import Change
+
+ROWS = rows_of(load_claims())
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_model("paper")
+
+
+@pytest.fixture(scope="module")
+def bench(model):
+    return Bench.of(model, load_setting("default"))
+
+
+@pytest.fixture(scope="module")
+def judgements(model):
+    return {one.row.id: one for one in judge(load_claims(), model, load_setting("default"))}
+
+
+def row(name):
+    return next(row for row in ROWS if row.id == name)
+
+
+def test_every_claim_comes_to_what_the_file_expects(judgements):
+    """No verdict and no margin has moved; the three verdicts all occur."""
+    assert disagreements(judgements.values()) == []
+    assert {one.verdict for one in judgements.values()} == {"holds", "depends", "fails"}
+
+
+@pytest.mark.parametrize("name", [row.id for row in ROWS])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_a_changed_reference_is_noticed(judgements, name, sign):
+    """A reference value that is off by twice its tolerance disagrees, in either direction."""
+    one = judgements[name]
+    changed = one.row.model_copy(update={"value": one.row.value + sign * 2 * one.row.tolerance})
+    again = one._replace(row=changed, margin=float(changed.margin(one.measured)))
+    assert disagreements([again]) == [again]
+
+
+def test_every_claim_of_the_paper_is_there():
+    """Claims 1 to 11, all rows with a page of the book to read on, and every quantity asked for by some row."""
+    assert [claim.number for claim in load_claims()] == list(range(1, 12))
+    notebooks = {path.stem for path in (DATA.parent / "notebooks").glob("*.ipynb")}
+    assert {one.page.removeprefix("nb/") for one in ROWS} <= notebooks
+    assert {one.criterion["quantity"] for one in ROWS} == {*QUANTITIES, "flips"}
+
+
+def test_quantities_are_single_simulations(bench, model):
+    """Gain, idle ratio and memory by arrays are what one simulation gives."""
+    name, system = "mid_cp_slow_nw", load_system("mid_cp_slow_nw")
+    column = NINE.index(name)
+    timelines = {}
+    for schedule in ("gpipe", "1f1b"):
+        table = build(schedule, 4, 16)
+        timelines[schedule] = simulate(compile(table, "overlapped"), model_costs(table, model, system))
+    spans = [timelines[schedule].makespan_s for schedule in ("1f1b", "gpipe")]
+    gain = QUANTITIES["gain"](bench, (4, 16), "1f1b", "gpipe")
+    assert gain[0, column] == pytest.approx(1 - spans[0] / spans[1], rel=1e-12)
+    assert QUANTITIES["idle"](bench, (4, 16), "1f1b")[0, column] == pytest.approx(idle_ratio(timelines["1f1b"]))
+
+
+def test_reversals_and_negations_are_those_of_the_studies(bench, model):
+    """Counting by arrays and by tables of rows come to the same."""
+    systems, counts = [load_system(name) for name in NINE], [8, 16, 32]
+    study = studies.runtime_study(model, systems, 8, counts)
+    by_rows = studies.reversal_counts(study).reversed_by_network.sum()
+    by_arrays = sum(QUANTITIES["reversals"](bench, (8, b), ["gpipe", "1f1b", "chimera"], "table").sum() for b in counts)
+    assert by_arrays == by_rows > 0
+    negated = studies.negation_study(model, systems, 8, counts).set_index(["against", "allreduce"]).not_faster
+    blocking = replace(bench, setting=replace(bench.setting, allreduce="blocking"))
+    found = sum(QUANTITIES["negations"](blocking, (8, b), "chimera", "gpipe").sum() for b in counts)
+    assert found == negated["GPipe", "blocking"] > 0
+
+
+def test_changes_are_judged_one_by_one(bench):
+    """An axis of changes gives each what it gives alone; half the bandwidth is a system with half the bandwidth."""
+    changes = (Change(), Change(bandwidth=0.5), Change(compute=2.0), Change(backward=1.0), Change(straggler=2.0))
+    together = measure(row("fig4_chimera_gain"), replace(bench, changes=changes))
+    alone = [measure(row("fig4_chimera_gain"), replace(bench, changes=(change,)))[0] for change in changes]
+    assert together.tolist() == alone
+    assert len(set(alone)) == len(alone)
+    system = load_system("mid_cp_slow_nw")
+    halved = replace(system, network_bandwidth_bytes_per_s=system.network_bandwidth_bytes_per_s / 2)
+    assert Change(bandwidth=0.5).system(system) == halved
+
+
+def test_a_setting_acts_on_the_nine_and_not_on_ones_own(model):
+    """The setting's memory takes the place of the nine's; a system of one's own keeps what its file says."""
+    slow = replace(load_setting("default"), memory_bandwidth_bytes_per_s=3.4e12)
+    assert Bench.of(model, slow).applied[0].memory == pytest.approx(0.1)
+    assert Bench.of(model, slow, load_system("dgx_h100")).applied == (Change(),)
+    even = replace(slow, memory_follows=False)
+    changed = [Bench.of(model, even).applied[0].system(load_system(f"{word}_cp_mid_nw")) for word in ("slow", "fast")]
+    assert [one.memory_bandwidth_bytes_per_s for one in changed] == pytest.approx([3.4e12, 3.4e12])
+
+
+def test_ones_own_system_takes_the_place_of_all_groups():
+    """Every row is judged on it, without memory among the assumptions."""
+    own = judge(load_claims(), load_model("llama3_70b"), load_setting("default"), load_system("dgx_h100"))
+    assert len(own) == len(ROWS)
+    assert {each.axis for each in own[0].outcomes} == {"semantics", "concat", "waves"}
+    assert next(one for one in own if one.row.id == "fig3_formula").verdict == "holds"
+
+
+def test_a_model_that_does_not_fit_is_no_case(bench, model):
+    """Too few blocks, or a batch that divides into no B, is said and not hidden as a verdict."""
+    few, odd = replace(model, blocks=16), replace(model, global_batch=7)
+    for small, reason in ((few, "too few"), (odd, "divides into none")):
+        own = {one.row.id: one for one in judge(load_claims(), small, bench.setting, load_system("dgx_h100"))}
+        assert own["hanayo_effective"].verdict == "no case"
+        assert reason in own["hanayo_effective"].reason
+        assert own["fig3_table"].verdict == "depends"
+
+
+@pytest.mark.parametrize(
+    ("holds", "words"),
+    [
+        (lambda p2p, _: p2p.startswith("blocking"), "transfers blocking_send, blocking_recv or blocking"),
+        (lambda _, sums: sums != "excluded", "all-reduce overlapped or blocking"),
+        (
+            lambda p2p, sums: p2p == "latency" or sums == "excluded" != p2p,
+            "transfers latency, or transfers overlapped, blocking_send, blocking_recv or blocking "
+            "with all-reduce excluded",
+        ),
+    ],
+)
+def test_conditions_are_named_by_what_decides_them(bench, holds, words):
+    """By the transfers alone, by the all-reduce alone, or by both."""
+    grid = [each for each in assumptions(bench) if each.axis == "semantics"]
+    outcomes = {each: 1.0 if holds(each.setting.p2p, each.setting.allreduce) else -1.0 for each in grid}
+    here = outcomes[next(each for each in grid if each.setting == bench.setting)]
+    assert condition(claims.Judgement(ROWS[0], 0.0, here, "depends", outcomes)) == words
+
+
+def test_turns_are_the_nearest_values_with_another_answer(model):
+    """At the value found the answer is another, and between it and no change it is not."""
+    knobs = {"bandwidth": (0.5, 2.0, 3.3, 10.0), "straggler": (1.05, 1.2)}
+    found = {(one.row.id, one.knob): one for one in turns(load_claims(), model, load_setting("default"), knobs=knobs)}
+    assert found["table1_slow_nw_fast_cp", "bandwidth"].above == 10.0
+    assert found["equivalent_near", "straggler"].above == 1.2
+    assert np.isnan(found["levels_agree", "bandwidth"].below)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("quantity: gain", "quantity: gian", "is not a known quantity"),
+        ("over: gpipe", "than: gpipe", "is not a part of"),
+        ("take: median", "take: mean", "take is one of"),
+        ("relation: at least", "relation: above", "relation"),
+        ("id: fig3_table", "id: fig3_formula", "is given twice"),
+        ("tolerance: 0.02", "tolerance: 0", "tolerance"),
+    ],
+)
+def test_a_broken_claims_file_is_refused(tmp_path, old, new, said):
+    """One line that names the row or the line."""
+    text = (DATA / "claims.yaml").read_text()
+    assert old in text
+    path = tmp_path / "claims.yaml"
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(SpecificationError, match=said) as caught:
+        load_claims(path)
+    assert "\n" not in str(caught.value)
+    assert "claims.yaml" in str(caught.value)
+
+
+def test_an_unknown_group_is_refused(bench):
+    """A misspelt group of systems is an error, not an empty one."""
+    with pytest.raises(PPModelError, match="neither a group"):
+        bench.columns("fast_nv")
+
+
+def test_the_command_ends_with_1_where_a_verdict_is_not_the_expected_one(monkeypatch, capsys):
+    """Both verdicts are shown; with what is expected it ends with 0."""
+    first = load_claims()[:1]
+    monkeypatch.setattr(claims, "load_claims", lambda: first)
+    assert main(["claims"]) == 0
+    good = capsys.readouterr().out
+    assert "levels_agree " in good
+    assert "expected" not in good
+    wrong = first[0].rows[0].model_copy(update={"expected": claims.Expected(verdict="fails", margin=0.0)})
+    monkeypatch.setattr(claims, "load_claims", lambda: [first[0].model_copy(update={"rows": [wrong]})])
+    assert main(["claims"]) == 1
+    assert "levels_agree: holds (margin 0.00 %), expected does not hold" in capsys.readouterr().out
+    assert main(["claims", "--json"]) == 1
+    assert '"expected": "fails"' in capsys.readouterr().out
+    assert main(["claims", "--setting", "papre"]) == 2
+    assert "did you mean paper" in capsys.readouterr().err
