@@ -468,11 +468,17 @@ def stage_blocks(schedule, model, blocks=None):
             rule = f"must be {schedule.num_stages} whole numbers of at least 1 that sum to {model.blocks}"
             raise CostError("blocks", blocks.tolist(), rule, "give one number for each stage")
         return blocks
-    ends = np.cumsum(schedule.stage_shares) / schedule.num_stages * model.blocks
+    return _shared_blocks(schedule, model.blocks)
+
+
+@lru_cache(_PARTS_KEPT)
+def _shared_blocks(schedule, num_blocks):
+    """Whole blocks by the schedule's shares."""
+    ends = np.cumsum(schedule.stage_shares) / schedule.num_stages * num_blocks
     blocks = np.diff(np.floor(ends + 0.5 + 1e-9).astype(int), prepend=0)
     if blocks.min() < 1:
         rule = f"are too few for the {schedule.num_stages} stages of {schedule.name}"
-        raise CostError("blocks", model.blocks, rule, "choose fewer stages, waves or a milder split")
+        raise CostError("blocks", num_blocks, rule, "choose fewer stages, waves or a milder split")
     return blocks
 
 
@@ -507,15 +513,18 @@ def stages(schedule, model, system, blocks=None):
     >>> [stage.blocks for stage in stages(build("gpipe", 4, 4), load_model("paper"), load_system("mid_cp_mid_nw"))]
     [32, 32, 32, 32]
     """
-    block, first, last = _parts(model, microbatch_sequences(schedule, model), system)
-    result = []
-    for number, count in enumerate(stage_blocks(schedule, model, blocks).tolist()):
-        parts = [(count, block), (number == 0, first), (number == schedule.num_stages - 1, last)]
-        columns = zip(*(part[1:] for _, part in parts), strict=True)
-        counts = [times for times, _ in parts]
-        totals = (sum(n * value for n, value in zip(counts, column, strict=True)) for column in columns)
-        result.append(Stage(count, *totals))
-    return result
+    held = stage_blocks(schedule, model, blocks)
+    columns = _stage_columns(schedule, model, system, held)
+    return [Stage(*row) for row in zip(held.tolist(), *columns.tolist(), strict=True)]
+
+
+def _stage_columns(schedule, model, system, held):
+    """Times, activation bytes and parameters of the stages, one row for each field of `Stage` after the first."""
+    block, first, last = (part[1:] for part in _parts(model, microbatch_sequences(schedule, model), system))
+    columns = np.outer(block, held)
+    columns[:, 0] += first
+    columns[:, -1] += last
+    return columns
 
 
 def microbatch_sequences(schedule, model):
@@ -649,16 +658,12 @@ def model_costs(schedule, model, system, blocks=None):
     >>> bool(0.1 < costs.occupancy_s[0, 0] / costs.compute_s[0, 0] < 0.3)
     True
     """
-    table = stages(schedule, model, system, blocks)
+    forward, input_grad, weight_grad, _, parameters = _stage_columns(
+        schedule, model, system, stage_blocks(schedule, model, blocks)
+    )
     others = schedule.num_replicas - 1
-    ring = 2 * others / schedule.num_replicas
-    volumes = [ring * stage.parameters * model.gradient_bytes for stage in table]
+    volumes = 2 * others / schedule.num_replicas * parameters * model.gradient_bytes
+    ring = hockney_s(volumes, system)[0] + 2 * others * system.network_latency_s
+    compute = np.array([forward, input_grad + weight_grad, input_grad, weight_grad, ring])
     occupancy, latency = hockney_s(message_bytes(schedule, model), system)
-    compute = np.array([
-        [stage.forward_s for stage in table],
-        [stage.input_grad_s + stage.weight_grad_s for stage in table],
-        [stage.input_grad_s for stage in table],
-        [stage.weight_grad_s for stage in table],
-        [hockney_s(volume, system)[0] + 2 * others * system.network_latency_s for volume in volumes],
-    ])  # fmt: skip
     return OpCosts(compute, np.full(compute.shape, occupancy), np.full(compute.shape, latency))

@@ -197,10 +197,13 @@ def bubble_ratio_hanayo(num_stages, num_waves):
     return Fraction(2 * num_stages - 2, 3 * num_stages * num_waves + num_stages - 1)
 
 
-def makespan_gpipe(num_stages, num_microbatches, forward=1, backward=2, comm=0):
-    """Makespan of GPipe where transfers are overlapped: (B+S-1)(F+Bw) + 2(S-1)c.
+def makespan_gpipe(num_stages, num_microbatches, forward=1, backward=2, comm=0, p2p="overlapped"):
+    """Makespan of GPipe: (B+S-1)(F+Bw), and transfers that are exposed.
 
-    Assumes c <= min(F, Bw): a link carries one message while the next is computed.
+    These are 2(S-1) where a transfer occupies no device; 2(S-1) + 2(B-1) where it occupies one, and twice that where
+    it occupies both: every device then takes its turn for each microbatch. With two stages no device both receives
+    and sends in one direction, so that `blocking` exposes 4 + 2(B-1). Under `overlapped` assumes c <= min(F, Bw): a
+    link carries one message while the next is computed. Derived here.
 
     Parameters
     ----------
@@ -212,6 +215,8 @@ def makespan_gpipe(num_stages, num_microbatches, forward=1, backward=2, comm=0):
         Times F and Bw of one microbatch on one stage, in one unit: forward-times by default.
     comm : int, float or Fraction
         Time c of one transfer, in the same unit.
+    p2p : str
+        Communication semantics, as in `graph.compile`.
 
     Returns
     -------
@@ -222,17 +227,31 @@ def makespan_gpipe(num_stages, num_microbatches, forward=1, backward=2, comm=0):
     --------
     >>> makespan_gpipe(8, 64, 1, 2)
     213
+    >>> makespan_gpipe(8, 64, 1, 2, 1, "blocking_send")
+    353
     """
     ramp = num_stages - 1
-    return (num_microbatches + ramp) * (forward + backward) + 2 * ramp * comm
+    exposed = 2 * ramp
+    if p2p.startswith("blocking") and ramp:
+        exposed = _blocked(num_stages, num_microbatches, p2p, per_turn=2)
+    return (num_microbatches + ramp) * (forward + backward) + exposed * comm
 
 
-def makespan_1f1b(num_stages, num_microbatches, forward=1, backward=2, comm=0):
-    """Makespan of 1F1B where a transfer takes c and occupies nothing.
+def _blocked(num_stages, num_microbatches, p2p, per_turn):
+    """Transfers in the way of the slowest device: those of the first microbatch, then some for each that follows."""
+    both = 2 if p2p == "blocking" else 1
+    through = both if num_stages > 2 else 1  # a middle device receives and sends; one of two does either
+    return 2 * both * (num_stages - 1) + per_turn * through * (num_microbatches - 1)
 
-    (B+S-1)(F+Bw) + 2c[(S-1) + (B-1) - ceil((B-1)/S)]: in the steady state a device sends a forward and
-    waits for the backward that answers it, so that the transfers of a round trip are exposed in all but
-    one of S rounds. Exact for any S, B, F, Bw and c; derived here, and in the literature for S dividing B.
+
+def makespan_1f1b(num_stages, num_microbatches, forward=1, backward=2, comm=0, p2p="overlapped"):
+    """Makespan of 1F1B: (B+S-1)(F+Bw), and transfers that are exposed.
+
+    Where a transfer occupies no device these are 2[(S-1) + (B-1) - ceil((B-1)/S)]: in the steady state a device
+    sends a forward and waits for the backward that answers it, so that both transfers of a round trip are exposed
+    in all but one of S rounds. Where it occupies one device they are GPipe's less one, where it occupies both, less
+    two; with two stages, 2 + (B-1) and 4 + 2(B-1). Exact for any S, B, F, Bw and c; derived here, the first in the
+    literature for S dividing B.
 
     Parameters
     ----------
@@ -244,6 +263,8 @@ def makespan_1f1b(num_stages, num_microbatches, forward=1, backward=2, comm=0):
         Times F and Bw of one microbatch on one stage, in one unit: forward-times by default.
     comm : int, float or Fraction
         Time c of one transfer, in the same unit.
+    p2p : str
+        Communication semantics, as in `graph.compile`.
 
     Returns
     -------
@@ -252,12 +273,47 @@ def makespan_1f1b(num_stages, num_microbatches, forward=1, backward=2, comm=0):
 
     Examples
     --------
-    >>> makespan_1f1b(8, 64, 1, 2, 0)
-    213
+    >>> makespan_1f1b(8, 64, 1, 2, 1), makespan_1f1b(8, 64, 1, 2, 1, "blocking_send")
+    (337, 352)
     """
     rounds = num_microbatches - 1
-    exposed = (num_stages - 1) + rounds - -(-rounds // num_stages)
-    return (num_microbatches + num_stages - 1) * (forward + backward) + 2 * comm * exposed
+    exposed = 2 * ((num_stages - 1) + rounds - -(-rounds // num_stages))
+    if p2p.startswith("blocking") and num_stages == 2:
+        exposed = _blocked(num_stages, num_microbatches, p2p, per_turn=2 if p2p == "blocking" else 1)
+    elif p2p.startswith("blocking") and num_stages > 2:
+        turn = (2 if p2p == "blocking" else 1) * (rounds > 0)
+        exposed = _blocked(num_stages, num_microbatches, p2p, per_turn=2) - turn
+    return (num_microbatches + num_stages - 1) * (forward + backward) + comm * exposed
+
+
+def makespan_eager_1f1b(num_stages, num_microbatches, forward=1, backward=2, comm=0):
+    """Makespan of eager 1F1B where a transfer occupies no device: that of GPipe, (B+S-1)(F+Bw) + 2(S-1)c.
+
+    Its warm-up of 2(S-1-d) forwards leaves two of them between a forward and the backward that answers it, which
+    hides a round trip while c <= (F+Bw)/2. Derived here.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; each holds one stage.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+    forward, backward : int, float or Fraction
+        Times F and Bw of one microbatch on one stage, in one unit: forward-times by default.
+    comm : int, float or Fraction
+        Time c of one transfer, in the same unit; at most (F+Bw)/2.
+
+    Returns
+    -------
+    int, float or Fraction
+        Time of one iteration, in the unit of `forward`; exact where the times are.
+
+    Examples
+    --------
+    >>> makespan_eager_1f1b(8, 64, 1, 2, 1)
+    227
+    """
+    return makespan_gpipe(num_stages, num_microbatches, forward, backward, comm)
 
 
 def makespan_chimera(num_stages, num_microbatches):

@@ -79,6 +79,7 @@ _Whole = _entry(_Count)
 _WholeOrZero = _entry(_CountOrZero)
 _Number = _entry(_Positive)
 _Switch = _entry(_Flag)
+_NumberOrZero = _entry(_NotNegative)
 _Word = _entry(Annotated[str, Field(min_length=1)])
 
 
@@ -137,6 +138,7 @@ class _SettingFile(BaseModel):
     memory_follows: _Switch
     compute_efficiency: _Efficiency
     memory_efficiency: _Efficiency
+    backward: _NumberOrZero
 
 
 class Provenance(NamedTuple):
@@ -281,6 +283,8 @@ class SettingSpec:
         Whether, among the nine, fast and slow compute have fast and slow memory, too.
     compute_efficiency, memory_efficiency : float
         Attainable fractions of the nine systems' peaks.
+    backward : float
+        Time of a backward in forwards on the nine systems; 0 for what the model's operations come to.
     provenance : tuple of Provenance
         One entry for each value of the file.
     """
@@ -295,6 +299,7 @@ class SettingSpec:
     memory_follows: bool
     compute_efficiency: float
     memory_efficiency: float
+    backward: float
     provenance: tuple = field(default=(), compare=False, repr=False)
 
 

@@ -1,14 +1,17 @@
 """Closed forms against tables and simulations: exact where they claim to be."""
 
 from fractions import Fraction
+from functools import partial
 
 import pytest
 
 from ppmodel import build, formulas
 from ppmodel.costs import uniform_costs
 from ppmodel.engine import simulate
-from ppmodel.graph import compile
+from ppmodel.graph import P2P, compile
 from ppmodel.metrics import idle_ratio, peak_activations, table_slots
+
+FORMULAS = {"gpipe": formulas.makespan_gpipe, "1f1b": formulas.makespan_1f1b}
 
 
 @pytest.mark.parametrize("stages", range(1, 17))
@@ -77,17 +80,25 @@ def test_hanayos_formula_is_near():
 
 
 @pytest.mark.parametrize("comm", [0, 0.1, 0.5, 1.0])
-def test_makespans_with_communication(comm):
-    """GPipe under overlapped transfers and 1F1B under latency have their closed forms."""
-    for stages in (2, 3, 5, 8):
-        for count in (1, 2, 4, 7, 16, 40):
-            for name, p2p, formula in (
-                ("gpipe", "overlapped", formulas.makespan_gpipe),
-                ("1f1b", "latency", formulas.makespan_1f1b),
-            ):
+@pytest.mark.parametrize("p2p", P2P)
+def test_makespans_with_communication(p2p, comm):
+    """GPipe and 1F1B meet their closed forms under all semantics, and eager 1F1B where no device is occupied."""
+    cases = [(name, partial(formula, p2p=p2p)) for name, formula in FORMULAS.items()]
+    if not p2p.startswith("blocking"):
+        cases.append(("eager-1f1b", formulas.makespan_eager_1f1b))
+    for name, formula in cases:
+        for stages in (1, 2, 3, 4, 8):
+            for count in (1, 2, 3, 8, 9, 16, 17):
                 schedule = build(name, stages, count)
                 timeline = simulate(compile(schedule, p2p), uniform_costs(schedule, 1, 2, comm))
                 assert timeline.makespan_s == pytest.approx(formula(stages, count, 1, 2, comm), rel=1e-12)
+
+
+@pytest.mark.parametrize("p2p", [p2p for p2p in P2P if p2p.startswith("blocking")])
+def test_blocking_makes_gpipe_and_1f1b_equal_to_two_transfers(p2p):
+    """Where a transfer occupies a device they differ by one of them, by two where it occupies both."""
+    apart = [FORMULAS["gpipe"](8, b, 1, 2, 1, p2p) - FORMULAS["1f1b"](8, b, 1, 2, 1, p2p) for b in (2, 8, 64, 256)]
+    assert set(apart) == {2 if p2p == "blocking" else 1}
 
 
 def test_the_form_for_whole_rounds_is_the_general_one():

@@ -29,7 +29,7 @@ def change_of(setting, middle):
     Parameters
     ----------
     setting : SettingSpec
-        Its memory bandwidth and efficiencies.
+        Its memory bandwidth, efficiencies and backward.
     middle : SystemSpec
         The middle of the nine, whose memory bandwidth and efficiencies the setting's take the place of.
 
@@ -49,6 +49,7 @@ def change_of(setting, middle):
         memory=memory * setting.memory_efficiency / middle.memory_efficiency,
         memory_follows=setting.memory_follows,
         efficiency=setting.compute_efficiency / middle.compute_efficiency,
+        backward=setting.backward or None,
     )
 
 
@@ -61,7 +62,7 @@ class Bench:
     model : ModelSpec
         The model.
     setting : SettingSpec
-        Semantics, concatenation and waves; of its hardware only the paper's nine systems take note.
+        Semantics, concatenation and waves; of hardware and backward only the paper's nine systems take note.
     systems : tuple of SystemSpec
         The paper's nine in the order of `NINE`, or one of one's own, which takes the place of every group of them.
     changes : tuple of Change
@@ -108,7 +109,9 @@ class Bench:
     @cached_property
     def applied(self):
         """The changes with the setting's hardware in them; a change's own values go before the setting's."""
-        base = change_of(self.setting, self.systems[NINE.index("mid_cp_mid_nw")]) if self.is_nine else UNCHANGED
+        if not self.is_nine:
+            return self.changes
+        base = change_of(self.setting, self.systems[NINE.index("mid_cp_mid_nw")])
         return tuple(replace(base, **change.given()) for change in self.changes)
 
     def columns(self, group):

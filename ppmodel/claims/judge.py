@@ -20,11 +20,12 @@ from ppmodel.studies.times import UNCHANGED, Change
 VERDICTS = {"holds": "holds", "depends": "holds only if", "fails": "does not hold", "no case": "no case"}
 """The verdicts, and how they are printed."""
 
-AXES = {"concat": "concatenation", "waves": "Hanayo's waves", "memory": "memory"}
+AXES = {"concat": "concatenation", "waves": "Hanayo's waves", "memory": "memory", "backward": "backward"}
 """What is assumed beside the semantics, and how it is printed."""
 
 WAVES = (1, 2, 4)
 MEMORY_BANDWIDTHS = (34e12, 3.4e12)
+BACKWARDS = (0.0, 2.5, 3.0)
 _TAKE = {"max": np.max, "min": np.min, "median": np.median, "sum": np.sum}
 _MODEL_BACKWARD = 1.9  # between the values of its knob that lie on either side of the models' own
 _AGREES = 0.05  # of a row's tolerance: what a margin may differ from the expected one
@@ -114,7 +115,7 @@ def assumptions(bench):
     """Every assumption under which the claims are judged.
 
     All five communication semantics by all three ways of the replicas' all-reduce; and, one at a time, how Chimera
-    concatenates, Hanayo's waves, and the memory of the paper's nine systems.
+    concatenates, Hanayo's waves, the memory of the paper's nine systems, and how long a backward takes on them.
 
     Parameters
     ----------
@@ -124,13 +125,13 @@ def assumptions(bench):
     Returns
     -------
     list of Assumption
-        The setting itself is one of the first fifteen.
+        The setting's own values are among those of each axis.
 
     Examples
     --------
     >>> from ppmodel.specs import load_model, load_setting
     >>> len(assumptions(Bench.of(load_model("paper"), load_setting("default"))))
-    23
+    29
     """
     setting = bench.setting
     found = [
@@ -139,14 +140,15 @@ def assumptions(bench):
         for allreduce in ALLREDUCE
     ]
     for field, values in (("concat", CONCATENATIONS), ("waves", WAVES)):
-        others = [value for value in values if value != getattr(setting, field)]
-        found += [Assumption(field, str(value), replace(setting, **{field: value})) for value in others]
+        found += [Assumption(field, str(value), replace(setting, **{field: value})) for value in values]
+    for backward in BACKWARDS if bench.is_nine else ():
+        words = f"of {backward:g} forwards" if backward else "as the model's"
+        found.append(Assumption("backward", words, replace(setting, backward=backward)))
     for bandwidth in MEMORY_BANDWIDTHS if bench.is_nine else ():
         for follows in (True, False):
             other = replace(setting, memory_bandwidth_bytes_per_s=bandwidth, memory_follows=follows)
-            if replace(bench, setting=other).applied != bench.applied:
-                words = f"{bandwidth / 1e12:g} TB/s, {'following' if follows else 'not following'} compute"
-                found.append(Assumption("memory", words, other))
+            words = f"of {bandwidth / 1e12:g} TB/s {'that follows' if follows else 'whatever the'} compute"
+            found.append(Assumption("memory", words, other))
     return found
 
 
@@ -348,15 +350,18 @@ def condition(judgement):
     """
     if judgement.verdict != "depends":
         return ""
-    here = judgement.holds_here
-    held = {each.value: margin >= 0 for each, margin in judgement.outcomes.items() if each.axis == "semantics"}
-    parts = [_semantics(held)] if len(set(held.values())) > 1 else []
-    for axis, name in AXES.items():
-        others = {each.value: margin >= 0 for each, margin in judgement.outcomes.items() if each.axis == axis}
-        turned = [value for value, holds in others.items() if holds != here]
-        if turned:
-            parts.append(f"{name} {'not ' if here else ''}{_either(turned)}")
-    return ("; and " if here else "; or ").join(parts)
+    parts = []
+    for axis in ("semantics", *AXES):
+        held = {each.value: margin >= 0 for each, margin in judgement.outcomes.items() if each.axis == axis}
+        if len(set(held.values())) > 1:
+            parts.append(_semantics(held) if axis == "semantics" else f"{AXES[axis]} {_those_that_hold(held)}")
+    return ("; and " if judgement.holds_here else "; or ").join(parts)
+
+
+def _those_that_hold(held):
+    """The values under which something holds, or, where they are more, those under which it does not."""
+    yes, no = ([value for value, holds in held.items() if holds == wanted] for wanted in (True, False))
+    return _either(yes) if len(yes) <= len(no) else f"not {_either(no)}"
 
 
 def _semantics(held):

@@ -16,6 +16,7 @@ _KIND_COLOURS = {OpKind.F: SKY, OpKind.B: ORANGE, OpKind.I: YELLOW, OpKind.W: PU
 _KIND_NAMES = {OpKind.F: "forward", OpKind.B: "backward", OpKind.I: "input gradient", OpKind.W: "weight gradient",
                OpKind.R: "gradient all-reduce"}  # fmt: skip
 _MIN_LABEL_SHARE = 0.016
+_PATH_COLOUR = "#D0104C"
 
 
 def _operation_legend(figure, schedule, extra=()):
@@ -103,7 +104,7 @@ def plot_table(schedules, title, backward=2, note=""):
     return titled(figure, title, f"a forward takes 1 slot, a backward {backward}; numbers are microbatches. {note}")
 
 
-def plot_timelines(timelines, title, context):
+def plot_timelines(timelines, title, context, paths=None):
     """Simulated timelines, one below the other on one axis of seconds, with the transfers.
 
     Parameters
@@ -112,6 +113,8 @@ def plot_timelines(timelines, title, context):
         Heading to timeline.
     title, context : str
         The point of the figure, and what it shows; see `context`.
+    paths : dict of str to list of int, optional
+        Operations to draw with a bold frame, heading to `metrics.critical_path`.
 
     Returns
     -------
@@ -129,14 +132,32 @@ def plot_timelines(timelines, title, context):
         _draw_operations(axis, schedule, timeline.start_s, timeline.end_s, total, beside)
         axis.set_title(f"{name}: {timeline.makespan_s:.4g} s")
         _draw_transfers(axis, timeline)
+        if paths:
+            _draw_path(axis, timeline, paths[name])
     last = axes[-1, 0]
     last.set_xlabel("time (s)")
     shown = max(
         (timeline.graph.schedule for timeline in timelines.values()), key=lambda schedule: schedule.num_replicas
     )
     line = plt.Line2D([], [], color="#333333", lw=0.8, label="transfer")
-    _operation_legend(figure, shown, [line])
+    bold = [Patch(facecolor="none", edgecolor=_PATH_COLOUR, lw=2, label="critical path")] if paths else []
+    _operation_legend(figure, shown, [line, *bold])
     return titled(figure, title, f"{context}; numbers are microbatches")
+
+
+def _draw_path(axis, timeline, path):
+    """Bold frames around operations, and bold lines along the transfers between them."""
+    schedule, dependencies = timeline.graph.schedule, timeline.graph.schedule.dependencies
+    for op in path:
+        size = (timeline.end_s[op] - timeline.start_s[op], 0.84)
+        corner = (timeline.start_s[op], schedule.device[op] - 0.42)
+        axis.add_patch(Rectangle(corner, *size, fill=False, ec=_PATH_COLOUR, lw=2, zorder=4))
+    for before, after in pairwise(path):
+        if dependencies.remote[after] and dependencies.source[after] == before:
+            begin, end = schedule.device[before], schedule.device[after]
+            edge = 0.42 if end > begin else -0.42
+            times = [timeline.sent_s[before], timeline.arrived_s[before]]
+            axis.plot(times, [begin + edge, end - edge], color=_PATH_COLOUR, lw=2, zorder=4)
 
 
 def _draw_transfers(axis, timeline):

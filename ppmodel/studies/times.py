@@ -126,6 +126,8 @@ class Change:
         OpCosts
             In seconds.
         """
+        if self.backward is None and self.straggler == self.collectives == 1 and self.network:
+            return costs
         compute = costs.compute_s.copy()
         if self.backward is not None:
             whole = compute[OpKind.B].copy()

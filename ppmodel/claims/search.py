@@ -1,0 +1,153 @@
+"""What the published numbers imply: every setting of the unknowns against every published number."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+from ppmodel.claims.bench import Bench, change_of
+from ppmodel.claims.file import load_claims, rows_of
+from ppmodel.claims.judge import BACKWARDS, MEMORY_BANDWIDTHS, WAVES, measure
+from ppmodel.graph import ALLREDUCE, P2P
+from ppmodel.schedules.chimera import CONCATENATIONS
+from ppmodel.specs import load_setting
+
+UNKNOWNS = {
+    "p2p": P2P,
+    "allreduce": ALLREDUCE,
+    "concat": CONCATENATIONS,
+    "waves": WAVES,
+    "memory_bandwidth_bytes_per_s": MEMORY_BANDWIDTHS,
+    "memory_follows": (True, False),
+    "compute_efficiency": (1.0, 0.75, 0.5),
+    "memory_efficiency": (1.0, 0.5, 0.25),
+    "backward": BACKWARDS,
+}
+"""What the paper leaves open, by the fields of a setting, and what each is tried at."""
+
+TARGETS = (
+    "fig3_formula", "fig3_table", "fig4_chimera_gain", "fig6_gain_s4", "equivalent", "table1_gain_low",
+    "table1_gain_high", "table1_slow_nw_mid_cp", "table1_slow_nw_fast_cp", "table1_idle_chimera", "table1_idle_hanayo",
+)  # fmt: skip
+"""The published numbers, by the ids of their rows in ``data/claims.yaml``."""
+
+_STRUCTURE = ("p2p", "allreduce", "concat", "waves")
+_FARTHEST = 10.0  # tolerances: how much one number that is missed can weigh where settings are compared
+
+
+def search(model, unknowns=None, targets=TARGETS):
+    """Measure some published numbers under every setting of the unknowns.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    unknowns : dict of str to sequence, optional
+        Instead of `UNKNOWNS`; what it leaves out is the default setting's.
+    targets : sequence of str
+        Ids of rows.
+
+    Returns
+    -------
+    DataFrame
+        One row a setting, the best first: a column for each unknown, one for what each target is measured at,
+        ``met``, the number of targets within their tolerance, and ``distance``, the sum of the targets' distances
+        from their values, in tolerances and each at most 10. Better is what meets more, then what is nearer, then
+        what comes first in the order of the unknowns.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_model
+    >>> concatenations = {"concat": ("direct", "overlapping")}
+    >>> search(load_model("paper"), concatenations, ["fig3_table"])[["concat", "met"]].values.tolist()
+    [['overlapping', 1], ['direct', 0]]
+    """
+    unknowns = {name: (value,) for name, value in _defaults().items()} | (unknowns or UNKNOWNS)
+    rows = _rows(targets)
+    bench = Bench.of(model, load_setting("default"))
+    tables = [
+        _measure_hardware(rows, bench, unknowns, dict(zip(_STRUCTURE, values, strict=True)))
+        for values in product(*(unknowns[name] for name in _STRUCTURE))
+    ]
+    table = pd.concat(tables, ignore_index=True)
+    missed = np.stack([abs(table[row.id] - row.value) / row.tolerance for row in rows])
+    table["met"] = (missed <= 1).sum(axis=0)
+    table["distance"] = np.minimum(missed, _FARTHEST).sum(axis=0)
+    return table.sort_values(["met", "distance"], ascending=[False, True], kind="stable", ignore_index=True)
+
+
+def _rows(targets):
+    rows = {row.id: row for row in rows_of(load_claims())}
+    return [rows[name] for name in targets]
+
+
+def _defaults():
+    setting = load_setting("default")
+    return {name: getattr(setting, name) for name in UNKNOWNS}
+
+
+def _measure_hardware(rows, bench, unknowns, structure):
+    """One structure of the schedules on every hardware, which is an axis of changes."""
+    names = [name for name in UNKNOWNS if name not in _STRUCTURE]
+    settings = [
+        replace(bench.setting, **dict(zip(names, values, strict=True)))
+        for values in product(*(unknowns[name] for name in names))
+    ]
+    middle = bench.systems[len(bench.systems) // 2]
+    changes = tuple(change_of(setting, middle) for setting in settings)
+    varied = replace(bench, setting=replace(bench.setting, **structure), changes=changes)
+    table = pd.DataFrame([{name: getattr(setting, name) for name in names} for setting in settings])
+    measured = {row.id: measure(row, varied) for row in rows}
+    return pd.DataFrame(structure, index=table.index).join(table).assign(**measured)
+
+
+def pinned(found):
+    """How many numbers each value of each unknown allows to be met together, and whether that pins it.
+
+    Parameters
+    ----------
+    found : DataFrame
+        From `search`.
+
+    Returns
+    -------
+    DataFrame
+        One row an unknown and value; columns ``unknown, value, most_met, settings, share, pinned``: the most targets
+        that any setting with it meets; how many settings with it meet as many as the best of all; their share of
+        those; and whether no best setting has another value.
+    """
+    best, rows = found[found.met == found.met.max()], []
+    for name in UNKNOWNS:
+        for value, group in found.groupby(name, sort=False):
+            count = int((best[name] == value).sum())
+            rows.append({
+                "unknown": name, "value": value, "most_met": int(group.met.max()), "settings": count,
+                "share": count / len(best), "pinned": count == len(best),
+            })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def together(found, targets=TARGETS):
+    """Which numbers can be met, and which exclude one another.
+
+    Parameters
+    ----------
+    found : DataFrame
+        From `search`.
+    targets : sequence of str
+        Ids of rows.
+
+    Returns
+    -------
+    DataFrame
+        One row a target; columns ``id, settings, best`` and one for each target: in how many settings it is met,
+        whether the best setting of all meets it, and in how many it is met together with the other.
+    """
+    met = {row.id: abs(found[row.id] - row.value) <= row.tolerance for row in _rows(targets)}
+    table = [
+        {"id": name, "settings": int(met[name].sum()), "best": bool(met[name].iloc[0])}
+        | {other: int((met[name] & met[other]).sum()) for other in targets}
+        for name in targets
+    ]
+    return pd.DataFrame(table)

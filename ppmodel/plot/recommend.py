@@ -1,0 +1,46 @@
+"""Time against memory of the candidates for a recommendation."""
+
+from matplotlib import pyplot as plt
+from matplotlib.ticker import FuncFormatter
+
+from ppmodel.plot.style import style_of, titled
+
+_GIB = 2**30
+
+
+def plot_candidates(candidates, recommended, limit_bytes, title, context):
+    """Simulated time against memory of the fullest device, a point a candidate, one panel for each S.
+
+    Parameters
+    ----------
+    candidates : DataFrame
+        From `studies.candidate_study`; at least one row.
+    recommended : DataFrame
+        From `studies.recommend_study`; what it takes is ringed.
+    limit_bytes : float
+        Drawn as a line; what lies to its right does not fit.
+    title, context : str
+        The point of the figure, and what it shows; see `context`.
+
+    Returns
+    -------
+    matplotlib Figure
+    """
+    sizes = list(dict.fromkeys(candidates.stages))
+    figure, axes = plt.subplots(1, len(sizes), figsize=(2.7 * len(sizes) + 0.6, 3.9), sharey=True, squeeze=False)
+    for axis, size in zip(axes[0], sizes, strict=True):
+        here = candidates[candidates.stages == size]
+        for name, style in style_of(candidates.schedule).items():
+            rows = here[here.schedule == name]
+            axis.plot(rows.total_bytes / _GIB, rows.t_sim_s, **{**style, "ls": "none", "ms": 5.5, "alpha": 0.85})
+        taken = recommended[recommended.stages == size]
+        axis.plot(taken.take_total_bytes / _GIB, taken.take_t_sim_s, "o", ms=12, mfc="none", mec="black", mew=1.4)
+        axis.axvline(limit_bytes / _GIB, color="black", lw=0.9)
+        axis.set(title=f"S = {size}", xscale="log", xlabel="fullest device (GiB)")
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes[0, 0].set(ylabel="T_sim (s)", ylim=(0, 1.05 * candidates.t_sim_s.max()))
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    handles.append(plt.Line2D([], [], color="black", lw=0.9))
+    handles.append(plt.Line2D([], [], ls="none", marker="o", ms=10, mfc="none", mec="black", mew=1.4))
+    figure.legend(handles, [*labels, "memory limit", "taken"], loc="outside lower center", ncols=4)
+    return titled(figure, title, context)
