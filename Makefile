@@ -5,10 +5,14 @@ BIN := .venv/bin
 HTML := book/_build/html/index.html
 SOURCES := $(wildcard ppmodel/*.py ppmodel/*/*.py notebooks/*.ipynb book/*.* book/_static/* data/*/*)
 
+# an option for a variable of the command line; one of the shell that happens to have the name does not count
+given = $(if $(filter command,$(firstword $(origin $(2)))),$(if $($(2)),$(1) '$($(2))'))
+
 .PHONY: help book test lint lock clean
 
 help:
 	@echo "make book   run the notebooks and build the book into $(dir $(HTML))"
+	@echo "make book SYSTEM=mine.yaml MODEL=my-model.yaml MEMORY='64 GiB'   the same for your own, into a folder of its own"
 	@echo "make test   run the tests (and build the book where it is missing or old)"
 	@echo "make lint   check the style"
 	@echo "make lock   pin the environment anew (needs uv)"
@@ -23,7 +27,7 @@ help:
 	@touch $@
 
 book: .venv/.ready
-	$(BIN)/ppmodel reproduce
+	$(BIN)/ppmodel reproduce $(call given,--system,SYSTEM) $(call given,--model,MODEL) $(call given,--memory-limit,MEMORY)
 
 $(HTML): .venv/.ready $(SOURCES)
 	$(BIN)/ppmodel reproduce

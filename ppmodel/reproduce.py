@@ -1,13 +1,13 @@
-"""Run every notebook, build the book, and put it in place at once or not at all.
+"""Run notebooks, build the book, and put either in place at once or not at all.
 
 All work is done in a temporary folder beside the target. A notebook that fails or prints a warning
-publishes nothing, and the last good book stays.
+publishes nothing, and what was there stays.
 """
 
-import ast
 import ctypes
 import json
 import os
+import platform
 import re
 import shutil
 import signal
@@ -15,44 +15,57 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from hashlib import sha256
 from multiprocessing import active_children, get_context
 from pathlib import Path
+from time import perf_counter
 
 import nbformat
 from ruamel.yaml import YAML
 from tqdm import tqdm
 
-from ppmodel.errors import ReproduceError
-from ppmodel.specs import load_model, load_system, model_names, system_names
-from ppmodel.studies import published
+from ppmodel import parameters
+from ppmodel.claims import published
+from ppmodel.errors import PPModelError, ReproduceError
+from ppmodel.specs import DATA, load_model, load_system, model_names, system_names
 
 ROOT = Path(__file__).parents[1]
 """The clone: the notebooks and the book's sources live beside the package."""
 
-_KEPT = "nothing was published, the last good book stays"
+_KEPT = "nothing was written, and what was there stays"
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _WORKSPACE = ".ppmodel-"
+_OWN_PAGE = "nb/your-system"
+_ROOMS = {"model": "models", "models": "models", "system": "systems", "systems": "systems"}
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 _PR_SET_PDEATHSIG = 1
-_JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
+_JUPYTER_BOOK = (  # it ends with the run that waits for it, even if that is killed
+    f"import ctypes; getattr(ctypes.CDLL(None), 'prctl', lambda *_: 0)({_PR_SET_PDEATHSIG}, {int(signal.SIGTERM)}); "
+    "from jupyter_book.cli.main import main; main()"
+)
 
 
-def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None):
+def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=None, memory_limit=None):
     """Execute the notebooks and build the book.
 
     Parameters
     ----------
     system, model : str or Path, optional
-        Names or files. The model takes the place of the paper's; the system that of a single system, and
-        stands in front of the paper's where a figure shows several.
+        Names or files. The model takes the place of the paper's, the system that of a single system; both
+        stand in front of the others where a page shows several.
     out : str or Path, optional
-        Folder that receives ``html``; ``book/_build`` of the clone by default.
+        Folder that receives ``html`` and ``run.js``; by default ``_build`` of the book's sources, and a folder in it
+        that is named after `system` and `model` where one of them is given.
     jobs : int
         Notebooks run at once.
-    notebooks : Path, optional
-        Folder of the notebooks, the clone's by default.
+    notebooks, book : Path, optional
+        Folders of the notebooks and of the book's sources, the clone's by default.
+    memory_limit : str, optional
+        Bytes that a schedule may take of a device, such as ``64 GiB``; all of its memory by default.
 
     Returns
     -------
@@ -64,38 +77,202 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None):
     PPModelError
         If a specification, a notebook or the build fails; the target is then as it was.
     """
-    notebooks = Path(notebooks or ROOT / "notebooks")
+    began = perf_counter()
+    notebooks, pages = Path(notebooks or ROOT / "notebooks"), Path(book or ROOT / "book")
     sources = sorted(notebooks.glob("*.ipynb"))
-    if not sources or not (ROOT / "book" / "_config.yml").is_file():
+    if not sources or not (pages / "_config.yml").is_file():
         raise ReproduceError(
             "notebooks", notebooks, "holds no notebooks of the book", "run from a clone of the project"
         )
-    for name, load, known in ((system, load_system, system_names()), (model, load_model, model_names())):
-        if name is not None and load(name).name in known and str(name) not in known:
-            rule = f"has the name of one that comes with the project ({load(name).name})"
-            raise ReproduceError("file", name, rule, "rename the file")
-    out = Path(out or ROOT / "book" / "_build").absolute()
-    sources_of_book, built = (ROOT / "book").resolve(), (ROOT / "book" / "_build").resolve()
-    if out.resolve().is_relative_to(sources_of_book) and not out.resolve().is_relative_to(built):
-        raise ReproduceError("out", out, "lies among the book's sources", "choose a folder outside of book")
+    given = {"system": system, "model": model, "memory_limit": memory_limit}
+    own = _name_of(given)
+    changes = _checked(sources, given)
+    out = _target(out, pages, own)
     with _workspace(out) as work:
-        book = work / "book"
-        shutil.copytree(ROOT / "book", book, ignore=shutil.ignore_patterns("_build", "nb", "results"))
-        given = {"system": _local(system, book), "model": _local(model, book)}
+        copy = work / "book"
+        shutil.copytree(pages, copy, ignore=shutil.ignore_patterns("_build", "nb", "results"))
+        shutil.copytree(DATA / "templates", copy / "templates")
+        (copy / "results").mkdir()
+        changes = {source: _bring(values, copy) for source, values in changes.items()}
         with tqdm(total=len(sources) + 1, unit="step", desc="notebooks", file=sys.stderr) as bar:
-            _execute_all(sources, book, given, jobs, bar)
+            seconds = _execute_all(changes, copy, copy / "nb", jobs, bar)
             bar.set_description("book")
-            _configure(book)
-            html = _build(book, work)
+            identity = _configure(copy, own)
+            html = _build(copy, work)
             bar.update()
-        shutil.copytree(book / "results", html / "results", dirs_exist_ok=True)
+        shutil.copytree(copy / "results", html / "results", dirs_exist_ok=True)
+        record = work / "run.js"
+        record.write_text(_run_record(identity, seconds, perf_counter() - began), encoding="utf-8")
         _publish(html, out / "html")
+        record.replace(out / "run.js")
     return f"{len(sources)} notebooks executed; the book is {out / 'html' / 'index.html'}"
+
+
+def run(notebook, given=(), out=None):
+    """Execute one notebook with parameters of one's own, all of them checked before.
+
+    Parameters
+    ----------
+    notebook : str or Path
+        Name of one of the project's notebooks, or a file.
+    given : iterable of (str, str)
+        Names and texts; see `parameters.parse`.
+    out : str or Path, optional
+        Folder that receives the executed notebook and its results, whole or not at all; by default one that is
+        named after the notebook, in the current folder.
+
+    Returns
+    -------
+    str
+        What was executed, and where it is.
+
+    Raises
+    ------
+    PPModelError
+        If the notebook, a parameter or the folder is refused, or a cell fails; the folder is then as it was.
+    """
+    source = _find(notebook)
+    with _named(source.name):
+        own = parameters.defaults(_read(source))
+        values = parameters.parse(given, own)
+        parameters.check(own | values, own)
+        _refuse_known_names(values)
+    out = Path(out or source.stem).absolute()
+    _require_own_folder(out, {source.name, "specifications", own.get("results"), values.get("results")})
+    with _workspace(out.parent) as work:
+        folder = work / "run"
+        folder.mkdir()
+        with tqdm(disable=True) as bar:
+            _execute_all({source: _bring(values, folder)}, folder, folder, 1, bar)
+        _publish(folder, out)
+    return f"{source.name} executed; it and its results are in {out}"
+
+
+# ---- what is asked for ---------------------------------------------------------------------------
+
+
+def _find(notebook):
+    """The file of a notebook, by the name that it has in the project or by its path."""
+    known = {path.stem: path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
+    if str(notebook) in known:
+        return known[str(notebook)]
+    if Path(notebook).is_file():
+        return Path(notebook)
+    near = get_close_matches(str(notebook), known, n=1, cutoff=0.4)
+    remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(known)}, or a file"
+    raise ReproduceError("notebook", notebook, "is neither a notebook's name nor its file", remedy)
+
+
+def _read(source):
+    try:
+        return nbformat.read(source, as_version=4)
+    except (OSError, ValueError, AttributeError, nbformat.ValidationError):
+        raise ReproduceError("notebook", source, "cannot be read as a notebook", "pass an .ipynb file") from None
+
+
+@contextmanager
+def _named(place):
+    """Name the file in errors that do not name one themselves."""
+    try:
+        yield
+    except PPModelError as error:
+        error.where = error.where or place
+        raise
+
+
+def _name_of(given):
+    """What a book is called that is built for a given system or model; nothing for the paper's."""
+    loads = {"system": load_system, "model": load_model}
+    name = "-".join(load(given[key]).name for key, load in loads.items() if given[key] is not None)
+    if given["memory_limit"] is not None:
+        parameters.check({"memory_limit": given["memory_limit"]}, {"memory_limit": ""})
+        if not name:
+            rule = "has no effect without a system or model of your own"
+            raise ReproduceError("memory_limit", given["memory_limit"], rule, "give the system, too")
+    _refuse_known_names(given)
+    return name
+
+
+def _refuse_known_names(values):
+    """Refuse a file that pages could not tell from a specification of the project."""
+    for key, room in _ROOMS.items():
+        value = values.get(key)
+        for name in value if isinstance(value, list) else [value]:
+            if name is not None and not _is_known(name, room) and _is_known(Path(name).stem, room):
+                rule = f"has the name of one that comes with the project ({Path(name).stem})"
+                raise ReproduceError("file", name, rule, "rename the file")
+
+
+def _is_known(name, room):
+    return str(name) in (system_names() if room == "systems" else model_names())
+
+
+def _checked(sources, given):
+    """What is changed in the parameters of each notebook."""
+    given = {key: value if value is None else str(value) for key, value in given.items()}
+    model = None if given["model"] is None else load_model(given["model"])
+    changes = {}
+    for source in sources:
+        with _named(source.name):
+            own = parameters.defaults(_read(source))
+            changes[source] = parameters.substitutes(given, own)
+            if model and {"model", "models"} & changes[source].keys():
+                changes[source] |= parameters.fitting(own, model)
+            parameters.check(changes[source], own)
+    return changes
+
+
+def _target(out, pages, own):
+    """The folder for a book: never among the sources, and a book of one's own never where the paper's stands."""
+    built = pages / "_build"
+    out = Path(out or built / own).absolute()
+    place = out.resolve()
+    if place.is_relative_to(pages.resolve()) and not place.is_relative_to(built.resolve()):
+        raise ReproduceError("out", out, "lies among the book's sources", "choose a folder outside of book")
+    if place.is_relative_to(built.resolve() / "html"):
+        raise ReproduceError("out", out, "lies among the pages of the book", "choose another folder")
+    if own and place == built.resolve():
+        raise ReproduceError("out", out, "is the folder of the paper's book", "choose another, or leave it away")
+    return out
+
+
+def _require_own_folder(out, names):
+    """Refuse to replace a folder that holds more than a run of the notebook leaves."""
+    if out.is_dir():
+        strangers = sorted({path.name for path in out.iterdir()} - names)
+        if strangers:
+            raise ReproduceError("out", out, f"holds other files ({strangers[0]})", "choose a new folder")
+        if Path.cwd().is_relative_to(out.resolve()):
+            raise ReproduceError("out", out, "is the current folder", "choose a new folder")
+    elif out.exists():
+        raise ReproduceError("out", out, "is a file", "choose a new folder")
+
+
+def _bring(values, folder):
+    """The same values, with each specification's file copied to where notebooks find it: no page shows a path."""
+    return {key: _copied(value, _ROOMS[key], folder) if key in _ROOMS else value for key, value in values.items()}
+
+
+def _copied(value, room, folder):
+    if isinstance(value, list):
+        return [_copied(name, room, folder) for name in value]
+    if _is_known(value, room):
+        return value
+    copy = folder / "specifications" / room / Path(value).name
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    if copy.exists() and copy.read_bytes() != Path(value).read_bytes():
+        raise ReproduceError("file", value, "has the name of another file that is given", "rename one of them")
+    shutil.copyfile(value, copy)
+    return str(copy.relative_to(folder))
+
+
+# ---- a folder to work in -------------------------------------------------------------------------
 
 
 @contextmanager
 def _workspace(out):
     """A temporary folder on the target's file system, removed at the end whatever happens."""
+    new = not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=f"{_WORKSPACE}{os.getpid()}-", dir=out))
@@ -110,6 +287,9 @@ def _workspace(out):
         for number, handler in before.items():
             signal.signal(number, handler)
         shutil.rmtree(work, ignore_errors=True)
+        if new:
+            with suppress(OSError):  # not empty, as it should be
+                out.rmdir()
 
 
 def _remove_leftovers(out):
@@ -120,32 +300,26 @@ def _remove_leftovers(out):
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _local(name, book):
-    """A specification's name, or its file's path in a copy that the notebooks find."""
-    if name is None or str(name) in (*system_names(), *model_names()):
-        return name
-    folder = book / "specifications"
-    folder.mkdir(exist_ok=True)
-    shutil.copy(name, folder)
-    return f"{folder.name}/{Path(name).name}"
-
-
 # ---- notebooks -----------------------------------------------------------------------------------
 
 
-def _execute_all(sources, book, given, jobs, bar):
-    (book / "nb").mkdir()
-    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_isolate, initargs=[book.parent]) as pool:
-        runs = {pool.submit(execute, source, book, given): source for source in sources}
+def _execute_all(changes, folder, into, jobs, bar):
+    """Run notebooks side by side, write them into a folder, and return the seconds of each."""
+    into.mkdir(exist_ok=True)
+    seconds = {}
+    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_isolate, initargs=[folder.parent]) as pool:
+        runs = {pool.submit(_timed, source, folder, values): source for source, values in changes.items()}
         try:
-            for run in as_completed(runs):
-                nbformat.write(run.result(), book / "nb" / runs[run].name)
+            for done in as_completed(runs):
+                notebook, seconds[runs[done].stem] = done.result()
+                nbformat.write(notebook, into / runs[done].name)
                 bar.update()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in active_children():  # their kernels end with them
                 worker.terminate()
             raise
+    return seconds
 
 
 def _isolate(folder):
@@ -156,7 +330,13 @@ def _isolate(folder):
     os.environ.update(PYTHONHASHSEED="0", JUPYTER_PLATFORM_DIRS="1", IPYTHONDIR=str(folder / "ipython"))
 
 
-def execute(source, folder, given):
+def _timed(source, folder, values):
+    began = perf_counter()
+    notebook = execute(source, folder, values)
+    return notebook, perf_counter() - began
+
+
+def execute(source, folder, values):
     """Run one notebook by papermill in a folder, and strip what differs from run to run.
 
     Parameters
@@ -164,8 +344,8 @@ def execute(source, folder, given):
     source : Path
     folder : Path
         Working directory of the notebook's kernel.
-    given : dict
-        A ``model`` and a ``system`` for the notebook, or None; see the command line's help.
+    values : dict
+        Parameters in place of the notebook's own; see `parameters.check`.
 
     Returns
     -------
@@ -179,10 +359,9 @@ def execute(source, folder, given):
     from papermill import execute_notebook
     from papermill.exceptions import PapermillException, PapermillExecutionError
 
-    notebook = nbformat.read(source, as_version=4)
     try:
         done = execute_notebook(
-            notebook, None, parameters=_parameters(notebook, given), kernel_name="python3", cwd=str(folder),
+            _read(source), None, parameters=values, kernel_name="python3", cwd=str(folder),
             progress_bar=False, extra_arguments=["--IPKernelApp.log_level=50"],
         )  # fmt: skip
     except PapermillExecutionError as error:
@@ -196,22 +375,6 @@ def execute(source, folder, given):
                 rule = f"wrote a warning in cell {number}: {output.text.strip().splitlines()[-1]}"
                 raise ReproduceError("notebook", source.name, rule, _KEPT)
     return _normalise(done)
-
-
-def _parameters(notebook, given):
-    """What a given model or system changes in a notebook's parameters.
-
-    It takes the place of ``model`` or ``system``, and stands in front of the notebook's own ``systems``.
-    """
-    cells = [cell.source for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ())]
-    own = {}
-    for node in ast.parse("\n".join(cells)).body:
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            own[node.targets[0].id] = ast.literal_eval(node.value)
-    changed = {key: value for key, value in given.items() if value is not None and key in own}
-    if given.get("system") is not None and "systems" in own:
-        changed["systems"] = [given["system"], *(name for name in own["systems"] if name != given["system"])]
-    return changed
 
 
 def _normalise(notebook):
@@ -232,14 +395,39 @@ def _normalise(notebook):
 # ---- book ----------------------------------------------------------------------------------------
 
 
-def _configure(book):
-    """Give the pages the numbers that the notebooks recorded, as substitutions ``{{ notebook.name }}``."""
+def _configure(book, own):
+    """Give the pages what the notebooks recorded, as substitutions ``{{ notebook.name }}``; return the book's id."""
     facts = {path.stem: json.loads(path.read_text()) for path in sorted((book / "results").glob("*.json"))}
     facts["published"] = published().value.to_dict()
+    facts["build"] = {"id": _digest(book)}
     yaml = YAML()
     config = yaml.load(book / "_config.yml")
     config["sphinx"]["config"]["myst_substitutions"] = facts
+    if own and (book / f"{_OWN_PAGE}.ipynb").exists():
+        config["title"] = f"{config['title']}: {own}"
+        _lead_with(_OWN_PAGE, book)
     yaml.dump(config, book / "_config.yml")
+    return facts["build"]["id"]
+
+
+def _lead_with(page, book):
+    """Make a page the first of the book, and the introduction its first chapter."""
+    yaml = YAML()
+    contents = yaml.load(book / "_toc.yml")
+    for part in contents["parts"]:
+        part["chapters"] = [chapter for chapter in part["chapters"] if chapter["file"] != page]
+    contents["root"] = page
+    contents["parts"][0]["chapters"].insert(0, {"file": "introduction"})
+    yaml.dump(contents, book / "_toc.yml")
+    (book / "index.md").rename(book / "introduction.md")  # index.html becomes a way to the first page
+
+
+def _digest(folder):
+    """One number for all that a book is built from."""
+    whole = sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        whole.update(f"{path.relative_to(folder)}\0{sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return whole.hexdigest()[:16]
 
 
 def _build(book, work):
@@ -260,6 +448,27 @@ def _commit_time():
     """Seconds of the last commit, which the pages give as their date; of the package where there is no clone."""
     asked = subprocess.run(["git", "-C", ROOT, "log", "-1", "--format=%ct"], capture_output=True, text=True)
     return asked.stdout.strip() or str(int(Path(__file__).stat().st_mtime))
+
+
+def _run_record(identity, seconds, total):
+    """How long a build took, as a script that the provenance page loads: times in a page would change its bytes."""
+    record = {
+        "id": identity,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cores": os.cpu_count(),
+        "processor": _processor(),
+        "seconds": round(total, 1),
+        "notebooks": {name: round(value, 1) for name, value in sorted(seconds.items())},
+    }
+    return f"ppmodelRun = {json.dumps(record)};\n"
+
+
+def _processor():
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    return found[1] if found else platform.machine()
 
 
 def _libc(function, *arguments):

@@ -13,7 +13,7 @@ _HARMLESS = "THEBE_JS_URL"  # the theme declares it twice; nothing uses it
 
 
 def test_the_book_is_built():
-    """Sixteen pages, each of the notebooks among them; 'make test' builds them first."""
+    """Pages of prose and of the notebooks; 'make test' builds them first."""
     assert {"index.html", "nb/bubble.html", "sources.html"} <= set(PAGES)
 
 
@@ -65,6 +65,21 @@ def test_dark_mode_is_dark(page):
     assert sum(int(part) for part in colour.strip("rgba()").split(",")[:3]) < 3 * 80
     ground = page.evaluate("getComputedStyle(document.querySelector('article figure img')).backgroundColor")
     assert all(int(part) > 180 for part in ground.strip("rgb()").split(","))
+
+
+def test_times_are_shown_for_the_book_that_they_belong_to(page, tmp_path):
+    """The provenance page shows its build's seconds; beside the record of another build, or none, it says so."""
+    page.goto((HTML / "nb" / "provenance.html").as_uri())
+    page.wait_for_selector(".run-record table")
+    assert "notebook provenance" in page.locator(".run-record").inner_text()
+    (tmp_path / "html").symlink_to(HTML)
+    for record in (None, 'ppmodelRun = {"id": "another"};'):
+        if record:
+            (tmp_path / "run.js").write_text(record)
+        page.goto((tmp_path / "html" / "nb" / "provenance.html").as_uri())
+        page.wait_for_load_state("load")
+        assert "No duration is recorded" in page.locator(".run-record").inner_text()
+    assert page.elsewhere == []
 
 
 def test_results_come_with_the_pages():

@@ -1,20 +1,23 @@
 """A book appears whole or not at all."""
 
+import json
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from hashlib import sha256
 from pathlib import Path
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from ppmodel.cli import main
 from ppmodel.errors import PPModelError, ReproduceError
-from ppmodel.reproduce import ROOT, _parameters, _publish, _remove_leftovers, execute, reproduce
+from ppmodel.reproduce import ROOT, _publish, _remove_leftovers, execute, reproduce, run
 
 
 def notebook(tmp_path, *sources, name="small"):
@@ -71,15 +74,9 @@ def test_two_runs_of_a_notebook_are_the_same_bytes(tmp_path):
     assert " at 0x" not in first
 
 
-def test_parameters_replace_what_a_notebook_has(tmp_path):
-    """A given system replaces `system` and stands in front of `systems`, where the notebook has them."""
-    path = notebook(tmp_path, "print(system)")
-    read = nbformat.read(path, as_version=4)
-    assert _parameters(read, {"system": "dgx_h100", "model": "paper"}) == {"system": "dgx_h100"}
-    assert _parameters(read, {"system": None, "model": None}) == {}
-    read.cells[0].source = "systems = ['x', 'a']\nmodel = 'x'"
-    assert _parameters(read, {"system": "a", "model": "b"}) == {"systems": ["a", "x"], "model": "b"}
-    done = execute(path, tmp_path, {"system": "dgx_h100"})
+def test_given_parameters_reach_the_cells(tmp_path):
+    """Papermill puts them in place of the notebook's own."""
+    done = execute(notebook(tmp_path, "print(system)"), tmp_path, {"system": "dgx_h100"})
     assert "dgx_h100" in str(done.cells[-1].outputs)
 
 
@@ -98,10 +95,7 @@ def test_a_folder_takes_the_place_of_another(tmp_path):
 def test_an_interrupted_run_leaves_the_last_good_book(tmp_path, good_book, how):
     """Interrupted, ended or killed: the book stays; what a killed run leaves is removed by the next."""
     notebook(tmp_path, "import time; time.sleep(60)")
-    call = f"reproduce(out={str(good_book)!r}, notebooks={str(tmp_path / 'notebooks')!r})"
-    hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # as in a terminal
-    code = f"{hears}\nfrom ppmodel.reproduce import reproduce; {call}"
-    run = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, start_new_session=True)
+    run = started(out=str(good_book), notebooks=str(tmp_path / "notebooks"))
     while not list(good_book.glob(".ppmodel-*/book/nb")):
         time.sleep(0.1)
     time.sleep(1)
@@ -111,10 +105,7 @@ def test_an_interrupted_run_leaves_the_last_good_book(tmp_path, good_book, how):
         _remove_leftovers(good_book)
     assert [path.name for path in good_book.iterdir()] == ["html"]
     assert (good_book / "html" / "index.html").read_text() == "the last good book"
-    waited = time.monotonic() + 30
-    while (left := processes_of(run.pid)) and time.monotonic() < waited:
-        time.sleep(0.2)
-    assert left == []
+    assert_ended(run)
 
 
 def processes_of(session):
@@ -130,6 +121,96 @@ def processes_of(session):
     return found
 
 
+# ---- a whole book in a few seconds ---------------------------------------------------------------
+
+_CONFIG = """
+title: tiny
+only_build_toc_files: true
+execute: {execute_notebooks: "off"}
+parse: {myst_enable_extensions: [substitution]}
+sphinx: {config: {html_last_updated_fmt: ""}}
+"""
+_CONTENTS = "{format: jb-book, root: index, chapters: [{file: nb/small}]}"
+
+
+def tiny_book(folder, value):
+    """Sources of a book of two pages and one notebook; the value appears on both pages."""
+    folder.mkdir()
+    record = f"from ppmodel.report import record\nrecord('small', results, value={value!r})\nprint({value!r})"
+    path = notebook(folder, record)
+    whole = nbformat.read(path, as_version=4)
+    whole.cells.insert(0, new_markdown_cell("# Small"))
+    nbformat.write(whole, path)
+    book = folder / "book"
+    book.mkdir()
+    for name, text in (("_config.yml", _CONFIG), ("_toc.yml", _CONTENTS), ("index.md", "# Tiny {{ small.value }}")):
+        (book / name).write_text(text)
+    return {"notebooks": str(folder / "notebooks"), "book": str(book), "jobs": 1}
+
+
+def digests(folder):
+    """Every file of a folder with its content."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_two_builds_are_the_same_bytes(tmp_path):
+    """Wherever a book is built and however long it takes: the same files, byte by byte, and times beside them."""
+    sources = tiny_book(tmp_path / "tiny", "one")
+    outs = [tmp_path / "here", tmp_path / "there" / "deep"]
+    for out in outs:
+        reproduce(out=out, **sources)
+        assert {path.name for path in out.iterdir()} == {"html", "run.js"}
+    first, second = (digests(out / "html") for out in outs)
+    assert first == second
+    assert "index.html" in first
+    records = [json.loads((out / "run.js").read_text().removeprefix("ppmodelRun = ").rstrip(";\n")) for out in outs]
+    assert records[0]["id"] == records[1]["id"]
+    assert records[0]["seconds"] > records[0]["notebooks"]["small"] > 0
+
+
+def test_a_killed_run_leaves_the_old_book_or_the_new_one(tmp_path):
+    """Killed at ten moments spread over a run, the book in place is whole each time; the next run cleans up."""
+    books = []
+    for value in ("old", "new"):
+        sources, began = tiny_book(tmp_path / value, value), time.monotonic()
+        reproduce(out=tmp_path / f"{value} built", **sources)
+        books.append(digests(tmp_path / f"{value} built" / "html"))
+        length = time.monotonic() - began + 1  # what a process takes to start comes on top
+    assert books[0] != books[1]
+    out = tmp_path / "old built"
+    shutil.copytree(out / "html", tmp_path / "kept")
+    chance = random.Random(2605)
+    for number in range(10):
+        killed = started(out=str(out), **sources)
+        time.sleep((number + chance.random()) / 10 * length)
+        killed.send_signal(signal.SIGTERM if number % 3 == 1 else signal.SIGKILL)
+        killed.wait(60)
+        assert digests(out / "html") in books
+        if digests(out / "html") == books[1]:  # each run begins over the old book
+            shutil.rmtree(out / "html")
+            shutil.copytree(tmp_path / "kept", out / "html")
+    assert_ended(killed)
+    assert started(out=str(out), **sources).wait(60) == 0
+    assert digests(out / "html") == books[1]
+    assert {path.name for path in out.iterdir()} == {"html", "run.js"}
+
+
+def started(**arguments):
+    """A process of its own, and session, that builds a book."""
+    hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # as in a terminal
+    code = f"{hears}\nfrom ppmodel.reproduce import reproduce; reproduce(**{arguments!r})"
+    return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, start_new_session=True)
+
+
+def assert_ended(process):
+    """Nothing that a process started outlives it."""
+    waited = time.monotonic() + 30
+    while (left := processes_of(process.pid)) and time.monotonic() < waited:
+        time.sleep(0.2)
+    assert left == []
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -139,6 +220,11 @@ def processes_of(session):
         ["reproduce", "--jobs", "0"],
         ["reproduce", "--out", "/dev/null/book"],
         ["reproduce", "--out", str(ROOT / "book")],
+        ["reproduce", "--out", str(ROOT / "book" / "_build" / "html" / "nb")],
+        ["reproduce", "--system", "dgx_h100", "--out", str(ROOT / "book" / "_build")],
+        ["run", "README.md"],
+        ["run", str(ROOT / "README.md")],
+        ["run", "runtime", "--out", str(ROOT / "data")],
     ],
 )
 def test_mistakes_are_refused_before_anything_runs(capsys, line):
@@ -147,6 +233,29 @@ def test_mistakes_are_refused_before_anything_runs(capsys, line):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1
+
+
+def test_one_notebook_runs_into_a_folder_of_its_own(tmp_path, monkeypatch, capsys):
+    """Notebook, results and a copy of the given system arrive together, and replace an earlier run."""
+    monkeypatch.chdir(tmp_path)
+    source = notebook(tmp_path, "from pathlib import Path\nPath(results).mkdir()\nPath(results, system[-9:]).touch()")
+    shutil.copy(ROOT / "data" / "systems" / "dgx_h100.yaml", tmp_path / "mine.yaml")
+    for system in ("dgx_h100", "mine.yaml"):
+        assert main(["run", str(source), "-p", "system", system]) == 0
+    found = {path.relative_to(tmp_path / "small").as_posix() for path in (tmp_path / "small").rglob("*.*")}
+    assert found == {"small.ipynb", "specifications/systems/mine.yaml", "results/mine.yaml"}
+    assert str(tmp_path) not in (tmp_path / "small" / "small.ipynb").read_text()
+    (tmp_path / "small" / "notes.txt").touch()
+    assert main(["run", str(source)]) == 2
+    assert "holds other files (notes.txt)" in capsys.readouterr().err
+
+
+def test_a_notebook_that_fails_leaves_no_folder(tmp_path):
+    """What a failed run computed is not kept."""
+    source = notebook(tmp_path, "1 / 0")
+    with pytest.raises(ReproduceError, match="ZeroDivisionError"):
+        run(source, out=tmp_path / "deep" / "failed")
+    assert [path.name for path in tmp_path.iterdir()] == ["notebooks"]
 
 
 def test_notebooks_are_needed(tmp_path):
@@ -160,8 +269,12 @@ def test_the_whole_book_for_another_system_in_a_folder_with_spaces_and_braces(tm
     mine = tmp_path / "my {own} system.yaml"
     shutil.copy(ROOT / "data" / "systems" / "dgx_h100.yaml", mine)
     out = tmp_path / "a {book} of mine"
-    assert main(["reproduce", "--system", str(mine), "--out", str(out)]) == 0
-    page = (out / "html" / "nb" / "runtime.html").read_text()
-    assert "my {own} system" in page
-    assert str(tmp_path) not in page
-    assert [path.name for path in out.iterdir()] == ["html"]
+    assert main(["reproduce", "--system", str(mine), "--memory-limit", "64 GiB", "--out", str(out)]) == 0
+    for page in ("runtime", "your-system"):
+        text = (out / "html" / "nb" / f"{page}.html").read_text()
+        assert "my {own} system" in text
+        assert str(tmp_path) not in text
+    assert "url=nb/your-system.html" in (out / "html" / "index.html").read_text()
+    assert "64 GiB" in text
+    assert (out / "html" / "introduction.html").exists()
+    assert {path.name for path in out.iterdir()} == {"html", "run.js"}
