@@ -17,6 +17,7 @@ from ruamel.yaml.error import YAMLError
 from ppmodel import schedules
 from ppmodel.errors import PPModelError
 from ppmodel.graph import ALLREDUCE, P2P
+from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.specs import Recompute, load_model, load_setting, load_system, parse_size
 
 _MAX_COUNT = 10**9
@@ -54,6 +55,10 @@ def _is_whole(value, smallest=1):
 
 def _positive(value):
     _require(isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf)
+
+
+def _not_negative(value):
+    _require(isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf)
 
 
 def _folder(value):
@@ -115,20 +120,31 @@ _SCHEDULE = Parameter(
 
 _COUNTS = (
     "stages", "placed_stages", "max_stages", "microbatches", "max_microbatches", "waves", "waves_of_paper",
-    "parts", "placed_parts", "front_back", "units", "sequences",
+    "parts", "placed_parts", "front_back", "units", "sequences", "counts", "sizes", "multiples", "ratio_steps",
+    "picture_stages", "picture_microbatches",
+)  # fmt: skip
+
+_FACTORS = (
+    "factors", "collectives", "slownesses", "ratio", "ratios", "picture_ratio", "smallest_ratio", "largest_ratio",
+    "compute_efficiencies", "memory_efficiencies",
 )  # fmt: skip
 
 KNOWN = dict.fromkeys(_COUNTS, _COUNT) | {
     "schedules": _SCHEDULE,
+    "more_schedules": _SCHEDULE,
     "splits": Parameter(_split, "must be two whole numbers of at least 1", "[1, 2]"),
-    "factors": _FACTOR,
+    **dict.fromkeys(_FACTORS, _FACTOR),
+    "backwards": Parameter(_not_negative, "must be a number of forwards, 0 or more", "2.5"),
+    "concats": _one_of(CONCATENATIONS),
     "model": _MODEL,
     "models": _MODEL,
     "setting": _SETTING,
+    "implied": _SETTING,
     "system": _SYSTEM,
+    "other_system": _SYSTEM,
     "systems": _SYSTEM,
-    "p2p": _one_of(P2P),
-    "allreduce": _one_of(ALLREDUCE),
+    **dict.fromkeys(("p2p", "other_p2p", "p2ps"), _one_of(P2P)),
+    **dict.fromkeys(("allreduce", "allreduces"), _one_of(ALLREDUCE)),
     "recompute": _one_of(get_args(Recompute)),
     "memory_limit": Parameter(_size, "must be a size with its unit, or empty", "80 GiB"),
     "results": Parameter(_folder, "must be a folder below the current one", "results"),

@@ -10,7 +10,7 @@ from matplotlib import pyplot
 _LONG_TEXT = 40
 
 
-def record(name, folder, figure=None, table=None, **facts):
+def record(name, folder, figure=None, table=None, page=None, **facts):
     """Write a figure and the numbers in it side by side.
 
     Parameters
@@ -23,6 +23,8 @@ def record(name, folder, figure=None, table=None, **facts):
         Written as ``.svg`` and ``.png``, without a date, and closed.
     table : DataFrame, optional
         Written as ``.csv``, numbers in full.
+    page : str, optional
+        A part of a page in MyST, written as ``.md``; other pages include it.
     **facts
         Single numbers and words that pages quote, written as ``.json``.
 
@@ -47,6 +49,8 @@ def record(name, folder, figure=None, table=None, **facts):
         pyplot.close(figure)  # a notebook shows it where it names it, and not a second time
     if table is not None:
         table.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+    if page is not None:
+        (folder / f"{name}.md").write_text(page, encoding="utf-8")
     if facts:
         (folder / f"{name}.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
@@ -75,3 +79,39 @@ def show(table, /, **formats):
     styler = styler.set_properties(subset=long, **{"min-width": "14em"})
     content = table.to_csv() + repr(sorted(formats.items()))
     return styler.set_uuid(sha256(content.encode()).hexdigest()[:12])
+
+
+def list_table(rows, header, widths):
+    """A table in MyST, whose cells may hold links and formulas.
+
+    Parameters
+    ----------
+    rows : iterable of sequence of str
+        Cells in MyST.
+    header : sequence of str
+        Of the columns.
+    widths : sequence of int
+        Shares of the page.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> print(list_table([["a", "b"]], ["one", "two"], [30, 70]))
+    :::{list-table}
+    :header-rows: 1
+    :widths: 30 70
+    <BLANKLINE>
+    * - one
+      - two
+    * - a
+      - b
+    :::
+    <BLANKLINE>
+    """
+    lines = [":::{list-table}", ":header-rows: 1", f":widths: {' '.join(map(str, widths))}", ""]
+    for cells in [header, *rows]:
+        lines += [f"{'  - ' if number else '* - '}{cell}" for number, cell in enumerate(cells)]
+    return "\n".join([*lines, ":::", ""])

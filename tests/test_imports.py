@@ -21,9 +21,9 @@ MAY_IMPORT = {
     "metrics": {"errors", "ops", "schedule", "engine"},
     "export": {"errors", "ops", "schedule", "engine"},
     "studies": {"errors", "ops", "schedule", "schedules", "formulas", "specs", "costs", "graph", "engine", "metrics"},
-    "claims": {"errors", "schedules", "formulas", "specs", "costs", "graph", "engine", "metrics", "studies"},
-    "plot": {"ops", "schedule", "engine", "metrics"},
     "report": set(),
+    "claims": {"report", "errors", "schedules", "formulas", "specs", "costs", "graph", "engine", "metrics", "studies"},
+    "plot": {"ops", "schedule", "engine", "metrics"},
     "parameters": {"errors", "schedules", "graph", "specs"},
     "reproduce": {"errors", "specs", "claims", "parameters"},
     "cli": {

@@ -195,15 +195,15 @@ def published(where=None):
     Returns
     -------
     DataFrame
-        Indexed by ``id``; columns ``where, statement, value, unit, kind, source``: the rows of the claims that
-        compare with a number of the paper.
+        Indexed by ``id``; columns ``where, statement, value, tolerance, unit, kind, source``: the rows of the claims
+        that compare with a number of the paper.
 
     Examples
     --------
     >>> published("Fig. 3").index.tolist()[:2]
     ['fig3_formula', 'fig3_table']
     """
-    columns = ["id", "where", "statement", "value", "unit", "kind", "source"]
+    columns = ["id", "where", "statement", "value", "tolerance", "unit", "kind", "source"]
     rows = [[getattr(row, column) for column in columns] for row in rows_of(load_claims()) if row.relation == "equals"]
     numbers = pd.DataFrame(rows, columns=columns).set_index("id")
     return numbers if where is None else numbers[numbers["where"] == where]

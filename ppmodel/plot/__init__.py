@@ -2,6 +2,7 @@
 
 from ppmodel.plot.curves import plot_bars, plot_bubbles, plot_grid, plot_memory, plot_runtime
 from ppmodel.plot.frontier import plot_frontier
+from ppmodel.plot.maps import plot_phases, plot_round_trip, plot_search, plot_sensitivity, plot_verdicts
 from ppmodel.plot.recommend import plot_candidates
 from ppmodel.plot.style import context, style_of
 from ppmodel.plot.timelines import plot_table, plot_timelines
@@ -14,8 +15,13 @@ __all__ = [
     "plot_frontier",
     "plot_grid",
     "plot_memory",
+    "plot_phases",
+    "plot_round_trip",
     "plot_runtime",
+    "plot_search",
+    "plot_sensitivity",
     "plot_table",
     "plot_timelines",
+    "plot_verdicts",
     "style_of",
 ]

@@ -11,6 +11,7 @@ from ppmodel.studies.bubble import (
 from ppmodel.studies.cases import label, legal_schedules, spread
 from ppmodel.studies.hanayo import hanayo_gains, hanayo_study, hanayo_tables
 from ppmodel.studies.memory import memory_in_tib, memory_study, unit_peaks
+from ppmodel.studies.phases import PHASE_SCHEDULES, border_study, phase_study, sensitivity_study, steepest, winners
 from ppmodel.studies.placements import (
     certificate_study,
     even_work_study,
@@ -21,10 +22,18 @@ from ppmodel.studies.placements import (
 )
 from ppmodel.studies.provenance import commit_of, digest_table, version_table
 from ppmodel.studies.recommend import candidate_study, recommend_study, recommendation_table, recommendation_text
-from ppmodel.studies.reversals import negation_study, reversal_counts, reversal_study, worst_reversals
+from ppmodel.studies.reversals import (
+    negation_study,
+    reversal_counts,
+    reversal_counts_by_size,
+    reversal_study,
+    reversals_of_systems,
+    worst_reversals,
+)
 from ppmodel.studies.runtime import (
     allreduce_study,
     best_study,
+    comm_over_forward,
     largest_gain,
     operations_table,
     relative_to,
@@ -32,21 +41,34 @@ from ppmodel.studies.runtime import (
     semantics_study,
     timeline_study,
 )
+from ppmodel.studies.semantics import (
+    closed_form_study,
+    eager_study,
+    equivalence_study,
+    path_transfers,
+    round_trip_study,
+)
 from ppmodel.studies.sources import kinds_table, specification_table, stage_table
 
 __all__ = [
+    "PHASE_SCHEDULES",
     "agreement_study",
     "allreduce_study",
     "asymmetric_causes",
     "asymmetric_study",
     "best_split_study",
     "best_study",
+    "border_study",
     "bubble_study",
     "candidate_study",
     "certificate_study",
+    "closed_form_study",
+    "comm_over_forward",
     "commit_of",
     "concatenation_study",
     "digest_table",
+    "eager_study",
+    "equivalence_study",
     "even_work_study",
     "frontier_study",
     "gain_study",
@@ -63,6 +85,8 @@ __all__ = [
     "memory_study",
     "negation_study",
     "operations_table",
+    "path_transfers",
+    "phase_study",
     "published_bubble_ratio",
     "recheck_study",
     "recommend_study",
@@ -70,14 +94,20 @@ __all__ = [
     "recommendation_text",
     "relative_to",
     "reversal_counts",
+    "reversal_counts_by_size",
     "reversal_study",
+    "reversals_of_systems",
+    "round_trip_study",
     "runtime_study",
     "semantics_study",
+    "sensitivity_study",
     "specification_table",
     "spread",
     "stage_table",
+    "steepest",
     "timeline_study",
     "unit_peaks",
     "version_table",
+    "winners",
     "worst_reversals",
 ]

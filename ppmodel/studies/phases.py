@@ -166,3 +166,32 @@ def sensitivity_study(model, system, num_stages, num_microbatches, cases, knobs,
                 for value, span, apart in zip(values, spans.tolist(), (spans / reference - 1).tolist(), strict=True)
             ]
     return pd.DataFrame(rows)
+
+
+def _change(fields, value):
+    """A change with a knob's value in the fields that ask for it."""
+    return Change(**{key: value if word == "value" else word for key, word in fields.items()})
+
+
+def steepest(study):
+    """The range of each schedule's relative time over the values of each knob.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `sensitivity_study`.
+
+    Returns
+    -------
+    DataFrame
+        One row a knob and schedule; columns ``knob, schedule, lowest, highest, lowest_half_to_double,
+        highest_half_to_double``: over all values, and over those from a half to double.
+    """
+    rows = []
+    for (knob, schedule), group in study.groupby(["knob", "schedule"], sort=False):
+        near = group[(group.value >= 1 / 2) & (group.value <= 2)]
+        rows.append({
+            "knob": knob, "schedule": schedule, "lowest": group.relative.min(), "highest": group.relative.max(),
+            "lowest_half_to_double": near.relative.min(), "highest_half_to_double": near.relative.max(),
+        })  # fmt: skip
+    return pd.DataFrame(rows)

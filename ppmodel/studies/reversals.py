@@ -5,7 +5,7 @@ from itertools import permutations
 import pandas as pd
 
 from ppmodel.graph import ALLREDUCE
-from ppmodel.studies.cases import TIE, label
+from ppmodel.studies.cases import PAPER_SCHEDULES, TIE, label
 from ppmodel.studies.runtime import relative_to, runtime_study
 
 
@@ -60,6 +60,64 @@ def reversal_counts(study):
             "points": group.microbatches.nunique(), "reversed": mine.microbatches.nunique(),
             "reversed_by_network": mine[mine.by_network].microbatches.nunique(),
         })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def reversals_of_systems(model, systems, stages_list, microbatches, cases=PAPER_SCHEDULES, p2p="overlapped"):
+    """Every size and system at which an order by bubble ratio is not the order by time; see `reversal_study`.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    systems : sequence of SystemSpec
+        The systems.
+    stages_list, microbatches : sequence of int
+        Values of S and of B. Sizes at which a schedule is not defined are left out.
+    cases : iterable of str or (str, dict)
+        As in `legal_schedules`.
+    p2p : str
+        Communication semantics.
+
+    Returns
+    -------
+    DataFrame
+        The columns of `reversal_study`.
+
+    Raises
+    ------
+    CostError
+        If the model does not fit a schedule: too few blocks, or a batch that does not divide.
+    """
+    studies = [runtime_study(model, systems, num_stages, microbatches, cases, p2p) for num_stages in stages_list]
+    return reversal_study(pd.concat(studies))
+
+
+def reversal_counts_by_size(reversals, systems, stages_list):
+    """At how many B of each S and system an order is reversed, and by the network.
+
+    Parameters
+    ----------
+    reversals : DataFrame
+        From `reversals_of_systems`.
+    systems : sequence of str
+        Names of the systems.
+    stages_list : sequence of int
+        Values of S.
+
+    Returns
+    -------
+    DataFrame
+        One row a system; for each S a column of how many B are reversed by the network, and of how many at all.
+    """
+    rows = []
+    for system in systems:
+        row = {"system": system}
+        for num_stages in stages_list:
+            mine = reversals[(reversals.system == system) & (reversals.stages == num_stages)]
+            row[f"S = {num_stages}, by the network"] = mine[mine.by_network].microbatches.nunique()
+            row[f"S = {num_stages}, at all"] = mine.microbatches.nunique()
+        rows.append(row)
     return pd.DataFrame(rows)
 
 

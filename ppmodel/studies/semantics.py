@@ -159,3 +159,22 @@ def eager_study(model, systems, num_stages, num_microbatches, p2p="overlapped"):
         by_system = dict(zip((system.name for system in systems), relative, strict=True))
         rows.append({"schedule": label(name), "peak_activations": table_numbers(name, *size, ()).peak} | by_system)
     return pd.DataFrame(rows)
+
+
+def path_transfers(timeline, path):
+    """How many transfers a critical path waits for.
+
+    Parameters
+    ----------
+    timeline : Timeline
+        From `engine.simulate`.
+    path : list of int
+        From `metrics.critical_path`.
+
+    Returns
+    -------
+    int
+        Steps from one device to another.
+    """
+    devices = timeline.graph.schedule.device[path]
+    return int((devices[1:] != devices[:-1]).sum())

@@ -1,0 +1,240 @@
+"""Judgements as tables for a page: every row, the claims in short, every assumption, what changes."""
+
+import numpy as np
+import pandas as pd
+
+from ppmodel.claims.judge import VERDICTS, condition
+from ppmodel.report import list_table
+
+_KNOB_WORDS = {
+    "bandwidth": "bandwidth", "latency": "latency", "compute": "compute", "straggler": "last stage slower",
+}  # fmt: skip
+
+
+def claims_table(claims, judgements, turned=()):
+    """Every row with its verdict, its number and what changes the answer.
+
+    Parameters
+    ----------
+    claims : list of Claim
+        From `load_claims`.
+    judgements : list of Judgement
+        From `judge`, on these claims.
+    turned : list of Turn
+        From `turns`.
+
+    Returns
+    -------
+    DataFrame
+        One row a row; columns ``claim, id, statement, where, kind, verdict, here, measured, claimed, margin,
+        condition, turns, page``: the claim's number; whether the row holds under the setting itself; numbers as
+        they are printed; the assumptions and the nearest changes that turn the answer, in words.
+    """
+    numbers = {row.id: claim.number for claim in claims for row in claim.rows}
+    return pd.DataFrame([
+        {
+            "claim": numbers[one.row.id], "id": one.row.id, "statement": one.row.statement, "where": one.row.where,
+            "kind": one.row.kind, "verdict": VERDICTS[one.verdict], "here": one.holds_here,
+            "measured": one.row.number(one.measured), "claimed": one.row.reference,
+            "margin": signed(one.row, one.margin), "condition": condition(one) or one.reason,
+            "turns": turns_in_words([turn for turn in turned if turn.row.id == one.row.id]), "page": one.row.page,
+        }
+        for one in judgements
+    ])  # fmt: skip
+
+
+def signed(row, margin):
+    """A margin as it is printed, with its sign.
+
+    Parameters
+    ----------
+    row : Row
+        Gives the unit.
+    margin : float
+        In the row's unit.
+
+    Returns
+    -------
+    str
+        Empty where there is none.
+    """
+    return ("+" if margin > 0 else "") + row.number(margin)
+
+
+def turns_in_words(turned):
+    """The nearest changes that turn an answer, in words.
+
+    Parameters
+    ----------
+    turned : list of Turn
+        Of one row.
+
+    Returns
+    -------
+    str
+        Empty where nothing within reach does.
+
+    Examples
+    --------
+    >>> from ppmodel.claims import Turn
+    >>> turns_in_words([Turn(None, "bandwidth", 0.5, float("nan")), Turn(None, "backward", float("nan"), 2.5)])
+    'bandwidth x0.5; a backward of 2.5 forwards'
+    """
+    words = []
+    for turn in turned:
+        for value in (turn.below, turn.above):
+            if not np.isnan(value):
+                factor = f"{_KNOB_WORDS.get(turn.knob)} x{value:g}"
+                words.append(f"a backward of {value:g} forwards" if turn.knob == "backward" else factor)
+    return "; ".join(words)
+
+
+def headline_table(claims, judgements, implied, turned=()):
+    """One line a claim: its first row speaks for it, and of all its rows it is said how many hold.
+
+    Parameters
+    ----------
+    claims : list of Claim
+        From `load_claims`.
+    judgements, implied : list of Judgement
+        From `judge`, under the setting of the book and under the one that the published numbers imply.
+    turned : list of Turn
+        From `turns`.
+
+    Returns
+    -------
+    DataFrame
+        One row a claim; columns ``claim, title, statement, verdict, measured, claimed, margin, depends, rows, holding,
+        holding_implied, page``; ``depends`` is the condition and what turns the answer, in words.
+    """
+    table = claims_table(claims, judgements, turned).set_index("id")
+    here = {one.row.id: one.holds_here for one in judgements}
+    there = {one.row.id: one.holds_here for one in implied}
+    found = []
+    for claim in claims:
+        first = table.loc[claim.rows[0].id]
+        words = [f"only if {first.condition}"] * bool(first.condition) + [f"turns at {first.turns}"] * bool(first.turns)
+        found.append({
+            "claim": claim.number, "title": claim.title, "statement": claim.statement, "verdict": first.verdict,
+            "measured": first.measured, "claimed": first.claimed, "margin": first.margin, "depends": "; ".join(words),
+            "rows": len(claim.rows), "holding": sum(here[row.id] for row in claim.rows),
+            "holding_implied": sum(there[row.id] for row in claim.rows), "page": first.page,
+        })  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def outcome_table(claims, judgements):
+    """The margin of every row under every assumption.
+
+    Parameters
+    ----------
+    claims : list of Claim
+        From `load_claims`.
+    judgements : list of Judgement
+        From `judge`, on these claims.
+
+    Returns
+    -------
+    DataFrame
+        One row a row and assumption; columns ``claim, id, axis, value, margin``; rows without a case have none.
+    """
+    numbers = {row.id: claim.number for claim in claims for row in claim.rows}
+    return pd.DataFrame(
+        [
+            {"claim": numbers[one.row.id], "id": one.row.id, "axis": each.axis, "value": each.value, "margin": margin}
+            for one in judgements
+            for each, margin in one.outcomes.items()
+        ]
+    )
+
+
+def changed_table(usual, own):
+    """The rows whose answer is another for one's own system and model than for the paper's.
+
+    Parameters
+    ----------
+    usual, own : list of Judgement
+        From `judge`, on the paper's nine systems and on one's own.
+
+    Returns
+    -------
+    DataFrame
+        One row a changed row; columns ``id, statement, claimed, paper_systems, measured, your_system,
+        measured_yours``: verdicts with the numbers that they rest on.
+    """
+    rows = []
+    for one, mine in zip(usual, own, strict=True):
+        if (one.verdict, one.holds_here) != (mine.verdict, mine.holds_here):
+            rows.append({
+                "id": one.row.id, "statement": one.row.statement, "claimed": one.row.reference,
+                "paper_systems": answer(one), "measured": one.row.number(one.measured),
+                "your_system": answer(mine), "measured_yours": one.row.number(mine.measured),
+            })  # fmt: skip
+    columns = ["id", "statement", "claimed", "paper_systems", "measured", "your_system", "measured_yours"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def answer(judgement):
+    """A verdict in words that say what the setting itself comes to.
+
+    Parameters
+    ----------
+    judgement : Judgement
+        From `judge`.
+
+    Returns
+    -------
+    str
+        For a row that depends on assumptions, whether it holds under the setting's own.
+    """
+    if judgement.verdict != "depends":
+        return VERDICTS[judgement.verdict]
+    return "holds here, not always" if judgement.holds_here else "does not hold here, elsewhere"
+
+
+def unseen_table(judgements, targets):
+    """How many rows that a search did not look at hold.
+
+    Parameters
+    ----------
+    judgements : list of Judgement
+        Under the setting that was found.
+    targets : sequence of str
+        Ids of the rows that were looked at.
+
+    Returns
+    -------
+    DataFrame
+        The other rows; columns ``id, statement, claimed, measured, holds``.
+    """
+    return pd.DataFrame([
+        {"id": one.row.id, "statement": one.row.statement, "claimed": one.row.reference,
+         "measured": one.row.number(one.measured), "holds": bool(one.holds_here)}
+        for one in judgements if one.row.id not in targets
+    ])  # fmt: skip
+
+
+def write_headline(headlines):
+    """The headline table in MyST, with a link on each line, for a page to include.
+
+    Parameters
+    ----------
+    headlines : DataFrame
+        From `headline_table`.
+
+    Returns
+    -------
+    str
+    """
+    rows = []
+    for one in headlines.itertuples():
+        holds = f"{one.holding} of {one.rows} rows"
+        if one.holding != one.holding_implied:
+            holds += f" ({one.holding_implied} under the {{doc}}`implied setting </nb/implied>`)"
+        rows.append([
+            f"**{one.claim}. {one.title}.** {one.statement}", f"**{one.verdict}**, {holds}",
+            f"{one.measured}; claimed: {one.claimed}; margin {one.margin}", one.depends or "nothing tried",
+            f"{{doc}}`/{one.page}`",
+        ])  # fmt: skip
+    header = ["The paper says", "Verdict", "The first row's number", "What turns it", "Read on"]
+    return list_table(rows, header, [34, 16, 18, 20, 12])
