@@ -120,7 +120,7 @@ _SCHEDULE = Parameter(
 
 _COUNTS = (
     "stages", "placed_stages", "max_stages", "microbatches", "max_microbatches", "waves", "waves_of_paper",
-    "parts", "placed_parts", "front_back", "units", "sequences", "counts", "sizes", "multiples", "ratio_steps",
+    "parts", "placed_parts", "front_back", "units", "sequences", "form_microbatches", "sizes", "multiples", "ratio_steps",
     "picture_stages", "picture_microbatches",
 )  # fmt: skip
 
@@ -138,6 +138,7 @@ KNOWN = dict.fromkeys(_COUNTS, _COUNT) | {
     "concats": _one_of(CONCATENATIONS),
     "model": _MODEL,
     "models": _MODEL,
+    "paper_model": _MODEL,
     "setting": _SETTING,
     "implied": _SETTING,
     "system": _SYSTEM,
@@ -336,7 +337,7 @@ def fitting(own, model):
     """
 
     def enough(waves):
-        return 2 * waves * own["stages"] <= model.blocks
+        return 2 * waves * own.get("stages", 1) <= model.blocks
 
     batch = math.gcd(model.global_batch, *(load_model(name).global_batch for name in own.get("models", ())))
     rules = {

@@ -113,19 +113,28 @@ def pinned(found):
     Returns
     -------
     DataFrame
-        One row an unknown and value; columns ``unknown, value, most_met, settings, share, pinned``: the most targets
-        that any setting with it meets; how many settings with it meet as many as the best of all; their share of
-        those; and whether no best setting has another value.
+        One row an unknown and value; columns ``unknown, value, shown, most_met, settings, share, pinned``: the value,
+        and as it is printed; the most targets that any setting with it meets; how many settings with it meet as many
+        as the best of all; their share of those; and whether no best setting has another value.
     """
     best, rows = found[found.met == found.met.max()], []
     for name in UNKNOWNS:
         for value, group in found.groupby(name, sort=False):
             count = int((best[name] == value).sum())
             rows.append({
-                "unknown": name, "value": value, "most_met": int(group.met.max()), "settings": count,
-                "share": count / len(best), "pinned": count == len(best),
+                "unknown": name.removesuffix("_bytes_per_s"), "value": value, "shown": _shown(name, value),
+                "most_met": int(group.met.max()), "settings": count, "share": count / len(best),
+                "pinned": count == len(best),
             })  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def _shown(name, value):
+    if name.endswith("_bytes_per_s"):
+        return f"{value / 1e12:g} TB/s"
+    if name == "backward":
+        return f"{value:g} forwards" if value else "as the model's"
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool | np.bool_) else f"{value}"
 
 
 def together(found, targets=TARGETS):

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.colors import BoundaryNorm, ListedColormap, to_rgb
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from ppmodel.plot.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, YELLOW, style_of, titled
 
@@ -90,6 +90,7 @@ def plot_phases(points, borders, marks, title, context):
         for mark in marks:
             axis.axvline(mark, color="#444444", lw=0.7, ls=":")
         axis.set(title=f"S = {size}", xscale="log", xlabel="c / F")
+        axis.set_xlim(points.comm_over_forward.min(), points.comm_over_forward.max())
         axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axis.grid(visible=False)
     axes[0, 0].set_ylabel("microbatches B")
@@ -147,7 +148,7 @@ def plot_sensitivity(study, title, context):
         points = study[study.knob == knob]
         for name, style in style_of(study.schedule).items():
             rows = points[points.schedule == name]
-            axis.plot(rows.value, rows.relative, **style | {"ms": 3})
+            axis.plot(rows.value, rows.relative, **style | {"ms": 3, "lw": 1.5})
         if points.value.max() / points.value.min() > 5:
             axis.set_xscale("log")
             axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -215,12 +216,13 @@ def plot_search(found, unknowns, title, context):
     left.set_yticks(range(counts.index.min(), counts.index.max() + 1))
     left.grid(axis="y", visible=False)
 
-    labels = [f"{one.unknown}: {one.value}" for one in unknowns.itertuples()]
+    labels = [f"{one.unknown}: {one.shown}" for one in unknowns.itertuples()]
     colours = [GREEN if one.pinned else BLUE if one.settings else "#BBBBBB" for one in unknowns.itertuples()]
     right.barh(range(len(labels)), unknowns.most_met, color=colours)
     right.set_yticks(range(len(labels)), labels, fontsize=7)
     right.invert_yaxis()
     right.set(xlabel="most numbers met with it")
+    right.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     right.grid(axis="y", visible=False)
     words = {GREEN: "all of the best settings", BLUE: "some of the best", "#BBBBBB": "none of the best"}
     handles = [Patch(facecolor=colour, label=word) for colour, word in words.items()]

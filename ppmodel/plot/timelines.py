@@ -104,7 +104,7 @@ def plot_table(schedules, title, backward=2, note=""):
     return titled(figure, title, f"a forward takes 1 slot, a backward {backward}; numbers are microbatches. {note}")
 
 
-def plot_timelines(timelines, title, context, paths=None):
+def plot_timelines(timelines, title, context, paths=None, unit="s"):
     """Simulated timelines, one below the other on one axis of seconds, with the transfers.
 
     Parameters
@@ -115,6 +115,8 @@ def plot_timelines(timelines, title, context, paths=None):
         The point of the figure, and what it shows; see `context`.
     paths : dict of str to list of int, optional
         Operations to draw with a bold frame, heading to `metrics.critical_path`.
+    unit : str
+        What the times are in.
 
     Returns
     -------
@@ -130,12 +132,12 @@ def plot_timelines(timelines, title, context, paths=None):
         schedule = timeline.graph.schedule
         beside = timeline.graph.allreduce == "overlapped"
         _draw_operations(axis, schedule, timeline.start_s, timeline.end_s, total, beside)
-        axis.set_title(f"{name}: {timeline.makespan_s:.4g} s")
+        axis.set_title(f"{name}: {timeline.makespan_s:.4g} {unit}")
         _draw_transfers(axis, timeline)
         if paths:
             _draw_path(axis, timeline, paths[name])
     last = axes[-1, 0]
-    last.set_xlabel("time (s)")
+    last.set_xlabel(f"time ({unit})")
     shown = max(
         (timeline.graph.schedule for timeline in timelines.values()), key=lambda schedule: schedule.num_replicas
     )
