@@ -344,14 +344,13 @@ def _judged(judgement):
 
 def _report(judgements, others):
     """A line a row, the condition of what holds only sometimes below it, and what was not expected."""
-    from ppmodel.claims import VERDICTS, condition
+    from ppmodel.claims import VERDICTS, condition, signed
 
     form = "{:<22} {:<14} {:>10} {:>21} {:>11}  {}"
     lines = [form.format("id", "verdict", "measured", "claimed", "margin", "read on")]
     for one in judgements:
-        row, sign = one.row, "+" if one.margin > 0 else ""
-        margin = sign + row.number(one.margin) if row.number(one.margin) else ""
-        numbers = (row.number(one.measured), row.reference, margin)
+        row = one.row
+        numbers = (row.number(one.measured), row.reference, signed(row, one.margin))
         lines.append(form.format(row.id, VERDICTS[one.verdict], *numbers, row.page))
         said = condition(one) or one.reason
         lines += textwrap.wrap(said, 100, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
@@ -359,7 +358,7 @@ def _report(judgements, others):
     for one in others:
         row = one.row
         pairs = ((one.verdict, one.margin), (row.expected.verdict, row.expected.margin))
-        seen, expected = (f"{VERDICTS[verdict]} (margin {row.number(margin)})" for verdict, margin in pairs)
+        seen, expected = (f"{VERDICTS[verdict]} (margin {signed(row, margin)})" for verdict, margin in pairs)
         lines.append(f"{row.id}: {seen}, expected {expected}")
     return "\n".join(lines)
 

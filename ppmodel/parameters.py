@@ -120,8 +120,8 @@ _SCHEDULE = Parameter(
 
 _COUNTS = (
     "stages", "placed_stages", "max_stages", "microbatches", "max_microbatches", "waves", "waves_of_paper",
-    "parts", "placed_parts", "front_back", "units", "sequences", "form_microbatches", "sizes", "multiples", "ratio_steps",
-    "picture_stages", "picture_microbatches",
+    "parts", "placed_parts", "front_back", "units", "sequences", "form_microbatches", "sizes", "multiples",
+    "ratio_steps", "picture_stages", "picture_microbatches",
 )  # fmt: skip
 
 _FACTORS = (

@@ -1,7 +1,13 @@
 """The built pages, opened in a real browser."""
 
+import re
+
+import pandas as pd
 import pytest
 from conftest import HTML
+
+from ppmodel.claims import UNKNOWNS
+from ppmodel.specs import load_setting
 
 _NOT_PAGES = ("search.html", "genindex.html")
 PAGES = sorted(
@@ -87,3 +93,20 @@ def test_results_come_with_the_pages():
     stems = {path.stem for path in (HTML / "results").glob("fig*.csv")}
     assert {"fig2_timeline", "fig3_bubble", "fig4_runtime", "fig4_nine", "fig5_memory", "fig6_shallow"} <= stems
     assert all((HTML / "results" / f"{stem}.svg").exists() for stem in ("fig1_table", "fig3_bubble", "table1_hanayo"))
+
+
+def test_the_preset_is_the_best_setting_of_the_search():
+    """The whole search of the book finds data/settings/paper.yaml first."""
+    best = pd.read_csv(HTML / "results" / "implied_search.csv").iloc[0]
+    preset = load_setting("paper")
+    assert {name: best[name] for name in UNKNOWNS} == {name: getattr(preset, name) for name in UNKNOWNS}
+
+
+def test_the_first_page_says_what_stands(page):
+    """A line for each of the eleven claims with a verdict and a link to the page that measures it."""
+    page.goto((HTML / "index.html").as_uri())
+    rows = page.locator("article table tbody tr")
+    assert rows.count() == 11
+    for row in rows.all():
+        assert re.search("holds|does not hold", row.inner_text())
+        assert row.locator("a").first.get_attribute("href").startswith("nb/")

@@ -210,7 +210,7 @@ def test_the_command_ends_with_1_where_a_verdict_is_not_the_expected_one(monkeyp
     wrong = first[0].rows[0].model_copy(update={"expected": claims.Expected(verdict="fails", margin=0.0)})
     monkeypatch.setattr(claims, "load_claims", lambda: [first[0].model_copy(update={"rows": [wrong]})])
     assert main(["claims"]) == 1
-    assert "levels_agree: holds (margin 0.00 %), expected does not hold" in capsys.readouterr().out
+    assert "levels_agree: holds (margin exact), expected does not hold" in capsys.readouterr().out
     assert main(["claims", "--json"]) == 1
     assert '"expected": "fails"' in capsys.readouterr().out
     assert main(["claims", "--setting", "papre"]) == 2

@@ -1,6 +1,7 @@
 """Every notebook runs by plain papermill with other parameters, and records the numbers that follow from them."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -8,7 +9,8 @@ import papermill
 import pytest
 
 from ppmodel import build, formulas
-from ppmodel.costs import model_costs
+from ppmodel.claims import TARGETS, load_claims, rows_of
+from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.engine import simulate
 from ppmodel.graph import compile
 from ppmodel.specs import load_model, load_system
@@ -40,6 +42,33 @@ PARAMETERS = {
         "schedules": ["1f1b", "chimera"],
         "memory_limit": "0.4 TiB",
     },
+    "claims": {"implied": "default"},
+    "semantics": {
+        "stages": 4,
+        "form_microbatches": 8,
+        "ratios": [0.1, 0.5],
+        "picture_microbatches": 4,
+        "systems": ["mid_cp_slow_nw"],
+        "sizes": [4],
+        "microbatches": [8],
+    },
+    "implied": {
+        "p2ps": ["overlapped", "blocking_recv"],
+        "allreduces": ["overlapped"],
+        "concats": ["direct", "overlapping"],
+        "waves": [2],
+        "compute_efficiencies": [0.75],
+        "memory_efficiencies": [0.5, 1.0],
+        "backwards": [0.0, 3.0],
+    },
+    "phases": {
+        "stages": [4],
+        "multiples": [1, 2],
+        "ratio_steps": 5,
+        "systems": ["mid_cp_slow_nw", "fast_cp_slow_nw"],
+        "microbatches": [8],
+    },
+    "sensitivity": {"stages": 4, "microbatches": 8, "factors": [0.5, 1.0, 2.0]},
     "provenance": {"system": "dgx_a100", "model": "gpt3_175b"},
 }
 
@@ -202,3 +231,74 @@ def test_provenance(recorded):
     assert recorded("provenance.json").keys() == {"commit", "state"}
     assert "papermill" in set(recorded("versions.csv").package)
     assert recorded("digests.csv").sha256.str.len().eq(64).all()
+
+
+@of("claims")
+def test_claims(recorded):
+    """Every row is there with a verdict, a margin under every assumption, and a line for the first page."""
+    table = recorded("claims.csv")
+    assert table.id.tolist() == [row.id for row in rows_of(load_claims())]
+    facts = recorded("claims_headline.json")
+    assert facts["holds"] + facts["depends"] + facts["fails"] == facts["rows"] == len(table)
+    assert facts["implied"] == facts["here"] == table.here.sum()
+    outcomes = recorded("verdicts.csv")
+    assert len(outcomes) == len(table) * 29
+    always = outcomes.groupby("id").margin.min() >= 0
+    assert set(always[always].index) == set(table.id[table.verdict == "holds"])
+
+
+@of("semantics")
+def test_semantics(recorded):
+    """Closed forms equal their simulation, and eager 1F1B keeps up with GPipe."""
+    forms = recorded("closed_forms.csv")
+    assert forms.gpipe.tolist() == pytest.approx(forms.gpipe_formula.tolist())
+    assert forms["1f1b"].tolist() == pytest.approx(forms["1f1b_formula"].tolist())
+    trips = recorded("round_trip.csv").set_index(["schedule", "p2p", "comm_over_forward"]).relative
+    assert trips["1F1B", "overlapped", 0.5] > 0.1 > abs(trips["eager 1F1B", "overlapped", 0.5])
+    apart = recorded("equivalence.csv").set_index("schedule")
+    spans = [t_sim(name, 4, 8, "paper", "mid_cp_slow_nw", "latency") for name in ("1f1b", "gpipe")]
+    assert apart.latency["1F1B"] == pytest.approx(spans[0] / spans[1] - 1)
+    assert recorded("round_trip_path.json")["crossings_gpipe"] == 2 * 3
+
+
+@of("implied")
+def test_implied(recorded):
+    """Of the settings tried the preset is the best, and its numbers are those of the claims."""
+    found = recorded("implied_search.csv")
+    assert len(found) == 2 * 2 * 2 * 2 * 2 * 2
+    best = found.iloc[0]
+    assert (best.p2p, best.concat, best.backward, best.memory_efficiency) == ("blocking_recv", "overlapping", 3.0, 0.5)
+    assert recorded("implied_search.json")["most_met"] == best.met == 10
+    others = recorded("implied_unseen.csv")
+    assert set(others.id) == {row.id for row in rows_of(load_claims())} - set(TARGETS)
+
+
+@of("phases")
+def test_phases(recorded):
+    """The winner of a point is the fastest there, and reversals are listed."""
+    points = recorded("phases.csv").set_index(["microbatches", "comm_over_forward"])
+    fastest = {
+        name: simulate(compile(table := build(name, 4, 8)), uniform_costs(table, 1, 2, 0.001)).makespan_s
+        for name in ("gpipe", "1f1b", "chimera")
+    }
+    assert points.schedule[8, 0.001].lower() == min(fastest, key=fastest.get)
+    counts = recorded("reversal_counts.csv").set_index("system")["S = 4"]
+    reversals = recorded("reversals_all_sizes.csv")
+    assert int(counts["fast_cp_slow_nw"].split()[0]) == reversals[reversals.by_network].microbatches.nunique() == 1
+
+
+@of("sensitivity")
+def test_sensitivity(recorded):
+    """Half the bandwidth is what a system with half the bandwidth gives; no change is no change."""
+    table = recorded("sensitivity.csv")
+    study = table.set_index(["knob", "value", "schedule"]).relative
+    system = load_system("mid_cp_slow_nw")
+    slower = replace(system, network_bandwidth_bytes_per_s=system.network_bandwidth_bytes_per_s / 2)
+    model, spans = load_model("paper"), {}
+    for name in ("1f1b", "gpipe"):
+        table = build(name, 4, 8)
+        spans[name] = simulate(compile(table), model_costs(table, model, slower)).makespan_s
+    assert study["network bandwidth x", 0.5, "1F1B"] == pytest.approx(spans["1f1b"] / spans["gpipe"] - 1)
+    same = table[(table.value == 1) & ~table.knob.str.contains("all-reduce|backward")]
+    assert (same.groupby("schedule").relative.nunique() == 1).all()
+    assert len(same) == 6 * 4

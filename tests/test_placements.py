@@ -17,8 +17,8 @@ from ppmodel.graph import compile
 from ppmodel.metrics import peak_activations
 from ppmodel.schedules.chimera import placed_chimera
 from ppmodel.specs import load_model, load_system
-from ppmodel.studies import placements
-from ppmodel.studies.placements import EVEN, FRONT_BACK, OWN
+from ppmodel.studies import peaks, placements
+from ppmodel.studies.peaks import EVEN, FRONT_BACK, OWN
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def placed(draw):
 @pytest.mark.parametrize("size", [(2, 2), (4, 8), (6, 18), (8, 16)])
 def test_the_mirrored_placement_is_chimera(size):
     """Against the first pipeline the second makes the table of Chimera, cell by cell."""
-    assert placed_chimera(*size, placements.mirrored(size[0])).rows() == build("chimera", *size).rows()
+    assert placed_chimera(*size, peaks.mirrored(size[0])).rows() == build("chimera", *size).rows()
 
 
 def test_every_placement_is_a_schedule_in_slot_order():
@@ -79,15 +79,15 @@ def test_what_is_no_permutation_is_refused(second):
 def test_fast_peaks_are_plain_peaks(case):
     """Rows times shares give what the plain count over the table's operations gives."""
     schedule, split = case
-    assert placements.split_peaks(schedule, split[None])[0] == peak_activations(schedule, split).max()
+    assert peaks.split_peaks(schedule, split[None])[0] == peak_activations(schedule, split).max()
 
 
 @given(placed())
 def test_no_split_is_below_the_lowest_peak(case):
     """The exact optimum bounds every split, and its own shares have it."""
     schedule, split = case
-    lowest = placements.lowest_peak(schedule)
-    peak = Fraction(int(placements.split_peaks(schedule, split[None])[0]) * len(split), int(split.sum()))
+    lowest = peaks.lowest_peak(schedule)
+    peak = Fraction(int(peaks.split_peaks(schedule, split[None])[0]) * len(split), int(split.sum()))
     assert peak >= lowest.peak
     assert peak_activations(schedule, [float(share) for share in lowest.shares]).max() == pytest.approx(lowest.peak)
 
@@ -97,12 +97,12 @@ def test_even_work_never_lowers_the_bound(case):
     """On any placement the splits that leave devices even work stay at or above their bound, the peak of Chimera."""
     schedule, _ = case
     num_stages = schedule.num_stages
-    splits = placements.compositions(2 * num_stages, num_stages)
+    splits = peaks.compositions(2 * num_stages, num_stages)
     work = splits + splits[:, np.argsort(schedule.placement[1])]
     even = splits[(work == work[:, :1]).all(axis=1)]
-    bound = placements.even_work_bound(schedule)
+    bound = peaks.even_work_bound(schedule)
     assert len(even)
-    assert placements.split_peaks(schedule, even).min() >= 2 * bound
+    assert peaks.split_peaks(schedule, even).min() >= 2 * bound
     assert bound == peak_activations(build("chimera", num_stages, num_stages)).max()
 
 
@@ -110,18 +110,18 @@ def test_even_work_never_lowers_the_bound(case):
 @pytest.mark.parametrize("units", [1, 2])
 def test_the_certificate_agrees_with_brute_force(num_stages, units):
     """On a fine grid of splits a : b none is below the certified peak, by the game's solution as well."""
-    schedule = placed_chimera(num_stages, units * num_stages, placements.mirrored(num_stages))
-    proof = placements.front_back_certificate(schedule)
-    splits = placements.front_back_splits(400, num_stages)
-    assert placements.split_peaks(schedule, splits).min() == 200 * proof.peak == 200 * num_stages
-    assert placements.lowest_peak(schedule, FRONT_BACK).peak == proof.peak
-    assert placements.lowest_peak(schedule, EVEN).peak == proof.peak
+    schedule = placed_chimera(num_stages, units * num_stages, peaks.mirrored(num_stages))
+    proof = peaks.front_back_certificate(schedule)
+    splits = peaks.front_back_splits(400, num_stages)
+    assert peaks.split_peaks(schedule, splits).min() == 200 * proof.peak == 200 * num_stages
+    assert peaks.lowest_peak(schedule, FRONT_BACK).peak == proof.peak
+    assert peaks.lowest_peak(schedule, EVEN).peak == proof.peak
     assert sum(proof.certificate[0].in_flight[: num_stages // 2]) == num_stages // 2
 
 
 def test_a_minimum_between_a_rising_and_a_falling_row():
     """Where no row is level two rows prove the minimum, with weights that make their mean level."""
-    proof = placements.front_back_certificate(build("gpipe", 2, 3))
+    proof = peaks.front_back_certificate(build("gpipe", 2, 3))
     assert [(row.in_flight, row.weight) for row in proof.certificate] == [
         ((3, 0), Fraction(1, 2)),
         ((0, 3), Fraction(1, 2)),
@@ -131,9 +131,9 @@ def test_a_minimum_between_a_rising_and_a_falling_row():
 def test_what_is_no_minimum_has_no_certificate():
     """A placement with two front stages on one device has a lower peak off the even split, and is refused."""
     schedule = placed_chimera(4, 4, (0, 1, 3, 2))
-    assert placements.split_peaks(schedule, np.array([[6, 6, 8, 8], [7, 7, 7, 7]])).tolist() == [24, 28]
+    assert peaks.split_peaks(schedule, np.array([[6, 6, 8, 8], [7, 7, 7, 7]])).tolist() == [24, 28]
     with pytest.raises(PPModelError, match=r"split = 1:1: is not a minimum .* choose a smaller front"):
-        placements.front_back_certificate(schedule)
+        peaks.front_back_certificate(schedule)
 
 
 @pytest.mark.parametrize(
@@ -148,19 +148,19 @@ def test_what_is_no_minimum_has_no_certificate():
 def test_false_proofs_are_refused(change, rule):
     """A wrong peak, rows that are not in the table, weights that are no mean, a split with a higher peak."""
     schedule = placed_chimera(4, 4, (3, 2, 1, 0))
-    proof = placements.front_back_certificate(schedule)
+    proof = peaks.front_back_certificate(schedule)
     with pytest.raises(PPModelError, match=rule):
-        placements.verified(proof._replace(**change(proof)), schedule, FRONT_BACK)
+        peaks.verified(proof._replace(**change(proof)), schedule, FRONT_BACK)
 
 
 def test_known_lowest_peaks():
     """8/3, 36/11 and 96/25 on the mirrored placement; no other placement of four stages has less."""
-    study = placements.lowest_peak_study([4, 6, 8], [4])
+    study = peaks.lowest_peak_study([4, 6, 8], [4])
     assert study[study.family == OWN].lowest.tolist() == ["8/3", "36/11", "96/25"]
-    assert study[study.below > 0].family.tolist() == [OWN, placements.ELSEWHERE, OWN, OWN]
+    assert study[study.below > 0].family.tolist() == [OWN, peaks.ELSEWHERE, OWN, OWN]
     assert study.placements.max() == 23
-    assert (study[study.family == placements.ELSEWHERE].relative >= study[study.family == OWN].relative.iloc[0]).all()
-    assert placements.even_work_study([4, 6]).values.tolist() == [[4, 24, 4, 4, 0], [6, 720, 6, 6, 0]]
+    assert (study[study.family == peaks.ELSEWHERE].relative >= study[study.family == OWN].relative.iloc[0]).all()
+    assert peaks.even_work_study([4, 6]).values.tolist() == [[4, 24, 4, 4, 0], [6, 720, 6, 6, 0]]
 
 
 # ---- grids ---------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def test_known_lowest_peaks():
 
 def test_grids_hold_every_split_once():
     """As many compositions as there are, each of the whole and without an empty stage."""
-    splits = placements.compositions(12, 6)
+    splits = peaks.compositions(12, 6)
     assert len(np.unique(splits, axis=0)) == len(splits) == comb(11, 5)
     assert (splits.sum(axis=1) == 12).all()
     assert splits.min() == 1
@@ -177,8 +177,8 @@ def test_grids_hold_every_split_once():
 @pytest.mark.parametrize(
     "refused",
     [
-        lambda: placements.compositions(3, 4), lambda: placements.compositions(10, 4),
-        lambda: placements.front_back_splits(5, 4), lambda: placements.extreme_splits("placed elsewhere", 4),
+        lambda: peaks.compositions(3, 4), lambda: peaks.compositions(10, 4),
+        lambda: peaks.front_back_splits(5, 4), lambda: peaks.extreme_splits("placed elsewhere", 4),
     ],
 )  # fmt: skip
 def test_grids_without_the_even_split_are_refused(refused):
@@ -218,7 +218,7 @@ def test_splits_with_even_work_never_lower_the_peak(frontier):
     assert counts.xs(FRONT_BACK, level="family").lower.tolist() == [0, 0]
     assert counts.xs(EVEN, level="family").lower.tolist() == [0, 0]
     assert (counts.xs(OWN, level="family").both > 0).all()
-    assert counts.points[4, placements.ELSEWHERE] == 23 * comb(7, 3)
+    assert counts.points[4, peaks.ELSEWHERE] == 23 * comb(7, 3)
 
 
 @pytest.mark.parametrize("p2p", ["overlapped", "blocking"])

@@ -20,13 +20,14 @@ from ppmodel.claims.judge import (
     measure,
     turns,
 )
-from ppmodel.claims.search import TARGETS, UNKNOWNS, pinned, search, together
+from ppmodel.claims.search import TARGETS, UNKNOWNS, best_table, pinned, search, together
 from ppmodel.claims.tables import (
     answer,
     changed_table,
     claims_table,
     headline_table,
     outcome_table,
+    signed,
     unseen_table,
     write_headline,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "Turn",
     "answer",
     "assumptions",
+    "best_table",
     "change_of",
     "changed_table",
     "claims_table",
@@ -62,6 +64,7 @@ __all__ = [
     "published",
     "rows_of",
     "search",
+    "signed",
     "together",
     "turns",
     "unseen_table",

@@ -16,7 +16,9 @@ FLIPS = "flips"
 """The one quantity that is not measured but counted over the other rows: which of them change their answer."""
 
 _DIGITS = 12
-_EXACT = 1e-6
+EXACT = 1e-6
+"""A tolerance of at most this leaves room for rounding only."""
+
 _ALWAYS = {"quantity", "stages", "microbatches", "systems", "take"}
 _FLIPS = {"quantity", "knob", "factors", "allreduce"}
 
@@ -83,9 +85,9 @@ class Row(_Form):
         """
         if np.isnan(value):
             return ""
-        value = np.round(value, _DIGITS) + 0.0
+        value = 0.0 if abs(value) < EXACT else value
         if self.unit == "ratio":
-            return f"{100 * value:.2f} %" if abs(value) < 1 else f"{100 * value:.0f} %"
+            return f"{100 * value:.4g} %"
         return f"{value:.4g} {self.unit}" if self.unit == "TiB" else f"{value:.4g}"
 
     @property
@@ -93,8 +95,8 @@ class Row(_Form):
         """What the row claims of its number, as it is printed."""
         if self.relation == "equals":
             return (
-                f"{self.number(self.value)} ± {self.number(self.tolerance)}"
-                if self.tolerance > _EXACT
+                f"{self.number(self.value).removesuffix(' %')} ± {self.number(self.tolerance)}"
+                if self.tolerance > EXACT
                 else (f"{self.number(self.value)} exactly")
             )
         return f"{self.relation} {self.number(self.value)}"

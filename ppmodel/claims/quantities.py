@@ -14,11 +14,14 @@ import pandas as pd
 from ppmodel import formulas
 from ppmodel.costs import stages, uniform_costs
 from ppmodel.engine import simulate
+from ppmodel.errors import PPModelError
 from ppmodel.graph import compile
-from ppmodel.metrics import bubble_ratios, idle_ratio, memory, table_bubble_ratio, table_slots
+from ppmodel.metrics import bubble_ratios, idle_ratio, memory, peak_activations, table_bubble_ratio, table_slots
+from ppmodel.schedules.chimera import placed_chimera
 from ppmodel.specs import DATA
 from ppmodel.studies import published_bubble_ratio
 from ppmodel.studies.cases import TIE, built
+from ppmodel.studies.peaks import front_back_certificate, mirrored
 
 QUANTITIES = {}
 """Every quantity by its name in ``data/claims.yaml``."""
@@ -157,6 +160,22 @@ def peak_tib(bench, size, of):
     schedule = bench.schedule(of, *size)
     held = memory(schedule, bench.model, stages(schedule, bench.model, bench.systems[0]))
     return bench.everywhere(held.activations.max() / 2**40)
+
+
+@_quantity
+def split_minimum(bench, size):
+    """1 where it is proven that no real split a : b has a lower peak than the even one, else 0."""
+    return bench.everywhere(_split_minimum(*size))
+
+
+@cache
+def _split_minimum(num_stages, num_microbatches):
+    schedule = placed_chimera(num_stages, num_microbatches, mirrored(num_stages))
+    try:
+        proof = front_back_certificate(schedule)
+    except PPModelError:  # some split is lower
+        return False
+    return proof.peak == peak_activations(schedule).max()
 
 
 # ---- published measurements ----------------------------------------------------------------------

@@ -137,6 +137,37 @@ def _shown(name, value):
     return {True: "yes", False: "no"}[value] if isinstance(value, bool | np.bool_) else f"{value}"
 
 
+def best_table(found, count, targets=TARGETS):
+    """The best settings side by side, with what they come to and what is published.
+
+    Parameters
+    ----------
+    found : DataFrame
+        From `search`.
+    count : int
+        How many.
+    targets : sequence of str
+        Ids of rows.
+
+    Returns
+    -------
+    DataFrame
+        One row an unknown or target, in words; columns ``of, published`` and one for each setting.
+    """
+    columns = {"of": [], "published": []} | {str(number + 1): [] for number in range(min(count, len(found)))}
+    for name in UNKNOWNS:
+        values = [_shown(name, value) for value in found[name][:count]]
+        _add(columns, name.removesuffix("_bytes_per_s"), "", values)
+    for row in _rows(targets):
+        _add(columns, row.id, row.reference, [row.number(value) for value in found[row.id][:count]])
+    return pd.DataFrame(columns)
+
+
+def _add(columns, of, published, values):
+    for column, value in zip(columns.values(), [of, published, *values], strict=True):
+        column.append(value)
+
+
 def together(found, targets=TARGETS):
     """Which numbers can be met, and which exclude one another.
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from ppmodel.claims.file import EXACT
 from ppmodel.claims.judge import VERDICTS, condition
 from ppmodel.report import list_table
 
@@ -27,8 +28,8 @@ def claims_table(claims, judgements, turned=()):
     -------
     DataFrame
         One row a row; columns ``claim, id, statement, where, kind, verdict, here, measured, claimed, margin,
-        condition, turns, page``: the claim's number; whether the row holds under the setting itself; numbers as
-        they are printed; the assumptions and the nearest changes that turn the answer, in words.
+        depends, page``: the claim's number; whether the row holds under the setting itself; numbers as they are
+        printed; the assumptions under which it holds and the nearest changes that turn the answer, in words.
     """
     numbers = {row.id: claim.number for claim in claims for row in claim.rows}
     return pd.DataFrame([
@@ -36,11 +37,31 @@ def claims_table(claims, judgements, turned=()):
             "claim": numbers[one.row.id], "id": one.row.id, "statement": one.row.statement, "where": one.row.where,
             "kind": one.row.kind, "verdict": VERDICTS[one.verdict], "here": one.holds_here,
             "measured": one.row.number(one.measured), "claimed": one.row.reference,
-            "margin": signed(one.row, one.margin), "condition": condition(one) or one.reason,
-            "turns": turns_in_words([turn for turn in turned if turn.row.id == one.row.id]), "page": one.row.page,
+            "margin": signed(one.row, one.margin), "depends": depends(one, turned), "page": one.row.page,
         }
         for one in judgements
     ])  # fmt: skip
+
+
+def depends(judgement, turned=()):
+    """What an answer depends on, in words.
+
+    Parameters
+    ----------
+    judgement : Judgement
+        From `judge`.
+    turned : list of Turn
+        From `turns`; those of other rows are left out.
+
+    Returns
+    -------
+    str
+        The assumptions under which the row holds, or why it could not be judged; then what turns the answer.
+    """
+    said, row = condition(judgement), judgement.row.id
+    words = [f"only if {said}"] if said else [judgement.reason] * bool(judgement.reason)
+    nearest = turns_in_words([turn for turn in turned if turn.row.id == row])
+    return "; ".join([*words, *[f"turns at {nearest}"] * bool(nearest)])
 
 
 def signed(row, margin):
@@ -58,6 +79,8 @@ def signed(row, margin):
     str
         Empty where there is none.
     """
+    if abs(margin) <= row.tolerance <= EXACT:
+        return "exact"
     return ("+" if margin > 0 else "") + row.number(margin)
 
 
@@ -113,10 +136,9 @@ def headline_table(claims, judgements, implied, turned=()):
     found = []
     for claim in claims:
         first = table.loc[claim.rows[0].id]
-        words = [f"only if {first.condition}"] * bool(first.condition) + [f"turns at {first.turns}"] * bool(first.turns)
         found.append({
             "claim": claim.number, "title": claim.title, "statement": claim.statement, "verdict": first.verdict,
-            "measured": first.measured, "claimed": first.claimed, "margin": first.margin, "depends": "; ".join(words),
+            "measured": first.measured, "claimed": first.claimed, "margin": first.margin, "depends": first.depends,
             "rows": len(claim.rows), "holding": sum(here[row.id] for row in claim.rows),
             "holding_implied": sum(there[row.id] for row in claim.rows), "page": first.page,
         })  # fmt: skip
@@ -159,18 +181,15 @@ def changed_table(usual, own):
     Returns
     -------
     DataFrame
-        One row a changed row; columns ``id, statement, claimed, paper_systems, measured, your_system,
-        measured_yours``: verdicts with the numbers that they rest on.
+        One row a changed row; columns ``id, statement, claimed, on the paper's systems, on yours``: verdicts with the
+        numbers that they rest on.
     """
-    rows = []
-    for one, mine in zip(usual, own, strict=True):
-        if (one.verdict, one.holds_here) != (mine.verdict, mine.holds_here):
-            rows.append({
-                "id": one.row.id, "statement": one.row.statement, "claimed": one.row.reference,
-                "paper_systems": answer(one), "measured": one.row.number(one.measured),
-                "your_system": answer(mine), "measured_yours": one.row.number(mine.measured),
-            })  # fmt: skip
-    columns = ["id", "statement", "claimed", "paper_systems", "measured", "your_system", "measured_yours"]
+    columns = ["id", "statement", "claimed", "on the paper's systems", "on yours"]
+    rows = [
+        (one.row.id, one.row.statement, one.row.reference, answer(one), answer(mine))
+        for one, mine in zip(usual, own, strict=True)
+        if (one.verdict, one.holds_here) != (mine.verdict, mine.holds_here)
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -185,11 +204,13 @@ def answer(judgement):
     Returns
     -------
     str
-        For a row that depends on assumptions, whether it holds under the setting's own.
+        With the number; for a row that depends on assumptions, whether it holds under the setting's own.
     """
-    if judgement.verdict != "depends":
-        return VERDICTS[judgement.verdict]
-    return "holds here, not always" if judgement.holds_here else "does not hold here, elsewhere"
+    words = VERDICTS[judgement.verdict]
+    if judgement.verdict == "depends":
+        words = "holds, not always" if judgement.holds_here else "does not hold, but can"
+    number = judgement.row.number(judgement.measured)
+    return f"{words} ({number})" if number else words
 
 
 def unseen_table(judgements, targets):
@@ -228,13 +249,13 @@ def write_headline(headlines):
     """
     rows = []
     for one in headlines.itertuples():
-        holds = f"{one.holding} of {one.rows} rows"
+        holds = f"{one.holding} of its {one.rows} rows"
         if one.holding != one.holding_implied:
-            holds += f" ({one.holding_implied} under the {{doc}}`implied setting </nb/implied>`)"
+            holds += f", {one.holding_implied} as {{doc}}`implied </nb/implied>`"
         rows.append([
-            f"**{one.claim}. {one.title}.** {one.statement}", f"**{one.verdict}**, {holds}",
-            f"{one.measured}; claimed: {one.claimed}; margin {one.margin}", one.depends or "nothing tried",
-            f"{{doc}}`/{one.page}`",
+            f"**{one.claim}. {{doc}}`{one.title} </{one.page}>`.** {one.statement}",
+            f"**{one.verdict}**\\\n    {holds}",
+            f"{one.measured}\\\n    claimed {one.claimed}\\\n    margin {one.margin}", one.depends,
         ])  # fmt: skip
-    header = ["The paper says", "Verdict", "The first row's number", "What turns it", "Read on"]
-    return list_table(rows, header, [34, 16, 18, 20, 12])
+    header = ["The paper says", "Verdict", "Its first row's number", "What it depends on"]
+    return list_table(rows, header, [38, 18, 18, 26])

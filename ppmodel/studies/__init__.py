@@ -11,15 +11,9 @@ from ppmodel.studies.bubble import (
 from ppmodel.studies.cases import label, legal_schedules, spread
 from ppmodel.studies.hanayo import hanayo_gains, hanayo_study, hanayo_tables
 from ppmodel.studies.memory import memory_in_tib, memory_study, unit_peaks
+from ppmodel.studies.peaks import certificate_study, even_work_study, lowest_peak_study
 from ppmodel.studies.phases import PHASE_SCHEDULES, border_study, phase_study, sensitivity_study, steepest, winners
-from ppmodel.studies.placements import (
-    certificate_study,
-    even_work_study,
-    frontier_study,
-    gain_study,
-    lowest_peak_study,
-    recheck_study,
-)
+from ppmodel.studies.placements import frontier_study, gain_study, recheck_study
 from ppmodel.studies.provenance import commit_of, digest_table, version_table
 from ppmodel.studies.recommend import candidate_study, recommend_study, recommendation_table, recommendation_text
 from ppmodel.studies.reversals import (

@@ -108,15 +108,15 @@ def reversal_counts_by_size(reversals, systems, stages_list):
     Returns
     -------
     DataFrame
-        One row a system; for each S a column of how many B are reversed by the network, and of how many at all.
+        One row a system, one column an S: at how many B by the network, of how many at all, in words.
     """
     rows = []
     for system in systems:
         row = {"system": system}
         for num_stages in stages_list:
             mine = reversals[(reversals.system == system) & (reversals.stages == num_stages)]
-            row[f"S = {num_stages}, by the network"] = mine[mine.by_network].microbatches.nunique()
-            row[f"S = {num_stages}, at all"] = mine.microbatches.nunique()
+            by_network = mine[mine.by_network].microbatches.nunique()
+            row[f"S = {num_stages}"] = f"{by_network} of {mine.microbatches.nunique()}"
         rows.append(row)
     return pd.DataFrame(rows)
 

@@ -1,0 +1,613 @@
+"""Whether any split or placement lowers asymmetric Chimera's peak of activations: proofs in whole numbers.
+
+What a device holds after each of its cells is linear in the stages' shares of the model. A convex combination of
+such rows bounds the peak of every split from below; one that meets the bound is proven to be lowest.
+"""
+
+from fractions import Fraction
+from itertools import combinations, permutations, product
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ppmodel.errors import PPModelError
+from ppmodel.ops import OpKind
+from ppmodel.schedules.chimera import placed_chimera
+
+FRONT_BACK, EVEN, OWN, ELSEWHERE = "front : back", "own shares, even work", "own shares", "placed elsewhere"
+FAMILIES = (FRONT_BACK, EVEN, OWN, ELSEWHERE)
+"""Splits of the mirrored placement in front and back half, of each stage on its own with as much work on every
+device, and of each stage on its own; and splits of each stage on its own on every other placement."""
+
+
+# ---- what is in use ------------------------------------------------------------------------------
+
+
+class InUse(NamedTuple):
+    """What each device holds at its fullest within each of its cells, device by device in program order.
+
+    Parameters
+    ----------
+    device : ndarray of int, shape (num_cells,)
+        The device of each cell.
+    operation : ndarray of int, shape (num_cells,)
+        The first operation of each cell, as an index of the schedule.
+    count : ndarray of int, shape (num_cells, num_replicas, num_stages)
+        Microbatches whose activations the device holds, by pipeline and stage.
+    """
+
+    device: np.ndarray
+    operation: np.ndarray
+    count: np.ndarray
+
+
+def in_use(schedule):
+    """Count what is in flight on each device, cell by cell.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table; its order alone decides.
+
+    Returns
+    -------
+    InUse
+        In a cell of several operations all are taken before any is given back.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> used = in_use(build("1f1b", 2, 2))
+    >>> [(int(d), used.count[cell, 0].tolist()) for cell, d in enumerate(used.device)][:3]
+    [(0, [1, 0]), (0, [2, 0]), (0, [2, 0])]
+    """
+    operation = np.flatnonzero(~schedule.joined)
+    taken, given = (np.zeros((len(operation), schedule.num_replicas, schedule.num_stages), dtype=int) for _ in "FB")
+    where = (schedule.cell, schedule.replica, schedule.stage)
+    np.add.at(taken, where, schedule.kind == OpKind.F)
+    np.add.at(given, where, np.isin(schedule.kind, (OpKind.B, OpKind.W)))
+    count = np.cumsum(taken - given, axis=0) + given  # one sum serves all devices, as each ends with nothing
+    return InUse(schedule.device[operation], operation, count)
+
+
+def split_peaks(schedule, splits):
+    """Largest peak over the devices for many splits of the model, exact in whole numbers.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table; its own shares are not used.
+    splits : ndarray of int, shape (num_splits, num_stages)
+        Parts of the model on each stage.
+
+    Returns
+    -------
+    ndarray of int, shape (num_splits,)
+        In parts of the model for one microbatch; times S over the parts of a whole model, in units of one
+        microbatch on 1/S of it.
+
+    Examples
+    --------
+    >>> split_peaks(placed_chimera(4, 4, (3, 2, 1, 0)), np.array([[1, 1, 1, 1], [2, 2, 4, 4]])).tolist()
+    [4, 12]
+    """
+    rows = np.unique(in_use(schedule).count.sum(axis=1), axis=0)
+    return (splits @ rows.T).max(axis=1)
+
+
+# ---- splits --------------------------------------------------------------------------------------
+
+
+def compositions(parts, num_stages):
+    """Every split of a whole of equal parts into stages of at least one, in lexicographic order.
+
+    Parameters
+    ----------
+    parts : int
+        Parts of the model, G.
+    num_stages : int
+        Stages, S.
+
+    Returns
+    -------
+    ndarray of int, shape ((G-1)! / ((S-1)! (G-S)!), num_stages)
+
+    Raises
+    ------
+    PPModelError
+        If there are fewer parts than stages, or an even split is not among them.
+
+    Examples
+    --------
+    >>> compositions(4, 2).tolist()
+    [[1, 3], [2, 2], [3, 1]]
+    """
+    if parts < num_stages or parts % num_stages:
+        rule = f"must be a multiple of {num_stages}, so that an even split is one of the grid"
+        raise PPModelError("parts", parts, rule, f"write for example {2 * num_stages}")
+    ends = np.array(list(combinations(range(1, parts), num_stages - 1)), dtype=int).reshape(-1, num_stages - 1)
+    return np.diff(ends, axis=1, prepend=0, append=parts)
+
+
+def front_back_splits(parts, num_stages):
+    """Every split a : b, a + b parts, of front and back half of the pipeline.
+
+    Parameters
+    ----------
+    parts : int
+        a + b, even.
+    num_stages : int
+        Stages, S, even.
+
+    Returns
+    -------
+    ndarray of int, shape (parts - 1, num_stages)
+        a for each stage of the front, b for each of the back.
+
+    Raises
+    ------
+    PPModelError
+        If the parts are odd, so that 1 : 1 would be missing.
+
+    Examples
+    --------
+    >>> front_back_splits(4, 4).tolist()
+    [[1, 1, 3, 3], [2, 2, 2, 2], [3, 3, 1, 1]]
+    """
+    if parts < 2 or parts % 2:
+        raise PPModelError("front_back", parts, "must be even", "write for example 60")
+    front = np.arange(1, parts)[:, None]
+    return np.repeat(np.hstack((front, parts - front)), num_stages // 2, axis=1)
+
+
+def extreme_splits(family, num_stages):
+    """The corners of a family of splits of the mirrored placement: each of its splits is a mixture of them.
+
+    Parameters
+    ----------
+    family : str
+        The first, second or third of `FAMILIES`.
+    num_stages : int
+        Stages, S, even.
+
+    Returns
+    -------
+    ndarray of int, shape (num_corners, num_stages)
+        Shares, scaled to a mean of 1.
+
+    Raises
+    ------
+    PPModelError
+        If the family is unknown, or not one of splits alone.
+
+    Examples
+    --------
+    >>> extreme_splits("front : back", 4).tolist()
+    [[2, 2, 0, 0], [0, 0, 2, 2]]
+    >>> extreme_splits("own shares, even work", 4).tolist()
+    [[0, 0, 2, 2], [0, 2, 0, 2], [2, 0, 2, 0], [2, 2, 0, 0]]
+    """
+    half = num_stages // 2
+    if family == FRONT_BACK:
+        return np.repeat([[2, 0], [0, 2]], half, axis=1)
+    if family == EVEN:
+        front = np.array(list(product((0, 2), repeat=half)))
+        return np.hstack((front, 2 - front[:, ::-1]))
+    if family == OWN:
+        return num_stages * np.eye(num_stages, dtype=int)
+    raise PPModelError("family", family, f"must be one of {', '.join(FAMILIES[:3])}", "choose one of them")
+
+
+# ---- proofs --------------------------------------------------------------------------------------
+
+
+class CertificateRow(NamedTuple):
+    """What one device holds in one of its cells, as evidence.
+
+    Parameters
+    ----------
+    device, cell : int
+        The device, and the place of the cell in its row.
+    operation : str
+        The first operation of the cell.
+    in_flight : tuple of int, length num_stages
+        Microbatches held, by stage, over both pipelines.
+    weight : Fraction
+        Of this row among the rows of a certificate; they sum to 1.
+    """
+
+    device: int
+    cell: int
+    operation: str
+    in_flight: tuple
+    weight: Fraction
+
+
+class LowestPeak(NamedTuple):
+    """The lowest peak of a family of splits, a split that has it, and why there is no lower one.
+
+    Parameters
+    ----------
+    peak : Fraction
+        In units of one microbatch on 1/S of the model.
+    shares : tuple of Fraction, length num_stages
+        A split with this peak. Where a share is zero the peak is a limit: splits come as close as one likes.
+    certificate : tuple of CertificateRow
+        Rows whose weighted mean is at least `peak` for every split of the family.
+    """
+
+    peak: Fraction
+    shares: tuple
+    certificate: tuple
+
+
+def front_back_certificate(schedule):
+    """Why no split a : b of front and back half lowers the peak of the even split.
+
+    In the front's share a row of the table is a line, and the peak, their maximum, is convex. The even split
+    is its minimum if one of the rows that make its peak is level, or if one rises and one falls.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table, of an even number of stages.
+
+    Returns
+    -------
+    LowestPeak
+        At the even split. The first level row decides, else the first rising and the first falling one.
+
+    Raises
+    ------
+    PPModelError
+        If the even split is not a minimum: some other split has a lower peak.
+
+    Examples
+    --------
+    >>> proof = front_back_certificate(placed_chimera(4, 4, (3, 2, 1, 0)))
+    >>> proof.peak, proof.certificate[0].device, proof.certificate[0].in_flight
+    (Fraction(4, 1), 1, (0, 2, 2, 0))
+    """
+    used, half = in_use(schedule), schedule.num_stages // 2
+    count = used.count.sum(axis=1)
+    front, back = count[:, :half].sum(axis=1), count[:, half:].sum(axis=1)
+    active = np.flatnonzero(front + back == (front + back).max())
+    slope = (front - back)[active]
+    level, rising, falling = (np.flatnonzero(np.sign(slope) == sign)[:1] for sign in (0, 1, -1))
+    if len(level):
+        weights = {int(level[0]): Fraction(1)}
+    elif len(rising) and len(falling):
+        up, down = int(slope[rising[0]]), -int(slope[falling[0]])
+        weights = {int(rising[0]): Fraction(down, up + down), int(falling[0]): Fraction(up, up + down)}
+    else:
+        toward = "smaller" if len(rising) else "larger"
+        rule, remedy = f"is not a minimum of the peak of {schedule.name}", f"choose a {toward} front"
+        raise PPModelError("split", "1:1", rule, remedy)
+    rows = _evidence(schedule, used, {int(active[row]): weight for row, weight in weights.items()})
+    even = (Fraction(1),) * schedule.num_stages
+    return verified(LowestPeak(Fraction(int((front + back).max())), even, rows), schedule, FRONT_BACK)
+
+
+def lowest_peak(schedule, family=OWN):
+    """The lowest peak over all real splits of a family, with an exact proof.
+
+    Sharing out the model against the fullest cell is a matrix game between the family's corners and the rows of
+    the table. It is solved by the simplex method in whole numbers, and the solution checked by both its sides.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table.
+    family : str
+        As in `extreme_splits`.
+
+    Returns
+    -------
+    LowestPeak
+
+    Raises
+    ------
+    PPModelError
+        If the family is unknown.
+
+    Examples
+    --------
+    >>> mirrored = placed_chimera(4, 4, (3, 2, 1, 0))
+    >>> lowest_peak(mirrored, "own shares, even work").peak, lowest_peak(mirrored).peak
+    (Fraction(4, 1), Fraction(8, 3))
+    """
+    used, corners = in_use(schedule), extreme_splits(family, schedule.num_stages)
+    payoff, cell = np.unique(used.count.sum(axis=1) @ corners.T, axis=0, return_index=True)
+    higher = (payoff[:, None] <= payoff).all(axis=2)
+    matter = np.flatnonzero(higher.sum(axis=1) == 1)  # rows below another in every corner never decide
+    peak, mixture, weights = _solve_game(payoff[matter])
+    shares = tuple(sum(part * int(share) for part, share in zip(mixture, column, strict=True)) for column in corners.T)
+    rows = {int(cell[row]): weight for row, weight in zip(matter, weights, strict=True) if weight}
+    return verified(LowestPeak(peak, shares, _evidence(schedule, used, rows)), schedule, family)
+
+
+def verified(lowest, schedule, family):
+    """Check a lowest peak by both its sides, operation by operation and in fractions.
+
+    Parameters
+    ----------
+    lowest : LowestPeak
+        What is claimed.
+    schedule : Schedule
+        The table that it is claimed of.
+    family : str
+        As in `extreme_splits`.
+
+    Returns
+    -------
+    LowestPeak
+        The same.
+
+    Raises
+    ------
+    PPModelError
+        If a row is not in the table, if its rows allow a lower peak, or if the split has a higher one.
+
+    Examples
+    --------
+    >>> schedule = placed_chimera(4, 4, (3, 2, 1, 0))
+    >>> verified(front_back_certificate(schedule)._replace(peak=5), schedule, "front : back")
+    Traceback (most recent call last):
+    ...
+    ppmodel.errors.PPModelError: certificate = 5: does not prove the peak, only 4; mend the rows or their weights
+    """
+    recounted = {device: list(_recounted(row, schedule.num_stages)) for device, row in enumerate(schedule.rows())}
+    for row in lowest.certificate:
+        if recounted[row.device][row.cell] != list(row.in_flight):
+            raise PPModelError("certificate", row, "is not what the table holds there", "count the operations again")
+    if sum(row.weight for row in lowest.certificate) != 1 or min(row.weight for row in lowest.certificate) < 0:
+        raise PPModelError("certificate", lowest.peak, "has weights that are no mean", "scale them to a sum of 1")
+    mean = [sum(row.weight * row.in_flight[s] for row in lowest.certificate) for s in range(schedule.num_stages)]
+    bound = min(_dot(mean, corner) for corner in extreme_splits(family, schedule.num_stages).tolist())
+    if bound != lowest.peak:
+        rule = f"does not prove the peak, only {bound}"
+        raise PPModelError("certificate", lowest.peak, rule, "mend the rows or their weights")
+    reached = max(_dot(held, lowest.shares) for rows in recounted.values() for held in rows)
+    if reached != lowest.peak or sum(lowest.shares) != schedule.num_stages or min(lowest.shares) < 0:
+        raise PPModelError("shares", lowest.shares, f"have a peak of {reached}, not {lowest.peak}", "solve it again")
+    return lowest
+
+
+def even_work_bound(schedule):
+    """A peak below which no split gets that leaves every device as much work as the others, on any placement.
+
+    A device with one stage of each of two pipelines then holds shares x and 2 - x of them. While it holds at
+    least n microbatches of both, that is n x + n (2 - x) = 2 n, whatever x is.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table of two pipelines, one stage of each on every device.
+
+    Returns
+    -------
+    int
+        In units of one microbatch on 1/S of the model.
+
+    Examples
+    --------
+    >>> even_work_bound(placed_chimera(6, 6, (5, 4, 3, 2, 1, 0)))
+    6
+    """
+    return 2 * int(in_use(schedule).count.sum(axis=2).min(axis=1).max())
+
+
+def _dot(left, right):
+    return sum(a * b for a, b in zip(left, right, strict=True))
+
+
+def _recounted(row, num_stages):
+    """What a device holds in each cell of its row, counted one operation after the other: the slow way."""
+    held = [0] * num_stages
+    for cell in row:
+        for op in cell:
+            held[op.stage] += op.kind == OpKind.F
+        yield list(held)
+        for op in cell:
+            held[op.stage] -= op.kind in (OpKind.B, OpKind.W)
+
+
+def _evidence(schedule, used, weights):
+    first = np.searchsorted(used.device, np.arange(schedule.num_devices))
+    return tuple(
+        CertificateRow(
+            int(used.device[cell]), int(cell - first[used.device[cell]]), str(schedule.op(used.operation[cell])),
+            tuple(used.count[cell].sum(axis=0).tolist()), weight,
+        )
+        for cell, weight in weights.items()
+    )  # fmt: skip
+
+
+def _solve_game(payoff):
+    """Value and optimal mixtures of a matrix game whose columns' player minimises; no column without a positive entry.
+
+    The simplex method on max sum(u), payoff u <= 1, u >= 0, whose optimum is 1 / value. All entries stay whole
+    numbers over one common denominator (Edmonds, 1967). Of several choices the variable of the lowest number
+    enters and leaves (Bland, 1977), which ends.
+    """
+    rows, columns = payoff.shape
+    table = np.ones((rows + 1, columns + 1), dtype=object)
+    table[:rows, :columns] = payoff.astype(object)
+    table[rows, :columns], table[rows, columns] = -1, 0
+    inside, outside = list(range(columns, columns + rows)), list(range(columns))
+    denominator = 1
+    while negative := [column for column in range(columns) if table[rows, column] < 0]:
+        column = min(negative, key=outside.__getitem__)
+        able = [row for row in range(rows) if table[row, column] > 0]
+        row = min(able, key=lambda r, c=column: (Fraction(table[r, columns], table[r, c]), inside[r]))
+        pivot, across, down = table[row, column], table[row].copy(), table[:, column].copy()
+        table = (table * pivot - np.outer(down, across)) // denominator
+        table[row], table[:, column], table[row, column] = across, -down, denominator
+        inside[row], outside[column], denominator = outside[column], inside[row], pivot
+    total = Fraction(table[rows, columns])  # over the denominator, as all that follows
+    solution = dict(zip(inside, table[:rows, columns], strict=True))
+    prices = dict(zip(outside, table[rows, :columns], strict=True))
+    mixture = [solution.get(column, 0) / total for column in range(columns)]
+    weights = [prices.get(columns + row, 0) / total for row in range(rows)]
+    return denominator / total, mixture, weights
+
+
+# ---- studies -------------------------------------------------------------------------------------
+
+
+def mirrored(num_stages):
+    """The placement of Chimera's second pipeline: against the first.
+
+    Parameters
+    ----------
+    num_stages : int
+        Stages, S.
+
+    Returns
+    -------
+    tuple of int, length num_stages
+
+    Examples
+    --------
+    >>> mirrored(4)
+    (3, 2, 1, 0)
+    """
+    return tuple(range(num_stages))[::-1]
+
+
+def _placements(num_stages):
+    """Every placement of the second pipeline: the mirrored one, then the others in lexicographic order."""
+    first = mirrored(num_stages)
+    return [first, *(second for second in permutations(range(num_stages)) if second != first)]
+
+
+def certificate_study(stages_list, units=(1, 2)):
+    """The proofs that no split a : b lowers the peak of Chimera.
+
+    Parameters
+    ----------
+    stages_list : sequence of int
+        Values of S, each even.
+    units : sequence of int
+        Values of B / S.
+
+    Returns
+    -------
+    DataFrame
+        One row a row of a certificate; columns ``stages, microbatches, device, operation, in_flight, front, back,
+        weight, peak``: what the device holds when it runs the operation, stage by stage, in the front and in the
+        back half together, and the peak of every split in units of one microbatch on 1/S of the model.
+
+    Raises
+    ------
+    PPModelError
+        If a size is illegal, or some split has a lower peak than the even one.
+
+    Examples
+    --------
+    >>> certificate_study([4], [1])[["device", "operation", "in_flight", "weight"]].values.tolist()
+    [[1, '2F3@1', '0 2 2 0', '1']]
+    """
+    rows = []
+    for num_stages in stages_list:
+        for count in units:
+            schedule = placed_chimera(num_stages, count * num_stages, mirrored(num_stages))
+            proof = front_back_certificate(schedule)
+            for row in proof.certificate:
+                half = num_stages // 2
+                rows.append({
+                    "stages": num_stages, "microbatches": count * num_stages, "device": row.device,
+                    "operation": row.operation, "in_flight": " ".join(map(str, row.in_flight)),
+                    "front": sum(row.in_flight[:half]), "back": sum(row.in_flight[half:]),
+                    "weight": str(row.weight), "peak": float(proof.peak),
+                })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def lowest_peak_study(stages_list, placed_stages=(), units=1):
+    """The lowest peak of each family over all real splits, proven.
+
+    Parameters
+    ----------
+    stages_list : sequence of int
+        Values of S, each even, for the mirrored placement.
+    placed_stages : sequence of int
+        Those of them for which every other placement of the second pipeline is taken, too.
+    units : int
+        Microbatches of each stage, B / S.
+
+    Returns
+    -------
+    DataFrame
+        One row an S and family; columns ``stages, family, placements, even, below, lowest, relative, second,
+        shares, empty``: the peak of the even split in units of one microbatch on 1/S of the model, on how many
+        placements some split is below it, the lowest peak as a fraction and relative to `even` less 1, and where it
+        is; and how many stages hold nothing there, so that the lowest peak is a limit which splits only approach.
+        Of equal peaks the first placement counts, and the even split.
+
+    Raises
+    ------
+    ScheduleError
+        If a size is illegal.
+
+    Examples
+    --------
+    >>> lowest_peak_study([4])[["family", "below", "lowest"]].values.tolist()
+    [['front : back', 0, '4'], ['own shares, even work', 0, '4'], ['own shares', 1, '8/3']]
+    """
+    rows = []
+    for num_stages in stages_list:
+        size = (num_stages, units * num_stages)
+        first = placed_chimera(*size, mirrored(num_stages))
+        even = int(split_peaks(first, np.ones((1, num_stages), dtype=int))[0])
+        cases = [(family, {mirrored(num_stages): lowest_peak(first, family)}) for family in FAMILIES[:3]]
+        if num_stages in placed_stages:
+            others = _placements(num_stages)[1:]
+            cases.append((ELSEWHERE, {second: lowest_peak(placed_chimera(*size, second)) for second in others}))
+        for family, found in cases:
+            second, best = min(found.items(), key=lambda item: item[1].peak)
+            shares = (1,) * num_stages if best.peak == even else best.shares
+            rows.append({
+                "stages": num_stages, "family": family, "placements": len(found), "even": even,
+                "below": sum(lowest.peak < even for lowest in found.values()), "lowest": str(best.peak),
+                "relative": float(best.peak / even - 1), "second": " ".join(map(str, second)),
+                "shares": " ".join(map(str, shares)), "empty": shares.count(0),
+            })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def even_work_study(stages_list, units=1):
+    """On how many placements a split that keeps the devices' work even can lower the peak.
+
+    Parameters
+    ----------
+    stages_list : sequence of int
+        Values of S, each even; every placement of the second pipeline is taken.
+    units : int
+        Microbatches of each stage, B / S.
+
+    Returns
+    -------
+    DataFrame
+        One row an S; columns ``stages, placements, even, bound, below``: the peak of Chimera with an even split,
+        the lowest of the placements' bounds (`even_work_bound`), and on how many placements the bound is lower
+        than that peak. Where that is none, no such split lowers it.
+
+    Raises
+    ------
+    ScheduleError
+        If a size is illegal.
+
+    Examples
+    --------
+    >>> even_work_study([4]).values.tolist()
+    [[4, 24, 4, 4, 0]]
+    """
+    rows = []
+    for num_stages in stages_list:
+        schedules = [placed_chimera(num_stages, units * num_stages, second) for second in _placements(num_stages)]
+        even = int(split_peaks(schedules[0], np.ones((1, num_stages), dtype=int))[0])
+        bounds = np.array([even_work_bound(schedule) for schedule in schedules])
+        rows.append((num_stages, len(bounds), even, bounds.min(), (bounds < even).sum()))
+    return pd.DataFrame(rows, columns=["stages", "placements", "even", "bound", "below"])
