@@ -290,8 +290,8 @@ def test_phases(recorded):
 @of("sensitivity")
 def test_sensitivity(recorded):
     """Half the bandwidth is what a system with half the bandwidth gives; no change is no change."""
-    table = recorded("sensitivity.csv")
-    study = table.set_index(["knob", "value", "schedule"]).relative
+    rows = recorded("sensitivity.csv")
+    study = rows.set_index(["knob", "value", "schedule"]).relative
     system = load_system("mid_cp_slow_nw")
     slower = replace(system, network_bandwidth_bytes_per_s=system.network_bandwidth_bytes_per_s / 2)
     model, spans = load_model("paper"), {}
@@ -299,6 +299,6 @@ def test_sensitivity(recorded):
         table = build(name, 4, 8)
         spans[name] = simulate(compile(table), model_costs(table, model, slower)).makespan_s
     assert study["network bandwidth x", 0.5, "1F1B"] == pytest.approx(spans["1f1b"] / spans["gpipe"] - 1)
-    same = table[(table.value == 1) & ~table.knob.str.contains("all-reduce|backward")]
+    same = rows[(rows.value == 1) & ~rows.knob.str.contains("all-reduce|backward")]
     assert (same.groupby("schedule").relative.nunique() == 1).all()
     assert len(same) == 6 * 4

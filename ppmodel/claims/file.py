@@ -87,19 +87,16 @@ class Row(_Form):
             return ""
         value = 0.0 if abs(value) < EXACT else value
         if self.unit == "ratio":
-            return f"{100 * value:.4g} %"
-        return f"{value:.4g} {self.unit}" if self.unit == "TiB" else f"{value:.4g}"
+            return f"{100 * value:.3g} %"
+        return f"{value:.3g} {self.unit}" if self.unit == "TiB" else f"{value:.3g}"
 
     @property
     def reference(self):
         """What the row claims of its number, as it is printed."""
-        if self.relation == "equals":
-            return (
-                f"{self.number(self.value).removesuffix(' %')} ± {self.number(self.tolerance)}"
-                if self.tolerance > EXACT
-                else (f"{self.number(self.value)} exactly")
-            )
-        return f"{self.relation} {self.number(self.value)}"
+        value = self.number(self.value)
+        if self.relation != "equals":
+            return f"{'≥' if self.relation == 'at least' else '≤'} {value}"
+        return f"{value.removesuffix(' %')} ± {self.number(self.tolerance)}" if self.tolerance > EXACT else value
 
 
 class Claim(_Form):

@@ -83,7 +83,7 @@ def plot_phases(points, borders, marks, title, context):
     free = iter(_OTHER_WINNERS)
     colours = {name: _WINNERS.get(name) or next(free) for name in names}
     figure, axes = plt.subplots(1, len(sizes), figsize=(2.15 * len(sizes) + 0.6, 4.2), sharex=True, squeeze=False)
-    styles = dict(zip(dict.fromkeys(borders.border), _BORDERS, strict=False))
+    styles = dict(zip(borders.border.cat.categories, _BORDERS, strict=True))
     for axis, size in zip(axes[0], sizes, strict=True):
         _draw_winners(axis, points[points.stages == size], colours)
         _draw_borders(axis, points[points.stages == size], borders[borders.stages == size], styles)
@@ -119,7 +119,7 @@ def _draw_winners(axis, points, colours):
 def _draw_borders(axis, points, borders, styles):
     """Each border as steps: a vertical stroke in the row of its B, joined from row to row."""
     counts = sorted(points.microbatches.unique())
-    for name, rows in borders.groupby("border", sort=False):
+    for name, rows in borders.groupby("border", observed=True):
         colour, line = styles[name]
         for one in rows.itertuples():
             row = counts.index(one.microbatches)

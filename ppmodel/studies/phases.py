@@ -105,7 +105,8 @@ def border_study(study, pairs):
             if one in times_of and other in times_of:
                 apart = np.log(times_of[one] / times_of[other] / factor)
                 rows += [(border, size, count, ratio) for ratio in _crossings(apart)]
-    return pd.DataFrame(rows, columns=["border", "stages", "microbatches", "comm_over_forward"])
+    table = pd.DataFrame(rows, columns=["border", "stages", "microbatches", "comm_over_forward"])
+    return table.astype({"border": pd.CategoricalDtype(list(pairs))})  # one that no point has keeps its place
 
 
 def _crossings(apart):
