@@ -215,3 +215,14 @@ def test_the_command_ends_with_1_where_a_verdict_is_not_the_expected_one(monkeyp
     assert '"expected": "fails"' in capsys.readouterr().out
     assert main(["claims", "--setting", "papre"]) == 2
     assert "did you mean paper" in capsys.readouterr().err
+
+
+def test_a_changed_specification_is_not_answered_from_a_cache(tmp_path, model):
+    """The same file name with other values gives other numbers in one process."""
+    path, measured = tmp_path / "mine.yaml", []
+    text = (DATA / "systems" / "mid_cp_slow_nw.yaml").read_text()
+    for bandwidth in ("value: 5, unit: GB/s", "value: 1, unit: GB/s", "value: 5, unit: GB/s"):
+        path.write_text(text.replace("value: 5, unit: GB/s", bandwidth))
+        own = Bench.of(model, load_setting("default"), load_system(path))
+        measured.append(float(measure(row("equivalent"), own)[0]))
+    assert measured[0] == measured[2] != measured[1]
