@@ -135,6 +135,7 @@ def _longest_path(graph, compute, occupancy, latency, overlap_factor, maximum):
     stream, source, link = graph.stream.tolist(), graph.source.tolist(), graph.link.tolist()
     remote, cost_class = graph.remote.tolist(), graph.cost_class.tolist()
     reduction = OpKind.R * graph.schedule.num_stages
+    sends, receives, queues = graph.send_occupies, graph.receive_occupies, graph.p2p == "overlapped"
     start, end, sent, arrived = ([None] * graph.num_operations for _ in range(4))
     stream_free = [0.0] * (2 * graph.schedule.num_devices)
     link_free = [0.0] * graph.num_links
@@ -150,8 +151,8 @@ def _longest_path(graph, compute, occupancy, latency, overlap_factor, maximum):
                 ready = maximum(ready, end[needed])
                 continue
             ready = maximum(ready, arrived[needed])
-            if graph.receive_occupies:
-                if not graph.send_occupies:
+            if receives:
+                if not sends:
                     sent[needed] = ready
                 received = cost_class[needed]
                 ready = arrived[needed] = ready + occupancy[received] + latency[received]
@@ -168,12 +169,12 @@ def _longest_path(graph, compute, occupancy, latency, overlap_factor, maximum):
             if link[op] == NO_OPERATION:
                 continue
             occupied, late = occupancy[cost_class[op]], latency[cost_class[op]]
-            if graph.send_occupies:
+            if sends:
                 sent[op] = stream_free[stream[op]]
                 arrived[op] = stream_free[stream[op]] = sent[op] + occupied + late
-            elif graph.receive_occupies:  # ready to be fetched; when it is, the receiver decides
+            elif receives:  # ready to be fetched; when it is, the receiver decides
                 sent[op] = arrived[op] = finished
-            elif graph.p2p == "overlapped":
+            elif queues:
                 sent[op] = maximum(finished, link_free[link[op]])
                 link_free[link[op]] = sent[op] + occupied
                 arrived[op] = link_free[link[op]] + late

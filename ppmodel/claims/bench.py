@@ -209,11 +209,10 @@ class Bench:
         Times
             Arrays of shape (num_changes, num_systems).
         """
-        changes, p2p = self.applied, self.setting.p2p
-        if not network:
-            p2p, changes = "latency", tuple(replace(change, network=NO_NETWORK.network) for change in changes)
         size = (self.case(schedule), num_stages, num_microbatches, self.model, self.systems)
-        return times(*size, p2p, self.setting.allreduce, changes)
+        if network:
+            return times(*size, self.setting.p2p, self.setting.allreduce, self.applied)
+        return times(*size, "latency", changes=[replace(change, network=NO_NETWORK.network) for change in self.applied])
 
     def everywhere(self, value):
         """A number that depends on no system as an array of one for every change and system.

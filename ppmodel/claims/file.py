@@ -100,13 +100,18 @@ class Row(_Form):
 
 
 class Claim(_Form):
-    """A conclusion of the paper and the rows that it comes down to; the first row speaks for it."""
+    """A conclusion of the paper and the rows that it comes down to."""
 
     number: int
     title: str
     statement: str
     kind: Kind
     rows: Annotated[list[Row], Field(min_length=1)]
+
+    @property
+    def deciding(self):
+        """The rows that the claim's verdict follows from: its conclusions, or all where none is one."""
+        return [row for row in self.rows if row.conclusion] or self.rows
 
 
 class _ClaimsFile(_Form):

@@ -15,13 +15,29 @@ from ppmodel.claims.quantities import QUANTITIES
 from ppmodel.errors import CostError, ScheduleError
 from ppmodel.graph import ALLREDUCE, P2P
 from ppmodel.schedules.chimera import CONCATENATIONS
+from ppmodel.specs import load_setting
 from ppmodel.studies.times import UNCHANGED, Change
 
 VERDICTS = {"holds": "holds", "depends": "holds only if", "fails": "does not hold", "no case": "no case"}
 """The verdicts, and how they are printed."""
 
-AXES = {"concat": "concatenation", "waves": "Hanayo's waves", "memory": "memory", "backward": "backward"}
-"""What is assumed beside the semantics, and how it is printed."""
+ANCHORS = ("default", "paper")
+"""The settings around which claims are judged."""
+
+STRUCTURE = ("p2p", "allreduce", "concat", "waves")
+"""The fields of a setting that decide what is simulated; the others only change its costs."""
+
+AXES = {
+    "semantics": "",
+    "concat": "concatenation",
+    "waves": "Hanayo's waves",
+    "memory": "a memory",
+    "backward": "a backward",
+}
+"""What is changed of a setting, and how it is printed."""
+
+HARDWARE = ("memory", "backward")
+"""Those of them that only change costs; rows that count flips, which change costs, are not judged under them."""
 
 WAVES = (1, 2, 4)
 MEMORY_BANDWIDTHS = (34e12, 3.4e12)
@@ -78,7 +94,7 @@ def measure(row, bench, rows=()):
 
 
 def _count_flips(row, bench, rows):
-    """How many conclusions change their answer under any of some factors."""
+    """How many conclusions that hold no longer do under any of some factors."""
     given, conclusions = row.criterion, [other for other in rows if other.conclusion]
     setting = replace(bench.setting, allreduce=given.get("allreduce", bench.setting.allreduce))
     counts = []
@@ -86,7 +102,7 @@ def _count_flips(row, bench, rows):
         scaled = [replace(change, **{given["knob"]: factor}) for factor in given["factors"]]
         varied = replace(bench, setting=setting, changes=(change, *scaled))
         answers = [other.margin(measure(other, varied)) >= 0 for other in conclusions]
-        counts.append(sum((answer != answer[0]).any() for answer in answers))
+        counts.append(sum(answer[0] and not answer.all() for answer in answers))
     return np.array(counts, dtype=float)
 
 
@@ -98,6 +114,8 @@ class Assumption(NamedTuple):
 
     Parameters
     ----------
+    anchor : str
+        Name of the setting that one thing is changed of.
     axis : str
         What is varied: ``semantics`` for transfers and all-reduce together, else a field of the setting.
     value : str
@@ -106,16 +124,19 @@ class Assumption(NamedTuple):
         The setting with it.
     """
 
+    anchor: str
     axis: str
     value: str
     setting: object
 
 
 def assumptions(bench):
-    """Every assumption under which the claims are judged.
+    """Every assumption under which the claims are judged: what two settings say, with one thing changed at a time.
 
-    All five communication semantics by all three ways of the replicas' all-reduce; and, one at a time, how Chimera
-    concatenates, Hanayo's waves, the memory of the paper's nine systems, and how long a backward takes on them.
+    The settings are the book's default and the one that the published numbers imply, and the bench's own where that
+    is a third one. Changed are the communication semantics, all five by all three ways of the replicas' all-reduce;
+    how Chimera concatenates; Hanayo's waves; and the memory of the paper's nine systems and how long a backward
+    takes on them.
 
     Parameters
     ----------
@@ -125,31 +146,36 @@ def assumptions(bench):
     Returns
     -------
     list of Assumption
-        The setting's own values are among those of each axis.
+        The settings' own values are among those of each axis.
 
     Examples
     --------
     >>> from ppmodel.specs import load_model, load_setting
     >>> len(assumptions(Bench.of(load_model("paper"), load_setting("default"))))
-    29
+    58
     """
-    setting = bench.setting
+    anchors = {name: load_setting(name) for name in ANCHORS} | {bench.setting.name: bench.setting}
+    return [each for setting in anchors.values() for each in _around(setting, bench.is_nine)]
+
+
+def _around(setting, is_nine):
+    """One thing at a time changed of a setting."""
     found = [
-        Assumption("semantics", f"{p2p}, {allreduce}", replace(setting, p2p=p2p, allreduce=allreduce))
+        ("semantics", f"{p2p}, {allreduce}", {"p2p": p2p, "allreduce": allreduce})
         for p2p in P2P
         for allreduce in ALLREDUCE
     ]
-    for field, values in (("concat", CONCATENATIONS), ("waves", WAVES)):
-        found += [Assumption(field, str(value), replace(setting, **{field: value})) for value in values]
-    for backward in BACKWARDS if bench.is_nine else ():
-        words = f"of {backward:g} forwards" if backward else "as the model's"
-        found.append(Assumption("backward", words, replace(setting, backward=backward)))
-    for bandwidth in MEMORY_BANDWIDTHS if bench.is_nine else ():
+    found += [("concat", concat, {"concat": concat}) for concat in CONCATENATIONS]
+    found += [("waves", str(waves), {"waves": waves}) for waves in WAVES]
+    for backward in BACKWARDS if is_nine else ():
+        found.append(
+            ("backward", f"of {backward:g} forwards" if backward else "as the model's", {"backward": backward})
+        )
+    for bandwidth in MEMORY_BANDWIDTHS if is_nine else ():
         for follows in (True, False):
-            other = replace(setting, memory_bandwidth_bytes_per_s=bandwidth, memory_follows=follows)
             words = f"of {bandwidth / 1e12:g} TB/s {'that follows' if follows else 'whatever the'} compute"
-            found.append(Assumption("memory", words, other))
-    return found
+            found.append(("memory", words, {"memory_bandwidth_bytes_per_s": bandwidth, "memory_follows": follows}))
+    return [Assumption(setting.name, axis, value, replace(setting, **fields)) for axis, value, fields in found]
 
 
 class Judgement(NamedTuple):
@@ -163,6 +189,8 @@ class Judgement(NamedTuple):
         Under the setting itself, in the row's unit; NaN where there was no case.
     verdict : str
         A key of `VERDICTS`.
+    anchor : str
+        Name of the setting.
     outcomes : dict of Assumption to float
         The margin under each assumption.
     reason : str
@@ -173,6 +201,7 @@ class Judgement(NamedTuple):
     measured: float
     margin: float
     verdict: str
+    anchor: str
     outcomes: dict
     reason: str = ""
 
@@ -208,33 +237,47 @@ def judge(claims, model, setting, system=None):
 
 
 def _simulate_ahead(rows, bench, varied):
-    """Simulate at once what the rows that count flips will ask for one change after the other."""
+    """Simulate at once what the rows will ask for one setting and one change after the other.
+
+    Settings that differ in hardware alone need one graph; they are changes of one another.
+    """
     flips = [row.criterion for row in rows if row.criterion["quantity"] == FLIPS]
-    changes = {UNCHANGED: None} | {Change(**{c["knob"]: factor}): None for c in flips for factor in c["factors"]}
-    sums = dict.fromkeys(c.get("allreduce", bench.setting.allreduce) for c in flips)
-    for each in tqdm(varied if flips else [], desc="assumptions", leave=False, disable=None):
-        for setting in dict.fromkeys([each.setting, *(replace(each.setting, allreduce=way) for way in sums)]):
-            ahead = replace(bench, setting=setting, changes=tuple(changes))
-            for row in rows:
-                if row.conclusion:
-                    with suppress(ScheduleError, CostError):  # what cannot be measured is said where it is judged
-                        measure(row, ahead)
+    knobs = [{given["knob"]: factor} for given in flips for factor in given["factors"]]
+    sums = {given.get("allreduce") for given in flips} - {None}
+    plain, alone, turned = load_setting(ANCHORS[0]), {}, {}
+    for each in varied:
+        change = replace(bench, setting=each.setting).applied[0]
+        graph = replace(plain, **{name: getattr(each.setting, name) for name in STRUCTURE})
+        alone.setdefault(graph, {})[change] = None
+        turned.setdefault(graph, {})[change] = None
+        if each.axis not in HARDWARE:
+            for other in (graph, *(replace(graph, allreduce=allreduce) for allreduce in sums)):
+                changes = [change, *(replace(change, **knob) for knob in knobs)]
+                turned.setdefault(other, {}).update(dict.fromkeys(changes))
+    for row in tqdm(rows, desc="claims", leave=False, disable=None):  # all settings of a row share its costs
+        settings = turned if row.conclusion and flips else alone
+        for setting, changes in settings.items() if row.criterion["quantity"] != FLIPS else ():
+            with suppress(ScheduleError, CostError):  # what cannot be measured is said where it is judged
+                measure(row, replace(bench, setting=setting, changes=tuple(changes)))
 
 
 def _judge_row(row, rows, bench, varied):
+    anchor = bench.setting.name
     try:
         measured = float(measure(row, bench, rows)[0])
-        outcomes = {
-            each: float(row.margin(measure(row, replace(bench, setting=each.setting), rows)[0])) for each in varied
-        }
+        if row.criterion["quantity"] == FLIPS:  # these turn the costs themselves
+            varied = [each for each in varied if each.axis not in HARDWARE]
+        settings = dict.fromkeys(each.setting for each in varied)
+        margins = {one: float(row.margin(measure(row, replace(bench, setting=one), rows)[0])) for one in settings}
+        outcomes = {each: margins[each.setting] for each in varied}
     except (ScheduleError, CostError) as error:
-        return Judgement(row, np.nan, np.nan, "no case", {}, str(error))
+        return Judgement(row, np.nan, np.nan, "no case", anchor, {}, str(error))
     if np.isnan(measured):
         reason = f"global_batch = {bench.model.global_batch} divides into none of the row's B"
-        return Judgement(row, measured, measured, "no case", {}, reason)
+        return Judgement(row, measured, measured, "no case", anchor, {}, reason)
     held = [margin >= 0 for margin in outcomes.values()]
     verdict = "holds" if all(held) else "depends" if any(held) else "fails"
-    return Judgement(row, measured, float(row.margin(measured)), verdict, outcomes)
+    return Judgement(row, measured, float(row.margin(measured)), verdict, anchor, outcomes)
 
 
 def disagreements(judgements, margins=True):
@@ -326,7 +369,7 @@ def turns(claims, model, setting, system=None, knobs=None):
             turned = [point for point, other in zip(points, answers, strict=True) if other != answer]
             for knob in knobs:
                 values = [value for name, value in turned if name == knob]
-                middle = _MODEL_BACKWARD if knob == "backward" else 1.0
+                middle = setting.backward or _MODEL_BACKWARD if knob == "backward" else 1.0
                 below = max((value for value in values if value < middle), default=np.nan)
                 found.append(Turn(row, knob, below, min((value for value in values if value > middle), default=np.nan)))
     return found
@@ -336,7 +379,7 @@ def turns(claims, model, setting, system=None, knobs=None):
 
 
 def condition(judgement):
-    """Under which assumptions a row holds, in words; empty where it always or never does.
+    """What turns a row's answer, in words; empty where nothing that is assumed does.
 
     Parameters
     ----------
@@ -346,26 +389,40 @@ def condition(judgement):
     Returns
     -------
     str
-        What of the transfers, of the all-reduce, and of each other assumption makes it hold or not.
+        The assumptions that make a row hold that does not under the setting itself (``with ...``), or that make one
+        fail that does (``not with ...``); one change at a time.
     """
     if judgement.verdict != "depends":
         return ""
-    parts = []
-    for axis in ("semantics", *AXES):
-        held = {each.value: margin >= 0 for each, margin in judgement.outcomes.items() if each.axis == axis}
-        if len(set(held.values())) > 1:
-            parts.append(_semantics(held) if axis == "semantics" else f"{AXES[axis]} {_those_that_hold(held)}")
-    return ("; and " if judgement.holds_here else "; or ").join(parts)
+    here, parts = judgement.holds_here, []
+    for axis, name in AXES.items():
+        turned = {each.value: (margin >= 0) != here for each, margin in _own(judgement, axis)}
+        if any(turned.values()):
+            words = _semantics(turned) if axis == "semantics" else _either([value for value in turned if turned[value]])
+            parts.append(f"{name} {words}".strip())
+    parts += [f"all of the setting {name}" for name, holds in _other_anchors(judgement) if holds != here]
+    parts = parts or ["several changes at once"]
+    return f"not with {'; nor '.join(parts)}" if here else f"with {'; or '.join(parts)}"
 
 
-def _those_that_hold(held):
-    """The values under which something holds, or, where they are more, those under which it does not."""
-    yes, no = ([value for value, holds in held.items() if holds == wanted] for wanted in (True, False))
-    return _either(yes) if len(yes) <= len(no) else f"not {_either(no)}"
+def _own(judgement, axis):
+    """Assumptions that change one thing of the judgement's own setting, with their margins."""
+    return [
+        (each, m) for each, m in judgement.outcomes.items() if each.axis == axis and each.anchor == judgement.anchor
+    ]
+
+
+def _other_anchors(judgement):
+    """Whether the row holds under the other settings as they are."""
+    for name in ANCHORS:
+        if name != judgement.anchor:
+            setting = load_setting(name)
+            margins = [margin for each, margin in judgement.outcomes.items() if each.setting == setting]
+            yield from [(name, margins[0] >= 0)] if margins else []
 
 
 def _semantics(held):
-    """In words, the transfers and all-reduces under which something holds."""
+    """The transfers and all-reduces that are marked, in words."""
     grid = {tuple(words.split(", ")): holds for words, holds in held.items()}
     by_p2p = {p2p: [grid[p2p, allreduce] for allreduce in ALLREDUCE] for p2p in P2P}
     by_sum = {allreduce: [grid[p2p, allreduce] for p2p in P2P] for allreduce in ALLREDUCE}

@@ -97,6 +97,19 @@ def gain(bench, size, of, over):
 
 
 @_quantity
+def gain_drop(bench, size, of, over, to):
+    """A gain less that with more microbatches."""
+    return gain(bench, size, of, over) - gain(bench, (size[0], to), of, over)
+
+
+@_quantity
+def gain_lead(bench, size, of, over, less):
+    """A gain less its median over another group of systems."""
+    gains = gain(bench, size, of, over)
+    return gains - np.median(gains[:, bench.columns(less)], axis=1, keepdims=True)
+
+
+@_quantity
 def idle(bench, size, of):
     """Idle-time ratio: share of all devices' simulated time in which they do not compute."""
     return bench.times(of, *size).idle_ratio
@@ -110,13 +123,13 @@ def reversals(bench, size, of, level):
     without it is that of the bubbles. By formula, everything counts.
     """
     found = bench.everywhere(0)
-    for a, b in combinations(of, 2):
-        order = np.sign(_bubble(bench, size, a, level) - _bubble(bench, size, b, level))
-        by_time = _order(*(bench.times(one, *size).t_sim_s for one in (a, b)))
-        reversed_ = (order != 0) & (by_time == -order)
+    spans = [bench.times(one, *size).t_sim_s for one in of]
+    silent = [bench.times(one, *size, network=False).t_sim_s for one in of] if level == "table" else spans
+    for a, b in combinations(range(len(of)), 2):
+        order = np.sign(_bubble(bench, size, of[a], level) - _bubble(bench, size, of[b], level))
+        reversed_ = (order != 0) & (_order(spans[a], spans[b]) == -order)
         if level == "table":
-            silent = _order(*(bench.times(one, *size, network=False).t_sim_s for one in (a, b)))
-            reversed_ &= silent != -order
+            reversed_ &= _order(silent[a], silent[b]) != -order
         found = np.maximum(found, reversed_)
     return found
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from ppmodel.claims.bench import Bench, change_of
 from ppmodel.claims.file import load_claims, rows_of
-from ppmodel.claims.judge import BACKWARDS, MEMORY_BANDWIDTHS, WAVES, measure
+from ppmodel.claims.judge import BACKWARDS, MEMORY_BANDWIDTHS, STRUCTURE, WAVES, measure
 from ppmodel.graph import ALLREDUCE, P2P
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.specs import load_setting
@@ -32,7 +32,6 @@ TARGETS = (
 )  # fmt: skip
 """The published numbers, by the ids of their rows in ``data/claims.yaml``."""
 
-_STRUCTURE = ("p2p", "allreduce", "concat", "waves")
 _FARTHEST = 10.0  # tolerances: how much one number that is missed can weigh where settings are compared
 
 
@@ -67,8 +66,8 @@ def search(model, unknowns=None, targets=TARGETS):
     rows = _rows(targets)
     bench = Bench.of(model, load_setting("default"))
     tables = [
-        _measure_hardware(rows, bench, unknowns, dict(zip(_STRUCTURE, values, strict=True)))
-        for values in product(*(unknowns[name] for name in _STRUCTURE))
+        _measure_hardware(rows, bench, unknowns, dict(zip(STRUCTURE, values, strict=True)))
+        for values in product(*(unknowns[name] for name in STRUCTURE))
     ]
     table = pd.concat(tables, ignore_index=True)
     missed = np.stack([abs(table[row.id] - row.value) / row.tolerance for row in rows])
@@ -89,7 +88,7 @@ def _defaults():
 
 def _measure_hardware(rows, bench, unknowns, structure):
     """One structure of the schedules on every hardware, which is an axis of changes."""
-    names = [name for name in UNKNOWNS if name not in _STRUCTURE]
+    names = [name for name in UNKNOWNS if name not in STRUCTURE]
     settings = [
         replace(bench.setting, **dict(zip(names, values, strict=True)))
         for values in product(*(unknowns[name] for name in names))

@@ -59,7 +59,7 @@ def depends(judgement, turned=()):
         The assumptions under which the row holds, or why it could not be judged; then what turns the answer.
     """
     said, row = condition(judgement), judgement.row.id
-    words = [f"only if {said}"] if said else [judgement.reason] * bool(judgement.reason)
+    words = [said] if said else [judgement.reason] * bool(judgement.reason)
     nearest = turns_in_words([turn for turn in turned if turn.row.id == row])
     return "; ".join([*words, *[f"turns at {nearest}"] * bool(nearest)])
 
@@ -113,7 +113,7 @@ def turns_in_words(turned):
 
 
 def headline_table(claims, judgements, implied, turned=()):
-    """One line a claim: its first row speaks for it, and of all its rows it is said how many hold.
+    """One line a claim: the verdict that follows from its deciding rows, and the weakest of these in numbers.
 
     Parameters
     ----------
@@ -127,22 +127,37 @@ def headline_table(claims, judgements, implied, turned=()):
     Returns
     -------
     DataFrame
-        One row a claim; columns ``claim, title, statement, verdict, measured, claimed, margin, depends, rows, holding,
-        holding_implied, page``; ``depends`` is the condition and what turns the answer, in words.
+        One row a claim; columns ``claim, title, statement, verdict, row, measured, claimed, margin, depends, rows,
+        holding, holding_implied, page``; ``row`` is the weakest of the rows that decide, and how many of all rows
+        hold under the two settings.
     """
     table = claims_table(claims, judgements, turned).set_index("id")
-    here = {one.row.id: one.holds_here for one in judgements}
+    here = {one.row.id: one for one in judgements}
     there = {one.row.id: one.holds_here for one in implied}
     found = []
     for claim in claims:
-        first = table.loc[claim.rows[0].id]
+        weakest = min(claim.deciding, key=lambda row: (*_strength(here[row.id]), claim.rows.index(row)))
+        shown = table.loc[weakest.id]
         found.append({
-            "claim": claim.number, "title": claim.title, "statement": claim.statement, "verdict": first.verdict,
-            "measured": first.measured, "claimed": first.claimed, "margin": first.margin, "depends": first.depends,
-            "rows": len(claim.rows), "holding": sum(here[row.id] for row in claim.rows),
-            "holding_implied": sum(there[row.id] for row in claim.rows), "page": first.page,
+            "claim": claim.number, "title": claim.title, "statement": claim.statement,
+            "verdict": _verdict([here[row.id].verdict for row in claim.deciding]), "row": weakest.id,
+            "measured": shown.measured, "claimed": shown.claimed, "margin": shown.margin, "depends": shown.depends,
+            "rows": len(claim.rows), "holding": sum(here[row.id].holds_here for row in claim.rows),
+            "holding_implied": sum(there[row.id] for row in claim.rows), "page": shown.page,
         })  # fmt: skip
     return pd.DataFrame(found)
+
+
+def _strength(judgement):
+    """How well a row stands: by its verdict, then by whether it holds under the setting itself."""
+    return ["no case", "fails", "depends", "holds"].index(judgement.verdict), judgement.holds_here
+
+
+def _verdict(verdicts):
+    """A claim's verdict from those of its deciding rows: that of all of them, or what they have in common."""
+    if len(set(verdicts)) == 1:
+        return VERDICTS[verdicts[0]]
+    return "holds in part" if {"fails", "no case"} & set(verdicts) else VERDICTS["depends"]
 
 
 def outcome_table(claims, judgements):
@@ -158,12 +173,19 @@ def outcome_table(claims, judgements):
     Returns
     -------
     DataFrame
-        One row a row and assumption; columns ``claim, id, axis, value, margin``; rows without a case have none.
+        One row a row and assumption; columns ``claim, id, anchor, axis, value, margin``; rows without a case have none.
     """
     numbers = {row.id: claim.number for claim in claims for row in claim.rows}
     return pd.DataFrame(
         [
-            {"claim": numbers[one.row.id], "id": one.row.id, "axis": each.axis, "value": each.value, "margin": margin}
+            {
+                "claim": numbers[one.row.id],
+                "id": one.row.id,
+                "anchor": each.anchor,
+                "axis": each.axis,
+                "value": each.value,
+                "margin": margin,
+            }
             for one in judgements
             for each, margin in one.outcomes.items()
         ]
@@ -213,25 +235,26 @@ def answer(judgement):
     return f"{words} ({number})" if number else words
 
 
-def unseen_table(judgements, targets):
-    """How many rows that a search did not look at hold.
+def unseen_table(implied, usual, targets):
+    """What a search did not look at: the other rows whose answer is not the same whatever is assumed.
 
     Parameters
     ----------
-    judgements : list of Judgement
-        Under the setting that was found.
+    implied, usual : list of Judgement
+        Under the setting that was found, and under the default one.
     targets : sequence of str
         Ids of the rows that were looked at.
 
     Returns
     -------
     DataFrame
-        The other rows; columns ``id, statement, claimed, measured, holds``.
+        One row a row; columns ``id, statement, claimed, measured, holds, holds_default``.
     """
     return pd.DataFrame([
         {"id": one.row.id, "statement": one.row.statement, "claimed": one.row.reference,
-         "measured": one.row.number(one.measured), "holds": bool(one.holds_here)}
-        for one in judgements if one.row.id not in targets
+         "measured": one.row.number(one.measured), "holds": bool(one.holds_here), "holds_default": bool(other.holds_here)}
+        for one, other in zip(implied, usual, strict=True)
+        if one.row.id not in targets and one.verdict != "holds"
     ])  # fmt: skip
 
 
@@ -249,7 +272,7 @@ def write_headline(headlines):
     """
     rows = []
     for one in headlines.itertuples():
-        holds = f"{one.holding} of its {one.rows} rows"
+        holds = f"{one.holding} of its {one.rows} rows hold"
         if one.holding != one.holding_implied:
             holds += f", {one.holding_implied} as {{doc}}`implied </nb/implied>`"
         rows.append([
@@ -257,5 +280,5 @@ def write_headline(headlines):
             f"**{one.verdict}**\\\n    {holds}",
             f"{one.measured}\\\n    claimed {one.claimed}\\\n    margin {one.margin}", one.depends,
         ])  # fmt: skip
-    header = ["The paper says", "Verdict", "Its first row's number", "What it depends on"]
+    header = ["Claim", "Verdict", "The weakest row that decides", "What turns it"]
     return list_table(rows, header, [38, 18, 18, 26])

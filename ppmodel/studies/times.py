@@ -1,6 +1,6 @@
 """Simulated times of a schedule on many systems, and under many changes of them, in one pass each."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from typing import NamedTuple
 
@@ -68,7 +68,11 @@ class Change:
     straggling: float = 1.0
     network: bool = True
 
+    def __hash__(self):
+        return self._hash  # looked up far more often than made
+
     def __post_init__(self):
+        object.__setattr__(self, "_hash", hash(tuple(getattr(self, one.name) for one in fields(self))))
         for name in ("bandwidth", "compute", "memory", "efficiency", "straggler"):
             value = getattr(self, name)
             if not (np.isfinite(value) and value > 0):
@@ -85,7 +89,8 @@ class Change:
         dict
             From name to value.
         """
-        return {key: value for key, value in vars(self).items() if value != getattr(Change, key)}
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {name: value for name, value in values.items() if value != getattr(Change, name)}
 
     def system(self, system):
         """The changed system.
