@@ -346,15 +346,23 @@ def _report(judgements, others):
     """A line a row, the condition of what holds only sometimes below it, and what was not expected."""
     from ppmodel.claims import VERDICTS, condition, signed
 
-    form = "{:<22} {:<14} {:>10} {:>21} {:>11}  {}"
-    lines = [form.format("id", "verdict", "measured", "claimed", "margin", "read on")]
+    form = "{:<23} {:<14} {:<4} {:>10} {:>15} {:>11}  {}"
+    lines = [form.format("id", "verdict", "here", "measured", "claimed", "margin", "read on")]
     for one in judgements:
         row = one.row
         numbers = (row.number(one.measured), row.reference, signed(row, one.margin))
-        lines.append(form.format(row.id, VERDICTS[one.verdict], *numbers, row.page))
+        here = {"no case": ""}.get(one.verdict, "yes" if one.holds_here else "no")
+        lines.append(form.format(row.id, VERDICTS[one.verdict], here, *numbers, row.page))
         said = condition(one) or one.reason
         lines += textwrap.wrap(said, 100, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
-    lines.append("\nmargin: how far inside what is claimed the number lies under this setting; below 0 it lies outside")
+    counts = ", ".join(f"{sum(one.verdict == key for one in judgements)} {word}" for key, word in VERDICTS.items())
+    lines.append(
+        f"\n{sum(one.holds_here for one in judgements)} of {len(judgements)} rows hold here, under this setting; "
+        f"under all assumptions tried: {counts}\n"
+        "margin: how far inside what is claimed the number lies here; below 0 it lies outside"
+    )
+    if others:
+        lines.append("\ndiffers from data/claims.yaml, which expects the paper's systems and model:")
     for one in others:
         row = one.row
         pairs = ((one.verdict, one.margin), (row.expected.verdict, row.expected.margin))

@@ -121,12 +121,12 @@ _SCHEDULE = Parameter(
 _COUNTS = (
     "stages", "placed_stages", "max_stages", "microbatches", "max_microbatches", "waves", "waves_of_paper",
     "parts", "placed_parts", "front_back", "units", "sequences", "form_microbatches", "sizes", "multiples",
-    "ratio_steps", "picture_stages", "picture_microbatches",
+    "ratio_steps", "largest_microbatches", "picture_stages", "picture_microbatches",
 )  # fmt: skip
 
 _FACTORS = (
     "factors", "collectives", "slownesses", "ratio", "ratios", "picture_ratio", "smallest_ratio", "largest_ratio",
-    "compute_efficiencies", "memory_efficiencies",
+    "compute_efficiencies", "memory_efficiencies", "fine_compute", "fine_memory", "fine_backwards",
 )  # fmt: skip
 
 KNOWN = dict.fromkeys(_COUNTS, _COUNT) | {

@@ -38,6 +38,11 @@ ROOT = Path(__file__).parents[1]
 _KEPT = "nothing was written, and what was there stays"
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _WORKSPACE = ".ppmodel-"
+_SPECIFIED = {"system", "systems", "model", "models"}
+_WRITTEN_FOR = (
+    "The text of this page was written for the paper's systems and model. Its tables and figures are for those that "
+    "the parameters below name, and where the two disagree, they are right."
+)
 _OWN_PAGE = "nb/your-system"
 _ROOMS = {"model": "models", "models": "models", "system": "systems", "systems": "systems"}
 _RENAME_EXCHANGE = 2
@@ -374,6 +379,8 @@ def execute(source, folder, values):
             if output.get("name") == "stderr":
                 rule = f"wrote a warning in cell {number}: {output.text.strip().splitlines()[-1]}"
                 raise ReproduceError("notebook", source.name, rule, _KEPT)
+    if _SPECIFIED & values.keys() and f"nb/{source.stem}" != _OWN_PAGE:
+        done.cells[0].source += f"\n\n> {_WRITTEN_FOR}"
     return _normalise(done)
 
 

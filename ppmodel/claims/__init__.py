@@ -20,7 +20,7 @@ from ppmodel.claims.judge import (
     measure,
     turns,
 )
-from ppmodel.claims.search import TARGETS, UNKNOWNS, best_table, pinned, search, together
+from ppmodel.claims.search import TARGETS, UNKNOWNS, best_table, pinned, search, tightened, together, value_ranges
 from ppmodel.claims.tables import (
     answer,
     changed_table,
@@ -65,8 +65,10 @@ __all__ = [
     "rows_of",
     "search",
     "signed",
+    "tightened",
     "together",
     "turns",
     "unseen_table",
+    "value_ranges",
     "write_headline",
 ]

@@ -101,9 +101,15 @@ def _count_flips(row, bench, rows):
     for change in bench.changes:
         scaled = [replace(change, **{given["knob"]: factor}) for factor in given["factors"]]
         varied = replace(bench, setting=setting, changes=(change, *scaled))
-        answers = [other.margin(measure(other, varied)) >= 0 for other in conclusions]
+        answers = [answer for other in conclusions if (answer := _answers(other, varied)) is not None]
         counts.append(sum(answer[0] and not answer.all() for answer in answers))
     return np.array(counts, dtype=float)
+
+
+def _answers(row, bench):
+    """Whether a row holds under each change, or None where it cannot be measured."""
+    with suppress(ScheduleError, CostError):
+        return row.margin(measure(row, bench)) >= 0
 
 
 # ---- assumptions ---------------------------------------------------------------------------------
@@ -265,19 +271,26 @@ def _judge_row(row, rows, bench, varied):
     anchor = bench.setting.name
     try:
         measured = float(measure(row, bench, rows)[0])
-        if row.criterion["quantity"] == FLIPS:  # these turn the costs themselves
-            varied = [each for each in varied if each.axis not in HARDWARE]
-        settings = dict.fromkeys(each.setting for each in varied)
-        margins = {one: float(row.margin(measure(row, replace(bench, setting=one), rows)[0])) for one in settings}
-        outcomes = {each: margins[each.setting] for each in varied}
     except (ScheduleError, CostError) as error:
         return Judgement(row, np.nan, np.nan, "no case", anchor, {}, str(error))
     if np.isnan(measured):
         reason = f"global_batch = {bench.model.global_batch} divides into none of the row's B"
         return Judgement(row, measured, measured, "no case", anchor, {}, reason)
+    if row.criterion["quantity"] == FLIPS:  # these turn the costs themselves
+        varied = [each for each in varied if each.axis not in HARDWARE]
+    outcomes = _outcomes(row, rows, bench, varied)
     held = [margin >= 0 for margin in outcomes.values()]
     verdict = "holds" if all(held) else "depends" if any(held) else "fails"
     return Judgement(row, measured, float(row.margin(measured)), verdict, anchor, outcomes)
+
+
+def _outcomes(row, rows, bench, varied):
+    """The margin under each assumption that the model can have; more waves may need more blocks than there are."""
+    margins = {}
+    for setting in dict.fromkeys(each.setting for each in varied):
+        with suppress(ScheduleError, CostError):
+            margins[setting] = float(row.margin(measure(row, replace(bench, setting=setting), rows)[0]))
+    return {each: margins[each.setting] for each in varied if each.setting in margins}
 
 
 def disagreements(judgements, margins=True):

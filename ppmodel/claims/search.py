@@ -101,6 +101,63 @@ def _measure_hardware(rows, bench, unknowns, structure):
     return pd.DataFrame(structure, index=table.index).join(table).assign(**measured)
 
 
+def tightened(found, scales=(1.0, 0.75, 0.5, 0.25), targets=TARGETS):
+    """How many numbers are met at most if the tolerances were tighter, or if "x % faster" were meant otherwise.
+
+    Parameters
+    ----------
+    found : DataFrame
+        From `search`.
+    scales : sequence of float
+        Factors on all tolerances.
+    targets : sequence of str
+        Ids of rows.
+
+    Returns
+    -------
+    DataFrame
+        One row a meaning and scale; columns ``meaning, tolerances, most_met, settings, preset_meets``: a gain as the
+        share of time that is saved, 1 - T/T', or as what the rate grows by, T'/T - 1; the most targets that any
+        setting meets; how many meet as many; and how many the first setting meets.
+    """
+    rows, table = _rows(targets), []
+    for meaning, grown in (("1 - T / T'", False), ("T' / T - 1", True)):
+        measured = {row.id: found[row.id] / (1 - found[row.id] * (grown and _is_gain(row))) for row in rows}
+        missed = np.stack([abs(measured[row.id] - row.value) / row.tolerance for row in rows])
+        for scale in scales:
+            met = (missed <= scale).sum(axis=0)
+            table.append({
+                "meaning": meaning, "tolerances": scale, "most_met": int(met.max()),
+                "settings": int((met == met.max()).sum()), "preset_meets": int(met[0]),
+            })  # fmt: skip
+    return pd.DataFrame(table)
+
+
+def _is_gain(row):
+    return row.criterion["quantity"] == "gain"
+
+
+def value_ranges(found):
+    """The range of each unknown over the settings that meet the most numbers.
+
+    Parameters
+    ----------
+    found : DataFrame
+        From `search`, on a fine grid.
+
+    Returns
+    -------
+    DataFrame
+        One row an unknown that takes more than one value on the grid; columns ``unknown, tried, best``, in words.
+    """
+    best, rows = found[found.met == found.met.max()], []
+    for name in UNKNOWNS:
+        if found[name].nunique() > 1:
+            tried, kept = (", ".join(_shown(name, v) for v in sorted(set(table[name]))) for table in (found, best))
+            rows.append({"unknown": name.removesuffix("_bytes_per_s"), "tried": tried, "best": kept})
+    return pd.DataFrame(rows)
+
+
 def pinned(found):
     """How many numbers each value of each unknown allows to be met together, and whether that pins it.
 

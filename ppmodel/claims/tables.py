@@ -193,7 +193,7 @@ def outcome_table(claims, judgements):
 
 
 def changed_table(usual, own):
-    """The rows whose answer is another for one's own system and model than for the paper's.
+    """The rows whose answer, under the setting itself, is another for one's own system and model than for the paper's.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def changed_table(usual, own):
     rows = [
         (one.row.id, one.row.statement, one.row.reference, answer(one), answer(mine))
         for one, mine in zip(usual, own, strict=True)
-        if (one.verdict, one.holds_here) != (mine.verdict, mine.holds_here)
+        if "no case" not in (one.verdict, mine.verdict) and one.holds_here != mine.holds_here
     ]
     return pd.DataFrame(rows, columns=columns)
 
@@ -252,7 +252,8 @@ def unseen_table(implied, usual, targets):
     """
     return pd.DataFrame([
         {"id": one.row.id, "statement": one.row.statement, "claimed": one.row.reference,
-         "measured": one.row.number(one.measured), "holds": bool(one.holds_here), "holds_default": bool(other.holds_here)}
+         "measured": one.row.number(one.measured), "holds": bool(one.holds_here),
+         "holds_default": bool(other.holds_here)}
         for one, other in zip(implied, usual, strict=True)
         if one.row.id not in targets and one.verdict != "holds"
     ])  # fmt: skip

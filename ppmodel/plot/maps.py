@@ -29,31 +29,41 @@ def plot_verdicts(table, title, context):
     -------
     matplotlib Figure
     """
-    rows, columns = list(dict.fromkeys(table.id)), list(dict.fromkeys(zip(table.axis, table.value, strict=True)))
+    anchors, rows = list(dict.fromkeys(table.anchor)), list(dict.fromkeys(table.id))
+    columns = list(dict.fromkeys(zip(table.axis, table.value, strict=True)))
+    height = 0.165 * len(rows)
+    figure, axes = plt.subplots(
+        1, len(anchors), figsize=(0.2 * len(columns) * len(anchors) + 2.4, height + 2.9), sharey=True, squeeze=False
+    )
+    for axis, anchor in zip(axes[0], anchors, strict=True):
+        _draw_verdicts(axis, table[table.anchor == anchor], rows, columns)
+        axis.set_title(f"around the setting {anchor}", pad=8)
+    axes[0, 0].set_yticks(np.arange(len(rows)) + 0.5, rows, fontsize=7)
+    axes[0, 0].invert_yaxis()
+    handles = [Patch(facecolor=_HOLDS, label="holds"), Patch(facecolor=_FAILS, label="does not hold")]
+    handles.append(Patch(facecolor=_NO_CASE, edgecolor=GREY, label="not asked"))
+    figure.legend(handles=handles, loc="outside lower right", ncols=3)
+    return titled(figure, title, context)
+
+
+def _draw_verdicts(axis, table, rows, columns):
+    """Boxes for every row and assumption, with lines between claims and between what is changed."""
     answer = np.full((len(rows), len(columns)), np.nan)
     for one in table.itertuples():
         answer[rows.index(one.id), columns.index((one.axis, one.value))] = one.margin >= 0
-    figure, axis = plt.subplots(figsize=(0.29 * len(columns) + 2.0, 0.2 * len(rows) + 2.6))
     colours, limits = ListedColormap([_FAILS, _HOLDS]), BoundaryNorm([-0.5, 0.5, 1.5], 2)
-    axis.pcolormesh(answer, cmap=colours, norm=limits, edgecolors="white", lw=1.2)
-    axis.set_xticks(np.arange(len(columns)) + 0.5, [value for _, value in columns], rotation=90, fontsize=7.5)
-    axis.set_yticks(np.arange(len(rows)) + 0.5, rows, fontsize=7.5)
-    axis.invert_yaxis()
-    axis.xaxis.tick_top()
+    axis.pcolormesh(answer, cmap=colours, norm=limits, edgecolors="white", lw=0.8)
+    axis.set_xticks(
+        np.arange(len(columns)) + 0.5, [f"{name}: {value}" for name, value in columns], rotation=90, fontsize=6.5
+    )
     axis.tick_params(length=0)
     axis.grid(visible=False)
     axis.spines[:].set_visible(False)
     for number in range(1, len(columns)):
         if columns[number][0] != columns[number - 1][0]:
             axis.axvline(number, color="black", lw=1)
-    starts = [number for number in range(len(columns)) if not number or columns[number][0] != columns[number - 1][0]]
-    for start in starts:
-        axis.text(start + 0.1, len(rows) + 0.25, columns[start][0], fontsize=8, va="top", rotation=-35)
     for number in np.flatnonzero(np.diff(_claims(table, rows))):
         axis.axhline(number + 1, color="black", lw=0.6)
-    handles = [Patch(facecolor=_HOLDS, label="holds"), Patch(facecolor=_FAILS, label="does not hold")]
-    figure.legend(handles=handles, loc="outside lower right", ncols=2)
-    return titled(figure, title, context)
 
 
 def _claims(table, rows):

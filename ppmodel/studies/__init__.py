@@ -15,7 +15,13 @@ from ppmodel.studies.peaks import certificate_study, even_work_study, lowest_pea
 from ppmodel.studies.phases import PHASE_SCHEDULES, border_study, phase_study, sensitivity_study, steepest, winners
 from ppmodel.studies.placements import frontier_study, gain_study, recheck_study
 from ppmodel.studies.provenance import commit_of, digest_table, version_table
-from ppmodel.studies.recommend import candidate_study, recommend_study, recommendation_table, recommendation_text
+from ppmodel.studies.recommend import (
+    batch_sizes,
+    candidate_study,
+    recommend_study,
+    recommendation_table,
+    recommendation_text,
+)
 from ppmodel.studies.reversals import (
     negation_study,
     reversal_counts,
@@ -50,6 +56,7 @@ __all__ = [
     "allreduce_study",
     "asymmetric_causes",
     "asymmetric_study",
+    "batch_sizes",
     "best_split_study",
     "best_study",
     "border_study",

@@ -148,6 +148,6 @@ def spread(table, rows, columns, value):
     """
     order = list(dict.fromkeys(table[columns]))
     grid = table.pivot_table(index=rows, columns=columns, values=value, aggfunc="first", sort=False)
-    grid = grid[order]
+    grid = grid.reindex(columns=order)  # a column without a number is left out by the pivot, and has its place
     grid.columns = [name if isinstance(name, str) else f"{_SYMBOLS.get(columns, columns)} = {name}" for name in order]
     return grid.reset_index()

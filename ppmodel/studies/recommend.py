@@ -16,6 +16,33 @@ _MISSING = {"schedule": None}
 _MEASURES = ["t_sim_s", "tokens_per_s", "activations_bytes", "persistent_bytes", "total_bytes"]
 
 
+def batch_sizes(model, largest, most=16):
+    """Numbers of microbatches that a model's batch can be cut into.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        Gives the global batch.
+    largest : int
+        No more microbatches than these.
+    most : int
+        How many sizes; of more the largest are kept, which need least memory.
+
+    Returns
+    -------
+    list of int
+        Divisors of the global batch, in order.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_model
+    >>> batch_sizes(load_model("paper"), 64)
+    [1, 2, 4, 8, 16, 32, 64]
+    """
+    batch = model.global_batch
+    return [count for count in range(1, min(largest, batch) + 1) if batch % count == 0][-most:]
+
+
 def candidate_study(model, system, stages_list, microbatches, cases, p2p="overlapped", allreduce="blocking"):
     """Time and memory of every schedule at every size that is asked for.
 
