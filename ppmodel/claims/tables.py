@@ -279,7 +279,7 @@ def write_headline(headlines):
         rows.append([
             f"**{one.claim}. {{doc}}`{one.title} </{one.page}>`.** {one.statement}",
             f"**{one.verdict}**\\\n    {holds}",
-            f"{one.measured}\\\n    claimed {one.claimed}\\\n    margin {one.margin}", one.depends,
+            f"`{one.row}`\\\n    {one.measured}, claimed {one.claimed}, margin {one.margin}", one.depends,
         ])  # fmt: skip
     header = ["Claim", "Verdict", "The weakest row that decides", "What turns it"]
     return list_table(rows, header, [38, 18, 18, 26])
