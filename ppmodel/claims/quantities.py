@@ -16,11 +16,11 @@ from ppmodel.costs import stages, uniform_costs
 from ppmodel.engine import simulate
 from ppmodel.errors import PPModelError
 from ppmodel.graph import compile
-from ppmodel.metrics import bubble_ratios, idle_ratio, memory, peak_activations, table_bubble_ratio, table_slots
+from ppmodel.metrics import bubble_ratios, idle_ratio, memory, peak_activations, table_slots
 from ppmodel.schedules.chimera import placed_chimera
 from ppmodel.specs import DATA
 from ppmodel.studies import published_bubble_ratio
-from ppmodel.studies.cases import TIE, built
+from ppmodel.studies.cases import TIE, built, table_numbers
 from ppmodel.studies.peaks import front_back_certificate, mirrored
 
 QUANTITIES = {}
@@ -200,22 +200,26 @@ def _measurements(name):
     return pd.read_csv(DATA / "reference" / name)
 
 
+@cache
 def _profiled(entry, num_microbatches):
     """1F1B with times that were profiled on hardware, under Zero Bubble's semantics."""
-    table = built("1f1b", int(entry.devices), int(num_microbatches), ())
+    table = built("1f1b", entry.devices, num_microbatches, ())
     backward = entry.t_input_grad_ms + entry.t_weight_grad_ms
     costs = uniform_costs(table, entry.t_forward_ms, backward, entry.t_comm_ms)
     return simulate(compile(table, "latency"), costs)
 
 
+@cache
+def _profiles():
+    """Times that were profiled, a named tuple for each model and number of microbatches."""
+    rates = _measurements("zero_bubble_bubble_rates.csv").rename(columns={"1f1b": "rate"})
+    return list(rates.itertuples(index=False, name="Profile"))
+
+
 @_quantity
 def published_rates(bench, _size):
     """Largest difference between our bubble rate of 1F1B and the published ones at profiled times."""
-    published = _measurements("zero_bubble_bubble_rates.csv")
-    gaps = [
-        abs(bubble_ratios(_profiled(entry, entry.microbatches)).span - entry["1f1b"])
-        for _, entry in published.iterrows()
-    ]
+    gaps = [abs(bubble_ratios(_profiled(one, one.microbatches)).span - one.rate) for one in _profiles()]
     return bench.everywhere(max(gaps))
 
 
@@ -224,10 +228,9 @@ def measured_throughput(bench, _size, model):
     """Ratio of 1F1B's throughputs with fewer and with more microbatches, by profiled times, less the measured one."""
     measured = _measurements("zero_bubble_throughput.csv")
     measured = measured[(measured.schedule == "1f1b") & (measured.model == model)].set_index("microbatches")
-    rates = _measurements("zero_bubble_bubble_rates.csv")
-    profiled = rates[rates.model == model].iloc[0]
-    fewer, more = min(measured.index), max(measured.index)
-    spans = [_profiled(profiled, count).makespan_s for count in (fewer, more)]
+    profile = next(one for one in _profiles() if one.model == model)
+    fewer, more = (int(count) for count in (measured.index.min(), measured.index.max()))
+    spans = [_profiled(profile, count).makespan_s for count in (fewer, more)]
     ratio = measured.samples_per_gpu_s[fewer] / measured.samples_per_gpu_s[more]
     return bench.everywhere(fewer / spans[0] / (more / spans[1]) - ratio)
 
@@ -237,5 +240,5 @@ def measured_scaling(bench, size):
     """Share of the throughput that S devices keep of S single ones, 1 - bubble of 1F1B, less the measured share."""
     measured = _measurements("megatron_sc21.csv")
     runs = measured[(measured.figure == 11) & (measured.batch == size[1])].set_index("pipeline")
-    ours = 1 - table_bubble_ratio(built("1f1b", *size, ()))
+    ours = 1 - table_numbers("1f1b", *size, ()).bubble_ratio
     return bench.everywhere(ours - runs.tflops_per_gpu[size[0]] / runs.tflops_per_gpu[1])
