@@ -1,5 +1,7 @@
 """A recommendation is the fastest of what fits, and says what it would take where nothing does."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -13,6 +15,7 @@ from ppmodel.metrics import memory
 from ppmodel.plot import plot_candidates
 from ppmodel.specs import DATA, load_model, load_setting, load_system
 from ppmodel.studies import (
+    balance_study,
     candidate_study,
     recommend_study,
     recommendation_table,
@@ -132,3 +135,12 @@ def test_a_changed_system_is_never_answered_from_memory(tmp_path, model, capsys)
     slow, fast, again = found
     assert all(one != other for one, other in zip(slow, fast, strict=True))
     assert slow == again
+
+
+def test_the_slowest_stage_is_the_one_with_the_most_work(model, system):
+    """Even blocks are even work; a loss head makes the last stage the slowest."""
+    even = balance_study(replace(model, vocabulary=0), system, [model.blocks // 2], 8).iloc[0]
+    assert even.over_mean == pytest.approx(0)
+    headed = balance_study(replace(model, vocabulary=10**6), system, [model.blocks // 2, 10**4], 8)
+    assert headed.slowest_stage.tolist() == [model.blocks // 2 - 1]
+    assert headed.over_mean.item() > 0.1

@@ -16,6 +16,7 @@ from ppmodel.studies.phases import PHASE_SCHEDULES, border_study, phase_study, s
 from ppmodel.studies.placements import frontier_study, gain_study, recheck_study
 from ppmodel.studies.provenance import commit_of, digest_table, version_table
 from ppmodel.studies.recommend import (
+    balance_study,
     batch_sizes,
     candidate_study,
     recommend_study,
@@ -56,6 +57,7 @@ __all__ = [
     "allreduce_study",
     "asymmetric_causes",
     "asymmetric_study",
+    "balance_study",
     "batch_sizes",
     "best_split_study",
     "best_study",

@@ -4,10 +4,10 @@ import math
 
 import pandas as pd
 
-from ppmodel.costs import stages
+from ppmodel.costs import model_costs, stages
 from ppmodel.errors import CostError
 from ppmodel.metrics import memory
-from ppmodel.studies.cases import TIE, label, legal_schedules
+from ppmodel.studies.cases import TIE, built, label, legal_schedules
 from ppmodel.studies.times import times
 
 _GIB = 2**30
@@ -87,6 +87,40 @@ def candidate_study(model, system, stages_list, microbatches, cases, p2p="overla
                 held_bytes = (float(part[fullest]) for part in (held.activations, held.persistent, held.total))
                 rows.append((label(name, options), num_stages, count, seconds, tokens / seconds, *held_bytes))
     return pd.DataFrame(rows, columns=["schedule", "stages", "microbatches", *_MEASURES])
+
+
+def balance_study(model, system, stages_list, num_microbatches):
+    """How even the work of the stages is: a pipeline is no faster than its slowest stage.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        The model; its embedding and loss head weigh on the first and the last stage.
+    system : SystemSpec
+        The system.
+    stages_list : sequence of int
+        Values of S. Those that the model has too few blocks for are left out.
+    num_microbatches : int
+        Microbatches, B.
+
+    Returns
+    -------
+    DataFrame
+        One row an S; columns ``stages, slowest_stage, over_mean``: its forward and backward over the mean stage's,
+        less 1, with one stage a device.
+
+    Raises
+    ------
+    CostError
+        If the batch does not divide into B.
+    """
+    rows = []
+    for num_stages in stages_list:
+        if num_stages <= model.blocks:
+            schedule = built("1f1b", num_stages, num_microbatches, ())
+            work = model_costs(schedule, model, system).compute_s[:2].sum(axis=0)
+            rows.append((num_stages, int(work.argmax()), float(work.max() / work.mean() - 1)))
+    return pd.DataFrame(rows, columns=["stages", "slowest_stage", "over_mean"])
 
 
 def recommend_study(candidates, stages_list, limit_bytes):
