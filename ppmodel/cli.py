@@ -5,6 +5,7 @@ import math
 import os
 import sys
 import textwrap
+from pathlib import Path
 
 import click
 
@@ -318,8 +319,11 @@ def _require_folder(out):
 def claims(system, model, setting, as_json):
     """Judge the paper's claims; exit code 1 where a verdict is not the expected one."""
     from ppmodel.claims import disagreements, judge, load_claims
-    from ppmodel.specs import load_model, load_setting, load_system
+    from ppmodel.specs import load_model, load_setting, load_system, setting_names
 
+    if setting not in setting_names() and Path(setting).stem in setting_names():
+        rule = f"has the name of one that comes with the project ({Path(setting).stem})"
+        raise PPModelError("--setting", setting, rule, "rename the file")
     usual = system is None and (model, setting) == ("paper", "default")
     system = None if system is None else load_system(system)
     judgements = judge(load_claims(), load_model(model), load_setting(setting), system)

@@ -30,7 +30,8 @@ from tqdm import tqdm
 from ppmodel import parameters
 from ppmodel.claims import published
 from ppmodel.errors import PPModelError, ReproduceError
-from ppmodel.specs import DATA, load_model, load_system, model_names, system_names
+from ppmodel.specs import DATA, load_model, load_system, model_names, setting_names, system_names
+from ppmodel.studies.provenance import git
 
 ROOT = Path(__file__).parents[1]
 """The clone: the notebooks and the book's sources live beside the package."""
@@ -44,7 +45,11 @@ _WRITTEN_FOR = (
     "the parameters below name, and where the two disagree, they are right."
 )
 _OWN_PAGE = "nb/your-system"
-_ROOMS = {"model": "models", "models": "models", "system": "systems", "systems": "systems"}
+_ROOMS = {
+    **dict.fromkeys(("model", "models", "paper_model"), "models"),
+    **dict.fromkeys(("system", "systems", "other_system"), "systems"),
+    **dict.fromkeys(("setting", "implied"), "settings"),
+}
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 _PR_SET_PDEATHSIG = 1
@@ -209,7 +214,7 @@ def _refuse_known_names(values):
 
 
 def _is_known(name, room):
-    return str(name) in (system_names() if room == "systems" else model_names())
+    return str(name) in {"systems": system_names, "models": model_names, "settings": setting_names}[room]()
 
 
 def _checked(sources, given):
@@ -453,8 +458,7 @@ def _build(book, work):
 
 def _commit_time():
     """Seconds of the last commit, which the pages give as their date; of the package where there is no clone."""
-    asked = subprocess.run(["git", "-C", ROOT, "log", "-1", "--format=%ct"], capture_output=True, text=True)
-    return asked.stdout.strip() or str(int(Path(__file__).stat().st_mtime))
+    return git(ROOT, "log", "-1", "--format=%ct") or str(int(Path(__file__).stat().st_mtime))
 
 
 def _run_record(identity, seconds, total):

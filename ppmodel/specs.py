@@ -437,6 +437,22 @@ def system_names():
     return sorted(path.stem for path in (DATA / "systems").glob("*.yaml"))
 
 
+def setting_names():
+    """The settings that come with the package.
+
+    Returns
+    -------
+    list of str
+        Names for `load_setting`, sorted.
+
+    Examples
+    --------
+    >>> setting_names()
+    ['default', 'paper']
+    """
+    return sorted(path.stem for path in (DATA / "settings").glob("*.yaml"))
+
+
 def model_names():
     """The models that come with the package.
 

@@ -173,8 +173,8 @@ def test_a_claims_verdict_follows_from_the_rows_that_decide(judgements):
     table = claims.headline_table(load_claims(), judgements.values(), judgements.values()).set_index("claim")
     for claim in load_claims():
         found = {judgements[row.id].verdict for row in claim.deciding}
-        expected = {"holds": "holds"}.get(*found) if len(found) == 1 else None
-        assert expected in (None, table.verdict[claim.number])
+        if len(found) == 1:
+            assert table.verdict[claim.number] == claims.VERDICTS[next(iter(found))]
         assert (table.verdict[claim.number] == "holds in part") == ("fails" in found and len(found) > 1)
         assert judgements[table.row[claim.number]].verdict == min(found, key=["fails", "depends", "holds"].index)
 
@@ -252,3 +252,20 @@ def test_a_changed_specification_is_not_answered_from_a_cache(tmp_path, model):
         own = Bench.of(model, load_setting("default"), load_system(path))
         measured.append(float(measure(row("equivalent"), own)[0]))
     assert measured[0] == measured[2] != measured[1]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"bandwidth": 0},
+        {"latency": -1},
+        {"collectives": -2},
+        {"backward": -1.0},
+        {"straggling": 7},
+        {"compute": np.inf},
+    ],
+)
+def test_a_change_that_cannot_be_is_refused(wrong):
+    """Negative and infinite factors, and a stage outside the pipeline."""
+    with pytest.raises(PPModelError, match=next(iter(wrong))):
+        Change(**wrong)

@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "claims": {"report", "errors", "schedules", "formulas", "specs", "costs", "graph", "engine", "metrics", "studies"},
     "plot": {"ops", "schedule", "engine", "metrics"},
     "parameters": {"errors", "schedules", "graph", "specs"},
-    "reproduce": {"errors", "specs", "claims", "parameters"},
+    "reproduce": {"errors", "specs", "studies", "claims", "parameters"},
     "cli": {
         "errors",
         "ops",

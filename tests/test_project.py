@@ -1,6 +1,8 @@
 """The files around the package agree with one another."""
 
+import ast
 import re
+import shlex
 import tomllib
 from pathlib import Path
 
@@ -105,3 +107,29 @@ def test_templates_load_and_explain_every_key(room):
         if entry.unit:
             block = path.read_text().split(f"\n{entry.field}:")[0].rpartition("\n\n")[2]
             assert f"{entry.unit}" in block.partition("Units:")[2].replace("\n# ", " ")
+
+
+def test_commands_in_the_guide_name_parameters_that_exist():
+    """Every `ppmodel run` line of README and book passes the check that comes before a kernel."""
+    from ppmodel import parameters
+
+    texts = [(ROOT / "README.md").read_text(), *(path.read_text() for path in (ROOT / "book").glob("*.md"))]
+    lines = [line for text in texts for line in re.findall(r"^(?:\.venv/bin/)?ppmodel run (.*)$", text, re.MULTILINE)]
+    assert len(lines) >= 3
+    for line in lines:
+        name, *words = shlex.split(line)
+        pairs = [(words[n + 1], words[n + 2]) for n, word in enumerate(words) if word == "-p"]
+        own = parameters.defaults(nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4))
+        given = parameters.parse(pairs, own)
+        parameters.check({key: value for key, value in given.items() if ".yaml" not in str(value)}, own)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_import_what_they_use(path):
+    """Every imported name is used in a later line."""
+    source = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code")
+    nodes = list(ast.walk(ast.parse(source)))
+    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    imported = {alias.asname or alias.name for node in imports for alias in node.names}
+    used = {node.id for node in nodes if isinstance(node, ast.Name)}
+    assert imported <= used

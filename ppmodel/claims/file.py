@@ -189,7 +189,7 @@ def rows_of(claims):
 
 
 def published(where=None):
-    """The numbers that the paper publishes, as far as they are known, with their kind of source.
+    """The rows of the claims that compare with one number, with the kind of its source.
 
     Parameters
     ----------
@@ -199,8 +199,8 @@ def published(where=None):
     Returns
     -------
     DataFrame
-        Indexed by ``id``; columns ``where, statement, value, tolerance, unit, kind, source``: the rows of the claims
-        that compare with a number of the paper.
+        Indexed by ``id``; columns ``where, statement, value, tolerance, unit, kind, source``: the rows whose
+        relation is ``equals``. Not all of these numbers are the paper's; ``where`` says whose.
 
     Examples
     --------

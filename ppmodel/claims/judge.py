@@ -123,7 +123,7 @@ class Assumption(NamedTuple):
     anchor : str
         Name of the setting that one thing is changed of.
     axis : str
-        What is varied: ``semantics`` for transfers and all-reduce together, else a field of the setting.
+        What is varied, a key of `AXES`; ``semantics`` are transfers and all-reduce together.
     value : str
         To what, in words.
     setting : SettingSpec
@@ -152,7 +152,7 @@ def assumptions(bench):
     Returns
     -------
     list of Assumption
-        The settings' own values are among those of each axis.
+        One an axis and value. A setting itself is among those of each of its axes, so that some come more than once.
 
     Examples
     --------
@@ -382,7 +382,7 @@ def turns(claims, model, setting, system=None, knobs=None):
             turned = [point for point, other in zip(points, answers, strict=True) if other != answer]
             for knob in knobs:
                 values = [value for name, value in turned if name == knob]
-                middle = setting.backward or _MODEL_BACKWARD if knob == "backward" else 1.0
+                middle = ((bench.is_nine and setting.backward) or _MODEL_BACKWARD) if knob == "backward" else 1.0
                 below = max((value for value in values if value < middle), default=np.nan)
                 found.append(Turn(row, knob, below, min((value for value in values if value > middle), default=np.nan)))
     return found
@@ -403,7 +403,8 @@ def condition(judgement):
     -------
     str
         The assumptions that make a row hold that does not under the setting itself (``with ...``), or that make one
-        fail that does (``not with ...``); one change at a time.
+        fail that does (``not with ...``): one change of the setting at a time, then another setting as a whole, and
+        only if neither does, one change of another.
     """
     if judgement.verdict != "depends":
         return ""
@@ -414,7 +415,8 @@ def condition(judgement):
             words = _semantics(turned) if axis == "semantics" else _either([value for value in turned if turned[value]])
             parts.append(f"{name} {words}".strip())
     parts += [f"all of the setting {name}" for name, holds in _other_anchors(judgement) if holds != here]
-    parts = parts or ["several changes at once"]
+    elsewhere = dict.fromkeys(each.anchor for each, margin in judgement.outcomes.items() if (margin >= 0) != here)
+    parts = parts or [f"one change of the setting {_either(list(elsewhere))}"]
     return f"not with {'; nor '.join(parts)}" if here else f"with {'; or '.join(parts)}"
 
 

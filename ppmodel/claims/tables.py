@@ -128,8 +128,8 @@ def headline_table(claims, judgements, implied, turned=()):
     -------
     DataFrame
         One row a claim; columns ``claim, title, statement, verdict, row, measured, claimed, margin, depends, rows,
-        holding, holding_implied, page``; ``row`` is the weakest of the rows that decide, and how many of all rows
-        hold under the two settings.
+        holding, holding_implied, page``; ``row`` is the weakest of the rows that decide, of equally weak ones the first
+        in the file; then how many of all rows hold under the two settings.
     """
     table = claims_table(claims, judgements, turned).set_index("id")
     here = {one.row.id: one for one in judgements}
@@ -155,9 +155,10 @@ def _strength(judgement):
 
 def _verdict(verdicts):
     """A claim's verdict from those of its deciding rows: that of all of them, or what they have in common."""
-    if len(set(verdicts)) == 1:
-        return VERDICTS[verdicts[0]]
-    return "holds in part" if {"fails", "no case"} & set(verdicts) else VERDICTS["depends"]
+    found = set(verdicts) - {"no case"} or {"no case"}
+    if len(found) == 1:
+        return VERDICTS[found.pop()]
+    return "holds in part" if "fails" in found else VERDICTS["depends"]
 
 
 def outcome_table(claims, judgements):
@@ -236,7 +237,7 @@ def answer(judgement):
 
 
 def unseen_table(implied, usual, targets):
-    """What a search did not look at: the other rows whose answer is not the same whatever is assumed.
+    """What a search did not look at: the other rows that do not hold under every assumption.
 
     Parameters
     ----------

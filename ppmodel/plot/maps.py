@@ -127,7 +127,7 @@ def _draw_winners(axis, points, colours):
 
 
 def _draw_borders(axis, points, borders, styles):
-    """Each border as steps: a vertical stroke in the row of its B, joined from row to row."""
+    """Each border as a vertical stroke in the row of its B."""
     counts = sorted(points.microbatches.unique())
     for name, rows in borders.groupby("border", observed=True):
         colour, line = styles[name]

@@ -155,9 +155,7 @@ def sensitivity_study(model, system, num_stages, num_microbatches, cases, knobs,
     for knob, (fields, values) in knobs.items():
         fields = dict(fields)
         allreduce = fields.pop("allreduce", "excluded")
-        changes = [
-            Change(**{key: value if word == "value" else word for key, word in fields.items()}) for value in values
-        ]
+        changes = [_change(fields, value) for value in values]
         size = (num_stages, num_microbatches, model, [system], p2p, allreduce, changes)
         reference = times((base, ()), *size).t_sim_s[:, 0]
         for name, options, _ in legal_schedules(cases, num_stages, num_microbatches):

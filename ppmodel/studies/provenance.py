@@ -1,4 +1,4 @@
-"""What a build was made from: commit, versions, and the digest of every file that goes in."""
+"""Where a book comes from: the commit, the versions, and the digests of the lock file and the data."""
 
 import platform
 import re
@@ -38,15 +38,28 @@ def commit_of(folder=_ROOT):
     ...     commit_of(folder)
     ('no clone', '')
     """
-    top = _git(folder, "rev-parse", "--show-toplevel")
+    top = git(folder, "rev-parse", "--show-toplevel")
     if not top or Path(top).resolve() != Path(folder).resolve():
         return "no clone", ""
-    differs = _git(folder, "status", "--porcelain", "--", *_SOURCES)
-    return _git(folder, "rev-parse", "HEAD") or "no commit", "files differ" if differs else "as committed"
+    differs = git(folder, "status", "--porcelain", "--", *_SOURCES)
+    return git(folder, "rev-parse", "HEAD") or "no commit", "files differ" if differs else "as committed"
 
 
-def _git(folder, *arguments):
-    """What git answers; nothing where it is not installed or refuses."""
+def git(folder, *arguments):
+    """What git answers; nothing where it is not installed or refuses.
+
+    Parameters
+    ----------
+    folder : Path
+        A folder of the clone.
+    *arguments : str
+        The command and its options.
+
+    Returns
+    -------
+    str
+        Without the line's end.
+    """
     try:
         asked = subprocess.run(["git", "--no-optional-locks", "-C", folder, *arguments], capture_output=True, text=True)
     except OSError:

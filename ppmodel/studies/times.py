@@ -15,6 +15,9 @@ from ppmodel.studies.cases import built, compiled
 
 _REFERENCE_FLOPS = 1e15
 _COSTS_KEPT = 2**14
+_LEAST = dict.fromkeys(("bandwidth", "compute", "memory", "efficiency", "straggler", "backward")) | {
+    "latency": 0, "collectives": 0,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ class Change:
     Raises
     ------
     PPModelError
-        If a factor is not a positive number.
+        If a factor, or a backward that is given, is not positive (latency and collectives may be 0), or `straggling`
+        does not lie between 0 and 1.
 
     Examples
     --------
@@ -73,10 +77,15 @@ class Change:
 
     def __post_init__(self):
         object.__setattr__(self, "_hash", hash(tuple(getattr(self, one.name) for one in fields(self))))
-        for name in ("bandwidth", "compute", "memory", "efficiency", "straggler"):
+        for name, least in _LEAST.items():
             value = getattr(self, name)
-            if not (np.isfinite(value) and value > 0):
-                raise PPModelError(name, value, "must be a finite factor above 0", "write 1 for no change")
+            above = least is None
+            good = value is None and name == "backward"
+            if not good and not (np.isfinite(value) and (value > 0 if above else value >= least)):
+                rule = f"must be finite and {'above 0' if above else f'at least {least}'}"
+                raise PPModelError(name, value, rule, "write 1 for no change")
+        if not 0 <= self.straggling <= 1:
+            raise PPModelError("straggling", self.straggling, "must be from 0 to 1", "write 1 for the last stage")
 
     def __repr__(self):
         return f"Change({', '.join(f'{key}={value!r}' for key, value in self.given().items())})"
