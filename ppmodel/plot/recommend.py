@@ -1,7 +1,7 @@
 """Time against memory of the candidates for a recommendation."""
 
 from matplotlib import pyplot as plt
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ppmodel.plot.style import style_of, titled
 
@@ -37,6 +37,8 @@ def plot_candidates(candidates, recommended, limit_bytes, title, context):
         axis.plot(taken.take_total_bytes / _GIB, taken.take_t_sim_s, "o", ms=12, mfc="none", mec="black", mew=1.4)
         axis.axvline(limit_bytes / _GIB, color="black", lw=0.9)
         axis.set(title=f"S = {size}", xscale="log", xlabel="fullest device (GiB)")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
+        axis.xaxis.set_minor_formatter(NullFormatter())  # a narrow range would get labels over one another
         axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes[0, 0].set(ylabel="T_sim (s)", ylim=(0, 1.05 * candidates.t_sim_s.max()))
     handles, labels = axes[0, 0].get_legend_handles_labels()
