@@ -128,12 +128,15 @@ class Assumption(NamedTuple):
         To what, in words.
     setting : SettingSpec
         The setting with it.
+    changed : bool
+        Whether that is another setting than the one that it is a change of.
     """
 
     anchor: str
     axis: str
     value: str
     setting: object
+    changed: bool
 
 
 def assumptions(bench):
@@ -181,7 +184,8 @@ def _around(setting, is_nine):
         for follows in (True, False):
             words = f"of {bandwidth / 1e12:g} TB/s {'that follows' if follows else 'whatever the'} compute"
             found.append(("memory", words, {"memory_bandwidth_bytes_per_s": bandwidth, "memory_follows": follows}))
-    return [Assumption(setting.name, axis, value, replace(setting, **fields)) for axis, value, fields in found]
+    others = [(axis, value, replace(setting, **fields)) for axis, value, fields in found]
+    return [Assumption(setting.name, axis, value, other, other != setting) for axis, value, other in others]
 
 
 class Judgement(NamedTuple):
@@ -429,11 +433,8 @@ def _own(judgement, axis):
 
 def _other_anchors(judgement):
     """Whether the row holds under the other settings as they are."""
-    for name in ANCHORS:
-        if name != judgement.anchor:
-            setting = load_setting(name)
-            margins = [margin for each, margin in judgement.outcomes.items() if each.setting == setting]
-            yield from [(name, margins[0] >= 0)] if margins else []
+    held = {each.anchor: margin >= 0 for each, margin in judgement.outcomes.items() if not each.changed}
+    return [(name, held[name]) for name in ANCHORS if name != judgement.anchor and name in held]
 
 
 def _semantics(held):

@@ -62,15 +62,14 @@ def search(model, unknowns=None, targets=TARGETS):
     >>> search(load_model("paper"), concatenations, ["fig3_table"])[["concat", "met"]].values.tolist()
     [['overlapping', 1], ['direct', 0]]
     """
-    unknowns = {name: (value,) for name, value in _defaults().items()} | (unknowns or UNKNOWNS)
-    rows = _rows(targets)
-    bench = Bench.of(model, load_setting("default"))
+    rows, bench = _rows(targets), Bench.of(model, load_setting("default"))
+    unknowns = {name: (getattr(bench.setting, name),) for name in UNKNOWNS} | (unknowns or UNKNOWNS)
     tables = [
         _measure_hardware(rows, bench, unknowns, dict(zip(STRUCTURE, values, strict=True)))
         for values in product(*(unknowns[name] for name in STRUCTURE))
     ]
     table = pd.concat(tables, ignore_index=True)
-    missed = np.stack([abs(table[row.id] - row.value) / row.tolerance for row in rows])
+    missed = _missed(table, rows)
     table["met"] = (missed <= 1).sum(axis=0)
     table["distance"] = np.minimum(missed, _FARTHEST).sum(axis=0)
     return table.sort_values(["met", "distance"], ascending=[False, True], kind="stable", ignore_index=True)
@@ -81,9 +80,9 @@ def _rows(targets):
     return [rows[name] for name in targets]
 
 
-def _defaults():
-    setting = load_setting("default")
-    return {name: getattr(setting, name) for name in UNKNOWNS}
+def _missed(measured, rows):
+    """By how many tolerances each number is missed, one line a row and one column a setting."""
+    return np.stack([abs(measured[row.id] - row.value) / row.tolerance for row in rows])
 
 
 def _measure_hardware(rows, bench, unknowns, structure):
@@ -123,7 +122,7 @@ def tightened(found, scales=(1.0, 0.75, 0.5, 0.25), targets=TARGETS):
     rows, table = _rows(targets), []
     for meaning, grown in (("1 - T / T'", False), ("T' / T - 1", True)):
         measured = {row.id: found[row.id] / (1 - found[row.id] * (grown and _is_gain(row))) for row in rows}
-        missed = np.stack([abs(measured[row.id] - row.value) / row.tolerance for row in rows])
+        missed = _missed(measured, rows)
         for scale in scales:
             met = (missed <= scale).sum(axis=0)
             table.append({
@@ -240,9 +239,9 @@ def together(found, targets=TARGETS):
         One row a target; columns ``id, settings, best`` and one for each target: in how many settings it is met,
         whether the best setting of all meets it, and in how many it is met together with the other.
     """
-    met = {row.id: abs(found[row.id] - row.value) <= row.tolerance for row in _rows(targets)}
+    met = dict(zip(targets, _missed(found, _rows(targets)) <= 1, strict=True))
     table = [
-        {"id": name, "settings": int(met[name].sum()), "best": bool(met[name].iloc[0])}
+        {"id": name, "settings": int(met[name].sum()), "best": bool(met[name][0])}
         | {other: int((met[name] & met[other]).sum()) for other in targets}
         for name in targets
     ]
