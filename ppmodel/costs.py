@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.errors import CostError
+from ppmodel.ops import OpKind
 
 _PARTS_KEPT = 2**12
 
@@ -21,11 +22,11 @@ class OpCosts:
 
     Parameters
     ----------
-    compute_s : ndarray of float, shape (5, num_stages)
-        Duration by `OpKind` and stage.
-    occupancy_s, latency_s : ndarray of float, shape (5, num_stages)
+    compute_s : ndarray of float, shape (5, num_stages) or (5, num_replicas, num_stages)
+        Duration by `OpKind` and stage; without an axis for them, replicas are alike.
+    occupancy_s, latency_s : ndarray of float, shape (5, num_stages) or (5, num_replicas, num_stages)
         Of the transfer of an operation's result: how long it holds its link or device, and how much
-        later it arrives.
+        later it arrives. Replicas differ where their stages lie on different nodes.
     overlap_factor : float
         Duration of operations that share a cell, relative to the sum of their own.
 
@@ -56,7 +57,31 @@ class OpCosts:
     @property
     def num_stages(self):
         """Stages that the costs are for: the columns of each array."""
-        return self.compute_s.shape[1]
+        return self.compute_s.shape[-1]
+
+    def by_class(self, num_replicas):
+        """The three tables, flattened as `ExecutionGraph.cost_class` counts: kind, replica, stage.
+
+        Parameters
+        ----------
+        num_replicas : int
+            Copies of the pipeline.
+
+        Returns
+        -------
+        compute_s, occupancy_s, latency_s : ndarray of float, shape (5 * num_replicas * num_stages,)
+            In seconds.
+
+        Examples
+        --------
+        >>> [table.size for table in OpCosts(np.ones((5, 4)), np.zeros((5, 4)), np.zeros((5, 4))).by_class(2)]
+        [40, 40, 40]
+        """
+        shape = (len(OpKind), num_replicas, self.num_stages)
+        return tuple(
+            np.broadcast_to(table if table.ndim == len(shape) else table[:, None], shape).ravel()
+            for table in (self.compute_s, self.occupancy_s, self.latency_s)
+        )
 
 
 def uniform_costs(

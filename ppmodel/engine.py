@@ -42,13 +42,15 @@ class Timeline:
         return float(np.nanmax(self.end_s))
 
 
-def simulate(graph, costs):
+def simulate(graph, costs, factors=None):
     """The longest path through the graph: one pass in topological order.
 
     Parameters
     ----------
     graph : ExecutionGraph
     costs : OpCosts
+    factors : ndarray of float, shape (num_operations,), optional
+        On the duration of each operation, in the order of the schedule's arrays; for jitter and slow devices.
 
     Returns
     -------
@@ -69,8 +71,11 @@ def simulate(graph, costs):
     33.0
     """
     _check_fit(graph, costs)
-    tables = [table.ravel().tolist() for table in (costs.compute_s, costs.occupancy_s, costs.latency_s)]
-    timeline = _timeline(graph, *_longest_path(graph, *tables, costs.overlap_factor, max))
+    compute, occupancy, latency = (table[graph.cost_class] for table in costs.by_class(graph.schedule.num_replicas))
+    if factors is not None:
+        compute = compute * factors[graph.index]
+    durations = (table.tolist() for table in (compute, occupancy, latency))
+    timeline = _timeline(graph, *_longest_path(graph, *durations, costs.overlap_factor))
     _refuse_overflow(timeline.makespan_s)
     return timeline
 
@@ -105,13 +110,7 @@ def makespans(graph, many_costs):
     """
     for costs in many_costs:
         _check_fit(graph, costs)
-    tables = (
-        list(np.stack([getattr(costs, name).ravel() for costs in many_costs], axis=1))
-        for name in ("compute_s", "occupancy_s", "latency_s")
-    )
-    overlap_factor = np.array([costs.overlap_factor for costs in many_costs])
-    _, end, _, _ = _longest_path(graph, *tables, overlap_factor, np.maximum)
-    spans = np.maximum.reduce(end)
+    spans = np.array([simulate(graph, costs).makespan_s for costs in many_costs])
     _refuse_overflow(spans.max())
     return spans
 
@@ -127,14 +126,10 @@ def _check_fit(graph, costs):
         raise CostError("costs", f"for {costs.num_stages} stages", rule, "make the costs for this schedule")
 
 
-def _longest_path(graph, compute, occupancy, latency, overlap_factor, maximum):
-    """Start, end, leaving and arrival of every operation.
-
-    The cost tables are lists by cost class, of numbers or of vectors over systems; `maximum` fits them.
-    """
+def _longest_path(graph, compute, occupancy, latency, overlap_factor):
+    """Start, end, leaving and arrival of every operation; durations are lists in the graph's order."""
     stream, source, link = graph.stream.tolist(), graph.source.tolist(), graph.link.tolist()
-    remote, cost_class = graph.remote.tolist(), graph.cost_class.tolist()
-    reduction = OpKind.R * graph.schedule.num_stages
+    remote, reduces = graph.remote.tolist(), (graph.schedule.kind[graph.index] == OpKind.R).tolist()
     sends, receives, queues = graph.send_occupies, graph.receive_occupies, graph.p2p == "overlapped"
     start, end, sent, arrived = ([None] * graph.num_operations for _ in range(4))
     stream_free = [0.0] * (2 * graph.schedule.num_devices)
@@ -143,23 +138,22 @@ def _longest_path(graph, compute, occupancy, latency, overlap_factor, maximum):
     for first, last in pairwise(graph.node_start.tolist()):
         ready = 0.0
         for op in range(first, last):
-            ready = maximum(ready, stream_free[stream[op]])
+            ready = max(ready, stream_free[stream[op]])
             needed = source[op]
             if needed == NO_OPERATION:
                 continue
             if not remote[op]:
-                ready = maximum(ready, end[needed])
+                ready = max(ready, end[needed])
                 continue
-            ready = maximum(ready, arrived[needed])
+            ready = max(ready, arrived[needed])
             if receives:
                 if not sends:
                     sent[needed] = ready
-                received = cost_class[needed]
-                ready = arrived[needed] = ready + occupancy[received] + latency[received]
+                ready = arrived[needed] = ready + occupancy[needed] + latency[needed]
 
-        duration = compute[cost_class[first]]
-        if last - first > 1 and cost_class[first] < reduction:
-            duration = overlap_factor * sum(compute[cost_class[op]] for op in range(first, last))
+        duration = max(compute[first:last])  # of a collective, the slowest participant's
+        if last - first > 1 and not reduces[first]:
+            duration = overlap_factor * sum(compute[first:last])
         finished = ready + duration
         for op in range(first, last):
             start[op], end[op] = ready, finished
@@ -168,19 +162,18 @@ def _longest_path(graph, compute, occupancy, latency, overlap_factor, maximum):
         for op in range(first, last):
             if link[op] == NO_OPERATION:
                 continue
-            occupied, late = occupancy[cost_class[op]], latency[cost_class[op]]
             if sends:
                 sent[op] = stream_free[stream[op]]
-                arrived[op] = stream_free[stream[op]] = sent[op] + occupied + late
+                arrived[op] = stream_free[stream[op]] = sent[op] + occupancy[op] + latency[op]
             elif receives:  # ready to be fetched; when it is, the receiver decides
                 sent[op] = arrived[op] = finished
             elif queues:
-                sent[op] = maximum(finished, link_free[link[op]])
-                link_free[link[op]] = sent[op] + occupied
-                arrived[op] = link_free[link[op]] + late
+                sent[op] = max(finished, link_free[link[op]])
+                link_free[link[op]] = sent[op] + occupancy[op]
+                arrived[op] = link_free[link[op]] + latency[op]
             else:
                 sent[op] = finished
-                arrived[op] = finished + occupied + late
+                arrived[op] = finished + occupancy[op] + latency[op]
     return start, end, sent, arrived
 
 
@@ -220,9 +213,8 @@ class _EventSimulation:
 
     def __init__(self, graph, costs):
         self.graph = graph
-        self.compute = costs.compute_s.ravel()[graph.cost_class]
-        self.occupancy = costs.occupancy_s.ravel()[graph.cost_class]
-        self.latency = costs.latency_s.ravel()[graph.cost_class]
+        tables = costs.by_class(graph.schedule.num_replicas)
+        self.compute, self.occupancy, self.latency = (table[graph.cost_class] for table in tables)
         self.overlap_factor = costs.overlap_factor
         self.programs = programs(graph)
         self.nodes = [range(first, last) for first, last in pairwise(graph.node_start.tolist())]
@@ -295,7 +287,7 @@ class _EventSimulation:
 
     def begin(self, node, streams):
         ops = self.nodes[node]
-        duration = float(self.compute[ops[0]])
+        duration = float(max(self.compute[op] for op in ops))
         if len(streams) == 1 and len(ops) > 1:
             duration = self.overlap_factor * float(sum(self.compute[op] for op in ops))
         for stream in streams:

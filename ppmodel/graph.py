@@ -36,7 +36,7 @@ class ExecutionGraph:
     index : ndarray of int, shape (num_operations,)
         The operation's place in the schedule's arrays.
     cost_class : ndarray of int, shape (num_operations,)
-        ``kind * num_stages + stage``: where its costs stand in a flattened cost table.
+        ``(kind * num_replicas + replica) * num_stages + stage``: where its costs stand in a flattened cost table.
     stream : ndarray of int, shape (num_operations,)
         What executes it: device d, or num_devices + d for a collective beside the device's computation.
     source : ndarray of int, shape (num_operations,)
@@ -139,7 +139,7 @@ def compile(schedule, p2p="overlapped", allreduce="excluded"):
         p2p=p2p,
         allreduce=allreduce,
         index=order,
-        cost_class=schedule.kind[order] * schedule.num_stages + schedule.stage[order],
+        cost_class=schedule.cost_class[order],
         stream=stream,
         source=source,
         remote=remote,

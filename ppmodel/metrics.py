@@ -204,10 +204,14 @@ def computing_s(schedule, many_costs):
     [24.0]
     """
     shared = np.bincount(schedule.cell)[schedule.cell] > 1
-    count = np.zeros((2, len(OpKind), schedule.num_stages))
-    np.add.at(count, (shared.astype(int), schedule.kind, schedule.stage), schedule.kind != OpKind.R)
-    alone, together = count
-    return np.array([((alone + costs.overlap_factor * together) * costs.compute_s).sum() for costs in many_costs])
+    classes = len(OpKind) * schedule.num_replicas * schedule.num_stages
+    computing = schedule.kind != OpKind.R
+    alone, together = (
+        np.bincount(schedule.cost_class[computing & where], minlength=classes) for where in (~shared, shared)
+    )
+    return np.array([
+        (alone + costs.overlap_factor * together) @ costs.by_class(schedule.num_replicas)[0] for costs in many_costs
+    ])
 
 
 class BubbleRatios(NamedTuple):

@@ -196,6 +196,11 @@ class Schedule:
         return np.cumsum(~self.joined) - 1
 
     @property
+    def cost_class(self):
+        """The kind, replica and stage of each operation as one number; shape (num_operations,)."""
+        return (self.kind * self.num_replicas + self.replica) * self.num_stages + self.stage
+
+    @property
     def pieces_per_unit(self):
         """Operations that a unit, one microbatch on 1/S of the model, is cut into: by chunks and by parts."""
         return self.chunks_per_device * self.microbatch_parts
