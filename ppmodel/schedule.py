@@ -87,6 +87,24 @@ class Schedule:
     # ---- construction ------------------------------------------------------------------------
 
     @classmethod
+    def from_programs(cls, name, placement, num_microbatches, kind, stage, microbatch, replica=0, **more):
+        """Make a schedule in which all devices run equally many operations, one a cell.
+
+        Parameters
+        ----------
+        name, placement, num_microbatches, **more
+            As the attributes of `Schedule`.
+        kind, stage, microbatch, replica : array of int, broadcast to shape (num_devices, operations of a device)
+            Row d is the program of device d.
+        """
+        columns = [np.asarray(column, dtype=np.int32) for column in (kind, stage, microbatch, replica)]
+        num_devices, length = np.broadcast_shapes(*(column.shape for column in columns))
+        columns = [np.broadcast_to(column, (num_devices, length)).ravel() for column in columns]
+        joined = np.zeros(num_devices * length, dtype=bool)
+        device_start = np.arange(num_devices + 1) * length
+        return cls(name, np.atleast_2d(placement), num_microbatches, *columns, joined, device_start, **more)
+
+    @classmethod
     def from_slots(cls, name, placement, num_microbatches, kind, stage, microbatch, replica, slot, **more):
         """Make a schedule of operations with a slot each; a device runs its own in slot order.
 

@@ -1,14 +1,12 @@
 """Hanayo (Liu et al., SC'23): waves that zigzag over the devices, without copies of the weights."""
 
-from heapq import heappop, heappush
-
 import numpy as np
 
-from ppmodel.ops import Op, OpKind
+from ppmodel.ops import OpKind
 from ppmodel.schedule import Schedule
 from ppmodel.schedules.registry import Option, require, schedule
 
-_MAX_OPERATIONS = 2**20
+_MAX_OPERATIONS = 2**25
 _WAVES_RULE = "must be a whole number of at least 1"
 
 
@@ -58,42 +56,39 @@ def hanayo(num_stages, num_microbatches, waves=1):
     require(whole and waves >= 1, "waves", waves, _WAVES_RULE, "pass waves 1, 2 or 4")
     size = 4 * waves * num_stages * num_microbatches
     require(size <= _MAX_OPERATIONS, "operations", size, f"must be at most {_MAX_OPERATIONS}", "pass fewer waves")
-    stage = np.arange(2 * waves * num_stages)
-    segment, step = np.divmod(stage, num_stages)
+    segment, step = np.divmod(np.arange(2 * waves * num_stages), num_stages)
     placement = np.where(segment % 2 == 0, step, num_stages - 1 - step)
-    return Schedule.from_rows("hanayo", _list_schedule(placement.tolist(), num_microbatches))
+    way, microbatch, slot = _list_schedule(placement, num_microbatches)
+    backward = way >= len(placement)
+    stage = np.where(backward, 2 * len(placement) - 1 - way, way)
+    kind = np.where(backward, OpKind.B, OpKind.F)
+    return Schedule.from_slots("hanayo", placement, num_microbatches, kind, stage, microbatch, 0, slot)
 
 
 def _list_schedule(placement, num_microbatches, durations=(1, 2)):
-    """Rows of operations: whenever a device is free it takes the best operation that is ready."""
-    last_stage = len(placement) - 1
-    ready = [[] for _ in range(max(placement) + 1)]
-    rows = [[] for _ in ready]
-    running, busy = [], [False] * len(ready)
+    """Way, microbatch and first slot of every operation: each free device takes what is ready and furthest.
 
-    def release(kind, stage, microbatch):
-        way = stage if kind == OpKind.F else 2 * last_stage + 1 - stage
-        heappush(ready[placement[stage]], (kind != OpKind.B, -way, microbatch, Op(kind, stage, microbatch)))
-
-    for microbatch in range(num_microbatches):
-        release(OpKind.F, 0, microbatch)
-    now = 0
-    while True:
-        for device, waiting in enumerate(ready):
-            if waiting and not busy[device]:
-                op = heappop(waiting)[-1]
-                rows[device].append(op)
-                busy[device] = True
-                heappush(running, (now + durations[op.kind], device, op))
-        if not running:
-            return rows
-        now = running[0][0]
-        while running and running[0][0] == now:
-            _, device, op = heappop(running)
-            busy[device] = False
-            if op.kind == OpKind.F and op.stage < last_stage:
-                release(OpKind.F, op.stage + 1, op.microbatch)
-            elif op.kind == OpKind.F:
-                release(OpKind.B, op.stage, op.microbatch)
-            elif op.stage > 0:
-                release(OpKind.B, op.stage - 1, op.microbatch)
+    A microbatch's way leads up the stages and down again: forward s is step s of it, backward s step 2 K - 1 - s of
+    K stages. A device runs each step's microbatches in order, so that how many have come and gone is all there is to know.
+    """
+    way_home = np.concatenate((placement, placement[::-1]))
+    duration = np.repeat(durations, len(placement))
+    furthest_first = np.argsort(way_home, kind="stable").reshape(placement.max() + 1, -1)[:, ::-1]
+    waiting, begun = np.zeros(len(way_home) + 1, dtype=int), np.zeros(len(way_home), dtype=int)
+    waiting[0] = num_microbatches
+    free_at, running = np.zeros(len(furthest_first), dtype=int), np.full(len(furthest_first), len(way_home))
+    taken, slot = [], 0
+    while begun[-1] < num_microbatches:
+        idle = np.flatnonzero(free_at <= slot)
+        ready = waiting[furthest_first[idle]] > 0
+        starting = ready.any(axis=1)
+        device = idle[starting]
+        way = furthest_first[device, ready.argmax(axis=1)[starting]]
+        taken.append((way, begun[way], np.full(len(way), slot)))
+        waiting[way] -= 1
+        begun[way] += 1
+        running[device], free_at[device] = way, slot + duration[way]
+        slot += 1
+        ended = (free_at == slot) & (running < len(way_home))
+        waiting[running[ended] + 1] += 1
+    return (np.concatenate(column) for column in zip(*taken, strict=True))

@@ -85,18 +85,17 @@ def eager_one_f_one_b(num_stages, num_microbatches):
 
 def _one_forward_one_backward(name, num_stages, num_microbatches, warm_up):
     """Forwards alone, then pairs of a forward and a backward, then backwards alone, on stage s = device s."""
-    stage, microbatch = np.ogrid[:num_stages, :num_microbatches]
-    warm_up = np.minimum(warm_up, num_microbatches)[:, None]
-    steady = num_microbatches - warm_up
-    forward = np.where(microbatch < warm_up, microbatch, 2 * microbatch - warm_up)
-    backward = np.where(microbatch < steady, 2 * microbatch + warm_up + 1, microbatch + num_microbatches)
-    return Schedule.from_slots(
-        name,
-        placement=np.arange(num_stages),
-        num_microbatches=num_microbatches,
-        kind=np.array([OpKind.F, OpKind.B])[:, None, None],
-        stage=stage[None],
-        microbatch=microbatch[None],
-        replica=0,
-        slot=np.stack((forward, backward)),
-    )
+    size = (num_stages, 2 * num_microbatches)
+    kind, microbatch = np.full(size, OpKind.B, dtype=np.int32), np.empty(size, dtype=np.int32)
+    number = np.arange(num_microbatches, dtype=np.int32)
+    for device, early in enumerate(np.minimum(warm_up, num_microbatches)):
+        paired = num_microbatches - early
+        warming, cooling = slice(early), slice(early + 2 * paired, None)
+        forwards, backwards = slice(early, cooling.start, 2), slice(early + 1, cooling.start, 2)
+        kind[device, warming] = kind[device, forwards] = OpKind.F
+        microbatch[device, warming] = number[:early]
+        microbatch[device, forwards] = number[early:]
+        microbatch[device, backwards] = number[:paired]
+        microbatch[device, cooling] = number[paired:]
+    stage = np.arange(num_stages)
+    return Schedule.from_programs(name, stage, num_microbatches, kind, stage[:, None], microbatch)
