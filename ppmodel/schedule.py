@@ -17,6 +17,7 @@ IDLE, CONTINUED = ".", "~"
 _COMPUTE_KINDS = len(OpKind) - 1  # R, the last kind, computes nothing
 _COLUMNS_SHOWN, _ROWS_SHOWN = 16, 24
 _MAX_CELLS = 2**22
+_ROUNDING = 1e-12
 
 
 class Dependencies(NamedTuple):
@@ -80,29 +81,29 @@ class Schedule:
 
     def __post_init__(self):
         shares = np.ones(self.num_stages) if self.stage_shares is None else np.asarray(self.stage_shares, dtype=float)
-        if not np.isclose(shares.mean(), 1, rtol=1e-12, atol=0):
+        if abs(shares.mean() - 1) > _ROUNDING:
             shares = shares / shares.mean()
         object.__setattr__(self, "stage_shares", shares)
 
     # ---- construction ------------------------------------------------------------------------
 
     @classmethod
-    def from_programs(cls, name, placement, num_microbatches, kind, stage, microbatch, replica=0, **more):
-        """Make a schedule in which all devices run equally many operations, one a cell.
+    def from_programs(cls, name, placement, num_microbatches, kind, stage, microbatch, replica=0, joined=False, **more):
+        """Make a schedule in which all devices run equally many operations.
 
         Parameters
         ----------
         name, placement, num_microbatches, **more
             As the attributes of `Schedule`.
-        kind, stage, microbatch, replica : array of int, broadcast to shape (num_devices, operations of a device)
+        kind, stage, microbatch, replica, joined : array, broadcast to shape (num_devices, operations of a device)
             Row d is the program of device d.
         """
         columns = [np.asarray(column, dtype=np.int32) for column in (kind, stage, microbatch, replica)]
+        columns.append(np.asarray(joined))
         num_devices, length = np.broadcast_shapes(*(column.shape for column in columns))
         columns = [np.broadcast_to(column, (num_devices, length)).ravel() for column in columns]
-        joined = np.zeros(num_devices * length, dtype=bool)
         device_start = np.arange(num_devices + 1) * length
-        return cls(name, np.atleast_2d(placement), num_microbatches, *columns, joined, device_start, **more)
+        return cls(name, np.atleast_2d(placement), num_microbatches, *columns, device_start, **more)
 
     @classmethod
     def from_slots(cls, name, placement, num_microbatches, kind, stage, microbatch, replica, slot, **more):
@@ -114,7 +115,7 @@ class Schedule:
         arrays = (np.asarray(a, dtype=np.int32) for a in (kind, stage, microbatch, replica))
         kind, stage, microbatch, replica = (a.ravel() for a in np.broadcast_arrays(*arrays))
         device, slot = placement[replica, stage], np.asarray(slot).ravel()
-        order = np.lexsort((slot, device))
+        order = by_keys(device, slot)
         device, slot = device[order], slot[order]
         joined = np.zeros(len(order), dtype=bool)
         joined[1:] = (device[1:] == device[:-1]) & (slot[1:] == slot[:-1])
@@ -508,6 +509,31 @@ class Schedule:
         place = self.cell - self.cell[self.device_start[:-1]][self.device]
         marks = {(int(self.device[i]), int(place[i])) for i in indices}
         return draw(_texts(self.rows()), marks)
+
+
+def by_keys(*keys):
+    """The order of rows by their first key, then by their second and so on, and last as given.
+
+    Parameters
+    ----------
+    *keys : array of int, 0 or more, all of one length
+        The product of their ranges and that length must fit 63 bits.
+
+    Returns
+    -------
+    ndarray of int
+        As ``np.lexsort`` of the keys in reverse, ten times as fast.
+
+    Examples
+    --------
+    >>> by_keys([1, 0, 1], [5, 5, 2]).tolist()
+    [1, 2, 0]
+    """
+    joint = np.zeros(len(keys[0]), dtype=np.int64)
+    for key in (*keys, np.arange(len(joint))):
+        key = np.asarray(key)
+        joint = joint * (int(key.max(initial=0)) + 1) + key
+    return np.argsort(joint)
 
 
 def draw(rows, marks=()):

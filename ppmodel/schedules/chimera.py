@@ -10,7 +10,7 @@ import numpy as np
 
 from ppmodel.errors import ScheduleError
 from ppmodel.ops import NO_MICROBATCH, OpKind
-from ppmodel.schedule import Schedule
+from ppmodel.schedule import Schedule, by_keys
 from ppmodel.schedules.registry import Option, require, schedule
 
 _MAX_SHARE = 1000
@@ -170,53 +170,66 @@ def _chimera(name, num_stages, num_microbatches, concat, **more):
 
 
 def _concatenated_units(name, num_devices, num_microbatches, waves, overlapping=False, second=None, **more):
-    """Copies of a unit one after the other, then the reductions."""
+    """Copies of a unit that begin one period after the other; the reductions belong to the last."""
     first = np.arange(num_devices)
     placement = np.stack((first, first[::-1] if second is None else second))
-    kind, stage, microbatch, replica, slot = _unit(num_devices, waves)
-    period = (waves + 1) * num_devices
+    unit, period = _unit(num_devices, waves), (waves + 1) * num_devices
     if overlapping:
-        one = Schedule.from_slots(name, placement, num_devices, kind, stage, microbatch, replica, slot)
-        kind, stage, microbatch, replica = one.kind, one.stage, one.microbatch, one.replica
+        one = Schedule.from_slots(name, placement, num_devices, *unit)
         slot, period = one.slots(forward=1, backward=2)[0], 3 * num_devices
+        unit = [one.kind, one.stage, one.microbatch, one.replica, slot]
+    sums = _reductions(placement, *unit, beside=overlapping)
+    unit = [np.concatenate(pair) for pair in zip(unit, sums, strict=True)]
     num_units = num_microbatches * more.get("microbatch_parts", 1) // (waves * num_devices)
-    unit = np.repeat(np.arange(num_units), len(slot))
-    kind, stage, replica = (np.tile(column, num_units) for column in (kind, stage, replica))
-    microbatch = np.tile(microbatch, num_units) + unit * waves * num_devices
-    slot = np.tile(slot, num_units) + unit * period
-    if overlapping:  # where two units want one slot the earlier goes first
-        slot = slot * num_units + unit
-    columns = (kind, stage, microbatch, replica, slot)
-    sums = _reductions(placement, stage, replica, slot)
-    *columns, slot = (np.concatenate(pair) for pair in zip(columns, sums, strict=True))
-    columns.append(2 * slot + columns[3])  # the first pipeline goes first; only `placed_chimera` has such ties
-    return Schedule.from_slots(name, placement, num_microbatches, *columns, **more)
+    columns = _repeated(placement, *unit, num_units, period, earlier_first=overlapping)
+    return Schedule.from_programs(name, placement, num_microbatches, *columns, **more)
 
 
 def _unit(num_devices, waves):
     """One unit, in slots of one forward each: `waves` microbatches are forwarded as one, and return in turn."""
-    replica, injected, wave, stage = np.ogrid[:2, : num_devices // 2, :waves, :num_devices]
+    kind, replica, injected, wave, stage = np.ogrid[:2, :2, : num_devices // 2, :waves, :num_devices]
     microbatch = (replica * (num_devices // 2) + injected) * waves + wave
-    forward = 2 * injected + stage
-    backward = 2 * injected + (2 + wave) * num_devices - 1 - stage
-    halves = []
-    for kind, slot in ((OpKind.F, forward), (OpKind.B, backward)):
-        columns = np.broadcast_arrays(kind, stage, microbatch, replica, slot)
-        halves.append([column.ravel() for column in columns])
-    return [np.concatenate(pair) for pair in zip(*halves, strict=True)]
+    way = np.where(kind == OpKind.F, stage, (2 + wave) * num_devices - 1 - stage)
+    columns = np.broadcast_arrays(kind, stage, microbatch, replica, 2 * injected + way)
+    return [column.ravel() for column in columns]
 
 
-def _reductions(placement, stage, replica, slot):
-    """One gradient sum per stage and replica, in the first free slot after its last backward."""
-    device = placement[replica, stage]
-    taken = {(int(d), int(t)) for d, t in zip(device, slot, strict=True)}
+def _reductions(placement, kind, stage, microbatch, replica, slot, beside):
+    """One gradient sum per stage and replica: in the first free slot after its last backward, or right beside that."""
     last = np.zeros(placement.shape, dtype=int)
     np.maximum.at(last, (replica, stage), slot)
-    rows = []
-    for time, replica_, stage_ in sorted((int(t), r, s) for (r, s), t in np.ndenumerate(last)):
-        home = int(placement[replica_, stage_])
-        while (home, time) in taken:
-            time += 1
-        taken.add((home, time))
-        rows.append((OpKind.R, stage_, NO_MICROBATCH, replica_, time))
-    return np.array(rows).T
+    replica_, stage_ = (column.ravel() for column in np.indices(placement.shape))
+    home, time = placement.ravel(), last.ravel()
+    if not beside:
+        slots = np.arange(slot.max() + 3, dtype=np.int32)
+        free = np.broadcast_to(slots, (len(stage_), len(slots))).copy()
+        free[placement[replica, stage], slot] = len(slots)
+        free = np.minimum.accumulate(free[:, ::-1], axis=1)[:, ::-1]  # the first free slot from each slot on
+        earlier, later = by_keys(home, time, replica_).reshape(-1, 2).T  # each device sums for two stages
+        time[earlier], after = free[home[earlier], time[earlier]], free[home[later], time[later]]
+        time[later] = np.where(after == time[earlier], free[home[later], time[earlier] + 1], after)
+    return np.full_like(time, OpKind.R), stage_, np.full_like(time, NO_MICROBATCH), replica_, time
+
+
+def _repeated(placement, kind, stage, microbatch, replica, slot, num_units, period, earlier_first):
+    """Each device's program when a unit begins every `period` slots: kind, stage, microbatch, replica, joined.
+
+    Of two operations that want one slot the one of the earlier unit goes first, or the one of the first pipeline.
+    """
+    device = placement[replica, stage]
+    begun, phase = np.divmod(slot, period)  # how many periods ago its unit began
+    sums = kind == OpKind.R
+    ties = (begun.max() - begun, replica) if earlier_first else (replica, begun.max() - begun)
+    shape = (len(placement[0]), 1, -1)
+    pattern = by_keys(device, phase, *ties, sums).reshape(shape)
+    kind, stage, microbatch, replica, slot, begun, sums = (
+        column.astype(np.int32)[pattern] for column in (kind, stage, microbatch, replica, slot, begun, sums)
+    )
+    joined = (np.diff(slot, prepend=-1) == 0) & (np.diff(replica, prepend=-1) == 0) & (sums == 0)
+
+    unit = np.arange(num_units + begun.max(), dtype=np.int32)[:, None] - begun
+    there = (unit >= (num_units - 1) * sums) & (unit < num_units)
+    unit *= (microbatch.max() + 1) * (1 - sums)
+    unit += microbatch
+    columns = np.broadcast_arrays(kind, stage, unit, replica, joined)
+    return (column[there].reshape(len(there), -1) for column in columns)
