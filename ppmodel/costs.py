@@ -79,7 +79,7 @@ class OpCosts:
         """
         shape = (len(OpKind), num_replicas, self.num_stages)
         return tuple(
-            np.broadcast_to(table if table.ndim == len(shape) else table[:, None], shape).ravel()
+            np.array(np.broadcast_to(table if table.ndim == len(shape) else table[:, None], shape), dtype=float).ravel()
             for table in (self.compute_s, self.occupancy_s, self.latency_s)
         )
 

@@ -5,41 +5,69 @@ stream's program and plays it with an event queue, as a discrete-event simulator
 graph what an operation needs and where its result goes. See `graph.compile` for the semantics.
 """
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 from heapq import heappop, heappush
 from itertools import pairwise
 
 import numpy as np
 
+from ppmodel.compiled import kernels
 from ppmodel.errors import CostError
 from ppmodel.graph import ExecutionGraph, programs
 from ppmodel.ops import OpKind
 from ppmodel.schedule import NO_OPERATION
 
+_SIDE_BY_SIDE = 64
+"""Systems that the compiled engine takes through a graph at once: more of them do not fit the nearest cache."""
+
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """When everything happens. All arrays follow the order of the schedule's operations.
+    """When everything happens. What is read off it follows the order of the schedule's operations.
 
-    Attributes
+    Parameters
     ----------
     graph : ExecutionGraph
-    start_s, end_s : ndarray of float, shape (num_operations,)
-        In seconds; NaN for reductions that the graph excludes. Operations of one cell share both.
-    sent_s, arrived_s : ndarray of float, shape (num_operations,)
-        When the transfer of the result begins and when the other device has it; NaN where it stays.
+        What was simulated.
+    times_s : ndarray of float, shape (4, graph.num_operations)
+        In seconds, in the graph's order: start and end; when the transfer of the result begins, and when the
+        other device has it (NaN where it stays). Operations of one cell share start and end.
     """
 
     graph: ExecutionGraph
-    start_s: np.ndarray
-    end_s: np.ndarray
-    sent_s: np.ndarray
-    arrived_s: np.ndarray
+    times_s: np.ndarray
+
+    @cached_property
+    def start_s(self):
+        """Start of each operation in seconds; NaN for reductions that the graph excludes."""
+        return self._in_order_of_the_schedule(0)
+
+    @cached_property
+    def end_s(self):
+        """End of each operation in seconds."""
+        return self._in_order_of_the_schedule(1)
+
+    @cached_property
+    def sent_s(self):
+        """When the transfer of each result begins, in seconds; NaN where it stays."""
+        return self._in_order_of_the_schedule(2)
+
+    @cached_property
+    def arrived_s(self):
+        """When the other device has each result, in seconds; NaN where it stays."""
+        return self._in_order_of_the_schedule(3)
+
+    def _in_order_of_the_schedule(self, row):
+        column = np.full(self.graph.schedule.num_operations, np.nan)
+        column[self.graph.index] = self.times_s[row]
+        return column
 
     @property
     def makespan_s(self):
         """From the start of the first operation to the end of the last, T_sim."""
-        return float(np.nanmax(self.end_s))
+        return float(self.times_s[1].max())
 
 
 def simulate(graph, costs, factors=None):
@@ -71,13 +99,23 @@ def simulate(graph, costs, factors=None):
     33.0
     """
     _check_fit(graph, costs)
-    compute, occupancy, latency = (table[graph.cost_class] for table in costs.by_class(graph.schedule.num_replicas))
-    if factors is not None:
-        compute = compute * factors[graph.index]
-    durations = (table.tolist() for table in (compute, occupancy, latency))
-    timeline = _timeline(graph, *_longest_path(graph, *durations, costs.overlap_factor))
+    fast = kernels(graph.num_operations)
+    if fast:
+        times = np.empty((4, graph.num_operations))
+        tables = costs.by_class(graph.schedule.num_replicas) if factors is None else _durations(graph, costs, factors)
+        program = graph.program if factors is None else graph.program_by_operation
+        fast.longest_path(*program, tables, float(costs.overlap_factor), graph.occupied, times)
+    else:
+        times = _longest_path(graph, *_durations(graph, costs, factors), costs.overlap_factor)
+    timeline = Timeline(graph, times)
     _refuse_overflow(timeline.makespan_s)
     return timeline
+
+
+def _durations(graph, costs, factors=None):
+    """Duration, occupancy and latency of every operation, in the graph's order."""
+    compute, occupancy, latency = (table[graph.cost_class] for table in costs.by_class(graph.schedule.num_replicas))
+    return (compute if factors is None else compute * factors[graph.index]), occupancy, latency
 
 
 def makespans(graph, many_costs):
@@ -110,8 +148,16 @@ def makespans(graph, many_costs):
     """
     for costs in many_costs:
         _check_fit(graph, costs)
-    spans = np.array([simulate(graph, costs).makespan_s for costs in many_costs])
-    _refuse_overflow(spans.max())
+    fast = kernels(graph.num_operations * len(many_costs))
+    if not fast:
+        return np.array([simulate(graph, costs).makespan_s for costs in many_costs])
+    spans = np.empty(len(many_costs))
+    for first in range(0, len(many_costs), _SIDE_BY_SIDE):
+        some = many_costs[first : first + _SIDE_BY_SIDE]
+        tables = np.stack([costs.by_class(graph.schedule.num_replicas) for costs in some], axis=-1)
+        factors = np.array([float(costs.overlap_factor) for costs in some])
+        spans[first : first + _SIDE_BY_SIDE] = fast.many_longest_paths(*graph.program, tables, factors, graph.occupied)
+    _refuse_overflow(spans.max(initial=0))
     return spans
 
 
@@ -127,11 +173,12 @@ def _check_fit(graph, costs):
 
 
 def _longest_path(graph, compute, occupancy, latency, overlap_factor):
-    """Start, end, leaving and arrival of every operation; durations are lists in the graph's order."""
+    """Start, end, leaving and arrival of every operation, shape (4, num_operations)."""
+    compute, occupancy, latency = compute.tolist(), occupancy.tolist(), latency.tolist()
     stream, source, link = graph.stream.tolist(), graph.source.tolist(), graph.link.tolist()
     remote, reduces = graph.remote.tolist(), (graph.schedule.kind[graph.index] == OpKind.R).tolist()
     sends, receives, queues = graph.send_occupies, graph.receive_occupies, graph.p2p == "overlapped"
-    start, end, sent, arrived = ([None] * graph.num_operations for _ in range(4))
+    start, end, sent, arrived = ([math.nan] * graph.num_operations for _ in range(4))
     stream_free = [0.0] * (2 * graph.schedule.num_devices)
     link_free = [0.0] * graph.num_links
 
@@ -149,7 +196,7 @@ def _longest_path(graph, compute, occupancy, latency, overlap_factor):
             if receives:
                 if not sends:
                     sent[needed] = ready
-                ready = arrived[needed] = ready + occupancy[needed] + latency[needed]
+                ready = arrived[needed] = ready + (occupancy[needed] + latency[needed])
 
         duration = max(compute[first:last])  # of a collective, the slowest participant's
         if last - first > 1 and not reduces[first]:
@@ -174,16 +221,7 @@ def _longest_path(graph, compute, occupancy, latency, overlap_factor):
             else:
                 sent[op] = finished
                 arrived[op] = finished + occupancy[op] + latency[op]
-    return start, end, sent, arrived
-
-
-def _timeline(graph, *times):
-    columns = []
-    for values in times:
-        column = np.full(graph.schedule.num_operations, np.nan)
-        column[graph.index] = [np.nan if value is None else value for value in values]
-        columns.append(column)
-    return Timeline(graph, *columns)
+    return np.array([start, end, sent, arrived])
 
 
 # ---- discrete events -----------------------------------------------------------------------------
@@ -225,7 +263,7 @@ class _EventSimulation:
         self.delivered, self.finished = set(), set()
         self.link_queue = [[] for _ in range(graph.num_links)]
         self.link_idle = [True] * graph.num_links
-        self.times = [[None] * graph.num_operations for _ in range(4)]
+        self.times = np.full((4, graph.num_operations), np.nan)
         self.events, self.made, self.now = [], 0, 0.0
 
     def run(self):
@@ -234,7 +272,7 @@ class _EventSimulation:
         while self.events:
             self.now, _, handler, arguments = heappop(self.events)
             handler(*arguments)
-        return _timeline(self.graph, *self.times)
+        return Timeline(self.graph, self.times)
 
     def after(self, delay, handler, *arguments):
         heappush(self.events, (self.now + delay, self.made, handler, arguments))

@@ -4,10 +4,12 @@ A graph is compiled once per schedule and semantics, and then serves any number 
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
+from ppmodel.compiled import LARGE, kernels
 from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
 from ppmodel.schedule import NO_OPERATION, Schedule
@@ -17,6 +19,8 @@ P2P = ("latency", "overlapped", "blocking_send", "blocking_recv", "blocking")
 
 ALLREDUCE = ("excluded", "overlapped", "blocking")
 """What the gradient all-reduce of replicated stages does; see `compile`."""
+
+_REDUCTIONS = {"excluded": 0, "blocking": 1, "overlapped": 2}
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +66,28 @@ class ExecutionGraph:
     link: np.ndarray
     node_start: np.ndarray
     num_links: int
+
+    @cached_property
+    def program(self):
+        """Rows for the compiled engine, and the numbers of registers, streams and links; see `kernels.program`."""
+        first_reduction = OpKind.R * self.schedule.num_replicas * self.schedule.num_stages
+        columns = (self.cost_class, self.stream, self.source, self.remote, self.link, self.node_start)
+        columns = (column if column.dtype == bool else column.astype(np.int32, copy=False) for column in columns)
+        rows, num_registers = kernels(LARGE).program(*columns, self.num_links, first_reduction)
+        return rows, (num_registers, 2 * self.schedule.num_devices, self.num_links)
+
+    @cached_property
+    def program_by_operation(self):
+        """`program` with each operation as a cost class of its own."""
+        rows, sizes = self.program
+        rows = rows.copy()
+        rows[:, 0] = rows[:, 7]
+        return rows, sizes
+
+    @property
+    def occupied(self):
+        """Whether a transfer occupies the sender, the receiver, its link."""
+        return self.send_occupies, self.receive_occupies, self.p2p == "overlapped"
 
     @property
     def send_occupies(self):
@@ -115,38 +141,29 @@ def compile(schedule, p2p="overlapped", allreduce="excluded"):
     for field, value, known in (("p2p", p2p, P2P), ("allreduce", allreduce, ALLREDUCE)):
         if value not in known:
             raise PPModelError(field, value, f"must be one of {', '.join(known)}", "choose one of them")
-    dependencies = schedule.dependencies
-    order = dependencies.order
+    return ExecutionGraph(schedule, p2p, allreduce, *_renumbered(schedule, allreduce))
+
+
+def _renumbered(schedule, allreduce):
+    """The arrays of an `ExecutionGraph`: those of the dependencies, in their order."""
+    source, remote, node, order, _ = schedule.dependencies
+    fast = kernels(schedule.num_operations)
+    if fast:
+        columns = (order, schedule.cost_class, schedule.kind, schedule.device, source, remote, node)
+        return fast.renumbered(*columns, _REDUCTIONS[allreduce], schedule.num_devices)
     if allreduce == "excluded":
         order = order[schedule.kind[order] != OpKind.R]
-    node = dependencies.node[order]
     position = np.full(schedule.num_operations, NO_OPERATION)
     position[order] = np.arange(len(order))
-
-    source = dependencies.source[order]
+    source, remote, stream = source[order], remote[order], schedule.device[order]
     source = np.where(source == NO_OPERATION, NO_OPERATION, position[source])
-    remote = dependencies.remote[order]
-    stream = schedule.device[order]
     if allreduce == "overlapped":
         stream = np.where(schedule.kind[order] == OpKind.R, stream + schedule.num_devices, stream)
-
     link = np.full(len(order), NO_OPERATION)
     senders, receivers = source[remote], np.flatnonzero(remote)
-    ends = stream[senders] * schedule.num_devices + stream[receivers]
-    used, link[senders] = np.unique(ends, return_inverse=True)
-    return ExecutionGraph(
-        schedule=schedule,
-        p2p=p2p,
-        allreduce=allreduce,
-        index=order,
-        cost_class=schedule.cost_class[order],
-        stream=stream,
-        source=source,
-        remote=remote,
-        link=link,
-        node_start=np.flatnonzero(np.diff(node, prepend=-1, append=-1)),
-        num_links=len(used),
-    )
+    used, link[senders] = np.unique(stream[senders] * schedule.num_devices + stream[receivers], return_inverse=True)
+    node_start = np.flatnonzero(np.diff(node[order], prepend=-1, append=-1))
+    return order, schedule.cost_class[order], stream, source, remote, link, node_start, len(used)
 
 
 def programs(graph):

@@ -209,9 +209,9 @@ def computing_s(schedule, many_costs):
     alone, together = (
         np.bincount(schedule.cost_class[computing & where], minlength=classes) for where in (~shared, shared)
     )
-    return np.array([
-        (alone + costs.overlap_factor * together) @ costs.by_class(schedule.num_replicas)[0] for costs in many_costs
-    ])
+    return np.array(
+        [(alone + costs.overlap_factor * together) @ costs.by_class(schedule.num_replicas)[0] for costs in many_costs]
+    )
 
 
 class BubbleRatios(NamedTuple):

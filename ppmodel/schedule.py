@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ppmodel.compiled import kernels
 from ppmodel.errors import ScheduleError, TableError
 from ppmodel.ops import NO_MICROBATCH, Op, OpKind
 
@@ -207,12 +208,12 @@ class Schedule:
     @cached_property
     def device(self):
         """The device of each operation, shape (num_operations,)."""
-        return np.repeat(np.arange(self.num_devices), np.diff(self.device_start))
+        return np.repeat(np.arange(self.num_devices, dtype=np.int32), np.diff(self.device_start))
 
     @cached_property
     def cell(self):
         """The number of each operation's cell, counted over all devices; shape (num_operations,)."""
-        return np.cumsum(~self.joined) - 1
+        return np.cumsum(~self.joined, dtype=np.int32) - 1
 
     @property
     def cost_class(self):
@@ -264,14 +265,26 @@ class Schedule:
         TableError
             If operations wait for one another in a circle.
         """
-        source = self._sources()
-        device = self.device
-        remote = (source != NO_OPERATION) & (device[source] != device)
-        node = self._nodes()
-        level = self._levels(source, node)
-        order = np.lexsort((np.arange(self.num_operations), node, level))
-        level_start = np.searchsorted(level[order], np.arange(level.max() + 2))
+        fast, node = kernels(self.num_operations), self._nodes()
+        if fast:
+            sizes = (self.num_replicas, self.num_stages, self.table_microbatches)
+            operations = (self.kind, self.stage, self.microbatch, self.replica, self.device)
+            found = fast.dependencies(*operations, self.device_start, node, self._sharing, sizes)
+            source, remote, level, order, level_start = found
+        else:
+            source = self._sources()
+            remote = (source != NO_OPERATION) & (self.device[source] != self.device)
+            level = self._levels(source, node)
+            order = by_keys(level + 1, node)
+            level_start = np.searchsorted(level[order], np.arange(level.max() + 2))
+        if level.min() == NO_OPERATION:
+            self._refuse_deadlock(source, level)
         return Dependencies(source, remote, node, order, level_start)
+
+    @property
+    def _sharing(self):
+        """Whether operations may share a node: in a cell, or as replicas of a reduction."""
+        return bool(self.joined.any() or (self.kind == OpKind.R).any())
 
     def _index_of(self):
         """Where each compute operation stands, shape (kinds, replicas, stages, microbatches)."""
@@ -300,10 +313,11 @@ class Schedule:
         return source
 
     def _nodes(self):
-        node = self.cell.copy()
-        for stage in range(self.num_stages):
-            replicas = np.flatnonzero((self.kind == OpKind.R) & (self.stage == stage))
-            node[replicas] = node[replicas].min(initial=self.num_operations)
+        node = np.arange(self.num_operations, dtype=np.int32) if not self.joined.any() else self.cell.copy()
+        sums = np.flatnonzero(self.kind == OpKind.R)
+        first = np.full(self.num_stages, self.num_operations)
+        np.minimum.at(first, self.stage[sums], node[sums])
+        node[sums] = first[self.stage[sums]]
         return node
 
     def _levels(self, source, node):
@@ -332,10 +346,7 @@ class Schedule:
                     if not missing[successor]:
                         following.append(successor)
             frontier, depth = following, depth + 1
-        level = np.array(level)[node]
-        if (level == NO_OPERATION).any():
-            self._refuse_deadlock(source, level)
-        return level
+        return np.array(level)[node]
 
     # ---- slots -------------------------------------------------------------------------------
 
@@ -357,6 +368,10 @@ class Schedule:
         computing = self.kind != OpKind.R
         np.add.at(length, node[computing], duration[computing])
         length[node[~computing]] = reduction  # the replicas of a reduction work side by side
+        fast = kernels(self.num_operations)
+        if fast:
+            start, end = fast.slots(length, source, self.device, node, order, self.num_devices)
+            return start[node], end[node]
         start, end, free = [0] * len(length), [0] * len(length), [0] * self.num_devices
         bounds = np.flatnonzero(np.diff(node[order], prepend=-1, append=-1)).tolist()
         order, device, node_of, source_of = order.tolist(), self.device.tolist(), node.tolist(), source.tolist()

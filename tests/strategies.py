@@ -2,8 +2,9 @@
 
 import numpy as np
 from hypothesis import strategies as st
+from twin import needs
 
-from ppmodel import build
+from ppmodel import Op, OpKind, Schedule, build
 from ppmodel.costs import OpCosts
 from ppmodel.graph import ALLREDUCE, P2P
 from ppmodel.schedules.chimera import CONCATENATIONS
@@ -43,3 +44,43 @@ def cases(draw, **sizes):
     shape = (5, schedule.num_stages)
     tables = [random.uniform(0, top, shape) * (random.random(shape) < 0.9) for top in (2.0, 2.0, 1.0)]
     return schedule, OpCosts(*tables, overlap_factor=float(random.uniform(0.5, 1.0)))
+
+
+@st.composite
+def tables(draw, max_devices=4, max_microbatches=5):
+    """Any order at all that can run: chunks anywhere, backwards whole or in halves, cells of two operations."""
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    num_devices, num_microbatches = draw(st.integers(1, max_devices)), draw(st.integers(1, max_microbatches))
+    num_stages = num_devices * draw(st.integers(1, 2))
+    home = np.concatenate((random.permutation(num_devices), random.integers(0, num_devices, num_stages - num_devices)))
+    halves = random.random((num_stages, num_microbatches)) < draw(st.sampled_from([0, 0.5, 1]))
+    pairs = draw(st.sampled_from([0, 0.3]))
+    rows, done, since = [[] for _ in range(num_devices)], set(), [set() for _ in range(num_devices)]
+    waiting = {Op(OpKind.F, s, m) for s in range(num_stages) for m in range(num_microbatches)}
+    for s, m in np.ndindex(halves.shape):
+        kinds = (OpKind.I, OpKind.W) if halves[s, m] else (OpKind.B,)
+        waiting |= {Op(kind, int(s), int(m)) for kind in kinds}
+    split = {Op(OpKind.B, int(s), int(m)) for s, m in np.argwhere(halves)}
+    while waiting:
+        ready = sorted(op for op in waiting if needs(op, num_stages - 1, split) in done | {None})
+        op = ready[random.integers(len(ready))]
+        row, fresh = rows[home[op.stage]], since[home[op.stage]]
+        if row and len(row[-1]) == 1 and needs(op, num_stages - 1, split) not in fresh and random.random() < pairs:
+            row[-1] += (op,)
+        else:
+            row.append((op,))
+            fresh.clear()
+        waiting.remove(op)
+        done.add(op)
+        for others in since:
+            others.add(op)
+    return Schedule.from_rows("by chance", rows)
+
+
+@st.composite
+def random_cases(draw):
+    """A table by chance with random costs."""
+    schedule = draw(tables())
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    costs = OpCosts(*random.uniform(0, 2, (3, 5, schedule.num_stages)), overlap_factor=float(random.uniform(0.5, 1.0)))
+    return schedule, costs

@@ -11,13 +11,15 @@ PACKAGE = Path(__file__).parents[1] / "ppmodel"
 MAY_IMPORT = {
     "errors": set(),
     "ops": {"errors"},
-    "schedule": {"errors", "ops"},
+    "kernels": {"ops"},
+    "compiled": {"kernels"},
+    "schedule": {"errors", "ops", "compiled"},
     "schedules": {"errors", "ops", "schedule"},
     "formulas": {"errors"},
     "specs": {"errors"},
     "costs": {"errors", "ops", "specs"},
-    "graph": {"errors", "ops", "schedule"},
-    "engine": {"errors", "ops", "schedule", "graph", "costs"},
+    "graph": {"errors", "ops", "compiled", "schedule"},
+    "engine": {"errors", "ops", "compiled", "schedule", "graph", "costs"},
     "metrics": {"errors", "ops", "schedule", "engine"},
     "export": {"errors", "ops", "schedule", "engine"},
     "studies": {"errors", "ops", "schedule", "schedules", "formulas", "specs", "costs", "graph", "engine", "metrics"},
@@ -48,6 +50,7 @@ HEAVY = {
     "seaborn": {"plot"},
     "pandas": {"studies", "claims", "report"},
     "papermill": {"reproduce"},
+    "numba": {"kernels"},
 }
 
 
@@ -91,7 +94,7 @@ def test_small_runs_load_nothing_heavy():
         "import sys; from ppmodel.cli import main; "
         "main('simulate 1f1b --stages 4 --microbatches 8 --forward 1 --backward 2 --json'.split()); "
         "print(sorted({name.split('.')[0] for name in sys.modules} & "
-        "{'matplotlib', 'pandas', 'papermill', 'seaborn', 'pydantic', 'ruamel', 'tqdm', 'nbformat'}))"
+        "{'matplotlib', 'pandas', 'papermill', 'seaborn', 'pydantic', 'ruamel', 'numba', 'tqdm', 'nbformat'}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

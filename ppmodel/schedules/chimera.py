@@ -178,7 +178,7 @@ def _concatenated_units(name, num_devices, num_microbatches, waves, overlapping=
         one = Schedule.from_slots(name, placement, num_devices, *unit)
         slot, period = one.slots(forward=1, backward=2)[0], 3 * num_devices
         unit = [one.kind, one.stage, one.microbatch, one.replica, slot]
-    sums = _reductions(placement, *unit, beside=overlapping)
+    sums = _reductions(placement, unit[1], *unit[3:], beside=overlapping)
     unit = [np.concatenate(pair) for pair in zip(unit, sums, strict=True)]
     num_units = num_microbatches * more.get("microbatch_parts", 1) // (waves * num_devices)
     columns = _repeated(placement, *unit, num_units, period, earlier_first=overlapping)
@@ -194,7 +194,7 @@ def _unit(num_devices, waves):
     return [column.ravel() for column in columns]
 
 
-def _reductions(placement, kind, stage, microbatch, replica, slot, beside):
+def _reductions(placement, stage, replica, slot, beside):
     """One gradient sum per stage and replica: in the first free slot after its last backward, or right beside that."""
     last = np.zeros(placement.shape, dtype=int)
     np.maximum.at(last, (replica, stage), slot)

@@ -69,7 +69,7 @@ def _list_schedule(placement, num_microbatches, durations=(1, 2)):
     """Way, microbatch and first slot of every operation: each free device takes what is ready and furthest.
 
     A microbatch's way leads up the stages and down again: forward s is step s of it, backward s step 2 K - 1 - s of
-    K stages. A device runs each step's microbatches in order, so that how many have come and gone is all there is to know.
+    K stages. A device runs each step's microbatches in order, so that only how many have come and gone must be known.
     """
     way_home = np.concatenate((placement, placement[::-1]))
     duration = np.repeat(durations, len(placement))

@@ -1,0 +1,10 @@
+"""Compiled loops over the operations of a table; each has a plain twin, beside which it is tested to the last bit.
+
+Integers are of 32 bits, and what belongs together stands side by side: how much a loop reads for each operation decides
+how fast it is. Arrays are not handed to small functions inside a loop, since each hand-over costs as much as the work.
+"""
+
+from ppmodel.kernels.paths import longest_path, many_longest_paths, program
+from ppmodel.kernels.tables import dependencies, renumbered, slots
+
+__all__ = ["dependencies", "longest_path", "many_longest_paths", "program", "renumbered", "slots"]

@@ -1,0 +1,5 @@
+"""How the kernels are compiled: once, kept on disk, and without the interpreter's lock."""
+
+from numba import njit
+
+compiled = njit(cache=True, nogil=True)

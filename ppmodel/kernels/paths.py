@@ -1,0 +1,200 @@
+"""The longest path through an execution graph, for one system or for many: the twins of `engine.simulate`."""
+
+import numpy as np
+
+from ppmodel.kernels.jit import compiled
+
+NONE = -1
+WHOLE, JOIN, JOINED, FINISH, SUM, SUMMED = range(6)
+"""Steps of a program: an operation alone; one of a cell's and the last of them; what follows for each of them; one
+participant of a reduction and the last of them."""
+
+
+@compiled
+def program(cost_class, stream, source, remote, link, node_start, num_links, first_reduction):
+    """What `longest_path` reads: a row for each operation, two where it shares a node; and how many registers it needs.
+
+    The columns are class, stream, take, give, link, keep, step, operation. A message has a register from when it is
+    sent until it is taken, so that only those under way need a place: `take` is the one to read (0 holds nothing),
+    `give` the one to write (the last is never read), `keep` one more for a reduction beside the device.
+    """
+    count, num_nodes = len(cost_class), len(node_start) - 1
+    shared = 0
+    for node in range(num_nodes):
+        size = node_start[node + 1] - node_start[node]
+        shared += size if size > 1 else 0
+    give = np.zeros(count, np.uint32)
+    keep = np.zeros(count if shared else 0, np.uint32)
+    for op in range(count if shared else 0):
+        if source[op] != NONE and not remote[op] and stream[op] != stream[source[op]]:
+            keep[source[op]] = 1
+    rows = np.empty((count + shared, 8), np.uint32)
+    free, num_free, num_registers = np.empty(count + len(keep), np.uint32), 0, np.uint32(1)
+    row = 0
+    for node in range(num_nodes):
+        first, last = node_start[node], node_start[node + 1]
+        for op in range(first, last):
+            take = np.uint32(0)
+            if remote[op] or (shared and source[op] != NONE and stream[op] != stream[source[op]]):
+                take = give[source[op]] if remote[op] else keep[source[op]]
+                free[num_free] = take
+                num_free += 1
+            rows[row, 0], rows[row, 1], rows[row, 2], rows[row, 7] = cost_class[op], stream[op], take, op
+            rows[row, 6] = WHOLE
+            if last - first > 1:
+                rows[row, 6] = (SUM if cost_class[op] >= first_reduction else JOIN) + (op == last - 1)
+                row += 1
+        for op in range(first, last):
+            if last - first > 1:
+                rows[row, 0], rows[row, 1], rows[row, 6], rows[row, 7] = cost_class[op], stream[op], FINISH, op
+            rows[row, 3], rows[row, 4], rows[row, 5] = 0, num_links, 0
+            if link[op] != NONE:
+                if num_free == 0:
+                    free[0], num_free, num_registers = num_registers, 1, num_registers + np.uint32(1)
+                num_free -= 1
+                give[op] = rows[row, 3] = free[num_free]
+                rows[row, 4] = link[op]
+            if shared and keep[op]:
+                if num_free == 0:
+                    free[0], num_free, num_registers = num_registers, 1, num_registers + np.uint32(1)
+                num_free -= 1
+                keep[op] = rows[row, 5] = free[num_free]
+            row += 1
+    for row in range(len(rows)):
+        if rows[row, 3] == 0:
+            rows[row, 3] = num_registers
+    return rows, int(num_registers) + 1
+
+
+@compiled
+def longest_path(rows, sizes, tables, overlap_factor, occupied, times):
+    """Fill `times`: start, end, leaving and arrival of every operation, NaN where nothing is sent.
+
+    `sizes` are the numbers of registers, streams and links; `tables` durations, occupancies and latencies by class;
+    `occupied` tells whether a transfer occupies the sender, the receiver, its link.
+    """
+    compute, occupancy, latency = tables
+    sends, receives, queues = occupied
+    there, cost, sender = np.zeros(sizes[0]), np.zeros(sizes[0]), np.zeros(sizes[0], np.uint32)
+    free, link_free = np.zeros(sizes[1]), np.zeros(sizes[2] + 1)
+    nowhere = sizes[0] - 1
+    ready = together = longest = began = finished = 0.0
+    for row in range(len(rows)):
+        class_, stream, step, op = rows[row, 0], rows[row, 1], rows[row, 6], rows[row, 7]
+        if step != FINISH:
+            take = rows[row, 2]
+            if free[stream] > ready:
+                ready = free[stream]
+            if there[take] > ready:
+                ready = there[take]
+            if receives and take and step < SUM:
+                if not sends:
+                    times[2, sender[take]] = ready
+                ready += cost[take]
+                times[3, sender[take]] = ready
+            if step == WHOLE:
+                began, finished = ready, ready + compute[class_]
+                ready = 0.0
+            else:
+                together += compute[class_]
+                longest = max(longest, compute[class_])
+                if step in (JOINED, SUMMED):
+                    began, finished = ready, ready + (overlap_factor * together if step == JOINED else longest)
+                    ready = together = longest = 0.0
+                continue
+
+        times[0, op], times[1, op] = began, finished
+        if finished > free[stream]:
+            free[stream] = finished
+        if rows[row, 5]:
+            there[rows[row, 5]] = finished
+        give = rows[row, 3]
+        if give == nowhere:
+            times[2, op] = times[3, op] = np.nan
+            continue
+        leaves, takes, later = finished, occupancy[class_], latency[class_]
+        if sends:
+            leaves = free[stream]
+            free[stream] = leaves + takes + later
+        elif queues:
+            link = rows[row, 4]
+            if link_free[link] > leaves:
+                leaves = link_free[link]
+            link_free[link] = leaves + takes
+        there[give] = leaves + takes + later
+        if receives:
+            cost[give], sender[give] = takes + later, op
+            if not sends:  # ready to be fetched; when it is, the receiver decides
+                there[give] = leaves
+        times[2, op], times[3, op] = leaves, there[give]
+
+
+@compiled
+def many_longest_paths(rows, sizes, tables, overlap_factor, occupied):
+    """The makespans of some systems at once: `longest_path`, each step taken for all systems side by side.
+
+    `tables` are three of shape (classes, systems) and `overlap_factor` is of shape (systems,). What is held is a number
+    for each register, stream and link and system; never one for each operation.
+    """
+    compute, occupancy, latency = tables
+    sends, receives, queues = occupied
+    systems = range(len(overlap_factor))
+    there, cost = np.zeros((2, sizes[0], len(systems)))
+    free, link_free = np.zeros((sizes[1], len(systems))), np.zeros((sizes[2] + 1, len(systems)))
+    ready, together, longest, finished, span = np.zeros((5, len(systems)))
+    nowhere = sizes[0] - 1
+    for row in range(len(rows)):
+        class_, stream, step = rows[row, 0], rows[row, 1], rows[row, 6]
+        if step != FINISH:
+            take = rows[row, 2]
+            for k in systems:
+                ready[k] = free[stream, k] if free[stream, k] > ready[k] else ready[k]
+                ready[k] = there[take, k] if there[take, k] > ready[k] else ready[k]
+            if receives and take and step < SUM:
+                for k in systems:
+                    ready[k] += cost[take, k]
+            if step == WHOLE:
+                for k in systems:
+                    finished[k] = ready[k] + compute[class_, k]
+                    ready[k] = 0.0
+            else:
+                for k in systems:
+                    together[k] += compute[class_, k]
+                    longest[k] = compute[class_, k] if compute[class_, k] > longest[k] else longest[k]
+                if step in (JOINED, SUMMED):
+                    for k in systems:
+                        finished[k] = ready[k] + (overlap_factor[k] * together[k] if step == JOINED else longest[k])
+                        ready[k] = together[k] = longest[k] = 0.0
+                continue
+
+        for k in systems:
+            free[stream, k] = finished[k] if finished[k] > free[stream, k] else free[stream, k]
+        if sends:  # the device is busy beyond the end of the operation
+            for k in systems:
+                span[k] = finished[k] if finished[k] > span[k] else span[k]
+        if rows[row, 5]:
+            there[rows[row, 5]] = finished
+        give, link = rows[row, 3], rows[row, 4]
+        if give == nowhere:
+            continue
+        for k in systems:
+            there[give, k] = finished[k]
+        if sends:
+            for k in systems:
+                free[stream, k] = free[stream, k] + occupancy[class_, k] + latency[class_, k]
+                there[give, k] = free[stream, k]
+        elif queues:
+            for k in systems:
+                leaves = finished[k] if finished[k] > link_free[link, k] else link_free[link, k]
+                link_free[link, k] = leaves + occupancy[class_, k]
+                there[give, k] = link_free[link, k] + latency[class_, k]
+        elif not receives:
+            for k in systems:
+                there[give, k] = finished[k] + occupancy[class_, k] + latency[class_, k]
+        if receives:
+            for k in systems:
+                cost[give, k] = occupancy[class_, k] + latency[class_, k]
+    for stream in range(0 if sends else len(free)):
+        for k in systems:
+            span[k] = max(span[k], free[stream, k])
+    return span

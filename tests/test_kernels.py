@@ -1,0 +1,108 @@
+"""Compiled code and its plain twins: the same bytes, whichever of them ran."""
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import allreduces, cases, p2ps, random_cases
+
+from ppmodel import PPModelError, Schedule, build, kernels
+from ppmodel.costs import OpCosts
+from ppmodel.engine import makespans, simulate
+from ppmodel.graph import compile
+
+GRAPH = ("index", "cost_class", "stream", "source", "remote", "link", "node_start", "num_links")
+
+
+@contextmanager
+def using(found):
+    """Compiled code for everything, or for nothing."""
+    with ExitStack() as stack:
+        for module in ("schedule", "graph", "engine"):
+            stack.enter_context(mock.patch(f"ppmodel.{module}.kernels", return_value=found))
+        yield
+
+
+def both(function):
+    """What a function gives by plain and by compiled code."""
+    with using(None):
+        plain = function()
+    with using(kernels):
+        return plain, function()
+
+
+def again(schedule):
+    """The schedule without anything that was derived from it."""
+    return replace(schedule)
+
+
+@settings(max_examples=300)
+@given(cases() | random_cases(), p2ps, allreduces)
+def test_graphs_are_the_same(case, p2p, allreduce):
+    """Sources, order, levels and every array of the graph."""
+    plain, fast = both(lambda: compile(again(case[0]), p2p, allreduce))
+    for one, other in zip(plain.schedule.dependencies, fast.schedule.dependencies, strict=True):
+        np.testing.assert_array_equal(one, other)
+    for name in GRAPH:
+        np.testing.assert_array_equal(getattr(plain, name), getattr(fast, name))
+
+
+@settings(max_examples=500)
+@given(cases() | random_cases(), p2ps, allreduces, st.booleans(), st.integers(0, 2**32 - 1))
+def test_times_are_the_same_to_the_last_bit(case, p2p, allreduce, noisy, seed):
+    """All times of all operations, with factors on single operations and without; and the makespans of many systems."""
+    schedule, costs = case
+    random = np.random.default_rng(seed)
+    factors = random.uniform(0.5, 2, schedule.num_operations) if noisy else None
+    graph = compile(schedule, p2p, allreduce)
+    plain, fast = both(lambda: simulate(graph, costs, factors).times_s)
+    np.testing.assert_array_equal(plain, fast)
+    many = [replace(costs, compute_s=costs.compute_s * factor) for factor in random.uniform(0.5, 2, 3)]
+    np.testing.assert_array_equal(*both(lambda: makespans(graph, many)))
+
+
+@given(cases() | random_cases(), st.integers(0, 3), st.integers(0, 4))
+def test_slots_are_the_same(case, forward, backward):
+    """Start and end of every operation of the idealised table."""
+    plain, fast = both(lambda: again(case[0]).slots(forward, backward, reduction=1))
+    np.testing.assert_array_equal(plain, fast)
+
+
+@pytest.mark.parametrize("text", ["0F0 0B0 0B1 0F1\n1F0 1B0 1F1 1B1", "0F0&0F1 0B0 0B1\n1F1 1B0 1F0 1B1"])
+def test_both_find_a_deadlock(text):
+    """The same operations are named and marked."""
+    rows = [[tuple(cell) for cell in row] for row in parse_rows(text)]
+
+    def message():
+        with pytest.raises(PPModelError, match="deadlock") as caught:
+            Schedule.from_rows("stuck", rows)
+        return str(caught.value), caught.value.grid
+
+    plain, fast = both(message)
+    assert plain == fast
+
+
+def parse_rows(text):
+    from ppmodel.ops import parse_cell
+
+    return [[parse_cell(cell) for cell in line.split()] for line in text.splitlines()]
+
+
+def test_systems_need_not_fill_a_batch():
+    """More systems than are taken side by side, and none."""
+    schedule = build("1f1b", 3, 5)
+    graph = compile(schedule)
+    many = [OpCosts(*np.random.default_rng(seed).uniform(0, 1, (3, 5, 3))) for seed in range(150)]
+    np.testing.assert_array_equal(*both(lambda: makespans(graph, many)))
+    assert both(lambda: makespans(graph, []).tolist()) == ([], [])
+
+
+def test_registers_are_used_again():
+    """Only messages under way have a place: as many in a long 1F1B as in a short one."""
+    short, long = (compile(build("1f1b", 6, count)).program[1][0] for count in (20, 200))
+    assert short == long
+    assert short <= 2 * 6 + 2
