@@ -136,65 +136,65 @@ def many_longest_paths(rows, sizes, tables, overlap_factor, occupied):
     `tables` are three of shape (classes, systems) and `overlap_factor` is of shape (systems,). What is held is a number
     for each register, stream and link and system; never one for each operation.
     """
-    compute, occupancy, latency = tables
+    compute, occupancy, latency = tables[0], tables[1], tables[2]
     sends, receives, queues = occupied
-    systems = range(len(overlap_factor))
-    there, cost = np.zeros((2, sizes[0], len(systems)))
-    free, link_free = np.zeros((sizes[1], len(systems))), np.zeros((sizes[2] + 1, len(systems)))
-    ready, together, longest, finished, span = np.zeros((5, len(systems)))
+    systems = len(overlap_factor)
+    there, cost = np.zeros((sizes[0], systems)), np.zeros((sizes[0], systems))
+    free, link_free = np.zeros((sizes[1], systems)), np.zeros((sizes[2] + 1, systems))
+    ready, together, longest, finished, span = np.zeros((5, systems))
     nowhere = sizes[0] - 1
     for row in range(len(rows)):
         class_, stream, step = rows[row, 0], rows[row, 1], rows[row, 6]
         if step != FINISH:
             take = rows[row, 2]
-            for k in systems:
+            for k in range(systems):
                 ready[k] = free[stream, k] if free[stream, k] > ready[k] else ready[k]
                 ready[k] = there[take, k] if there[take, k] > ready[k] else ready[k]
             if receives and take and step < SUM:
-                for k in systems:
+                for k in range(systems):
                     ready[k] += cost[take, k]
             if step == WHOLE:
-                for k in systems:
+                for k in range(systems):
                     finished[k] = ready[k] + compute[class_, k]
                     ready[k] = 0.0
             else:
-                for k in systems:
+                for k in range(systems):
                     together[k] += compute[class_, k]
                     longest[k] = compute[class_, k] if compute[class_, k] > longest[k] else longest[k]
                 if step in (JOINED, SUMMED):
-                    for k in systems:
+                    for k in range(systems):
                         finished[k] = ready[k] + (overlap_factor[k] * together[k] if step == JOINED else longest[k])
                         ready[k] = together[k] = longest[k] = 0.0
                 continue
 
-        for k in systems:
+        for k in range(systems):
             free[stream, k] = finished[k] if finished[k] > free[stream, k] else free[stream, k]
         if sends:  # the device is busy beyond the end of the operation
-            for k in systems:
+            for k in range(systems):
                 span[k] = finished[k] if finished[k] > span[k] else span[k]
         if rows[row, 5]:
             there[rows[row, 5]] = finished
         give, link = rows[row, 3], rows[row, 4]
         if give == nowhere:
             continue
-        for k in systems:
-            there[give, k] = finished[k]
         if sends:
-            for k in systems:
-                free[stream, k] = free[stream, k] + occupancy[class_, k] + latency[class_, k]
-                there[give, k] = free[stream, k]
+            for k in range(systems):
+                free[stream, k] = there[give, k] = free[stream, k] + occupancy[class_, k] + latency[class_, k]
         elif queues:
-            for k in systems:
-                leaves = finished[k] if finished[k] > link_free[link, k] else link_free[link, k]
-                link_free[link, k] = leaves + occupancy[class_, k]
+            for k in range(systems):
+                link_free[link, k] = finished[k] if finished[k] > link_free[link, k] else link_free[link, k]
+                link_free[link, k] += occupancy[class_, k]
                 there[give, k] = link_free[link, k] + latency[class_, k]
-        elif not receives:
-            for k in systems:
+        elif receives:  # ready to be fetched; when it is, the receiver decides
+            for k in range(systems):
+                there[give, k] = finished[k]
+        else:
+            for k in range(systems):
                 there[give, k] = finished[k] + occupancy[class_, k] + latency[class_, k]
         if receives:
-            for k in systems:
+            for k in range(systems):
                 cost[give, k] = occupancy[class_, k] + latency[class_, k]
     for stream in range(0 if sends else len(free)):
-        for k in systems:
+        for k in range(systems):
             span[k] = max(span[k], free[stream, k])
     return span
