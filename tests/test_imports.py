@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "costs": {"errors", "ops", "specs"},
     "graph": {"errors", "ops", "compiled", "schedule"},
     "engine": {"errors", "ops", "compiled", "schedule", "graph", "costs"},
+    "uncertainty": {"errors", "ops", "compiled", "engine"},
     "metrics": {"errors", "ops", "schedule", "engine"},
     "export": {"errors", "ops", "schedule", "engine"},
     "studies": {"errors", "ops", "schedule", "schedules", "formulas", "specs", "costs", "graph", "engine", "metrics"},

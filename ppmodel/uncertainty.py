@@ -1,0 +1,214 @@
+"""Runs that are not alike: operations that jitter, devices that straggle, and what they leave of a ranking.
+
+**What is drawn from what.** A run is known by its seed, a whole number. It draws from two streams of numbers,
+``SeedSequence(seed, spawn_key=key)``:
+
+- ``(0,)``: which devices are slow, one number a device. It depends on the seed alone, so that all schedules
+  and systems of one seed run on the same slow devices.
+- ``(1, table)``: the jitter, one number an operation in the order of the schedule's arrays. ``table`` is a
+  checksum of the operations and their order: one table meets the same jitter on every system and under every
+  semantics, and two tables meet jitter that is independent.
+
+So a seed gives the same bytes whatever runs before it, after it or beside it.
+"""
+
+from dataclasses import dataclass
+from numbers import Integral, Real
+from zlib import crc32
+
+import numpy as np
+
+from ppmodel.engine import simulate
+from ppmodel.errors import PPModelError
+from ppmodel.ops import OpKind
+
+_DEVICES, _JITTER = 0, 1
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How far the operations of one run are from their nominal durations; reductions keep theirs.
+
+    Parameters
+    ----------
+    jitter : float
+        Standard deviation of the logarithm of a factor on each operation's duration: lognormal with mean 1,
+        independent by operation.
+    straggling : float
+        Probability that a device is slow during a run, independent by device.
+    slowdown : float
+        Factor on all operations of a slow device.
+    slow_devices : tuple of int
+        Devices that are slow in every run; `straggling` is for the others.
+
+    Raises
+    ------
+    PPModelError
+        If a value is no number, or out of its range.
+
+    Examples
+    --------
+    >>> Noise(jitter=0.1, straggling=0.01, slowdown=1.5)
+    Noise(jitter=0.1, straggling=0.01, slowdown=1.5, slow_devices=())
+    """
+
+    jitter: float = 0.0
+    straggling: float = 0.0
+    slowdown: float = 1.0
+    slow_devices: tuple = ()
+
+    def __post_init__(self):
+        self._check_devices()
+        _require_within("jitter", self.jitter, 0, np.inf, "must be finite and at least 0", "write for example 0.1")
+        _require_within("straggling", self.straggling, 0, 1, "must be a probability, 0 to 1", "write for example 0.01")
+        _require_within("slowdown", self.slowdown, 1, np.inf, "must be finite and at least 1", "write for example 1.5")
+
+    def _check_devices(self):
+        devices = self.slow_devices
+        if not (isinstance(devices, list | tuple | range) and all(_is_count(device) for device in devices)):
+            rule = "must be a list of whole numbers of at least 0"
+            raise PPModelError("slow_devices", devices, rule, "count devices from 0, for example [0, 3]")
+        object.__setattr__(self, "slow_devices", tuple(devices))
+
+
+def _require_within(field, value, low, high, rule, remedy):
+    plain = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    if not (plain and np.isfinite(value) and low <= value <= high):
+        raise PPModelError(field, value, rule, remedy)
+
+
+def _is_count(value):
+    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 0
+
+
+def slow_devices(noise, num_devices, seed):
+    """Which devices are slow in a run.
+
+    Parameters
+    ----------
+    noise : Noise
+        Gives the probability, and the devices that always are.
+    num_devices : int
+        Devices of the schedule.
+    seed : int
+        The run; see the head of this module.
+
+    Returns
+    -------
+    ndarray of bool, shape (num_devices,)
+
+    Raises
+    ------
+    PPModelError
+        If the noise names a device that is not there, or the seed is no whole number of at least 0.
+
+    Examples
+    --------
+    >>> slow_devices(Noise(straggling=0.5, slow_devices=(2,)), 4, seed=7).tolist()
+    [False, True, True, False]
+    """
+    for device in noise.slow_devices:
+        if device >= num_devices:
+            rule = f"is not a device of the schedule, 0 to {num_devices - 1}"
+            raise PPModelError("slow_devices", device, rule, "name devices that it has")
+    slow = _generator(seed, _DEVICES).random(num_devices) < noise.straggling
+    slow[list(noise.slow_devices)] = True
+    return slow
+
+
+def operation_factors(schedule, noise, seed):
+    """The factor on each operation's duration in one run.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table.
+    noise : Noise
+        What is drawn.
+    seed : int
+        The run; see the head of this module.
+
+    Returns
+    -------
+    ndarray of float, shape (num_operations,)
+        In the order of the schedule's arrays, as `engine.simulate` takes them; 1 for reductions.
+
+    Raises
+    ------
+    PPModelError
+        As `slow_devices`.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> operation_factors(build("gpipe", 2, 1), Noise(slowdown=1.5, slow_devices=(1,)), seed=0)
+    array([1. , 1. , 1.5, 1.5])
+    """
+    return _factors(schedule, noise, seed, _checksum(schedule))
+
+
+def _factors(schedule, noise, seed, table):
+    slow = slow_devices(noise, schedule.num_devices, seed)
+    factors = np.where(slow, noise.slowdown, 1.0)[schedule.device]
+    if noise.jitter:
+        logs = noise.jitter * _generator(seed, _JITTER, table).standard_normal(schedule.num_operations)
+        factors *= np.exp(logs - noise.jitter**2 / 2)  # the mean of exp(N(mu, sigma)) is exp(mu + sigma^2 / 2)
+    factors[schedule.kind == OpKind.R] = 1.0
+    return factors
+
+
+def _generator(seed, *key):
+    if not _is_count(seed):
+        raise PPModelError("seed", seed, "must be a whole number of at least 0", "write for example 1")
+    return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=key))
+
+
+def _checksum(schedule):
+    """A number for the operations and their order, the same on every machine."""
+    columns = ("kind", "stage", "microbatch", "replica", "joined", "device_start")
+    return crc32(b"".join(getattr(schedule, column).astype("<i8").tobytes() for column in columns))
+
+
+def noisy_makespans(graph, costs, noise, seeds):
+    """Makespans of many runs of one schedule on one system.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+        The schedule under its communication semantics.
+    costs : OpCosts
+        Nominal durations.
+    noise : Noise
+        What varies from run to run.
+    seeds : sequence of int
+        One run each; see the head of this module. Runs are drawn and evaluated one at a time.
+
+    Returns
+    -------
+    ndarray of float, shape (len(seeds),)
+        In seconds.
+
+    Raises
+    ------
+    CostError
+        As `engine.simulate`.
+    PPModelError
+        As `slow_devices`.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.graph import compile
+    >>> schedule = build("1f1b", 4, 8)
+    >>> costs = uniform_costs(schedule, forward=1, backward=2)
+    >>> noisy_makespans(compile(schedule), costs, Noise(slowdown=2, slow_devices=(0,)), seeds=[1, 2]).tolist()
+    [51.0, 51.0]
+    """
+    table = _checksum(graph.schedule)
+    runs = (_makespan(graph, costs, _factors(graph.schedule, noise, seed, table)) for seed in seeds)
+    return np.fromiter(runs, dtype=float, count=len(seeds))
+
+
+def _makespan(graph, costs, factors):
+    return simulate(graph, costs, factors).makespan_s

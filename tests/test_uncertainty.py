@@ -1,0 +1,165 @@
+"""Noise: what is drawn from what, and laws that the makespans of noisy runs obey."""
+
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import allreduces, cases, p2ps
+
+from ppmodel import build
+from ppmodel.costs import uniform_costs
+from ppmodel.engine import simulate
+from ppmodel.errors import PPModelError
+from ppmodel.graph import compile
+from ppmodel.ops import OpKind
+from ppmodel.uncertainty import Noise, noisy_makespans, operation_factors, slow_devices
+
+seeds = st.integers(0, 2**64)
+noises = st.builds(Noise, st.floats(0, 0.5), st.floats(0, 1), st.floats(1, 3))
+
+
+@given(cases(), p2ps, allreduces, seeds)
+def test_no_noise_is_the_noiseless_makespan(case, p2p, allreduce, seed):
+    """Without jitter and stragglers every run is the noiseless one, to the last digit."""
+    schedule, costs = case
+    graph = compile(schedule, p2p, allreduce)
+    expected = simulate(graph, costs).makespan_s
+    assert noisy_makespans(graph, costs, Noise(slowdown=2.0), [seed, seed + 1]).tolist() == [expected] * 2
+
+
+@given(cases(), noises, st.lists(seeds, min_size=2, max_size=5))
+def test_a_run_is_its_seed(case, noise, some):
+    """A run gives the same number in any order, alone, and beside any other."""
+    schedule, costs = case
+    graph = compile(schedule)
+    spans = noisy_makespans(graph, costs, noise, some)
+    np.testing.assert_array_equal(noisy_makespans(graph, costs, noise, some[::-1]), spans[::-1])
+    assert [noisy_makespans(graph, costs, noise, [seed])[0] for seed in some] == spans.tolist()
+
+
+@given(cases(), noises, seeds, allreduces)
+def test_reductions_keep_their_time(case, noise, seed, allreduce):
+    """The factor on a reduction is 1, and its duration in a noisy run is the nominal one."""
+    schedule, costs = case
+    factors, reduces = operation_factors(schedule, noise, seed), schedule.kind == OpKind.R
+    assert (factors[reduces] == 1).all()
+    assert (factors > 0).all()
+    noisy = simulate(compile(schedule, allreduce=allreduce), costs, factors)
+    plain = simulate(compile(schedule, allreduce=allreduce), costs)
+    took, nominal = (timeline.end_s - timeline.start_s for timeline in (noisy, plain))
+    np.testing.assert_allclose(took[reduces], nominal[reduces], atol=1e-9, equal_nan=True)
+
+
+@given(st.integers(0, 2**40), st.floats(0, 1), st.integers(1, 20), st.integers(1, 20))
+def test_slow_devices_follow_from_the_seed_alone(seed, straggling, num_devices, others):
+    """A device is slow or not whatever the number of devices; more straggling slows no fewer of them."""
+    slow = slow_devices(Noise(straggling=straggling), num_devices, seed)
+    more = slow_devices(Noise(jitter=0.1, straggling=straggling, slowdown=2.0), num_devices + others, seed)
+    np.testing.assert_array_equal(slow, more[:num_devices])
+    assert (slow <= slow_devices(Noise(straggling=min(1, straggling + 0.2)), num_devices, seed)).all()
+
+
+def test_named_devices_are_slow_in_every_run():
+    """Devices that are named are slow, the others by chance."""
+    noise = Noise(straggling=0.5, slow_devices=[3, 1])
+    slow = np.array([slow_devices(noise, 6, seed) for seed in range(200)])
+    assert slow[:, [1, 3]].all()
+    assert (abs(slow[:, [0, 2, 4, 5]].mean(axis=0) - 0.5) < 4 * np.sqrt(0.25 / 200)).all()
+
+
+def test_tables_of_one_seed_share_slow_devices_and_not_their_jitter():
+    """One table under two names meets one jitter; two tables meet two, without correlation."""
+    noise, seed = Noise(jitter=0.2), 5
+    same = [operation_factors(build(name, 8, 1), noise, seed) for name in ("gpipe", "1f1b")]
+    np.testing.assert_array_equal(*same)
+    one, other = (np.log(operation_factors(build(name, 8, 512), noise, seed)) for name in ("gpipe", "1f1b"))
+    assert abs(np.corrcoef(one, other)[0, 1]) < 4 / np.sqrt(one.size)
+    streams = [operation_factors(build("gpipe", 8, 512), noise, seed) for seed in (seed, seed + 1, seed + 2**32)]
+    assert (abs(np.corrcoef(np.log(streams)) - np.eye(3)) < 4 / np.sqrt(one.size)).all()
+
+
+def test_factors_are_lognormal_with_mean_1():
+    """Mean 1, and logarithms that are normal: moments, and shares below quantiles, within four standard errors."""
+    jitter, schedule = 0.3, build("gpipe", 4, 4096)
+    factors = operation_factors(schedule, Noise(jitter=jitter), seed=1)
+    size, logs = factors.size, np.log(factors)
+    assert abs(factors.mean() - 1) < 4 * np.sqrt(np.expm1(jitter**2) / size)
+    assert logs.mean() == pytest.approx(-(jitter**2) / 2, abs=4 * jitter / np.sqrt(size))
+    assert logs.std() == pytest.approx(jitter, abs=4 * jitter / np.sqrt(2 * size))
+    for share in (0.05, 0.5, 0.95):
+        below = (logs < NormalDist(-(jitter**2) / 2, jitter).inv_cdf(share)).mean()
+        assert below == pytest.approx(share, abs=4 * np.sqrt(share * (1 - share) / size))
+
+
+def test_one_device_takes_the_sum_of_its_operations():
+    """On one device a run is a sum of lognormals: mean n d, variance n d^2 (exp(sigma^2) - 1)."""
+    schedule, jitter, runs = build("gpipe", 1, 16), 0.3, 2000
+    spans = noisy_makespans(compile(schedule), uniform_costs(schedule, 1, 1), Noise(jitter=jitter), range(runs))
+    variance = 32 * np.expm1(jitter**2)
+    assert spans.mean() == pytest.approx(32, abs=4 * np.sqrt(variance / runs))
+    assert spans.var(ddof=1) == pytest.approx(variance, rel=4 * np.sqrt(2 / runs) * 1.1)  # a little above a normal's
+
+
+@settings(max_examples=25)
+@given(cases(max_stages=4, max_microbatches=6), p2ps, st.floats(0.05, 0.5))
+def test_noise_of_mean_1_costs_time(case, p2p, jitter):
+    """The makespan is convex in durations: its mean is no less than the makespan of the mean (Jensen)."""
+    schedule, costs = case
+    graph = compile(schedule, p2p)
+    spans = noisy_makespans(graph, costs, Noise(jitter=jitter), range(100))
+    assert spans.mean() >= simulate(graph, costs).makespan_s - 4 * spans.std() / 10 - 1e-9
+
+
+@given(cases(), p2ps, st.floats(1, 4), st.data())
+def test_a_straggler_costs_at_most_its_factor(case, p2p, slowdown, data):
+    """With one device slower by f the makespan is between T and f T; on a single device it is f T."""
+    schedule, costs = case
+    device = data.draw(st.integers(0, schedule.num_devices - 1))
+    graph = compile(schedule, p2p)
+    plain = simulate(graph, costs).makespan_s
+    span = noisy_makespans(graph, costs, Noise(slowdown=slowdown, slow_devices=(device,)), [0])[0]
+    assert plain - 1e-9 <= span <= slowdown * plain + 1e-9
+    if schedule.num_devices == 1:
+        assert span == pytest.approx(slowdown * plain)
+
+
+def test_devices_straggle_as_often_as_they_should():
+    """One device: the share of slow runs is the probability, within four standard errors of the binomial."""
+    schedule, probability, runs = build("1f1b", 1, 2), 0.2, 2000
+    noise = Noise(straggling=probability, slowdown=3.0)
+    spans = noisy_makespans(compile(schedule), uniform_costs(schedule, 1, 2), noise, range(runs))
+    assert set(spans) == {6.0, 18.0}
+    assert (spans == 18).mean() == pytest.approx(probability, abs=4 * np.sqrt(probability * (1 - probability) / runs))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "rule"),
+    [
+        ("jitter", -0.1, "at least 0"),
+        ("jitter", float("nan"), "finite"),
+        ("jitter", "much", "finite"),
+        ("straggling", 1.5, "probability"),
+        ("straggling", True, "probability"),
+        ("slowdown", 0.5, "at least 1"),
+        ("slowdown", float("inf"), "finite"),
+        ("slow_devices", (-1,), "whole numbers"),
+        ("slow_devices", 3, "list of whole numbers"),
+    ],
+)
+def test_impossible_noise_is_refused(field, value, rule):
+    """A value out of its range is refused under its name."""
+    with pytest.raises(PPModelError, match=rule) as refused:
+        Noise(**{field: value})
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize(("noise", "seed", "field"), [(Noise(slow_devices=(4,)), 0, "slow_devices"),
+                                                       (Noise(), -1, "seed"), (Noise(), 1.5, "seed")])  # fmt: skip
+def test_runs_that_cannot_be_are_refused(noise, seed, field):
+    """A slow device that is not there, and seeds that are no whole numbers."""
+    schedule = build("gpipe", 4, 4)
+    with pytest.raises(PPModelError) as refused:
+        noisy_makespans(compile(schedule), uniform_costs(schedule, 1, 2), noise, [seed])
+    assert refused.value.field == field
