@@ -14,6 +14,8 @@ So a seed gives the same bytes whatever runs before it, after it or beside it.
 
 from dataclasses import dataclass
 from numbers import Integral, Real
+from statistics import NormalDist
+from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -21,6 +23,12 @@ import numpy as np
 from ppmodel.engine import simulate
 from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""The quantiles of a `distribution` that are taken where none are named."""
+
+TIE = 1e-9
+"""Relative difference below which two runs take the same time: rounding is no order."""
 
 _DEVICES, _JITTER = 0, 1
 
@@ -111,7 +119,11 @@ def slow_devices(noise, num_devices, seed):
         if device >= num_devices:
             rule = f"is not a device of the schedule, 0 to {num_devices - 1}"
             raise PPModelError("slow_devices", device, rule, "name devices that it has")
-    slow = _generator(seed, _DEVICES).random(num_devices) < noise.straggling
+    if not _is_count(seed):
+        raise PPModelError("seed", seed, "must be a whole number of at least 0", "write for example 1")
+    slow = np.zeros(num_devices, dtype=bool)
+    if noise.straggling:
+        slow = _generator(seed, _DEVICES).random(num_devices) < noise.straggling
     slow[list(noise.slow_devices)] = True
     return slow
 
@@ -158,8 +170,6 @@ def _factors(schedule, noise, seed, table):
 
 
 def _generator(seed, *key):
-    if not _is_count(seed):
-        raise PPModelError("seed", seed, "must be a whole number of at least 0", "write for example 1")
     return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=key))
 
 
@@ -212,3 +222,124 @@ def noisy_makespans(graph, costs, noise, seeds):
 
 def _makespan(graph, costs, factors):
     return simulate(graph, costs, factors).makespan_s
+
+
+# ---- what the runs say ---------------------------------------------------------------------------
+
+
+class Distribution(NamedTuple):
+    """What many runs say of one makespan.
+
+    Attributes
+    ----------
+    mean_s : float
+        In seconds.
+    standard_error_s : float
+        Of the mean, in seconds; NaN for a single run.
+    quantiles_s : ndarray of float
+        In seconds, in the order asked for.
+    """
+
+    mean_s: float
+    standard_error_s: float
+    quantiles_s: np.ndarray
+
+
+def distribution(makespans_s, quantiles=QUANTILES):
+    """Mean, standard error of the mean and quantiles of some runs.
+
+    Parameters
+    ----------
+    makespans_s : sequence of float
+        In seconds, one a run; see `noisy_makespans`.
+    quantiles : sequence of float
+        From 0 to 1; between two runs they are interpolated.
+
+    Returns
+    -------
+    Distribution
+
+    Raises
+    ------
+    PPModelError
+        If there are no runs.
+
+    Examples
+    --------
+    >>> distribution([1.0, 2.0, 3.0, 4.0], quantiles=[0.5])
+    Distribution(mean_s=2.5, standard_error_s=0.6454972243679028, quantiles_s=array([2.5]))
+    """
+    spans = _runs("makespans", makespans_s)
+    error = spans.std(ddof=1) / np.sqrt(spans.size) if spans.size > 1 else np.nan
+    return Distribution(float(spans.mean()), float(error), np.quantile(spans, quantiles))
+
+
+def _runs(field, makespans_s):
+    spans = np.asarray(makespans_s, dtype=float)
+    if not spans.size:
+        raise PPModelError(field, "none", "must hold at least one run", "give more seeds")
+    return spans
+
+
+class Comparison(NamedTuple):
+    """How often one schedule is faster than another, and how surely that is known.
+
+    Attributes
+    ----------
+    probability : float
+        Share of the pairs of runs; a tie counts half.
+    low, high : float
+        Wilson's interval for it.
+    """
+
+    probability: float
+    low: float
+    high: float
+
+
+def probability_faster(one_s, other_s, confidence=0.95):
+    """The probability that a run of one schedule is faster than a run of another.
+
+    Runs are compared in pairs of one seed. By the rule at the head of this module a pair has its slow devices
+    in common, and its jitter only where both are of one table (on two systems, or under two semantics).
+    A schedule against itself is a tie in every pair.
+
+    Parameters
+    ----------
+    one_s, other_s : sequence of float
+        Makespans in seconds, for the same seeds in the same order. Two are equal where they differ by no more
+        than a part in 10^9.
+    confidence : float
+        Of the interval, by Wilson's score (1927).
+
+    Returns
+    -------
+    Comparison
+        The interval takes ties for halves of a success: where there are many it is wider than need be.
+
+    Raises
+    ------
+    PPModelError
+        If there are no runs, or not as many of one as of the other.
+
+    Examples
+    --------
+    >>> probability_faster([1.0, 1.0, 2.0], [2.0, 1.0, 3.0]).probability
+    0.8333333333333334
+    """
+    one, other = _runs("runs", one_s), _runs("runs", other_s)
+    if one.size != other.size:
+        rule = f"must be as many as those they are compared with, {other.size}"
+        raise PPModelError("runs", one.size, rule, "give both the same seeds")
+    tie = np.isclose(one, other, rtol=TIE, atol=0)
+    probability = float(np.where(tie, 0.5, one < other).mean())
+    return Comparison(probability, *_wilson(probability, one.size, confidence))
+
+
+def _wilson(share, size, confidence):
+    """The shares that are no further from the observed one than their own standard error times z."""
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    middle = (share + z**2 / (2 * size)) / (1 + z**2 / size)
+    half = z / (1 + z**2 / size) * np.sqrt(share * (1 - share) / size + z**2 / (4 * size**2))
+    low, high = float(middle - half), float(middle + half)
+    return max(0.0, min(low, share)), min(1.0, max(high, share))  # rounding must not leave the share outside

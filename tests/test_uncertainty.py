@@ -14,7 +14,14 @@ from ppmodel.engine import simulate
 from ppmodel.errors import PPModelError
 from ppmodel.graph import compile
 from ppmodel.ops import OpKind
-from ppmodel.uncertainty import Noise, noisy_makespans, operation_factors, slow_devices
+from ppmodel.uncertainty import (
+    Noise,
+    distribution,
+    noisy_makespans,
+    operation_factors,
+    probability_faster,
+    slow_devices,
+)
 
 seeds = st.integers(0, 2**64)
 noises = st.builds(Noise, st.floats(0, 0.5), st.floats(0, 1), st.floats(1, 3))
@@ -132,6 +139,56 @@ def test_devices_straggle_as_often_as_they_should():
     spans = noisy_makespans(compile(schedule), uniform_costs(schedule, 1, 2), noise, range(runs))
     assert set(spans) == {6.0, 18.0}
     assert (spans == 18).mean() == pytest.approx(probability, abs=4 * np.sqrt(probability * (1 - probability) / runs))
+
+
+def test_a_distribution_is_that_of_its_runs():
+    """Mean, its standard error and quantiles of uniform runs, against theory; one run has no error."""
+    spans = np.random.default_rng(1).permutation(np.linspace(1, 3, 1001))
+    found = distribution(spans)
+    assert found.mean_s == pytest.approx(2)
+    assert found.standard_error_s == pytest.approx(2 / np.sqrt(12 * 1001), rel=2e-3)
+    np.testing.assert_allclose(found.quantiles_s, [1.1, 1.5, 2, 2.5, 2.9])
+    assert np.isnan(distribution([1.0]).standard_error_s)
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=30), st.floats(0.5, 0.99))
+def test_one_is_faster_as_often_as_the_other_is_slower(pairs, confidence):
+    """P(a < b) + P(b < a) = 1, intervals mirrored; each holds its probability; a schedule ties with itself."""
+    one, other = np.array(pairs, dtype=float).T
+    forth, back = probability_faster(one, other, confidence), probability_faster(other, one, confidence)
+    assert forth.probability + back.probability == pytest.approx(1)
+    assert (forth.low, forth.high) == pytest.approx((1 - back.high, 1 - back.low))
+    assert 0 <= forth.low <= forth.probability <= forth.high <= 1
+    assert probability_faster(one, one * (1 + 1e-12), confidence).probability == 0.5
+
+
+def test_wilsons_interval_is_where_the_score_test_ends():
+    """The ends are the shares from which the observed one is z standard errors away; 0 of 10 by hand."""
+    found = probability_faster([1.0] * 30 + [3.0] * 10, [2.0] * 40)
+    z = NormalDist().inv_cdf(0.975)
+    for end in (found.low, found.high):
+        assert abs(0.75 - end) == pytest.approx(z * np.sqrt(end * (1 - end) / 40))
+    never = probability_faster([2.0] * 10, [1.0] * 10)
+    assert (never.probability, never.low, never.high) == (0, 0, pytest.approx(z**2 / (10 + z**2)))
+
+
+def test_independent_runs_are_compared_as_theory_says():
+    """Two tables on one device, longer by a sum of lognormals: the probability of a normal difference."""
+    fast, slow = build("gpipe", 1, 40), build("1f1b", 1, 41)
+    noise, runs = Noise(jitter=0.1), range(1000)
+    spans = [noisy_makespans(compile(table), uniform_costs(table, 1, 1), noise, runs) for table in (fast, slow)]
+    expected = NormalDist(2, np.sqrt((80 + 82) * np.expm1(0.1**2))).cdf(0)
+    found = probability_faster(spans[1], spans[0])
+    assert found.probability == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / len(runs)))
+
+
+@pytest.mark.parametrize("ask", [lambda: distribution([]), lambda: probability_faster([], []),
+                                 lambda: probability_faster([1.0], [1.0, 2.0])])  # fmt: skip
+def test_runs_must_be_there_in_pairs(ask):
+    """No runs say nothing, and unequal numbers of runs are no pairs."""
+    with pytest.raises(PPModelError) as refused:
+        ask()
+    assert refused.value.field in ("runs", "makespans")
 
 
 @pytest.mark.parametrize(
