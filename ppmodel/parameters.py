@@ -61,6 +61,16 @@ def _not_negative(value):
     _require(isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf)
 
 
+def _share(value):
+    _not_negative(value)
+    _require(value <= 1)
+
+
+def _above_one(value):
+    _positive(value)
+    _require(value > 1)
+
+
 def _folder(value):
     _require(isinstance(value, str) and value.strip())
     _require(not PurePath(value).is_absolute() and ".." not in PurePath(value).parts)
@@ -121,12 +131,13 @@ _SCHEDULE = Parameter(
 _COUNTS = (
     "stages", "placed_stages", "max_stages", "microbatches", "max_microbatches", "waves", "waves_of_paper",
     "parts", "placed_parts", "front_back", "units", "sequences", "form_microbatches", "sizes", "multiples",
-    "ratio_steps", "largest_microbatches", "picture_stages", "picture_microbatches",
+    "ratio_steps", "largest_microbatches", "picture_stages", "picture_microbatches", "runs",
 )  # fmt: skip
 
 _FACTORS = (
     "factors", "collectives", "slownesses", "ratio", "ratios", "picture_ratio", "smallest_ratio", "largest_ratio",
     "compute_efficiencies", "memory_efficiencies", "fine_compute", "fine_memory", "fine_backwards",
+    "jitters", "picture_jitter",
 )  # fmt: skip
 
 KNOWN = dict.fromkeys(_COUNTS, _COUNT) | {
@@ -135,6 +146,9 @@ KNOWN = dict.fromkeys(_COUNTS, _COUNT) | {
     "splits": Parameter(_split, "must be two whole numbers of at least 1", "[1, 2]"),
     **dict.fromkeys(_FACTORS, _FACTOR),
     "backwards": Parameter(_not_negative, "must be a number of forwards, 0 or more", "2.5"),
+    "straggling": Parameter(_share, "must be a probability, 0 to 1", "0.02"),
+    "slowdown": Parameter(_above_one, "must be a factor above 1", "1.3"),
+    "seed": Parameter(lambda value: _require(_is_whole(value, 0)), "must be a whole number of at least 0", "1"),
     "concats": _one_of(CONCATENATIONS),
     "model": _MODEL,
     "models": _MODEL,

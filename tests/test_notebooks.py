@@ -14,6 +14,7 @@ from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.engine import simulate
 from ppmodel.graph import compile
 from ppmodel.specs import load_model, load_system
+from ppmodel.uncertainty import Noise, noisy_makespans
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 PARAMETERS = {
@@ -72,6 +73,14 @@ PARAMETERS = {
         "microbatches": [8],
     },
     "sensitivity": {"stages": 4, "microbatches": 8, "factors": [0.5, 1.0, 2.0]},
+    "uncertainty": {
+        "stages": 4,
+        "microbatches": [4, 8],
+        "systems": ["mid_cp_slow_nw"],
+        "jitters": [0.05, 0.5],
+        "slowdown": 2.0,
+        "runs": 20,
+    },
     "provenance": {"system": "dgx_a100", "model": "gpt3_175b"},
 }
 
@@ -311,3 +320,21 @@ def test_sensitivity(recorded):
     same = rows[(rows.value == 1) & ~rows.knob.str.contains("all-reduce|backward")]
     assert (same.groupby("schedule").relative.nunique() == 1).all()
     assert len(same) == 6 * 4
+
+
+@of("uncertainty")
+def test_uncertainty(recorded):
+    """Means are those of the seeds, the winner ties with itself, and a slow device costs what a run with it takes."""
+    study = recorded("ranking.csv").set_index(["microbatches", "jitter", "schedule"])
+    table = build("1f1b", 4, 8)
+    graph, costs = compile(table), model_costs(table, load_model("paper"), load_system("mid_cp_slow_nw"))
+    spans = noisy_makespans(graph, costs, Noise(0.5), range(1, 21))
+    assert study.mean_s[8, 0.5, "1F1B"] == pytest.approx(spans.mean())
+    first = study[study.index.get_level_values("schedule") == study.winner]
+    assert (first.beats_winner == 0.5).all()
+    assert (first.over_winner == 0).all()
+    slow = recorded("slow_devices.csv").set_index(["microbatches", "schedule", "device"])
+    t_slow = noisy_makespans(graph, costs, Noise(slowdown=2.0, slow_devices=(1,)), [0])[0]
+    assert slow.t_slow_s[8, "1F1B", 1] == pytest.approx(t_slow)
+    assert slow.passed_on.between(0, 1).all()
+    assert len(recorded("slow_winners.csv")) == 2 * 4

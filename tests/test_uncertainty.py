@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import allreduces, cases, p2ps
+from twin import end_times
 
 from ppmodel import build
 from ppmodel.costs import uniform_costs
@@ -57,6 +58,16 @@ def test_reductions_keep_their_time(case, noise, seed, allreduce):
     plain = simulate(compile(schedule, allreduce=allreduce), costs)
     took, nominal = (timeline.end_s - timeline.start_s for timeline in (noisy, plain))
     np.testing.assert_allclose(took[reduces], nominal[reduces], atol=1e-9, equal_nan=True)
+
+
+@given(cases(), noises, seeds, p2ps)
+def test_noisy_runs_agree_with_the_twin(case, noise, seed, p2p):
+    """A simulator that knows only rows gives the same makespan under the same factors."""
+    schedule, costs = case
+    drawn = operation_factors(schedule, noise, seed)
+    factors = {schedule.op(index): drawn[index] for index in range(schedule.num_operations)}
+    span = max(end_times(schedule, costs, p2p, factors).values())
+    assert noisy_makespans(compile(schedule, p2p), costs, noise, [seed])[0] == pytest.approx(span, abs=1e-9)
 
 
 @given(st.integers(0, 2**40), st.floats(0, 1), st.integers(1, 20), st.integers(1, 20))
@@ -130,6 +141,15 @@ def test_a_straggler_costs_at_most_its_factor(case, p2p, slowdown, data):
     assert plain - 1e-9 <= span <= slowdown * plain + 1e-9
     if schedule.num_devices == 1:
         assert span == pytest.approx(slowdown * plain)
+
+
+@pytest.mark.parametrize("device", [0, 2, 4])
+def test_gpipe_feels_a_slow_device_wherever_it_stands(device):
+    """Without transfers every microbatch waits for the slow device: T = (S - 1 + f B)(F + Bw)."""
+    schedule = build("gpipe", 5, 12)
+    noise = Noise(slowdown=1.5, slow_devices=(device,))
+    spans = noisy_makespans(compile(schedule), uniform_costs(schedule, 1, 2), noise, [0])
+    assert spans[0] == pytest.approx((4 + 1.5 * 12) * 3)
 
 
 def test_devices_straggle_as_often_as_they_should():

@@ -21,8 +21,9 @@ def needs(op, last_stage, split):
     return above._replace(kind=I) if above in split else above
 
 
-def end_times(schedule, costs, p2p):
-    """When each computing operation ends, by operation."""
+def end_times(schedule, costs, p2p, factors=None):
+    """When each computing operation ends, by operation; factors on durations by operation, too."""
+    factors = factors or {}
     rows = [[[op for op in cell if op.kind != R] for cell in row] for row in schedule.rows()]
     rows = [[cell for cell in row if cell] for row in rows]
     home = {op: device for device, row in enumerate(rows) for cell in row for op in cell}
@@ -44,7 +45,7 @@ def end_times(schedule, costs, p2p):
             now = max(now, there[s])
             if p2p in ("blocking_recv", "blocking"):
                 now += occupied[s] + late[s]
-        duration = sum(costs.compute_s[op.kind, op.stage] for op in cell)
+        duration = sum(factors.get(op, 1.0) * costs.compute_s[op.kind, op.stage] for op in cell)
         now += duration * (costs.overlap_factor if len(cell) > 1 else 1)
         clock[device] = now
         for op in cell:

@@ -6,6 +6,7 @@ from ppmodel.plot.maps import plot_phases, plot_round_trip, plot_search, plot_se
 from ppmodel.plot.recommend import plot_candidates
 from ppmodel.plot.style import context, style_of
 from ppmodel.plot.timelines import plot_table, plot_timelines
+from ppmodel.plot.uncertainty import plot_noise, plot_ranking, plot_slow_devices
 
 __all__ = [
     "context",
@@ -15,11 +16,14 @@ __all__ = [
     "plot_frontier",
     "plot_grid",
     "plot_memory",
+    "plot_noise",
     "plot_phases",
+    "plot_ranking",
     "plot_round_trip",
     "plot_runtime",
     "plot_search",
     "plot_sensitivity",
+    "plot_slow_devices",
     "plot_table",
     "plot_timelines",
     "plot_verdicts",

@@ -1,0 +1,410 @@
+"""Does a ranking survive noise: noisy runs beside the noiseless one, and a slow device by its place."""
+
+from itertools import product
+
+import pandas as pd
+
+from ppmodel.costs import model_costs
+from ppmodel.engine import simulate
+from ppmodel.studies.cases import TIE, compiled, label, legal_schedules
+from ppmodel.uncertainty import QUANTILES, Noise, distribution, noisy_makespans, probability_faster
+
+NOISE_SCHEDULES = ("gpipe", "1f1b", "eager-1f1b", "chimera", ("hanayo", {"waves": 2}))
+
+_POINT = ["system", "stages", "microbatches"]
+_NOISE = ["jitter", "straggling", "slowdown"]
+_QUANTILE_COLUMNS = [f"q{100 * share:.0f}_s" for share in QUANTILES]
+_VERDICTS = ("holds", "open", "tie decided", "reversed")
+
+
+def noise_study(
+    model, systems, num_stages, microbatches, noises, seeds, cases=NOISE_SCHEDULES, p2p="overlapped",
+    allreduce="excluded",
+):  # fmt: skip
+    """Makespans of noisy runs, and how often each schedule beats the one that wins without noise.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    systems : sequence of SystemSpec
+        The systems.
+    num_stages : int
+        Devices, S.
+    microbatches : sequence of int
+        Values of B. Sizes at which a schedule is not defined are left out.
+    noises : sequence of Noise
+        What varies from run to run.
+    seeds : sequence of int
+        One run each, the same for all schedules, systems and noises; see `ppmodel.uncertainty`.
+    cases : iterable of str or (str, dict)
+        As in `legal_schedules`.
+    p2p, allreduce : str
+        Communication semantics, as in `graph.compile`.
+
+    Returns
+    -------
+    DataFrame
+        One row a system, B, noise and schedule; columns ``system, stages, microbatches, jitter, straggling,
+        slowdown, schedule, runs, t_sim_s, over_winner, mean_s, standard_error_s, q5_s, q25_s, q50_s, q75_s, q95_s,
+        winner, beats_winner, low, high``. ``t_sim_s`` is the noiseless time and ``winner`` the schedule where it is
+        shortest, of equals the first; ``over_winner`` is the time over the winner's, less 1; ``beats_winner`` the
+        share of runs in which the schedule is the faster one, between ``low`` and ``high`` with 95 percent.
+
+    Raises
+    ------
+    ScheduleError
+        If a name is unknown.
+    CostError
+        If the model does not fit a schedule.
+    PPModelError
+        If a semantics is unknown, there are no seeds, or a noise names a device that is not there.
+    """
+    rows = []
+    for count, system in product(microbatches, systems):
+        graphs = _graphs(model, system, num_stages, count, cases, p2p, allreduce)
+        noiseless = {name: simulate(*case).makespan_s for name, case in graphs.items()}
+        for noise in noises:
+            runs = {name: noisy_makespans(*case, noise, seeds) for name, case in graphs.items()}
+            point = {"system": system.name, "stages": num_stages, "microbatches": count}
+            rows += _noise_rows(point | {name: getattr(noise, name) for name in _NOISE}, noiseless, runs)
+    return pd.DataFrame(rows)
+
+
+def _graphs(model, system, num_stages, count, cases, p2p, allreduce):
+    """Graph and costs of each schedule that is legal at a size, by its label."""
+    return {
+        label(name, options): (
+            compiled(name, num_stages, count, tuple(options.items()), p2p, allreduce),
+            model_costs(schedule, model, system),
+        )
+        for name, options, schedule in legal_schedules(cases, num_stages, count)
+    }
+
+
+def _noise_rows(point, noiseless, runs):
+    winner = _first_of_fastest(noiseless)
+    for name, spans in runs.items():
+        found, beats = distribution(spans), probability_faster(spans, runs[winner])
+        yield {
+            **point, "schedule": name, "runs": len(spans), "t_sim_s": noiseless[name],
+            "over_winner": noiseless[name] / noiseless[winner] - 1,
+            "mean_s": found.mean_s, "standard_error_s": found.standard_error_s,
+            **dict(zip(_QUANTILE_COLUMNS, found.quantiles_s, strict=True)),
+            "winner": winner, "beats_winner": beats.probability, "low": beats.low, "high": beats.high,
+        }  # fmt: skip
+
+
+def _first_of_fastest(spans):
+    """The first name whose time is the shortest, rounding apart."""
+    fastest = min(spans.values())
+    return next(name for name, span in spans.items() if span <= fastest * (1 + TIE))
+
+
+def verdict_study(study):
+    """Whether the noiseless winner stays the one to bet on.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `noise_study`, with two schedules or more at each point.
+
+    Returns
+    -------
+    DataFrame
+        One row a system, B and noise; columns ``system, stages, microbatches, jitter, straggling, slowdown, winner,
+        challenger, over_winner, beats_winner, low, high, verdict``. The challenger is the schedule that beats the
+        winner most often; ``over_winner`` is how much longer it takes without noise, less 1. The first place
+        *holds* where the interval of that share lies below one half and is *open* where it contains it; above it
+        is *reversed*, or, where the two take the same time without noise, a *tie decided*.
+    """
+    rows = []
+    for point, group in study.groupby([*_POINT, *_NOISE], sort=False):
+        others = group[group.schedule != group.winner]
+        if others.empty:
+            continue
+        best = others.loc[others.beats_winner.idxmax()]
+        numbers = best[["winner", "schedule", "over_winner", "beats_winner", "low", "high"]]
+        rows.append((*point, *numbers, _verdict(best)))
+    names = ["winner", "challenger", "over_winner", "beats_winner", "low", "high", "verdict"]
+    return pd.DataFrame(rows, columns=[*_POINT, *_NOISE, *names])
+
+
+def _verdict(row):
+    if row.low > 0.5:
+        return "tie decided" if row.over_winner <= TIE else "reversed"
+    return "holds" if row.high < 0.5 else "open"
+
+
+def verdict_counts(verdicts):
+    """At how many points the first place holds, by noise.
+
+    Parameters
+    ----------
+    verdicts : DataFrame
+        From `verdict_study`.
+
+    Returns
+    -------
+    DataFrame
+        One row a noise; columns ``jitter, straggling, slowdown, points, holds, open, tie decided, reversed``.
+    """
+    rows = []
+    for noise, group in verdicts.groupby(_NOISE, sort=False):
+        counts = group.verdict.value_counts()
+        rows.append((*noise, len(group), *(int(counts.get(verdict, 0)) for verdict in _VERDICTS)))
+    return pd.DataFrame(rows, columns=[*_NOISE, "points", *_VERDICTS])
+
+
+def price_study(study):
+    """What noise costs each schedule in the mean, against its own noiseless time.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `noise_study`.
+
+    Returns
+    -------
+    DataFrame
+        One row a noise and schedule; columns ``jitter, straggling, slowdown, schedule, points, lowest, mean,
+        highest``: mean over noiseless time, less 1, over all systems and B where the schedule is defined.
+    """
+    price = study.assign(price=study.mean_s / study.t_sim_s - 1)
+    grouped = price.groupby([*_NOISE, "schedule"], sort=False).price
+    table = grouped.agg(points="size", lowest="min", mean="mean", highest="max")
+    return table.reset_index()
+
+
+# ---- one slow device -----------------------------------------------------------------------------
+
+
+def slow_device_study(
+    model, systems, num_stages, microbatches, slowdown, cases=NOISE_SCHEDULES, p2p="overlapped", allreduce="excluded"
+):
+    """What one slow device costs, by its place, without any other noise.
+
+    Parameters
+    ----------
+    model, systems, num_stages, microbatches, cases, p2p, allreduce
+        As in `noise_study`.
+    slowdown : float
+        Factor above 1 on all operations of the device.
+
+    Returns
+    -------
+    DataFrame
+        One row a system, B, schedule and device; columns ``system, stages, microbatches, schedule, slowdown, device,
+        t_sim_s, t_slow_s, passed_on``: time without and with the slow device in seconds, and
+        (t_slow / t_sim - 1) / (slowdown - 1), the share of the slowdown that the iteration feels: between 0 and 1.
+
+    Raises
+    ------
+    ScheduleError
+        If a name is unknown.
+    CostError
+        If the model does not fit a schedule.
+    PPModelError
+        If a semantics is unknown or the slowdown is below 1.
+    """
+    rows = []
+    for count, system in product(microbatches, systems):
+        for name, case in _graphs(model, system, num_stages, count, cases, p2p, allreduce).items():
+            t_sim = simulate(*case).makespan_s
+            for device in range(num_stages):
+                noise = Noise(slowdown=slowdown, slow_devices=(device,))
+                t_slow = float(noisy_makespans(*case, noise, [0])[0])
+                rows.append({
+                    "system": system.name, "stages": num_stages, "microbatches": count, "schedule": name,
+                    "slowdown": slowdown, "device": device, "t_sim_s": t_sim, "t_slow_s": t_slow,
+                    "passed_on": (t_slow / t_sim - 1) / (slowdown - 1),
+                })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def places(num_stages):
+    """The devices that stand for a place in the pipeline.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S.
+
+    Returns
+    -------
+    dict of str to int
+        The first, a middle and the last device; one number may stand for several places.
+
+    Examples
+    --------
+    >>> places(8)
+    {'first': 0, 'middle': 4, 'last': 7}
+    """
+    return {"first": 0, "middle": num_stages // 2, "last": num_stages - 1}
+
+
+def place_table(study):
+    """The share of a slow device's slowdown that each schedule passes on, by its place; the mean of the systems.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `slow_device_study`.
+
+    Returns
+    -------
+    DataFrame
+        One row a B and schedule; columns ``microbatches, schedule, first, middle, last``.
+    """
+    means = study.groupby(["microbatches", "schedule", "device"], sort=False).passed_on.mean().unstack("device")
+    named = {place: means[device] for place, device in places(study.stages.max()).items()}
+    return pd.DataFrame(named).reindex(means.index).reset_index()
+
+
+def slow_winner_study(study):
+    """Which schedule is the fastest with a slow device, and which absorbs it best, by its place.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `slow_device_study`.
+
+    Returns
+    -------
+    DataFrame
+        One row a system, B and device; columns ``system, stages, microbatches, device, fastest, fastest_slow, lead,
+        verdict, absorbs_best, passed_on``: the fastest schedule without and with the slow device, of equals the
+        first; by how much the former is slower than the latter once the device is; what becomes of the first place,
+        as in `verdict_study`; the schedule that passes on least of the slowdown, with its share.
+    """
+    rows = []
+    for point, group in study.groupby([*_POINT, "device"], sort=False):
+        group = group.set_index("schedule")
+        fastest, now = (_first_of_fastest(group[column].to_dict()) for column in ("t_sim_s", "t_slow_s"))
+        best = _first_of_fastest(group.passed_on.to_dict())
+        lead = group.t_slow_s[fastest] / group.t_slow_s[now] - 1
+        equal = group.t_sim_s[now] <= group.t_sim_s[fastest] * (1 + TIE)
+        verdict = "holds" if lead <= TIE else "tie decided" if equal else "reversed"
+        rows.append((*point, fastest, now, lead, verdict, best, group.passed_on[best]))
+    names = ["device", "fastest", "fastest_slow", "lead", "verdict", "absorbs_best", "passed_on"]
+    return pd.DataFrame(rows, columns=[*_POINT, *names])
+
+
+def place_winners(winners):
+    """Who is first with a slow device, as a page shows it.
+
+    Parameters
+    ----------
+    winners : DataFrame
+        From `slow_winner_study`.
+
+    Returns
+    -------
+    DataFrame
+        One row a system and B; columns ``system, microbatches, no slow device, first, middle, last``: the fastest
+        schedule without a slow device and with one at that place; where it is another one, by how much it is ahead.
+    """
+    rows = []
+    for (system, _, count), group in winners.groupby(_POINT, sort=False):
+        group = group.set_index("device")
+        named = {place: _new_first(group.loc[device]) for place, device in places(len(group)).items()}
+        rows.append({"system": system, "microbatches": count, "no slow device": group.fastest.iloc[0], **named})
+    return pd.DataFrame(rows)
+
+
+def _new_first(row):
+    return row.fastest_slow if row.verdict == "holds" else f"{row.fastest_slow}, by {row.lead:.1%}"
+
+
+# ---- in words ------------------------------------------------------------------------------------
+
+
+def price_text(prices):
+    """Which schedule pays least for noise in the mean, and which most.
+
+    Parameters
+    ----------
+    prices : DataFrame
+        From `price_study`, of one noise. Schedules that are not defined at all points are left out.
+
+    Returns
+    -------
+    str
+        One sentence.
+    """
+    prices = prices[prices.points == prices.points.max()]
+    least, most = prices.loc[prices["mean"].idxmin()], prices.loc[prices["mean"].idxmax()]
+    return (
+        f"A jitter of {least.jitter:.0%} costs {least.schedule} least, {least['mean']:.1%} in the mean, "
+        f"and {most.schedule} most, {most['mean']:.1%}"
+    )
+
+
+def verdict_text(verdicts):
+    """Where the first place is lost as noise grows, and how safe it is elsewhere.
+
+    Parameters
+    ----------
+    verdicts : DataFrame
+        From `verdict_study`, of growing jitter.
+
+    Returns
+    -------
+    str
+        A list in Markdown.
+    """
+    lines, safe = [], []
+    for (system, _, count), group in verdicts.groupby(_POINT, sort=False):
+        lost = group[group.verdict != "holds"]
+        if lost.empty:
+            safe.append(group.loc[group.beats_winner.idxmax()])
+        else:
+            lines.append(f"- **{system}, B = {count}:** {_loss(lost)}")
+    if safe:
+        worst = max(safe, key=lambda row: row.beats_winner)
+        where = f"{worst.beats_winner:.0%} of the runs go to {worst.challenger} before {worst.winner} at the most"
+        place = f"{worst.system}, B = {worst.microbatches}, jitter {worst.jitter:.0%}"
+        points = f"{len(safe)} of {len(lines) + len(safe)} points"
+        lines.append(f"- **At {points}** the first place holds at every level: {where} ({place}).")
+    return "\n".join(lines)
+
+
+def _loss(lost):
+    tied = lost.over_winner.iloc[0] <= TIE
+    ahead = "equal to it without noise" if tied else f"{lost.over_winner.iloc[0]:.1%} slower without noise"
+    shares = ", ".join(
+        f"{row.beats_winner:.0%} of the runs ({row.low:.0%} to {row.high:.0%}) at a jitter of {row.jitter:.0%}"
+        for row in (lost.iloc[[0, -1]] if len(lost) > 1 else lost).itertuples()
+    )
+    return f"{lost.challenger.iloc[0]}, {ahead}, is before {lost.winner.iloc[0]} in {shares}."
+
+
+def place_text(study, winners):
+    """How often a slow device changes who is first, and which schedule absorbs it best at which place.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `slow_device_study`. Schedules that are not defined at all points are left out of the second sentence.
+    winners : DataFrame
+        From `slow_winner_study`.
+
+    Returns
+    -------
+    str
+        Two sentences.
+    """
+    counts, total = winners.verdict.value_counts(), len(winners)
+    sizes = study.groupby("schedule", sort=False).passed_on.size()
+    everywhere = study[study.schedule.isin(sizes[sizes == sizes.max()].index)]
+    means = everywhere.groupby(["device", "schedule"], sort=False).passed_on.mean()
+    words = [
+        f"{place} in {means[device].idxmin()} ({means[device].min():.0%})"
+        for place, device in places(study.stages.max()).items()
+    ]
+    return (
+        f"A device slower by a factor of {study.slowdown.iloc[0]:g} puts another schedule first at "
+        f"{counts.get('reversed', 0)} of {total} places (a system, B and device each), and decides a tie at "
+        f"{counts.get('tie decided', 0)}. In the mean of all points a slow device is felt least "
+        f"{', '.join(words[:-1])} and {words[-1]}."
+    )
