@@ -215,9 +215,47 @@ def noisy_makespans(graph, costs, noise, seeds):
     >>> noisy_makespans(compile(schedule), costs, Noise(slowdown=2, slow_devices=(0,)), seeds=[1, 2]).tolist()
     [51.0, 51.0]
     """
+    return noisy_makespans_on(graph, [costs], noise, seeds)[0]
+
+
+def noisy_makespans_on(graph, many_costs, noise, seeds):
+    """Makespans of many runs of one schedule on several systems; each run is drawn once for all of them.
+
+    Parameters
+    ----------
+    graph, noise, seeds
+        As in `noisy_makespans`.
+    many_costs : sequence of OpCosts
+        Nominal durations, one entry a system.
+
+    Returns
+    -------
+    ndarray of float, shape (len(many_costs), len(seeds))
+        In seconds: what `noisy_makespans` gives for each.
+
+    Raises
+    ------
+    CostError
+        As `engine.simulate`.
+    PPModelError
+        As `slow_devices`.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.graph import compile
+    >>> schedule = build("1f1b", 4, 8)
+    >>> many = [uniform_costs(schedule, forward=1, backward=backward) for backward in (2, 3)]
+    >>> noisy_makespans_on(compile(schedule), many, Noise(slowdown=2, slow_devices=(0,)), seeds=[1]).tolist()
+    [[51.0], [70.0]]
+    """
     table = _checksum(graph.schedule)
-    runs = (_makespan(graph, costs, _factors(graph.schedule, noise, seed, table)) for seed in seeds)
-    return np.fromiter(runs, dtype=float, count=len(seeds))
+    spans = np.empty((len(many_costs), len(seeds)))
+    for run, seed in enumerate(seeds):
+        factors = _factors(graph.schedule, noise, seed, table)
+        spans[:, run] = [_makespan(graph, costs, factors) for costs in many_costs]
+    return spans
 
 
 def _makespan(graph, costs, factors):

@@ -3,22 +3,27 @@
 from statistics import NormalDist
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib import pyplot as plt
 from strategies import allreduces, cases, p2ps
 from twin import end_times
 
-from ppmodel import build
-from ppmodel.costs import uniform_costs
+from ppmodel import build, studies
+from ppmodel.costs import OpCosts, model_costs, uniform_costs
 from ppmodel.engine import simulate
 from ppmodel.errors import PPModelError
 from ppmodel.graph import compile
 from ppmodel.ops import OpKind
+from ppmodel.plot import plot_noise, plot_ranking, plot_slow_devices
+from ppmodel.specs import load_model, load_system
 from ppmodel.uncertainty import (
     Noise,
     distribution,
     noisy_makespans,
+    noisy_makespans_on,
     operation_factors,
     probability_faster,
     slow_devices,
@@ -45,6 +50,19 @@ def test_a_run_is_its_seed(case, noise, some):
     spans = noisy_makespans(graph, costs, noise, some)
     np.testing.assert_array_equal(noisy_makespans(graph, costs, noise, some[::-1]), spans[::-1])
     assert [noisy_makespans(graph, costs, noise, [seed])[0] for seed in some] == spans.tolist()
+
+
+@given(cases(), noises, st.lists(seeds, min_size=1, max_size=3), st.floats(0.1, 10))
+def test_systems_of_one_run_share_its_noise(case, noise, some, factor):
+    """Systems together give what they give one by one; one that is k times as slow takes k times as long."""
+    schedule, costs = case
+    graph = compile(schedule)
+    slower = OpCosts(
+        factor * costs.compute_s, factor * costs.occupancy_s, factor * costs.latency_s, costs.overlap_factor
+    )
+    one, other = noisy_makespans_on(graph, [costs, slower], noise, some)
+    assert one.tolist() == noisy_makespans(graph, costs, noise, some).tolist()
+    np.testing.assert_allclose(other, factor * one, rtol=1e-9)
 
 
 @given(cases(), noises, seeds, allreduces)
@@ -240,3 +258,119 @@ def test_runs_that_cannot_be_are_refused(noise, seed, field):
     with pytest.raises(PPModelError) as refused:
         noisy_makespans(compile(schedule), uniform_costs(schedule, 1, 2), noise, [seed])
     assert refused.value.field == field
+
+
+# ---- the study -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def size():
+    return load_model("paper"), [load_system(name) for name in ("mid_cp_slow_nw", "slow_cp_fast_nw")], 4, [4, 8]
+
+
+@pytest.fixture(scope="module")
+def study(size):
+    return studies.noise_study(*size, [Noise(0.05), Noise(0.3), Noise(0.3, 0.2, 1.5)], range(30))
+
+
+def test_rows_of_the_study_are_runs_of_their_seeds(size, study):
+    """A row holds what its runs give; the winner is the fastest without noise, and illegal sizes are left out."""
+    assert len(study) == 3 * 2 * (5 + 4)
+    keys = ["system", "microbatches", "jitter", "straggling", "schedule"]
+    row = study.set_index(keys).loc["mid_cp_slow_nw", 8, 0.3, 0.2, "1F1B"]
+    spans = {}
+    for name in ("1f1b", row.winner.lower()):
+        table = build(name, 4, 8)
+        costs = model_costs(table, size[0], size[1][0])
+        spans[name] = noisy_makespans(compile(table), costs, Noise(0.3, 0.2, 1.5), range(30))
+    found = distribution(spans["1f1b"])
+    assert (row.mean_s, row.standard_error_s) == pytest.approx(found[:2])
+    assert row[["q5_s", "q25_s", "q50_s", "q75_s", "q95_s"]].tolist() == pytest.approx(found.quantiles_s.tolist())
+    assert (row.beats_winner, row.low, row.high) == probability_faster(spans["1f1b"], spans[row.winner.lower()])
+    for _, group in study.groupby(keys[:-1]):
+        assert group.t_sim_s.min() == group.t_sim_s[group.schedule == group.winner].item()
+
+
+@pytest.mark.parametrize(
+    ("over_winner", "low", "high", "verdict"),
+    [
+        (0.1, 0.1, 0.4, "holds"),
+        (0.1, 0.4, 0.6, "open"),
+        (0.1, 0.6, 0.7, "reversed"),
+        (0.0, 0.6, 0.7, "tie decided"),
+        (0.0, 0.3, 0.4, "holds"),
+    ],
+)
+def test_a_first_place_holds_where_its_interval_says_so(over_winner, low, high, verdict):
+    """The challenger is who beats the winner most often; what is counted is where its interval lies."""
+    point = {"system": "x", "stages": 4, "microbatches": 8, "jitter": 0.1, "straggling": 0.0, "slowdown": 1.0}
+    rows = [("a", 0, np.nan, np.nan, np.nan), ("b", over_winner, (low + high) / 2, low, high), ("c", 0.2, 0, 0, 0.05)]
+    names = ["schedule", "over_winner", "beats_winner", "low", "high"]
+    verdicts = studies.verdict_study(pd.DataFrame(rows, columns=names).assign(**point, winner="a"))
+    assert (verdicts.challenger.item(), verdicts.verdict.item()) == ("b", verdict)
+    counts = studies.verdict_counts(verdicts, verdicts).iloc[0]
+    assert counts[verdict] == counts.points == 2
+    text = studies.verdict_text(verdicts)
+    assert ("holds at every level" in text) == (verdict == "holds")
+    assert f"{(low + high) / 2:.1%}" in text
+    assert ("equal to it without noise" in text) == (verdict == "tie decided")
+
+
+def test_prices_are_means_over_noiseless_times(study):
+    """Lowest, mean and highest over the points; the sentence names those that are defined everywhere."""
+    prices = studies.price_study(study)
+    rows = study[(study.jitter == 0.05) & (study.schedule == "GPipe")]
+    price = prices[(prices.jitter == 0.05) & (prices.schedule == "GPipe")].iloc[0]
+    assert price["mean"] == pytest.approx((rows.mean_s / rows.t_sim_s - 1).mean())
+    assert price.lowest <= price["mean"] <= price.highest
+    few = prices[prices.jitter == 0.05].assign(mean=lambda t: t["mean"] + 1.0 * (t.schedule == "Hanayo W = 2"))
+    assert "Hanayo" not in studies.price_text(few)
+    assert "A jitter of 5% costs" in studies.price_text(few)
+
+
+def test_a_slow_device_passes_on_a_share(size):
+    """Between none and all of the slowdown; Chimera is the same from both ends, and GPipe from everywhere."""
+    slow = studies.slow_device_study(*size, slowdown=1.5)
+    assert slow.passed_on.between(0, 1).all()
+    long = slow[slow.microbatches == 8]
+    shares = long[long.system == "slow_cp_fast_nw"].groupby("schedule").passed_on.agg(list)
+    assert shares["Chimera"] == pytest.approx(shares["Chimera"][::-1])
+    assert shares["GPipe"] == pytest.approx([8 / 11] * 4, abs=1e-3)
+    table = studies.place_table(slow).set_index(["microbatches", "schedule"])
+    last = long.passed_on[(long.schedule == "1F1B") & (long.device == 3)]
+    assert table["last"][8, "1F1B"] == pytest.approx(last.mean())
+
+
+def test_places_change_hands_where_another_is_faster_then():
+    """The fastest with the slow device; a change between equals is a tie decided, any other a reversal."""
+    times = {"a": (1.0, [1.5, 1.5]), "b": (1.0, [1.2, 1.5]), "c": (1.1, [1.6, 1.3])}
+    rows = [
+        (name, t_sim, device, t_slow) for name, (t_sim, both) in times.items() for device, t_slow in enumerate(both)
+    ]
+    slow = pd.DataFrame(rows, columns=["schedule", "t_sim_s", "device", "t_slow_s"])
+    slow = slow.assign(system="x", stages=2, microbatches=4, slowdown=1.5)
+    slow = slow.assign(passed_on=(slow.t_slow_s / slow.t_sim_s - 1) / 0.5)
+    winners = studies.slow_winner_study(slow)
+    assert winners.fastest.tolist() == ["a", "a"]
+    assert winners.fastest_slow.tolist() == ["b", "c"]
+    assert winners.verdict.tolist() == ["tie decided", "reversed"]
+    assert winners.lead.tolist() == pytest.approx([1.5 / 1.2 - 1, 1.5 / 1.3 - 1])
+    grid = studies.place_winners(winners).iloc[0]
+    assert (grid["no slow device"], grid["first"], grid["last"]) == ("a", "b, by 25.0%", "c, by 15.4%")
+    text = studies.place_text(slow, winners)
+    assert "at 1 of 2 cases" in text
+    assert "last in c" in text
+
+
+def test_pictures_have_every_schedule_at_every_point(size, study):
+    """One panel a system and B; a range for each schedule and noise, a line for each that has a winner to beat."""
+    two = study[study.jitter == 0.3]
+    panels = plot_noise(two, "title", "context").axes
+    assert [len(axis.lines) for axis in panels] == [2 * 3 * 5 + 1, 2 * 3 * 4 + 1] * 2
+    ranking = plot_ranking(study[study.straggling == 0], "title", "context").axes
+    assert all(len(axis.lines[0].get_xdata()) in (0, 2) for axis in ranking)
+    assert all("first: " in axis.get_title(loc="left") for axis in ranking)
+    slow = plot_slow_devices(studies.slow_device_study(*size, slowdown=1.5), "title", "context").axes
+    assert [axis.get_title(loc="left") for axis in slow] == ["B = 4", "B = 8"] * 2
+    assert all(len(axis.lines) == 5 for axis in slow)
+    plt.close("all")

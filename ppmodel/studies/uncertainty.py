@@ -5,15 +5,16 @@ from itertools import product
 import pandas as pd
 
 from ppmodel.costs import model_costs
-from ppmodel.engine import simulate
+from ppmodel.engine import makespans
 from ppmodel.studies.cases import TIE, compiled, label, legal_schedules
-from ppmodel.uncertainty import QUANTILES, Noise, distribution, noisy_makespans, probability_faster
+from ppmodel.uncertainty import QUANTILES, Comparison, Noise, distribution, noisy_makespans_on, probability_faster
 
 NOISE_SCHEDULES = ("gpipe", "1f1b", "eager-1f1b", "chimera", ("hanayo", {"waves": 2}))
 
 _POINT = ["system", "stages", "microbatches"]
 _NOISE = ["jitter", "straggling", "slowdown"]
 _QUANTILE_COLUMNS = [f"q{100 * share:.0f}_s" for share in QUANTILES]
+_NOTHING_TO_BEAT = Comparison(*[float("nan")] * 3)
 _VERDICTS = ("holds", "open", "tie decided", "reversed")
 
 
@@ -49,7 +50,8 @@ def noise_study(
         slowdown, schedule, runs, t_sim_s, over_winner, mean_s, standard_error_s, q5_s, q25_s, q50_s, q75_s, q95_s,
         winner, beats_winner, low, high``. ``t_sim_s`` is the noiseless time and ``winner`` the schedule where it is
         shortest, of equals the first; ``over_winner`` is the time over the winner's, less 1; ``beats_winner`` the
-        share of runs in which the schedule is the faster one, between ``low`` and ``high`` with 95 percent.
+        share of runs in which the schedule is the faster one, between ``low`` and ``high`` with 95 percent; the
+        winner's own rows have NaN there.
 
     Raises
     ------
@@ -61,22 +63,24 @@ def noise_study(
         If a semantics is unknown, there are no seeds, or a noise names a device that is not there.
     """
     rows = []
-    for count, system in product(microbatches, systems):
-        graphs = _graphs(model, system, num_stages, count, cases, p2p, allreduce)
-        noiseless = {name: simulate(*case).makespan_s for name, case in graphs.items()}
-        for noise in noises:
-            runs = {name: noisy_makespans(*case, noise, seeds) for name, case in graphs.items()}
+    for count, noise in product(microbatches, noises):
+        graphs = _graphs(model, systems, num_stages, count, cases, p2p, allreduce)
+        runs = {name: noisy_makespans_on(*case, noise, seeds) for name, case in graphs.items()}
+        noiseless = {name: makespans(*case) for name, case in graphs.items()}
+        for number, system in enumerate(systems):
             point = {"system": system.name, "stages": num_stages, "microbatches": count}
-            rows += _noise_rows(point | {name: getattr(noise, name) for name in _NOISE}, noiseless, runs)
+            point |= {name: getattr(noise, name) for name in _NOISE}
+            times = {name: float(spans[number]) for name, spans in noiseless.items()}
+            rows += _noise_rows(point, times, {name: spans[number] for name, spans in runs.items()})
     return pd.DataFrame(rows)
 
 
-def _graphs(model, system, num_stages, count, cases, p2p, allreduce):
-    """Graph and costs of each schedule that is legal at a size, by its label."""
+def _graphs(model, systems, num_stages, count, cases, p2p, allreduce):
+    """Graph, and costs on each system, of each schedule that is legal at a size, by its label."""
     return {
         label(name, options): (
             compiled(name, num_stages, count, tuple(options.items()), p2p, allreduce),
-            model_costs(schedule, model, system),
+            [model_costs(schedule, model, system) for system in systems],
         )
         for name, options, schedule in legal_schedules(cases, num_stages, count)
     }
@@ -85,7 +89,8 @@ def _graphs(model, system, num_stages, count, cases, p2p, allreduce):
 def _noise_rows(point, noiseless, runs):
     winner = _first_of_fastest(noiseless)
     for name, spans in runs.items():
-        found, beats = distribution(spans), probability_faster(spans, runs[winner])
+        found = distribution(spans)
+        beats = _NOTHING_TO_BEAT if name == winner else probability_faster(spans, runs[winner])
         yield {
             **point, "schedule": name, "runs": len(spans), "t_sim_s": noiseless[name],
             "over_winner": noiseless[name] / noiseless[winner] - 1,
@@ -136,12 +141,12 @@ def _verdict(row):
     return "holds" if row.high < 0.5 else "open"
 
 
-def verdict_counts(verdicts):
+def verdict_counts(*verdicts):
     """At how many points the first place holds, by noise.
 
     Parameters
     ----------
-    verdicts : DataFrame
+    *verdicts : DataFrame
         From `verdict_study`.
 
     Returns
@@ -150,7 +155,7 @@ def verdict_counts(verdicts):
         One row a noise; columns ``jitter, straggling, slowdown, points, holds, open, tie decided, reversed``.
     """
     rows = []
-    for noise, group in verdicts.groupby(_NOISE, sort=False):
+    for noise, group in pd.concat(verdicts).groupby(_NOISE, sort=False):
         counts = group.verdict.value_counts()
         rows.append((*noise, len(group), *(int(counts.get(verdict, 0)) for verdict in _VERDICTS)))
     return pd.DataFrame(rows, columns=[*_NOISE, "points", *_VERDICTS])
@@ -208,18 +213,18 @@ def slow_device_study(
         If a semantics is unknown or the slowdown is below 1.
     """
     rows = []
-    for count, system in product(microbatches, systems):
-        for name, case in _graphs(model, system, num_stages, count, cases, p2p, allreduce).items():
-            t_sim = simulate(*case).makespan_s
+    for count in microbatches:
+        for name, case in _graphs(model, systems, num_stages, count, cases, p2p, allreduce).items():
+            noiseless = makespans(*case)
             for device in range(num_stages):
-                noise = Noise(slowdown=slowdown, slow_devices=(device,))
-                t_slow = float(noisy_makespans(*case, noise, [0])[0])
-                rows.append({
-                    "system": system.name, "stages": num_stages, "microbatches": count, "schedule": name,
-                    "slowdown": slowdown, "device": device, "t_sim_s": t_sim, "t_slow_s": t_slow,
-                    "passed_on": (t_slow / t_sim - 1) / (slowdown - 1),
-                })  # fmt: skip
-    return pd.DataFrame(rows)
+                slow = noisy_makespans_on(*case, Noise(slowdown=slowdown, slow_devices=(device,)), [0])[:, 0]
+                rows += [
+                    (system.name, num_stages, count, name, slowdown, device, t_sim, t_slow)
+                    for system, t_sim, t_slow in zip(systems, noiseless.tolist(), slow.tolist(), strict=True)
+                ]
+    names = [*_POINT, "schedule", "slowdown", "device", "t_sim_s", "t_slow_s"]
+    table = pd.DataFrame(rows, columns=names)
+    return table.assign(passed_on=(table.t_slow_s / table.t_sim_s - 1) / (slowdown - 1))
 
 
 def places(num_stages):
@@ -362,10 +367,12 @@ def verdict_text(verdicts):
             lines.append(f"- **{system}, B = {count}:** {_loss(lost)}")
     if safe:
         worst = max(safe, key=lambda row: row.beats_winner)
-        where = f"{worst.beats_winner:.0%} of the runs go to {worst.challenger} before {worst.winner} at the most"
-        place = f"{worst.system}, B = {worst.microbatches}, jitter {worst.jitter:.0%}"
+        most = f"the most that a challenger wins is {worst.beats_winner:.1%} of the runs"
+        where = f"{worst.challenger} against {worst.winner} on {worst.system}, B = {worst.microbatches}"
         points = f"{len(safe)} of {len(lines) + len(safe)} points"
-        lines.append(f"- **At {points}** the first place holds at every level: {where} ({place}).")
+        lines.append(
+            f"- **At {points}** the first place holds at every level; {most} ({where}, jitter {worst.jitter:.0%})."
+        )
     return "\n".join(lines)
 
 
@@ -373,7 +380,7 @@ def _loss(lost):
     tied = lost.over_winner.iloc[0] <= TIE
     ahead = "equal to it without noise" if tied else f"{lost.over_winner.iloc[0]:.1%} slower without noise"
     shares = ", ".join(
-        f"{row.beats_winner:.0%} of the runs ({row.low:.0%} to {row.high:.0%}) at a jitter of {row.jitter:.0%}"
+        f"{row.beats_winner:.1%} of the runs ({row.low:.1%} to {row.high:.1%}) at a jitter of {row.jitter:.0%}"
         for row in (lost.iloc[[0, -1]] if len(lost) > 1 else lost).itertuples()
     )
     return f"{lost.challenger.iloc[0]}, {ahead}, is before {lost.winner.iloc[0]} in {shares}."
@@ -404,7 +411,7 @@ def place_text(study, winners):
     ]
     return (
         f"A device slower by a factor of {study.slowdown.iloc[0]:g} puts another schedule first at "
-        f"{counts.get('reversed', 0)} of {total} places (a system, B and device each), and decides a tie at "
+        f"{counts.get('reversed', 0)} of {total} cases (a system, a B and a device each), and decides a tie at "
         f"{counts.get('tie decided', 0)}. In the mean of all points a slow device is felt least "
         f"{', '.join(words[:-1])} and {words[-1]}."
     )
