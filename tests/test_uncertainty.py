@@ -359,7 +359,7 @@ def test_places_change_hands_where_another_is_faster_then():
     assert (grid["no slow device"], grid["first"], grid["last"]) == ("a", "b, by 25.0%", "c, by 15.4%")
     text = studies.place_text(slow, winners)
     assert "at 1 of 2 cases" in text
-    assert "last in c" in text
+    assert "at the last place by c" in text
 
 
 def test_pictures_have_every_schedule_at_every_point(size, study):

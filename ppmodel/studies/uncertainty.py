@@ -406,7 +406,7 @@ def place_text(study, winners):
     everywhere = study[study.schedule.isin(sizes[sizes == sizes.max()].index)]
     means = everywhere.groupby(["device", "schedule"], sort=False).passed_on.mean()
     words = [
-        f"{place} in {means[device].idxmin()} ({means[device].min():.0%})"
+        f"at the {place} place by {means[device].idxmin()} ({means[device].min():.0%})"
         for place, device in places(study.stages.max()).items()
     ]
     return (
