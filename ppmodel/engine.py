@@ -6,6 +6,7 @@ graph what an operation needs and where its result goes. See `graph.compile` for
 """
 
 import math
+from collections import deque
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
@@ -98,6 +99,8 @@ def simulate(graph, costs, factors=None):
     >>> simulate(compile(schedule), uniform_costs(schedule, forward=1, backward=2)).makespan_s
     33.0
     """
+    if graph.dynamic:
+        return simulate_events(graph, costs, factors)
     _check_fit(graph, costs)
     fast = kernels(graph.num_operations)
     if fast:
@@ -149,7 +152,7 @@ def makespans(graph, many_costs):
     for costs in many_costs:
         _check_fit(graph, costs)
     fast = kernels(graph.num_operations * len(many_costs))
-    if not fast:
+    if graph.dynamic or not fast:
         return np.array([simulate(graph, costs).makespan_s for costs in many_costs])
     spans = np.empty(len(many_costs))
     for first in range(0, len(many_costs), _SIDE_BY_SIDE):
@@ -227,161 +230,210 @@ def _longest_path(graph, compute, occupancy, latency, overlap_factor):
 # ---- discrete events -----------------------------------------------------------------------------
 
 
-def simulate_events(graph, costs):
-    """The same timeline by discrete-event simulation: an event queue, devices and links.
+def simulate_events(graph, costs, factors=None):
+    """The same timeline by discrete-event simulation: an event queue, devices, links and network cards.
 
-    Every stream executes its program in order and knows only the messages that have reached it. The
-    queue orders events by time; events of one time are taken in the order in which they were made.
+    Every stream executes its program in order and knows only the messages that have reached it. Links and cards
+    serve messages in the order in which they come. The queue orders events by time; events of one time are taken
+    by kind (ends of operations, links and cards that become free, arrivals, messages taken in, messages sent),
+    and those of one kind by their operation's place in the graph.
 
     Parameters
     ----------
     graph : ExecutionGraph
     costs : OpCosts
+    factors : ndarray of float, shape (num_operations,), optional
+        As in `simulate`.
 
     Returns
     -------
     Timeline
+
+    Raises
+    ------
+    CostError
+        As `simulate`.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.graph import compile
+    >>> schedule = build("gpipe", 4, 8)
+    >>> costs = uniform_costs(schedule, forward=1, backward=2, comm=1)
+    >>> simulate_events(compile(schedule), costs).makespan_s
+    39.0
+    >>> simulate_events(compile(schedule, cards=[0, 0, 1, 1]), costs).makespan_s
+    39.0
     """
     _check_fit(graph, costs)
-    return _EventSimulation(graph, costs).run()
+    durations = _durations(graph, costs, factors)
+    fast = kernels(graph.num_operations)
+    if fast:
+        times = fast.events(*graph.event_columns, durations, float(costs.overlap_factor), graph.occupied)
+    else:
+        times = _EventSimulation(graph, durations, costs.overlap_factor).run()
+    timeline = Timeline(graph, times)
+    _refuse_overflow(timeline.makespan_s)
+    return timeline
+
+
+_END, _FREE, _ARRIVE, _TAKEN, _SENT = range(5)
 
 
 class _EventSimulation:
-    """State of one discrete-event run: what each stream and link does, and what has arrived."""
+    """State of one discrete-event run: what each stream, link and card does, and what has arrived."""
 
-    def __init__(self, graph, costs):
-        self.graph = graph
-        tables = costs.by_class(graph.schedule.num_replicas)
-        self.compute, self.occupancy, self.latency = (table[graph.cost_class] for table in tables)
-        self.overlap_factor = costs.overlap_factor
-        self.programs = programs(graph)
+    def __init__(self, graph, durations, overlap_factor):
+        self.graph, self.overlap_factor = graph, overlap_factor
+        self.compute, self.occupancy, self.latency = (column.tolist() for column in durations)
+        self.source, self.stream, self.link = graph.source.tolist(), graph.stream.tolist(), graph.link.tolist()
+        self.remote, self.routes = graph.remote.tolist(), graph.routes.tolist()
         self.nodes = [range(first, last) for first, last in pairwise(graph.node_start.tolist())]
-        self.consumer = {int(s): op for op, s in enumerate(graph.source) if s != NO_OPERATION and graph.remote[op]}
+        self.programs = programs(graph)
         self.next_node = [0] * len(self.programs)
         self.idle = [True] * len(self.programs)
-        self.received = [set() for _ in self.programs]  # operations whose message the stream has taken in
-        self.delivered, self.finished = set(), set()
-        self.link_queue = [[] for _ in range(graph.num_links)]
-        self.link_idle = [True] * graph.num_links
+        self.consumers = [[] for _ in self.source]  # the streams, other than its own, that wait for an operation
+        for op, needed in enumerate(self.source):
+            if needed != NO_OPERATION and self.stream[op] != self.stream[needed]:
+                self.consumers[needed].append((self.remote[op], self.stream[op]))
+        self.delivered, self.taken, self.finished = set(), set(), set()
+        self.queue, self.serves = {}, {}
         self.times = np.full((4, graph.num_operations), np.nan)
-        self.events, self.made, self.now = [], 0, 0.0
+        self.events, self.now = [], 0.0
 
     def run(self):
         for stream in range(len(self.programs)):
             self.advance(stream)
+        handlers = {_END: self.end, _FREE: self.free, _ARRIVE: self.arrive, _TAKEN: self.take, _SENT: self.sent}
         while self.events:
-            self.now, _, handler, arguments = heappop(self.events)
-            handler(*arguments)
-        return Timeline(self.graph, self.times)
+            self.now, kind, *what = heappop(self.events)
+            handlers[kind](*what)
+        return self.times
 
-    def after(self, delay, handler, *arguments):
-        heappush(self.events, (self.now + delay, self.made, handler, arguments))
-        self.made += 1
+    def after(self, delay, kind, *what):
+        heappush(self.events, (self.now + delay, kind, *what))
+
+    # devices
 
     def head(self, stream):
-        program = self.programs[stream]
-        return program[self.next_node[stream]] if self.next_node[stream] < len(program) else None
+        program, place = self.programs[stream], self.next_node[stream]
+        return program[place] if place < len(program) else None
 
     def advance(self, stream):
-        """Let a stream do the next thing that it can: receive, or start the node at its head."""
+        """Let a stream do the next thing that it can: take a message in, or start the node at its head."""
         node = self.head(stream)
         if node is None or not self.idle[stream]:
             return
         for op in self.nodes[node]:
-            needed = int(self.graph.source[op])
-            if needed == NO_OPERATION or self.graph.stream[op] != stream:
-                continue
-            if not self.graph.remote[op]:
-                if needed not in self.finished:
-                    return
-            elif needed not in self.received[stream]:
-                if needed in self.delivered:
-                    self.receive(stream, needed)
+            if self.stream[op] == stream and self.remote[op] and self.source[op] not in self.taken:
+                if self.source[op] in self.delivered:
+                    self.receive(stream, self.source[op])
                 return
-        streams = {int(self.graph.stream[op]) for op in self.nodes[node]}
-        if all(self.idle[s] and self.head(s) == node and self.inputs_finished(node, s) for s in streams):
-            self.begin(node, streams)
+        if all(self.can_start(op, node) for op in self.nodes[node]):
+            self.begin(node)
 
-    def inputs_finished(self, node, stream):
-        """Whether all that other participants of a collective need on a stream is there."""
-        ops = [op for op in self.nodes[node] if self.graph.stream[op] == stream]
-        local = (int(self.graph.source[op]) for op in ops if not self.graph.remote[op])
-        return all(needed in self.finished for needed in local if needed != NO_OPERATION)
+    def can_start(self, op, node):
+        stream, needed = self.stream[op], self.source[op]
+        there = self.taken if self.remote[op] else self.finished
+        return self.idle[stream] and self.head(stream) == node and (needed == NO_OPERATION or needed in there)
 
-    def receive(self, stream, message):
-        self.idle[stream] = False
-        taken = 0.0
-        if self.graph.receive_occupies:
-            taken = float(self.occupancy[message] + self.latency[message])
-            if not self.graph.send_occupies:
-                self.times[2][message] = self.now
-            self.times[3][message] = self.now + taken
-        self.after(taken, self.end_receive, stream, message)
-
-    def end_receive(self, stream, message):
-        self.received[stream].add(message)
-        self.idle[stream] = True
-        self.advance(stream)
-
-    def begin(self, node, streams):
+    def begin(self, node):
         ops = self.nodes[node]
-        duration = float(max(self.compute[op] for op in ops))
-        if len(streams) == 1 and len(ops) > 1:
-            duration = self.overlap_factor * float(sum(self.compute[op] for op in ops))
+        own = [self.compute[op] for op in ops]
+        streams = {self.stream[op] for op in ops}
+        together = len(ops) > 1 and len(streams) == 1
         for stream in streams:
             self.idle[stream] = False
-        for op in ops:
-            self.times[0][op] = self.now
-        self.after(duration, self.end, node, streams)
+        self.times[0, ops.start : ops.stop] = self.now
+        self.after(self.overlap_factor * sum(own) if together else max(own), _END, ops.start, node)
 
-    def end(self, node, streams):
+    def end(self, _, node):
         ops = self.nodes[node]
-        for op in ops:
-            self.times[1][op] = self.now
-            self.finished.add(op)
-        for stream in streams:
+        self.times[1, ops.start : ops.stop] = self.now
+        self.finished.update(ops)
+        for stream in {self.stream[op] for op in ops}:
             self.next_node[stream] += 1
-        outgoing = [op for op in ops if self.graph.link[op] != NO_OPERATION]
-        self.send(outgoing, streams)
-        for stream in range(self.graph.schedule.num_devices, len(self.programs)):
-            self.advance(stream)
-
-    def send(self, outgoing, streams):
-        """Send the results of a node: on the link, at once, or by the device itself, one after the other."""
+        outgoing = [op for op in ops if self.link[op] != NO_OPERATION]
         if self.graph.send_occupies and outgoing:
-            op, *others = outgoing
-            self.times[2][op] = self.now
-            self.after(float(self.occupancy[op] + self.latency[op]), self.end_send, op, others, streams)
-            return
-        for op in outgoing:
-            if self.graph.p2p == "overlapped":
-                self.link_queue[self.graph.link[op]].append(op)
-                self.serve(int(self.graph.link[op]))
-            else:
-                self.times[2][op] = self.now
-                underway = 0.0 if self.graph.receive_occupies else float(self.occupancy[op] + self.latency[op])
-                self.after(underway, self.arrive, op)
-        for stream in streams:
-            self.idle[stream] = True
-            self.advance(stream)
+            self.send_by_device(outgoing)
+        else:
+            for op in outgoing:
+                self.send(op)
+            self.release(ops)
+        for stream in (stream for op in ops for remote, stream in self.consumers[op] if not remote):
+            self.advance(stream)  # a reduction beside the device
 
-    def end_send(self, op, others, streams):
+    def release(self, ops):
+        """The streams of a node, free again, go on."""
+        for op in ops:
+            self.idle[self.stream[op]] = True
+        for op in ops:
+            self.advance(self.stream[op])
+
+    # messages
+
+    def send_by_device(self, outgoing):
+        op, *others = outgoing
+        self.times[2, op] = self.now
+        self.after(self.occupancy[op] + self.latency[op], _SENT, op, others)
+
+    def sent(self, op, others):
         self.arrive(op)
-        self.send(others, streams)
+        if others:
+            self.send_by_device(others)
+        else:
+            self.release([op])
 
-    def serve(self, link):
-        if self.link_idle[link] and self.link_queue[link]:
-            op = self.link_queue[link].pop(0)
-            self.link_idle[link] = False
-            self.times[2][op] = self.now
-            self.after(float(self.occupancy[op]), self.leave, link, op)
+    def send(self, op):
+        if self.graph.p2p == "overlapped":
+            self.join(self.routes[self.link[op]][0], op)
+            return
+        self.times[2, op] = self.now
+        self.after(0.0 if self.graph.receive_occupies else self.occupancy[op] + self.latency[op], _ARRIVE, op)
 
-    def leave(self, link, op):
-        self.link_idle[link] = True
-        self.after(float(self.latency[op]), self.arrive, op)
-        self.serve(link)
+    def join(self, place, op):
+        """Queue at a link or a card, and be served at once where nobody is."""
+        self.queue.setdefault(place, deque()).append(op)
+        if place not in self.serves:
+            self.serve(place)
+
+    def serve(self, place):
+        self.serves[place] = op = self.queue[place].popleft()
+        first, second = self.routes[self.link[op]]
+        if place == first:
+            self.times[2, op] = self.now
+        self.after(self.occupancy[op], _FREE, op, place)
+        if place == first and second != NO_OPERATION:
+            self.join(second, op)  # what leaves one card is at the other at once, and passes through it meanwhile
+
+    def free(self, op, place):
+        del self.serves[place]
+        first, second = self.routes[self.link[op]]
+        if place == (first if second == NO_OPERATION else second):
+            self.after(self.latency[op], _ARRIVE, op)
+        if self.queue[place]:
+            self.serve(place)
 
     def arrive(self, op):
-        self.times[3][op] = self.now
+        self.times[3, op] = self.now
         self.delivered.add(op)
-        self.advance(int(self.graph.stream[self.consumer[op]]))
+        if not self.graph.receive_occupies:
+            self.taken.add(op)
+        for remote, stream in self.consumers[op]:
+            if remote:
+                self.advance(stream)
+
+    def receive(self, stream, op):
+        """The device takes a message in, which occupies it."""
+        self.idle[stream] = False
+        seconds = self.occupancy[op] + self.latency[op]
+        if not self.graph.send_occupies:
+            self.times[2, op] = self.now
+        self.times[3, op] = self.now + seconds
+        self.after(seconds, _TAKEN, op, stream)
+
+    def take(self, op, stream):
+        self.taken.add(op)
+        self.idle[stream] = True
+        self.advance(stream)

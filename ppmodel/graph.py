@@ -53,6 +53,8 @@ class ExecutionGraph:
         Operations between two entries start and end together.
     num_links : int
         Directed links that carry a message.
+    cards : tuple of int, length num_devices, optional
+        The network card of each device, where devices share some.
     """
 
     schedule: Schedule
@@ -66,6 +68,28 @@ class ExecutionGraph:
     link: np.ndarray
     node_start: np.ndarray
     num_links: int
+    cards: tuple | None = None
+
+    @cached_property
+    def routes(self):
+        """Where the messages of each link queue, shape (num_links, 2): on the link, or at two network cards.
+
+        Link l is place l; the outgoing side of card k is place ``num_links + 2 k``, the incoming side the next.
+        """
+        routes = np.stack((np.arange(self.num_links), np.full(self.num_links, NO_OPERATION)), axis=1)
+        if self.cards is not None:
+            link = self.link[self.source[self.remote]]
+            cards = np.array(self.cards)
+            ends = np.stack((cards[self.stream[self.source[self.remote]]], cards[self.stream[self.remote]]), axis=1)
+            apart = ends[:, 0] != ends[:, 1]
+            routes[link[apart]] = self.num_links + 2 * ends[apart] + [0, 1]
+        return routes
+
+    @cached_property
+    def dynamic(self):
+        """Whether links share a side of a network card, so that who comes first depends on the costs."""
+        places = self.routes[self.routes != NO_OPERATION]
+        return self.cards is not None and len(np.unique(places)) < len(places)
 
     @cached_property
     def program(self):
@@ -105,7 +129,7 @@ class ExecutionGraph:
         return len(self.index)
 
 
-def compile(schedule, p2p="overlapped", allreduce="excluded"):
+def compile(schedule, p2p="overlapped", allreduce="excluded", cards=None):
     """Compile a schedule under named communication semantics.
 
     Parameters
@@ -119,6 +143,10 @@ def compile(schedule, p2p="overlapped", allreduce="excluded"):
     allreduce : {"excluded", "overlapped", "blocking"}
         Whether the gradient all-reduce of replicated stages is left out (the default), runs beside
         the devices' computation, or occupies the devices.
+    cards : sequence of int, length num_devices, optional
+        The network card of each device. Messages between devices of two cards queue at the sender's card and,
+        as they leave it, at the receiver's, first come first served; each card's directions are apart. Those
+        between devices of one card have a link of their own. Without `cards` all have.
 
     Returns
     -------
@@ -130,7 +158,7 @@ def compile(schedule, p2p="overlapped", allreduce="excluded"):
     TableError
         If operations wait for one another in a circle.
     PPModelError
-        If a semantics is unknown.
+        If a semantics is unknown, or cards are given that do not fit the devices or the semantics.
 
     Examples
     --------
@@ -141,7 +169,19 @@ def compile(schedule, p2p="overlapped", allreduce="excluded"):
     for field, value, known in (("p2p", p2p, P2P), ("allreduce", allreduce, ALLREDUCE)):
         if value not in known:
             raise PPModelError(field, value, f"must be one of {', '.join(known)}", "choose one of them")
-    return ExecutionGraph(schedule, p2p, allreduce, *_renumbered(schedule, allreduce))
+    return ExecutionGraph(schedule, p2p, allreduce, *_renumbered(schedule, allreduce), _checked(cards, schedule, p2p))
+
+
+def _checked(cards, schedule, p2p):
+    if cards is None:
+        return None
+    if p2p != "overlapped":
+        raise PPModelError("p2p", p2p, "must be overlapped where network cards are shared", "leave cards out")
+    cards = np.asarray(cards)
+    if cards.shape != (schedule.num_devices,) or cards.dtype.kind not in "iu" or cards.min() < 0:
+        rule = f"must be {schedule.num_devices} whole numbers of at least 0, one for each device"
+        raise PPModelError("cards", cards.tolist(), rule, "give the card of each device")
+    return tuple(np.unique(cards, return_inverse=True)[1].tolist())
 
 
 def _renumbered(schedule, allreduce):
