@@ -17,7 +17,6 @@ import numpy as np
 from ppmodel.compiled import kernels
 from ppmodel.errors import CostError
 from ppmodel.graph import ExecutionGraph, programs
-from ppmodel.ops import OpKind
 from ppmodel.schedule import NO_OPERATION
 
 _SIDE_BY_SIDE = 64
@@ -179,7 +178,7 @@ def _longest_path(graph, compute, occupancy, latency, overlap_factor):
     """Start, end, leaving and arrival of every operation, shape (4, num_operations)."""
     compute, occupancy, latency = compute.tolist(), occupancy.tolist(), latency.tolist()
     stream, source, link = graph.stream.tolist(), graph.source.tolist(), graph.link.tolist()
-    remote, reduces = graph.remote.tolist(), (graph.schedule.kind[graph.index] == OpKind.R).tolist()
+    remote, reduces = graph.remote.tolist(), graph.reduces.tolist()
     sends, receives, queues = graph.send_occupies, graph.receive_occupies, graph.p2p == "overlapped"
     start, end, sent, arrived = ([math.nan] * graph.num_operations for _ in range(4))
     stream_free = [0.0] * (2 * graph.schedule.num_devices)
@@ -270,7 +269,7 @@ def simulate_events(graph, costs, factors=None):
     durations = _durations(graph, costs, factors)
     fast = kernels(graph.num_operations)
     if fast:
-        times = fast.events(*graph.event_columns, durations, float(costs.overlap_factor), graph.occupied)
+        times = fast.events(*graph.for_events, durations, float(costs.overlap_factor), graph.occupied)
     else:
         times = _EventSimulation(graph, durations, costs.overlap_factor).run()
     timeline = Timeline(graph, times)
@@ -341,10 +340,9 @@ class _EventSimulation:
     def begin(self, node):
         ops = self.nodes[node]
         own = [self.compute[op] for op in ops]
-        streams = {self.stream[op] for op in ops}
-        together = len(ops) > 1 and len(streams) == 1
-        for stream in streams:
-            self.idle[stream] = False
+        together = len(ops) > 1 and not self.graph.reduces[ops.start]
+        for op in ops:
+            self.idle[self.stream[op]] = False
         self.times[0, ops.start : ops.stop] = self.now
         self.after(self.overlap_factor * sum(own) if together else max(own), _END, ops.start, node)
 
@@ -403,14 +401,15 @@ class _EventSimulation:
         first, second = self.routes[self.link[op]]
         if place == first:
             self.times[2, op] = self.now
-        self.after(self.occupancy[op], _FREE, op, place)
+        self.after(self.occupancy[op], _FREE, op, int(place != first))
         if place == first and second != NO_OPERATION:
             self.join(second, op)  # what leaves one card is at the other at once, and passes through it meanwhile
 
-    def free(self, op, place):
+    def free(self, op, side):
+        route = self.routes[self.link[op]]
+        place = route[side]
         del self.serves[place]
-        first, second = self.routes[self.link[op]]
-        if place == (first if second == NO_OPERATION else second):
+        if side == 1 or route[1] == NO_OPERATION:
             self.after(self.latency[op], _ARRIVE, op)
         if self.queue[place]:
             self.serve(place)

@@ -86,6 +86,15 @@ class ExecutionGraph:
         return routes
 
     @cached_property
+    def reduces(self):
+        """Whether each operation is a reduction; shape (num_operations,)."""
+        return self.cost_class >= self._first_reduction
+
+    @property
+    def _first_reduction(self):
+        return OpKind.R * self.schedule.num_replicas * self.schedule.num_stages
+
+    @cached_property
     def dynamic(self):
         """Whether links share a side of a network card, so that who comes first depends on the costs."""
         places = self.routes[self.routes != NO_OPERATION]
@@ -94,11 +103,18 @@ class ExecutionGraph:
     @cached_property
     def program(self):
         """Rows for the compiled engine, and the numbers of registers, streams and links; see `kernels.program`."""
-        first_reduction = OpKind.R * self.schedule.num_replicas * self.schedule.num_stages
         columns = (self.cost_class, self.stream, self.source, self.remote, self.link, self.node_start)
         columns = (column if column.dtype == bool else column.astype(np.int32, copy=False) for column in columns)
-        rows, num_registers = kernels(LARGE).program(*columns, self.num_links, first_reduction)
+        rows, num_registers = kernels(LARGE).program(*columns, self.num_links, self._first_reduction)
         return rows, (num_registers, 2 * self.schedule.num_devices, self.num_links)
+
+    @cached_property
+    def for_events(self):
+        """What the compiled event queue reads of the graph; see `kernels.events`."""
+        columns = (self.stream, self.source, self.link, self.node_start, self.routes)
+        columns = tuple(column.astype(np.int32) for column in columns)
+        num_places = self.num_links + (2 * max(self.cards) + 2 if self.cards else 0)
+        return (*columns, self.remote, self.reduces, (2 * self.schedule.num_devices, num_places))
 
     @cached_property
     def program_by_operation(self):

@@ -12,7 +12,7 @@ from strategies import allreduces, cases, p2ps, random_cases
 
 from ppmodel import PPModelError, Schedule, build, kernels
 from ppmodel.costs import OpCosts
-from ppmodel.engine import makespans, simulate
+from ppmodel.engine import makespans, simulate, simulate_events
 from ppmodel.graph import compile
 
 GRAPH = ("index", "cost_class", "stream", "source", "remote", "link", "node_start", "num_links")
@@ -63,6 +63,21 @@ def test_times_are_the_same_to_the_last_bit(case, p2p, allreduce, noisy, seed):
     np.testing.assert_array_equal(plain, fast)
     many = [replace(costs, compute_s=costs.compute_s * factor) for factor in random.uniform(0.5, 2, 3)]
     np.testing.assert_array_equal(*both(lambda: makespans(graph, many)))
+
+
+@settings(max_examples=500)
+@given(cases() | random_cases(), p2ps, allreduces, st.integers(0, 2**32 - 1))
+def test_events_are_the_same_to_the_last_bit(case, p2p, allreduce, seed):
+    """All times by the event queue, with cards that devices share and costs that make ties."""
+    schedule, costs = case
+    random = np.random.default_rng(seed)
+    cards = random.integers(0, 3, schedule.num_devices) if p2p == "overlapped" else None
+    if random.random() < 0.5:
+        costs = replace(
+            costs, **{name: np.round(getattr(costs, name)) for name in ("compute_s", "occupancy_s", "latency_s")}
+        )
+    graph = compile(schedule, p2p, allreduce, cards)
+    np.testing.assert_array_equal(*both(lambda: simulate_events(graph, costs).times_s))
 
 
 @given(cases() | random_cases(), st.integers(0, 3), st.integers(0, 4))

@@ -4,7 +4,8 @@ Integers are of 32 bits, and what belongs together stands side by side: how much
 how fast it is. Arrays are not handed to small functions inside a loop, since each hand-over costs as much as the work.
 """
 
+from ppmodel.kernels.events import events
 from ppmodel.kernels.paths import longest_path, many_longest_paths, program
 from ppmodel.kernels.tables import dependencies, renumbered, slots
 
-__all__ = ["dependencies", "longest_path", "many_longest_paths", "program", "renumbered", "slots"]
+__all__ = ["dependencies", "events", "longest_path", "many_longest_paths", "program", "renumbered", "slots"]

@@ -1,0 +1,219 @@
+"""Discrete events, compiled: the twin of `engine.simulate_events`, with its rule for ties."""
+
+import numpy as np
+
+from ppmodel.kernels.jit import compiled
+
+NONE = -1
+_END, _FREE, _ARRIVE, _TAKEN, _SENT = range(5)
+_KIND = 40
+"""An event's key is its kind, from this bit on, its operation and, in the lowest bit, the side of its route."""
+
+
+@compiled
+def events(stream, source, link, node_start, routes, remote, reduces, sizes, durations, overlap_factor, occupied):
+    """Start, end, leaving and arrival of every operation, shape (4, num_operations).
+
+    `sizes` are the numbers of streams and of places where messages queue; `durations` those of each operation. In
+    each round streams that may go on do so, new events join the queue of events, and the first of them is handled.
+    """
+    compute, occupancy, latency = durations
+    sends, receives, queues = occupied
+    count, num_streams = len(stream), sizes[0]
+    node_of, programs, head, program_end = _programs(stream, node_start, num_streams)
+    receiver, beside = _consumers(stream, source, remote)
+    start, end, sent, arrived = np.empty(count), np.empty(count), np.full(count, np.nan), np.full(count, np.nan)
+    idle, finished = np.ones(num_streams, np.bool_), np.zeros(count, np.bool_)
+    delivered, taken = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    waiting, last_waiting = np.full(sizes[1], NONE, np.int32), np.full(sizes[1], NONE, np.int32)
+    serves, behind = np.full(sizes[1], NONE, np.int32), np.full(count, NONE, np.int32)
+    room = count + 4 * num_streams + sizes[1]
+    when, key, num_events = np.empty(room), np.empty(room, np.int64), 0
+    new_when, new_key, num_new = np.empty(room), np.empty(room, np.int64), 0
+    awake, num_awake = np.arange(count + 2 * num_streams), num_streams
+    now = 0.0
+    while True:
+        while num_awake:
+            num_awake -= 1
+            here = awake[num_awake]
+            if not idle[here] or head[here] == program_end[here]:
+                continue
+            node = programs[head[here]]
+            first, last, free_to_start = node_start[node], node_start[node + 1], True
+            for op in range(first, last):
+                needed = source[op]
+                if stream[op] == here and remote[op] and not taken[needed]:
+                    free_to_start = False
+                    if delivered[needed]:  # the device takes the message in, which occupies it
+                        idle[here] = False
+                        arrived[needed] = now + (occupancy[needed] + latency[needed])
+                        if not sends:
+                            sent[needed] = now
+                        new_when[num_new], new_key[num_new] = arrived[needed], (_TAKEN << _KIND) + 2 * needed
+                        num_new += 1
+                    break
+            if not free_to_start:
+                continue
+            together = longest = 0.0
+            for op in range(first, last):
+                needed, there = source[op], stream[op]
+                at_head = idle[there] and head[there] < program_end[there] and programs[head[there]] == node
+                has_input = needed == NONE or (taken[needed] if remote[op] else finished[needed])
+                free_to_start = free_to_start and at_head and has_input
+                together += compute[op]
+                longest = max(longest, compute[op])
+            if not free_to_start:
+                continue
+            for op in range(first, last):
+                idle[stream[op]], start[op] = False, now
+            duration = overlap_factor * together if last - first > 1 and not reduces[first] else longest
+            new_when[num_new], new_key[num_new] = now + duration, (_END << _KIND) + 2 * first
+            num_new += 1
+
+        while num_new:
+            num_new -= 1
+            place = num_events
+            num_events += 1
+            while place:
+                above = (place - 1) // 2
+                if (when[above], key[above]) <= (new_when[num_new], new_key[num_new]):
+                    break
+                when[place], key[place] = when[above], key[above]
+                place = above
+            when[place], key[place] = new_when[num_new], new_key[num_new]
+        if num_events == 0:
+            break
+        now, what = when[0], key[0]
+        num_events -= 1
+        place, below = 0, 1
+        while below < num_events:
+            if below + 1 < num_events and (when[below + 1], key[below + 1]) < (when[below], key[below]):
+                below += 1
+            if (when[num_events], key[num_events]) <= (when[below], key[below]):
+                break
+            when[place], key[place] = when[below], key[below]
+            place, below = below, 2 * below + 1
+        when[place], key[place] = when[num_events], key[num_events]
+
+        kind, op, side = what >> _KIND, (what & ((1 << _KIND) - 1)) >> 1, what & 1
+        first = last = node = NONE  # the operations whose results are sent now, and their node where it has ended
+        served = NONE  # a link or a side of a card that is free again
+        if kind == _END:
+            node = node_of[op]
+            first, last = node_start[node], node_start[node + 1]
+            for done in range(first, last):
+                end[done], finished[done] = now, True
+                if head[stream[done]] < program_end[stream[done]] and programs[head[stream[done]]] == node:
+                    head[stream[done]] += 1
+                if beside[done] != NONE:  # a reduction beside the device
+                    awake[num_awake] = beside[done]
+                    num_awake += 1
+        elif kind == _FREE:
+            served = routes[link[op], side]
+            serves[served] = NONE
+            if side == 1 or routes[link[op], 1] == NONE:
+                new_when[num_new], new_key[num_new] = now + latency[op], (_ARRIVE << _KIND) + 2 * op
+                num_new += 1
+        elif kind == _TAKEN:
+            taken[op] = idle[receiver[op]] = True
+            awake[num_awake] = receiver[op]
+            num_awake += 1
+        else:  # _ARRIVE, or _SENT by a device that goes on with the next message of its node, or is free
+            arrived[op], delivered[op], taken[op] = now, True, not receives
+            awake[num_awake] = receiver[op]
+            num_awake += 1
+            if kind == _SENT:
+                first, last, node = op + 1, node_start[node_of[op] + 1], node_of[op]
+
+        if sends and node != NONE:
+            while first < last and link[first] == NONE:
+                first += 1
+            if first < last:
+                sent[first] = now
+                new_when[num_new] = now + (occupancy[first] + latency[first])
+                new_key[num_new] = (_SENT << _KIND) + 2 * first
+                num_new += 1
+        free_again = node != NONE and not (sends and first < last)
+        while served != NONE or (first < last and not sends):
+            if served == NONE:
+                if link[first] != NONE and queues:
+                    served = routes[link[first], 0]
+                    if waiting[served] == NONE:
+                        waiting[served] = first
+                    else:
+                        behind[last_waiting[served]] = first
+                    last_waiting[served], behind[first] = first, NONE
+                elif link[first] != NONE:
+                    sent[first] = now
+                    new_when[num_new] = now if receives else now + (occupancy[first] + latency[first])
+                    new_key[num_new] = (_ARRIVE << _KIND) + 2 * first
+                    num_new += 1
+                first += 1
+                continue
+            place, served = served, NONE
+            message = waiting[place]
+            if serves[place] != NONE or message == NONE:
+                continue
+            waiting[place], serves[place] = behind[message], message
+            side = place != routes[link[message], 0]
+            if not side:
+                sent[message] = now
+            new_when[num_new], new_key[num_new] = now + occupancy[message], (_FREE << _KIND) + 2 * message + side
+            num_new += 1
+            second = routes[link[message], 1]
+            if not side and second != NONE:  # what leaves one card is at the other at once
+                if waiting[second] == NONE:
+                    waiting[second] = message
+                else:
+                    behind[last_waiting[second]] = message
+                last_waiting[second], behind[message] = message, NONE
+                served = second
+        if free_again:
+            for done in range(node_start[node], node_start[node + 1]):
+                idle[stream[done]], awake[num_awake] = True, stream[done]
+                num_awake += 1
+    times = np.empty((4, count))
+    times[0], times[1], times[2], times[3] = start, end, sent, arrived
+    return times
+
+
+@compiled
+def _programs(stream, node_start, num_streams):
+    """The node of each operation, the nodes of each stream in order, and where each stream's begin and end."""
+    node_of = np.empty(len(stream), np.int32)
+    start = np.zeros(num_streams + 1, np.int64)
+    for node in range(len(node_start) - 1):
+        for op in range(node_start[node], node_start[node + 1]):
+            node_of[op] = node
+            start[stream[op] + 1] += _first_on_its_stream(op, node_start[node], stream)
+    for k in range(num_streams):
+        start[k + 1] += start[k]
+    end = start[:-1].copy()
+    programs = np.empty(start[-1], np.int32)
+    for op in range(len(stream)):
+        if _first_on_its_stream(op, node_start[node_of[op]], stream):
+            programs[end[stream[op]]] = node_of[op]
+            end[stream[op]] += 1
+    return node_of, programs, start[:-1].copy(), end
+
+
+@compiled
+def _first_on_its_stream(op, first, stream):
+    """Whether no operation of the node before this one, from `first` on, is on the same stream."""
+    found = False
+    for other in range(first, op):
+        found = found or stream[other] == stream[op]
+    return not found
+
+
+@compiled
+def _consumers(stream, source, remote):
+    """The stream that takes each operation's message, and that of the reduction that waits for it beside its device."""
+    receiver, beside = np.full(len(stream), NONE, np.int32), np.full(len(stream), NONE, np.int32)
+    for op in range(len(stream)):
+        if source[op] != NONE and stream[op] != stream[source[op]]:
+            if remote[op]:
+                receiver[source[op]] = stream[op]
+            else:
+                beside[source[op]] = stream[op]
+    return receiver, beside
