@@ -15,6 +15,7 @@ from ppmodel.graph import ALLREDUCE, P2P
 from ppmodel.ops import OpKind
 
 _MAX_COUNT = 10**9
+_MAX_WORKERS = 1024
 _EXIT_REFUSED = 2
 _EXIT_INTERRUPTED = 130
 
@@ -51,13 +52,16 @@ class _Count(click.ParamType):
 
     name = "count"
 
+    def __init__(self, largest=_MAX_COUNT):
+        self.largest = largest
+
     def convert(self, value, param, ctx):
         try:
             count = int(_plain(value))
         except ValueError:
             count = 0
-        if not 1 <= count <= _MAX_COUNT:
-            rule, remedy = f"must be a whole number from 1 to {_MAX_COUNT}", f"pass for example {param.opts[0]} 8"
+        if not 1 <= count <= self.largest:
+            rule, remedy = f"must be a whole number from 1 to {self.largest}", f"pass for example {param.opts[0]} 8"
             raise PPModelError(param.opts[0], value, rule, remedy)
         return count
 
@@ -274,6 +278,31 @@ def _given_costs(schedule, seconds, specified, allreduce):
     from ppmodel.specs import load_model, load_system
 
     return costs.model_costs(schedule, load_model(specified["--model"]), load_system(specified["--system"]))
+
+
+@cli.command("sweep")
+@click.argument("specification", metavar="SPEC", type=click.Path())
+@click.option("--out", type=click.Path(), required=True, metavar="FILE", help="The output, such as results.parquet.")
+@click.option(
+    "--workers", type=_Count(_MAX_WORKERS), metavar="N", help="Compute on N processes of this machine (Dask)."
+)
+@click.option("--scheduler", metavar="ADDRESS", help="Compute on a Dask cluster, such as tcp://host:8786.")
+@click.option("--force", is_flag=True, help="Replace an output, or unfinished parts, of another sweep.")
+def run_sweep(specification, out, workers, scheduler, force):
+    """Compute a grid of schedules, sizes, systems and models; the same command goes on where one was ended."""
+    from ppmodel.sweep import SweepStopped
+    from ppmodel.sweep import run_sweep as run_whole_sweep
+
+    try:
+        done = run_whole_sweep(specification, out, workers, scheduler, force)
+    except SweepStopped as stopped:
+        click.echo(stopped, err=True)
+        return _EXIT_INTERRUPTED
+    if done.computed or done.refused is not None:
+        click.echo(f"{done.out}: {done.rows} rows, {done.computed} of them computed now; {done.refused} are refused")
+    else:
+        click.echo(f"{done.out} has these {done.rows} rows already; nothing to do")
+    return 0
 
 
 @cli.command("run")

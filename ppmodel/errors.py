@@ -56,3 +56,7 @@ class CostError(PPModelError):
 
 class ReproduceError(PPModelError):
     """A run of the notebooks or a build of the book that could not be finished."""
+
+
+class SweepError(PPModelError):
+    """A sweep that cannot begin or go on: its files, its cluster, or rows that could not be computed."""

@@ -45,6 +45,7 @@ _REMEDIES = {
     "less_than_equal": "write a fraction of at most 1, such as 0.6",
     "finite_number": "write an ordinary number",
     "literal_error": "choose one of them",
+    "string_type": "write text; quotes make text of a number",
     "string_too_short": "say where the value comes from",
 }
 
@@ -548,6 +549,29 @@ def read_document(path, file_type):
         raise _first_problem(error, document, path, file_type) from None
 
 
+def place_in(path, *location):
+    """Where in a YAML file something stands, for error messages.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    *location : str or int
+        Keys of mappings and places in lists, from the outermost to the innermost; as many count as the file has.
+
+    Returns
+    -------
+    str
+        The file and the line.
+
+    Examples
+    --------
+    >>> place_in(DATA / "systems" / "dgx_h100.yaml", "title").endswith("dgx_h100.yaml:2")
+    True
+    """
+    return f"{path}:{_line(_read_yaml(path), location)}"
+
+
 def _read_yaml(path):
     """The document with its line numbers, or one line about why it cannot be read."""
     try:
@@ -614,7 +638,7 @@ def _first_problem(error, document, path, file_type):
 
     problem = min(error.errors(), key=place)
     *parents, last = problem["loc"]
-    name = ".".join(map(str, problem["loc"]))
+    name = _written_name(document, problem["loc"])
     where = f"{path}:{_line(document, problem['loc'])}"
     allowed = list(_form_at(file_type, parents).model_fields)
     if problem["type"] == "extra_forbidden":
@@ -626,6 +650,16 @@ def _first_problem(error, document, path, file_type):
     rule = problem["msg"].replace("Input should be", "must be")
     remedy = _REMEDIES.get(problem["type"], "mend the value") if parents else _FORM
     return SpecificationError(name, _shown(problem["input"]), rule, remedy, where=where)
+
+
+def _written_name(document, location):
+    """A location under the keys that its file has: a single value may stand where a list or mapping is meant."""
+    name, node = [], document
+    for key in location:
+        if isinstance(node, list if isinstance(key, int) else dict):
+            name.append(str(key))
+            node = node[key] if isinstance(key, int) else node.get(key)
+    return ".".join(name)
 
 
 def _form_at(file_type, parents):

@@ -1,0 +1,63 @@
+"""How far a sweep is: a bar with the time left on a terminal, a line now and then elsewhere."""
+
+import sys
+from contextlib import contextmanager
+from time import monotonic
+
+_EVERY_S = 10.0
+
+
+@contextmanager
+def progress(total, done, file=None):
+    """Show how many rows are done.
+
+    Parameters
+    ----------
+    total, done : int
+        Rows of the sweep, and those that were there before.
+    file : file object, optional
+        Where to write it, standard error by default.
+
+    Yields
+    ------
+    callable
+        To be called with the number of further rows.
+    """
+    from tqdm import tqdm
+
+    file = file or sys.stderr
+    form = "{l_bar}{bar}| {n_fmt}/{total_fmt} rows, {elapsed} so far, {remaining} left"
+    terminal = file.isatty()
+    with tqdm(
+        total=total, initial=done, file=file, disable=not terminal, bar_format=form, dynamic_ncols=True, smoothing=0.05
+    ) as bar:
+        yield bar.update if terminal else _Lines(total, done, file).update
+
+
+class _Lines:
+    """Plain lines, at most one in ten seconds: logs are read later, by people."""
+
+    def __init__(self, total, done, file):
+        self.total, self.before, self.done, self.file = total, done, done, file
+        self.began = self.said = monotonic()
+
+    def update(self, rows):
+        self.done += rows
+        now = monotonic()
+        if now - self.said < _EVERY_S or self.done == self.total:
+            return
+        self.said = now
+        left = (now - self.began) * (self.total - self.done) / (self.done - self.before)
+        share = 100 * self.done // self.total
+        print(f"{self.done} of {self.total} rows ({share} %), about {_duration(left)} left", file=self.file, flush=True)
+
+
+def _duration(seconds):
+    """Seconds as people say them.
+
+    >>> _duration(42), _duration(700), _duration(9000)
+    ('42 s', '12 min', '2.5 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

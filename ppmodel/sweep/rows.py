@@ -1,0 +1,230 @@
+"""The rows of a part of a sweep: one compiled graph a case, all its systems, models and runs at once."""
+
+from functools import lru_cache
+
+import numpy as np
+
+from ppmodel import metrics, schedules
+from ppmodel.costs import OpCosts, model_costs, stages
+from ppmodel.engine import makespans
+from ppmodel.errors import PPModelError, SweepError
+from ppmodel.graph import compile
+from ppmodel.ops import OpKind
+from ppmodel.sweep.specification import option_text
+from ppmodel.sweep.versions import versions
+from ppmodel.uncertainty import noisy_makespans, operation_factors
+
+COLUMNS = {
+    "schedule": str, "options": str, "stages": int, "microbatches": int, "waves": int, "p2p": str, "allreduce": str,
+    "system": str, "model": str, "jitter": float, "straggling": float, "slowdown": float, "seed": int,
+    "makespan_s": float, "busy_s": float, "idle_ratio": float, "table_bubble_ratio": float,
+    "peak_activations": float, "peak_memory_bytes": float, "refused": str,
+}  # fmt: skip
+"""The columns of a sweep and the types of their values; empty where they do not apply."""
+
+_MEASURED = (
+    "makespan_s", "busy_s", "idle_ratio", "table_bubble_ratio", "peak_activations", "peak_memory_bytes", "refused",
+)  # fmt: skip
+_SLOTS = (1.0, 2.0, 1.0, 1.0, 0.0)  # of each kind of operation in the idealised table
+
+
+def compute_rows(sweep, first, last, wanted=None):
+    """Compute some rows of a sweep.
+
+    Parameters
+    ----------
+    sweep : Sweep
+    first, last : int
+        The first row, and the one after the last.
+    wanted : str, optional
+        The `versions` that must be the ones here; for rows that are computed on another machine.
+
+    Returns
+    -------
+    dict of list
+        A list for each of `COLUMNS`, of one value a row; None where a column does not apply. Of a point that is
+        not defined ``refused`` says why, and its numbers are None.
+
+    Raises
+    ------
+    SweepError
+        If the versions differ, or something fails that is no mistake of a point.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import DATA
+    >>> from ppmodel.sweep import load_sweep
+    >>> rows = compute_rows(load_sweep(DATA / "templates" / "sweep.yaml"), 0, 2)
+    >>> rows["schedule"], rows["system"]
+    (['gpipe', 'gpipe'], ['dgx_a100', 'dgx_h100'])
+    """
+    if wanted not in (None, versions()):
+        raise SweepError("worker", versions(), f"differs from {wanted}", "install the same on all machines")
+    try:
+        return _rows(sweep, first, last)
+    except Exception as error:
+        rows, reason = f"{first} to {last - 1}", f"{type(error).__name__}: {error}".rstrip(": ")
+        remedy = (
+            "choose smaller sizes or fewer workers" if isinstance(error, MemoryError) else "report it, with the file"
+        )
+        raise SweepError("rows", rows, f"cannot be computed ({reason})", remedy) from error
+
+
+def _rows(sweep, first, last):
+    columns = {name: [] for name in COLUMNS}
+    build = lru_cache(1)(_built)  # cases that differ in their semantics alone follow one another
+    for number in range(first // sweep.rows_per_case, -(-last // sweep.rows_per_case)):
+        start = number * sweep.rows_per_case
+        case = sweep.case(number)
+        part = _Part(sweep, max(first - start, 0), min(last - start, sweep.rows_per_case))
+        for name, values in (_coordinates(case, part) | _measured(case, part, build)).items():
+            columns[name].extend(values)
+    return columns
+
+
+class _Part:
+    """Rows of one case: their places on its axes, and the pairs of system and model among them."""
+
+    def __init__(self, sweep, first, last):
+        self.sweep, self.size = sweep, last - first
+        self.places = np.unravel_index(np.arange(first, last), sweep.inner_shape)
+        self.system, self.model, self.noise, self.run = self.places
+
+    def pairs(self):
+        """Each system and model, and its rows as a slice: they follow one another."""
+        return self._groups(self.system * len(self.sweep.models) + self.model)
+
+    def noises(self, rows):
+        """The noises among the rows of a pair."""
+        return self._groups(self.noise[rows], rows.start)
+
+    @staticmethod
+    def _groups(key, offset=0):
+        bounds = np.flatnonzero(np.diff(key, prepend=-1, append=-1)) + offset
+        return [slice(*pair) for pair in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)]
+
+    def seeds(self, rows):
+        return self.sweep.seeds_between(int(self.run[rows.start]), int(self.run[rows.stop - 1]) + 1)
+
+
+# ---- what was asked ------------------------------------------------------------------------------
+
+
+def _coordinates(case, part):
+    """The columns that say which point a row is."""
+    sweep = part.sweep
+    fixed = {
+        "schedule": case.schedule,
+        "options": " ".join(f"{name}={option_text(value)}" for name, value in case.options),
+        "stages": case.stages, "microbatches": case.microbatches, "waves": case.waves,
+        "p2p": case.p2p, "allreduce": case.allreduce,
+    }  # fmt: skip
+    columns = {name: [value] * part.size for name, value in fixed.items()}
+    columns["system"] = [sweep.systems[n].name for n in part.system]
+    columns["model"] = [sweep.models[n].name for n in part.model]
+    for name in ("jitter", "straggling", "slowdown"):
+        columns[name] = [getattr(sweep.noises[n], name) if sweep.noises else None for n in part.noise]
+    columns["seed"] = [None] * part.size
+    if sweep.noises:
+        for pair in part.pairs():
+            for rows in part.noises(pair):
+                columns["seed"][rows] = part.seeds(rows)
+    return columns
+
+
+# ---- what came out -------------------------------------------------------------------------------
+
+
+def _measured(case, part, build):
+    """The columns of numbers, or of why there are none."""
+    columns = {name: [None] * part.size for name in _MEASURED}
+    try:
+        schedule, peak = build(case.schedule, case.options, case.stages, case.microbatches, case.waves)
+        graph = compile(schedule, case.p2p, case.allreduce)
+    except PPModelError as error:
+        columns["refused"] = [str(error)] * part.size
+        return columns
+    ratio = _table_bubble_ratio(graph)
+    held = lru_cache(lambda model: _peak_memory_bytes(schedule, sweep.models[model], sweep.systems[0]))
+    sweep = part.sweep
+    for rows, spans, busy in _times(graph, part):
+        if isinstance(spans, PPModelError):
+            columns["refused"][rows] = [str(spans)] * (rows.stop - rows.start)
+            continue
+        columns["makespan_s"][rows], columns["busy_s"][rows] = spans, busy
+        columns["idle_ratio"][rows] = (1.0 - np.array(busy) / (schedule.num_devices * np.array(spans))).tolist()
+        once = {
+            "table_bubble_ratio": ratio,
+            "peak_activations": peak,
+            "peak_memory_bytes": held(int(part.model[rows.start])),
+        }
+        for name, value in once.items():
+            columns[name][rows] = [value] * (rows.stop - rows.start)
+    return columns
+
+
+def _built(name, options, stages, microbatches, waves):
+    """A schedule and the peak activations of its fullest device."""
+    given = dict(options) | ({} if waves is None else {"waves": waves})
+    schedule = schedules.build(name, stages, microbatches, **given)
+    return schedule, float(metrics.peak_activations(schedule).max())
+
+
+def _table_bubble_ratio(graph):
+    """As `metrics.table_bubble_ratio`: the engine on durations of one and two slots, without transfers."""
+    shape = (len(_SLOTS), graph.schedule.num_stages)
+    costs = OpCosts(np.repeat(_SLOTS, shape[1]).reshape(shape), np.zeros(shape), np.zeros(shape))
+    computing = metrics.computing_s(graph.schedule, [costs])[0]
+    return float(1.0 - computing / (graph.schedule.num_devices * makespans(graph, [costs])[0]))
+
+
+def _peak_memory_bytes(schedule, model, system):
+    """Of the fullest device; any system will do, its speed takes no memory."""
+    return float(metrics.memory(schedule, model, stages(schedule, model, system)).total.max())
+
+
+def _times(graph, part):
+    """Rows as slices, with makespans and computing times, or with the error that refuses them."""
+    schedule, sweep, accepted = graph.schedule, part.sweep, []
+    for rows in part.pairs():
+        system, model = sweep.systems[part.system[rows.start]], sweep.models[part.model[rows.start]]
+        try:
+            accepted.append((rows, model_costs(schedule, model, system)))
+        except PPModelError as error:
+            yield rows, error, None
+    if not sweep.noises:
+        many = [costs for _, costs in accepted]
+        busy = metrics.computing_s(schedule, many)
+        for (rows, _), span, computing in zip(accepted, _makespans(graph, many), busy, strict=True):
+            yield (rows, span, None) if isinstance(span, PPModelError) else (rows, [span], [float(computing)])
+        return
+    for pair, costs in accepted:
+        for rows in part.noises(pair):
+            yield rows, *_noisy(graph, costs, sweep.noises[part.noise[rows.start]], part.seeds(rows))
+
+
+def _makespans(graph, many):
+    """Makespans of all at once; where one of them has none, one by one, so that the others keep theirs."""
+    if not many:
+        return []
+    try:
+        return makespans(graph, many).tolist()
+    except PPModelError as error:
+        return [error] if len(many) == 1 else [span for costs in many for span in _makespans(graph, [costs])]
+
+
+def _noisy(graph, costs, noise, seeds):
+    """Makespans and computing times of one pair under one noise, or the error that refuses them."""
+    try:
+        spans = noisy_makespans(graph, costs, noise, seeds).tolist()
+    except PPModelError as error:
+        return error, None
+    nominal = _operations_s(graph.schedule, costs)
+    return spans, [float(operation_factors(graph.schedule, noise, seed) @ nominal) for seed in seeds]
+
+
+def _operations_s(schedule, costs):
+    """What each operation adds to the computing time of all devices, as `metrics.computing_s` counts it."""
+    compute_s = costs.by_class(schedule.num_replicas)[0][schedule.cost_class]
+    shared = np.bincount(schedule.cell)[schedule.cell] > 1
+    return np.where(schedule.kind == OpKind.R, 0.0, compute_s * np.where(shared, costs.overlap_factor, 1.0))

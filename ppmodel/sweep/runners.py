@@ -1,0 +1,184 @@
+"""Who computes the chunks: this process, workers on this machine, or the workers of an existing Dask cluster.
+
+Each runner takes the same tasks and yields the same rows; only the order of the chunks may differ.
+"""
+
+import logging
+import signal
+from contextlib import contextmanager, suppress
+from itertools import islice
+from queue import Empty, SimpleQueue
+from time import monotonic
+
+from ppmodel.errors import PPModelError, SweepError
+from ppmodel.sweep.rows import compute_rows
+from ppmodel.sweep.versions import versions
+
+_CONNECT_S = 10
+_LOOK_S = 5
+_WITHOUT_WORKERS_S = 60
+_CLOSE_S = 2
+_CHUNKS_A_THREAD = 2
+_GO_ON = "the same command then goes on"
+
+
+def run_here(sweep, tasks):
+    """Compute chunks in this process.
+
+    Parameters
+    ----------
+    sweep : Sweep
+    tasks : list of (int, int, int)
+        Chunks, with their first row and the one after their last.
+
+    Yields
+    ------
+    chunk : int
+    columns : dict of list
+        From `compute_rows`.
+    """
+    for chunk, first, last in tasks:
+        yield chunk, compute_rows(sweep, first, last)
+
+
+def run_on_workers(sweep, tasks, workers):
+    """Compute chunks on processes of this machine; see `run_here`.
+
+    Parameters
+    ----------
+    sweep : Sweep
+    tasks : list of (int, int, int)
+    workers : int
+        Processes of one thread each. One that dies is started again.
+    """
+    with _local_cluster(workers) as cluster, _client(cluster) as client:
+        yield from _run(client, sweep, tasks)
+
+
+def run_with_scheduler(sweep, tasks, address):
+    """Compute chunks on the workers of a Dask cluster; see `run_here`.
+
+    Parameters
+    ----------
+    sweep : Sweep
+    tasks : list of (int, int, int)
+    address : str
+        Of the scheduler, such as ``tcp://host:8786``. Workers may come and go; nothing but the tasks and their rows
+        travels, so that they need no common files.
+
+    Raises
+    ------
+    SweepError
+        If the scheduler cannot be reached or has no workers, or their versions differ from those here.
+    """
+    with _client(address) as client:
+        _require_same_versions(client, address)
+        yield from _run(client, sweep, tasks)
+
+
+@contextmanager
+def _local_cluster(workers):
+    """Worker processes that hear nothing of Ctrl-C, write nothing, and serve no pages."""
+    import dask
+    from distributed import LocalCluster
+
+    quiet = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
+    with dask.config.set({"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}):
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # threads and processes inherit it
+        try:
+            cluster = LocalCluster(
+                n_workers=workers, threads_per_worker=1, memory_limit=None, silence_logs=logging.CRITICAL,
+                scheduler_kwargs=quiet,
+            )  # fmt: skip
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        try:
+            yield cluster
+        finally:
+            cluster.close(timeout=_CLOSE_S)
+
+
+@contextmanager
+def _client(address):
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout=_CONNECT_S, set_as_default=False)
+    except (OSError, ValueError) as error:
+        rule = f"cannot be reached ({' '.join(str(error).split())})"
+        remedy = "check that 'dask scheduler' runs there, and write for example tcp://host:8786"
+        raise SweepError("--scheduler", address, rule, remedy) from error
+    try:
+        yield client
+    finally:
+        client.close(timeout=_CLOSE_S)
+
+
+def _require_same_versions(client, address):
+    """Refuse a cluster without workers, or with one that would compute other rows."""
+    from distributed import TimeoutError
+
+    try:
+        client.wait_for_workers(1, timeout=_CONNECT_S)
+    except TimeoutError:
+        remedy = f"start one: dask worker {address} --nthreads 1"
+        raise SweepError("--scheduler", address, "has no workers", remedy) from None
+    for worker, answer in client.run(versions, on_error="return").items():
+        if isinstance(answer, Exception):
+            rule = f"cannot run ppmodel ({type(answer).__name__}: {answer})"
+            raise SweepError("worker", worker, rule, "install ppmodel there")
+        if answer != versions():
+            rule = f"has {answer}, and here is {versions()}"
+            raise SweepError("worker", worker, rule, "install the same on all machines")
+
+
+def _run(client, sweep, tasks):
+    """Keep some chunks a thread under way, and yield each as soon as it is done."""
+    waiting, under_way, ended, worked = iter(tasks), {}, SimpleQueue(), monotonic()
+    while True:
+        with _connected(client):
+            threads = sum(client.nthreads().values())
+            for task in islice(waiting, max(0, _CHUNKS_A_THREAD * max(1, threads) - len(under_way))):
+                future = client.submit(compute_rows, sweep, *task[1:], versions(), pure=False)
+                under_way[future] = task
+                future.add_done_callback(ended.put)
+        if not under_way:
+            return
+        worked = monotonic() if threads else worked
+        if monotonic() - worked > _WITHOUT_WORKERS_S:
+            raise SweepError("scheduler", _address(client), "has lost all its workers", f"start some; {_GO_ON}")
+        with suppress(Empty):
+            future = ended.get(timeout=_LOOK_S)
+            chunk, first, last = under_way.pop(future)
+            with _connected(client):
+                rows = _rows_of(future, first, last)
+            yield chunk, rows
+
+
+def _rows_of(future, first, last):
+    """The rows of a chunk, or why there are none, in one line."""
+    from distributed import CancelledError
+
+    error = future.exception()
+    if error is None:
+        return future.result()
+    if isinstance(error, PPModelError | CancelledError):
+        raise error
+    rule = f"cannot be computed ({type(error).__name__}: {' '.join(str(error).split())})"
+    remedy = f"look at the workers' memory and logs, or choose smaller sizes; {_GO_ON}"
+    raise SweepError("rows", f"{first} to {last - 1}", rule, remedy)
+
+
+@contextmanager
+def _connected(client):
+    """Say in one line that the scheduler is gone."""
+    from distributed import CancelledError
+
+    try:
+        yield
+    except (OSError, CancelledError) as error:
+        raise SweepError("scheduler", _address(client), "has gone", f"start it again; {_GO_ON}") from error
+
+
+def _address(client):
+    return client.scheduler.address if client.scheduler else "connection"

@@ -1,0 +1,309 @@
+"""Where finished rows are kept: a folder of parts beside the output, and at the end the output itself.
+
+Every file appears at once and whole, by renaming. So a sweep may be ended at any moment, even by a loss of power:
+the parts that are there are good, and the others are computed by the same command.
+"""
+
+import fcntl
+import json
+import os
+from contextlib import contextmanager, suppress
+
+from ppmodel.errors import SweepError
+from ppmodel.sweep.rows import COLUMNS
+from ppmodel.sweep.versions import versions
+
+_ROWS_PER_GROUP = 2**16
+_RECORD_KEY = b"ppmodel_sweep"
+_RECORD, _LOCK = "sweep.json", "lock"
+_UNDER_WAY, _PARTS = ".tmp", "part-*.parquet"
+
+
+def record_of(sweep):
+    """What the rows of a sweep depend on, as text: it stands in the folder of the parts and in the output.
+
+    Parameters
+    ----------
+    sweep : Sweep
+
+    Returns
+    -------
+    str
+        A JSON object: versions, and the specification with the contents of all files that it names.
+    """
+    return json.dumps({"versions": versions(), "sweep": sweep.as_dict()}, indent=1)
+
+
+class Store:
+    """The parts and the output of one sweep; `held` lets one process alone write them.
+
+    Parameters
+    ----------
+    out : Path
+        The output.
+    sweep : Sweep
+    bounds : ndarray of int, shape (num_chunks + 1,)
+        From `chunk_bounds`.
+    """
+
+    def __init__(self, out, sweep, bounds):
+        self.out, self.bounds, self.record = out, bounds, record_of(sweep)
+        self.folder = out.with_name(out.name + ".parts")
+
+    @property
+    def num_chunks(self):
+        """Parts that the output is made of."""
+        return len(self.bounds) - 1
+
+    def part(self, chunk):
+        """The file of a chunk.
+
+        Parameters
+        ----------
+        chunk : int
+
+        Returns
+        -------
+        Path
+        """
+        return self.folder / f"part-{chunk:06d}.parquet"
+
+    def is_finished(self):
+        """Whether the output has these very rows already; then no parts of them are left behind.
+
+        Returns
+        -------
+        bool
+        """
+        import pyarrow
+        from pyarrow import parquet
+
+        try:
+            metadata = parquet.read_schema(self.out).metadata or {}
+        except (OSError, pyarrow.ArrowException):
+            return False
+        finished = metadata.get(_RECORD_KEY) == self.record.encode()
+        if finished and self._begun() == self.record:  # ended between the last rename and the end
+            self.clear()
+        return finished
+
+    def begin(self, force=False):
+        """Leave in the folder what belongs to this sweep, and its record.
+
+        Parameters
+        ----------
+        force : bool
+            Whether parts of another sweep are thrown away.
+
+        Raises
+        ------
+        SweepError
+            If there are such parts, or other files.
+        """
+        with _named(self.folder):
+            for path in sorted(self.folder.iterdir()):
+                if path.suffix == _UNDER_WAY:
+                    path.unlink()
+                elif path.name not in (_RECORD, _LOCK) and not path.match(_PARTS):
+                    rule = f"holds other files ({path.name})"
+                    raise SweepError("parts", self.folder, rule, "move them, or choose another --out")
+            there = self._begun()
+            if there not in (None, self.record) and not force:
+                remedy = "go on with that one, choose another --out, or pass --force to begin anew"
+                raise SweepError("parts", self.folder, f"were begun with {_difference(there, self.record)}", remedy)
+            if there != self.record:
+                for path in self.folder.glob(_PARTS):
+                    path.unlink()
+                _place(self.folder / _RECORD, self.record.encode())
+
+    def _begun(self):
+        """The record of the sweep that the folder belongs to."""
+        record = self.folder / _RECORD
+        return record.read_text(encoding="utf-8", errors="replace") if record.exists() else None
+
+    def missing(self):
+        """Chunks without a whole part.
+
+        Returns
+        -------
+        list of int
+        """
+        return [chunk for chunk in range(self.num_chunks) if self._rows_in(self.part(chunk)) != self.rows(chunk)]
+
+    def rows(self, chunk):
+        """Rows of a chunk.
+
+        Parameters
+        ----------
+        chunk : int
+
+        Returns
+        -------
+        int
+        """
+        return int(self.bounds[chunk + 1] - self.bounds[chunk])
+
+    def put(self, chunk, columns):
+        """Keep the rows of a chunk.
+
+        Parameters
+        ----------
+        chunk : int
+        columns : dict of list
+            From `compute_rows`.
+        """
+        import pyarrow
+        from pyarrow import parquet
+
+        sink = pyarrow.BufferOutputStream()
+        parquet.write_table(pyarrow.Table.from_pydict(columns, schema=_schema()), sink)
+        _place(self.part(chunk), sink.getvalue())
+
+    def finish(self):
+        """Write the output from the parts, in their order, and remove them.
+
+        Returns
+        -------
+        int
+            Rows that are refused.
+        """
+        whole = self.folder / ("output" + _UNDER_WAY)
+        with _named(self.out):
+            refused = self._join(whole)
+            _sync(whole)
+            os.replace(whole, self.out)
+        self.clear()
+        return refused
+
+    def clear(self):
+        """Remove the parts; nothing else is ever removed."""
+        for path in [*self.folder.glob(_PARTS), *self.folder.glob("*" + _UNDER_WAY)]:
+            path.unlink(missing_ok=True)
+        for name in (_RECORD, _LOCK):  # the lock last: whoever comes now waits for no one
+            (self.folder / name).unlink(missing_ok=True)
+        with suppress(OSError):
+            self.folder.rmdir()
+
+    @staticmethod
+    def _rows_in(path):
+        """Rows of a part, or None where it is not there or not whole."""
+        import pyarrow
+        from pyarrow import parquet
+
+        try:
+            return parquet.read_metadata(path).num_rows
+        except (OSError, pyarrow.ArrowException):
+            return None
+
+    def _join(self, path):
+        """Write all parts into one file, in row groups that do not depend on the chunks; count what is refused."""
+        import pyarrow
+        from pyarrow import parquet
+
+        schema = _schema().with_metadata({_RECORD_KEY: self.record})
+        rest, refused = schema.empty_table(), 0
+        with open(path, "wb") as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+            for chunk in range(self.num_chunks):
+                part = parquet.ParquetFile(self.part(chunk)).read().cast(schema)
+                refused += part.num_rows - part["refused"].null_count
+                rest = pyarrow.concat_tables([rest, part])
+                while rest.num_rows >= _ROWS_PER_GROUP:
+                    writer.write_table(rest.slice(0, _ROWS_PER_GROUP).combine_chunks(), _ROWS_PER_GROUP)
+                    rest = rest.slice(_ROWS_PER_GROUP)
+            if rest.num_rows:
+                writer.write_table(rest.combine_chunks(), _ROWS_PER_GROUP)
+        return refused
+
+
+@contextmanager
+def held(store):
+    """Take hold of a store's folder, alone; a folder in which nothing was begun goes away again.
+
+    Parameters
+    ----------
+    store : Store
+
+    Yields
+    ------
+    Store
+
+    Raises
+    ------
+    SweepError
+        If another process holds it, or it cannot be written.
+    """
+    with _named(store.out):
+        lock = _locked(store.folder)
+    try:
+        yield store
+    finally:
+        with suppress(OSError):
+            if os.listdir(store.folder) == [_LOCK]:
+                store.clear()
+        lock.close()
+
+
+def _difference(there, here):
+    """What differs between two records, for people."""
+    try:
+        there, here = json.loads(there), json.loads(here)
+        if there["sweep"] == here["sweep"]:
+            return f"{there['versions']}, and this is {here['versions']}"
+        keys = [key for key, value in here["sweep"].items() if there["sweep"].get(key) != value]
+        return f"another specification ({', '.join(keys)} differ)"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "something that cannot be read"
+
+
+def _locked(folder):
+    """A lock on a folder that is made where it is missing, held until the file that this returns is closed."""
+    while True:
+        folder.mkdir(exist_ok=True)
+        try:
+            lock = open(folder / _LOCK, "wb")  # noqa: SIM115  (open as long as the lock is held)
+        except FileNotFoundError:  # another sweep has just removed the folder
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            remedy = "wait until it is done, or choose another --out"
+            raise SweepError("parts", folder, "are being written by another sweep", remedy) from None
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock.fileno()), os.stat(folder / _LOCK)):
+                return lock
+        lock.close()  # it was another sweep's last moment
+
+
+def _place(path, data):
+    """Write a file so that it is there whole, or not at all."""
+    with _named(path.parent):
+        under_way = path.with_suffix(_UNDER_WAY)
+        with open(under_way, "wb") as file:
+            file.write(data)
+        _sync(under_way)
+        os.replace(under_way, path)
+
+
+def _sync(path):
+    """Wait until a file's contents are on the disk, so that its name cannot get there before them."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _named(path):
+    """Say which path cannot be written, and that nothing that is stored is lost."""
+    try:
+        yield
+    except OSError as error:
+        rule = f"cannot be written ({error.strerror or error})"
+        remedy = "make room or give the right to write; the same command then goes on"
+        raise SweepError("--out", path, rule, remedy) from error
+
+
+def _schema():
+    import pyarrow
+
+    types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64()}
+    return pyarrow.schema([(name, types[kind]) for name, kind in COLUMNS.items()])

@@ -1,0 +1,29 @@
+"""What rows are computed with: rows of different versions must not be mixed."""
+
+from functools import lru_cache
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+
+from ppmodel import __version__
+
+
+@lru_cache(1)
+def versions():
+    """Versions of the package, with a checksum of its code, and of the libraries that compute.
+
+    Returns
+    -------
+    str
+        The same on two machines that give the same rows.
+
+    Examples
+    --------
+    >>> versions().startswith("ppmodel ")
+    True
+    """
+    package, digest = Path(__file__).parents[1], sha256()
+    for path in sorted(package.rglob("*.py")):
+        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba"))
+    return f"ppmodel {__version__} (code {digest.hexdigest()[:12]}), {libraries}"
