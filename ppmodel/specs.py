@@ -41,8 +41,8 @@ _REMEDIES = {
     "int_type": "write a whole number, without quotes",
     "bool_type": "write true or false",
     "greater_than": "write a number above 0",
-    "greater_than_equal": "write 0 or a larger number",
-    "less_than_equal": "write a fraction of at most 1, such as 0.6",
+    "greater_than_equal": "write {ge:g} or a larger number",
+    "less_than_equal": "write {le:g} or a smaller number",
     "finite_number": "write an ordinary number",
     "literal_error": "choose one of them",
     "string_type": "write text; quotes make text of a number",
@@ -522,7 +522,7 @@ def _load(name, room, file_type, spec_type):
     return spec_type(**values, provenance=tuple(provenance))
 
 
-def read_document(path, file_type):
+def read_document(path, file_type, form=_FORM):
     """A YAML file that keeps to a form.
 
     Parameters
@@ -531,6 +531,8 @@ def read_document(path, file_type):
         The file.
     file_type : type of pydantic.BaseModel
         Its keys, their types and rules.
+    form : str
+        How such a file is written: the remedy where it is none at all.
 
     Returns
     -------
@@ -542,11 +544,11 @@ def read_document(path, file_type):
     SpecificationError
         One line with file, line, field, value, rule and remedy: the first thing wrong.
     """
-    document = _read_yaml(path)
+    document = _read_yaml(path, form)
     try:
         return file_type.model_validate(_plain(document))
     except ValidationError as error:
-        raise _first_problem(error, document, path, file_type) from None
+        raise _first_problem(error, document, path, file_type, form) from None
 
 
 def place_in(path, *location):
@@ -572,7 +574,7 @@ def place_in(path, *location):
     return f"{path}:{_line(_read_yaml(path), location)}"
 
 
-def _read_yaml(path):
+def _read_yaml(path, form=_FORM):
     """The document with its line numbers, or one line about why it cannot be read."""
     try:
         text = path.read_bytes().decode("utf-8")
@@ -587,21 +589,21 @@ def _read_yaml(path):
     try:
         document = YAML().load(text)
     except MarkedYAMLError as error:
-        raise _malformed(error, text, path) from None
+        raise _malformed(error, text, path, form) from None
     except RecursionError:
         rule = "is nested too deeply"
-        raise SpecificationError("text", "brackets", rule, _FORM, where=str(path)) from None
+        raise SpecificationError("text", "brackets", rule, form, where=str(path)) from None
     except (YAMLError, ValueError) as error:
         rule = f"is not YAML ({error})"
-        raise SpecificationError("text", "unreadable", rule, _FORM, where=str(path)) from None
+        raise SpecificationError("text", "unreadable", rule, form, where=str(path)) from None
     if not isinstance(document, dict):
         rule = "must be a mapping of keys to values"
         shown = "a list" if isinstance(document, list) else repr(document)
-        raise SpecificationError("document", shown, rule, _FORM, where=str(path))
+        raise SpecificationError("document", shown, rule, form, where=str(path))
     return document
 
 
-def _malformed(error, text, path):
+def _malformed(error, text, path, form):
     mark = error.problem_mark or error.context_mark
     line = mark.line if mark else 0
     lines = text.splitlines() or [""]
@@ -614,7 +616,7 @@ def _malformed(error, text, path):
         rule = "has a tab where YAML allows spaces only"
         return SpecificationError("indentation", repr(shown), rule, "replace the tab by spaces", where=where)
     rule = f"is not YAML ({error.problem or error.context})"
-    return SpecificationError("text", shown, rule, _FORM, where=where)
+    return SpecificationError("text", shown, rule, form, where=where)
 
 
 def _plain(node):
@@ -627,7 +629,7 @@ def _plain(node):
     return [_plain(entry) for entry in node] if isinstance(node, list) else node
 
 
-def _first_problem(error, document, path, file_type):
+def _first_problem(error, document, path, file_type, form):
     """The first thing wrong with a document as one error: by line, and what is missing last.
 
     A misspelt key is missing under its right name, too; the misspelling is what its writer can see.
@@ -640,15 +642,15 @@ def _first_problem(error, document, path, file_type):
     *parents, last = problem["loc"]
     name = _written_name(document, problem["loc"])
     where = f"{path}:{_line(document, problem['loc'])}"
-    allowed = list(_form_at(file_type, parents).model_fields)
     if problem["type"] == "extra_forbidden":
+        allowed = list(_form_at(file_type, parents).model_fields)
         near = get_close_matches(str(last), allowed, n=1, cutoff=0.4)
         remedy = f"did you mean {near[0]}?" if near else f"delete it; the keys are {', '.join(allowed)}"
         return SpecificationError(name, problem["input"], "is not a known key", remedy, where=where)
     if problem["type"] == "missing":
         return SpecificationError(name, "nothing", "is missing", f"add the key {last}", where=where)
     rule = problem["msg"].replace("Input should be", "must be")
-    remedy = _REMEDIES.get(problem["type"], "mend the value") if parents else _FORM
+    remedy = _REMEDIES.get(problem["type"], "mend the value").format(**problem.get("ctx", {})) if parents else form
     return SpecificationError(name, _shown(problem["input"]), rule, remedy, where=where)
 
 

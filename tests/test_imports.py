@@ -37,6 +37,7 @@ MAY_IMPORT = {
         "metrics",
     },
     "report": set(),
+    "sweep": {"errors", "ops", "schedules", "specs", "costs", "graph", "engine", "metrics", "uncertainty"},
     "claims": {"report", "errors", "schedules", "formulas", "specs", "costs", "graph", "engine", "metrics", "studies"},
     "plot": {"ops", "schedule", "engine", "metrics"},
     "parameters": {"errors", "schedules", "graph", "specs"},
@@ -53,6 +54,7 @@ MAY_IMPORT = {
         "metrics",
         "claims",
         "export",
+        "sweep",
         "reproduce",
     },
     "__init__": {"errors", "ops", "schedule", "schedules"},
@@ -64,6 +66,10 @@ HEAVY = {
     "pandas": {"studies", "claims", "report"},
     "papermill": {"reproduce"},
     "numba": {"kernels"},
+    "pyarrow": {"sweep"},
+    "dask": {"sweep"},
+    "distributed": {"sweep"},
+    "tqdm": {"reproduce", "sweep"},
 }
 
 
@@ -102,12 +108,13 @@ def test_the_rule_has_no_cycle():
 
 
 def test_small_runs_load_nothing_heavy():
-    """Importing ppmodel and a small simulation load no plotting, tables, notebooks or specifications."""
+    """Importing ppmodel and a small simulation load no plotting, tables, notebooks, specifications or clusters."""
     code = (
         "import sys; from ppmodel.cli import main; "
         "main('simulate 1f1b --stages 4 --microbatches 8 --forward 1 --backward 2 --json'.split()); "
         "print(sorted({name.split('.')[0] for name in sys.modules} & "
-        "{'matplotlib', 'pandas', 'papermill', 'seaborn', 'pydantic', 'ruamel', 'numba', 'tqdm', 'nbformat'}))"
+        "{'matplotlib', 'pandas', 'papermill', 'seaborn', 'pydantic', 'ruamel', 'numba', 'tqdm', 'nbformat', 'pyarrow', "
+        "'distributed'}))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -61,7 +61,8 @@ def compute_rows(sweep, first, last, wanted=None):
     if wanted not in (None, versions()):
         raise SweepError("worker", versions(), f"differs from {wanted}", "install the same on all machines")
     try:
-        return _rows(sweep, first, last)
+        with np.errstate(over="ignore"):  # a makespan that overflows refuses its row
+            return _rows(sweep, first, last)
     except Exception as error:
         rows, reason = f"{first} to {last - 1}", f"{type(error).__name__}: {error}".rstrip(": ")
         remedy = (

@@ -48,7 +48,8 @@ def run_sweep(specification, out, workers=None, scheduler=None, force=False):
         The output, a Parquet file. Until all rows are there, finished ones are kept in a folder beside it, and the
         same call goes on where it was ended. The output's bytes do not depend on that, nor on what computes the rows.
     workers : int, optional
-        Processes of a Dask cluster on this machine; without `scheduler` and `workers` this process computes.
+        Processes of a Dask cluster on this machine; without `scheduler` and `workers` this process computes. A
+        script that asks for them keeps its own calls under ``if __name__ == "__main__":``.
     scheduler : str, optional
         Address of a Dask scheduler whose workers compute.
     force : bool

@@ -7,6 +7,7 @@ import logging
 import signal
 from contextlib import contextmanager, suppress
 from itertools import islice
+from multiprocessing import resource_tracker
 from queue import Empty, SimpleQueue
 from time import monotonic
 
@@ -84,34 +85,45 @@ def _local_cluster(workers):
 
     quiet = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
     with dask.config.set({"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}):
+        resource_tracker.ensure_running()  # whose start would unblock the signal again
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # threads and processes inherit it
         try:
             cluster = LocalCluster(
                 n_workers=workers, threads_per_worker=1, memory_limit=None, silence_logs=logging.CRITICAL,
                 scheduler_kwargs=quiet,
             )  # fmt: skip
+        except (OSError, RuntimeError) as error:
+            rule = f"cannot be started ({' '.join(str(error).split())})"
+            raise SweepError("--workers", workers, rule, "pass fewer, or leave --workers away") from error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         try:
             yield cluster
         finally:
-            cluster.close(timeout=_CLOSE_S)
+            with suppress(OSError):
+                cluster.close(timeout=_CLOSE_S)
 
 
 @contextmanager
 def _client(address):
     from distributed import Client
+    from distributed.comm import resolve_address
+    from distributed.utils import silence_logging_cmgr
 
     try:
+        if isinstance(address, str):
+            resolve_address(address)  # a client that fails for its address alone would wait before it goes
         client = Client(address, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         rule = f"cannot be reached ({' '.join(str(error).split())})"
         remedy = "check that 'dask scheduler' runs there, and write for example tcp://host:8786"
         raise SweepError("--scheduler", address, rule, remedy) from error
-    try:
-        yield client
-    finally:
-        client.close(timeout=_CLOSE_S)
+    with silence_logging_cmgr(logging.CRITICAL):  # what goes wrong is said in one line, by us
+        try:
+            yield client
+        finally:
+            with suppress(OSError):  # it has gone, which is what is wanted
+                client.close(timeout=_CLOSE_S)
 
 
 def _require_same_versions(client, address):
@@ -125,8 +137,8 @@ def _require_same_versions(client, address):
         raise SweepError("--scheduler", address, "has no workers", remedy) from None
     for worker, answer in client.run(versions, on_error="return").items():
         if isinstance(answer, Exception):
-            rule = f"cannot run ppmodel ({type(answer).__name__}: {answer})"
-            raise SweepError("worker", worker, rule, "install ppmodel there")
+            rule = f"cannot run this ppmodel ({answer})"
+            raise SweepError("worker", worker, rule, "install the same on all machines")
         if answer != versions():
             rule = f"has {answer}, and here is {versions()}"
             raise SweepError("worker", worker, rule, "install the same on all machines")
@@ -147,12 +159,14 @@ def _run(client, sweep, tasks):
         worked = monotonic() if threads else worked
         if monotonic() - worked > _WITHOUT_WORKERS_S:
             raise SweepError("scheduler", _address(client), "has lost all its workers", f"start some; {_GO_ON}")
-        with suppress(Empty):
+        try:
             future = ended.get(timeout=_LOOK_S)
-            chunk, first, last = under_way.pop(future)
-            with _connected(client):
-                rows = _rows_of(future, first, last)
-            yield chunk, rows
+        except Empty:
+            continue
+        chunk, first, last = under_way.pop(future)
+        with _connected(client):
+            rows = _rows_of(future, first, last)
+        yield chunk, rows
 
 
 def _rows_of(future, first, last):

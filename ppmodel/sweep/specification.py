@@ -16,6 +16,7 @@ from ppmodel.uncertainty import Noise
 
 _MAX_ROWS = 10**7
 _MAX_SEED = 2**63 - 1
+_FORM = "write 'key: value' or 'key: [value, ...]', as in data/templates/sweep.yaml"
 
 
 def _listed(value):
@@ -104,7 +105,7 @@ def load_sweep(path):
     (4, 8, 16)
     """
     path = Path(path)
-    form = read_document(path, _SweepFile)
+    form = read_document(path, _SweepFile, _FORM)
     for key in type(form).model_fields:
         _require_entries(path, key, getattr(form, key), given=key in form.model_fields_set)
     variants = _variants(path, form)

@@ -1,0 +1,742 @@
+"""Sweeps: the same rows in the same order whoever computes them, and however often they are interrupted."""
+
+import io
+import itertools
+import json
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from ppmodel import build, engine, metrics
+from ppmodel.cli import main
+from ppmodel.costs import model_costs, stages
+from ppmodel.errors import SpecificationError, SweepError
+from ppmodel.graph import compile
+from ppmodel.specs import DATA, load_model, load_system
+from ppmodel.sweep import (
+    COLUMNS,
+    SweepStopped,
+    chunk_bounds,
+    compute_rows,
+    load_sweep,
+    progress,
+    run_sweep,
+    runners,
+    store,
+)
+from ppmodel.sweep import run as whole
+from ppmodel.uncertainty import Noise, noisy_makespans, operation_factors
+
+BAD = Path(__file__).parent / "bad" / "sweeps"
+PLAIN = """
+schedules: [gpipe, 1f1b, {name: chimera, concat: [direct, forward-doubling]}, hanayo]
+stages: [2, 3, 4, 6]
+microbatches: [4, 6, 8, 12]
+waves: [1, 2]
+p2p: [latency, overlapped, blocking]
+systems: [dgx_a100, dgx_h100]
+models: [gpt3_175b, paper]
+"""
+NOISY = """
+schedules: [1f1b, chimera]
+stages: 4
+microbatches: [4, 8]
+allreduce: [excluded, blocking]
+systems: mid_cp_slow_nw
+models: paper
+noise: [{jitter: 0.1}, {straggling: 0.5, slowdown: 2.0}]
+seeds: [{from: 3, to: 9}, 1]
+"""
+SHORT = """
+schedules: [gpipe, 1f1b, eager-1f1b]
+stages: [2, 3, 4, 5]
+microbatches: [2, 4, 8, 16]
+p2p: [latency, overlapped]
+systems: dgx_h100
+models: paper
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Write a specification."""
+
+    def write(text, name="sweep.yaml"):
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    """The bytes of each specification's output, computed without interruption in this process."""
+    folder = tmp_path_factory.mktemp("expected")
+    outputs = {}
+    for text in (PLAIN, SHORT):
+        (folder / "sweep.yaml").write_text(text)
+        out = folder / f"{len(outputs)}.parquet"
+        run_sweep(folder / "sweep.yaml", out)
+        outputs[text] = out.read_bytes()
+    return outputs
+
+
+def sweep_of(text, tmp_path_factory):
+    path = tmp_path_factory.mktemp("specification") / "sweep.yaml"
+    path.write_text(text)
+    return load_sweep(path)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    return sweep_of(PLAIN, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory):
+    return sweep_of(NOISY, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def plain_rows(plain):
+    columns = compute_rows(plain, 0, plain.num_rows)
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+# ---- rows ----------------------------------------------------------------------------------------
+
+
+def test_rows_are_nested_loops(plain, plain_rows):
+    """One row for each point, the schedule outermost, waves only where a schedule has them."""
+    variants = [("gpipe", "", [None]), ("1f1b", "", [None])]
+    variants += [("chimera", f"concat={concat}", [None]) for concat in ("direct", "forward-doubling")]
+    variants.append(("hanayo", "", [1, 2]))
+    points = [
+        (name, options, *rest)
+        for name, options, waves in variants
+        for rest in itertools.product(
+            (2, 3, 4, 6), (4, 6, 8, 12), waves, ("latency", "overlapped", "blocking"), ("excluded",),
+            ("dgx_a100", "dgx_h100"), ("gpt3_175b", "paper"),
+        )
+    ]  # fmt: skip
+    names = ("schedule", "options", "stages", "microbatches", "waves", "p2p", "allreduce", "system", "model")
+    assert [tuple(row[name] for name in names) for row in plain_rows] == points
+    assert plain.num_rows == len(points)
+
+
+def test_rows_are_what_single_calls_give(plain_rows):
+    """Every defined row equals the engine's timeline of that point, and what is read off it."""
+    rows = [row for row in plain_rows if row["refused"] is None]
+    assert len(rows) > 300
+    for row in rows[:: len(rows) // 40]:
+        options = dict([row["options"].split("=")]) if row["options"] else {}
+        options |= {"waves": row["waves"]} if row["waves"] else {}
+        schedule = build(row["schedule"], row["stages"], row["microbatches"], **options)
+        model, system = load_model(row["model"]), load_system(row["system"])
+        timeline = engine.simulate(compile(schedule, row["p2p"]), model_costs(schedule, model, system))
+        held = metrics.memory(schedule, model, stages(schedule, model, system))
+        assert row["makespan_s"] == pytest.approx(timeline.makespan_s, rel=1e-12)
+        assert row["busy_s"] == pytest.approx(metrics.busy_s(timeline).sum(), rel=1e-12)
+        assert row["idle_ratio"] == pytest.approx(metrics.idle_ratio(timeline), abs=1e-12)
+        assert row["table_bubble_ratio"] == metrics.table_bubble_ratio(schedule)
+        assert row["peak_activations"] == metrics.peak_activations(schedule).max()
+        assert row["peak_memory_bytes"] == held.total.max()
+        assert row["seed"] is row["jitter"] is None
+
+
+def test_points_that_are_not_defined_are_rows(plain_rows):
+    """They say why, as the schedule or the model says it, and have no numbers; the others have all of them."""
+    numbers = ("makespan_s", "busy_s", "idle_ratio", "table_bubble_ratio", "peak_activations", "peak_memory_bytes")
+    for row in plain_rows:
+        assert all((row[name] is None) == (row["refused"] is not None) for name in numbers)
+        odd_chimera = row["schedule"] == "chimera" and row["stages"] % 2 == 1
+        assert not odd_chimera or re.match("stages = 3: must be even", row["refused"])
+        indivisible = row["schedule"] == "gpipe" and row["model"] == "paper" and 256 % row["microbatches"]
+        assert not indivisible or re.match("global_batch = 256: must divide", row["refused"])
+
+
+def test_noisy_rows_are_runs_with_their_seeds(noisy):
+    """One row a seed, in the order of the file; makespan and computing time are those of that run."""
+    columns = compute_rows(noisy, 0, noisy.num_rows)
+    seeds = [3, 4, 5, 6, 7, 8, 9, 1]
+    assert columns["seed"] == seeds * (noisy.num_rows // len(seeds))
+    schedule, model, system = build("1f1b", 4, 8), load_model("paper"), load_system("mid_cp_slow_nw")
+    costs, graph = model_costs(schedule, model, system), compile(schedule, "overlapped", "blocking")
+    noises = (Noise(jitter=0.1), Noise(straggling=0.5, slowdown=2.0))
+    first = columns["microbatches"].index(8) + 2 * len(seeds)  # behind those without an all-reduce
+    for noise, start in zip(noises, (first, first + len(seeds)), strict=True):
+        rows = slice(start, start + len(seeds))
+        assert columns["allreduce"][start] == "blocking"
+        assert columns["jitter"][start] == noise.jitter
+        assert columns["makespan_s"][rows] == noisy_makespans(graph, costs, noise, seeds).tolist()
+        timeline = engine.simulate(graph, costs, operation_factors(schedule, noise, 3))
+        assert columns["busy_s"][start] == pytest.approx(metrics.busy_s(timeline).sum(), rel=1e-12)
+        assert columns["idle_ratio"][start] == pytest.approx(metrics.idle_ratio(timeline), abs=1e-12)
+
+
+@settings(max_examples=20)
+@given(cuts=st.lists(st.integers(1, 127), max_size=4, unique=True))
+def test_rows_do_not_depend_on_the_cuts(noisy, cuts):
+    """Any cut of the rows, also inside a case or its seeds, gives the same rows."""
+    assert noisy.num_rows == 128
+    bounds = [0, *sorted(cuts), noisy.num_rows]
+    parts = [compute_rows(noisy, *pair) for pair in itertools.pairwise(bounds)]
+    joined = {name: [value for part in parts for value in part[name]] for name in COLUMNS}
+    assert joined == compute_rows(noisy, 0, noisy.num_rows)
+
+
+def test_one_system_that_overflows_leaves_the_others(file):
+    """A makespan too large for a number refuses its own rows alone."""
+    text = (DATA / "systems" / "dgx_h100.yaml").read_text()
+    file(re.sub(r"(peak_compute:\n?\s*\{value: )[^,]+", r"\g<1>3e-305", text), "slow.yaml")
+    text = SHORT.replace("dgx_h100", "[dgx_a100, slow.yaml, dgx_h100]")
+    text = text.replace("[2, 3, 4, 5]", "4").replace("[2, 4, 8, 16]", "256")
+    sweep = load_sweep(file(text))
+    columns = compute_rows(sweep, 0, sweep.num_rows)
+    for system, span, refused in zip(columns["system"], columns["makespan_s"], columns["refused"], strict=True):
+        assert (span is None) == (system == "slow")
+        assert (refused is not None) == (system == "slow")
+
+
+def test_chunks_cut_all_rows_and_follow_from_the_file_alone(plain, noisy):
+    """Boundaries rise from the first row to the last; small sweeps have some, large ones bounded work in each."""
+    for sweep in (plain, noisy):
+        bounds = chunk_bounds(sweep)
+        assert (bounds[0], bounds[-1]) == (0, sweep.num_rows)
+        assert (np.diff(bounds) > 0).all()
+        assert (chunk_bounds(sweep) == bounds).all()
+    assert len(chunk_bounds(plain)) > 10
+
+
+def test_many_runs_of_one_graph_are_many_chunks(file):
+    """A case that is too large for a chunk is cut evenly."""
+    text = NOISY.replace("{from: 3, to: 9}, 1", "{from: 1, to: 1000000}").replace("[1f1b, chimera]", "1f1b")
+    sizes = np.diff(chunk_bounds(load_sweep(file(text))))
+    assert sizes.sum() == 8_000_000
+    assert sizes.max() < 1.1 * sizes.min() < 20_000
+
+
+# ---- the file ------------------------------------------------------------------------------------
+
+REFUSED = {
+    "bad_option": ":1: schedules.0.concat = up: must be one of direct, .*write for example concat: direct",
+    "broken_file": "zero.yaml:[0-9]+: network_bandwidth.value = 0: must be greater than 0",
+    "fraction": ":3: microbatches = 8.0: must be a valid integer; write a whole number",
+    "list": ": document = a list: must be a mapping of keys to values; write 'key: value'",
+    "mapping": ":2: stages = .*: must be a valid integer",
+    "missing_file": ":5: models.1 = mine.yaml: is not a file",
+    "missing_key": ": stages = nothing: is missing; add the key stages",
+    "no_schedule": r":1: schedules = \[\]: must have an entry",
+    "no_values": r":1: schedules.0.waves = \[\]: must have an entry",
+    "noise_alone": ":6: noise = given: needs seeds; add for example seeds: {from: 1, to: 100}",
+    "noise_key": ":7: noise.jiter = 0.1: is not a known key; did you mean jitter",
+    "noise_range": ":7: noise.1.straggling = 2.0: must be a probability",
+    "nothing": ":2: stages = nothing: must be a valid integer",
+    "number_for_name": ":5: models = 7: must be a valid string",
+    "option_twice": r":1: schedules.0.waves = \[2, 2\]: has an entry twice",
+    "same_name": ":4: systems.1 = .*dgx_h100.yaml: has the same name as dgx_h100",
+    "same_schedule": ":1: schedules.1 = chimera: is listed twice with the same options",
+    "seed_text": ":6: seeds.1 = 'two': must be a valid integer",
+    "seeds_alone": ":6: seeds = given: needs noise; add for example noise: {jitter: 0.1}",
+    "seeds_backward": r":6: seeds.0.to = 1: must be at least from \(9\)",
+    "seeds_overlap": ":6: seeds.1 = 5: is listed twice",
+    "semantics": ":6: p2p.1 = 'mail': must be 'latency', ",
+    "text": ":2: stages.1 = 'eight': must be a valid integer",
+    "too_many": ": rows = 1000000000001: must be at most 10000000",
+    "twice": ":3: microbatches.2 = 8: is listed twice",
+    "unknown_key": ":6: wavs = 2: is not a known key; did you mean waves",
+    "unknown_option": ":1: schedules.0.waves = 2: is not an option of 1f1b; its options: none",
+    "unknown_schedule": ":1: schedules.1 = gpip: is not a known schedule; did you mean gpipe",
+    "unknown_system": ":4: systems.1 = dgx_h10: is neither a known name .*did you mean dgx_h100",
+    "unnamed_schedule": ":1: schedules.0.name = nothing: is missing",
+    "useless_waves": r":6: waves = \[2\]: has no effect: no schedule takes it",
+    "zero": ":3: microbatches.1 = 0: must be greater than or equal to 1; write 1 or a larger number",
+}
+
+
+def test_every_bad_file_has_its_message():
+    """The folder of bad sweeps and the messages here name the same files."""
+    assert {path.stem for path in BAD.iterdir()} == set(REFUSED)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_files_are_refused(name):
+    """Each broken file costs one line with file, line, field, value, rule and remedy."""
+    with pytest.raises(SpecificationError, match=REFUSED[name]) as caught:
+        load_sweep(BAD / f"{name}.yaml")
+    assert str(caught.value).startswith(f"{BAD}")
+    assert "\n" not in str(caught.value)
+
+
+def test_files_are_looked_up_from_the_specification(file, tmp_path, monkeypatch):
+    """A system beside the file is found from any folder, and its contents are part of the sweep."""
+    (tmp_path / "mine.yaml").write_text((DATA / "systems" / "dgx_h100.yaml").read_text())
+    path = file(SHORT.replace("dgx_h100", "mine.yaml"))
+    monkeypatch.chdir("/")
+    sweep = load_sweep(path)
+    assert sweep.systems[0].name == "mine"
+    before = store.record_of(sweep)
+    text = (tmp_path / "mine.yaml").read_text()
+    (tmp_path / "mine.yaml").write_text(re.sub(r"(network_latency:\n?\s*\{value: )\S+,", r"\g<1>77,", text))
+    assert store.record_of(load_sweep(path)) != before
+
+
+def test_the_template_explains_every_key():
+    """It is a legal sweep, and each key follows a comment of its own, those among them that are left away."""
+    from ppmodel.sweep.specification import _SweepFile
+
+    path = DATA / "templates" / "sweep.yaml"
+    load_sweep(path)
+    explained = re.findall(r"\n\n# [A-Z](?:.*\n#)*.*\n(?:#\n# )?(\w+):", path.read_text())
+    assert explained == list(_SweepFile.model_fields)
+
+
+# ---- the output ----------------------------------------------------------------------------------
+
+
+def run(capsys, *words):
+    code = main(["sweep", *map(str, words)])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_the_output_is_a_table_that_knows_its_sweep(file, tmp_path, capsys, plain_rows):
+    """Columns, types and rows as promised; the specification with all contents stands in the file."""
+    out = tmp_path / "results.parquet"
+    code, said, _ = run(capsys, file(PLAIN), "--out", out)
+    table = parquet.read_table(out)
+    refused = sum(row["refused"] is not None for row in plain_rows)
+    assert (code, said) == (
+        0,
+        f"{out}: {len(plain_rows)} rows, {len(plain_rows)} of them computed now; {refused} are refused\n",
+    )
+    assert table.column_names == list(COLUMNS)
+    assert table.to_pylist() == plain_rows
+    record = json.loads(table.schema.metadata[b"ppmodel_sweep"])
+    assert record["sweep"]["systems"][1]["name"] == "dgx_h100"
+    assert record["sweep"]["systems"][1]["network_bandwidth_bytes_per_s"] == 50e9
+    assert not list(tmp_path.glob("*.parts"))
+
+
+def test_a_finished_sweep_is_not_computed_again(file, tmp_path, capsys, monkeypatch):
+    """The same command finds its rows; another sweep is refused, and replaces them only when forced."""
+    path, out = file(SHORT), tmp_path / "results.parquet"
+    run_sweep(path, out)
+    before = out.read_bytes()
+    monkeypatch.setattr(runners, "compute_rows", None)
+    assert run(capsys, path, "--out", out) == (0, f"{out} has these 96 rows already; nothing to do\n", "")
+    monkeypatch.undo()
+    path.write_text(SHORT.replace("dgx_h100", "dgx_a100"))
+    code, _, said = run(capsys, path, "--out", out)
+    assert code == 2
+    assert re.match(r"error: --out = .*is there already, and was made from another.*pass --force", said)
+    assert out.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir() if "parts" in path.name] == []
+    assert run(capsys, path, "--out", out, "--force")[0] == 0
+    assert set(parquet.read_table(out)["system"].to_pylist()) == {"dgx_a100"}
+
+
+def test_row_groups_do_not_depend_on_the_chunks(file, tmp_path, monkeypatch):
+    """The same bytes from few large chunks and from many small ones, in groups of a fixed number of rows."""
+    monkeypatch.setattr(store, "_ROWS_PER_GROUP", 40)
+    outputs = []
+    for limit in (10**9, 4 * 10**6):
+        monkeypatch.setattr("ppmodel.sweep.grid._LARGEST_CHUNK_NS", limit)
+        outputs.append(tmp_path / f"{limit}.parquet")
+        run_sweep(file(SHORT), outputs[-1])
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+    metadata = parquet.read_metadata(outputs[0])
+    assert [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)] == [40, 40, 16]
+
+
+WRONG_OUTPUTS = {
+    "results.csv": "must end in .parquet",
+    "nowhere/results.parquet": "lies in a folder that does not exist; make it: mkdir -p",
+    "folder.parquet": "is a folder",
+}
+
+
+@pytest.mark.parametrize("name", WRONG_OUTPUTS)
+def test_wrong_outputs_are_refused_at_once(file, tmp_path, capsys, name):
+    """Before anything is computed, in one line."""
+    (tmp_path / "folder.parquet").mkdir()
+    code, _, said = run(capsys, file(SHORT), "--out", tmp_path / name)
+    assert (code, said.count("\n")) == (2, 1)
+    assert WRONG_OUTPUTS[name] in said
+
+
+def test_options_that_exclude_one_another(file, tmp_path, capsys):
+    """Workers of this machine and a scheduler are two ways, and one is chosen."""
+    words = (file(SHORT), "--out", tmp_path / "r.parquet", "--workers", 2, "--scheduler", "tcp://127.0.0.1:1")
+    assert run(capsys, *words)[2].startswith("error: --workers = 2: cannot stand beside --scheduler")
+
+
+@pytest.mark.parametrize(("library", "extra"), [("pyarrow", "sweep"), ("tqdm", "sweep"), ("distributed", "cluster")])
+def test_a_missing_extra_is_named(file, tmp_path, capsys, monkeypatch, library, extra):
+    """What is not installed is named with the extra that brings it."""
+    monkeypatch.setattr(whole, "find_spec", lambda name: None if name == library else name)
+    words = (file(SHORT), "--out", tmp_path / "r.parquet", "--workers", 2)
+    said = f"error: {library} = nothing: is not installed; install ppmodel with its extra '{extra}'\n"
+    assert run(capsys, *words) == (2, "", said)
+
+
+# ---- interrupted and resumed ---------------------------------------------------------------------
+
+
+class Counted:
+    """`compute_rows` that notes what it is asked for, and stops at a call."""
+
+    def __init__(self, stop_at=None):
+        self.calls, self.stop_at = [], stop_at
+
+    def __call__(self, sweep, first, last):
+        if len(self.calls) == self.stop_at:
+            raise KeyboardInterrupt
+        self.calls.append((first, last))
+        return compute_rows(sweep, first, last)
+
+
+def test_an_interrupted_sweep_goes_on(file, tmp_path, monkeypatch, expected):
+    """Interrupted again and again: no chunk is computed twice, none is left out, the bytes are the same."""
+    path, out, seen = file(PLAIN), tmp_path / "results.parquet", []
+    bounds = chunk_bounds(load_sweep(path)).tolist()
+    for stop_at in (0, 3, 1, 5):
+        counted = Counted(stop_at)
+        monkeypatch.setattr(runners, "compute_rows", counted)
+        with pytest.raises(SweepStopped) as caught:
+            run_sweep(path, out)
+        seen += counted.calls
+        done = bounds[len(seen)]
+        assert str(caught.value) == f"{done} of {bounds[-1]} rows done; the same command goes on"
+        assert not out.exists()
+    counted = Counted()
+    monkeypatch.setattr(runners, "compute_rows", counted)
+    summary = run_sweep(path, out)
+    assert seen + counted.calls == list(itertools.pairwise(bounds))
+    assert summary.computed == bounds[-1] - done
+    assert out.read_bytes() == expected[PLAIN]
+
+
+CHILD = """
+import os, signal, sys
+from ppmodel.cli import main
+name, before, number = sys.argv[1], sys.argv[2] == "before", int(sys.argv[3])
+replace, count = os.replace, 0
+def counted(*paths):
+    global count
+    count += 1
+    if count == number and before:
+        os.kill(os.getpid(), getattr(signal, name))
+    replace(*paths)
+    if count == number and not before:
+        os.kill(os.getpid(), getattr(signal, name))
+os.replace = counted
+sys.exit(main(["sweep", *sys.argv[4:]]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "moment", "number"),
+    [
+        ("SIGKILL", "before", 1),  # the record of the sweep
+        ("SIGKILL", "before", 3),  # a part
+        ("SIGKILL", "after", 3),
+        ("SIGKILL", "before", -1),  # the output
+        ("SIGKILL", "after", -1),
+        ("SIGINT", "after", 4),
+        ("SIGTERM", "after", 4),
+    ],
+)
+def test_a_sweep_may_be_ended_at_any_moment(file, tmp_path, capsys, expected, name, moment, number):
+    """Killed or stopped around any rename, in a process of its own: the same command gives the same bytes."""
+    path, out = file(SHORT), tmp_path / "results.parquet"
+    chunks = len(chunk_bounds(load_sweep(path))) - 1
+    number = chunks + 2 if number == -1 else number
+    command = [sys.executable, "-c", CHILD, name, moment, str(number), str(path), "--out", str(out)]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    parts = {part: part.stat().st_mtime_ns for part in tmp_path.glob("*.parts/part-*.parquet")}
+    stored = min(number - (2 if moment == "before" else 1), chunks) if number <= chunks + 1 else chunks
+    assert len(parts) == max(0, stored)
+    if name == "SIGKILL":
+        assert (ended.returncode, ended.stderr) == (-signal.SIGKILL, "")
+    else:
+        assert ended.returncode == 130
+        assert re.fullmatch(r"\d+ of 96 rows done; the same command goes on\n", ended.stderr)
+
+    if not out.exists():
+        with resuming(path, out) as kept:
+            assert {part: part.stat().st_mtime_ns for part in kept} == parts
+    code, said, _ = run(capsys, path, "--out", out)
+    assert code == 0
+    assert ("nothing to do" in said) == (name == "SIGKILL" and (moment, number) == ("after", chunks + 2))
+    assert out.read_bytes() == expected[SHORT]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["results.parquet", "sweep.yaml"]
+
+
+@contextmanager
+def resuming(path, out):
+    """The parts as the next run finds them."""
+    sweep = load_sweep(path)
+    mine = store.Store(out, sweep, chunk_bounds(sweep))
+    with store.held(mine):
+        mine.begin()
+        missing = set(mine.missing())
+        yield [mine.part(chunk) for chunk in range(mine.num_chunks) if chunk not in missing]
+
+
+def interrupted(path, out, monkeypatch, chunks=2):
+    with monkeypatch.context() as patch:
+        patch.setattr(runners, "compute_rows", Counted(chunks))
+        with pytest.raises(SweepStopped):
+            run_sweep(path, out)
+
+
+def test_a_part_that_is_not_whole_is_computed_again(file, tmp_path, monkeypatch, expected):
+    """A part cut off by a loss of power costs its own rows only."""
+    path, out = file(SHORT), tmp_path / "results.parquet"
+    interrupted(path, out, monkeypatch)
+    part = tmp_path / "results.parquet.parts" / "part-000001.parquet"
+    part.write_bytes(part.read_bytes()[:-10])
+    counted = Counted()
+    monkeypatch.setattr(runners, "compute_rows", counted)
+    run_sweep(path, out)
+    bounds = chunk_bounds(load_sweep(path)).tolist()
+    assert counted.calls == list(itertools.pairwise(bounds))[1:]
+    assert out.read_bytes() == expected[SHORT]
+
+
+def test_parts_of_another_sweep_are_refused(file, tmp_path, capsys, monkeypatch, expected):
+    """Rows of two sweeps or of two versions are never mixed; the message says what differs."""
+    path, out = file(SHORT), tmp_path / "results.parquet"
+    interrupted(path, out, monkeypatch)
+    path.write_text(SHORT.replace("[2, 3, 4, 5]", "[2, 3, 4]"))
+    _, _, said = run(capsys, path, "--out", out)
+    assert re.match(r"error: parts = .*were begun with another specification \(stages differ\); go on with", said)
+    path.write_text(SHORT)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "versions", lambda: "ppmodel 9.9")
+        assert re.search("were begun with ppmodel 0.*, and this is ppmodel 9.9", run(capsys, path, "--out", out)[2])
+    path.write_text(PLAIN)
+    assert run(capsys, path, "--out", out, "--force")[0] == 0
+    assert out.read_bytes() == expected[PLAIN]
+
+
+def test_nothing_that_is_not_a_part_is_removed(file, tmp_path, capsys):
+    """A folder that holds anything else is refused, and left as it is."""
+    folder = tmp_path / "results.parquet.parts"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("mine")
+    code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "results.parquet", "--force")
+    assert (code, said.count("\n")) == (2, 1)
+    assert "holds other files (thesis.txt)" in said
+    assert (folder / "thesis.txt").read_text() == "mine"
+
+
+def test_one_sweep_at_a_time_writes_an_output(file, tmp_path, capsys):
+    """A second one for the same output is refused while the first one holds it."""
+    path, out = file(SHORT), tmp_path / "results.parquet"
+    with resuming(path, out):
+        code, _, said = run(capsys, path, "--out", out)
+    assert (code, said.count("\n")) == (2, 1)
+    assert "are being written by another sweep" in said
+    assert run(capsys, path, "--out", out)[0] == 0
+
+
+def test_a_full_disk_costs_one_line(file, tmp_path, capsys, monkeypatch, expected):
+    """What is stored stays, and the same command goes on when there is room."""
+    path, out, synced = file(SHORT), tmp_path / "results.parquet", []
+
+    def full(_):
+        synced.append(None)
+        if len(synced) == 4:
+            raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        code, _, said = run(capsys, path, "--out", out)
+    assert (code, said.count("\n")) == (2, 1)
+    assert re.search(r"cannot be written \(No space left on device\); make room", said)
+    assert len(list(tmp_path.glob("*.parts/part-*.parquet"))) == 2
+    assert run(capsys, path, "--out", out)[0] == 0
+    assert out.read_bytes() == expected[SHORT]
+
+
+def test_a_failure_is_one_line(file, tmp_path, capsys, monkeypatch):
+    """Rows that cannot be computed are named with the reason; the error survives its way from a worker."""
+    monkeypatch.setattr("ppmodel.sweep.rows.makespans", lambda *_: 1 / 0)
+    code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "r.parquet")
+    assert code == 2
+    assert re.match(r"error: rows = 0 to \d+: cannot be computed \(ZeroDivisionError: division by zero\)", said)
+    with pytest.raises(SweepError) as caught:
+        compute_rows(load_sweep(file(SHORT)), 0, 1)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_progress_is_a_bar_or_plain_lines(monkeypatch):
+    """A terminal gets a bar with the time left, a log a line now and then."""
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    with progress.progress(100, 20, terminal := Terminal()) as advance:
+        advance(30)
+        advance(50)
+    assert re.search(r"100/100 rows, 00:00 so far, .* left", terminal.getvalue())
+    monkeypatch.setattr(progress, "_EVERY_S", 0)
+    with progress.progress(100, 20, log := io.StringIO()) as advance:
+        advance(30)
+        advance(50)
+    assert re.fullmatch(r"50 of 100 rows \(50 %\), about 0 s left\n", log.getvalue())
+
+
+# ---- on a cluster --------------------------------------------------------------------------------
+
+
+def test_workers_of_this_machine_give_the_same_bytes(file, tmp_path, capsys, expected):
+    """A local cluster of two processes; nothing is printed but the result."""
+    out = tmp_path / "results.parquet"
+    code, _, said = run(capsys, file(PLAIN), "--out", out, "--workers", 2)
+    assert (code, said) == (0, "")
+    assert out.read_bytes() == expected[PLAIN]
+
+
+@contextmanager
+def process(*words):
+    """A Dask process that is ended with the test, and its standard error."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    started = subprocess.Popen(
+        [sys.executable, "-m", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    try:
+        yield started
+    finally:
+        started.kill()
+        started.communicate()
+
+
+@pytest.fixture
+def cluster():
+    """A real scheduler on the loopback; its address, and a function that starts a worker."""
+    with ExitStack() as stack:
+        words = ("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
+        scheduler = stack.enter_context(process(*words))
+        address = next(found[1] for line in scheduler.stderr if (found := re.search(r"(tcp://[\d.:]+)", line)))
+
+        def worker():
+            """Start one, and wait until the scheduler knows it."""
+            words = ("distributed.cli.dask_worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+            started = stack.enter_context(process(*words))
+            assert any("Registered to" in line for line in started.stderr)
+            return started
+
+        yield address, worker, scheduler
+
+
+def test_a_worker_that_is_killed_half_way_is_survived(file, tmp_path, capsys, monkeypatch, cluster, expected):
+    """Two workers of an existing scheduler, one killed with chunks under way: the same bytes."""
+    address, worker, _ = cluster
+    first, _ = worker(), worker()
+    path, out, put = file(PLAIN), tmp_path / "results.parquet", store.Store.put
+    half = (len(chunk_bounds(load_sweep(path))) - 1) // 2
+    stored = []
+
+    def put_and_kill(self, chunk, columns):
+        put(self, chunk, columns)
+        stored.append(chunk)
+        if len(stored) == half:
+            first.send_signal(signal.SIGKILL)
+
+    monkeypatch.setattr(store.Store, "put", put_and_kill)
+    code, _, said = run(capsys, path, "--out", out, "--scheduler", address)
+    assert (code, said) == (0, "")
+    assert first.wait() == -signal.SIGKILL
+    assert sorted(stored) == list(range(len(chunk_bounds(load_sweep(path))) - 1))
+    assert out.read_bytes() == expected[PLAIN]
+
+
+def test_a_cluster_that_cannot_serve_is_named(file, tmp_path, capsys, monkeypatch, cluster):
+    """No workers, or workers of another version: one line each, and the parts stay."""
+    address, worker, _ = cluster
+    words = (file(SHORT), "--out", tmp_path / "r.parquet", "--scheduler", address)
+    monkeypatch.setattr(runners, "_CONNECT_S", 0.3)
+    code, _, said = run(capsys, *words)
+    assert (code, said) == (
+        2,
+        f"error: --scheduler = {address}: has no workers; start one: dask worker {address} --nthreads 1\n",
+    )
+    worker()
+    monkeypatch.setattr(runners, "_CONNECT_S", 10)
+    with monkeypatch.context() as patch:
+        patch.setattr(runners, "_require_same_versions", lambda *_: None)  # a worker that comes later
+        patch.setattr(runners, "versions", lambda: "ppmodel 9.9")
+        code, _, said = run(capsys, *words)
+        assert re.match(r"error: worker = ppmodel 0.*: differs from ppmodel 9.9; install the same", said)
+    with monkeypatch.context() as patch:
+        patch.setattr(runners, "versions", Elsewhere())
+        code, _, said = run(capsys, *words)
+        assert re.match(r"error: worker = tcp://.*: has ppmodel 0.*, and here is ppmodel 9.9; install the same", said)
+    assert run(capsys, *words)[0] == 0
+
+
+@pytest.mark.parametrize(("victim", "said"), [("worker", "has lost all its workers"), ("scheduler", "has gone")])
+def test_a_cluster_that_goes_away_leaves_the_parts(
+    file, tmp_path, capsys, monkeypatch, cluster, expected, victim, said
+):
+    """One line, and what is stored stays: this process computes the rest, to the same bytes."""
+    address, worker, scheduler = cluster
+    processes = {"worker": worker(), "scheduler": scheduler}
+    path, out, put = file(PLAIN), tmp_path / "results.parquet", store.Store.put
+
+    def put_and_kill(self, chunk, columns):
+        put(self, chunk, columns)
+        processes[victim].send_signal(signal.SIGKILL)
+
+    monkeypatch.setattr(runners, "_LOOK_S", 0.1)
+    monkeypatch.setattr(runners, "_WITHOUT_WORKERS_S", 0.3)
+    with monkeypatch.context() as patch:
+        patch.setattr(store.Store, "put", put_and_kill)
+        code, _, message = run(capsys, path, "--out", out, "--scheduler", address)
+    assert (code, message.count("\n")) == (2, 1)
+    assert message.startswith(f"error: scheduler = {address}: {said}; start")
+    kept = len(list(tmp_path.glob("*.parts/part-*.parquet")))
+    assert kept > 0
+    counted = Counted()
+    monkeypatch.setattr(runners, "compute_rows", counted)
+    run_sweep(path, out)
+    assert len(counted.calls) == len(chunk_bounds(load_sweep(path))) - 1 - kept
+    assert out.read_bytes() == expected[PLAIN]
+
+
+class Elsewhere:
+    """`versions` that is another one here, and the true one where it is sent to."""
+
+    def __call__(self):
+        return "ppmodel 9.9"
+
+    def __reduce__(self):
+        from ppmodel.sweep.versions import versions
+
+        return getattr, (sys.modules[versions.__module__], "versions")
+
+
+@pytest.mark.parametrize("address", ["nonsense", "foo://127.0.0.1:1", "tcp://127.0.0.1:1"])
+def test_an_address_without_a_scheduler_costs_one_line(file, tmp_path, capsys, monkeypatch, address):
+    """Badly written, of an unknown kind, or nobody there."""
+    monkeypatch.setattr(runners, "_CONNECT_S", 0.3)
+    code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "r.parquet", "--scheduler", address)
+    assert (code, said.count("\n")) == (2, 1)
+    assert said.startswith(f"error: --scheduler = {address}: cannot be reached")
+    assert not list(tmp_path.glob("*.parquet"))
