@@ -289,7 +289,7 @@ def _given_costs(schedule, seconds, specified, allreduce):
 @click.option("--scheduler", metavar="ADDRESS", help="Compute on a Dask cluster, such as tcp://host:8786.")
 @click.option("--force", is_flag=True, help="Replace an output, or unfinished parts, of another sweep.")
 def run_sweep(specification, out, workers, scheduler, force):
-    """Compute a grid of schedules, sizes, systems and models; the same command goes on where one was ended."""
+    """Compute a grid of points, a row each; the same command resumes it."""
     from ppmodel.sweep import SweepStopped
     from ppmodel.sweep import run_sweep as run_whole_sweep
 

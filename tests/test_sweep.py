@@ -671,14 +671,14 @@ def test_a_cluster_that_cannot_serve_is_named(file, tmp_path, capsys, monkeypatc
     """No workers, or workers of another version: one line each, and the parts stay."""
     address, worker, _ = cluster
     words = (file(SHORT), "--out", tmp_path / "r.parquet", "--scheduler", address)
-    monkeypatch.setattr(runners, "_CONNECT_S", 0.3)
-    code, _, said = run(capsys, *words)
+    with monkeypatch.context() as patch:
+        patch.setattr(runners, "_FIRST_WORKER_S", 0.1)
+        code, _, said = run(capsys, *words)
     assert (code, said) == (
         2,
         f"error: --scheduler = {address}: has no workers; start one: dask worker {address} --nthreads 1\n",
     )
     worker()
-    monkeypatch.setattr(runners, "_CONNECT_S", 10)
     with monkeypatch.context() as patch:
         patch.setattr(runners, "_require_same_versions", lambda *_: None)  # a worker that comes later
         patch.setattr(runners, "versions", lambda: "ppmodel 9.9")

@@ -16,6 +16,7 @@ from ppmodel.sweep.rows import compute_rows
 from ppmodel.sweep.versions import versions
 
 _CONNECT_S = 10
+_FIRST_WORKER_S = 10
 _LOOK_S = 5
 _WITHOUT_WORKERS_S = 60
 _CLOSE_S = 2
@@ -131,7 +132,7 @@ def _require_same_versions(client, address):
     from distributed import TimeoutError
 
     try:
-        client.wait_for_workers(1, timeout=_CONNECT_S)
+        client.wait_for_workers(1, timeout=_FIRST_WORKER_S)
     except TimeoutError:
         remedy = f"start one: dask worker {address} --nthreads 1"
         raise SweepError("--scheduler", address, "has no workers", remedy) from None
