@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.errors import CostError
-from ppmodel.ops import OpKind
 
 _PARTS_KEPT = 2**12
 
@@ -77,11 +76,39 @@ class OpCosts:
         >>> [table.size for table in OpCosts(np.ones((5, 4)), np.zeros((5, 4)), np.zeros((5, 4))).by_class(2)]
         [40, 40, 40]
         """
-        shape = (len(OpKind), num_replicas, self.num_stages)
-        return tuple(
-            np.array(np.broadcast_to(table if table.ndim == len(shape) else table[:, None], shape), dtype=float).ravel()
-            for table in (self.compute_s, self.occupancy_s, self.latency_s)
-        )
+        return tuple(table[:, 0] for table in by_class([self], num_replicas))
+
+
+def by_class(many_costs, num_replicas, names=("compute_s", "occupancy_s", "latency_s")):
+    """The tables of many systems side by side, flattened as `ExecutionGraph.cost_class` counts: kind, replica, stage.
+
+    Parameters
+    ----------
+    many_costs : sequence of OpCosts
+        For one number of stages.
+    num_replicas : int
+        Copies of the pipeline.
+    names : sequence of str
+        The tables that are wanted.
+
+    Returns
+    -------
+    list of ndarray of float, shape (5 * num_replicas * num_stages, len(many_costs))
+        One a table, in seconds.
+
+    Examples
+    --------
+    >>> costs = OpCosts(np.ones((5, 4)), np.zeros((5, 4)), np.zeros((5, 4)))
+    >>> [table.shape for table in by_class([costs, costs, costs], 2)]
+    [(40, 3), (40, 3), (40, 3)]
+    """
+    return [_flat([getattr(costs, name) for costs in many_costs], num_replicas) for name in names]
+
+
+def _flat(tables, num_replicas):
+    if num_replicas > 1:  # a table without an axis for replicas means that they are alike
+        tables = [np.repeat(table[:, None], num_replicas, axis=1) if table.ndim == 2 else table for table in tables]
+    return np.array(tables, dtype=float).reshape(len(tables), -1).T.copy()
 
 
 def uniform_costs(

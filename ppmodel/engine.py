@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from ppmodel.compiled import kernels
+from ppmodel.costs import by_class
 from ppmodel.errors import CostError
 from ppmodel.graph import ExecutionGraph, programs
 from ppmodel.schedule import NO_OPERATION
@@ -156,7 +157,7 @@ def makespans(graph, many_costs):
     spans = np.empty(len(many_costs))
     for first in range(0, len(many_costs), _SIDE_BY_SIDE):
         some = many_costs[first : first + _SIDE_BY_SIDE]
-        tables = np.stack([costs.by_class(graph.schedule.num_replicas) for costs in some], axis=-1)
+        tables = np.array(by_class(some, graph.schedule.num_replicas))
         factors = np.array([float(costs.overlap_factor) for costs in some])
         spans[first : first + _SIDE_BY_SIDE] = fast.many_longest_paths(*graph.program, tables, factors, graph.occupied)
     _refuse_overflow(spans.max(initial=0))

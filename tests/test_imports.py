@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "graph": {"errors", "ops", "compiled", "schedule"},
     "engine": {"errors", "ops", "compiled", "schedule", "graph", "costs"},
     "uncertainty": {"errors", "ops", "compiled", "engine"},
-    "metrics": {"errors", "ops", "schedule", "engine"},
+    "metrics": {"errors", "ops", "schedule", "costs", "engine"},
     "export": {"errors", "ops", "schedule", "engine"},
     "studies": {
         "errors",
