@@ -195,19 +195,24 @@ def _unit(num_devices, waves):
 
 
 def _reductions(placement, stage, replica, slot, beside):
-    """One gradient sum per stage and replica: in the first free slot after its last backward, or right beside that."""
-    last = np.zeros(placement.shape, dtype=int)
-    np.maximum.at(last, (replica, stage), slot)
+    """One gradient sum per stage and replica: in the first free slot after its last backward, or right beside that.
+
+    The operations of a stage are given in the order of time.
+    """
+    last = np.empty(placement.shape, dtype=int)
+    last[replica, stage] = slot
     replica_, stage_ = (column.ravel() for column in np.indices(placement.shape))
     home, time = placement.ravel(), last.ravel()
     if not beside:
-        slots = np.arange(slot.max() + 3, dtype=np.int32)
-        free = np.broadcast_to(slots, (len(stage_), len(slots))).copy()
-        free[placement[replica, stage], slot] = len(slots)
+        first, end = time.min(), slot.max() + 3
+        late = slot >= first
+        free = np.tile(np.arange(first, end), (len(stage_), 1))
+        free[placement[replica[late], stage[late]], slot[late] - first] = end
         free = np.minimum.accumulate(free[:, ::-1], axis=1)[:, ::-1]  # the first free slot from each slot on
         earlier, later = by_keys(home, time, replica_).reshape(-1, 2).T  # each device sums for two stages
-        time[earlier], after = free[home[earlier], time[earlier]], free[home[later], time[later]]
-        time[later] = np.where(after == time[earlier], free[home[later], time[earlier] + 1], after)
+        after = free[home[later], time[later] - first]
+        time[earlier] = free[home[earlier], time[earlier] - first]
+        time[later] = np.where(after == time[earlier], free[home[later], time[earlier] + 1 - first], after)
     return np.full_like(time, OpKind.R), stage_, np.full_like(time, NO_MICROBATCH), replica_, time
 
 
