@@ -81,6 +81,10 @@ class Schedule:
     stage_shares: np.ndarray | None = None
 
     def __post_init__(self):
+        for name in ("kind", "stage", "microbatch", "replica", "device_start", "joined"):
+            column = np.ascontiguousarray(getattr(self, name), dtype=bool if name == "joined" else np.int32)
+            column.flags.writeable = False
+            object.__setattr__(self, name, column)
         shares = np.ones(self.num_stages) if self.stage_shares is None else np.asarray(self.stage_shares, dtype=float)
         if abs(shares.mean() - 1) > _ROUNDING:
             shares = shares / shares.mean()
@@ -275,7 +279,7 @@ class Schedule:
             source = self._sources()
             remote = (source != NO_OPERATION) & (self.device[source] != self.device)
             level = self._levels(source, node)
-            order = by_keys(level + 1, node)
+            order = by_keys(level + 1, node).astype(np.int32)
             level_start = np.searchsorted(level[order], np.arange(level.max() + 2))
         if level.min() == NO_OPERATION:
             self._refuse_deadlock(source, level)
@@ -289,7 +293,7 @@ class Schedule:
     def _index_of(self):
         """Where each compute operation stands, shape (kinds, replicas, stages, microbatches)."""
         shape = (_COMPUTE_KINDS, self.num_replicas, self.num_stages, self.table_microbatches)
-        index = np.full(shape, NO_OPERATION, dtype=np.int64)
+        index = np.full(shape, NO_OPERATION, dtype=np.int32)
         computing = np.flatnonzero(self.kind != OpKind.R)
         where = (self.kind, self.replica, self.stage, self.microbatch)
         index[tuple(a[computing] for a in where)] = computing
@@ -304,7 +308,7 @@ class Schedule:
             needed[kind, :, :-1] = gradient[:, 1:]
             needed[kind, :, -1] = index[OpKind.F, :, -1]
         needed[OpKind.W] = index[OpKind.I]
-        source = np.full(self.num_operations, NO_OPERATION, dtype=np.int64)
+        source = np.full(self.num_operations, NO_OPERATION, dtype=np.int32)
         exists = index != NO_OPERATION
         source[index[exists]] = needed[exists]
         finished = np.maximum(index[OpKind.B], index[OpKind.W]).max(axis=2, initial=NO_OPERATION)

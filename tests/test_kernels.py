@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import allreduces, cases, p2ps, random_cases
 
-from ppmodel import PPModelError, Schedule, build, kernels
-from ppmodel.costs import OpCosts
+from ppmodel import PPModelError, Schedule, build, kernels, names
+from ppmodel.costs import OpCosts, uniform_costs
 from ppmodel.engine import makespans, simulate, simulate_events
 from ppmodel.graph import compile
 
@@ -121,3 +121,24 @@ def test_registers_are_used_again():
     short, long = (compile(build("1f1b", 6, count)).program[1][0] for count in (20, 200))
     assert short == long
     assert short <= 2 * 6 + 2
+
+
+def test_each_kernel_is_compiled_once():
+    """Whatever made a table, its arrays are of the types that the kernels know: nothing is compiled at run time."""
+    sizes = {"hanayo": (4, 4)}
+    for name in names():
+        schedule = build(name, *sizes.get(name, (4, 8)))
+        for one in (schedule, Schedule.from_rows(name, schedule.rows())):
+            for found in (None, kernels):
+                with using(found):
+                    graph = compile(again(one), allreduce="overlapped")
+                with using(kernels):
+                    costs = uniform_costs(graph.schedule, 1, 2, 0.1)
+                    compile(graph.schedule)
+                    graph.schedule.slots()
+                    simulate(graph, costs, np.ones(graph.schedule.num_operations))
+                    makespans(graph, [costs])
+                    simulate_events(graph, costs)
+    assert {name: len(getattr(kernels, name).signatures) for name in kernels.__all__} == dict.fromkeys(
+        kernels.__all__, 1
+    )
