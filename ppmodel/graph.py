@@ -20,6 +20,7 @@ P2P = ("latency", "overlapped", "blocking_send", "blocking_recv", "blocking")
 ALLREDUCE = ("excluded", "overlapped", "blocking")
 """What the gradient all-reduce of replicated stages does; see `compile`."""
 
+_PROGRAM_COLUMNS = 8
 _REDUCTIONS = {"excluded": 0, "blocking": 1, "overlapped": 2}
 
 
@@ -105,7 +106,9 @@ class ExecutionGraph:
         """Rows for the compiled engine, and the numbers of registers, streams and links; see `kernels.program`."""
         columns = (self.cost_class, self.stream, self.source, self.remote, self.link, self.node_start)
         columns = (column if column.dtype == bool else column.astype(np.int32, copy=False) for column in columns)
-        rows, num_registers = kernels(LARGE).program(*columns, self.num_links, self._first_reduction)
+        sharing = np.diff(self.node_start)
+        rows = np.empty((self.num_operations + sharing[sharing > 1].sum(), _PROGRAM_COLUMNS), dtype=np.uint32)
+        num_registers = kernels(LARGE).program(rows, *columns, self.num_links, self._first_reduction)
         return rows, (num_registers, 2 * self.schedule.num_devices, self.num_links)
 
     @cached_property
@@ -205,8 +208,9 @@ def _renumbered(schedule, allreduce):
     source, remote, node, order, _ = schedule.dependencies
     fast = kernels(schedule.num_operations)
     if fast:
-        columns = (order, schedule.cost_class, schedule.kind, schedule.device, source, remote, node)
-        return fast.renumbered(*columns, _REDUCTIONS[allreduce], schedule.num_devices)
+        columns = (order, schedule.kind, schedule.replica, schedule.stage, schedule.device, source, remote, node)
+        sizes = (schedule.num_replicas, schedule.num_stages, schedule.num_devices)
+        return fast.renumbered(*columns, _REDUCTIONS[allreduce], sizes)
     if allreduce == "excluded":
         order = order[schedule.kind[order] != OpKind.R]
     position = np.full(schedule.num_operations, NO_OPERATION)

@@ -11,24 +11,20 @@ participant of a reduction and the last of them."""
 
 
 @compiled
-def program(cost_class, stream, source, remote, link, node_start, num_links, first_reduction):
-    """What `longest_path` reads: a row for each operation, two where it shares a node; and how many registers it needs.
+def program(rows, cost_class, stream, source, remote, link, node_start, num_links, first_reduction):
+    """Fill what `longest_path` reads, a row for each operation, two where it shares a node; count its registers.
 
     The columns are class, stream, take, give, link, keep, step, operation. A message has a register from when it is
     sent until it is taken, so that only those under way need a place: `take` is the one to read (0 holds nothing),
     `give` the one to write (the last is never read), `keep` one more for a reduction beside the device.
     """
     count, num_nodes = len(cost_class), len(node_start) - 1
-    shared = 0
-    for node in range(num_nodes):
-        size = node_start[node + 1] - node_start[node]
-        shared += size if size > 1 else 0
+    shared = len(rows) > count
     give = np.zeros(count, np.uint32)
     keep = np.zeros(count if shared else 0, np.uint32)
     for op in range(count if shared else 0):
         if source[op] != NONE and not remote[op] and stream[op] != stream[source[op]]:
             keep[source[op]] = 1
-    rows = np.empty((count + shared, 8), np.uint32)
     free, num_free, num_registers = np.empty(count + len(keep), np.uint32), 0, np.uint32(1)
     row = 0
     for node in range(num_nodes):
@@ -63,7 +59,7 @@ def program(cost_class, stream, source, remote, link, node_start, num_links, fir
     for row in range(len(rows)):
         if rows[row, 3] == 0:
             rows[row, 3] = num_registers
-    return rows, int(num_registers) + 1
+    return int(num_registers) + 1
 
 
 @compiled

@@ -87,10 +87,12 @@ def _sorted_by(key, num_keys, among):
 
 @compiled
 def _levels_of_operations(source, device_start):
-    """Each device runs on until it must wait; what it waits for wakes it. Levels are those of Kahn's algorithm."""
+    """Each device runs on until it must wait; what it waits for wakes it. Levels are those of Kahn's algorithm.
+
+    Until its level is known, an operation that device d waits for holds ``NONE - 1 - d`` in its place.
+    """
     level = np.full(len(source), NONE, np.int32)
     head = device_start[:-1].copy()
-    waiter = np.full(len(source), NONE, np.int32)
     awake = np.arange(len(head))[::-1].copy()
     num_awake = len(head)
     while num_awake:
@@ -101,16 +103,18 @@ def _levels_of_operations(source, device_start):
             op = head[here]
             needed = source[op]
             if needed != NONE:
-                if level[needed] == NONE:
-                    waiter[needed] = here
+                if level[needed] <= NONE:
+                    level[needed] = NONE - 1 - here
                     break
                 depth = max(depth, level[needed])
             depth += 1
+            if level[op] < NONE:
+                awake[num_awake] = NONE - 1 - level[op]
+                num_awake += 1
             level[op] = depth
             head[here] += 1
-            if waiter[op] != NONE:
-                awake[num_awake] = waiter[op]
-                num_awake += 1
+    for op in range(len(level)):
+        level[op] = max(level[op], NONE)
     return level
 
 
@@ -184,20 +188,29 @@ def slots(length, source, device, node, order, num_devices):
 
 
 @compiled
-def renumbered(order, cost_class, kind, device, source, remote, node, reductions, num_devices):
+def renumbered(order, kind, replica, stage, device, source, remote, node, reductions, sizes):
     """The arrays of an `ExecutionGraph`, in the order by level.
 
-    `reductions` is 0 where they are left out, 1 where they occupy the devices, 2 where they have streams of their own.
+    `reductions` is 0 where they are left out, 1 where they occupy the devices, 2 where they have streams of their own;
+    `sizes` are the numbers of replicas, stages and devices.
     """
+    num_replicas, num_stages, num_devices = sizes
     packed = np.empty((len(order), 4), np.int32)  # one place to read for each operation, and not six
     for op in range(len(order)):
         sums = kind[op] == _R
-        packed[op, 0] = NONE if sums and reductions == 0 else cost_class[op]
+        packed[op, 0] = (kind[op] * num_replicas + replica[op]) * num_stages + stage[op]
+        if sums and reductions == 0:
+            packed[op, 0] = NONE
         packed[op, 1] = device[op] + (num_devices if sums and reductions == 2 else 0)
         packed[op, 2] = source[op]
         packed[op, 3] = node[op]
     position = np.empty(len(order), np.int32)
-    index, class_, stream, source_, link = np.empty((5, len(order)), np.int32)
+    index, class_, stream = (
+        np.empty(len(order), np.int32),
+        np.empty(len(order), np.int32),
+        np.empty(len(order), np.int32),
+    )
+    source_, link = np.empty(len(order), np.int32), np.empty(len(order), np.int32)
     remote_, node_start = np.empty(len(order), np.bool_), np.empty(len(order) + 1, np.int32)
     used = np.full((2 * num_devices, num_devices), NONE, np.int32)
     count, num_nodes, previous = 0, 0, NONE
