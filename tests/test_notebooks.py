@@ -14,6 +14,7 @@ from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.engine import simulate
 from ppmodel.graph import compile
 from ppmodel.specs import load_model, load_system
+from ppmodel.studies import load_speed
 from ppmodel.uncertainty import Noise, noisy_makespans
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
@@ -65,6 +66,7 @@ PARAMETERS = {
         "fine_memory": [0.5],
         "fine_backwards": [3.0],
     },
+    "speed": {"shown": ["compile"]},
     "phases": {
         "stages": [4],
         "multiples": [1, 2],
@@ -338,3 +340,13 @@ def test_uncertainty(recorded):
     assert slow.t_slow_s[8, "1F1B", 1] == pytest.approx(t_slow)
     assert slow.passed_on.between(0, 1).all()
     assert len(recorded("slow_winners.csv")) == 2 * 4
+
+
+@of("speed")
+def test_speed(recorded):
+    """The measured rows as they were committed, and of the stages only those that are asked for."""
+    measured = load_speed()
+    assert len(recorded("speed_cases.csv")) == len(measured["stages"])
+    assert recorded("speed_slopes.csv").stage.tolist() == ["compile"]
+    facts = recorded("speed.json")
+    assert 0 <= facts["met"] <= facts["goals"] == recorded("speed.csv").goal.notna().sum()

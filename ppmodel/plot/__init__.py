@@ -4,6 +4,7 @@ from ppmodel.plot.curves import plot_bars, plot_bubbles, plot_grid, plot_memory,
 from ppmodel.plot.frontier import plot_frontier
 from ppmodel.plot.maps import plot_phases, plot_round_trip, plot_search, plot_sensitivity, plot_verdicts
 from ppmodel.plot.recommend import plot_candidates
+from ppmodel.plot.speed import plot_growth
 from ppmodel.plot.style import context, style_of
 from ppmodel.plot.timelines import plot_table, plot_timelines
 from ppmodel.plot.uncertainty import plot_noise, plot_ranking, plot_slow_devices
@@ -15,6 +16,7 @@ __all__ = [
     "plot_candidates",
     "plot_frontier",
     "plot_grid",
+    "plot_growth",
     "plot_memory",
     "plot_noise",
     "plot_phases",

@@ -1,0 +1,32 @@
+"""``python -m benchmarks``: measure, print, and write what was measured."""
+
+import os
+
+from benchmarks.timing import ONE_THREAD
+
+os.environ.update(dict.fromkeys(ONE_THREAD, "1"))  # before the libraries that read it
+
+import argparse
+import sys
+
+from benchmarks.results import RESULTS, collect, publish, write
+
+
+def main(arguments=None):
+    """Run the benchmarks as the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, under a minute; writes only with --out")
+    parser.add_argument("--out", metavar="FILE", help=f"where results go (default {RESULTS.name} of the references)")
+    chosen = parser.parse_args(arguments)
+    results = collect(chosen.quick, lambda text: print(text, file=sys.stderr, flush=True))
+    if chosen.out:
+        write(results, chosen.out)
+    elif not chosen.quick:
+        publish(results)
+    from ppmodel.studies.speed import speed_text
+
+    print(speed_text(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Tasks that need a process of their own: its memory is counted, or its first call is what matters.
+
+``python -m benchmarks.fresh TASK SIZES...`` prints one JSON object; `benchmarks.timing.in_fresh_process` reads it.
+"""
+
+import json
+import resource
+import sys
+from pathlib import Path
+from time import perf_counter_ns
+
+_MOST_BYTES = 12 * 2**30  # a task that wants more ends here, and not the machine
+
+
+def peak_bytes():
+    """The most memory that this process has held since its start, or since `forget_peak`."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(lines["VmHWM"].split()[0]) * 1024
+
+
+def forget_peak():
+    """Let the peak begin anew at what is held now."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def _parts():
+    """What the tasks need of the package; importing it is part of their time."""
+    from ppmodel import build
+    from ppmodel.costs import uniform_costs
+    from ppmodel.engine import makespans, simulate
+    from ppmodel.graph import compile
+
+    return build, uniform_costs, compile, simulate, makespans
+
+
+def whole(num_stages, num_microbatches):
+    """From a schedule's name to its makespan, with transfers; all start and end times are there at the end."""
+    began = perf_counter_ns()
+    build, uniform_costs, compile, simulate, _ = _parts()
+    schedule = build("1f1b", num_stages, num_microbatches)
+    makespan_s = simulate(compile(schedule), uniform_costs(schedule, 1.0, 2.0, 0.1)).makespan_s
+    seconds = (perf_counter_ns() - began) * 1e-9
+    return {"seconds": seconds, "peak_bytes": peak_bytes(), "makespan_s": makespan_s}
+
+
+def systems(num_stages, num_microbatches, num_systems):
+    """How much more memory many systems take than one."""
+    build, uniform_costs, compile, _, makespans = _parts()
+    schedule = build("1f1b", num_stages, num_microbatches)
+    graph = compile(schedule)
+    many = [uniform_costs(schedule, 1.0, 2.0, 0.001 * n) for n in range(num_systems)]
+    makespans(graph, many[:1])
+    forget_peak()
+    before = peak_bytes()
+    makespans(graph, many)
+    return {"added_bytes": peak_bytes() - before}
+
+
+TASKS = {"whole": whole, "systems": systems}
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
+    task, *sizes = sys.argv[1:]
+    print(json.dumps(TASKS[task](*map(int, sizes))))

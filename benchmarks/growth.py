@@ -1,0 +1,49 @@
+"""How the stages grow with the number of operations."""
+
+from benchmarks.stages import NS, costs_of, fresh
+from benchmarks.timing import measure
+from ppmodel import build
+from ppmodel.engine import makespans, simulate
+from ppmodel.graph import compile
+
+
+def growth(plan):
+    """Times of generation, compile, evaluation and many systems over the size of 1F1B, B = 16 S.
+
+    Parameters
+    ----------
+    plan : Plan
+
+    Yields
+    ------
+    dict
+        One row a size and stage: seconds of one call, and nanoseconds per operation (and system). A size that would
+        take longer than the plan allows, and all above it, are left out.
+    """
+    spent, before = 0.0, 1
+    for num_stages in plan.growth:
+        count = 32 * num_stages**2
+        if spent * count / before > plan.growth_budget_s:
+            return
+        rows = list(_rows(num_stages, plan.growth_systems))
+        spent, before = sum(row["median_s"] for row in rows), count
+        yield from rows
+
+
+def _rows(num_stages, num_systems):
+    schedule = build("1f1b", num_stages, 16 * num_stages)
+    graph, costs = compile(schedule), costs_of(schedule)
+    many = [costs_of(schedule, 0.2 * n / num_systems) for n in range(num_systems)]
+    stages = (
+        ("generation", 1, lambda: build("1f1b", num_stages, 16 * num_stages), tuple),
+        ("compile", 1, compile, lambda: fresh(schedule)),
+        ("one evaluation", 1, simulate, lambda: (graph, costs)),
+        ("many systems", num_systems, makespans, lambda: (graph, many)),
+    )
+    for stage, per, run, prepare in stages:
+        seconds, count = measure(run, prepare, budget_s=30.0), schedule.num_operations
+        yield {
+            "stage": stage, "stages": num_stages, "microbatches": 16 * num_stages, "operations": count,
+            "systems": per, "runs": seconds.runs, "best_s": seconds.best, "median_s": seconds.median,
+            "ns_per_operation": seconds.median / count / per * NS,
+        }  # fmt: skip

@@ -1,0 +1,90 @@
+"""Side by side: each peer and ours take turns on the same table, and what counts is the ratio of a pair."""
+
+import gc
+from statistics import median
+
+from benchmarks.peers import PEERS, case_of, unit_steps
+from benchmarks.stages import costs_of, fresh
+from benchmarks.timing import measure, timed
+from ppmodel import build
+from ppmodel.engine import makespans, simulate
+from ppmodel.graph import compile
+
+AGREE = 1e-9
+SYSTEMS = 256
+
+
+def ratios(plan):
+    """Times of every peer over ours, at every size of the plan.
+
+    Parameters
+    ----------
+    plan : Plan
+
+    Yields
+    ------
+    dict
+        One row a size and peer. ``ratio``: from a table to a makespan, the median of the pairs' ratios, with the
+        lowest and the highest. ``ratio_again``: of each further system, the peer's run against ours with 256
+        systems in one call.
+
+    Raises
+    ------
+    ValueError
+        If a peer's makespan is not ours: then its time means nothing.
+    """
+    for (num_stages, num_microbatches), pairs in plan.pairs:
+        schedule = build("1f1b", num_stages, num_microbatches)
+        graph = compile(schedule)
+        many = [costs_of(schedule, 0.2 * n / SYSTEMS) for n in range(SYSTEMS)]
+        ours_again = measure(makespans, lambda graph=graph, many=many: (graph, many)).median / SYSTEMS
+        case = case_of(schedule, costs_of(schedule))
+        for peer in PEERS:
+            row = {
+                "peer": peer.name, "stages": num_stages, "microbatches": num_microbatches,
+                "operations": schedule.num_operations, "installed": peer.installed,
+            }  # fmt: skip
+            yield row | (_pairs(peer, case, pairs, ours_again) if peer.installed else {})
+
+
+def _pairs(peer, case, pairs, ours_again):
+    """The pairs of one peer at one size; who goes first changes with every pair."""
+    simulate(compile(case.schedule), costs_of(case.schedule))  # kernels compiled, caches filled
+    theirs, runs, ours = [], [], []
+    steps = None if peer.in_seconds else unit_steps(peer.prepare(case))
+    for number in range(pairs):
+        gc.collect()
+        if number % 2:
+            ours.append(_ours(case))
+        prepare_s, run_s, result = _theirs(peer, case)
+        if not number % 2:
+            ours.append(_ours(case))
+        theirs.append(prepare_s + run_s)
+        runs.append(run_s)
+        _refuse_disagreement(peer, result, ours[-1][1] if peer.in_seconds else steps)
+    ratio = [one / other for one, (other, _) in zip(theirs, ours, strict=True)]
+    again = median(runs) if peer.again else None
+    return {
+        "pairs": pairs, "peer_s": median(theirs), "ours_s": median(seconds for seconds, _ in ours),
+        "ratio": median(ratio), "ratio_low": min(ratio), "ratio_high": max(ratio),
+        "peer_again_s": again, "ours_again_s": ours_again if again else None,
+        "ratio_again": again / ours_again if again else None, "result": result, "in_seconds": peer.in_seconds,
+    }  # fmt: skip
+
+
+def _ours(case):
+    """Seconds from a table that has kept nothing to its makespan, and the makespan."""
+    (schedule,), costs = fresh(case.schedule), costs_of(case.schedule)
+    return timed(lambda: simulate(compile(schedule), costs).makespan_s)
+
+
+def _theirs(peer, case):
+    prepare_s, prepared = timed(peer.prepare, case)
+    run_s, result = timed(peer.run, prepared)
+    return prepare_s, run_s, result
+
+
+def _refuse_disagreement(peer, result, expected):
+    """A peer in seconds must give our makespan; one in steps must give what a recurrence of its own rules gives."""
+    if abs(result - expected) > AGREE * expected:
+        raise ValueError(f"{peer.name} gives {result} where {expected} is expected")

@@ -1,0 +1,56 @@
+"""All measurements in one place: collected, written as JSON, shown in the README."""
+
+import json
+from pathlib import Path
+
+from benchmarks.timing import REPEATS, ROOT
+
+RESULTS = ROOT / "data" / "reference" / "benchmarks.json"
+README = ROOT / "README.md"
+
+
+def collect(quick, say):
+    """Measure everything.
+
+    Parameters
+    ----------
+    quick : bool
+        At small sizes.
+    say : callable
+        Is told what is under way.
+
+    Returns
+    -------
+    dict
+        ``machine``, ``how``, and the rows of ``stages``, ``growth`` and ``peers``.
+    """
+    from benchmarks import growth, machine, ratios, stages
+
+    plan = stages.QUICK if quick else stages.FULL
+    results = {"machine": machine.machine(), "how": {"quick": quick, "repeats": REPEATS}}
+    rows = results["stages"] = []
+    for stage in stages.STAGES:
+        say(f"measuring: {stage.__name__.replace('_', ' ')}")
+        rows += stage(plan)
+    for name, rows_of in (("growth", growth.growth), ("peers", ratios.ratios)):
+        say(f"measuring: {name}")
+        results[name] = list(rows_of(plan))
+    return results
+
+
+def write(results, file):
+    """Write the results as JSON, one row a line."""
+    parts = []
+    for key, value in results.items():
+        lines = [json.dumps(row) for row in value] if isinstance(value, list) else []
+        text = "[\n  " + ",\n  ".join(lines) + "\n ]" if lines else json.dumps(value)
+        parts.append(f" {json.dumps(key)}: {text}")
+    Path(file).write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
+
+
+def publish(results):
+    """Write the results where the book reads them, and their table into the README."""
+    from ppmodel.studies.speed import speed_text, with_speed
+
+    write(results, RESULTS)
+    README.write_text(with_speed(README.read_text(encoding="utf-8"), speed_text(results)), encoding="utf-8")

@@ -1,0 +1,248 @@
+"""Each stage of the work at named sizes, beside its goal."""
+
+import shlex
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.timing import REPEATS, Seconds, in_fresh_process, measure, process_seconds
+from ppmodel import build, schedules
+from ppmodel.costs import uniform_costs
+from ppmodel.engine import makespans, simulate, simulate_events
+from ppmodel.errors import ScheduleError
+from ppmodel.graph import P2P, compile
+from ppmodel.metrics import peak_activations
+
+NS = 1e9
+LIST_SCHEDULED = ("hanayo",)
+"""Schedules whose order a list scheduler decides, operation by operation."""
+
+
+class Plan(NamedTuple):
+    """What is measured, and at which sizes.
+
+    Attributes
+    ----------
+    size, list_size : tuple of int
+        S and B of the stages, and of the list-scheduled schedules, which have B = S.
+    systems, runs : int
+        Systems of one call, and runs of one call under uncertainty.
+    large : tuple of int
+        S and B of the whole way.
+    growth : tuple of int
+        S of the growth, with B = 16 S: 32 S^2 operations.
+    growth_systems : int
+        Systems of one call there.
+    growth_budget_s : float
+        A size that would take longer is left out.
+    pairs : dict of (int, int) to int
+        How often each peer and ours take turns at each S and B.
+    """
+
+    size: tuple = (64, 1024)
+    list_size: tuple = (64, 64)
+    systems: int = 256
+    runs: int = 256
+    large: tuple = (1024, 8192)
+    growth: tuple = (6, 10, 18, 32, 56, 100, 177, 316, 560)
+    growth_systems: int = 64
+    growth_budget_s: float = 60.0
+    pairs: tuple = (((8, 256), 5), ((64, 1024), 5), ((128, 2048), 3))
+
+
+FULL = Plan()
+QUICK = Plan(
+    size=(16, 64), list_size=(16, 16), systems=64, runs=64, large=(64, 256), growth=(6, 10, 18, 32),
+    growth_budget_s=5.0, pairs=(((4, 32), 3), ((16, 64), 3)),
+)  # fmt: skip
+
+
+def row(stage, case, unit, seconds, per, operations, goal=None):
+    """One line of the results: best and median of a time, over what it is counted per.
+
+    Parameters
+    ----------
+    stage, case, unit : str
+    seconds : Seconds or None
+        None where it was not finished in time or memory.
+    per : float
+        The times are divided by this.
+    operations : int
+        Of the schedule.
+    goal : float, optional
+        The most that it may be, in `unit`.
+
+    Returns
+    -------
+    dict
+    """
+    best, middle, runs = (seconds.best / per, seconds.median / per, seconds.runs) if seconds else (None, None, 0)
+    return {
+        "stage": stage, "case": case, "unit": unit, "operations": int(operations), "runs": runs,
+        "best": best, "median": middle, "goal": goal,
+    }  # fmt: skip
+
+
+def sized(schedule, *words):
+    """A schedule's size, and what else a case is told apart by."""
+    return ", ".join([f"S = {schedule.num_devices}, B = {schedule.num_microbatches}", *words])
+
+
+def costs_of(schedule, comm=0.1):
+    """Uniform costs: a forward of 1 s, a backward of 2 s, transfers of a tenth of a forward by default."""
+    return uniform_costs(schedule, 1.0, 2.0, comm)
+
+
+def fresh(schedule):
+    """The same table without what it has kept: dependencies are derived once a table."""
+    return (replace(schedule),)
+
+
+def legal(plan):
+    """Every registered schedule at the plan's size; the list-scheduled ones at theirs, with one wave and two."""
+    for name in schedules.names():
+        size = plan.list_size if name in LIST_SCHEDULED else plan.size
+        for options in [{"waves": 1}, {"waves": 2}] if name in LIST_SCHEDULED else [{}]:
+            try:
+                build(name, *size, **options)
+            except ScheduleError:
+                continue
+            yield name, size, options
+
+
+def generation(plan):
+    """From a name to a table."""
+    for name, size, options in legal(plan):
+        schedule = build(name, *size, **options)
+        seconds = measure(lambda case=(name, size, options): build(case[0], *case[1], **case[2]))
+        goal = 1000.0 if name in LIST_SCHEDULED else 10.0
+        case = ", ".join([name, sized(schedule), *(f"{key} = {value}" for key, value in options.items())])
+        count = schedule.num_operations
+        yield row("generation", case, "ns per operation", seconds, count / NS, count, goal)
+
+
+def compiling(plan):
+    """Dependencies, deadlock check and renumbering, of a table that has kept nothing."""
+    for name, size, options in legal(plan):
+        schedule = build(name, *size, **options)
+        for p2p in P2P if name == "1f1b" else ["overlapped"]:
+            seconds = measure(lambda one, p2p=p2p: compile(one, p2p), lambda one=schedule: fresh(one))
+            case, count = ", ".join([name, sized(schedule), p2p]), schedule.num_operations
+            yield row("compile", case, "ns per operation", seconds, count / NS, count, 30.0)
+
+
+def evaluation(plan):
+    """One system: all start and end times."""
+    for name, size, options in legal(plan):
+        schedule = build(name, *size, **options)
+        for p2p in P2P if name == "1f1b" else ["latency", "overlapped"]:
+            graph, costs = compile(schedule, p2p), costs_of(schedule)
+            seconds = measure(lambda graph=graph, costs=costs: simulate(graph, costs))
+            case, count = ", ".join([name, sized(schedule), p2p]), graph.num_operations
+            goal = 3.0 if p2p in ("latency", "overlapped") and size == plan.size else None
+            yield row("one evaluation", case, "ns per operation", seconds, count / NS, count, goal)
+
+
+def many_systems(plan):
+    """Makespans of many systems in one call, and the memory that they take."""
+    schedule = build("1f1b", *plan.size)
+    many = [costs_of(schedule, 0.2 * n / plan.systems) for n in range(plan.systems)]
+    for p2p in ("latency", "overlapped"):
+        graph = compile(schedule, p2p)
+        seconds = measure(lambda graph=graph: makespans(graph, many))
+        case, count = f"1f1b, {sized(schedule, p2p)}, {plan.systems} systems", graph.num_operations
+        per = count * plan.systems / NS
+        yield row("many systems", case, "ns per operation and system", seconds, per, count, 1.0)
+    several = 8 * plan.systems
+    held = in_fresh_process("systems", *plan.size, several)
+    table_mib = 8 * several * count / 2**20
+    added = Seconds.of([held["added_bytes"] / 2**20]) if held else None
+    case = f"1f1b, {sized(schedule)}, {several} systems; their times would be {table_mib:,.0f} MiB"
+    yield row("many systems, memory", case, "MiB", added, 1, count, table_mib / 10)
+
+
+def events(plan):
+    """The event queue: an operation's end is an event, a message's arrival, and that it leaves its link."""
+    schedule = build("1f1b", *plan.size)
+    for p2p, of_message in (("latency", 1), ("overlapped", 2)):
+        graph, costs = compile(schedule, p2p), costs_of(schedule)
+        count = len(graph.node_start) - 1 + of_message * int(graph.remote.sum())
+        seconds = measure(lambda graph=graph, costs=costs: simulate_events(graph, costs))
+        case = f"1f1b, {sized(schedule, p2p)}, {count:,} events"
+        yield row("event queue", case, "ns per event", seconds, count / NS, graph.num_operations, 150.0)
+
+
+def activations(plan):
+    """Peak activations of each device, once a table."""
+    for name in ("1f1b", "chimera"):
+        schedule = build(name, *plan.size)
+        seconds, count = measure(peak_activations, lambda one=schedule: fresh(one)), schedule.num_operations
+        yield row("peak activations", f"{name}, {sized(schedule)}", "ns per operation", seconds, count / NS, count)
+
+
+def uncertainty(plan):
+    """Runs with jitter and slow devices."""
+    if find_spec("ppmodel.uncertainty") is None:
+        return
+    from ppmodel.uncertainty import Noise, noisy_makespans
+
+    schedule = build("1f1b", *plan.size)
+    graph, costs, seeds = compile(schedule), costs_of(schedule), np.arange(plan.runs)
+    for words, noise in (("jitter 5 %", Noise(jitter=0.05)), ("stragglers", Noise(straggling=0.05, slowdown=1.5))):
+        seconds = measure(lambda noise=noise: noisy_makespans(graph, costs, noise, seeds))
+        case, per = f"1f1b, {sized(schedule, words)}, {plan.runs} runs", graph.num_operations * plan.runs / NS
+        yield row("uncertainty", case, "ns per operation and run", seconds, per, graph.num_operations)
+
+
+def whole_way(plan):
+    """From a schedule's name to its makespan in a fresh process, and the memory of that process."""
+    case, count = f"1f1b, S = {plan.large[0]}, B = {plan.large[1]}, overlapped", 2 * plan.large[0] * plan.large[1]
+    found = [in_fresh_process("whole", *plan.large)]
+    if found[0]:  # the first one does not count where there is time for more
+        repeats = max(1, min(REPEATS, int(60 / found[0]["seconds"])))
+        found = [in_fresh_process("whole", *plan.large) for _ in range(repeats)] if repeats > 1 else found
+    seconds, memory = (
+        Seconds.of([one[name] for one in found]) if all(found) else None for name in ("seconds", "peak_bytes")
+    )
+    yield row("name to makespan", case, "s", seconds, 1, count, 10.0)
+    yield row("name to makespan, memory", case, "GB", memory, 1e9, count, 6.0)
+
+
+def start_up(plan):
+    """Whole processes: a small question on the command line, and what importing takes."""
+    question = shlex.split("simulate 1f1b --stages 8 --microbatches 256 --forward 1 --backward 2 --comm 0.1 --json")
+    script = Path(sys.executable).with_name("ppmodel")
+    command = [str(script)] if script.exists() else [sys.executable, "-m", "ppmodel"]
+    yield row("start-up", "ppmodel simulate 1f1b, S = 8, B = 256", "s", _processes([*command, *question]), 1, 4096, 0.5)
+    code = {name: [sys.executable, "-c", f"import {name}"] for name in ("numpy", "ppmodel")}
+    seconds = {name: _processes(command) for name, command in code.items()}
+    over = Seconds(*(seconds["ppmodel"][n] - seconds["numpy"][n] for n in range(2)), seconds["numpy"].runs)
+    yield row("start-up", "import ppmodel", "s", seconds["ppmodel"], 1, 0)
+    yield row("start-up", "import numpy", "s", seconds["numpy"], 1, 0)
+    yield row("start-up", "import ppmodel over import numpy", "s", over, 1, 0, 0.1)
+    yield from _first_makespan(plan)
+
+
+def _first_makespan(plan):
+    """The first makespan of a fresh process, without compiled kernels on the disk and with them."""
+    with TemporaryDirectory() as empty:
+        for words, where in (("kernels not compiled yet", {"NUMBA_CACHE_DIR": empty}), ("kernels compiled before", {})):
+            first = in_fresh_process("whole", *plan.size, **where)
+            seconds = Seconds.of([first["seconds"]]) if first else None
+            case = f"S = {plan.size[0]}, B = {plan.size[1]}, {words}"
+            yield row("first makespan", case, "s", seconds, 1, 2 * plan.size[0] * plan.size[1])
+
+
+def _processes(command):
+    process_seconds(command)
+    return Seconds.of([process_seconds(command) for _ in range(REPEATS)])
+
+
+STAGES = (
+    generation, compiling, evaluation, many_systems, events, activations, uncertainty, whole_way, start_up,
+)  # fmt: skip

@@ -1,0 +1,269 @@
+"""What the benchmarks measured, as tables: each stage beside its goal, its growth, and the ratios to peers.
+
+Nothing is timed here. ``python -m benchmarks`` times, and writes ``data/reference/benchmarks.json``.
+"""
+
+import json
+
+import numpy as np
+import pandas as pd
+
+from ppmodel.errors import PPModelError
+from ppmodel.specs import DATA
+
+SLOPE_GOAL = 1.1
+"""The largest exponent of time over operations that counts as linear growth, caches included."""
+
+_BEGIN, _END = "<!-- speed: written by python -m benchmarks -->", "<!-- end of speed -->"
+
+
+def load_speed(file=DATA / "reference" / "benchmarks.json"):
+    """The results of the benchmarks.
+
+    Parameters
+    ----------
+    file : str or Path
+        As ``python -m benchmarks`` writes it; the project's own by default.
+
+    Returns
+    -------
+    dict
+        ``machine`` and ``how`` it was measured; rows of ``stages``, ``growth`` and ``peers``.
+
+    Examples
+    --------
+    >>> sorted(load_speed())
+    ['growth', 'how', 'machine', 'peers', 'stages']
+    """
+    with open(file, encoding="utf-8") as text:
+        return json.load(text)
+
+
+def cases_table(results):
+    """Every stage at every case, beside its goal.
+
+    Parameters
+    ----------
+    results : dict
+        From `load_speed`.
+
+    Returns
+    -------
+    DataFrame
+        One row a case; columns ``stage, case, unit, operations, runs, best, median, goal, met``. The median decides;
+        without a goal ``met`` is empty, and where a case ran out of time or memory it says so.
+    """
+    table = pd.DataFrame(results["stages"]).astype({"best": float, "median": float, "goal": float})
+    met = np.where(table.goal.isna(), "", np.where(table["median"] <= table.goal, "yes", "no"))
+    met = np.where(table["median"].isna(), "not finished", met)
+    return table[["stage", "case", "unit", "operations", "runs", "best", "median", "goal"]].assign(met=met)
+
+
+def headline_table(results):
+    """The case of each stage and goal that is the furthest from the goal, or the slowest; all that is in seconds.
+
+    Parameters
+    ----------
+    results : dict
+        From `load_speed`.
+
+    Returns
+    -------
+    DataFrame
+        Rows of `cases_table`; where a stage has goals, only cases that have one.
+    """
+    table = cases_table(results)
+    has_goal = table.groupby("stage").goal.transform(lambda goals: goals.notna().any())
+    table = table[table.goal.notna() | ~has_goal]
+    alone = table.case.where(table.unit == "s", "")
+    slow = table.assign(median=table["median"].fillna(np.inf))
+    slowest = slow.groupby([table.stage, table.goal.fillna(0), alone], sort=False)["median"].idxmax()
+    return table.loc[slowest].reset_index(drop=True)
+
+
+def growth_table(results):
+    """Times over the number of operations.
+
+    Parameters
+    ----------
+    results : dict
+        From `load_speed`.
+
+    Returns
+    -------
+    DataFrame
+        One row a stage and size; columns ``stage, stages, microbatches, operations, systems, runs, best_s, median_s,
+        ns_per_operation``: seconds of one call; nanoseconds per operation, and system where it is for several.
+    """
+    return pd.DataFrame(results["growth"])
+
+
+def slope_table(results):
+    """The exponent with which each stage grows: least squares through the logarithms of its medians.
+
+    Parameters
+    ----------
+    results : dict
+        From `load_speed`.
+
+    Returns
+    -------
+    DataFrame
+        One row a stage; columns ``stage, smallest, largest``, its operations, ``slope``, ``steepest`` between
+        two neighbouring sizes, and ``goal, met``, which the slope decides.
+
+    Examples
+    --------
+    >>> rows = [{"stage": "compile", "operations": n, "median_s": 2 * n} for n in (10, 100, 1000)]
+    >>> slope_table({"growth": rows}).slope.round(9).tolist()
+    [1.0]
+    """
+    rows = []
+    for stage, group in growth_table(results).groupby("stage", sort=False):
+        size, seconds = np.log(group.operations), np.log(group.median_s)
+        slope = float(np.polyfit(size, seconds, 1)[0])
+        steepest = float((np.diff(seconds) / np.diff(size)).max())
+        ends = group.operations.min(), group.operations.max()
+        rows.append((stage, *ends, slope, steepest, SLOPE_GOAL, "yes" if slope <= SLOPE_GOAL else "no"))
+    return pd.DataFrame(rows, columns=["stage", "smallest", "largest", "slope", "steepest", "goal", "met"])
+
+
+def ratio_table(results):
+    """What peers take against ours.
+
+    Parameters
+    ----------
+    results : dict
+        From `load_speed`.
+
+    Returns
+    -------
+    DataFrame
+        One row a peer and size; columns ``peer, stages, microbatches, operations, pairs, peer_s, ours_s, ratio,
+        ratio_low, ratio_high, peer_again_s, ours_again_s, ratio_again``. Empty where a peer was not installed.
+    """
+    columns = [
+        "peer", "stages", "microbatches", "operations", "pairs", "peer_s", "ours_s", "ratio", "ratio_low", "ratio_high",
+        "peer_again_s", "ours_again_s", "ratio_again",
+    ]  # fmt: skip
+    return pd.DataFrame(results["peers"]).reindex(columns=columns)
+
+
+def machine_text(results):
+    """One sentence on the machine, the versions and the day.
+
+    Parameters
+    ----------
+    results : dict
+        From `load_speed`.
+
+    Returns
+    -------
+    str
+    """
+    of = results["machine"]
+    small = " Small sizes, for trying only." if results["how"]["quick"] else ""
+    packages = ", ".join(f"{name} {found}" for name, found in of["packages"].items())
+    return (
+        f"Measured on {of['day']} at commit `{of['commit'][:10]}`: {of['processor']}, {of['cores']} cores, caches "
+        f"{of['caches']}, {of['memory_gib']:g} GiB of memory; {of['system']}, Python {of['python']}, {packages}.{small}"
+    )
+
+
+# ---- as text -------------------------------------------------------------------------------------
+
+
+def speed_text(results):
+    """The tables of the README, in Markdown.
+
+    Parameters
+    ----------
+    results : dict
+        From `load_speed`.
+
+    Returns
+    -------
+    str
+        Stages beside their goals, growth, ratios, and the machine; ends with a line's end.
+    """
+    stages = [
+        (one.stage, one.case, _number(one.best), _number(one.median), one.unit, _number(one.goal), one.met)
+        for one in headline_table(results).itertuples()
+    ]
+    slopes = [
+        (one.stage, f"{one.smallest:,} to {one.largest:,}", f"{one.slope:.2f}", f"{one.goal:g}", one.met)
+        for one in slope_table(results).itertuples()
+    ]
+    parts = [
+        _markdown(["stage", "slowest case", "best", "median", "unit", "goal", "met"], stages),
+        _markdown(["growth of", "operations", "log-log slope", "goal", "met"], slopes),
+        _markdown(*_ratios(ratio_table(results))),
+        machine_text(results),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def with_speed(page, text):
+    """A page with the tables between its two marks.
+
+    Parameters
+    ----------
+    page : str
+        Has both marks, each on a line of its own.
+    text : str
+        From `speed_text`.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    PPModelError
+        If the page does not have both marks.
+
+    Examples
+    --------
+    >>> page = f"# Title\\n{_BEGIN}\\nold\\n{_END}\\n"
+    >>> with_speed(page, "new\\n") == page.replace("old", "new")
+    True
+    """
+    before, begin, rest = page.partition(f"{_BEGIN}\n")
+    _, end, after = rest.partition(_END)
+    if not begin or not end:
+        raise PPModelError("README", "no place for the tables", f"must hold {_BEGIN} and {_END}", "put the marks back")
+    return f"{before}{begin}{text}{end}{after}"
+
+
+def _ratios(table):
+    """Header and rows: a column for each size, and what each further system takes."""
+    sizes = list(dict.fromkeys(zip(table.stages, table.microbatches, strict=True)))
+    header = ["time of a peer over ours", *(f"S = {s}, B = {b}" for s, b in sizes)]
+    rows = []
+    for peer, group in table.groupby("peer", sort=False):
+        rows.append([f"{peer}: one schedule, one system", *map(_times, group.ratio)])
+        if group.ratio_again.notna().any():
+            rows.append([f"{peer}: each further system", *map(_times, group.ratio_again)])
+    return header, rows
+
+
+def _times(ratio):
+    return "not installed" if pd.isna(ratio) else f"{_number(ratio)} x"
+
+
+def _number(value):
+    """Three digits, without an exponent."""
+    if pd.isna(value):
+        return ""
+    digits = max(0, 2 - int(np.floor(np.log10(abs(value))))) if value else 0
+    return f"{value:,.{digits}f}"
+
+
+def _markdown(header, rows):
+    """A table in Markdown, its columns aligned for those who read it as text."""
+    table = [list(header), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    padded = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in table]
+    lines = [f"| {' | '.join(row)} |" for row in padded]
+    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    return "\n".join([lines[0], rule, *lines[1:]])

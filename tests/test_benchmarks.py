@@ -1,0 +1,150 @@
+"""The benchmarks measure the same thing with every peer, and what they measured is what README shows."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks import peers
+from benchmarks.growth import growth
+from benchmarks.peers import PEERS, case_of, torch_order, torch_steps, unit_steps
+from benchmarks.ratios import ratios
+from benchmarks.results import write
+from benchmarks.stages import Plan, compiling, events, generation, many_systems
+from benchmarks.timing import measure
+from hypothesis import assume, given, settings
+from strategies import cases
+
+from ppmodel import build
+from ppmodel.costs import OpCosts, uniform_costs
+from ppmodel.engine import simulate
+from ppmodel.errors import PPModelError
+from ppmodel.graph import compile
+from ppmodel.studies import cases_table, headline_table, load_speed, ratio_table, slope_table
+from ppmodel.studies.speed import speed_text, with_speed
+
+ROOT = Path(__file__).parents[1]
+IN_SECONDS = [peer for peer in PEERS if peer.in_seconds and peer.installed]
+TINY = Plan(
+    size=(4, 8), list_size=(4, 4), systems=4, runs=4, growth=(2, 3), growth_systems=2, pairs=(((2, 4), 2), ((4, 8), 1))
+)
+
+
+@pytest.mark.parametrize("peer", IN_SECONDS, ids=lambda peer: peer.name)
+@given(case=cases(max_stages=4, max_microbatches=6))
+@settings(max_examples=60)
+def test_peers_agree_with_the_engine(peer, case):
+    """Every peer that simulates seconds gives the engine's makespan, whatever the table and its costs."""
+    schedule, costs = case
+    assume(not schedule.joined.any())
+    costs = OpCosts(costs.compute_s, costs.occupancy_s, 0 * costs.latency_s)
+    expected = simulate(compile(schedule), costs).makespan_s
+    assert peer.run(peer.prepare(case_of(schedule, costs))) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize(("name", "size"), [("gpipe", (3, 5)), ("1f1b", (5, 9)), ("hanayo", (4, 4))])
+def test_the_dry_run_counts_what_we_say_that_it_counts(name, size):
+    """PyTorch's steps are those of a recurrence in which a receive may share the step of its send."""
+    pytest.importorskip("torch")
+    schedule = build(name, *size)
+    case = case_of(schedule, uniform_costs(schedule, 1.0, 1.0, 1.0))
+    assert torch_steps(torch_order(case)) == unit_steps(torch_order(case))
+
+
+def test_peers_load_their_package_only_when_they_run():
+    """The benchmarks can be imported where no peer is installed."""
+    code = "import benchmarks.ratios, sys; print([n for n in ('torch', 'simpy', 'networkx') if n in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_peer_that_is_not_installed_is_a_row_that_says_so(monkeypatch):
+    """It is listed, without numbers, and the table shows it."""
+    missing = peers.Peer("nothing", "no_such_package", None, None)
+    monkeypatch.setattr("benchmarks.ratios.PEERS", (missing,))
+    rows = list(ratios(TINY))
+    assert [row["installed"] for row in rows] == [False, False]
+    assert ratio_table({"peers": rows}).ratio.isna().all()
+
+
+def test_a_peer_that_disagrees_is_refused(monkeypatch):
+    """A time means nothing where the makespan is another."""
+    wrong = peers.Peer("wrong", "", lambda case: case, lambda case: peers.sweep(case) * (1 + 1e-6))
+    monkeypatch.setattr("benchmarks.ratios.PEERS", (wrong,))
+    with pytest.raises(ValueError, match="wrong gives"):
+        list(ratios(TINY))
+
+
+def test_the_first_call_does_not_count():
+    """One call to warm up, then five; each on what was prepared for it alone, fewer where they take long."""
+    calls = []
+    assert measure(calls.append, lambda: ([len(calls)],)).runs == 5
+    assert calls == [[n] for n in range(6)]
+    assert measure(lambda: None, budget_s=0).runs == 1
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    """Results at tiny sizes: what needs no process of its own."""
+    stages = [row for stage in (generation, compiling, events) for row in stage(TINY)]
+    return load_speed() | {"stages": stages, "growth": list(growth(TINY)), "peers": list(ratios(TINY))}
+
+
+def test_every_schedule_is_measured(tiny):
+    """Every registered schedule is generated and compiled, and all times are positive."""
+    table = cases_table(tiny)
+    for stage in ("generation", "compile"):
+        measured = {case.split(",")[0] for case in table.case[table.stage == stage]}
+        assert {"gpipe", "1f1b", "eager-1f1b", "chimera", "hanayo"} <= measured
+    assert (table.best > 0).all()
+    assert (table.best <= table["median"]).all()
+
+
+def test_many_systems_hold_no_table_of_them():
+    """The memory that many systems add is a row of its own, beside what their times would take."""
+    *_, memory = many_systems(TINY)
+    assert memory["unit"] == "MiB"
+    assert memory["median"] >= 0
+
+
+def test_results_survive_the_file(tiny, tmp_path):
+    """What is written is what is read."""
+    write(tiny, tmp_path / "results.json")
+    assert load_speed(tmp_path / "results.json") == json.loads(json.dumps(tiny))
+
+
+def test_the_headline_is_the_worst_of_its_goal(tiny):
+    """No case of a stage with a goal is further from it than the one that is shown."""
+    shown = headline_table(tiny).set_index(["stage", "goal"])["median"]
+    for (stage, goal), group in cases_table(tiny).dropna(subset="goal").groupby(["stage", "goal"]):
+        assert shown[stage, goal] == group["median"].max()
+
+
+def test_what_is_not_finished_is_no_success(tiny):
+    """A case without a time says so, and is the one that is shown."""
+    lost = tiny["stages"][0] | {"best": None, "median": None, "runs": 0}
+    table = headline_table(tiny | {"stages": [*tiny["stages"], lost]})
+    assert table.met.tolist()[0] == "not finished"
+    assert "not finished" in speed_text(tiny | {"stages": [lost]})
+
+
+def test_a_slope_is_the_exponent():
+    """Time that grows with the square of the operations has a slope of two, and is too steep."""
+    rows = [{"stage": "compile", "operations": n, "median_s": 1e-6 * n**2} for n in (10, 100, 1000)]
+    (one,) = slope_table({"growth": rows}).itertuples()
+    assert (one.slope, one.steepest) == (pytest.approx(2), pytest.approx(2))
+    assert one.met == "no"
+
+
+def test_readme_shows_what_was_measured():
+    """The tables of README are those of data/reference/benchmarks.json."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert with_speed(readme, speed_text(load_speed())) == readme
+
+
+def test_a_page_without_marks_is_refused():
+    """There is no place for the tables."""
+    with pytest.raises(PPModelError) as error:
+        with_speed("# Title\n", "text")
+    assert error.value.field == "README"
