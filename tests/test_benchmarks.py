@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import assume, given, settings
+from strategies import cases
+
 from benchmarks import peers
 from benchmarks.growth import growth
 from benchmarks.peers import PEERS, case_of, torch_order, torch_steps, unit_steps
@@ -13,9 +16,6 @@ from benchmarks.ratios import ratios
 from benchmarks.results import write
 from benchmarks.stages import Plan, compiling, events, generation, many_systems
 from benchmarks.timing import measure
-from hypothesis import assume, given, settings
-from strategies import cases
-
 from ppmodel import build
 from ppmodel.costs import OpCosts, uniform_costs
 from ppmodel.engine import simulate
