@@ -49,7 +49,9 @@ def ratios(plan):
 
 def _pairs(peer, case, pairs, ours_again):
     """The pairs of one peer at one size; who goes first changes with every pair."""
-    simulate(compile(case.schedule), costs_of(case.schedule))  # kernels compiled, caches filled
+    small = build("1f1b", 2, 2)
+    _theirs(peer, case_of(small, costs_of(small)))  # packages imported
+    _ours(case)  # kernels compiled
     theirs, runs, ours = [], [], []
     steps = None if peer.in_seconds else unit_steps(peer.prepare(case))
     for number in range(pairs):

@@ -35,7 +35,20 @@ def collect(quick, say):
     for name, rows_of in (("growth", growth.growth), ("peers", ratios.ratios)):
         say(f"measuring: {name}")
         results[name] = list(rows_of(plan))
-    return results
+    return rounded(results)
+
+
+def rounded(value):
+    """Six digits of every number, in whatever holds them.
+
+    >>> rounded({"best": [1.23456789e-5]})
+    {'best': [1.23457e-05]}
+    """
+    if isinstance(value, dict):
+        return {key: rounded(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [rounded(one) for one in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def write(results, file):

@@ -88,9 +88,10 @@ def row(stage, case, unit, seconds, per, operations, goal=None):
     }  # fmt: skip
 
 
-def sized(schedule, *words):
-    """A schedule's size, and what else a case is told apart by."""
-    return ", ".join([f"S = {schedule.num_devices}, B = {schedule.num_microbatches}", *words])
+def case_of(name, schedule, *words, **options):
+    """A schedule with its options, its size, and what else a case is told apart by."""
+    named = " ".join([name, *(f"{key} = {value}" for key, value in options.items())])
+    return ", ".join([named, f"S = {schedule.num_devices}, B = {schedule.num_microbatches}", *words])
 
 
 def costs_of(schedule, comm=0.1):
@@ -121,8 +122,7 @@ def generation(plan):
         schedule = build(name, *size, **options)
         seconds = measure(lambda case=(name, size, options): build(case[0], *case[1], **case[2]))
         goal = 1000.0 if name in LIST_SCHEDULED else 10.0
-        case = ", ".join([name, sized(schedule), *(f"{key} = {value}" for key, value in options.items())])
-        count = schedule.num_operations
+        case, count = case_of(name, schedule, **options), schedule.num_operations
         yield row("generation", case, "ns per operation", seconds, count / NS, count, goal)
 
 
@@ -132,7 +132,7 @@ def compiling(plan):
         schedule = build(name, *size, **options)
         for p2p in P2P if name == "1f1b" else ["overlapped"]:
             seconds = measure(lambda one, p2p=p2p: compile(one, p2p), lambda one=schedule: fresh(one))
-            case, count = ", ".join([name, sized(schedule), p2p]), schedule.num_operations
+            case, count = case_of(name, schedule, p2p, **options), schedule.num_operations
             yield row("compile", case, "ns per operation", seconds, count / NS, count, 30.0)
 
 
@@ -143,7 +143,7 @@ def evaluation(plan):
         for p2p in P2P if name == "1f1b" else ["latency", "overlapped"]:
             graph, costs = compile(schedule, p2p), costs_of(schedule)
             seconds = measure(lambda graph=graph, costs=costs: simulate(graph, costs))
-            case, count = ", ".join([name, sized(schedule), p2p]), graph.num_operations
+            case, count = case_of(name, schedule, p2p, **options), graph.num_operations
             goal = 3.0 if p2p in ("latency", "overlapped") and size == plan.size else None
             yield row("one evaluation", case, "ns per operation", seconds, count / NS, count, goal)
 
@@ -155,14 +155,14 @@ def many_systems(plan):
     for p2p in ("latency", "overlapped"):
         graph = compile(schedule, p2p)
         seconds = measure(lambda graph=graph: makespans(graph, many))
-        case, count = f"1f1b, {sized(schedule, p2p)}, {plan.systems} systems", graph.num_operations
+        case, count = case_of("1f1b", schedule, p2p, f"{plan.systems} systems"), graph.num_operations
         per = count * plan.systems / NS
         yield row("many systems", case, "ns per operation and system", seconds, per, count, 1.0)
     several = 8 * plan.systems
     held = in_fresh_process("systems", *plan.size, several)
     table_mib = 8 * several * count / 2**20
     added = Seconds.of([held["added_bytes"] / 2**20]) if held else None
-    case = f"1f1b, {sized(schedule)}, {several} systems; their times would be {table_mib:,.0f} MiB"
+    case = case_of("1f1b", schedule, f"{several:,} systems; their times would be {table_mib:,.0f} MiB")
     yield row("many systems, memory", case, "MiB", added, 1, count, table_mib / 10)
 
 
@@ -173,7 +173,7 @@ def events(plan):
         graph, costs = compile(schedule, p2p), costs_of(schedule)
         count = len(graph.node_start) - 1 + of_message * int(graph.remote.sum())
         seconds = measure(lambda graph=graph, costs=costs: simulate_events(graph, costs))
-        case = f"1f1b, {sized(schedule, p2p)}, {count:,} events"
+        case = case_of("1f1b", schedule, p2p, f"{count:,} events")
         yield row("event queue", case, "ns per event", seconds, count / NS, graph.num_operations, 150.0)
 
 
@@ -182,7 +182,7 @@ def activations(plan):
     for name in ("1f1b", "chimera"):
         schedule = build(name, *plan.size)
         seconds, count = measure(peak_activations, lambda one=schedule: fresh(one)), schedule.num_operations
-        yield row("peak activations", f"{name}, {sized(schedule)}", "ns per operation", seconds, count / NS, count)
+        yield row("peak activations", case_of(name, schedule), "ns per operation", seconds, count / NS, count)
 
 
 def uncertainty(plan):
@@ -195,7 +195,7 @@ def uncertainty(plan):
     graph, costs, seeds = compile(schedule), costs_of(schedule), np.arange(plan.runs)
     for words, noise in (("jitter 5 %", Noise(jitter=0.05)), ("stragglers", Noise(straggling=0.05, slowdown=1.5))):
         seconds = measure(lambda noise=noise: noisy_makespans(graph, costs, noise, seeds))
-        case, per = f"1f1b, {sized(schedule, words)}, {plan.runs} runs", graph.num_operations * plan.runs / NS
+        case, per = case_of("1f1b", schedule, words, f"{plan.runs} runs"), graph.num_operations * plan.runs / NS
         yield row("uncertainty", case, "ns per operation and run", seconds, per, graph.num_operations)
 
 
