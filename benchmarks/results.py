@@ -25,6 +25,7 @@ def collect(quick, say):
         ``machine``, ``how``, and the rows of ``stages``, ``growth`` and ``peers``.
     """
     from benchmarks import growth, machine, ratios, stages
+    from ppmodel import kernels  # noqa: F401 - all sizes take the compiled path, as beside any large work
 
     plan = stages.QUICK if quick else stages.FULL
     results = {"machine": machine.machine(), "how": {"quick": quick, "repeats": REPEATS}}

@@ -104,6 +104,13 @@ def fresh(schedule):
     return (replace(schedule),)
 
 
+def compiled(schedule, p2p="overlapped"):
+    """The graph with all that evaluations take from it, which it would else make when the first one asks."""
+    graph = compile(schedule, p2p)
+    _ = graph.program
+    return graph
+
+
 def legal(plan):
     """Every registered schedule at the plan's size; the list-scheduled ones at theirs, with one wave and two."""
     for name in schedules.names():
@@ -131,7 +138,7 @@ def compiling(plan):
     for name, size, options in legal(plan):
         schedule = build(name, *size, **options)
         for p2p in P2P if name == "1f1b" else ["overlapped"]:
-            seconds = measure(lambda one, p2p=p2p: compile(one, p2p), lambda one=schedule: fresh(one))
+            seconds = measure(lambda one, p2p=p2p: compiled(one, p2p), lambda one=schedule: fresh(one))
             case, count = case_of(name, schedule, p2p, **options), schedule.num_operations
             yield row("compile", case, "ns per operation", seconds, count / NS, count, 30.0)
 
@@ -146,6 +153,15 @@ def evaluation(plan):
             case, count = case_of(name, schedule, p2p, **options), graph.num_operations
             goal = 3.0 if p2p in ("latency", "overlapped") and size == plan.size else None
             yield row("one evaluation", case, "ns per operation", seconds, count / NS, count, goal)
+
+
+def reading(plan):
+    """Start and end of every operation in the table's order, of a timeline that has them in the graph's."""
+    schedule = build("1f1b", *plan.size)
+    graph, costs = compile(schedule), costs_of(schedule)
+    seconds = measure(lambda one: (one.start_s, one.end_s), lambda: (simulate(graph, costs),))
+    case, count = case_of("1f1b", schedule, "overlapped"), graph.num_operations
+    yield row("times in the table's order", case, "ns per operation", seconds, count / NS, count)
 
 
 def many_systems(plan):
@@ -244,5 +260,5 @@ def _processes(command):
 
 
 STAGES = (
-    generation, compiling, evaluation, many_systems, events, activations, uncertainty, whole_way, start_up,
+    generation, compiling, evaluation, reading, many_systems, events, activations, uncertainty, whole_way, start_up,
 )  # fmt: skip
