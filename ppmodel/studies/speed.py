@@ -14,6 +14,8 @@ from ppmodel.specs import DATA
 SLOPE_GOAL = 1.1
 """The largest exponent of time over operations that counts as linear growth, caches included."""
 
+_TWO_DECADES = 101  # sizes are whole numbers: one of about a hundredth counts, too
+
 _BEGIN, _END = "<!-- speed: written by python -m benchmarks -->", "<!-- end of speed -->"
 
 
@@ -121,15 +123,21 @@ def slope_table(results):
     """
     rows = []
     for stage, group in growth_table(results).groupby("stage", sort=False):
-        size, seconds = np.log(group.operations), np.log(group.median_s)
-        large = group.operations >= group.operations.max() / 101
-        slope, upper = (float(np.polyfit(size[some], seconds[some], 1)[0]) for some in (large | True, large))
+        group = group.sort_values("operations")
+        smallest, largest = group.operations.min(), group.operations.max()
+        slope = _slope(group)
         rows.append({
-            "stage": stage, "smallest": group.operations.min(), "largest": group.operations.max(), "slope": slope,
-            "slope_of_large": upper, "steepest": float((np.diff(seconds) / np.diff(size)).max()), "goal": SLOPE_GOAL,
-            "met": "yes" if slope <= SLOPE_GOAL else "no",
+            "stage": stage, "smallest": smallest, "largest": largest, "slope": slope,
+            "slope_of_large": _slope(group[group.operations >= largest / _TWO_DECADES]),
+            "steepest": max(_slope(group[n : n + 2]) for n in range(len(group) - 1)),
+            "goal": SLOPE_GOAL, "met": "yes" if slope <= SLOPE_GOAL else "no",
         })  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def _slope(group):
+    """The exponent of time over operations, by least squares."""
+    return float(np.polyfit(np.log(group.operations), np.log(group.median_s), 1)[0])
 
 
 def ratio_table(results):
@@ -170,8 +178,8 @@ def machine_text(results):
     small = " Small sizes, for trying only." if results["how"]["quick"] else ""
     packages = ", ".join(f"{name} {found}" for name, found in of["packages"].items())
     return (
-        f"Measured on {of['day']} at commit `{of['commit'][:10]}`{changed}: {of['processor']}, {of['cores']} cores, caches "
-        f"{of['caches']}, {of['memory_gib']:g} GiB of memory; {of['system']}, Python {of['python']}, {packages}.{small}"
+        f"Measured on {of['day']} at commit `{of['commit'][:10]}`{changed}: {of['processor']}, {of['cores']} cores, "
+        f"caches {of['caches']}, {of['memory_gib']:g} GiB of memory; {of['system']}, Python {of['python']}, {packages}.{small}"
     )
 
 
