@@ -3,12 +3,9 @@
 import shlex
 import sys
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
-
-import numpy as np
 
 from benchmarks.timing import REPEATS, Seconds, in_fresh_process, measure, process_seconds
 from ppmodel import build, schedules
@@ -17,6 +14,7 @@ from ppmodel.engine import makespans, simulate, simulate_events
 from ppmodel.errors import ScheduleError
 from ppmodel.graph import P2P, compile
 from ppmodel.metrics import peak_activations
+from ppmodel.uncertainty import Noise, noisy_makespans
 
 NS = 1e9
 LIST_SCHEDULED = ("hanayo",)
@@ -183,14 +181,27 @@ def many_systems(plan):
 
 
 def events(plan):
-    """The event queue: an operation's end is an event, a message's arrival, and that it leaves its link."""
+    """The event queue: an event is the end of a node, or that a message leaves its link or card, or arrives."""
     schedule = build("1f1b", *plan.size)
-    for p2p, of_message in (("latency", 1), ("overlapped", 2)):
-        graph, costs = compile(schedule, p2p), costs_of(schedule)
-        count = len(graph.node_start) - 1 + of_message * int(graph.remote.sum())
-        seconds = measure(lambda graph=graph, costs=costs: simulate_events(graph, costs))
-        case = case_of("1f1b", schedule, p2p, f"{count:,} events")
+    nodes_of_eight = tuple(device // 8 for device in range(schedule.num_devices))
+    cases = [
+        ("latency", compile(schedule, "latency"), 1),
+        ("overlapped", compile(schedule), 2),
+        ("a card for 8 devices", compile(schedule, cards=nodes_of_eight), 2),
+    ]
+    for words, graph, of_message in cases:
+        count = len(graph.node_start) - 1 + of_message * int(graph.remote.sum()) + _through_two_cards(graph)
+        seconds = measure(simulate_events, lambda graph=graph: (graph, costs_of(schedule)))
+        case = case_of("1f1b", schedule, words, f"{count:,} events")
         yield row("event queue", case, "ns per event", seconds, count / NS, graph.num_operations, 150.0)
+
+
+def _through_two_cards(graph):
+    """Messages that leave two cards, the sender's and the receiver's, and not one link."""
+    if graph.cards is None:
+        return 0
+    pairs = zip(graph.stream[graph.source[graph.remote]], graph.stream[graph.remote], strict=True)
+    return sum(graph.cards[sender] != graph.cards[receiver] for sender, receiver in pairs)
 
 
 def activations(plan):
@@ -203,13 +214,10 @@ def activations(plan):
 
 def uncertainty(plan):
     """Runs with jitter and slow devices."""
-    if find_spec("ppmodel.uncertainty") is None:
-        return
-    from ppmodel.uncertainty import Noise, noisy_makespans
 
     schedule = build("1f1b", *plan.size)
-    graph, costs, seeds = compile(schedule), costs_of(schedule), np.arange(plan.runs)
-    for words, noise in (("jitter 5 %", Noise(jitter=0.05)), ("stragglers", Noise(straggling=0.05, slowdown=1.5))):
+    graph, costs, seeds = compile(schedule), costs_of(schedule), range(plan.runs)
+    for words, noise in (("jitter", Noise(jitter=0.05)), ("stragglers", Noise(straggling=0.05, slowdown=1.5))):
         seconds = measure(lambda noise=noise: noisy_makespans(graph, costs, noise, seeds))
         case, per = case_of("1f1b", schedule, words, f"{plan.runs} runs"), graph.num_operations * plan.runs / NS
         yield row("uncertainty", case, "ns per operation and run", seconds, per, graph.num_operations)

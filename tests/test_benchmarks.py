@@ -14,7 +14,17 @@ from benchmarks.growth import growth
 from benchmarks.peers import PEERS, case_of, torch_order, torch_steps, unit_steps
 from benchmarks.ratios import ratios
 from benchmarks.results import write
-from benchmarks.stages import Plan, compiling, events, generation, many_systems
+from benchmarks.stages import (
+    Plan,
+    activations,
+    compiling,
+    evaluation,
+    events,
+    generation,
+    many_systems,
+    reading,
+    uncertainty,
+)
 from benchmarks.timing import measure
 from ppmodel import build
 from ppmodel.costs import OpCosts, uniform_costs
@@ -26,6 +36,7 @@ from ppmodel.studies.speed import speed_text, with_speed
 
 ROOT = Path(__file__).parents[1]
 IN_SECONDS = [peer for peer in PEERS if peer.in_seconds and peer.installed]
+IN_THIS_PROCESS = (generation, compiling, evaluation, reading, events, activations, uncertainty)
 TINY = Plan(
     size=(4, 8), list_size=(4, 4), systems=4, runs=4, growth=(2, 3), growth_systems=2, pairs=(((2, 4), 2), ((4, 8), 1))
 )
@@ -87,7 +98,7 @@ def test_the_first_call_does_not_count():
 @pytest.fixture(scope="module")
 def tiny():
     """Results at tiny sizes: what needs no process of its own."""
-    stages = [row for stage in (generation, compiling, events) for row in stage(TINY)]
+    stages = [row for stage in IN_THIS_PROCESS for row in stage(TINY)]
     return load_speed() | {"stages": stages, "growth": list(growth(TINY)), "peers": list(ratios(TINY))}
 
 

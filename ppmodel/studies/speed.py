@@ -179,7 +179,8 @@ def machine_text(results):
     packages = ", ".join(f"{name} {found}" for name, found in of["packages"].items())
     return (
         f"Measured on {of['day']} at commit `{of['commit'][:10]}`{changed}: {of['processor']}, {of['cores']} cores, "
-        f"caches {of['caches']}, {of['memory_gib']:g} GiB of memory; {of['system']}, Python {of['python']}, {packages}.{small}"
+        f"caches {of['caches']}, {of['memory_gib']:g} GiB of memory; {of['system']}, Python {of['python']}, "
+        f"{packages}.{small}"
     )
 
 
