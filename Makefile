@@ -1,5 +1,6 @@
 # make book  builds the environment where it is missing, runs every notebook and builds the book
 # make test  runs the tests
+# make bench measures speed
 PYTHON ?= python3
 BIN := .venv/bin
 HTML := book/_build/html/index.html
@@ -8,12 +9,13 @@ SOURCES := $(wildcard ppmodel/*.py ppmodel/*/*.py notebooks/*.ipynb book/*.* boo
 # an option for a variable of the command line; one of the shell that happens to have the name does not count
 given = $(if $(filter command,$(firstword $(origin $(2)))),$(if $($(2)),$(1) '$($(2))'))
 
-.PHONY: help book test lint lock clean
+.PHONY: help book test bench lint lock clean
 
 help:
 	@echo "make book   run the notebooks and build the book into $(dir $(HTML))"
 	@echo "make book SYSTEM=mine.yaml MODEL=my-model.yaml MEMORY='64 GiB'   the same for your own, into a folder of its own"
 	@echo "make test   run the tests (and build the book where it is missing or old)"
+	@echo "make bench  time every stage of the work, and peers beside it, and write the tables of the README"
 	@echo "make lint   check the style"
 	@echo "make lock   pin the environment anew (needs uv)"
 	@echo "make clean  remove the environment and everything built"
@@ -34,6 +36,9 @@ $(HTML): .venv/.ready $(SOURCES)
 
 test: $(HTML)
 	$(BIN)/python -m pytest -n 2
+
+bench: .venv/.ready
+	$(BIN)/python -m benchmarks
 
 lint: .venv/.ready
 	$(BIN)/ruff check .
