@@ -205,8 +205,9 @@ def simulate(
 
     schedule = _given_schedule(name, file, stages, microbatches, options)
     seconds = {"--forward": forward, "--backward": backward, "--comm": comm, "--reduction": reduction}
-    costs = _given_costs(schedule, seconds, {"--model": model, "--system": system}, allreduce)
-    compiled = graph.compile(schedule, p2p, allreduce)
+    costs, spec = _given_costs(schedule, seconds, {"--model": model, "--system": system}, allreduce)
+    nodes, cards = _given_nodes(spec, schedule.num_devices, p2p)
+    compiled = graph.compile(schedule, p2p, allreduce, cards)
     timeline = engine.simulate(compiled, costs)
     result = {
         "schedule": schedule.name,
@@ -220,6 +221,10 @@ def simulate(
         "peak_activations": metrics.peak_activations(schedule).tolist(),
         "operations": compiled.num_operations,
     }
+    if nodes is not None:
+        inside, between = metrics.messages_by_node(schedule, nodes)
+        shared = cards is not None
+        result |= {"messages_inside_nodes": inside, "messages_between_nodes": between, "shared_cards": shared}
     if as_json:
         click.echo(json.dumps(result))
         return
@@ -232,6 +237,9 @@ def simulate(
         f"table bubble ratio  {result['table_bubble_ratio']:.4f}  (no communication, backward of two slots)\n"
         f"peak activations    {peaks}  (microbatches on 1/S of the model, by device)"
     )
+    if nodes is not None:
+        way = " through shared cards" if shared else ""
+        click.echo(f"messages            {inside} inside nodes, {between} between them{way}")
 
 
 def _numbers(values):
@@ -254,7 +262,7 @@ def _given_schedule(name, file, stages, microbatches, options):
 
 
 def _given_costs(schedule, seconds, specified, allreduce):
-    """Costs from seconds or from a model and a system, but not from both."""
+    """Costs from seconds, or from a model and a system, and then the system, too; but not from both."""
     from ppmodel import costs
 
     by_seconds = any(value is not None for value in seconds.values()) or not any(specified.values())
@@ -271,13 +279,24 @@ def _given_costs(schedule, seconds, specified, allreduce):
     if by_seconds:
         if allreduce != "excluded" and seconds["--reduction"] is None:
             raise PPModelError("--reduction", None, f"is missing for --allreduce {allreduce}", "pass its seconds")
-        return costs.uniform_costs(
+        uniform = costs.uniform_costs(
             schedule, seconds["--forward"], seconds["--backward"], seconds["--comm"] or 0.0,
             reduction=seconds["--reduction"] or 0.0,
         )  # fmt: skip
+        return uniform, None
     from ppmodel.specs import load_model, load_system
 
-    return costs.model_costs(schedule, load_model(specified["--model"]), load_system(specified["--system"]))
+    model, system = load_model(specified["--model"]), load_system(specified["--system"])
+    return costs.model_costs(schedule, model, system), system
+
+
+def _given_nodes(system, num_devices, p2p):
+    """The node of each device, and its network card: where a system has nodes, and where these share cards."""
+    if system is None:
+        return None, None
+    from ppmodel.specs import cards_of, nodes_of
+
+    return nodes_of(system, num_devices), cards_of(system, num_devices, p2p)
 
 
 @cli.command("sweep")

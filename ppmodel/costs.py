@@ -112,8 +112,9 @@ def _flat(tables, num_replicas):
 
 
 def uniform_costs(
-    schedule, forward, backward=None, comm=0.0, *, latency=0.0, input_grad=None, weight_grad=None, reduction=0.0
-):
+    schedule, forward, backward=None, comm=0.0, *, latency=0.0, input_grad=None, weight_grad=None, reduction=0.0,
+    nodes=None, node_comm=0.0, node_latency=0.0,
+):  # fmt: skip
     """Costs given as plain numbers, as the literature does.
 
     Parameters
@@ -132,22 +133,30 @@ def uniform_costs(
         Seconds of the halves of the backward; half of `backward` each where not given.
     reduction : float
         Seconds of one stage's gradient all-reduce, on 1/S of the model.
+    nodes : sequence of int, optional
+        The node of each device. `comm` and `latency` are then those between nodes.
+    node_comm, node_latency : float
+        As `comm` and `latency`, between two devices of one node.
 
     Returns
     -------
     OpCosts
-        In seconds, by kind of operation and stage.
+        In seconds, by kind of operation and stage; with nodes, transfers also by replica.
 
     Raises
     ------
     CostError
-        If a duration is negative or not finite, or neither `backward` nor both its halves are given.
+        If a duration is negative or not finite, if neither `backward` nor both its halves are given, or if there
+        is not one node for each device.
 
     Examples
     --------
     >>> from ppmodel import build
     >>> uniform_costs(build("hanayo", 4, 4, waves=2), forward=1, backward=2).compute_s[:, 0]
     array([0.25, 0.5 , 0.25, 0.25, 0.  ])
+    >>> costs = uniform_costs(build("gpipe", 4, 4), 1, 2, comm=0.5, nodes=[0, 0, 1, 1], node_comm=0.1)
+    >>> costs.occupancy_s[0, 0]
+    array([0.1, 0.5, 0.1, 0. ])
     """
     if backward is None and (input_grad is None or weight_grad is None):
         raise CostError("backward", None, "is missing", "give backward, or input_grad and weight_grad")
@@ -156,15 +165,84 @@ def uniform_costs(
     weight_grad = backward - input_grad if weight_grad is None else weight_grad
     given = {
         "forward": forward, "backward": backward, "comm": comm, "latency": latency, "input_grad": input_grad,
-        "weight_grad": weight_grad, "reduction": reduction,
+        "weight_grad": weight_grad, "reduction": reduction, "node_comm": node_comm, "node_latency": node_latency,
     }  # fmt: skip
     for name, value in given.items():
         if not (np.isfinite(value) and value >= 0):
             raise CostError(name, value, "must be a finite number of seconds, 0 or more", "pass for example 0.1")
     durations = np.array([forward, backward, input_grad, weight_grad])[:, None] * schedule.unit_shares
     compute = np.vstack((durations, reduction * schedule.stage_shares / schedule.chunks_per_device))
-    occupancy = np.full(compute.shape, comm / schedule.microbatch_parts)
-    return OpCosts(compute, occupancy, np.full(compute.shape, float(latency)))
+    times = [(comm / schedule.microbatch_parts, float(latency)), (node_comm / schedule.microbatch_parts, node_latency)]
+    return OpCosts(compute, *_transfers(schedule, _checked_nodes(nodes, schedule), *times))
+
+
+# ---- transfers -----------------------------------------------------------------------------------
+
+
+def _checked_nodes(nodes, schedule):
+    if nodes is None or np.shape(nodes) == (schedule.num_devices,):
+        return nodes
+    rule = f"must name the node of each device, of {schedule.num_devices}"
+    raise CostError("nodes", np.asarray(nodes).tolist(), rule, "give one number for each device")
+
+
+def _transfers(schedule, nodes, between, inside):
+    """Occupancy and latency of every transfer: without nodes one pair of seconds, by stage; else one of two.
+
+    Where nothing is sent, 0.
+    """
+    if nodes is None:
+        return tuple(np.full((len(OpKind), schedule.num_stages), seconds) for seconds in between)
+    sender, receiver = schedule.placement, receivers(schedule)
+    same = np.asarray(nodes)[receiver] == np.asarray(nodes)[sender]
+    return tuple(np.where(receiver == sender, 0.0, np.where(same, *pair)) for pair in zip(inside, between, strict=True))
+
+
+def receivers(schedule):
+    """The device that needs the result of an operation: of a forward the next stage's, of a gradient the previous.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Gives the placement of stages on devices.
+
+    Returns
+    -------
+    ndarray of int, shape (5, num_replicas, num_stages)
+        By `OpKind`; the operation's own device where nothing is sent.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> receivers(build("gpipe", 3, 3))[:, 0].tolist()
+    [[1, 2, 2], [0, 0, 1], [0, 0, 1], [0, 1, 2], [0, 1, 2]]
+    """
+    device = np.tile(schedule.placement, (len(OpKind), 1, 1))
+    device[OpKind.F, :, :-1] = schedule.placement[:, 1:]
+    device[[OpKind.B, OpKind.I], :, 1:] = schedule.placement[:, :-1]
+    return device
+
+
+def slowest_transfer_s(costs):
+    """Seconds from sending a message to its arrival, of the transfer that takes longest.
+
+    Parameters
+    ----------
+    costs : OpCosts
+        Without nodes all transfers take as long.
+
+    Returns
+    -------
+    float
+        In seconds.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> slowest_transfer_s(uniform_costs(build("gpipe", 4, 4), 1, 2, comm=0.5, nodes=[0, 0, 1, 1], node_comm=0.1))
+    0.5
+    """
+    return float((costs.occupancy_s + costs.latency_s).max())
 
 
 # ---- a transformer -------------------------------------------------------------------------------
@@ -435,7 +513,7 @@ def roofline_s(work, system):
     return max(arithmetic, traffic)
 
 
-def hockney_s(num_bytes, system):
+def hockney_s(num_bytes, system, inside=False):
     """Occupancy and latency of one transfer: (V / BW, L).
 
     Parameters
@@ -444,6 +522,8 @@ def hockney_s(num_bytes, system):
         Bytes of the transfer, V.
     system : SystemSpec
         Gives bandwidth BW and latency L of one directed link.
+    inside : bool
+        Whether the link is one inside a node, of a system that has nodes.
 
     Returns
     -------
@@ -456,6 +536,8 @@ def hockney_s(num_bytes, system):
     >>> hockney_s(50e9, load_system("mid_cp_mid_nw"))[0]
     1.0
     """
+    if inside:
+        return num_bytes / system.nodes.node_bandwidth_bytes_per_s, system.nodes.node_latency_s
     return num_bytes / system.network_bandwidth_bytes_per_s, system.network_latency_s
 
 
@@ -687,20 +769,22 @@ def model_costs(schedule, model, system, blocks=None):
     model : ModelSpec
         The first stage also holds its embedding, the last its head.
     system : SystemSpec
-        One device and its network link.
+        One device and its network link; where it has nodes, two devices of one node use the link inside it.
     blocks : sequence of int, optional
         See `stage_blocks`.
 
     Returns
     -------
     OpCosts
-        In seconds. The all-reduce of a stage's gradients over r replicas is a ring: 2 (r-1)/r of their bytes
-        at the link's bandwidth, and 2 (r-1) latencies.
+        In seconds; with nodes, transfers also by replica. The all-reduce of a stage's gradients over r replicas is
+        a ring: 2 (r-1)/r of their bytes at the bandwidth of its slowest link, and 2 (r-1) of its latencies.
 
     Raises
     ------
     CostError
         If the model does not fit the schedule: too few blocks, or a batch that does not divide.
+    SpecificationError
+        If the system lists the nodes of another number of devices.
 
     Examples
     --------
@@ -713,9 +797,26 @@ def model_costs(schedule, model, system, blocks=None):
     forward, input_grad, weight_grad, _, parameters = _stage_columns(
         schedule, model, system, stage_blocks(schedule, model, blocks)
     )
+    nodes = system.nodes and system.nodes.of_devices(schedule.num_devices)
+    num_bytes = message_bytes(schedule, model)
+    between = hockney_s(num_bytes, system)
+    inside = between if nodes is None else hockney_s(num_bytes, system, inside=True)
     others = schedule.num_replicas - 1
     volumes = 2 * others / schedule.num_replicas * parameters * model.gradient_bytes
-    ring = hockney_s(volumes, system)[0] + 2 * others * system.network_latency_s
+    ring = _ring_s(volumes, schedule, system, nodes)
     compute = np.array([forward, input_grad + weight_grad, input_grad, weight_grad, ring])
-    occupancy, latency = hockney_s(message_bytes(schedule, model), system)
-    return OpCosts(compute, np.full(compute.shape, occupancy), np.full(compute.shape, latency))
+    return OpCosts(compute, *_transfers(schedule, nodes, between, inside))
+
+
+def _ring_s(volumes, schedule, system, nodes):
+    """Seconds of every stage's all-reduce over its replicas: all links of the ring wait for its slowest."""
+
+    def over(inside):
+        occupancy, latency = hockney_s(volumes, system, inside)
+        return occupancy + 2 * (schedule.num_replicas - 1) * latency
+
+    if nodes is None:
+        return over(inside=False)
+    at = nodes[schedule.placement]
+    inside = at == np.roll(at, 1, axis=0)
+    return np.maximum(np.where(inside.any(axis=0), over(True), 0), np.where(inside.all(axis=0), 0, over(False)))

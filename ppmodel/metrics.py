@@ -215,6 +215,33 @@ def computing_s(schedule, many_costs):
     return ((alone[:, None] + overlap_factor * together[:, None]) * compute).sum(axis=0)
 
 
+def messages_by_node(schedule, nodes):
+    """Messages of one iteration that stay inside a node, and that go from one to another.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table.
+    nodes : ndarray of int, shape (num_devices,)
+        The node of each device.
+
+    Returns
+    -------
+    inside, between : int
+        Transfers of activations and gradients; gradient sums of replicas are left out.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> messages_by_node(build("gpipe", 4, 8), np.array([0, 0, 1, 1]))
+    (32, 16)
+    """
+    dependencies = schedule.dependencies
+    node = nodes[schedule.device]
+    same = node[dependencies.source[dependencies.remote]] == node[dependencies.remote]
+    return int(same.sum()), int((~same).sum())
+
+
 class BubbleRatios(NamedTuple):
     """One idle time under the three denominators of the literature; they must never be mixed.
 

@@ -18,7 +18,7 @@ from ppmodel import schedules
 from ppmodel.errors import PPModelError
 from ppmodel.graph import ALLREDUCE, P2P
 from ppmodel.schedules.chimera import CONCATENATIONS
-from ppmodel.specs import Recompute, load_model, load_setting, load_system, parse_size
+from ppmodel.specs import PLACEMENTS, Recompute, load_model, load_setting, load_system, parse_size
 
 _MAX_COUNT = 10**9
 
@@ -96,6 +96,12 @@ def _text_for(load):
     return check
 
 
+def _with_nodes(value):
+    """A name or a file of a system with nodes."""
+    _text_for(load_system)(value)
+    _require(load_system(value).nodes)
+
+
 def _one_of(words):
     return Parameter(lambda value: _require(value in words), f"must be one of {', '.join(words)}", words[0])
 
@@ -124,6 +130,7 @@ _FACTOR = Parameter(_positive, "must be a number above 0, without a unit", "0.5"
 _MODEL = Parameter(_text_for(load_model), "must be the name or the file of a model", "paper")
 _SETTING = Parameter(_text_for(load_setting), "must be the name or the file of a setting", "default")
 _SYSTEM = Parameter(_text_for(load_system), "must be the name or the file of a system", "dgx_h100")
+_NODE_SYSTEM = Parameter(_with_nodes, "must be the name or the file of a system that has nodes", "a2_highgpu_8g")
 _SCHEDULE = Parameter(
     _schedule, "must be the name of a schedule, or [name, {option: value}]", "[chimera, {concat: direct}]"
 )
@@ -131,13 +138,14 @@ _SCHEDULE = Parameter(
 _COUNTS = (
     "stages", "placed_stages", "max_stages", "microbatches", "max_microbatches", "waves", "waves_of_paper",
     "parts", "placed_parts", "front_back", "units", "sequences", "form_microbatches", "sizes", "multiples",
-    "ratio_steps", "largest_microbatches", "picture_stages", "picture_microbatches", "runs",
+    "ratio_steps", "largest_microbatches", "picture_stages", "picture_microbatches", "runs", "search_stages",
+    "search_microbatches", "inside_devices_per_node",
 )  # fmt: skip
 
 _FACTORS = (
     "factors", "collectives", "slownesses", "ratio", "ratios", "picture_ratio", "smallest_ratio", "largest_ratio",
     "compute_efficiencies", "memory_efficiencies", "fine_compute", "fine_memory", "fine_backwards",
-    "jitters", "picture_jitter",
+    "jitters", "picture_jitter", "inside_ratio",
 )  # fmt: skip
 
 KNOWN = dict.fromkeys(_COUNTS, _COUNT) | {
@@ -145,6 +153,7 @@ KNOWN = dict.fromkeys(_COUNTS, _COUNT) | {
     "more_schedules": _SCHEDULE,
     "splits": Parameter(_split, "must be two whole numbers of at least 1", "[1, 2]"),
     **dict.fromkeys(_FACTORS, _FACTOR),
+    "insides": Parameter(_not_negative, "must be a number of transfers between nodes, 0 or more", "0.5"),
     "backwards": Parameter(_not_negative, "must be a number of forwards, 0 or more", "2.5"),
     "straggling": Parameter(_share, "must be a probability, 0 to 1", "0.02"),
     "slowdown": Parameter(_above_one, "must be a factor above 1", "1.3"),
@@ -158,6 +167,8 @@ KNOWN = dict.fromkeys(_COUNTS, _COUNT) | {
     "system": _SYSTEM,
     "other_system": _SYSTEM,
     "systems": _SYSTEM,
+    "node_systems": _NODE_SYSTEM,
+    "picture_placement": _one_of(PLACEMENTS),
     **dict.fromkeys(("p2p", "other_p2p", "p2ps"), _one_of(P2P)),
     **dict.fromkeys(("allreduce", "allreduces"), _one_of(ALLREDUCE)),
     "recompute": _one_of(get_args(Recompute)),
@@ -353,9 +364,13 @@ def fitting(own, model):
     def enough(waves):
         return 2 * waves * own.get("stages", 1) <= model.blocks
 
+    def divides(count):
+        return batch % count == 0
+
     batch = math.gcd(model.global_batch, *(load_model(name).global_batch for name in own.get("models", ())))
     rules = {
-        "microbatches": (lambda count: batch % count == 0, "global_batch", "is divided by none of"),
+        "microbatches": (divides, "global_batch", "is divided by none of"),
+        "search_microbatches": (divides, "global_batch", "is divided by none of"),
         "waves": (enough, "blocks", "is too few for"),
         "waves_of_paper": (enough, "blocks", "is too few for"),
     }

@@ -47,7 +47,7 @@ _WRITTEN_FOR = (
 _OWN_PAGE = "nb/your-system"
 _ROOMS = {
     **dict.fromkeys(("model", "models", "paper_model"), "models"),
-    **dict.fromkeys(("system", "systems", "other_system"), "systems"),
+    **dict.fromkeys(("system", "systems", "other_system", "node_systems"), "systems"),
     **dict.fromkeys(("setting", "implied"), "settings"),
 }
 _RENAME_EXCHANGE = 2

@@ -5,9 +5,11 @@ import re
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+import numpy as np
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic_core import PydanticCustomError
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -24,6 +26,9 @@ so that published figures come out; chosen by us where nothing is known."""
 
 Recompute = Literal["none", "selective", "full"]
 """Activations computed again in the backward: none, the attention's scores, or all of a block."""
+
+PLACEMENTS = ("blocked", "round-robin")
+"""Words for which devices share a node: neighbours, or every n-th of n nodes."""
 
 _UNITS = {
     "FLOP/s": 1.0, "TFLOP/s": 1e12, "PFLOP/s": 1e15,
@@ -47,6 +52,7 @@ _REMEDIES = {
     "literal_error": "choose one of them",
     "string_type": "write text; quotes make text of a number",
     "string_too_short": "say where the value comes from",
+    "placement": "write for example [0, 0, 1, 1]",
 }
 
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
@@ -55,6 +61,14 @@ _Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False, strict=True)
 _Count = Annotated[int, Field(ge=1, le=10**9, strict=True)]
 _CountOrZero = Annotated[int, Field(ge=0, le=10**9, strict=True)]
 _Flag = Annotated[bool, Field(strict=True)]
+
+
+def _checked_placement(value):
+    numbers = value if isinstance(value, list) else []
+    if value in PLACEMENTS or (numbers and all(type(node) is int and 0 <= node <= 10**9 for node in numbers)):
+        return value
+    rule = f"must be {', '.join(PLACEMENTS)} or a list of whole numbers, the node of each device"
+    raise PydanticCustomError("placement", rule)
 
 
 class _Sourced(BaseModel):
@@ -82,6 +96,18 @@ _Number = _entry(_Positive)
 _Switch = _entry(_Flag)
 _NumberOrZero = _entry(_NotNegative)
 _Word = _entry(Annotated[str, Field(min_length=1)])
+_Placement = _entry(Annotated[Any, AfterValidator(_checked_placement)])
+
+
+class _NodesFile(BaseModel):
+    """Keys of a system file's block of nodes: all of them, or no block."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    devices_per_node: _Whole
+    node_bandwidth: _Bandwidth
+    node_latency: _Time
+    shared_card: _Switch
+    placement: _Placement
 
 
 class _SystemFile(BaseModel):
@@ -98,6 +124,7 @@ class _SystemFile(BaseModel):
     memory_capacity: _Size
     network_bandwidth: _Bandwidth
     network_latency: _Time
+    nodes: _NodesFile = None
 
 
 class _ModelFile(BaseModel):
@@ -148,7 +175,7 @@ class Provenance(NamedTuple):
     Parameters
     ----------
     field : str
-        Key of the file.
+        Key of the file; of a block in it with the block's name and a dot in front.
     value : object
         As written, not converted.
     unit : str
@@ -167,8 +194,85 @@ class Provenance(NamedTuple):
 
 
 @dataclass(frozen=True)
+class NodeSpec:
+    """Which devices share a node, and what connects them, in SI units.
+
+    Parameters
+    ----------
+    devices_per_node : int
+        Devices that a node has room for.
+    node_bandwidth_bytes_per_s, node_latency_s : float
+        Of one directed link between two devices of a node, in bytes per second and seconds.
+    shared_card : bool
+        Whether all messages that leave a node queue at its one network card, and all that enter it, too;
+        otherwise each directed pair of devices has a link of its own.
+    placement : str or tuple of int
+        ``blocked``: device d lies on node d // devices_per_node; ``round-robin``: on node d modulo the number
+        of nodes, which are as few as hold all devices; or the node of each device.
+
+    Raises
+    ------
+    SpecificationError
+        If the placement is none of these, or puts more devices on a node than it has room for.
+
+    Examples
+    --------
+    >>> NodeSpec(4, 450e9, 2e-6, shared_card=False, placement="round-robin").of_devices(6)
+    array([0, 1, 0, 1, 0, 1])
+    """
+
+    devices_per_node: int
+    node_bandwidth_bytes_per_s: float
+    node_latency_s: float
+    shared_card: bool
+    placement: str | tuple
+
+    def __post_init__(self):
+        if self.placement in PLACEMENTS:
+            return
+        if not isinstance(self.placement, tuple) or not self.placement:
+            rule = f"must be {', '.join(PLACEMENTS)} or a tuple of whole numbers, the node of each device"
+            raise SpecificationError("nodes.placement", self.placement, rule, "write for example (0, 0, 1, 1)")
+        most = int(np.unique(self.placement, return_counts=True)[1].max())
+        if most > self.devices_per_node:
+            rule = f"puts {most} devices on a node, which has room for devices_per_node = {self.devices_per_node}"
+            remedy = "spread them, or give a node more room"
+            raise SpecificationError("nodes.placement", list(self.placement), rule, remedy)
+
+    def of_devices(self, num_devices):
+        """The node of each device, numbered in the order in which they come.
+
+        Parameters
+        ----------
+        num_devices : int
+            Devices of the pipeline, S.
+
+        Returns
+        -------
+        ndarray of int, shape (num_devices,)
+            From 0 on.
+
+        Raises
+        ------
+        SpecificationError
+            If the placement is a list for another number of devices.
+        """
+        devices = np.arange(num_devices)
+        if self.placement == "blocked":
+            return devices // self.devices_per_node
+        if self.placement == "round-robin":
+            return devices % -(-num_devices // self.devices_per_node)
+        if len(self.placement) != num_devices:
+            rule = f"names the nodes of {len(self.placement)} devices, and is used for {num_devices}"
+            remedy = f"ask for {len(self.placement)} stages, or write blocked or round-robin"
+            raise SpecificationError("nodes.placement", list(self.placement), rule, remedy)
+        number = {node: index for index, node in enumerate(dict.fromkeys(self.placement))}
+        return np.array([number[node] for node in self.placement])
+
+
+@dataclass(frozen=True)
 class SystemSpec:
-    """One device and its network link, in SI units.
+    """One device and its network link, in SI units; and the nodes, where devices share them.
 
     Parameters
     ----------
@@ -183,7 +287,9 @@ class SystemSpec:
     memory_bandwidth_bytes_per_s, memory_capacity_bytes : float
         Of the memory of one device, in bytes per second and bytes.
     network_bandwidth_bytes_per_s, network_latency_s : float
-        Of one directed link between neighbouring devices, in bytes per second and seconds.
+        Of one directed link between two devices, in bytes per second and seconds; with nodes, of two of them.
+    nodes : NodeSpec, optional
+        Which devices share a node, and what connects them; without it all links are alike.
     provenance : tuple of Provenance
         One entry for each value of the file.
     """
@@ -199,6 +305,7 @@ class SystemSpec:
     memory_capacity_bytes: float
     network_bandwidth_bytes_per_s: float
     network_latency_s: float
+    nodes: NodeSpec | None = None
     provenance: tuple = field(default=(), compare=False, repr=False)
 
 
@@ -511,15 +618,90 @@ def specification_path(name, room):
 def _load(name, room, file_type, spec_type):
     path = specification_path(name, room)
     entries = read_document(path, file_type)
-    values, provenance = {"name": path.stem, "title": entries.title}, []
-    for key, info in file_type.model_fields.items():
+    try:
+        values, provenance = _values(entries)
+    except SpecificationError as error:
+        error.where = str(path)
+        raise
+    return spec_type(name=path.stem, title=entries.title, **values, provenance=tuple(provenance))
+
+
+def _values(entries, block=""):
+    """What the entries of a file, or of a block in it, come to in SI units, and where they come from."""
+    values, provenance = {}, []
+    for key, info in type(entries).model_fields.items():
         entry = getattr(entries, key)
-        if not isinstance(entry, _Sourced):
-            continue
-        unit = getattr(entry, "unit", "")
-        values[key + _SI_SUFFIX.get(info.annotation, "")] = entry.value * _UNITS[unit] if unit else entry.value
-        provenance.append(Provenance(key, entry.value, unit, entry.kind, entry.source))
-    return spec_type(**values, provenance=tuple(provenance))
+        if isinstance(entry, _NodesFile):
+            nodes, sources = _values(entry, f"{key}.")
+            values[key] = NodeSpec(**nodes)
+            provenance += sources
+        elif isinstance(entry, _Sourced):
+            unit = getattr(entry, "unit", "")
+            value = tuple(entry.value) if isinstance(entry.value, list) else entry.value
+            values[key + _SI_SUFFIX.get(info.annotation, "")] = value * _UNITS[unit] if unit else value
+            provenance.append(Provenance(block + key, entry.value, unit, entry.kind, entry.source))
+    return values, provenance
+
+
+def nodes_of(system, num_devices):
+    """The node of each device of a pipeline.
+
+    Parameters
+    ----------
+    system : SystemSpec
+        Gives nodes and placement.
+    num_devices : int
+        Devices, S.
+
+    Returns
+    -------
+    ndarray of int, shape (num_devices,), or None
+        None where the system has no nodes.
+
+    Raises
+    ------
+    SpecificationError
+        If the placement is a list for another number of devices.
+
+    Examples
+    --------
+    >>> nodes_of(load_system("dgx_h100_nodes"), 10)
+    array([0, 0, 0, 0, 0, 0, 0, 0, 1, 1])
+    """
+    return None if system.nodes is None else system.nodes.of_devices(num_devices)
+
+
+def cards_of(system, num_devices, p2p="overlapped"):
+    """The network card of each device of a pipeline, where devices share one; for `graph.compile`.
+
+    Parameters
+    ----------
+    system : SystemSpec
+        Gives nodes, placement, and whether the devices of a node share its card.
+    num_devices : int
+        Devices, S.
+    p2p : str
+        Communication semantics; a transfer occupies cards, as it does links, under ``overlapped`` alone.
+
+    Returns
+    -------
+    ndarray of int, shape (num_devices,), or None
+        None where every directed pair of devices has a link of its own, where all devices lie on one node, and
+        under other semantics.
+
+    Raises
+    ------
+    SpecificationError
+        If the placement is a list for another number of devices.
+
+    Examples
+    --------
+    >>> cards_of(load_system("a2_highgpu_8g"), 10), cards_of(load_system("dgx_h100_nodes"), 10)
+    (array([0, 0, 0, 0, 0, 0, 0, 0, 1, 1]), None)
+    """
+    nodes = nodes_of(system, num_devices)
+    shared = nodes is not None and system.nodes.shared_card and p2p == "overlapped"
+    return nodes if shared and nodes.any() else None
 
 
 def read_document(path, file_type, form=_FORM):
@@ -649,9 +831,14 @@ def _first_problem(error, document, path, file_type, form):
         return SpecificationError(name, problem["input"], "is not a known key", remedy, where=where)
     if problem["type"] == "missing":
         return SpecificationError(name, "nothing", "is missing", f"add the key {last}", where=where)
+    not_a_mapping = problem["type"] == "model_type"
+    if not_a_mapping and _form_at(file_type, problem["loc"]) is _NodesFile:
+        remedy = f"write {', '.join(_NodesFile.model_fields)} below it, or delete it"
+        return SpecificationError(name, _shown(problem["input"]), "must be a block of entries", remedy, where=where)
     rule = problem["msg"].replace("Input should be", "must be")
-    remedy = _REMEDIES.get(problem["type"], "mend the value").format(**problem.get("ctx", {})) if parents else form
-    return SpecificationError(name, _shown(problem["input"]), rule, remedy, where=where)
+    if parents and not not_a_mapping:
+        form = _REMEDIES.get(problem["type"], "mend the value").format(**problem.get("ctx", {}))
+    return SpecificationError(name, _shown(problem["input"]), rule, form, where=where)
 
 
 def _written_name(document, location):
@@ -686,7 +873,7 @@ def _line(document, location):
     for key in location:
         if isinstance(node, list):
             line = node.lc.item(key)[0] + 1
-        elif isinstance(node, dict) and key in node.lc.data:  # a merged key has no line of its own
+        elif isinstance(node, dict) and key in (node.lc.data or ()):  # a merged key has no line of its own
             line = node.lc.key(key)[0] + 1
         else:
             break

@@ -56,6 +56,18 @@ def test_json_has_the_promised_keys(capsys):
     assert result["operations"] == 2 * 32 * 8
 
 
+def test_nodes_are_told_where_a_system_has_them(capsys):
+    """Messages inside and between nodes, and whether they share cards; under blocking semantics no card is held."""
+    line = "simulate 1f1b --stages 16 --microbatches 64 --model llama3_70b --system a2_highgpu_8g"
+    result = json.loads(run(capsys, f"{line} --json")[1])
+    assert (result["messages_inside_nodes"], result["messages_between_nodes"]) == (2 * 14 * 64, 2 * 64)
+    assert result["shared_cards"] is True
+    assert "1792 inside nodes, 128 between them through shared cards" in run(capsys, line)[1]
+    assert json.loads(run(capsys, f"{line} --p2p blocking --json")[1])["shared_cards"] is False
+    flat = json.loads(run(capsys, f"{line.replace('a2_highgpu_8g', 'dgx_h100')} --json")[1])
+    assert not any("nodes" in key or "cards" in key for key in flat)
+
+
 def test_seconds_are_for_one_microbatch_of_the_user(capsys):
     """Chunks and halves of microbatches are divided, so that all schedules compute equally long."""
     for line in ("gpipe", "chimera", "chimera --concat backward-halving", "asymmetric-chimera --split 1:3"):

@@ -83,6 +83,15 @@ PARAMETERS = {
         "slowdown": 2.0,
         "runs": 20,
     },
+    "nodes": {
+        "node_systems": ["slow_between_nodes"],
+        "schedules": ["1f1b", "chimera"],
+        "stages": 8,
+        "microbatches": 8,
+        "search_stages": 8,
+        "search_microbatches": 8,
+        "picture_placement": "blocked",
+    },
     "provenance": {"system": "dgx_a100", "model": "gpt3_175b"},
 }
 
@@ -237,6 +246,21 @@ def test_your_system(recorded):
     assert again.smallest_total_bytes[4] < study.smallest_total_bytes[4]
     ours = candidates.query("schedule == '1F1B' and stages == 4 and microbatches == 8").t_sim_s.item()
     assert ours == pytest.approx(t_sim("1f1b", 4, 8, "llama3_70b", "mi300x"))
+
+
+@of("nodes")
+def test_nodes(recorded):
+    """A shared card never saves time, blocked sends least, and folded wins where gradients are summed."""
+    study = recorded("nodes.csv").set_index(["schedule", "placement", "network"]).t_sim_s
+    assert (study.xs("own links", level="network") <= study.xs("shared card", level="network") * (1 + 1e-12)).all()
+    crossings = recorded("nodes_crossings.csv")
+    assert (crossings.blocked < crossings.folded).all()
+    assert (crossings.folded < crossings["round-robin"]).all()
+    found = recorded("nodes_search.csv").set_index(["schedule", "allreduce", "network"])
+    assert found.fastest["1F1B", "excluded", "shared card"] == "0 0 0 0 1 1 1 1"
+    assert found.fastest["Chimera", "blocking", "own links"] == "0 0 1 1 1 1 0 0"
+    assert study["1F1B", "blocked", "own links"] == pytest.approx(found.t_fastest_s["1F1B", "excluded", "own links"])
+    assert recorded("nodes_cards.json")["messages"] == len(recorded("nodes_cards.csv")) == 2 * 8
 
 
 @of("provenance")

@@ -15,7 +15,7 @@ NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 OWN = {
     "stages": 8, "microbatches": [8, 16], "schedules": ["gpipe"], "splits": [[1, 2]], "factors": [1.0],
     "system": "dgx_h100", "models": ["paper"], "p2p": "overlapped", "memory_limit": "", "results": "results",
-    "deep": True,
+    "deep": True, "node_systems": ["a2_highgpu_8g"],
 }  # fmt: skip
 
 
@@ -72,6 +72,11 @@ def test_texts_become_values(name, text, value):
         ("splits", "[[1, 2, 3]]", "must be two whole numbers"),
         ("factors", "[0]", "must be a number above 0"),
         ("factors", "[.nan]", "must be a number above 0"),
+        (
+            "node_systems",
+            "[dgx_h100]",
+            "node_systems = dgx_h100: must be the name or the file of a system that has nodes",
+        ),
         ("system", "dgx_h10", "system = dgx_h10: .* did you mean dgx_h100"),
         ("models", "[papers]", "models = papers: .* did you mean paper"),
         ("p2p", "mail", "must be one of latency"),

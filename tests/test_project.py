@@ -109,6 +109,23 @@ def test_templates_load_and_explain_every_key(room):
             assert f"{entry.unit}" in block.partition("Units:")[2].replace("\n# ", " ")
 
 
+def test_the_templates_nodes_are_legal_and_explained(tmp_path):
+    """Without their comment signs the optional lines are a block of nodes with every key, each after a comment."""
+    from ppmodel import specs
+
+    text = (specs.DATA / "templates" / "system.yaml").read_text()
+    device, start, block = text.partition("# nodes:\n")
+    block = re.sub(r"^# ?", "", start + block, flags=re.MULTILINE)
+    path = tmp_path / "mine.yaml"
+    path.write_text(device + block)
+    given = {entry.field: entry for entry in specs.load_system(path).provenance if "." in entry.field}
+    explained = dict(re.findall(r"^  (# .+\n(?:  # .+\n)*)  (\w+):", block, re.MULTILINE))
+    assert [f"nodes.{key}" for key in explained.values()] == list(given)
+    for comment, key in explained.items():
+        unit = given[f"nodes.{key}"].unit
+        assert unit in comment.partition("Units:")[2]
+
+
 def test_commands_in_the_guide_name_parameters_that_exist():
     """Every `ppmodel run` line of README and book passes the check that comes before a kernel."""
     from ppmodel import parameters

@@ -1,12 +1,27 @@
 """Models and systems: read by name, type and unit, refused with the line."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from ppmodel.errors import SpecificationError
-from ppmodel.specs import DATA, load_model, load_setting, load_system, model_names, system_names
+from ppmodel.specs import (
+    DATA,
+    PLACEMENTS,
+    NodeSpec,
+    cards_of,
+    load_model,
+    load_setting,
+    load_system,
+    model_names,
+    nodes_of,
+    system_names,
+)
 
 BAD = Path(__file__).parent / "bad" / "systems"
 GOOD = DATA / "systems" / "mid_cp_mid_nw.yaml"
@@ -20,6 +35,15 @@ EXPECTED = {
     "missing.yaml": ": network_latency = nothing: is missing; add the key",
     "nan.yaml": ": network_bandwidth.value = nan: must be a finite number",
     "negative.yaml": ": network_bandwidth.value = -50.0: must be greater than 0",
+    "nodes_empty.yaml": ":11: nodes.devices_per_node = nothing: is missing; add the key devices_per_node",
+    "nodes_flag.yaml": ":15: nodes.shared_card.value = 'yes': must be a valid boolean; write true or false",
+    "nodes_full.yaml": ": nodes.placement = .*: puts 5 devices on a node, which has room for devices_per_node = 4",
+    "nodes_half.yaml": ":12: nodes.devices_per_node.value = 4.5: must be a valid integer",
+    "nodes_missing.yaml": ":11: nodes.node_latency = nothing: is missing; add the key node_latency",
+    "nodes_number.yaml": r":16: nodes.placement.value = \[0, 0, -1\]: must be .* the node of each device; write",
+    "nodes_plain.yaml": ":11: nodes = 8: must be a block of entries; write devices_per_node, .* below it, or delete it",
+    "nodes_unknown.yaml": ":16: nodes.node_latancy = .*: is not a known key; did you mean node_latency",
+    "nodes_word.yaml": ":16: nodes.placement.value = 'blokced': must be blocked, round-robin or a list",
     "nounit.yaml": ": network_bandwidth.unit = nothing: is missing",
     "plain.yaml": ": network_bandwidth = 50: .*write 'key: {value",
     "tab.yaml": ":3: indentation = .*has a tab",
@@ -102,9 +126,60 @@ def test_files_are_named_after_what_they_hold(path):
     """Each specification loads under its file's name, with a kind and a source beside every value."""
     spec = {"systems": load_system, "models": load_model, "settings": load_setting}[path.parent.name](path.stem)
     assert spec.name == path.stem
-    entries = [value for value in YAML().load(path).values() if isinstance(value, dict)]
-    assert len(spec.provenance) == len(entries)
+    document = YAML().load(path)
+    entries = {key for key, value in document.items() if isinstance(value, dict)} - {"nodes"}
+    assert {entry.field for entry in spec.provenance} == entries | {f"nodes.{key}" for key in document.get("nodes", ())}
     assert all(entry.kind and entry.source for entry in spec.provenance)
+
+
+def with_nodes(**changed):
+    return NodeSpec(**{
+        "devices_per_node": 4, "node_bandwidth_bytes_per_s": 1e9, "node_latency_s": 0.0, "shared_card": True,
+        "placement": "blocked",
+    } | changed)  # fmt: skip
+
+
+@given(st.integers(1, 9), st.integers(1, 40), st.sampled_from(PLACEMENTS))
+def test_nodes_are_as_few_as_hold_all_devices(room, num_devices, placement):
+    """Both words for a placement use as few nodes as there is room for, numbered from 0, and overfill none."""
+    nodes = with_nodes(devices_per_node=room, placement=placement).of_devices(num_devices)
+    assert sorted(set(nodes.tolist())) == list(range(-(-num_devices // room)))
+    assert np.bincount(nodes).max() <= room
+
+
+def test_placements_say_which_devices_share_a_node():
+    """Blocked keeps neighbours together, round-robin apart; a list is taken as it is, whatever its nodes are called."""
+    assert with_nodes().of_devices(6).tolist() == [0, 0, 0, 0, 1, 1]
+    assert with_nodes(placement="round-robin").of_devices(6).tolist() == [0, 1, 0, 1, 0, 1]
+    folded = with_nodes(placement=(7, 3, 3, 7)).of_devices(4)
+    assert folded.tolist() == [0, 1, 1, 0]
+
+
+def test_a_list_of_nodes_is_for_its_number_of_devices():
+    """A list for another number of devices is refused where it is used, one that overfills a node at once."""
+    with pytest.raises(
+        SpecificationError, match=r"nodes.placement = .*: names the nodes of 2 devices, and is used for 3"
+    ):
+        with_nodes(placement=(0, 1)).of_devices(3)
+    with pytest.raises(SpecificationError, match=r"nodes.placement = .*: puts 3 devices on a node"):
+        with_nodes(devices_per_node=2, placement=(0, 0, 0))
+    with pytest.raises(SpecificationError, match=r"nodes.placement = snake: must be blocked, round-robin or a tuple"):
+        with_nodes(placement="snake")
+
+
+def test_cards_are_shared_where_messages_leave_nodes_that_share_one():
+    """Cards are the nodes; there are none without nodes, on a single node, with own links, or where nothing queues."""
+    shared, own, flat = (load_system(name) for name in ("a2_highgpu_8g", "dgx_h100_nodes", "dgx_h100"))
+    assert cards_of(shared, 16).tolist() == nodes_of(shared, 16).tolist() == [0] * 8 + [1] * 8
+    assert cards_of(shared, 8) is cards_of(own, 16) is cards_of(flat, 16) is nodes_of(flat, 16) is None
+    assert cards_of(shared, 16, "latency") is cards_of(shared, 16, "blocking") is None
+
+
+def test_systems_with_nodes_can_be_looked_up():
+    """A specification with a list of nodes is a key of a dictionary, as all others are."""
+    system = load_system("a2_highgpu_8g")
+    listed = replace(system, nodes=replace(system.nodes, placement=(0, 1)))
+    assert {system: 1, listed: 2}[replace(system)] == 1
 
 
 def test_unknown_names_get_the_nearest():

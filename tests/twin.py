@@ -72,3 +72,67 @@ def end_times(schedule, costs, p2p, factors=None):
         for device in going:
             run(device, rows[device].pop(0))
     return end
+
+
+def card_times(schedule, costs, cards):
+    """When each computing operation ends, and when its message is sent and there, with shared cards; by operation.
+
+    What ends first is sent first: inside a node over the link of its pair of devices; else at its turn by the sender's
+    card. From then on it waits for its turn at the receiver's card, and passes both at once if it need not wait.
+    """
+    rows = [[[op for op in cell if op.kind != R] for cell in row] for row in schedule.rows()]
+    rows = [[cell for cell in row if cell] for row in rows]
+    home = {op: device for device, row in enumerate(rows) for cell in row for op in cell}
+    split = {op._replace(kind=B) for op in home if op.kind == I}
+    last_stage = max(op.stage for op in home)
+    source = {op: needs(op, last_stage, split) for op in home}
+    receiver = {s: home[op] for op, s in source.items() if s is not None and home[s] != home[op]}
+    shape = (len(OpKind), schedule.num_replicas, schedule.num_stages)
+    compute, occupied, late = (
+        {op: table.reshape(shape)[op.kind, op.replica, op.stage] for op in home}
+        for table in costs.by_class(schedule.num_replicas)
+    )
+    clock, running, free = [0.0] * len(rows), [None] * len(rows), {}
+    end, sent, there, leaving = {}, {}, {}, {}
+
+    def through(place, op, now):
+        """When a place that serves one message after the other begins to serve this one."""
+        begins = max(now, free.get(place, 0.0))
+        free[place] = begins + occupied[op]
+        return begins
+
+    def start(device):
+        cell = rows[device][0]
+        wanted = [source[op] for op in cell if source[op] is not None]
+        inputs = [there.get(s) if home[s] != device else end.get(s) for s in wanted]
+        if None not in inputs:
+            duration = sum(compute[op] for op in cell) * (costs.overlap_factor if len(cell) > 1 else 1)
+            clock[device] = max([clock[device], *inputs]) + duration
+            running[device] = rows[device].pop(0)
+
+    def finish(device, now):
+        for op in running[device]:
+            end[op] = now
+            if op in receiver:
+                pair = (device, receiver[op])
+                apart = cards[pair[0]] != cards[pair[1]]
+                sent[op] = through(("out", cards[device]) if apart else pair, op, now)
+                if apart:
+                    leaving[op] = sent[op]
+                else:
+                    there[op] = sent[op] + occupied[op] + late[op]
+        running[device] = None
+
+    while any(rows) or any(running):
+        for device, row in enumerate(rows):
+            if row and not running[device]:
+                start(device)
+        soonest = [(clock[device], device) for device, cell in enumerate(running) if cell]
+        op = min(leaving, key=leaving.get, default=None)
+        assert soonest or leaving, "deadlock"
+        if op is not None and (not soonest or leaving[op] <= min(soonest)[0]):
+            there[op] = through(("in", cards[receiver[op]]), op, leaving.pop(op)) + occupied[op] + late[op]
+        else:
+            now, device = min(soonest)
+            finish(device, now)
+    return end, sent, there

@@ -3,6 +3,7 @@
 from ppmodel.plot.curves import plot_bars, plot_bubbles, plot_grid, plot_memory, plot_runtime
 from ppmodel.plot.frontier import plot_frontier
 from ppmodel.plot.maps import plot_phases, plot_round_trip, plot_search, plot_sensitivity, plot_verdicts
+from ppmodel.plot.nodes import plot_cards, plot_nodes
 from ppmodel.plot.recommend import plot_candidates
 from ppmodel.plot.speed import plot_growth
 from ppmodel.plot.style import context, style_of
@@ -14,10 +15,12 @@ __all__ = [
     "plot_bars",
     "plot_bubbles",
     "plot_candidates",
+    "plot_cards",
     "plot_frontier",
     "plot_grid",
     "plot_growth",
     "plot_memory",
+    "plot_nodes",
     "plot_noise",
     "plot_phases",
     "plot_ranking",

@@ -12,16 +12,16 @@ from ppmodel.ops import OpKind
 from ppmodel.plot.style import GREY, ORANGE, PURPLE, SKY, YELLOW, titled
 from ppmodel.schedule import NO_OPERATION
 
-_KIND_COLOURS = {OpKind.F: SKY, OpKind.B: ORANGE, OpKind.I: YELLOW, OpKind.W: PURPLE, OpKind.R: GREY}
+KIND_COLOURS = {OpKind.F: SKY, OpKind.B: ORANGE, OpKind.I: YELLOW, OpKind.W: PURPLE, OpKind.R: GREY}
 _KIND_NAMES = {OpKind.F: "forward", OpKind.B: "backward", OpKind.I: "input gradient", OpKind.W: "weight gradient",
                OpKind.R: "gradient all-reduce"}  # fmt: skip
-_MIN_LABEL_SHARE = 0.016
+MIN_LABEL_SHARE = 0.016
 _PATH_COLOUR = "#D0104C"
 
 
-def _operation_legend(figure, schedule, extra=()):
+def operation_legend(figure, schedule, extra=()):
     kinds = [kind for kind in OpKind if (schedule.kind == kind).any()]
-    handles = [Patch(facecolor=_KIND_COLOURS[kind], edgecolor="#555555", label=_KIND_NAMES[kind]) for kind in kinds]
+    handles = [Patch(facecolor=KIND_COLOURS[kind], edgecolor="#555555", label=_KIND_NAMES[kind]) for kind in kinds]
     if schedule.num_replicas > 1:
         handles.append(Patch(facecolor="white", hatch="////", edgecolor="#777777", label="second replica"))
     if schedule.chunks_per_device > 1:
@@ -35,35 +35,41 @@ def _shade(colour, chunk, chunks):
     return tuple((1 - share) * channel for channel in to_rgb(colour))
 
 
-def _draw_operations(axes, schedule, start, end, total, beside=False):
-    """A box for each operation, its microbatch written in it where it fits.
+def draw_operations(axes, schedule, start, end, window, beside=False):
+    """A box for each operation in a window of time, its microbatch written in it where it fits.
 
     Reductions that run `beside` the computation are thin.
     """
+    left, right = window
     chunks = max(1, int(schedule.chunks_per_device))
     chunk = schedule.stage // schedule.num_devices
     cell = np.flatnonzero(~schedule.joined).tolist() + [schedule.num_operations]
     for first, last in pairwise(cell):
         begin, length = start[first], end[first] - start[first]
-        if not length > 0:
+        if not length > 0 or begin >= right or begin + length <= left:
             continue
+        middle = begin + length / 2
         for lane, op in enumerate(range(first, last)):
             height = 0.84 / (last - first)
             bottom = schedule.device[op] - 0.42 + lane * height
             if beside and schedule.kind[op] == OpKind.R:
                 height, bottom = 0.14, schedule.device[op] + 0.28
-            colour = _shade(_KIND_COLOURS[OpKind(schedule.kind[op])], chunk[op], chunks)
+            colour = _shade(KIND_COLOURS[OpKind(schedule.kind[op])], chunk[op], chunks)
             hatch = "////" if schedule.replica[op] else None
             style = {"facecolor": colour, "edgecolor": "#555555", "hatch": hatch, "lw": 0.5}
             axes.add_patch(Rectangle((begin, bottom), length, height, zorder=2 + (height < 0.2), **style))
-            if schedule.microbatch[op] != NO_OPERATION and length > _MIN_LABEL_SHARE * total:
+            if (
+                schedule.microbatch[op] != NO_OPERATION
+                and left < middle < right
+                and length > MIN_LABEL_SHARE * (right - left)
+            ):
                 box = {"boxstyle": "round,pad=0.12", "fc": (1, 1, 1, 0.75), "ec": "none"} if hatch else None
                 dark = sum(colour) < 1.2
                 axes.text(
-                    begin + length / 2, bottom + height / 2, str(schedule.microbatch[op]), ha="center", va="center",
+                    middle, bottom + height / 2, str(schedule.microbatch[op]), ha="center", va="center",
                     fontsize=7.5, color="white" if dark and not hatch else "black", bbox=box,
                 )  # fmt: skip
-    axes.set(ylim=(schedule.num_devices - 0.45, -0.55), xlim=(0, total), ylabel="device")
+    axes.set(ylim=(schedule.num_devices - 0.45, -0.55), xlim=window, ylabel="device")
     axes.set_yticks(range(schedule.num_devices))
     axes.grid(axis="y", visible=False)
 
@@ -94,13 +100,13 @@ def plot_table(schedules, title, backward=2, note=""):
         figsize=(7.8, 1.1 + 0.34 * sum(heights) + 0.35 * len(heights)),
     )  # fmt: skip
     for axis, (name, schedule) in zip(axes[:, 0], schedules.items(), strict=True):
-        _draw_operations(axis, schedule, *slots[name], total)
+        draw_operations(axis, schedule, *slots[name], (0, total))
         axis.set_title(name)
         axis.xaxis.grid(True)
     last = axes[-1, 0]
     last.set_xlabel("slot")
     last.xaxis.set_major_locator(MaxNLocator(20, integer=True))
-    _operation_legend(figure, max(schedules.values(), key=lambda schedule: schedule.num_replicas))
+    operation_legend(figure, max(schedules.values(), key=lambda schedule: schedule.num_replicas))
     return titled(figure, title, f"a forward takes 1 slot, a backward {backward}; numbers are microbatches. {note}")
 
 
@@ -131,7 +137,7 @@ def plot_timelines(timelines, title, context, paths=None, unit="s"):
     for axis, (name, timeline) in zip(axes[:, 0], timelines.items(), strict=True):
         schedule = timeline.graph.schedule
         beside = timeline.graph.allreduce == "overlapped"
-        _draw_operations(axis, schedule, timeline.start_s, timeline.end_s, total, beside)
+        draw_operations(axis, schedule, timeline.start_s, timeline.end_s, (0, total), beside)
         axis.set_title(f"{name}: {timeline.makespan_s:.4g} {unit}")
         _draw_transfers(axis, timeline)
         if paths:
@@ -143,7 +149,7 @@ def plot_timelines(timelines, title, context, paths=None, unit="s"):
     )
     line = plt.Line2D([], [], color="#333333", lw=0.8, label="transfer")
     bold = [Patch(facecolor="none", edgecolor=_PATH_COLOUR, lw=2, label="critical path")] if paths else []
-    _operation_legend(figure, shown, [line, *bold])
+    operation_legend(figure, shown, [line, *bold])
     return titled(figure, title, f"{context}; numbers are microbatches")
 
 

@@ -7,6 +7,7 @@ import pandas as pd
 from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.engine import simulate
 from ppmodel.graph import P2P, compile
+from ppmodel.specs import cards_of
 from ppmodel.studies.cases import built
 from ppmodel.studies.runtime import relative_to, runtime_study
 from ppmodel.studies.times import NO_NETWORK
@@ -122,8 +123,9 @@ def asymmetric_causes(model, system, stages_list, num_microbatches, split):
         uneven = built("asymmetric-chimera", num_stages, num_microbatches, (("split", tuple(split)),))
         forward, backward = model_costs(base, model, system).compute_s[:2, 0]
 
-        def over(costs, base=base, uneven=uneven):
-            times = [simulate(compile(schedule), costs(schedule)).makespan_s for schedule in (uneven, base)]
+        def over(costs, base=base, uneven=uneven, num_stages=num_stages):
+            graphs = (compile(schedule, cards=cards_of(system, num_stages)) for schedule in (uneven, base))
+            times = [simulate(graph, costs(graph.schedule)).makespan_s for graph in graphs]
             return times[0] / times[1] - 1
 
         steps = [

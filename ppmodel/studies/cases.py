@@ -52,9 +52,9 @@ def built(name, num_stages, num_microbatches, options):
 
 
 @cache
-def compiled(name, num_stages, num_microbatches, options, p2p, allreduce):
-    """`graph.compile`, once for each schedule and semantics."""
-    return compile(built(name, num_stages, num_microbatches, options), p2p, allreduce)
+def compiled(name, num_stages, num_microbatches, options, p2p, allreduce, cards=None):
+    """`graph.compile`, once for each schedule, semantics and network cards; these as a tuple."""
+    return compile(built(name, num_stages, num_microbatches, options), p2p, allreduce, cards)
 
 
 class TableNumbers(NamedTuple):

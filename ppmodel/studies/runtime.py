@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from ppmodel.costs import model_costs
+from ppmodel.costs import model_costs, slowest_transfer_s
 from ppmodel.engine import simulate, simulate_events
 from ppmodel.graph import ALLREDUCE, P2P
 from ppmodel.metrics import idle_ratio, peak_activations
@@ -66,7 +66,7 @@ def runtime_study(
 
 
 def comm_over_forward(schedule, model, system):
-    """The time of one transfer over the mean forward of 1/S of the model, c/F.
+    """The time of one transfer over the mean forward of 1/S of the model, c/F; with nodes, of the slowest one.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def comm_over_forward(schedule, model, system):
     0.18
     """
     costs = model_costs(schedule, model, system)
-    return float((costs.occupancy_s[0, 0] + costs.latency_s[0, 0]) / (costs.compute_s[0].sum() / schedule.num_devices))
+    return float(slowest_transfer_s(costs) / (costs.compute_s[0].sum() / schedule.num_devices))
 
 
 def relative_to(table, base, value="t_sim_s"):

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pandas as pd
 
-from ppmodel.costs import model_costs
+from ppmodel.costs import model_costs, slowest_transfer_s
 from ppmodel.specs import Kind
 from ppmodel.studies.cases import built
 
@@ -72,7 +72,8 @@ def stage_table(models, systems, num_stages, num_microbatches):
     -------
     DataFrame
         One row a model and system; columns ``model, system, forward_s, backward_s, transfer_s,
-        comm_over_forward, backward_over_forward``, times in seconds for one microbatch.
+        comm_over_forward, backward_over_forward``, times in seconds for one microbatch; of the slowest transfer
+        where a system has nodes.
 
     Raises
     ------
@@ -85,7 +86,7 @@ def stage_table(models, systems, num_stages, num_microbatches):
         for system in systems:
             costs = model_costs(schedule, model, system)
             forward, backward = costs.compute_s[:2, 0]
-            transfer = costs.occupancy_s[0, 0] + costs.latency_s[0, 0]
+            transfer = slowest_transfer_s(costs)
             rows.append({
                 "model": model.name, "system": system.name, "forward_s": forward, "backward_s": backward,
                 "transfer_s": transfer, "comm_over_forward": transfer / forward,

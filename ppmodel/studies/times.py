@@ -11,6 +11,7 @@ from ppmodel.engine import makespans
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import computing_s
 from ppmodel.ops import OpKind
+from ppmodel.specs import cards_of
 from ppmodel.studies.cases import built, compiled
 
 _REFERENCE_FLOPS = 1e15
@@ -27,7 +28,7 @@ class Change:
     Parameters
     ----------
     bandwidth, latency : float
-        Factors on the network's bandwidth and on its latency.
+        Factors on the network's bandwidth and on its latency, of links inside and between nodes alike.
     compute : float
         Factor on the device's speed: its peak and its memory bandwidth.
     memory : float
@@ -123,6 +124,14 @@ class Change:
             memory_bandwidth_bytes_per_s=memory * self.compute,
             network_bandwidth_bytes_per_s=system.network_bandwidth_bytes_per_s * self.bandwidth,
             network_latency_s=system.network_latency_s * self.latency,
+            nodes=self._nodes(system.nodes),
+        )
+
+    def _nodes(self, nodes):
+        return nodes and replace(
+            nodes,
+            node_bandwidth_bytes_per_s=nodes.node_bandwidth_bytes_per_s * self.bandwidth,
+            node_latency_s=nodes.node_latency_s * self.latency,
         )
 
     def costs(self, costs, schedule):
@@ -196,7 +205,7 @@ def times(case, num_stages, num_microbatches, model, systems, p2p, allreduce="ex
     model : ModelSpec
         The model.
     systems : sequence of SystemSpec
-        The systems.
+        The systems; those whose devices share network cards are simulated with them.
     p2p, allreduce : str
         Communication semantics, as in `graph.compile`.
     changes : sequence of Change
@@ -213,6 +222,8 @@ def times(case, num_stages, num_microbatches, model, systems, p2p, allreduce="ex
         If the schedule is not defined at the size.
     CostError
         If the model does not fit the schedule.
+    SpecificationError
+        If a system lists the nodes of another number of devices.
     PPModelError
         If a semantics is unknown.
 
@@ -231,13 +242,17 @@ def times(case, num_stages, num_microbatches, model, systems, p2p, allreduce="ex
     known = _known(name, options, num_stages, num_microbatches, p2p, allreduce, model)
     of_systems = [known.setdefault(system, {}) for system in systems]
     missing = [(change, n) for change in dict.fromkeys(changes) for n, of in enumerate(of_systems) if change not in of]
-    if missing:
-        graph = compiled(name, num_stages, num_microbatches, options, p2p, allreduce)
+    by_cards = {}
+    for change, n in missing:
+        cards = cards_of(systems[n], num_stages, p2p)
+        by_cards.setdefault(None if cards is None else tuple(cards.tolist()), []).append((change, n))
+    for cards, some in by_cards.items():
+        graph = compiled(name, num_stages, num_microbatches, options, p2p, allreduce, cards)
         size = (name, options, num_stages, num_microbatches)
-        many = [_costs(*size, model, change, systems[n]) for change, n in missing]
+        many = [_costs(*size, model, change, systems[n]) for change, n in some]
         spans = makespans(graph, many)
         idle = 1 - computing_s(schedule, many) / (num_stages * spans)
-        for (change, n), *numbers in zip(missing, spans.tolist(), idle.tolist(), strict=True):
+        for (change, n), *numbers in zip(some, spans.tolist(), idle.tolist(), strict=True):
             of_systems[n][change] = numbers
     table = np.array([[of[change] for of in of_systems] for change in changes])
     return Times(table[..., 0], table[..., 1])
