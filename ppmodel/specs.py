@@ -704,6 +704,38 @@ def cards_of(system, num_devices, p2p="overlapped"):
     return nodes if shared and nodes.any() else None
 
 
+def by_cards(systems, num_devices, p2p="overlapped"):
+    """Systems that share network cards in the same way, and so a compiled graph.
+
+    Parameters
+    ----------
+    systems : sequence of SystemSpec
+        Any.
+    num_devices, p2p
+        As in `cards_of`.
+
+    Returns
+    -------
+    dict of tuple of int or None to list of int
+        From the card of each device, or None where none is shared, to places in `systems`.
+
+    Raises
+    ------
+    SpecificationError
+        As `cards_of`.
+
+    Examples
+    --------
+    >>> by_cards([load_system(name) for name in ("dgx_h100", "slow_between_nodes", "mi300x")], 6)
+    {None: [0, 2], (0, 0, 0, 0, 1, 1): [1]}
+    """
+    places = {}
+    for place, system in enumerate(systems):
+        cards = cards_of(system, num_devices, p2p)
+        places.setdefault(None if cards is None else tuple(cards.tolist()), []).append(place)
+    return places
+
+
 def read_document(path, file_type, form=_FORM):
     """A YAML file that keeps to a form.
 

@@ -19,19 +19,23 @@ from ppmodel.graph import compile
 from ppmodel.metrics import messages_by_node
 from ppmodel.ops import OpKind
 from ppmodel.plot import plot_cards, plot_nodes
-from ppmodel.specs import NodeSpec, cards_of, load_model, load_system
+from ppmodel.specs import DATA, NodeSpec, cards_of, load_model, load_system
 from ppmodel.studies import (
     crossing_table,
     inside_study,
     largest_loss,
     node_findings,
     node_study,
+    noise_study,
     order_table,
     placed,
     placement_search,
 )
 from ppmodel.studies.nodes import card_study, folded_placement, full_placements, longest_wait, waiting_facts
 from ppmodel.studies.times import NO_NETWORK, UNCHANGED, Change, times
+from ppmodel.sweep import load_sweep
+from ppmodel.sweep.rows import compute_rows
+from ppmodel.uncertainty import Noise
 
 SLOW = load_system("mid_cp_slow_nw")
 
@@ -303,6 +307,29 @@ def test_faster_inner_links_may_cost_time_on_shared_cards_alone():
     assert largest_loss(study) == pytest.approx(0.0341, abs=1e-4)
     assert (study["shared card"] >= study["own links"]).all()
     assert largest_loss(study.rename(columns={"own links": "shared card", "shared card": "other"})) == 0
+
+
+def test_noise_and_sweeps_take_the_cards_of_each_system(tmp_path):
+    """Noisy runs and rows of a sweep are simulated with each system's own cards, whatever stands beside it."""
+    systems = [SLOW, placed(load_system("slow_between_nodes"), "round-robin", shared_card=True), SLOW]
+    model, seeds = load_model("paper"), [1, 2]
+    found = noise_study(model, systems, 8, [16], [Noise(jitter=0.1)], seeds, ["chimera"])
+    alone = [noise_study(model, [one], 8, [16], [Noise(jitter=0.1)], seeds, ["chimera"]) for one in systems]
+    assert found.mean_s.tolist() == [one.mean_s.item() for one in alone]
+    expected = times(("chimera", ()), 8, 16, model, systems, "overlapped").t_sim_s[0].tolist()
+    assert found.t_sim_s.tolist() == expected
+    assert expected[1] > expected[0] == expected[2]
+
+    text = (DATA / "systems" / "slow_between_nodes.yaml").read_text()
+    (tmp_path / "apart.yaml").write_text(text.replace("value: blocked", "value: round-robin"))
+    (tmp_path / "listed.yaml").write_text(text.replace("value: blocked", "value: [0, 0, 1, 1]"))
+    (tmp_path / "sweep.yaml").write_text(
+        "schedules: chimera\nstages: 8\nmicrobatches: 16\nmodels: paper\n"
+        "systems: [mid_cp_slow_nw, apart.yaml, listed.yaml]\n"
+    )
+    rows = compute_rows(load_sweep(tmp_path / "sweep.yaml"), 0, 3)
+    assert rows["makespan_s"] == [*expected[:2], None]
+    assert "names the nodes of 4 devices, and is used for 8" in rows["refused"][2]
 
 
 # ---- the study -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from ppmodel.engine import makespans
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import computing_s
 from ppmodel.ops import OpKind
-from ppmodel.specs import cards_of
+from ppmodel.specs import by_cards
 from ppmodel.studies.cases import built, compiled
 
 _REFERENCE_FLOPS = 1e15
@@ -242,11 +242,8 @@ def times(case, num_stages, num_microbatches, model, systems, p2p, allreduce="ex
     known = _known(name, options, num_stages, num_microbatches, p2p, allreduce, model)
     of_systems = [known.setdefault(system, {}) for system in systems]
     missing = [(change, n) for change in dict.fromkeys(changes) for n, of in enumerate(of_systems) if change not in of]
-    by_cards = {}
-    for change, n in missing:
-        cards = cards_of(systems[n], num_stages, p2p)
-        by_cards.setdefault(None if cards is None else tuple(cards.tolist()), []).append((change, n))
-    for cards, some in by_cards.items():
+    for cards, places in by_cards([systems[n] for _, n in missing], num_stages, p2p).items():
+        some = [missing[place] for place in places]
         graph = compiled(name, num_stages, num_microbatches, options, p2p, allreduce, cards)
         size = (name, options, num_stages, num_microbatches)
         many = [_costs(*size, model, change, systems[n]) for change, n in some]

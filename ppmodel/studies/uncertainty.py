@@ -6,6 +6,7 @@ import pandas as pd
 
 from ppmodel.costs import model_costs
 from ppmodel.engine import makespans
+from ppmodel.specs import by_cards
 from ppmodel.studies.cases import TIE, compiled, label, legal_schedules
 from ppmodel.uncertainty import QUANTILES, Comparison, Noise, distribution, noisy_makespans_on, probability_faster
 
@@ -65,8 +66,8 @@ def noise_study(
     rows = []
     for count, noise in product(microbatches, noises):
         graphs = _graphs(model, systems, num_stages, count, cases, p2p, allreduce)
-        runs = {name: noisy_makespans_on(*case, noise, seeds) for name, case in graphs.items()}
-        noiseless = {name: makespans(*case) for name, case in graphs.items()}
+        runs = {name: _by_system(case, noisy_makespans_on, noise, seeds) for name, case in graphs.items()}
+        noiseless = {name: _by_system(case, makespans) for name, case in graphs.items()}
         for number, system in enumerate(systems):
             point = {"system": system.name, "stages": num_stages, "microbatches": count}
             point |= {name: getattr(noise, name) for name in _NOISE}
@@ -76,14 +77,25 @@ def noise_study(
 
 
 def _graphs(model, systems, num_stages, count, cases, p2p, allreduce):
-    """Graph, and costs on each system, of each schedule that is legal at a size, by its label."""
+    """Graphs, and costs on each of their systems, of each schedule that is legal at a size, by its label."""
     return {
-        label(name, options): (
-            compiled(name, num_stages, count, tuple(options.items()), p2p, allreduce),
-            [model_costs(schedule, model, system) for system in systems],
-        )
+        label(name, options): [
+            (
+                compiled(name, num_stages, count, tuple(options.items()), p2p, allreduce, cards),
+                {place: model_costs(schedule, model, systems[place]) for place in places},
+            )
+            for cards, places in by_cards(systems, num_stages, p2p).items()
+        ]
         for name, options, schedule in legal_schedules(cases, num_stages, count)
     }
+
+
+def _by_system(graphs, evaluate, *more):
+    """What is found on each system, in order of the systems, whatever graph each belongs to."""
+    found = {}
+    for graph, costs in graphs:
+        found |= dict(zip(costs, evaluate(graph, list(costs.values()), *more), strict=True))
+    return [found[place] for place in sorted(found)]
 
 
 def _noise_rows(point, noiseless, runs):
@@ -201,7 +213,8 @@ def slow_device_study(
     DataFrame
         One row a system, B, schedule and device; columns ``system, stages, microbatches, schedule, slowdown, device,
         t_sim_s, t_slow_s, passed_on``: time without and with the slow device in seconds, and
-        (t_slow / t_sim - 1) / (slowdown - 1), the share of the slowdown that the iteration feels: between 0 and 1.
+        (t_slow / t_sim - 1) / (slowdown - 1), the share of the slowdown that the iteration feels: between 0 and 1
+        where no network card is shared.
 
     Raises
     ------
@@ -215,12 +228,13 @@ def slow_device_study(
     rows = []
     for count in microbatches:
         for name, case in _graphs(model, systems, num_stages, count, cases, p2p, allreduce).items():
-            noiseless = makespans(*case)
+            noiseless = _by_system(case, makespans)
             for device in range(num_stages):
-                slow = noisy_makespans_on(*case, Noise(slowdown=slowdown, slow_devices=(device,)), [0])[:, 0]
+                noise = Noise(slowdown=slowdown, slow_devices=(device,))
+                slow = (float(spans[0]) for spans in _by_system(case, noisy_makespans_on, noise, [0]))
                 rows += [
                     (system.name, num_stages, count, name, slowdown, device, t_sim, t_slow)
-                    for system, t_sim, t_slow in zip(systems, noiseless.tolist(), slow.tolist(), strict=True)
+                    for system, t_sim, t_slow in zip(systems, map(float, noiseless), slow, strict=True)
                 ]
     names = [*_POINT, "schedule", "slowdown", "device", "t_sim_s", "t_slow_s"]
     table = pd.DataFrame(rows, columns=names)

@@ -11,6 +11,7 @@ from ppmodel.engine import makespans
 from ppmodel.errors import PPModelError, SweepError
 from ppmodel.graph import compile
 from ppmodel.ops import OpKind
+from ppmodel.specs import cards_of
 from ppmodel.sweep.specification import option_text
 from ppmodel.sweep.versions import versions
 from ppmodel.uncertainty import noisy_makespans, operation_factors
@@ -191,13 +192,23 @@ def _peak_memory_bytes(schedule, model, system):
 
 def _times(graph, part):
     """Rows as slices, with makespans and computing times, or with the error that refuses them."""
-    schedule, sweep, accepted = graph.schedule, part.sweep, []
+    schedule, sweep, accepted = graph.schedule, part.sweep, {}
     for rows in part.pairs():
         system, model = sweep.systems[part.system[rows.start]], sweep.models[part.model[rows.start]]
         try:
-            accepted.append((rows, model_costs(schedule, model, system)))
+            cards, costs = cards_of(system, schedule.num_devices, graph.p2p), model_costs(schedule, model, system)
         except PPModelError as error:
             yield rows, error, None
+        else:
+            accepted.setdefault(None if cards is None else tuple(cards.tolist()), []).append((rows, costs))
+    for cards, pairs in accepted.items():
+        shared = graph if cards is None else compile(schedule, graph.p2p, graph.allreduce, cards)
+        yield from _times_on(shared, pairs, part)
+
+
+def _times_on(graph, accepted, part):
+    """As `_times`, of systems that share their network cards in one way."""
+    schedule, sweep = graph.schedule, part.sweep
     if not sweep.noises:
         many = [costs for _, costs in accepted]
         busy = metrics.computing_s(schedule, many)
