@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.errors import CostError
+from ppmodel.ops import OpKind
 
 _PARTS_KEPT = 2**12
 
@@ -108,6 +109,8 @@ def by_class(many_costs, num_replicas, names=("compute_s", "occupancy_s", "laten
 def _flat(tables, num_replicas):
     if num_replicas > 1:  # a table without an axis for replicas means that they are alike
         tables = [np.repeat(table[:, None], num_replicas, axis=1) if table.ndim == 2 else table for table in tables]
+    else:
+        tables = [table.reshape(len(table), -1) for table in tables]
     return np.array(tables, dtype=float).reshape(len(tables), -1).T.copy()
 
 

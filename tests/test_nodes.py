@@ -11,7 +11,7 @@ from strategies import allreduces, p2ps, schedules
 from twin import card_times
 
 from ppmodel import build
-from ppmodel.costs import OpCosts, message_bytes, model_costs, receivers, uniform_costs
+from ppmodel.costs import OpCosts, by_class, message_bytes, model_costs, receivers, uniform_costs
 from ppmodel.engine import simulate
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.export import parse_table
@@ -127,6 +127,17 @@ def test_names_of_nodes_do_not_matter(case, names):
         for w in (where, tuple(names[node] for node in where))
     ]
     np.testing.assert_array_equal(*(costs.by_class(schedule.num_replicas) for costs in tables))
+
+
+@pytest.mark.parametrize("name", ["gpipe", "chimera"])
+def test_costs_with_and_without_nodes_stand_side_by_side(name):
+    """Tables by stage and by replica and stage go into one pass, each with its own numbers."""
+    schedule = build(name, 4, 8)
+    many = [uniform_costs(schedule, 1, 2, 0.5, nodes=nodes, node_comm=0.1) for nodes in (None, [0, 0, 1, 1])]
+    for together, *alone in zip(
+        by_class(many, schedule.num_replicas), *(c.by_class(schedule.num_replicas) for c in many), strict=True
+    ):
+        np.testing.assert_array_equal(together.T, alone)
 
 
 @given(schedules())
