@@ -168,6 +168,7 @@ KNOWN = dict.fromkeys(_COUNTS, _COUNT) | {
     "other_system": _SYSTEM,
     "systems": _SYSTEM,
     "node_systems": _NODE_SYSTEM,
+    "shown": _one_of(("generation", "compile", "one evaluation", "many systems")),
     "picture_placement": _one_of(PLACEMENTS),
     **dict.fromkeys(("p2p", "other_p2p", "p2ps"), _one_of(P2P)),
     **dict.fromkeys(("allreduce", "allreduces"), _one_of(ALLREDUCE)),
