@@ -15,7 +15,7 @@ from ppmodel.specs import by_cards
 from ppmodel.studies.cases import built, compiled
 
 _REFERENCE_FLOPS = 1e15
-_COSTS_KEPT = 2**14
+_COSTS_KEPT = 2**17
 _LEAST = dict.fromkeys(("bandwidth", "compute", "memory", "efficiency", "straggler", "backward")) | {
     "latency": 0, "collectives": 0,
 }  # fmt: skip
