@@ -32,7 +32,7 @@ def collect(quick, say):
     rows = results["stages"] = []
     for stage in stages.STAGES:
         say(f"measuring: {stage.__name__.replace('_', ' ')}")
-        rows += stage(plan)
+        rows += [one | ({"goal": None} if quick else {}) for one in stage(plan)]  # goals are for the full sizes
     for name, rows_of in (("growth", growth.growth), ("peers", ratios.ratios)):
         say(f"measuring: {name}")
         results[name] = list(rows_of(plan))

@@ -14,11 +14,18 @@ from ppmodel.engine import makespans, simulate, simulate_events
 from ppmodel.errors import ScheduleError
 from ppmodel.graph import P2P, compile
 from ppmodel.metrics import peak_activations
+from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.uncertainty import Noise, noisy_makespans
 
 NS = 1e9
 LIST_SCHEDULED = ("hanayo",)
 """Schedules whose order a list scheduler decides, operation by operation."""
+
+OPTIONS = {
+    "hanayo": [{"waves": 1}, {"waves": 2}],
+    "chimera": [{"concat": how} for how in CONCATENATIONS],
+}
+"""What is measured of schedules with options beside their defaults."""
 
 
 class Plan(NamedTuple):
@@ -88,8 +95,8 @@ def row(stage, case, unit, seconds, per, operations, goal=None):
 
 def case_of(name, schedule, *words, **options):
     """A schedule with its options, its size, and what else a case is told apart by."""
-    named = " ".join([name, *(f"{key} = {value}" for key, value in options.items())])
-    return ", ".join([named, f"S = {schedule.num_devices}, B = {schedule.num_microbatches}", *words])
+    named = " ".join([name, *(f"{key}={value}" for key, value in options.items())])
+    return ", ".join([named, f"({schedule.num_devices}, {schedule.num_microbatches})", *words])
 
 
 def costs_of(schedule, comm=0.1):
@@ -110,10 +117,10 @@ def compiled(schedule, p2p="overlapped"):
 
 
 def legal(plan):
-    """Every registered schedule at the plan's size; the list-scheduled ones at theirs, with one wave and two."""
+    """Every registered schedule at the plan's size, the list-scheduled ones at theirs."""
     for name in schedules.names():
         size = plan.list_size if name in LIST_SCHEDULED else plan.size
-        for options in [{"waves": 1}, {"waves": 2}] if name in LIST_SCHEDULED else [{}]:
+        for options in OPTIONS.get(name, [{}]):
             try:
                 build(name, *size, **options)
             except ScheduleError:
@@ -128,7 +135,7 @@ def generation(plan):
         seconds = measure(lambda case=(name, size, options): build(case[0], *case[1], **case[2]))
         goal = 1000.0 if name in LIST_SCHEDULED else 10.0
         case, count = case_of(name, schedule, **options), schedule.num_operations
-        yield row("generation", case, "ns per operation", seconds, count / NS, count, goal)
+        yield row("generation", case, "ns/op", seconds, count / NS, count, goal)
 
 
 def compiling(plan):
@@ -138,7 +145,7 @@ def compiling(plan):
         for p2p in P2P if name == "1f1b" else ["overlapped"]:
             seconds = measure(lambda one, p2p=p2p: compiled(one, p2p), lambda one=schedule: fresh(one))
             case, count = case_of(name, schedule, p2p, **options), schedule.num_operations
-            yield row("compile", case, "ns per operation", seconds, count / NS, count, 30.0)
+            yield row("compile", case, "ns/op", seconds, count / NS, count, 30.0)
 
 
 def evaluation(plan):
@@ -150,7 +157,7 @@ def evaluation(plan):
             seconds = measure(lambda graph=graph, costs=costs: simulate(graph, costs))
             case, count = case_of(name, schedule, p2p, **options), graph.num_operations
             goal = 3.0 if p2p in ("latency", "overlapped") and size == plan.size else None
-            yield row("one evaluation", case, "ns per operation", seconds, count / NS, count, goal)
+            yield row("one evaluation", case, "ns/op", seconds, count / NS, count, goal)
 
 
 def reading(plan):
@@ -159,7 +166,7 @@ def reading(plan):
     graph, costs = compile(schedule), costs_of(schedule)
     seconds = measure(lambda one: (one.start_s, one.end_s), lambda: (simulate(graph, costs),))
     case, count = case_of("1f1b", schedule, "overlapped"), graph.num_operations
-    yield row("times in the table's order", case, "ns per operation", seconds, count / NS, count)
+    yield row("times in the table's order", case, "ns/op", seconds, count / NS, count)
 
 
 def many_systems(plan):
@@ -171,7 +178,7 @@ def many_systems(plan):
         seconds = measure(lambda graph=graph: makespans(graph, many))
         case, count = case_of("1f1b", schedule, p2p, f"{plan.systems} systems"), graph.num_operations
         per = count * plan.systems / NS
-        yield row("many systems", case, "ns per operation and system", seconds, per, count, 1.0)
+        yield row("many systems", case, "ns/op/system", seconds, per, count, 1.0)
     several = 8 * plan.systems
     held = in_fresh_process("systems", *plan.size, several)
     table_mib = 8 * several * count / 2**20
@@ -193,7 +200,7 @@ def events(plan):
         count = len(graph.node_start) - 1 + of_message * int(graph.remote.sum()) + _through_two_cards(graph)
         seconds = measure(simulate_events, lambda graph=graph: (graph, costs_of(schedule)))
         case = case_of("1f1b", schedule, words, f"{count:,} events")
-        yield row("event queue", case, "ns per event", seconds, count / NS, graph.num_operations, 150.0)
+        yield row("event queue", case, "ns/event", seconds, count / NS, graph.num_operations, 150.0)
 
 
 def _through_two_cards(graph):
@@ -209,7 +216,7 @@ def activations(plan):
     for name in ("1f1b", "chimera"):
         schedule = build(name, *plan.size)
         seconds, count = measure(peak_activations, lambda one=schedule: fresh(one)), schedule.num_operations
-        yield row("peak activations", case_of(name, schedule), "ns per operation", seconds, count / NS, count)
+        yield row("peak activations", case_of(name, schedule), "ns/op", seconds, count / NS, count)
 
 
 def uncertainty(plan):
@@ -220,12 +227,12 @@ def uncertainty(plan):
     for words, noise in (("jitter", Noise(jitter=0.05)), ("stragglers", Noise(straggling=0.05, slowdown=1.5))):
         seconds = measure(lambda noise=noise: noisy_makespans(graph, costs, noise, seeds))
         case, per = case_of("1f1b", schedule, words, f"{plan.runs} runs"), graph.num_operations * plan.runs / NS
-        yield row("uncertainty", case, "ns per operation and run", seconds, per, graph.num_operations)
+        yield row("uncertainty", case, "ns/op/run", seconds, per, graph.num_operations)
 
 
 def whole_way(plan):
     """From a schedule's name to its makespan in a fresh process, and the memory of that process."""
-    case, count = f"1f1b, S = {plan.large[0]}, B = {plan.large[1]}, overlapped", 2 * plan.large[0] * plan.large[1]
+    case, count = f"1f1b, ({plan.large[0]}, {plan.large[1]}), overlapped", 2 * plan.large[0] * plan.large[1]
     found = [in_fresh_process("whole", *plan.large)]
     if found[0]:  # the first one does not count where there is time for more
         repeats = max(1, min(REPEATS, int(60 / found[0]["seconds"])))
@@ -243,7 +250,7 @@ def start_up(plan):
     script = Path(sys.executable).with_name("ppmodel")
     command = [str(script)] if script.exists() else [sys.executable, "-m", "ppmodel"]
     (asked,) = _processes([*command, *question])
-    yield row("start-up", "ppmodel simulate 1f1b, S = 8, B = 256", "s", asked, 1, 4096, 0.5)
+    yield row("start-up", "ppmodel simulate 1f1b, (8, 256)", "s", asked, 1, 4096, 0.5)
     numpy, ours = _processes(*([sys.executable, "-c", f"import {name}"] for name in ("numpy", "ppmodel")))
     yield row("start-up", "import ppmodel", "s", ours, 1, 0)
     yield row("start-up", "import numpy", "s", numpy, 1, 0)
@@ -258,7 +265,7 @@ def _first_makespan(plan):
         for words, where in (("kernels not compiled yet", {"NUMBA_CACHE_DIR": empty}), ("kernels compiled before", {})):
             first = in_fresh_process("whole", *plan.size, **where)
             seconds = Seconds.of([first["seconds"]]) if first else None
-            case = f"S = {plan.size[0]}, B = {plan.size[1]}, {words}"
+            case = f"({plan.size[0]}, {plan.size[1]}), {words}"
             yield row("first makespan", case, "s", seconds, 1, 2 * plan.size[0] * plan.size[1])
 
 
