@@ -20,13 +20,9 @@ def dependencies(kind, stage, microbatch, replica, device, device_start, node, s
     remote = np.empty(len(kind), np.bool_)
     for op in range(len(kind)):
         remote[op] = source[op] != NONE and device[source[op]] != device[op]
-    if not sharing:
-        level = _levels_of_operations(source, device_start)
-        by_node = np.empty(0, np.int32)
-    else:
-        by_node, node_start = _sorted_by(node, node.max() + 1, np.empty(0, np.int32))
-        level = _levels_of_nodes(source, device, device_start, node, by_node, node_start)
-    order, level_start = _sorted_by(level, level.max() + 1, by_node)
+    share, following = _shared(node, sharing)
+    level = _levels(source, node, device, device_start, share, following)
+    order, level_start = _by_level(level, share, following)
     return source, remote, level, order, level_start
 
 
@@ -67,102 +63,101 @@ def _sources(kind, stage, microbatch, replica, sizes):
 
 
 @compiled
-def _sorted_by(key, num_keys, among):
-    """A counting sort: positions by key, those of one key in the order of `among`, or as they are."""
-    start = np.zeros(num_keys + 1, np.int32)
-    for position in range(len(key)):
-        if key[position] != NONE:
-            start[key[position] + 1] += 1
-    for k in range(num_keys):
-        start[k + 1] += start[k]
-    following = start[:-1].copy()
-    order = np.empty(len(key), np.int32)
-    for place in range(len(key)):
-        position = among[place] if len(among) else place
-        if key[position] != NONE:
-            order[following[key[position]]] = position
-            following[key[position]] += 1
-    return order, start
+def _shared(node, sharing):
+    """Whether each operation is alone in its node (0), its first (1) or a later one (2); and the next one there."""
+    share, following = np.zeros(len(node), np.uint8), np.empty(len(node), np.int32)
+    latest = np.full(node.max() + 1 if sharing else 0, NONE, np.int32)
+    for op in range(len(node) if sharing else 0):
+        before = latest[node[op]]
+        if before != NONE:
+            share[op], following[before], following[op] = 2, op, NONE
+            share[before] = max(share[before], 1)
+        latest[node[op]] = op
+    return share, following
 
 
 @compiled
-def _levels_of_operations(source, device_start):
+def _levels(source, node, device, device_start, share, following):
     """Each device runs on until it must wait; what it waits for wakes it. Levels are those of Kahn's algorithm.
 
     Until its level is known, an operation that device d waits for holds ``NONE - 1 - d`` in its place.
     """
     level = np.full(len(source), NONE, np.int32)
+    first, missing, depth_of = (
+        np.empty(len(node), np.int32),
+        np.zeros(len(node), np.int32),
+        np.zeros(len(node), np.int32),
+    )
+    for op in range(len(node)):
+        if share[op]:
+            missing[node[op]] += 1
+            if share[op] == 1:
+                first[node[op]] = op
     head = device_start[:-1].copy()
-    awake = np.arange(len(head))[::-1].copy()
-    num_awake = len(head)
+    awake, num_awake = np.empty(len(head) + 2 * len(node), np.int32), len(head)
+    for here in range(len(head)):
+        awake[here] = len(head) - 1 - here
     while num_awake:
         num_awake -= 1
         here = awake[num_awake]
-        depth = NONE if head[here] == device_start[here] else level[head[here] - 1]
         while head[here] < device_start[here + 1]:
-            op = head[here]
-            needed = source[op]
-            if needed != NONE:
+            op, depth = head[here], np.int32(0)
+            needed, current, alone = source[op], node[op], share[op] == 0
+            if op > device_start[here] and (alone or node[op - 1] != current):
+                if level[op - 1] <= NONE:
+                    break  # its node waits for other devices, and wakes this one
+                depth = level[op - 1] + 1
+            if needed != NONE and (alone or node[needed] != current):
                 if level[needed] <= NONE:
                     level[needed] = NONE - 1 - here
                     break
-                depth = max(depth, level[needed])
-            depth += 1
-            if level[op] < NONE:
-                awake[num_awake] = NONE - 1 - level[op]
-                num_awake += 1
-            level[op] = depth
+                depth = max(depth, level[needed] + 1)
             head[here] += 1
+            if alone:
+                if level[op] < NONE:
+                    awake[num_awake] = NONE - 1 - level[op]
+                    num_awake += 1
+                level[op] = depth
+                continue
+            missing[current] -= 1
+            depth_of[current] = max(depth_of[current], depth)
+            done = NONE if missing[current] else first[current]
+            while done != NONE:
+                if level[done] < NONE:
+                    awake[num_awake] = NONE - 1 - level[done]
+                    num_awake += 1
+                if device[done] != here:
+                    awake[num_awake] = device[done]
+                    num_awake += 1
+                level[done] = depth_of[current]
+                done = following[done]
     for op in range(len(level)):
         level[op] = max(level[op], NONE)
     return level
 
 
 @compiled
-def _levels_of_nodes(source, device, device_start, node, by_node, node_start):
-    """The same where operations share nodes: a node's level is known when all its operations have come up."""
-    num_nodes = len(node_start) - 1
-    level, depth = np.full(num_nodes, NONE, np.int32), np.zeros(num_nodes, np.int32)
-    missing = node_start[1:] - node_start[:-1]
-    head = device_start[:-1].copy()
-    waiter = np.full(len(source), NONE, np.int32)
-    awake = np.empty(len(head) + 2 * len(source), np.int32)
-    num_awake = 0
-    for here in range(len(head)):
-        awake[num_awake] = here
-        num_awake += 1
-    while num_awake:
-        num_awake -= 1
-        here = awake[num_awake]
-        while head[here] < device_start[here + 1]:
-            op = head[here]
-            current, needed = node[op], source[op]
-            if op > device_start[here] and node[op - 1] != current:
-                if level[node[op - 1]] == NONE:
-                    break  # its firing wakes all its devices
-                depth[current] = max(depth[current], level[node[op - 1]] + 1)
-            if needed != NONE and node[needed] != current:
-                if level[node[needed]] == NONE:
-                    waiter[needed] = here
-                    break
-                depth[current] = max(depth[current], level[node[needed]] + 1)
-            head[here] += 1
-            missing[current] -= 1
-            if missing[current]:
-                continue
-            level[current] = depth[current]
-            for place in range(node_start[current], node_start[current + 1]):
-                done = by_node[place]
-                if waiter[done] != NONE:
-                    awake[num_awake] = waiter[done]
-                    num_awake += 1
-                if device[done] != here:
-                    awake[num_awake] = device[done]
-                    num_awake += 1
-    result = np.empty(len(source), np.int32)
-    for op in range(len(source)):
-        result[op] = level[node[op]]
-    return result
+def _by_level(level, share, following):
+    """A counting sort: operations by level, then by node, and where each level begins."""
+    start = np.zeros(level.max() + 2, np.int32)
+    for op in range(len(level)):
+        if level[op] != NONE:
+            start[level[op] + 1] += 1
+    for k in range(len(start) - 1):
+        start[k + 1] += start[k]
+    place = start[:-1].copy()
+    order = np.empty(len(level), np.int32)
+    for op in range(len(level)):
+        if level[op] == NONE or share[op] == 2:
+            continue
+        order[place[level[op]]] = op
+        place[level[op]] += 1
+        following_op = following[op] if share[op] else NONE
+        while following_op != NONE:
+            order[place[level[op]]] = following_op
+            place[level[op]] += 1
+            following_op = following[following_op]
+    return order, start
 
 
 @compiled
