@@ -33,7 +33,7 @@ class OpCosts:
     Raises
     ------
     CostError
-        If a duration is negative or not finite.
+        If a duration is negative or not finite, or a table has another shape.
 
     Examples
     --------
@@ -47,6 +47,13 @@ class OpCosts:
     overlap_factor: float = 1.0
 
     def __post_init__(self):
+        for name in ("compute_s", "occupancy_s", "latency_s"):
+            shape = np.shape(getattr(self, name))
+            if len(shape) not in (2, 3) or shape[0] != len(OpKind) or shape[-1] != np.shape(self.compute_s)[-1]:
+                rule = (
+                    f"must be ({len(OpKind)}, stages) or ({len(OpKind)}, replicas, stages), with stages as in compute_s"
+                )
+                raise CostError(f"shape of {name}", shape, rule, "give a row for each kind of operation")
         for name in ("compute_s", "occupancy_s", "latency_s", "overlap_factor"):
             value = np.asarray(getattr(self, name))
             bad = value[~(np.isfinite(value) & (value >= 0))]

@@ -88,7 +88,8 @@ def simulate(graph, costs, factors=None):
     Raises
     ------
     CostError
-        If the costs are for another number of stages, or add up to more than a number can hold.
+        If the costs are for another number of stages or replicas, factors for another number of operations, or
+        times add up to more than a number can hold.
 
     Examples
     --------
@@ -101,7 +102,7 @@ def simulate(graph, costs, factors=None):
     """
     if graph.dynamic:
         return simulate_events(graph, costs, factors)
-    _check_fit(graph, costs)
+    _check_fit(graph, costs, factors)
     fast = kernels(graph.num_operations)
     if fast:
         times = np.empty((4, graph.num_operations))
@@ -118,7 +119,7 @@ def simulate(graph, costs, factors=None):
 def _durations(graph, costs, factors=None):
     """Duration, occupancy and latency of every operation, in the graph's order."""
     compute, occupancy, latency = (table[graph.cost_class] for table in costs.by_class(graph.schedule.num_replicas))
-    return (compute if factors is None else compute * factors[graph.index]), occupancy, latency
+    return (compute if factors is None else compute * np.asarray(factors)[graph.index]), occupancy, latency
 
 
 def makespans(graph, many_costs):
@@ -169,10 +170,26 @@ def _refuse_overflow(makespan_s):
         raise CostError("makespan", makespan_s, "must be finite", "give smaller durations")
 
 
-def _check_fit(graph, costs):
-    if costs.num_stages != graph.schedule.num_stages:
-        rule = f"must have one entry per stage of the schedule, {graph.schedule.num_stages}"
+def _check_fit(graph, costs, factors=None):
+    schedule = graph.schedule
+    if costs.num_stages != schedule.num_stages:
+        rule = f"must have one entry per stage of the schedule, {schedule.num_stages}"
         raise CostError("costs", f"for {costs.num_stages} stages", rule, "make the costs for this schedule")
+    for table in (costs.compute_s, costs.occupancy_s, costs.latency_s):
+        if table.ndim == 3 and table.shape[1] != schedule.num_replicas:
+            rule = f"must have one row per replica of the schedule, {schedule.num_replicas}"
+            raise CostError("costs", f"for {table.shape[1]} replicas", rule, "make the costs for this schedule")
+    if factors is not None:
+        _check_factors(schedule, factors)
+
+
+def _check_factors(schedule, factors):
+    if np.shape(factors) != (schedule.num_operations,):
+        rule = f"must be one number for each operation, shape ({schedule.num_operations},)"
+        raise CostError("factors", f"of shape {np.shape(factors)}", rule, "give them in the order of the schedule")
+    if not (np.isfinite(factors).all() and np.min(factors) >= 0):
+        bad = np.asarray(factors)[~(np.isfinite(factors) & (np.asarray(factors) >= 0))][0]
+        raise CostError("factors", bad, "must be finite and not negative", "write 1 for no change")
 
 
 def _longest_path(graph, compute, occupancy, latency, overlap_factor):
@@ -266,7 +283,7 @@ def simulate_events(graph, costs, factors=None):
     >>> simulate_events(compile(schedule, cards=[0, 0, 1, 1]), costs).makespan_s
     39.0
     """
-    _check_fit(graph, costs)
+    _check_fit(graph, costs, factors)
     durations = _durations(graph, costs, factors)
     fast = kernels(graph.num_operations)
     if fast:

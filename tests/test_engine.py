@@ -201,6 +201,26 @@ def test_unknown_semantics_are_refused(field, value):
         compile(build("gpipe", 2, 2), **{field: value})
 
 
+@pytest.mark.parametrize("run", [simulate, simulate_events])
+@pytest.mark.parametrize(
+    ("factors", "rule"),
+    [(np.ones(3), "one number for each operation"), (np.full(8, np.nan), "finite"), (np.full(8, -1.0), "not negative")],
+)
+def test_factors_must_fit_the_operations(run, factors, rule):
+    """A factor too few would be read from elsewhere: it is refused, and so is what is no duration."""
+    schedule = build("gpipe", 2, 2)
+    with pytest.raises(CostError, match=f"factors = .*: must be .*{rule}"):
+        run(compile(schedule), uniform_costs(schedule, 1, 2), factors)
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (5,), (5, 3), (5, 3, 2)])
+def test_costs_must_fit_the_schedule(shape):
+    """A table without all kinds of operations, or for other stages or replicas, never reaches an engine."""
+    schedule = build("gpipe", 2, 2)
+    with pytest.raises(CostError, match="shape of|for 3 replicas"):
+        simulate(compile(schedule), OpCosts(np.ones((5, 2)), np.ones(shape), np.ones((5, 2))))
+
+
 def test_deadlocks_are_found_before_anything_runs():
     """Receiving in another order than sending is no deadlock; waiting in a circle is."""
     crossed = "0F0 0F1 0B0 0B1\n1F1 1F0 1B1 1B0"
