@@ -6,7 +6,7 @@ import numpy as np
 
 from ppmodel import metrics, schedules
 from ppmodel.compiled import kernels
-from ppmodel.costs import OpCosts, model_costs, stages
+from ppmodel.costs import model_costs, stages
 from ppmodel.engine import makespans
 from ppmodel.errors import PPModelError, SweepError
 from ppmodel.graph import compile
@@ -28,7 +28,6 @@ _MEASURED = (
     "makespan_s", "busy_s", "idle_ratio", "table_bubble_ratio", "peak_activations", "peak_memory_bytes", "refused",
 )  # fmt: skip
 _WORTH = 8  # times `compiled.LARGE` must be simulated in all for loading the kernels to pay
-_SLOTS = (1.0, 2.0, 1.0, 1.0, 0.0)  # of each kind of operation in the idealised table
 
 
 def compute_rows(sweep, first, last, wanted=None):
@@ -146,12 +145,11 @@ def _measured(case, part, build):
     """The columns of numbers, or of why there are none."""
     columns = {name: [None] * part.size for name in _MEASURED}
     try:
-        schedule, peak = build(case.schedule, case.options, case.stages, case.microbatches, case.waves)
+        schedule, of_table = build(case.schedule, case.options, case.stages, case.microbatches, case.waves)
         graph = compile(schedule, case.p2p, case.allreduce)
     except PPModelError as error:
         columns["refused"] = [str(error)] * part.size
         return columns
-    ratio = _table_bubble_ratio(graph)
     held = lru_cache(lambda model: _peak_memory_bytes(schedule, sweep.models[model], sweep.systems[0]))
     sweep = part.sweep
     for rows, spans, busy in _times(graph, part):
@@ -160,29 +158,20 @@ def _measured(case, part, build):
             continue
         columns["makespan_s"][rows], columns["busy_s"][rows] = spans, busy
         columns["idle_ratio"][rows] = (1.0 - np.array(busy) / (schedule.num_devices * np.array(spans))).tolist()
-        once = {
-            "table_bubble_ratio": ratio,
-            "peak_activations": peak,
-            "peak_memory_bytes": held(int(part.model[rows.start])),
-        }
-        for name, value in once.items():
+        once = {"peak_memory_bytes": held(int(part.model[rows.start]))}
+        for name, value in (of_table | once).items():
             columns[name][rows] = [value] * (rows.stop - rows.start)
     return columns
 
 
 def _built(name, options, stages, microbatches, waves):
-    """A schedule and the peak activations of its fullest device."""
+    """A schedule, and the columns that follow from its table alone."""
     given = dict(options) | ({} if waves is None else {"waves": waves})
     schedule = schedules.build(name, stages, microbatches, **given)
-    return schedule, float(metrics.peak_activations(schedule).max())
-
-
-def _table_bubble_ratio(graph):
-    """As `metrics.table_bubble_ratio`: the engine on durations of one and two slots, without transfers."""
-    shape = (len(_SLOTS), graph.schedule.num_stages)
-    costs = OpCosts(np.repeat(_SLOTS, shape[1]).reshape(shape), np.zeros(shape), np.zeros(shape))
-    computing = metrics.computing_s(graph.schedule, [costs])[0]
-    return float(1.0 - computing / (graph.schedule.num_devices * makespans(graph, [costs])[0]))
+    return schedule, {
+        "table_bubble_ratio": metrics.table_bubble_ratio(schedule),
+        "peak_activations": float(metrics.peak_activations(schedule).max()),
+    }
 
 
 def _peak_memory_bytes(schedule, model, system):
