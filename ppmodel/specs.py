@@ -287,7 +287,8 @@ class SystemSpec:
     memory_bandwidth_bytes_per_s, memory_capacity_bytes : float
         Of the memory of one device, in bytes per second and bytes.
     network_bandwidth_bytes_per_s, network_latency_s : float
-        Of one directed link between two devices, in bytes per second and seconds; with nodes, of two of them.
+        Of one directed link between two devices, in bytes per second and seconds; with nodes, between devices of
+        two nodes.
     nodes : NodeSpec, optional
         Which devices share a node, and what connects them; without it all links are alike.
     provenance : tuple of Provenance
@@ -685,7 +686,7 @@ def cards_of(system, num_devices, p2p="overlapped"):
 
     Returns
     -------
-    ndarray of int, shape (num_devices,), or None
+    tuple of int, length num_devices, or None
         None where every directed pair of devices has a link of its own, where all devices lie on one node, and
         under other semantics.
 
@@ -697,11 +698,11 @@ def cards_of(system, num_devices, p2p="overlapped"):
     Examples
     --------
     >>> cards_of(load_system("a2_highgpu_8g"), 10), cards_of(load_system("dgx_h100_nodes"), 10)
-    (array([0, 0, 0, 0, 0, 0, 0, 0, 1, 1]), None)
+    ((0, 0, 0, 0, 0, 0, 0, 0, 1, 1), None)
     """
     nodes = nodes_of(system, num_devices)
     shared = nodes is not None and system.nodes.shared_card and p2p == "overlapped"
-    return nodes if shared and nodes.any() else None
+    return tuple(nodes.tolist()) if shared and nodes.any() else None
 
 
 def by_cards(systems, num_devices, p2p="overlapped"):
@@ -731,8 +732,7 @@ def by_cards(systems, num_devices, p2p="overlapped"):
     """
     places = {}
     for place, system in enumerate(systems):
-        cards = cards_of(system, num_devices, p2p)
-        places.setdefault(None if cards is None else tuple(cards.tolist()), []).append(place)
+        places.setdefault(cards_of(system, num_devices, p2p), []).append(place)
     return places
 
 
@@ -868,9 +868,10 @@ def _first_problem(error, document, path, file_type, form):
         remedy = f"write {', '.join(_NodesFile.model_fields)} below it, or delete it"
         return SpecificationError(name, _shown(problem["input"]), "must be a block of entries", remedy, where=where)
     rule = problem["msg"].replace("Input should be", "must be")
+    remedy = form
     if parents and not not_a_mapping:
-        form = _REMEDIES.get(problem["type"], "mend the value").format(**problem.get("ctx", {}))
-    return SpecificationError(name, _shown(problem["input"]), rule, form, where=where)
+        remedy = _REMEDIES.get(problem["type"], "mend the value").format(**problem.get("ctx", {}))
+    return SpecificationError(name, _shown(problem["input"]), rule, remedy, where=where)
 
 
 def _written_name(document, location):

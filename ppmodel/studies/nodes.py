@@ -371,7 +371,6 @@ def card_study(model, system, name, num_stages, num_microbatches, options=None):
     size = (name, num_stages, num_microbatches, tuple((options or {}).items()))
     schedule, nodes = built(*size), nodes_of(system, num_stages)
     costs, cards = model_costs(schedule, model, system), cards_of(system, num_stages)
-    cards = None if cards is None else tuple(cards.tolist())
     timeline = simulate(compiled(*size, "overlapped", "excluded", cards), costs)
     _, occupancy, latency = costs.by_class(schedule.num_replicas)
     consumer = np.flatnonzero(schedule.dependencies.remote)

@@ -189,7 +189,7 @@ def _times(graph, part):
         except PPModelError as error:
             yield rows, error, None
         else:
-            accepted.setdefault(None if cards is None else tuple(cards.tolist()), []).append((rows, costs))
+            accepted.setdefault(cards, []).append((rows, costs))
     for cards, pairs in accepted.items():
         shared = graph if cards is None else compile(schedule, graph.p2p, graph.allreduce, cards)
         yield from _times_on(shared, pairs, part)
