@@ -1,7 +1,7 @@
 """The slow, obvious twin of the engine: from rows of operations to times, sharing nothing with the package.
 
 Each device walks its row. A cell runs when everything that its operations need is there; whoever can go
-next goes, until all rows are done. Only cells, letters and the five semantics are known here.
+next goes, until all rows are done. Only cells, letters, the five semantics and shared cards are known here.
 """
 
 from ppmodel.ops import OpKind
@@ -21,17 +21,22 @@ def needs(op, last_stage, split):
     return above._replace(kind=I) if above in split else above
 
 
-def end_times(schedule, costs, p2p, factors=None):
-    """When each computing operation ends, by operation; factors on durations by operation, too."""
-    factors = factors or {}
+def in_plain_words(schedule):
+    """Rows without reductions; of each operation its device, what it needs, and the other device that waits for it."""
     rows = [[[op for op in cell if op.kind != R] for cell in row] for row in schedule.rows()]
     rows = [[cell for cell in row if cell] for row in rows]
     home = {op: device for device, row in enumerate(rows) for cell in row for op in cell}
     split = {op._replace(kind=B) for op in home if op.kind == I}
     last_stage = max(op.stage for op in home)
     source = {op: needs(op, last_stage, split) for op in home}
-    wanted_elsewhere = {s for op, s in source.items() if s is not None and home[s] != home[op]}
-    receiver = {s: home[op] for op, s in source.items() if s is not None}
+    receiver = {s: home[op] for op, s in source.items() if s is not None and home[s] != home[op]}
+    return rows, home, source, receiver
+
+
+def end_times(schedule, costs, p2p, factors=None):
+    """When each computing operation ends, by operation; factors on durations by operation, too."""
+    factors = factors or {}
+    rows, home, source, receiver = in_plain_words(schedule)
     clock, link_free, there, end = [0.0] * len(rows), {}, {}, {}
     occupied = {op: costs.occupancy_s[op.kind, op.stage] for op in home}
     late = {op: costs.latency_s[op.kind, op.stage] for op in home}
@@ -51,7 +56,7 @@ def end_times(schedule, costs, p2p, factors=None):
         for op in cell:
             end[op] = now
         for op in cell:
-            if op not in wanted_elsewhere:
+            if op not in receiver:
                 continue
             if p2p in ("blocking_send", "blocking"):
                 clock[device] += occupied[op] + late[op]
@@ -80,13 +85,7 @@ def card_times(schedule, costs, cards):
     What ends first is sent first: inside a node over the link of its pair of devices; else at its turn by the sender's
     card. From then on it waits for its turn at the receiver's card, and passes both at once if it need not wait.
     """
-    rows = [[[op for op in cell if op.kind != R] for cell in row] for row in schedule.rows()]
-    rows = [[cell for cell in row if cell] for row in rows]
-    home = {op: device for device, row in enumerate(rows) for cell in row for op in cell}
-    split = {op._replace(kind=B) for op in home if op.kind == I}
-    last_stage = max(op.stage for op in home)
-    source = {op: needs(op, last_stage, split) for op in home}
-    receiver = {s: home[op] for op, s in source.items() if s is not None and home[s] != home[op]}
+    rows, home, source, receiver = in_plain_words(schedule)
     shape = (len(OpKind), schedule.num_replicas, schedule.num_stages)
     compute, occupied, late = (
         {op: table.reshape(shape)[op.kind, op.replica, op.stage] for op in home}
