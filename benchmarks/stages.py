@@ -14,6 +14,7 @@ from ppmodel.engine import makespans, simulate, simulate_events
 from ppmodel.errors import ScheduleError
 from ppmodel.graph import P2P, compile
 from ppmodel.metrics import peak_activations
+from ppmodel.schedule import NO_OPERATION
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.uncertainty import Noise, noisy_makespans
 
@@ -45,8 +46,8 @@ class Plan(NamedTuple):
         Systems of one call there.
     growth_budget_s : float
         A size that would take longer is left out.
-    pairs : dict of (int, int) to int
-        How often each peer and ours take turns at each S and B.
+    pairs : tuple of ((int, int), int)
+        S and B, and how often each peer and ours take turns there.
     """
 
     size: tuple = (64, 1024)
@@ -93,7 +94,7 @@ def row(stage, case, unit, seconds, per, operations, goal=None):
     }  # fmt: skip
 
 
-def case_of(name, schedule, *words, **options):
+def case_text(name, schedule, *words, **options):
     """A schedule with its options, its size, and what else a case is told apart by."""
     named = " ".join([name, *(f"{key}={value}" for key, value in options.items())])
     return ", ".join([named, f"({schedule.num_devices}, {schedule.num_microbatches})", *words])
@@ -134,7 +135,7 @@ def generation(plan):
         schedule = build(name, *size, **options)
         seconds = measure(lambda case=(name, size, options): build(case[0], *case[1], **case[2]))
         goal = 1000.0 if name in LIST_SCHEDULED else 10.0
-        case, count = case_of(name, schedule, **options), schedule.num_operations
+        case, count = case_text(name, schedule, **options), schedule.num_operations
         yield row("generation", case, "ns/op", seconds, count / NS, count, goal)
 
 
@@ -144,7 +145,7 @@ def compiling(plan):
         schedule = build(name, *size, **options)
         for p2p in P2P if name == "1f1b" else ["overlapped"]:
             seconds = measure(lambda one, p2p=p2p: compiled(one, p2p), lambda one=schedule: fresh(one))
-            case, count = case_of(name, schedule, p2p, **options), schedule.num_operations
+            case, count = case_text(name, schedule, p2p, **options), schedule.num_operations
             yield row("compile", case, "ns/op", seconds, count / NS, count, 30.0)
 
 
@@ -155,7 +156,7 @@ def evaluation(plan):
         for p2p in P2P if name == "1f1b" else ["latency", "overlapped"]:
             graph, costs = compile(schedule, p2p), costs_of(schedule)
             seconds = measure(lambda graph=graph, costs=costs: simulate(graph, costs))
-            case, count = case_of(name, schedule, p2p, **options), graph.num_operations
+            case, count = case_text(name, schedule, p2p, **options), graph.num_operations
             goal = 3.0 if p2p in ("latency", "overlapped") and size == plan.size else None
             yield row("one evaluation", case, "ns/op", seconds, count / NS, count, goal)
 
@@ -165,7 +166,7 @@ def reading(plan):
     schedule = build("1f1b", *plan.size)
     graph, costs = compile(schedule), costs_of(schedule)
     seconds = measure(lambda one: (one.start_s, one.end_s), lambda: (simulate(graph, costs),))
-    case, count = case_of("1f1b", schedule, "overlapped"), graph.num_operations
+    case, count = case_text("1f1b", schedule, "overlapped"), graph.num_operations
     yield row("times in the table's order", case, "ns/op", seconds, count / NS, count)
 
 
@@ -176,14 +177,14 @@ def many_systems(plan):
     for p2p in ("latency", "overlapped"):
         graph = compile(schedule, p2p)
         seconds = measure(lambda graph=graph: makespans(graph, many))
-        case, count = case_of("1f1b", schedule, p2p, f"{plan.systems} systems"), graph.num_operations
+        case, count = case_text("1f1b", schedule, p2p, f"{plan.systems} systems"), graph.num_operations
         per = count * plan.systems / NS
         yield row("many systems", case, "ns/op/system", seconds, per, count, 1.0)
     several = 8 * plan.systems
     held = in_fresh_process("systems", *plan.size, several)
     table_mib = 8 * several * count / 2**20
     added = Seconds.of([held["added_bytes"] / 2**20]) if held else None
-    case = case_of("1f1b", schedule, f"{several:,} systems; their times would be {table_mib:,.0f} MiB")
+    case = case_text("1f1b", schedule, f"{several:,} systems; their times would be {table_mib:,.0f} MiB")
     yield row("many systems, memory", case, "MiB", added, 1, count, table_mib / 10)
 
 
@@ -199,16 +200,14 @@ def events(plan):
     for words, graph, of_message in cases:
         count = len(graph.node_start) - 1 + of_message * int(graph.remote.sum()) + _through_two_cards(graph)
         seconds = measure(simulate_events, lambda graph=graph: (graph, costs_of(schedule)))
-        case = case_of("1f1b", schedule, words, f"{count:,} events")
+        case = case_text("1f1b", schedule, words, f"{count:,} events")
         yield row("event queue", case, "ns/event", seconds, count / NS, graph.num_operations, 150.0)
 
 
 def _through_two_cards(graph):
     """Messages that leave two cards, the sender's and the receiver's, and not one link."""
-    if graph.cards is None:
-        return 0
-    pairs = zip(graph.stream[graph.source[graph.remote]], graph.stream[graph.remote], strict=True)
-    return sum(graph.cards[sender] != graph.cards[receiver] for sender, receiver in pairs)
+    link = graph.link[graph.link != NO_OPERATION]
+    return int((graph.routes[link, 1] != NO_OPERATION).sum())
 
 
 def activations(plan):
@@ -216,17 +215,16 @@ def activations(plan):
     for name in ("1f1b", "chimera"):
         schedule = build(name, *plan.size)
         seconds, count = measure(peak_activations, lambda one=schedule: fresh(one)), schedule.num_operations
-        yield row("peak activations", case_of(name, schedule), "ns/op", seconds, count / NS, count)
+        yield row("peak activations", case_text(name, schedule), "ns/op", seconds, count / NS, count)
 
 
 def uncertainty(plan):
     """Runs with jitter and slow devices."""
-
     schedule = build("1f1b", *plan.size)
     graph, costs, seeds = compile(schedule), costs_of(schedule), range(plan.runs)
     for words, noise in (("jitter", Noise(jitter=0.05)), ("stragglers", Noise(straggling=0.05, slowdown=1.5))):
         seconds = measure(lambda noise=noise: noisy_makespans(graph, costs, noise, seeds))
-        case, per = case_of("1f1b", schedule, words, f"{plan.runs} runs"), graph.num_operations * plan.runs / NS
+        case, per = case_text("1f1b", schedule, words, f"{plan.runs} runs"), graph.num_operations * plan.runs / NS
         yield row("uncertainty", case, "ns/op/run", seconds, per, graph.num_operations)
 
 
