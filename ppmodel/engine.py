@@ -1,4 +1,4 @@
-"""Simulated time, by two ways that must agree.
+"""Simulated time, by two ways that must agree; where devices share network cards only the second is defined.
 
 `simulate` takes the longest path through the compiled graph, in its order; `simulate_events` knows each
 stream's program and plays it with an event queue, as a discrete-event simulator does. Both take from the
@@ -74,6 +74,8 @@ class Timeline:
 def simulate(graph, costs, factors=None):
     """The longest path through the graph: one pass in topological order.
 
+    Where links share a side of a network card there is no such path, and `simulate_events` takes over.
+
     Parameters
     ----------
     graph : ExecutionGraph
@@ -123,7 +125,7 @@ def _durations(graph, costs, factors=None):
 
 
 def makespans(graph, many_costs):
-    """Makespans of many systems on one graph, in one pass.
+    """Makespans of many systems on one graph, in one pass; one by one where links share a side of a network card.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """From a table to an execution graph: communication semantics as edges and resources, costs left open.
 
-A graph is compiled once per schedule and semantics, and then serves any number of systems.
+A graph is compiled once per schedule and semantics, and then serves any number of systems. A node is here one of the
+graph: operations that start and end together. Nodes of a cluster are `specs.NodeSpec`; of them a graph knows the cards.
 """
 
 from dataclasses import dataclass
@@ -188,10 +189,12 @@ def compile(schedule, p2p="overlapped", allreduce="excluded", cards=None):
     for field, value, known in (("p2p", p2p, P2P), ("allreduce", allreduce, ALLREDUCE)):
         if value not in known:
             raise PPModelError(field, value, f"must be one of {', '.join(known)}", "choose one of them")
-    return ExecutionGraph(schedule, p2p, allreduce, *_renumbered(schedule, allreduce), _checked(cards, schedule, p2p))
+    arrays = _renumbered(schedule, allreduce)
+    return ExecutionGraph(schedule, p2p, allreduce, *arrays, cards=_checked_cards(cards, schedule, p2p))
 
 
-def _checked(cards, schedule, p2p):
+def _checked_cards(cards, schedule, p2p):
+    """The cards, numbered from 0 without a gap."""
     if cards is None:
         return None
     if p2p != "overlapped":

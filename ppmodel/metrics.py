@@ -223,7 +223,7 @@ def messages_by_node(schedule, nodes):
     schedule : Schedule
         The table.
     nodes : ndarray of int, shape (num_devices,)
-        The node of each device.
+        The cluster's node of each device.
 
     Returns
     -------
@@ -237,8 +237,8 @@ def messages_by_node(schedule, nodes):
     (32, 16)
     """
     dependencies = schedule.dependencies
-    node = nodes[schedule.device]
-    same = node[dependencies.source[dependencies.remote]] == node[dependencies.remote]
+    where = nodes[schedule.device]
+    same = where[dependencies.source[dependencies.remote]] == where[dependencies.remote]
     return int(same.sum()), int((~same).sum())
 
 

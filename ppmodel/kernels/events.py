@@ -16,6 +16,7 @@ def events(stream, source, link, node_start, routes, remote, reduces, sizes, dur
 
     `sizes` are the numbers of streams and of places where messages queue; `durations` those of each operation. In
     each round streams that may go on do so, new events join the queue of events, and the first of them is handled.
+    The phases of a round are one function, since handing arrays over costs as much as the work; a comment marks each.
     """
     compute, occupancy, latency = durations
     sends, receives, queues = occupied
@@ -33,6 +34,7 @@ def events(stream, source, link, node_start, routes, remote, reduces, sizes, dur
     awake, num_awake = np.arange(count + 2 * num_streams), num_streams
     now = 0.0
     while True:
+        # streams that were woken take a message in, or start the node at their head
         while num_awake:
             num_awake -= 1
             here = awake[num_awake]
@@ -70,6 +72,7 @@ def events(stream, source, link, node_start, routes, remote, reduces, sizes, dur
             new_when[num_new], new_key[num_new] = now + duration, (_END << _KIND) + 2 * first
             num_new += 1
 
+        # new events join the queue, a binary heap
         while num_new:
             num_new -= 1
             place = num_events
@@ -83,6 +86,8 @@ def events(stream, source, link, node_start, routes, remote, reduces, sizes, dur
             when[place], key[place] = new_when[num_new], new_key[num_new]
         if num_events == 0:
             break
+
+        # the first event leaves the heap
         now, what = when[0], key[0]
         num_events -= 1
         place, below = 0, 1
@@ -95,6 +100,7 @@ def events(stream, source, link, node_start, routes, remote, reduces, sizes, dur
             place, below = below, 2 * below + 1
         when[place], key[place] = when[num_events], key[num_events]
 
+        # what it changes at once
         kind, op, side = what >> _KIND, (what & ((1 << _KIND) - 1)) >> 1, what & 1
         first = last = node = NONE  # the operations whose results are sent now, and their node where it has ended
         served = NONE  # a link or a side of a card that is free again
@@ -125,6 +131,7 @@ def events(stream, source, link, node_start, routes, remote, reduces, sizes, dur
             if kind == _SENT:
                 first, last, node = op + 1, node_start[node_of[op] + 1], node_of[op]
 
+        # a device that its messages occupy sends the next one
         if sends and node != NONE:
             while first < last and link[first] == NONE:
                 first += 1
@@ -134,6 +141,8 @@ def events(stream, source, link, node_start, routes, remote, reduces, sizes, dur
                 new_key[num_new] = (_SENT << _KIND) + 2 * first
                 num_new += 1
         free_again = node != NONE and not (sends and first < last)
+
+        # messages join queues, and links and cards that are free serve them
         while served != NONE or (first < last and not sends):
             if served == NONE:
                 if link[first] != NONE and queues:
@@ -168,6 +177,8 @@ def events(stream, source, link, node_start, routes, remote, reduces, sizes, dur
                     behind[last_waiting[second]] = message
                 last_waiting[second], behind[message] = message, NONE
                 served = second
+
+        # the streams of a node that has sent all go on
         if free_again:
             for done in range(node_start[node], node_start[node + 1]):
                 idle[stream[done]], awake[num_awake] = True, stream[done]

@@ -1,4 +1,4 @@
-"""The longest path through an execution graph, for one system or for many: the twins of `engine.simulate`."""
+"""The longest path through an execution graph, for one system or for many: the twins of `engine._longest_path`."""
 
 import numpy as np
 
