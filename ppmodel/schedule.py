@@ -375,11 +375,16 @@ class Schedule:
         fast = kernels(self.num_operations)
         if fast:
             start, end = fast.slots(length, source, self.device, node, order, self.num_devices)
-            return start[node], end[node]
+        else:
+            start, end = self._slots_of_nodes(length.tolist())
+        return start[node], end[node]
+
+    def _slots_of_nodes(self, length):
+        """Start and end of every node, each as early as its devices and its inputs allow."""
+        source, _, node, order, _ = self.dependencies
         start, end, free = [0] * len(length), [0] * len(length), [0] * self.num_devices
         bounds = np.flatnonzero(np.diff(node[order], prepend=-1, append=-1)).tolist()
         order, device, node_of, source_of = order.tolist(), self.device.tolist(), node.tolist(), source.tolist()
-        length = length.tolist()
         for first, last in pairwise(bounds):
             ops = order[first:last]
             current = node_of[ops[0]]
@@ -389,7 +394,7 @@ class Schedule:
             end[current] = start[current] + length[current]
             for op in ops:
                 free[device[op]] = end[current]
-        return np.array(start)[node], np.array(end)[node]
+        return np.array(start), np.array(end)
 
     def table(self, forward=1, backward=2, input_grad=1, weight_grad=1, reduction=1):
         """The idealised table: devices x slots, each cell as text.
