@@ -256,12 +256,8 @@ def noisy_makespans_on(graph, many_costs, noise, seeds):
     spans = np.empty((len(many_costs), len(seeds)))
     for run, seed in enumerate(seeds):
         factors = _factors(graph.schedule, noise, seed, table)
-        spans[:, run] = [_makespan(graph, costs, factors) for costs in many_costs]
+        spans[:, run] = [simulate(graph, costs, factors).makespan_s for costs in many_costs]
     return spans
-
-
-def _makespan(graph, costs, factors):
-    return simulate(graph, costs, factors).makespan_s
 
 
 # ---- what the runs say ---------------------------------------------------------------------------

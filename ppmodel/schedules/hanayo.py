@@ -65,14 +65,14 @@ def hanayo(num_stages, num_microbatches, waves=1):
     return Schedule.from_slots("hanayo", placement, num_microbatches, kind, stage, microbatch, 0, slot)
 
 
-def _list_schedule(placement, num_microbatches, durations=(1, 2)):
+def _list_schedule(placement, num_microbatches):
     """Way, microbatch and first slot of every operation: each free device takes what is ready and furthest.
 
     A microbatch's way leads up the stages and down again: forward s is step s of it, backward s step 2 K - 1 - s of
     K stages. A device runs each step's microbatches in order, so that only how many have come and gone must be known.
     """
     way_home = np.concatenate((placement, placement[::-1]))
-    duration = np.repeat(durations, len(placement))
+    duration = np.repeat((1, 2), len(placement))  # slots of a forward and of a backward
     furthest_first = np.argsort(way_home, kind="stable").reshape(placement.max() + 1, -1)[:, ::-1]
     waiting, begun = np.zeros(len(way_home) + 1, dtype=int), np.zeros(len(way_home), dtype=int)
     waiting[0] = num_microbatches
