@@ -83,6 +83,29 @@ def table_numbers(name, num_stages, num_microbatches, options):
     return TableNumbers(table_bubble_ratio(schedule), length, float(peak_activations(schedule).max()))
 
 
+def named(case):
+    """Name and options of a case.
+
+    Parameters
+    ----------
+    case : str or (str, dict)
+        A schedule, with options where they differ from the defaults.
+
+    Returns
+    -------
+    name : str
+    options : dict
+        Lists in it become tuples.
+
+    Examples
+    --------
+    >>> named("gpipe"), named(["asymmetric-chimera", {"split": [1, 2]}])
+    (('gpipe', {}), ('asymmetric-chimera', {'split': (1, 2)}))
+    """
+    name, options = (case, {}) if isinstance(case, str) else case
+    return name, {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+
+
 def legal_schedules(cases, num_stages, num_microbatches):
     """Those of some schedules that are defined at a size.
 
@@ -112,8 +135,7 @@ def legal_schedules(cases, num_stages, num_microbatches):
     """
     built("gpipe", num_stages, num_microbatches, ())  # legal everywhere: refuses what is no size at all
     for case in cases:
-        name, options = (case, {}) if isinstance(case, str) else case
-        options = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+        name, options = named(case)
         try:
             yield name, options, built(name, num_stages, num_microbatches, tuple(options.items()))
         except ScheduleError as error:

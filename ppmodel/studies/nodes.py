@@ -11,7 +11,7 @@ from ppmodel.engine import makespans, simulate
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.metrics import messages_by_node
 from ppmodel.specs import cards_of, nodes_of
-from ppmodel.studies.cases import TIE, built, compiled, label, legal_schedules, spread
+from ppmodel.studies.cases import TIE, built, compiled, label, legal_schedules, named, spread
 from ppmodel.studies.times import times
 
 NETWORKS = {"own links": False, "shared card": True}
@@ -115,7 +115,7 @@ def node_study(model, systems, num_stages, num_microbatches, cases, allreduce="e
     Examples
     --------
     >>> from ppmodel.specs import load_model, load_system
-    >>> case = (load_model("paper"), [replace(load_system("slow_between_nodes"), memory_latency_s=0)], 8, 8)
+    >>> case = (load_model("paper"), [load_system("slow_between_nodes")], 8, 8)
     >>> study = node_study(*case, ["gpipe"]).query("network == 'own links'").set_index("placement")
     >>> study.messages_between.to_dict()
     {'blocked': 16, 'round-robin': 112, 'folded': 32}
@@ -449,9 +449,8 @@ def inside_study(case, num_stages, num_microbatches, devices_per_node, comm, ins
     >>> study["own links"].tolist()
     [23.0, 25.0]
     """
-    name, options = (case, {}) if isinstance(case, str) else case
-    options = tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in options.items())
-    size = (name, num_stages, num_microbatches, options)
+    name, options = named(case)
+    size = (name, num_stages, num_microbatches, tuple(options.items()))
     schedule, nodes = built(*size), np.arange(num_stages) // devices_per_node
     many = [uniform_costs(schedule, 1.0, backward, comm, nodes=nodes, node_comm=comm * inside) for inside in insides]
     spans = {
