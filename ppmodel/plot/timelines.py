@@ -20,6 +20,16 @@ _PATH_COLOUR = "#D0104C"
 
 
 def operation_legend(figure, schedule, extra=()):
+    """A legend below a figure for the kinds of operations that a schedule has.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+    schedule : Schedule
+        Its replicas and chunks have entries, too, where there are several.
+    extra : sequence of matplotlib Artist
+        Further entries, with labels.
+    """
     kinds = [kind for kind in OpKind if (schedule.kind == kind).any()]
     handles = [Patch(facecolor=KIND_COLOURS[kind], edgecolor="#555555", label=_KIND_NAMES[kind]) for kind in kinds]
     if schedule.num_replicas > 1:
@@ -38,7 +48,16 @@ def _shade(colour, chunk, chunks):
 def draw_operations(axes, schedule, start, end, window, beside=False):
     """A box for each operation in a window of time, its microbatch written in it where it fits.
 
-    Reductions that run `beside` the computation are thin.
+    Parameters
+    ----------
+    axes : matplotlib Axes
+    schedule : Schedule
+    start, end : ndarray of float, shape (num_operations,)
+        Of each operation, in the unit of the window.
+    window : (float, float)
+        Its begin and its end.
+    beside : bool
+        Whether reductions run beside the computation, and are thin.
     """
     left, right = window
     chunks = max(1, int(schedule.chunks_per_device))
