@@ -262,7 +262,7 @@ def _given_schedule(name, file, stages, microbatches, options):
 
 
 def _given_costs(schedule, seconds, specified, allreduce):
-    """Costs from seconds, or from a model and a system, and then the system, too; but not from both."""
+    """Costs from seconds, and None; or from a model and a system, and that system. Not from both."""
     from ppmodel import costs
 
     by_seconds = any(value is not None for value in seconds.values()) or not any(specified.values())
