@@ -612,17 +612,18 @@ def stage_blocks(schedule, model, blocks=None):
             rule = f"must be {schedule.num_stages} whole numbers of at least 1 that sum to {model.blocks}"
             raise CostError("blocks", blocks.tolist(), rule, "give one number for each stage")
         return blocks
-    return _shared_blocks(schedule, model.blocks)
+    return _shared_blocks(schedule.name, schedule.stage_shares.tobytes(), model.blocks)
 
 
 @lru_cache(_PARTS_KEPT)
-def _shared_blocks(schedule, num_blocks):
-    """Whole blocks by the schedule's shares."""
-    ends = np.cumsum(schedule.stage_shares) / schedule.num_stages * num_blocks
-    blocks = np.diff(np.floor(ends + 0.5 + 1e-9).astype(int), prepend=0)
+def _shared_blocks(name, shares, num_blocks):
+    """Whole blocks by the shares, as bytes; of the schedule itself, with its table, none is kept alive."""
+    shares = np.frombuffer(shares)
+    blocks = np.diff(np.floor(np.cumsum(shares) / len(shares) * num_blocks + 0.5 + 1e-9).astype(int), prepend=0)
     if blocks.min() < 1:
-        rule = f"are too few for the {schedule.num_stages} stages of {schedule.name}"
+        rule = f"are too few for the {len(shares)} stages of {name}"
         raise CostError("blocks", num_blocks, rule, "choose fewer stages, waves or a milder split")
+    blocks.flags.writeable = False
     return blocks
 
 

@@ -1,5 +1,7 @@
 """Roofline, transfers and bytes against the closed forms of the literature."""
 
+import gc
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -296,3 +298,13 @@ def test_impossible_durations_are_refused(given):
     """Negative, infinite, missing and not-a-number durations."""
     with pytest.raises(CostError):
         uniform_costs(build("gpipe", 2, 2), **given)
+
+
+def test_costs_keep_no_schedule_alive():
+    """What is kept from call to call is small: a table that nobody holds any more is gone."""
+    schedule = build("1f1b", 4, 8)
+    model_costs(schedule, load_model("paper"), load_system("mid_cp_mid_nw"))
+    held = weakref.ref(schedule)
+    del schedule
+    gc.collect()
+    assert held() is None
