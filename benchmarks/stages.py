@@ -113,7 +113,7 @@ def fresh(schedule):
 def compiled(schedule, p2p="overlapped"):
     """The graph with all that evaluations take from it, which it would else make when the first one asks."""
     graph = compile(schedule, p2p)
-    _ = graph.program
+    _ = graph.instructions
     return graph
 
 

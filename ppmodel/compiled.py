@@ -1,9 +1,12 @@
-"""When work goes to compiled code: loading it costs half a second, so small single runs stay plain."""
+"""When work goes to compiled code: it must be loaded first, so small single runs stay plain."""
 
 import sys
 
-LARGE = 2**16
-"""From so many operations on compiled code is quicker than plain code even where it must be loaded first."""
+LARGE = 2**18
+"""From about so many operations on compiled code is quicker than plain code even where it must be loaded first.
+
+Loading takes a third of a second; on a machine that has not compiled the kernels yet, some seconds, once.
+"""
 
 
 def kernels(size):
@@ -31,3 +34,18 @@ def kernels(size):
     from ppmodel import kernels
 
     return kernels
+
+
+def prepare(size):
+    """Load the compiled code where many small pieces of work that follow are worth it together.
+
+    Parameters
+    ----------
+    size : int
+        Operations of all of them, times how often.
+
+    Examples
+    --------
+    >>> prepare(LARGE)
+    """
+    kernels(size)

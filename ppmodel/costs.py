@@ -84,10 +84,10 @@ class OpCosts:
         >>> [table.size for table in OpCosts(np.ones((5, 4)), np.zeros((5, 4)), np.zeros((5, 4))).by_class(2)]
         [40, 40, 40]
         """
-        return tuple(table[:, 0] for table in by_class([self], num_replicas))
+        return tuple(table[:, 0] for table in side_by_side([self], num_replicas))
 
 
-def by_class(many_costs, num_replicas, names=("compute_s", "occupancy_s", "latency_s")):
+def side_by_side(many_costs, num_replicas, names=("compute_s", "occupancy_s", "latency_s")):
     """The tables of many systems side by side, flattened as `ExecutionGraph.cost_class` counts: kind, replica, stage.
 
     Parameters
@@ -107,7 +107,7 @@ def by_class(many_costs, num_replicas, names=("compute_s", "occupancy_s", "laten
     Examples
     --------
     >>> costs = OpCosts(np.ones((5, 4)), np.zeros((5, 4)), np.zeros((5, 4)))
-    >>> [table.shape for table in by_class([costs, costs, costs], 2)]
+    >>> [table.shape for table in side_by_side([costs, costs, costs], 2)]
     [(40, 3), (40, 3), (40, 3)]
     """
     return [_flat([getattr(costs, name) for costs in many_costs], num_replicas) for name in names]

@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from ppmodel.compiled import kernels
-from ppmodel.costs import by_class
+from ppmodel.costs import side_by_side
 from ppmodel.errors import CostError
 from ppmodel.graph import ExecutionGraph, programs
 from ppmodel.schedule import NO_OPERATION
@@ -109,8 +109,8 @@ def simulate(graph, costs, factors=None):
     if fast:
         times = np.empty((4, graph.num_operations))
         tables = costs.by_class(graph.schedule.num_replicas) if factors is None else _durations(graph, costs, factors)
-        program = graph.program if factors is None else graph.program_by_operation
-        fast.longest_path(*program, tables, float(costs.overlap_factor), graph.occupied, times)
+        instructions = graph.instructions if factors is None else graph.instructions_by_operation
+        fast.longest_path(*instructions, tables, float(costs.overlap_factor), graph.occupied, times)
     else:
         times = _longest_path(graph, *_durations(graph, costs, factors), costs.overlap_factor)
     timeline = Timeline(graph, times)
@@ -160,9 +160,11 @@ def makespans(graph, many_costs):
     spans = np.empty(len(many_costs))
     for first in range(0, len(many_costs), _SIDE_BY_SIDE):
         some = many_costs[first : first + _SIDE_BY_SIDE]
-        tables = np.array(by_class(some, graph.schedule.num_replicas))
+        tables = np.array(side_by_side(some, graph.schedule.num_replicas))
         factors = np.array([float(costs.overlap_factor) for costs in some])
-        spans[first : first + _SIDE_BY_SIDE] = fast.many_longest_paths(*graph.program, tables, factors, graph.occupied)
+        spans[first : first + _SIDE_BY_SIDE] = fast.many_longest_paths(
+            *graph.instructions, tables, factors, graph.occupied
+        )
     _refuse_overflow(spans.max(initial=0))
     return spans
 

@@ -21,7 +21,6 @@ P2P = ("latency", "overlapped", "blocking_send", "blocking_recv", "blocking")
 ALLREDUCE = ("excluded", "overlapped", "blocking")
 """What the gradient all-reduce of replicated stages does; see `compile`."""
 
-_PROGRAM_COLUMNS = 8
 _REDUCTIONS = {"excluded": 0, "blocking": 1, "overlapped": 2}
 
 
@@ -103,13 +102,11 @@ class ExecutionGraph:
         return self.cards is not None and len(np.unique(places)) < len(places)
 
     @cached_property
-    def program(self):
-        """Rows for the compiled engine, and the numbers of registers, streams and links; see `kernels.program`."""
+    def instructions(self):
+        """Rows for the compiled engine, and the numbers of registers, streams and links; see `kernels.instructions`."""
         columns = (self.cost_class, self.stream, self.source, self.remote, self.link, self.node_start)
         columns = (column if column.dtype == bool else column.astype(np.int32, copy=False) for column in columns)
-        sharing = np.diff(self.node_start)
-        rows = np.empty((self.num_operations + sharing[sharing > 1].sum(), _PROGRAM_COLUMNS), dtype=np.uint32)
-        num_registers = kernels(LARGE).program(rows, *columns, self.num_links, self._first_reduction)
+        rows, num_registers = kernels(LARGE).instructions(*columns, self.num_links, self._first_reduction)
         return rows, (num_registers, 2 * self.schedule.num_devices, self.num_links)
 
     @cached_property
@@ -121,12 +118,10 @@ class ExecutionGraph:
         return (*columns, self.remote, self.reduces, (2 * self.schedule.num_devices, num_places))
 
     @cached_property
-    def program_by_operation(self):
-        """`program` with each operation as a cost class of its own."""
-        rows, sizes = self.program
-        rows = rows.copy()
-        rows[:, 0] = rows[:, 7]
-        return rows, sizes
+    def instructions_by_operation(self):
+        """`instructions` with each operation as a cost class of its own."""
+        rows, sizes = self.instructions
+        return kernels(LARGE).by_operation(rows), sizes
 
     @property
     def occupied(self):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.costs import by_class
+from ppmodel.costs import side_by_side
 from ppmodel.ops import OpKind
 from ppmodel.schedule import NO_OPERATION
 
@@ -210,7 +210,7 @@ def computing_s(schedule, many_costs):
     alone, together = (
         np.bincount(schedule.cost_class[computing & where], minlength=classes) for where in (~shared, shared)
     )
-    (compute,) = by_class(many_costs, schedule.num_replicas, ["compute_s"])
+    (compute,) = side_by_side(many_costs, schedule.num_replicas, ["compute_s"])
     overlap_factor = np.array([costs.overlap_factor for costs in many_costs])
     return ((alone[:, None] + overlap_factor * together[:, None]) * compute).sum(axis=0)
 

@@ -20,7 +20,7 @@ from zlib import crc32
 
 import numpy as np
 
-from ppmodel.compiled import kernels
+from ppmodel.compiled import prepare
 from ppmodel.engine import simulate
 from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
@@ -251,7 +251,7 @@ def noisy_makespans_on(graph, many_costs, noise, seeds):
     >>> noisy_makespans_on(compile(schedule), many, Noise(slowdown=2, slow_devices=(0,)), seeds=[1]).tolist()
     [[51.0], [70.0]]
     """
-    kernels(graph.num_operations * len(seeds))  # many runs are worth the compiled engine, and then get it
+    prepare(graph.num_operations * len(seeds) * len(many_costs))
     table = _checksum(graph.schedule)
     spans = np.empty((len(many_costs), len(seeds)))
     for run, seed in enumerate(seeds):

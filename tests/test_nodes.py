@@ -11,7 +11,7 @@ from strategies import allreduces, p2ps, schedules
 from twin import card_times
 
 from ppmodel import build
-from ppmodel.costs import OpCosts, by_class, message_bytes, model_costs, receivers, uniform_costs
+from ppmodel.costs import OpCosts, message_bytes, model_costs, receivers, side_by_side, uniform_costs
 from ppmodel.engine import simulate
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.export import parse_table
@@ -135,7 +135,7 @@ def test_costs_with_and_without_nodes_stand_side_by_side(name):
     schedule = build(name, 4, 8)
     many = [uniform_costs(schedule, 1, 2, 0.5, nodes=nodes, node_comm=0.1) for nodes in (None, [0, 0, 1, 1])]
     for together, *alone in zip(
-        by_class(many, schedule.num_replicas), *(c.by_class(schedule.num_replicas) for c in many), strict=True
+        side_by_side(many, schedule.num_replicas), *(c.by_class(schedule.num_replicas) for c in many), strict=True
     ):
         np.testing.assert_array_equal(together.T, alone)
 

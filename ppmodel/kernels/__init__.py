@@ -5,7 +5,16 @@ how fast it is. Arrays are not handed to small functions inside a loop, since ea
 """
 
 from ppmodel.kernels.events import events
-from ppmodel.kernels.paths import longest_path, many_longest_paths, program
+from ppmodel.kernels.paths import by_operation, instructions, longest_path, many_longest_paths
 from ppmodel.kernels.tables import dependencies, renumbered, slots
 
-__all__ = ["dependencies", "events", "longest_path", "many_longest_paths", "program", "renumbered", "slots"]
+__all__ = [
+    "by_operation",
+    "dependencies",
+    "events",
+    "instructions",
+    "longest_path",
+    "many_longest_paths",
+    "renumbered",
+    "slots",
+]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ppmodel.kernels.jit import compiled
+from ppmodel.kernels.jit import kernel
 
 NONE = -1
 _END, _FREE, _ARRIVE, _TAKEN, _SENT = range(5)
@@ -10,7 +10,7 @@ _KIND = 40
 """An event's key is its kind, from this bit on, its operation and, in the lowest bit, the side of its route."""
 
 
-@compiled
+@kernel
 def events(stream, source, link, node_start, routes, remote, reduces, sizes, durations, overlap_factor, occupied):
     """Start, end, leaving and arrival of every operation, shape (4, num_operations).
 
@@ -188,7 +188,7 @@ def events(stream, source, link, node_start, routes, remote, reduces, sizes, dur
     return times
 
 
-@compiled
+@kernel
 def _programs(stream, node_start, num_streams):
     """The node of each operation, the nodes of each stream in order, and where each stream's begin and end."""
     node_of = np.empty(len(stream), np.int32)
@@ -208,7 +208,7 @@ def _programs(stream, node_start, num_streams):
     return node_of, programs, start[:-1].copy(), end
 
 
-@compiled
+@kernel
 def _first_on_its_stream(op, first, stream):
     """Whether no operation of the node before this one, from `first` on, is on the same stream."""
     found = False
@@ -217,7 +217,7 @@ def _first_on_its_stream(op, first, stream):
     return not found
 
 
-@compiled
+@kernel
 def _consumers(stream, source, remote):
     """The stream that takes each operation's message, and that of the reduction that waits for it beside its device."""
     receiver, beside = np.full(len(stream), NONE, np.int32), np.full(len(stream), NONE, np.int32)

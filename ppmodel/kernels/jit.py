@@ -2,4 +2,4 @@
 
 from numba import njit
 
-compiled = njit(cache=True, nogil=True)
+kernel = njit(cache=True, nogil=True)

@@ -2,22 +2,41 @@
 
 import numpy as np
 
-from ppmodel.kernels.jit import compiled
+from ppmodel.kernels.jit import kernel
 
 NONE = -1
 WHOLE, JOIN, JOINED, FINISH, SUM, SUMMED = range(6)
-"""Steps of a program: an operation alone; one of a cell's and the last of them; what follows for each of them; one
+"""Steps of an instruction: an operation alone; one of a cell's and the last of them; what follows for each of them; one
 participant of a reduction and the last of them."""
 
 
-@compiled
-def program(rows, cost_class, stream, source, remote, link, node_start, num_links, first_reduction):
-    """Fill what `longest_path` reads, a row for each operation, two where it shares a node; count its registers.
+CLASS, STREAM, TAKE, GIVE, LINK, KEEP, STEP, OPERATION = _COLUMNS = range(8)
+"""Columns of an instruction; see `instructions`."""
 
-    The columns are class, stream, take, give, link, keep, step, operation. A message has a register from when it is
-    sent until it is taken, so that only those under way need a place: `take` is the one to read (0 holds nothing),
-    `give` the one to write (the last is never read), `keep` one more for a reduction beside the device.
+
+def instructions(cost_class, stream, source, remote, link, node_start, num_links, first_reduction):
+    """What `longest_path` reads of a graph: a row for each operation, two where it shares a node.
+
+    A message has a register from when it is sent until it is taken, so that only those under way need a place: TAKE
+    is the one to read (0 holds nothing), GIVE the one to write (the last is never read), KEEP one more for a reduction
+    beside the device. Returns the rows and the number of registers.
     """
+    size = np.diff(node_start)
+    rows = np.empty((len(cost_class) + size[size > 1].sum(), len(_COLUMNS)), np.uint32)  # numpy asks for large pages
+    columns = (cost_class, stream, source, remote, link, node_start)
+    return rows, fill_instructions(rows, *columns, num_links, first_reduction)
+
+
+def by_operation(rows):
+    """The instructions with each operation as a cost class of its own."""
+    rows = rows.copy()
+    rows[:, CLASS] = rows[:, OPERATION]
+    return rows
+
+
+@kernel
+def fill_instructions(rows, cost_class, stream, source, remote, link, node_start, num_links, first_reduction):
+    """Fill the rows and count the registers; the plain part of `instructions` says what is what."""
     count, num_nodes = len(cost_class), len(node_start) - 1
     shared = len(rows) > count
     give = np.zeros(count, np.uint32)
@@ -35,34 +54,35 @@ def program(rows, cost_class, stream, source, remote, link, node_start, num_link
                 take = give[source[op]] if remote[op] else keep[source[op]]
                 free[num_free] = take
                 num_free += 1
-            rows[row, 0], rows[row, 1], rows[row, 2], rows[row, 7] = cost_class[op], stream[op], take, op
-            rows[row, 6] = WHOLE
+            rows[row, CLASS], rows[row, STREAM], rows[row, OPERATION] = cost_class[op], stream[op], op
+            rows[row, TAKE], rows[row, STEP] = take, WHOLE
             if last - first > 1:
-                rows[row, 6] = (SUM if cost_class[op] >= first_reduction else JOIN) + (op == last - 1)
+                rows[row, STEP] = (SUM if cost_class[op] >= first_reduction else JOIN) + (op == last - 1)
                 row += 1
         for op in range(first, last):
             if last - first > 1:
-                rows[row, 0], rows[row, 1], rows[row, 6], rows[row, 7] = cost_class[op], stream[op], FINISH, op
-            rows[row, 3], rows[row, 4], rows[row, 5] = 0, num_links, 0
+                rows[row, CLASS], rows[row, STREAM], rows[row, OPERATION] = cost_class[op], stream[op], op
+                rows[row, STEP] = FINISH
+            rows[row, GIVE], rows[row, LINK], rows[row, KEEP] = 0, num_links, 0
             if link[op] != NONE:
                 if num_free == 0:
                     free[0], num_free, num_registers = num_registers, 1, num_registers + np.uint32(1)
                 num_free -= 1
-                give[op] = rows[row, 3] = free[num_free]
-                rows[row, 4] = link[op]
+                give[op] = rows[row, GIVE] = free[num_free]
+                rows[row, LINK] = link[op]
             if shared and keep[op]:
                 if num_free == 0:
                     free[0], num_free, num_registers = num_registers, 1, num_registers + np.uint32(1)
                 num_free -= 1
-                keep[op] = rows[row, 5] = free[num_free]
+                keep[op] = rows[row, KEEP] = free[num_free]
             row += 1
     for row in range(len(rows)):
-        if rows[row, 3] == 0:
-            rows[row, 3] = num_registers
+        if rows[row, GIVE] == 0:
+            rows[row, GIVE] = num_registers
     return int(num_registers) + 1
 
 
-@compiled
+@kernel
 def longest_path(rows, sizes, tables, overlap_factor, occupied, times):
     """Fill `times`: start, end, leaving and arrival of every operation, NaN where nothing is sent.
 
@@ -76,9 +96,9 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times):
     nowhere = sizes[0] - 1
     ready = together = longest = began = finished = 0.0
     for row in range(len(rows)):
-        class_, stream, step, op = rows[row, 0], rows[row, 1], rows[row, 6], rows[row, 7]
+        class_, stream, step, op = rows[row, CLASS], rows[row, STREAM], rows[row, STEP], rows[row, OPERATION]
         if step != FINISH:
-            take = rows[row, 2]
+            take = rows[row, TAKE]
             if free[stream] > ready:
                 ready = free[stream]
             if there[take] > ready:
@@ -102,9 +122,9 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times):
         times[0, op], times[1, op] = began, finished
         if finished > free[stream]:
             free[stream] = finished
-        if rows[row, 5]:
-            there[rows[row, 5]] = finished
-        give = rows[row, 3]
+        if rows[row, KEEP]:
+            there[rows[row, KEEP]] = finished
+        give = rows[row, GIVE]
         if give == nowhere:
             times[2, op] = times[3, op] = np.nan
             continue
@@ -113,7 +133,7 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times):
             leaves = free[stream]
             free[stream] = leaves + takes + later
         elif queues:
-            link = rows[row, 4]
+            link = rows[row, LINK]
             if link_free[link] > leaves:
                 leaves = link_free[link]
             link_free[link] = leaves + takes
@@ -125,7 +145,7 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times):
         times[2, op], times[3, op] = leaves, there[give]
 
 
-@compiled
+@kernel
 def many_longest_paths(rows, sizes, tables, overlap_factor, occupied):
     """The makespans of some systems at once: `longest_path`, each step taken for all systems side by side.
 
@@ -140,9 +160,9 @@ def many_longest_paths(rows, sizes, tables, overlap_factor, occupied):
     ready, together, longest, finished, span = np.zeros((5, systems))
     nowhere = sizes[0] - 1
     for row in range(len(rows)):
-        class_, stream, step = rows[row, 0], rows[row, 1], rows[row, 6]
+        class_, stream, step = rows[row, CLASS], rows[row, STREAM], rows[row, STEP]
         if step != FINISH:
-            take = rows[row, 2]
+            take = rows[row, TAKE]
             for k in range(systems):
                 ready[k] = free[stream, k] if free[stream, k] > ready[k] else ready[k]
                 ready[k] = there[take, k] if there[take, k] > ready[k] else ready[k]
@@ -168,9 +188,9 @@ def many_longest_paths(rows, sizes, tables, overlap_factor, occupied):
         if sends:  # the device is busy beyond the end of the operation
             for k in range(systems):
                 span[k] = finished[k] if finished[k] > span[k] else span[k]
-        if rows[row, 5]:
-            there[rows[row, 5]] = finished
-        give, link = rows[row, 3], rows[row, 4]
+        if rows[row, KEEP]:
+            there[rows[row, KEEP]] = finished
+        give, link = rows[row, GIVE], rows[row, LINK]
         if give == nowhere:
             continue
         if sends:

@@ -2,14 +2,16 @@
 
 import numpy as np
 
-from ppmodel.kernels.jit import compiled
+from ppmodel.kernels.jit import kernel
 from ppmodel.ops import OpKind
 
 NONE = -1
+ALONE, FIRST, LATER = range(3)
+"""Whether an operation is alone in its node, the first of several, or a later one."""
 _F, _B, _I, _W, _R = (int(kind) for kind in OpKind)
 
 
-@compiled
+@kernel
 def dependencies(kind, stage, microbatch, replica, device, device_start, node, sharing, sizes):
     """Source, remote, level, order and level starts of a table; the level of what waits for ever is ``NONE``.
 
@@ -26,7 +28,7 @@ def dependencies(kind, stage, microbatch, replica, device, device_start, node, s
     return source, remote, level, order, level_start
 
 
-@compiled
+@kernel
 def _sources(kind, stage, microbatch, replica, sizes):
     """The operation whose result each operation needs."""
     last_stage = sizes[1] - 1
@@ -62,21 +64,21 @@ def _sources(kind, stage, microbatch, replica, sizes):
     return source
 
 
-@compiled
+@kernel
 def _shared(node, sharing):
-    """Whether each operation is alone in its node (0), its first (1) or a later one (2); and the next one there."""
+    """Whether each operation is ALONE in its node, its FIRST or a LATER one; and the one after it there."""
     share, following = np.zeros(len(node), np.uint8), np.empty(len(node), np.int32)
     latest = np.full(node.max() + 1 if sharing else 0, NONE, np.int32)
     for op in range(len(node) if sharing else 0):
         before = latest[node[op]]
         if before != NONE:
-            share[op], following[before], following[op] = 2, op, NONE
-            share[before] = max(share[before], 1)
+            share[op], following[before], following[op] = LATER, op, NONE
+            share[before] = max(share[before], FIRST)
         latest[node[op]] = op
     return share, following
 
 
-@compiled
+@kernel
 def _levels(source, node, device, device_start, share, following):
     """Each device runs on until it must wait; what it waits for wakes it. Levels are those of Kahn's algorithm.
 
@@ -89,9 +91,9 @@ def _levels(source, node, device, device_start, share, following):
         np.zeros(len(node), np.int32),
     )
     for op in range(len(node)):
-        if share[op]:
+        if share[op] != ALONE:
             missing[node[op]] += 1
-            if share[op] == 1:
+            if share[op] == FIRST:
                 first[node[op]] = op
     head = device_start[:-1].copy()
     awake, num_awake = np.empty(len(head) + 2 * len(node), np.int32), len(head)
@@ -102,7 +104,7 @@ def _levels(source, node, device, device_start, share, following):
         here = awake[num_awake]
         while head[here] < device_start[here + 1]:
             op, depth = head[here], np.int32(0)
-            needed, current, alone = source[op], node[op], share[op] == 0
+            needed, current, alone = source[op], node[op], share[op] == ALONE
             if op > device_start[here] and (alone or node[op - 1] != current):
                 if level[op - 1] <= NONE:
                     break  # its node waits for other devices, and wakes this one
@@ -113,13 +115,13 @@ def _levels(source, node, device, device_start, share, following):
                     break
                 depth = max(depth, level[needed] + 1)
             head[here] += 1
-            if alone:
+            if alone:  # its level is known
                 if level[op] < NONE:
                     awake[num_awake] = NONE - 1 - level[op]
                     num_awake += 1
                 level[op] = depth
                 continue
-            missing[current] -= 1
+            missing[current] -= 1  # the level of a node is known when all its operations have come up
             depth_of[current] = max(depth_of[current], depth)
             done = NONE if missing[current] else first[current]
             while done != NONE:
@@ -136,7 +138,7 @@ def _levels(source, node, device, device_start, share, following):
     return level
 
 
-@compiled
+@kernel
 def _by_level(level, share, following):
     """A counting sort: operations by level, then by node, and where each level begins."""
     start = np.zeros(level.max() + 2, np.int32)
@@ -148,11 +150,11 @@ def _by_level(level, share, following):
     place = start[:-1].copy()
     order = np.empty(len(level), np.int32)
     for op in range(len(level)):
-        if level[op] == NONE or share[op] == 2:
+        if level[op] == NONE or share[op] == LATER:
             continue
         order[place[level[op]]] = op
         place[level[op]] += 1
-        following_op = following[op] if share[op] else NONE
+        following_op = following[op] if share[op] == FIRST else NONE
         while following_op != NONE:
             order[place[level[op]]] = following_op
             place[level[op]] += 1
@@ -160,7 +162,7 @@ def _by_level(level, share, following):
     return order, start
 
 
-@compiled
+@kernel
 def slots(length, source, device, node, order, num_devices):
     """Start and end of every node in slots, each as early as its devices and its inputs allow."""
     start, end = np.zeros(len(length), np.int64), np.zeros(len(length), np.int64)
@@ -182,7 +184,7 @@ def slots(length, source, device, node, order, num_devices):
     return start, end
 
 
-@compiled
+@kernel
 def renumbered(order, kind, replica, stage, device, source, remote, node, reductions, sizes):
     """The arrays of an `ExecutionGraph`, in the order by level.
 

@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 
 from ppmodel import metrics, schedules
-from ppmodel.compiled import kernels
+from ppmodel.compiled import prepare
 from ppmodel.costs import model_costs, stages
 from ppmodel.engine import makespans
 from ppmodel.errors import PPModelError, SweepError
@@ -27,7 +27,6 @@ COLUMNS = {
 _MEASURED = (
     "makespan_s", "busy_s", "idle_ratio", "table_bubble_ratio", "peak_activations", "peak_memory_bytes", "refused",
 )  # fmt: skip
-_WORTH = 8  # times `compiled.LARGE` must be simulated in all for loading the kernels to pay
 
 
 def compute_rows(sweep, first, last, wanted=None):
@@ -82,7 +81,7 @@ def _rows(sweep, first, last):
         case = sweep.case(number)
         part = _Part(sweep, max(first - start, 0), min(last - start, sweep.rows_per_case))
         operations += 2 * case.stages * case.microbatches * part.size
-        kernels(operations * sweep.num_rows // (last - first) // _WORTH)  # as if all rows were like those so far
+        prepare(operations * sweep.num_rows // (last - first))  # as if all rows were like those so far
         for name, values in (_coordinates(case, part) | _measured(case, part, build)).items():
             columns[name].extend(values)
     return columns
