@@ -48,23 +48,25 @@ class OpCosts:
 
     def __post_init__(self):
         for name in ("compute_s", "occupancy_s", "latency_s"):
-            shape = np.shape(getattr(self, name))
-            if len(shape) not in (2, 3) or shape[0] != len(OpKind) or shape[-1] != np.shape(self.compute_s)[-1]:
+            table = np.asarray(getattr(self, name), dtype=float)
+            if table.ndim not in (2, 3) or len(table) != len(OpKind) or table.shape[-1] != self.num_stages:
                 rule = (
                     f"must be ({len(OpKind)}, stages) or ({len(OpKind)}, replicas, stages), with stages as in compute_s"
                 )
-                raise CostError(f"shape of {name}", shape, rule, "give a row for each kind of operation")
-        for name in ("compute_s", "occupancy_s", "latency_s", "overlap_factor"):
-            value = np.asarray(getattr(self, name))
-            bad = value[~(np.isfinite(value) & (value >= 0))]
-            if bad.size:
-                rule = "must be finite and not negative"
-                raise CostError(name, bad.flat[0], rule, "check the durations, rates and sizes that it follows from")
+                raise CostError(f"shape of {name}", table.shape, rule, "give a row for each kind of operation")
+            if not (np.isfinite(table) & (table >= 0)).all():
+                bad, rule = table[~(np.isfinite(table) & (table >= 0))][0], "must be finite and not negative"
+                raise CostError(name, bad, rule, "check the durations, rates and sizes that it follows from")
+            table.flags.writeable = False
+            object.__setattr__(self, name, table)
+        if not (np.ndim(self.overlap_factor) == 0 and np.isfinite(self.overlap_factor) and self.overlap_factor > 0):
+            rule = "must be a finite number above 0"
+            raise CostError("overlap_factor", self.overlap_factor, rule, "write 1 where nothing is won")
 
     @property
     def num_stages(self):
         """Stages that the costs are for: the columns of each array."""
-        return self.compute_s.shape[-1]
+        return np.shape(self.compute_s)[-1]
 
     def by_class(self, num_replicas):
         """The three tables, flattened as `ExecutionGraph.cost_class` counts: kind, replica, stage.

@@ -121,7 +121,10 @@ def simulate(graph, costs, factors=None):
 def _durations(graph, costs, factors=None):
     """Duration, occupancy and latency of every operation, in the graph's order."""
     compute, occupancy, latency = (table[graph.cost_class] for table in costs.by_class(graph.schedule.num_replicas))
-    return (compute if factors is None else compute * np.asarray(factors)[graph.index]), occupancy, latency
+    if factors is not None:
+        with np.errstate(over="ignore"):  # what overflows is refused with the makespan
+            compute = compute * np.asarray(factors)[graph.index]
+    return compute, occupancy, latency
 
 
 def makespans(graph, many_costs):
@@ -152,6 +155,7 @@ def makespans(graph, many_costs):
     >>> makespans(compile(schedule), many).tolist()
     [33.0, 39.0]
     """
+    many_costs = list(many_costs)
     for costs in many_costs:
         _check_fit(graph, costs)
     fast = kernels(graph.num_operations * len(many_costs))
@@ -188,12 +192,13 @@ def _check_fit(graph, costs, factors=None):
 
 
 def _check_factors(schedule, factors):
-    if np.shape(factors) != (schedule.num_operations,):
+    if np.shape(factors) != (schedule.num_operations,) or np.asarray(factors).dtype.kind not in "fiu":
         rule = f"must be one number for each operation, shape ({schedule.num_operations},)"
         raise CostError("factors", f"of shape {np.shape(factors)}", rule, "give them in the order of the schedule")
-    if not (np.isfinite(factors).all() and np.min(factors) >= 0):
-        bad = np.asarray(factors)[~(np.isfinite(factors) & (np.asarray(factors) >= 0))][0]
-        raise CostError("factors", bad, "must be finite and not negative", "write 1 for no change")
+    factors = np.asarray(factors)
+    good = np.isfinite(factors) & (factors >= 0)
+    if not good.all():
+        raise CostError("factors", factors[~good][0], "must be finite and not negative", "write 1 for no change")
 
 
 def _longest_path(graph, compute, occupancy, latency, overlap_factor):

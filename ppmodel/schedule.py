@@ -18,6 +18,7 @@ IDLE, CONTINUED = ".", "~"
 _COMPUTE_KINDS = len(OpKind) - 1  # R, the last kind, computes nothing
 _COLUMNS_SHOWN, _ROWS_SHOWN = 16, 24
 _MAX_CELLS = 2**22
+_MAX_SLOTS = 10**9
 _ROUNDING = 1e-12
 
 
@@ -269,6 +270,7 @@ class Schedule:
         TableError
             If operations wait for one another in a circle.
         """
+        self._refuse_out_of_range()
         fast, node = kernels(self.num_operations), self._nodes()
         if fast:
             sizes = (self.num_replicas, self.num_stages, self.table_microbatches)
@@ -282,7 +284,7 @@ class Schedule:
             order = by_keys(level + 1, node).astype(np.int32)
             level_start = np.searchsorted(level[order], np.arange(level.max() + 2))
         if level.min() == NO_OPERATION:
-            self._refuse_deadlock(source, level)
+            self._refuse_deadlock(source, node, level)
         return Dependencies(source, remote, node, order, level_start)
 
     @property
@@ -365,9 +367,19 @@ class Schedule:
         -------
         start, end : ndarray of int, shape (num_operations,)
             All operations of a cell share its start and end.
+
+        Raises
+        ------
+        ScheduleError
+            If a duration is not a whole number of slots.
         """
+        durations = (forward, backward, input_grad, weight_grad, reduction)
+        for slots in durations:
+            if not (isinstance(slots, int | np.integer) and 0 <= slots <= _MAX_SLOTS):
+                rule = f"must be a whole number from 0 to {_MAX_SLOTS}"
+                raise ScheduleError("slots of an operation", slots, rule, "simulate it for other durations")
         source, _, node, order, _ = self.dependencies
-        duration = np.array([forward, backward, input_grad, weight_grad, reduction])[self.kind]
+        duration = np.array(durations, dtype=np.int64)[self.kind]
         length = np.zeros(node.max() + 1, dtype=duration.dtype)
         computing = self.kind != OpKind.R
         np.add.at(length, node[computing], duration[computing])
@@ -442,10 +454,12 @@ class Schedule:
             With the grid, the cells in question marked.
         """
         self._refuse_unknown_sizes()
+        self._refuse_out_of_range()
         self._refuse_misplaced()
         self._refuse_doubled()
         self._refuse_missing()
         self._refuse_reductions()
+        self._refuse_within_cell()
         _ = self.dependencies
 
     def _refuse(self, index, rule, remedy, marked=None):
@@ -460,6 +474,26 @@ class Schedule:
         for index in np.flatnonzero(self.microbatch >= self.table_microbatches)[:1]:
             rule = f"names a microbatch outside 0 .. {self.table_microbatches - 1}"
             self._refuse(index, rule, "mend the cell or the number of microbatches")
+
+    def _refuse_out_of_range(self):
+        """Refuse numbers that no array of this table has a place for; made by hand, not read from a file."""
+        starts = self.device_start
+        ends = starts[0] == 0 and starts[-1] == self.num_operations and (np.diff(starts) >= 0).all()
+        limits = {"kind": len(OpKind), "stage": self.num_stages, "replica": self.num_replicas}
+        for name, limit in limits.items():
+            column = getattr(self, name)
+            if len(column) != self.num_operations or column.min(initial=0) < 0 or column.max(initial=0) >= limit:
+                rule = f"must be {self.num_operations} numbers from 0 to {limit - 1}"
+                raise TableError(name, f"{column.min(initial=0)} to {column.max(initial=0)}", rule, "mend the table")
+        if not ends or len(self.device_start) < self.placement.max() + 2:
+            rule = f"must rise from 0 to the number of operations, {self.num_operations}"
+            raise TableError("device_start", starts.tolist(), rule, "begin each device where the one before it ends")
+        lowest = self.microbatch.min(initial=0)
+        bad = lowest < NO_MICROBATCH or self.microbatch.max(initial=0) >= self.table_microbatches
+        if bad or (lowest < 0 and ((self.microbatch < 0) != (self.kind == OpKind.R)).any()):
+            rule = f"must be from 0 to {self.table_microbatches - 1}, and {NO_MICROBATCH} for reductions alone"
+            value = f"{lowest} to {self.microbatch.max(initial=0)}"
+            raise TableError("microbatch", value, rule, "mend the table")
 
     def _refuse_misplaced(self):
         expected = self.placement[self.replica, self.stage]
@@ -520,12 +554,25 @@ class Schedule:
         if len(reductions) and self.num_replicas == 1:
             self._refuse(reductions[0], "has no second replica to sum with", "delete the reductions")
 
-    def _refuse_deadlock(self, source, level):
+    def _refuse_within_cell(self):
+        source = self._sources()
+        for index in np.flatnonzero((source != NO_OPERATION) & (self.cell[source] == self.cell))[:1]:
+            rule = f"needs {self.op(source[index])}, which stands in the same cell and so runs at the same time"
+            self._refuse(index, rule, "give each a cell of its own", [source[index]])
+
+    def _refuse_deadlock(self, source, node, level):
         stuck = np.flatnonzero(level == NO_OPERATION)
         heads = [int(stuck[self.device[stuck] == device][0]) for device in np.unique(self.device[stuck])]
-        head = next(op for op in heads if source[op] in stuck)
-        needed = self.op(source[head])
-        rule = f"waits for {needed}, which waits for it in turn (deadlock)"
+        together = {head: np.flatnonzero(node == node[head]) for head in heads}
+        waits = [
+            (op, source[op])
+            for head in heads
+            for op in together[head]
+            if self.device[op] == self.device[head] and source[op] != NO_OPERATION and level[source[op]] == NO_OPERATION
+        ]
+        waits += [(head, op) for head in heads for op in together[head] if self.device[op] != self.device[head]]
+        head, needed = waits[0]
+        rule = f"waits for {self.op(needed)}, which waits for it in turn (deadlock)"
         self._refuse(head, rule, "reorder the marked cells, the first of each row that can never start", heads)
 
     def marked(self, indices):

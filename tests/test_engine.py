@@ -227,3 +227,17 @@ def test_deadlocks_are_found_before_anything_runs():
     assert isinstance(parse_table(crossed), Schedule)
     with pytest.raises(PPModelError, match="deadlock"):
         parse_table("0F0 0B0 0F1 0B1\n1F1 1F0 1B1 1B0")
+
+
+@pytest.mark.parametrize("factor", [0, -1, np.inf, np.nan])
+def test_cells_cannot_take_no_time(factor):
+    """An overlap factor of nothing would turn what overflows into no number at all."""
+    with pytest.raises(CostError, match="overlap_factor = .*: must be a finite number above 0"):
+        OpCosts(*np.ones((3, 5, 2)), overlap_factor=factor)
+
+
+def test_costs_are_frozen():
+    """What was checked cannot change afterwards."""
+    costs = uniform_costs(build("gpipe", 2, 2), 1, 2)
+    with pytest.raises(ValueError, match="read-only"):
+        costs.compute_s[0, 0] = np.nan

@@ -16,6 +16,8 @@ EXPECTED = {
     "cell.csv": ":3: slot 1 = '0G1': is not an operation",
     "continued.csv": ":3: slot 2 = ~: continues no operation",
     "deadlock.csv": "0B0: waits for 1B0.*deadlock",
+    "deadlock_in_a_cell.csv": "device 0 = 0B0: waits for 0F0.*deadlock",
+    "deadlock_of_reductions.csv": "device 0 = 0R: waits for 0R@1.*deadlock",
     "devices.csv": ":4: device = 0: must number the rows 0 to 1, each once",
     "doubled.csv": "device 0 = 0B1: stands twice",
     "early.csv": "device 1 = 1F0: begins in slot 0, before 0F0 has ended",
@@ -25,6 +27,7 @@ EXPECTED = {
     "latin1.csv": "byte 8: is not UTF-8",
     "misplaced.csv": "device 0 = 1F1: is misplaced: stage 1 of replica 0 lives on device 1",
     "missing.csv": "device 1 = 1B1: is missing from the table",
+    "same_cell.csv": "device 0 = 0B0: needs 0F0, which stands in the same cell",
     "short.csv": "microbatch 1 = missing: has no operation",
 }
 

@@ -1,12 +1,14 @@
 """The table: complete, in order, and refused with the cell marked where it is not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from strategies import schedules
 
 from ppmodel import Op, OpKind, Schedule, build
-from ppmodel.errors import PPModelError, TableError
+from ppmodel.errors import PPModelError, ScheduleError, TableError
 from ppmodel.schedule import NO_OPERATION, draw
 
 
@@ -156,3 +158,38 @@ def test_a_reduction_waits_for_the_last_backward():
     table[0].insert(0, table[0].pop())
     with pytest.raises(TableError, match="deadlock"):
         Schedule.from_rows("x", [[tuple(cell) for cell in row] for row in table])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("stage", 7),
+        ("stage", -1),
+        ("replica", 1),
+        ("kind", 9),
+        ("microbatch", 10**6),
+        ("microbatch", -5),
+        ("microbatch", -1),
+    ],
+)
+def test_numbers_out_of_range_are_refused_before_a_loop_reads_them(name, value):
+    """Arrays made by hand are checked when something is derived from them: a compiled loop would not notice."""
+    column = getattr(build("1f1b", 4, 8), name).copy()
+    column[5] = value
+    with pytest.raises(TableError, match=f"{name} = .*: must be"):
+        _ = replace(build("1f1b", 4, 8), **{name: column}).dependencies
+
+
+def test_devices_begin_where_others_end():
+    """Starts that do not fit the operations are refused."""
+    starts = build("1f1b", 4, 8).device_start.copy()
+    starts[-1] += 1
+    with pytest.raises(TableError, match="device_start = .*: must rise from 0"):
+        _ = replace(build("1f1b", 4, 8), device_start=starts).dependencies
+
+
+@pytest.mark.parametrize("slots", [0.5, -1, 10**10, "2"])
+def test_slots_are_whole_numbers(slots):
+    """A table has no half slots, and no negative ones."""
+    with pytest.raises(ScheduleError, match="slots of an operation = .*: must be a whole number"):
+        build("gpipe", 2, 2).slots(forward=slots)
