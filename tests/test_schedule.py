@@ -184,12 +184,12 @@ def test_devices_begin_where_others_end():
     """Starts that do not fit the operations are refused."""
     starts = build("1f1b", 4, 8).device_start.copy()
     starts[-1] += 1
-    with pytest.raises(TableError, match="device_start = .*: must rise from 0"):
+    with pytest.raises(TableError, match=r"device_start = .*: must rise from 0"):
         _ = replace(build("1f1b", 4, 8), device_start=starts).dependencies
 
 
 @pytest.mark.parametrize("slots", [0.5, -1, 10**10, "2"])
 def test_slots_are_whole_numbers(slots):
     """A table has no half slots, and no negative ones."""
-    with pytest.raises(ScheduleError, match="slots of an operation = .*: must be a whole number"):
+    with pytest.raises(ScheduleError, match=r"slots of an operation = .*: must be a whole number"):
         build("gpipe", 2, 2).slots(forward=slots)
