@@ -232,7 +232,7 @@ def test_deadlocks_are_found_before_anything_runs():
 @pytest.mark.parametrize("factor", [0, -1, np.inf, np.nan])
 def test_cells_cannot_take_no_time(factor):
     """An overlap factor of nothing would turn what overflows into no number at all."""
-    with pytest.raises(CostError, match="overlap_factor = .*: must be a finite number above 0"):
+    with pytest.raises(CostError, match=r"overlap_factor = .*: must be a finite number above 0"):
         OpCosts(*np.ones((3, 5, 2)), overlap_factor=factor)
 
 
