@@ -1,7 +1,7 @@
 """Compiled loops over the operations of a table; each has a plain twin, beside which it is tested to the last bit.
 
 Integers are of 32 bits, and what belongs together stands side by side: how much a loop reads for each operation decides
-how fast it is. Arrays are not handed to small functions inside a loop, since each hand-over costs as much as the work.
+how fast it is. A small function that a loop calls is inlined, since handing arrays over costs as much as the work.
 """
 
 from ppmodel.kernels.events import events

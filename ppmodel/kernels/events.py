@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ppmodel.kernels.jit import kernel
+from ppmodel.kernels.jit import inlined, kernel
 
 NONE = -1
 _END, _FREE, _ARRIVE, _TAKEN, _SENT = range(5)
@@ -72,33 +72,15 @@ def events(stream, source, link, node_start, routes, remote, reduces, sizes, dur
             new_when[num_new], new_key[num_new] = now + duration, (_END << _KIND) + 2 * first
             num_new += 1
 
-        # new events join the queue, a binary heap
         while num_new:
             num_new -= 1
-            place = num_events
+            _push(when, key, num_events, new_when[num_new], new_key[num_new])
             num_events += 1
-            while place:
-                above = (place - 1) // 2
-                if (when[above], key[above]) <= (new_when[num_new], new_key[num_new]):
-                    break
-                when[place], key[place] = when[above], key[above]
-                place = above
-            when[place], key[place] = new_when[num_new], new_key[num_new]
         if num_events == 0:
             break
-
-        # the first event leaves the heap
         now, what = when[0], key[0]
         num_events -= 1
-        place, below = 0, 1
-        while below < num_events:
-            if below + 1 < num_events and (when[below + 1], key[below + 1]) < (when[below], key[below]):
-                below += 1
-            if (when[num_events], key[num_events]) <= (when[below], key[below]):
-                break
-            when[place], key[place] = when[below], key[below]
-            place, below = below, 2 * below + 1
-        when[place], key[place] = when[num_events], key[num_events]
+        _pop(when, key, num_events)
 
         # what it changes at once
         kind, op, side = what >> _KIND, (what & ((1 << _KIND) - 1)) >> 1, what & 1
@@ -147,11 +129,7 @@ def events(stream, source, link, node_start, routes, remote, reduces, sizes, dur
             if served == NONE:
                 if link[first] != NONE and queues:
                     served = routes[link[first], 0]
-                    if waiting[served] == NONE:
-                        waiting[served] = first
-                    else:
-                        behind[last_waiting[served]] = first
-                    last_waiting[served], behind[first] = first, NONE
+                    _join(waiting, last_waiting, behind, served, first)
                 elif link[first] != NONE:
                     sent[first] = now
                     new_when[num_new] = now if receives else now + (occupancy[first] + latency[first])
@@ -171,11 +149,7 @@ def events(stream, source, link, node_start, routes, remote, reduces, sizes, dur
             num_new += 1
             second = routes[link[message], 1]
             if not side and second != NONE:  # what leaves one card is at the other at once
-                if waiting[second] == NONE:
-                    waiting[second] = message
-                else:
-                    behind[last_waiting[second]] = message
-                last_waiting[second], behind[message] = message, NONE
+                _join(waiting, last_waiting, behind, second, message)
                 served = second
 
         # the streams of a node that has sent all go on
@@ -186,6 +160,43 @@ def events(stream, source, link, node_start, routes, remote, reduces, sizes, dur
     times = np.empty((4, count))
     times[0], times[1], times[2], times[3] = start, end, sent, arrived
     return times
+
+
+@inlined
+def _push(when, key, count, new_when, new_key):
+    """An event joins the queue, a binary heap."""
+    place = count
+    while place:
+        above = (place - 1) // 2
+        if (when[above], key[above]) <= (new_when, new_key):
+            break
+        when[place], key[place] = when[above], key[above]
+        place = above
+    when[place], key[place] = new_when, new_key
+
+
+@inlined
+def _pop(when, key, count):
+    """The first event leaves; the one behind the `count` that remain takes a place among them."""
+    place, below = 0, 1
+    while below < count:
+        if below + 1 < count and (when[below + 1], key[below + 1]) < (when[below], key[below]):
+            below += 1
+        if (when[count], key[count]) <= (when[below], key[below]):
+            break
+        when[place], key[place] = when[below], key[below]
+        place, below = below, 2 * below + 1
+    when[place], key[place] = when[count], key[count]
+
+
+@inlined
+def _join(waiting, last_waiting, behind, place, message):
+    """A message queues at a link or at a side of a card."""
+    if waiting[place] == NONE:
+        waiting[place] = message
+    else:
+        behind[last_waiting[place]] = message
+    last_waiting[place], behind[message] = message, NONE
 
 
 @kernel

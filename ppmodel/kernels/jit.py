@@ -3,3 +3,5 @@
 from numba import njit
 
 kernel = njit(cache=True, nogil=True)
+inlined = njit(inline="always")
+"""For what a loop calls: it becomes part of the caller, so that no array is handed over."""
