@@ -380,9 +380,8 @@ class Schedule:
                 raise ScheduleError("slots of an operation", slots, rule, "simulate it for other durations")
         source, _, node, order, _ = self.dependencies
         duration = np.array(durations, dtype=np.int64)[self.kind]
-        length = np.zeros(node.max() + 1, dtype=duration.dtype)
         computing = self.kind != OpKind.R
-        np.add.at(length, node[computing], duration[computing])
+        length = np.bincount(node, np.where(computing, duration, 0), minlength=node.max() + 1).astype(np.int64)
         length[node[~computing]] = reduction  # the replicas of a reduction work side by side
         fast = kernels(self.num_operations)
         if fast:

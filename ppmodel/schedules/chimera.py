@@ -236,5 +236,5 @@ def _repeated(placement, kind, stage, microbatch, replica, slot, num_units, peri
     there = (unit >= (num_units - 1) * sums) & (unit < num_units)
     unit *= (microbatch.max() + 1) * (1 - sums)
     unit += microbatch
-    columns = np.broadcast_arrays(kind, stage, unit, replica, joined)
-    return (column[there].reshape(len(there), -1) for column in columns)
+    columns = np.broadcast_arrays(kind, stage, unit, replica, *([joined] if joined.any() else []))
+    return [column[there].reshape(len(there), -1) for column in columns]
