@@ -19,6 +19,7 @@ from ppmodel.errors import PPModelError
 from ppmodel.graph import ALLREDUCE, P2P
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.specs import PLACEMENTS, Recompute, load_model, load_setting, load_system, parse_size
+from ppmodel.uncertainty import MAX_JITTER, MAX_SLOWDOWN
 
 _MAX_COUNT = 10**9
 
@@ -66,9 +67,14 @@ def _share(value):
     _require(value <= 1)
 
 
-def _above_one(value):
+def _jitter(value):
     _positive(value)
-    _require(value > 1)
+    _require(value <= MAX_JITTER)
+
+
+def _slowdown(value):
+    _positive(value)
+    _require(1 < value <= MAX_SLOWDOWN)
 
 
 def _folder(value):
@@ -145,18 +151,21 @@ _COUNTS = (
 _FACTORS = (
     "factors", "collectives", "slownesses", "ratio", "ratios", "picture_ratio", "smallest_ratio", "largest_ratio",
     "compute_efficiencies", "memory_efficiencies", "fine_compute", "fine_memory", "fine_backwards",
-    "jitters", "picture_jitter", "inside_ratio",
+    "inside_ratio",
 )  # fmt: skip
+
+_JITTER = Parameter(_jitter, f"must be a number above 0 and at most {MAX_JITTER:g}", "0.1")
 
 KNOWN = dict.fromkeys(_COUNTS, _COUNT) | {
     "schedules": _SCHEDULE,
     "more_schedules": _SCHEDULE,
     "splits": Parameter(_split, "must be two whole numbers of at least 1", "[1, 2]"),
     **dict.fromkeys(_FACTORS, _FACTOR),
+    **dict.fromkeys(("jitters", "picture_jitter"), _JITTER),
     "insides": Parameter(_not_negative, "must be a number of transfers between nodes, 0 or more", "0.5"),
     "backwards": Parameter(_not_negative, "must be a number of forwards, 0 or more", "2.5"),
     "straggling": Parameter(_share, "must be a probability, 0 to 1", "0.02"),
-    "slowdown": Parameter(_above_one, "must be a factor above 1", "1.3"),
+    "slowdown": Parameter(_slowdown, f"must be a factor above 1 and at most {MAX_SLOWDOWN:.0f}", "1.3"),
     "seed": Parameter(lambda value: _require(_is_whole(value, 0)), "must be a whole number of at least 0", "1"),
     "concats": _one_of(CONCATENATIONS),
     "model": _MODEL,

@@ -31,6 +31,12 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 TIE = 1e-9
 """Relative difference below which two runs take the same time: rounding is no order."""
 
+MAX_JITTER = 5.0
+"""Largest jitter: one operation in forty then takes 18 000 times the median, and no mean of runs settles."""
+
+MAX_SLOWDOWN = 1e6
+"""Largest slowdown: a device that is slower stands still."""
+
 _DEVICES, _JITTER = 0, 1
 
 
@@ -42,11 +48,11 @@ class Noise:
     ----------
     jitter : float
         Standard deviation of the logarithm of a factor on each operation's duration: lognormal with mean 1,
-        independent by operation.
+        independent by operation. At most `MAX_JITTER`.
     straggling : float
         Probability that a device is slow during a run, independent by device.
     slowdown : float
-        Factor on all operations of a slow device.
+        Factor on all operations of a slow device, 1 to `MAX_SLOWDOWN`.
     slow_devices : tuple of int
         Devices that are slow in every run; `straggling` is for the others.
 
@@ -68,9 +74,11 @@ class Noise:
 
     def __post_init__(self):
         self._check_devices()
-        _require_within("jitter", self.jitter, 0, np.inf, "must be finite and at least 0", "write for example 0.1")
+        rule = f"must be finite, at least 0 and at most {MAX_JITTER:g}"
+        _require_within("jitter", self.jitter, 0, MAX_JITTER, rule, "write for example 0.1, for ten percent")
         _require_within("straggling", self.straggling, 0, 1, "must be a probability, 0 to 1", "write for example 0.01")
-        _require_within("slowdown", self.slowdown, 1, np.inf, "must be finite and at least 1", "write for example 1.5")
+        rule = f"must be finite, at least 1 and at most {MAX_SLOWDOWN:.0f}"
+        _require_within("slowdown", self.slowdown, 1, MAX_SLOWDOWN, rule, "write for example 1.5")
 
     def _check_devices(self):
         devices = self.slow_devices
@@ -191,7 +199,7 @@ def noisy_makespans(graph, costs, noise, seeds):
         Nominal durations.
     noise : Noise
         What varies from run to run.
-    seeds : sequence of int
+    seeds : iterable of int
         One run each; see the head of this module. Runs are drawn and evaluated one at a time.
 
     Returns
@@ -204,7 +212,7 @@ def noisy_makespans(graph, costs, noise, seeds):
     CostError
         As `engine.simulate`.
     PPModelError
-        As `slow_devices`.
+        As `slow_devices`, and if the seeds are no list.
 
     Examples
     --------
@@ -239,7 +247,7 @@ def noisy_makespans_on(graph, many_costs, noise, seeds):
     CostError
         As `engine.simulate`.
     PPModelError
-        As `slow_devices`.
+        As `slow_devices`, and if the seeds are no list.
 
     Examples
     --------
@@ -251,6 +259,7 @@ def noisy_makespans_on(graph, many_costs, noise, seeds):
     >>> noisy_makespans_on(compile(schedule), many, Noise(slowdown=2, slow_devices=(0,)), seeds=[1]).tolist()
     [[51.0], [70.0]]
     """
+    seeds = all_seeds(seeds)
     prepare(graph.num_operations * len(seeds) * len(many_costs))
     table = _checksum(graph.schedule)
     spans = np.empty((len(many_costs), len(seeds)))
@@ -258,6 +267,35 @@ def noisy_makespans_on(graph, many_costs, noise, seeds):
         factors = _factors(graph.schedule, noise, seed, table)
         spans[:, run] = [simulate(graph, costs, factors).makespan_s for costs in many_costs]
     return spans
+
+
+def all_seeds(seeds):
+    """Seeds that can be gone through more than once, whatever they come from.
+
+    Parameters
+    ----------
+    seeds : iterable of int
+        Also a generator, which is used up.
+
+    Returns
+    -------
+    list of int
+
+    Raises
+    ------
+    PPModelError
+        If they cannot be gone through.
+
+    Examples
+    --------
+    >>> all_seeds(seed for seed in (3, 1))
+    [3, 1]
+    """
+    try:
+        return list(seeds)
+    except TypeError:
+        rule, remedy = "must be a list of whole numbers", "write for example range(1, 101)"
+        raise PPModelError("seeds", seeds, rule, remedy) from None
 
 
 # ---- what the runs say ---------------------------------------------------------------------------
@@ -298,7 +336,7 @@ def distribution(makespans_s, quantiles=QUANTILES):
     Raises
     ------
     PPModelError
-        If there are no runs.
+        If there are no runs, they are not a list of finite numbers, or a quantile is not from 0 to 1.
 
     Examples
     --------
@@ -306,15 +344,33 @@ def distribution(makespans_s, quantiles=QUANTILES):
     Distribution(mean_s=2.5, standard_error_s=0.6454972243679028, quantiles_s=array([2.5]))
     """
     spans = _runs("makespans", makespans_s)
+    quantiles = _numbers("quantiles", quantiles, "write for example [0.05, 0.5, 0.95]")
+    for share in quantiles:
+        _require_within("quantiles", share, 0, 1, "must be shares, 0 to 1", "write 0.95 for 95 percent")
     error = spans.std(ddof=1) / np.sqrt(spans.size) if spans.size > 1 else np.nan
     return Distribution(float(spans.mean()), float(error), np.quantile(spans, quantiles))
 
 
 def _runs(field, makespans_s):
-    spans = np.asarray(makespans_s, dtype=float)
+    spans = _numbers(field, makespans_s, "give one time a run")
     if not spans.size:
         raise PPModelError(field, "none", "must hold at least one run", "give more seeds")
+    if not np.isfinite(spans).all():
+        value = spans[~np.isfinite(spans)][0]
+        raise PPModelError(field, value, "must be finite", "leave out runs that have no makespan, in pairs")
     return spans
+
+
+def _numbers(field, values, remedy):
+    """One-dimensional, so that nothing is broadcast."""
+    rule = "must be a list of numbers"
+    try:
+        numbers = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        raise PPModelError(field, values, rule, remedy) from None
+    if numbers.ndim != 1:
+        raise PPModelError(field, f"an array of shape {numbers.shape}", f"{rule}, in one dimension", remedy)
+    return numbers
 
 
 class Comparison(NamedTuple):
@@ -346,7 +402,7 @@ def probability_faster(one_s, other_s, confidence=0.95):
         Makespans in seconds, for the same seeds in the same order. Two are equal where they differ by no more
         than a part in 10^9.
     confidence : float
-        Of the interval, by Wilson's score (1927).
+        Of the interval, by Wilson's score (1927); above 0 and below 1.
 
     Returns
     -------
@@ -356,7 +412,8 @@ def probability_faster(one_s, other_s, confidence=0.95):
     Raises
     ------
     PPModelError
-        If there are no runs, or not as many of one as of the other.
+        If there are no runs, not as many of one as of the other, they are not lists of finite numbers, or the
+        confidence is out of its range.
 
     Examples
     --------
@@ -367,14 +424,20 @@ def probability_faster(one_s, other_s, confidence=0.95):
     if one.size != other.size:
         rule = f"must be as many as those they are compared with, {other.size}"
         raise PPModelError("runs", one.size, rule, "give both the same seeds")
+    _require_confidence(confidence)
     tie = np.isclose(one, other, rtol=TIE, atol=0)
     probability = float(np.where(tie, 0.5, one < other).mean())
     return Comparison(probability, *_wilson(probability, one.size, confidence))
 
 
+def _require_confidence(confidence):
+    rule = "must be above 0 and below 1"
+    _require_within("confidence", confidence, np.nextafter(0, 1), np.nextafter(1, 0), rule, "write for example 0.95")
+
+
 def _wilson(share, size, confidence):
     """The shares that are no further from the observed one than their own standard error times z."""
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    z = -NormalDist().inv_cdf((1 - confidence) / 2)  # this tail does not round to 1
     middle = (share + z**2 / (2 * size)) / (1 + z**2 / size)
     half = z / (1 + z**2 / size) * np.sqrt(share * (1 - share) / size + z**2 / (4 * size**2))
     low, high = float(middle - half), float(middle + half)

@@ -40,7 +40,7 @@ MAY_IMPORT = {
     "sweep": {"errors", "ops", "compiled", "schedules", "specs", "costs", "graph", "engine", "metrics", "uncertainty"},
     "claims": {"report", "errors", "schedules", "formulas", "specs", "costs", "graph", "engine", "metrics", "studies"},
     "plot": {"ops", "schedule", "engine", "metrics"},
-    "parameters": {"errors", "schedules", "graph", "specs"},
+    "parameters": {"errors", "schedules", "graph", "specs", "uncertainty"},
     "reproduce": {"errors", "specs", "studies", "claims", "parameters"},
     "cli": {
         "errors",

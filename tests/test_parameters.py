@@ -15,7 +15,7 @@ NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
 OWN = {
     "stages": 8, "microbatches": [8, 16], "schedules": ["gpipe"], "splits": [[1, 2]], "factors": [1.0],
     "system": "dgx_h100", "models": ["paper"], "p2p": "overlapped", "memory_limit": "", "results": "results",
-    "deep": True, "node_systems": ["a2_highgpu_8g"],
+    "deep": True, "node_systems": ["a2_highgpu_8g"], "jitters": [0.1], "slowdown": 1.3,
 }  # fmt: skip
 
 
@@ -55,6 +55,8 @@ def test_texts_become_values(name, text, value):
     ("name", "text", "said"),
     [
         ("stage", "8", "is not a parameter of this notebook; did you mean stages"),
+        ("jitters", "[0.1, 6]", "above 0 and at most 5"),
+        ("slowdown", "1e7", "above 1 and at most 1000000"),
         ("stages", "eight", "must be a whole number"),
         ("stages", "8.0", "must be a whole number"),
         ("stages", "true", "stages = true: must be a whole number"),

@@ -97,6 +97,25 @@ def test_slow_devices_follow_from_the_seed_alone(seed, straggling, num_devices, 
     assert (slow <= slow_devices(Noise(straggling=min(1, straggling + 0.2)), num_devices, seed)).all()
 
 
+def test_seeds_may_come_from_anywhere():
+    """A generator gives the runs of its list; what cannot be gone through is refused."""
+    schedule = build("gpipe", 2, 2)
+    graph, costs, noise = compile(schedule), uniform_costs(schedule, 1, 2), Noise(jitter=0.1)
+    spans = noisy_makespans(graph, costs, noise, (seed for seed in (3, 1)))
+    assert spans.tolist() == noisy_makespans(graph, costs, noise, [3, 1]).tolist()
+    assert noisy_makespans(graph, costs, noise, np.array([3, 1])).tolist() == spans.tolist()
+    with pytest.raises(PPModelError, match="list of whole numbers"):
+        noisy_makespans(graph, costs, noise, 3)
+
+
+def test_the_largest_noise_is_finite():
+    """At the bounds of jitter and slowdown every makespan is a number."""
+    schedule = build("gpipe", 2, 2)
+    spans = noisy_makespans(compile(schedule), uniform_costs(schedule, 1, 2), Noise(5, 0.5, 1e6), range(20))
+    assert np.isfinite(spans).all()
+    assert (spans > 0).all()
+
+
 def test_named_devices_are_slow_in_every_run():
     """Devices that are named are slow, the others by chance."""
     noise = Noise(straggling=0.5, slow_devices=[3, 1])
@@ -220,13 +239,44 @@ def test_independent_runs_are_compared_as_theory_says():
     assert found.probability == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / len(runs)))
 
 
-@pytest.mark.parametrize("ask", [lambda: distribution([]), lambda: probability_faster([], []),
-                                 lambda: probability_faster([1.0], [1.0, 2.0])])  # fmt: skip
-def test_runs_must_be_there_in_pairs(ask):
-    """No runs say nothing, and unequal numbers of runs are no pairs."""
-    with pytest.raises(PPModelError) as refused:
+ROW, COLUMN = np.ones((1, 6)), np.ones((6, 1))
+
+
+@pytest.mark.parametrize(
+    ("ask", "field", "rule"),
+    [
+        (lambda: distribution([]), "makespans", "at least one"),
+        (lambda: distribution(ROW), "makespans", "one dimension"),
+        (lambda: distribution([1.0, float("nan")]), "makespans", "finite"),
+        (lambda: distribution([[1.0], [1.0, 2.0]]), "makespans", "list of numbers"),
+        (lambda: distribution([1.0], [0.5, 1.01]), "quantiles", "0 to 1"),
+        (lambda: distribution([1.0], [float("nan")]), "quantiles", "0 to 1"),
+        (lambda: distribution([1.0], 0.5), "quantiles", "one dimension"),
+        (lambda: probability_faster([], []), "runs", "at least one"),
+        (lambda: probability_faster([1.0], [1.0, 2.0]), "runs", "as many as"),
+        (lambda: probability_faster(ROW, COLUMN), "runs", "one dimension"),
+        (lambda: probability_faster(1.0, 2.0), "runs", "one dimension"),
+        (lambda: probability_faster([1.0], [float("inf")]), "runs", "finite"),
+        (lambda: probability_faster(["soon"], [1.0]), "runs", "list of numbers"),
+        (lambda: probability_faster([1.0], [2.0], 0), "confidence", "above 0 and below 1"),
+        (lambda: probability_faster([1.0], [2.0], 1), "confidence", "above 0 and below 1"),
+        (lambda: probability_faster([1.0], [2.0], float("nan")), "confidence", "above 0 and below 1"),
+        (lambda: probability_faster([1.0], [2.0], "much"), "confidence", "above 0 and below 1"),
+    ],
+)
+def test_what_is_no_list_of_runs_is_refused(ask, field, rule):
+    """Runs are finite numbers in one dimension, as many of one as of the other; shares are from 0 to 1."""
+    with pytest.raises(PPModelError, match=rule) as refused:
         ask()
-    assert refused.value.field in ("runs", "makespans")
+    assert refused.value.field == field
+    assert "\n" not in str(refused.value)
+
+
+def test_every_confidence_below_1_has_an_interval():
+    """Also the largest float below 1, which half a tail away rounds to 1."""
+    found = probability_faster([1.0, 3.0], [2.0, 2.0], np.nextafter(1, 0))
+    assert 0 <= found.low < 0.1
+    assert 0.9 < found.high <= 1
 
 
 @pytest.mark.parametrize(
@@ -235,10 +285,12 @@ def test_runs_must_be_there_in_pairs(ask):
         ("jitter", -0.1, "at least 0"),
         ("jitter", float("nan"), "finite"),
         ("jitter", "much", "finite"),
+        ("jitter", 1e200, "at most 5"),
         ("straggling", 1.5, "probability"),
         ("straggling", True, "probability"),
         ("slowdown", 0.5, "at least 1"),
         ("slowdown", float("inf"), "finite"),
+        ("slowdown", 2e6, "at most 1000000"),
         ("slow_devices", (-1,), "whole numbers"),
         ("slow_devices", 3, "list of whole numbers"),
     ],
@@ -286,9 +338,20 @@ def test_rows_of_the_study_are_runs_of_their_seeds(size, study):
     found = distribution(spans["1f1b"])
     assert (row.mean_s, row.standard_error_s) == pytest.approx(found[:2])
     assert row[["q5_s", "q25_s", "q50_s", "q75_s", "q95_s"]].tolist() == pytest.approx(found.quantiles_s.tolist())
-    assert (row.beats_winner, row.low, row.high) == probability_faster(spans["1f1b"], spans[row.winner.lower()])
+    assert (row.beats_winner, row.low, row.high) == probability_faster(
+        spans["1f1b"], spans[row.winner.lower()], 1 - 0.05 / 4
+    )
     for _, group in study.groupby(keys[:-1]):
         assert group.t_sim_s.min() == group.t_sim_s[group.schedule == group.winner].item()
+
+
+def test_the_best_of_many_equals_is_seldom_taken_for_better():
+    """Of four as fast as the winner, one or more are found faster at no more than half of the 5 percent of points."""
+    generator, points, found = np.random.default_rng(1), 400, 0
+    for _ in range(points):
+        winner, *challengers = generator.lognormal(0, 0.1, (5, 500))
+        found += max(probability_faster(runs, winner, 1 - 0.05 / 4).low for runs in challengers) > 0.5
+    assert found / points < 0.025 + 4 * np.sqrt(0.025 * 0.975 / points)
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def plot_ranking(study, title, context):
     Parameters
     ----------
     study : DataFrame
-        From `studies.noise_study`, one noise for each jitter. Bands are the 95 % intervals.
+        From `studies.noise_study`, one noise for each jitter. Bands are the intervals.
     title, context : str
         The point of the figure, and what it shows; see `style.context`.
 

@@ -8,7 +8,15 @@ from ppmodel.costs import model_costs
 from ppmodel.engine import makespans
 from ppmodel.specs import by_cards
 from ppmodel.studies.cases import TIE, compiled, label, legal_schedules
-from ppmodel.uncertainty import QUANTILES, Comparison, Noise, distribution, noisy_makespans_on, probability_faster
+from ppmodel.uncertainty import (
+    QUANTILES,
+    Comparison,
+    Noise,
+    all_seeds,
+    distribution,
+    noisy_makespans_on,
+    probability_faster,
+)
 
 NOISE_SCHEDULES = ("gpipe", "1f1b", "eager-1f1b", "chimera", ("hanayo", {"waves": 2}))
 
@@ -16,6 +24,7 @@ _POINT = ["system", "stages", "microbatches"]
 _NOISE = ["jitter", "straggling", "slowdown"]
 _QUANTILE_COLUMNS = [f"q{100 * share:.0f}_s" for share in QUANTILES]
 _NOTHING_TO_BEAT = Comparison(*[float("nan")] * 3)
+_RISK = 0.05  # that one or more of the intervals of a point do not hold
 _VERDICTS = ("holds", "open", "tie decided", "reversed")
 
 
@@ -37,7 +46,7 @@ def noise_study(
         Values of B. Sizes at which a schedule is not defined are left out.
     noises : sequence of Noise
         What varies from run to run.
-    seeds : sequence of int
+    seeds : iterable of int
         One run each, the same for all schedules, systems and noises; see `ppmodel.uncertainty`.
     cases : iterable of str or (str, dict)
         As in `legal_schedules`.
@@ -51,8 +60,9 @@ def noise_study(
         slowdown, schedule, runs, t_sim_s, over_winner, mean_s, standard_error_s, q5_s, q25_s, q50_s, q75_s, q95_s,
         winner, beats_winner, low, high``. ``t_sim_s`` is the noiseless time and ``winner`` the schedule where it is
         shortest, of equals the first; ``over_winner`` is the time over the winner's, less 1; ``beats_winner`` the
-        share of runs in which the schedule is the faster one, between ``low`` and ``high`` with 95 percent; the
-        winner's own rows have NaN there.
+        share of runs in which the schedule is the faster one, between ``low`` and ``high``; the winner's own rows
+        have NaN there. The intervals of one point hold together with 95 percent: each of k is taken at
+        1 - 0.05 / k (Bonferroni), as the best of many alike looks better than it is.
 
     Raises
     ------
@@ -63,7 +73,7 @@ def noise_study(
     PPModelError
         If a semantics is unknown, there are no seeds, or a noise names a device that is not there.
     """
-    rows = []
+    rows, seeds = [], all_seeds(seeds)
     for count, noise in product(microbatches, noises):
         graphs = _graphs(model, systems, num_stages, count, cases, p2p, allreduce)
         runs = {name: _by_system(case, noisy_makespans_on, noise, seeds) for name, case in graphs.items()}
@@ -100,9 +110,10 @@ def _by_system(graphs, evaluate, *more):
 
 def _noise_rows(point, noiseless, runs):
     winner = _first_of_fastest(noiseless)
+    confidence = 1 - _RISK / max(1, len(runs) - 1)
     for name, spans in runs.items():
         found = distribution(spans)
-        beats = _NOTHING_TO_BEAT if name == winner else probability_faster(spans, runs[winner])
+        beats = _NOTHING_TO_BEAT if name == winner else probability_faster(spans, runs[winner], confidence)
         yield {
             **point, "schedule": name, "runs": len(spans), "t_sim_s": noiseless[name],
             "over_winner": noiseless[name] / noiseless[winner] - 1,
@@ -124,7 +135,8 @@ def verdict_study(study):
     Parameters
     ----------
     study : DataFrame
-        From `noise_study`, with two schedules or more at each point.
+        From `noise_study`: its intervals are wide enough for the best of all challengers. A point with a single
+        schedule is left out.
 
     Returns
     -------
