@@ -75,6 +75,8 @@ from ppmodel.studies.speed import (
 )
 from ppmodel.studies.uncertainty import (
     NOISE_SCHEDULES,
+    best_place_text,
+    lead_text,
     noise_study,
     place_table,
     place_text,
@@ -97,6 +99,7 @@ __all__ = [
     "asymmetric_study",
     "balance_study",
     "batch_sizes",
+    "best_place_text",
     "best_split_study",
     "best_study",
     "border_study",
@@ -125,6 +128,7 @@ __all__ = [
     "label",
     "largest_gain",
     "largest_loss",
+    "lead_text",
     "legal_schedules",
     "level_study",
     "load_speed",

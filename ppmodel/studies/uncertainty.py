@@ -275,7 +275,7 @@ def places(num_stages):
 
 
 def place_table(study):
-    """The share of a slow device's slowdown that each schedule passes on, by its place; the mean of the systems.
+    """The share of a slow device's slowdown that each schedule passes on, by its place.
 
     Parameters
     ----------
@@ -285,11 +285,46 @@ def place_table(study):
     Returns
     -------
     DataFrame
-        One row a B and schedule; columns ``microbatches, schedule, first, middle, last``.
+        One row a system, B and schedule; columns ``system, microbatches, schedule, first, middle, last, least at``:
+        the last names the devices on which the slowdown costs least.
     """
-    means = study.groupby(["microbatches", "schedule", "device"], sort=False).passed_on.mean().unstack("device")
-    named = {place: means[device] for place, device in places(study.stages.max()).items()}
-    return pd.DataFrame(named).reindex(means.index).reset_index()
+    rows = []
+    for (system, _, count, name), group in study.groupby([*_POINT, "schedule"], sort=False):
+        shares = group.set_index("device").passed_on
+        named = {place: shares[device] for place, device in places(len(group)).items()}
+        least = _devices(_best_places(group), len(group))
+        rows.append({"system": system, "microbatches": count, "schedule": name, **named, "least at": least})
+    return pd.DataFrame(rows)
+
+
+def _best_places(group):
+    """The devices, in order, on which being slow costs the iteration least."""
+    return tuple(sorted(group.device[group.t_slow_s <= group.t_slow_s.min() * (1 + TIE)]))
+
+
+def _devices(numbers, num_stages):
+    """Some devices in words.
+
+    Examples
+    --------
+    >>> _devices((0, 1, 2, 5), 8), _devices((3,), 8), _devices((0, 1), 2)
+    ('devices 0 to 2 and 5', 'device 3', 'any device')
+    """
+    if len(numbers) == num_stages:
+        return "any device"
+    runs = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    words = [f"{run[0]} to {run[-1]}" if len(run) > 2 else _listed(run) for run in runs]
+    return f"{'device' if len(numbers) == 1 else 'devices'} {_listed(words)}"
+
+
+def _listed(words):
+    *most, last = map(str, words)
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def slow_winner_study(study):
@@ -403,41 +438,143 @@ def verdict_text(verdicts):
 
 
 def _loss(lost):
-    tied = lost.over_winner.iloc[0] <= TIE
-    ahead = "equal to it without noise" if tied else f"{lost.over_winner.iloc[0]:.1%} slower without noise"
+    """By challenger, which need not be the same one at every level, in how many runs it is before the winner."""
+    return "; ".join(_loss_to(group) for _, group in lost.groupby("challenger", sort=False)) + "."
+
+
+def _loss_to(lost):
+    first = lost.iloc[0]
+    tied = first.over_winner <= TIE
+    ahead = "equal to it without noise" if tied else f"{first.over_winner:.1%} slower without noise"
     shares = ", ".join(
         f"{row.beats_winner:.1%} of the runs ({row.low:.1%} to {row.high:.1%}) at a jitter of {row.jitter:.0%}"
         for row in (lost.iloc[[0, -1]] if len(lost) > 1 else lost).itertuples()
     )
-    return f"{lost.challenger.iloc[0]}, {ahead}, is before {lost.winner.iloc[0]} in {shares}."
+    return f"{first.challenger}, {ahead}, is before {first.winner} in {shares}"
+
+
+def lead_text(verdicts):
+    """How wide the leads are that each jitter takes or puts in doubt, and how many ties it decides.
+
+    Parameters
+    ----------
+    verdicts : DataFrame
+        From `verdict_study`, of growing jitter.
+
+    Returns
+    -------
+    str
+        A sentence for leads and one for ties, where there are such.
+    """
+    tied = verdicts.over_winner <= TIE
+    leads, ties = verdicts[~tied], verdicts[tied]
+    sentences = [_lead_text(leads)] if len(leads) else []
+    if len(ties):
+        level = ties[ties.jitter == ties.jitter.min()]
+        decided = (level.verdict == "tie decided").sum()
+        sentences.append(
+            f"Where the challenger is as fast as the first without noise, a jitter of {level.jitter.iloc[0]:.0%} "
+            f"puts it first at {decided} of {len(level)} points."
+        )
+    return " ".join(sentences)
+
+
+def _lead_text(leads):
+    lost = leads[leads.verdict != "holds"]
+    kept = leads[~leads.jitter.isin(lost.jitter)]
+    words = []
+    if len(kept):
+        levels = _listed([f"{jitter:.0%}" for jitter in sorted(kept.jitter.unique())])
+        narrowest = f"and the narrowest is {kept.over_winner.min():.1%}"
+        words.append(f"at a jitter of {levels} no lead is lost or in doubt, {narrowest}")
+    for jitter, group in lost.groupby("jitter"):
+        verb, widest = "is" if len(group) == 1 else "are", f"the widest of them {group.over_winner.max():.1%}"
+        count = f"{len(group)} of {(leads.jitter == jitter).sum()} leads"
+        words.append(f"at a jitter of {jitter:.0%} {count} {verb} lost or in doubt, {widest}")
+    text = "; ".join(words)
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def place_text(study, winners):
-    """How often a slow device changes who is first, and which schedule absorbs it best at which place.
+    """How often a slow device changes who is first, and how much of its slowdown is felt on each system.
 
     Parameters
     ----------
     study : DataFrame
-        From `slow_device_study`. Schedules that are not defined at all points are left out of the second sentence.
+        From `slow_device_study`.
     winners : DataFrame
         From `slow_winner_study`.
 
     Returns
     -------
     str
-        Two sentences.
+        A sentence, and a list in Markdown.
     """
     counts, total = winners.verdict.value_counts(), len(winners)
-    sizes = study.groupby("schedule", sort=False).passed_on.size()
-    everywhere = study[study.schedule.isin(sizes[sizes == sizes.max()].index)]
-    means = everywhere.groupby(["device", "schedule"], sort=False).passed_on.mean()
-    words = [
-        f"at the {place} place by {means[device].idxmin()} ({means[device].min():.0%})"
-        for place, device in places(study.stages.max()).items()
-    ]
-    return (
+    lines = [
         f"A device slower by a factor of {study.slowdown.iloc[0]:g} puts another schedule first at "
         f"{counts.get('reversed', 0)} of {total} cases (a system, a B and a device each), and decides a tie at "
-        f"{counts.get('tie decided', 0)}. In the mean of all points a slow device is felt least "
-        f"{', '.join(words[:-1])} and {words[-1]}."
-    )
+        f"{counts.get('tie decided', 0)}. Of its slowdown the iteration feels:\n"
+    ]
+    for system, group in study.groupby("system", sort=False):
+        shares = group.passed_on.round(9)  # of equals the first, rounding apart
+        least, most = group.loc[shares.idxmin()], group.loc[shares.idxmax()]
+        lines.append(f"- on **{system}** from {_felt(least)} to {_felt(most)};")
+    return "\n".join(lines)[:-1] + "."
+
+
+def _felt(row):
+    return f"{row.passed_on:.0%} ({row.schedule}, B = {row.microbatches})"
+
+
+def best_place_text(study):
+    """Where a slow device costs each schedule least, and what the worst place costs.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `slow_device_study`.
+
+    Returns
+    -------
+    str
+        A list in Markdown: one device that is best at every point, where there is such a one, or else the best
+        devices with their points.
+    """
+    num_stages, lines = study.stages.max(), []
+    for name, rows in study.groupby("schedule", sort=False):
+        points = dict(list(rows.groupby(["system", "microbatches"], sort=False)))
+        best = _best({point: _best_places(group) for point, group in points.items()}, num_stages)
+        lines.append(f"- **{name}:** {best}{_worst_place(points)}.")
+    return "\n".join(lines)
+
+
+def _best(best, num_stages):
+    """The devices that are best at all points, or else the best ones by point."""
+    common = tuple(sorted(set.intersection(*map(set, best.values()))))
+    if common:
+        return f"{_devices(common, num_stages)}, at {_all_of(len(best))}"
+    by_devices = {}
+    for point, devices in best.items():
+        by_devices.setdefault(devices, []).append(point)
+    groups = [f"{_devices(devices, num_stages)} {_on(points)}" for devices, points in by_devices.items()]
+    return f"not the same everywhere: {'; '.join(groups)}"
+
+
+def _worst_place(points):
+    longer = {point: group.t_slow_s.max() / group.t_slow_s.min() - 1 for point, group in points.items()}
+    worst = max(longer, key=longer.get)
+    if longer[worst] <= TIE:
+        return ""
+    return f". In the worst place instead, an iteration takes up to {longer[worst]:.1%} longer ({_on([worst])})"
+
+
+def _all_of(count):
+    return f"all {count} points" if count > 1 else "the only point"
+
+
+def _on(points):
+    counts = {}
+    for system, count in points:
+        counts.setdefault(system, []).append(count)
+    return ", ".join(f"on {system} with B = {_listed(found)}" for system, found in counts.items())
