@@ -379,6 +379,14 @@ def test_a_first_place_holds_where_its_interval_says_so(over_winner, low, high, 
     assert ("equal to it without noise" in text) == (verdict == "tie decided")
 
 
+def test_a_ranking_of_one_is_refused(study):
+    """A first place needs somebody to hold it against; no points at all are no ranking and no error."""
+    with pytest.raises(PPModelError, match="meet no other") as refused:
+        studies.verdict_study(study[study.schedule == study.winner])
+    assert refused.value.field == "schedules"
+    assert studies.verdict_study(study[:0]).empty
+
+
 def test_prices_are_means_over_noiseless_times(study):
     """Lowest, mean and highest over the points; the sentence names those that are defined everywhere."""
     prices = studies.price_study(study)

@@ -6,6 +6,7 @@ import pandas as pd
 
 from ppmodel.costs import model_costs
 from ppmodel.engine import makespans
+from ppmodel.errors import PPModelError
 from ppmodel.specs import by_cards
 from ppmodel.studies.cases import TIE, compiled, label, legal_schedules
 from ppmodel.uncertainty import (
@@ -146,7 +147,15 @@ def verdict_study(study):
         winner most often; ``over_winner`` is how much longer it takes without noise, less 1. The first place
         *holds* where the interval of that share lies below one half and is *open* where it contains it; above it
         is *reversed*, or, where the two take the same time without noise, a *tie decided*.
+
+    Raises
+    ------
+    PPModelError
+        If there is nobody to compare with at any point.
     """
+    if len(study) and (study.schedule == study.winner).all():
+        named = ", ".join(study.schedule.unique())
+        raise PPModelError("schedules", named, "meet no other at any point", "name two that are legal at one size")
     rows = []
     for point, group in study.groupby([*_POINT, *_NOISE], sort=False):
         others = group[group.schedule != group.winner]
