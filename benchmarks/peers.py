@@ -129,7 +129,7 @@ def sweep(case):
 
 
 def simpy_simulation(case):
-    """A process for each device and each link; messages wait in the link's store.
+    """A process for each device, and one event for each operation: a link's queue is a sum, and needs no process.
 
     Parameters
     ----------
@@ -144,32 +144,27 @@ def simpy_simulation(case):
 
     env = simpy.Environment()
     _, device, source, receiver, duration, transfer, _ = case
-    arrived = [env.event() if there != NOT_HERE else None for there in receiver]
-    links, ended = {}, []
-
-    def run_link(queue):
-        while True:
-            op = yield queue.get()
-            yield env.timeout(transfer[op])
-            arrived[op].succeed()
+    arrived, asleep, link_free = [None] * len(device), {}, {}
 
     def run_device(here, row):
         for op in row:
-            needed = source[op]
+            needed, wait = source[op], 0.0
             if needed != NOT_HERE and device[needed] != here:
-                yield arrived[needed]
-            yield env.timeout(duration[op])
+                if arrived[needed] is None:  # not sent yet: whoever sends it wakes this device
+                    asleep[needed] = env.event()
+                    yield asleep[needed]
+                wait = max(0.0, arrived[needed] - env.now)
+            yield env.timeout(wait + duration[op])
             if receiver[op] != NOT_HERE:
-                links[here, receiver[op]].put(op)
-        ended.append(env.now)
+                link = here, receiver[op]
+                arrived[op] = link_free[link] = max(env.now, link_free.get(link, 0.0)) + transfer[op]
+                if op in asleep:
+                    asleep.pop(op).succeed()
 
-    for link in {(device[op], there) for op, there in enumerate(receiver) if there != NOT_HERE}:
-        links[link] = simpy.Store(env)
-        env.process(run_link(links[link]))
     for here, row in enumerate(case.rows):
         env.process(run_device(here, row))
     env.run()
-    return max(ended)
+    return env.now
 
 
 # ---- networkx ------------------------------------------------------------------------------------
