@@ -1,6 +1,6 @@
 """How the stages grow with the number of operations."""
 
-from benchmarks.stages import NS, compiled, costs_of, fresh
+from benchmarks.stages import NS, costs_of, fresh, ready
 from benchmarks.timing import measure
 from ppmodel import build
 from ppmodel.engine import makespans, simulate
@@ -31,11 +31,11 @@ def growth(plan):
 
 def _rows(num_stages, num_systems):
     schedule = build("1f1b", num_stages, 16 * num_stages)
-    graph, costs = compiled(schedule), costs_of(schedule)
+    graph, costs = ready(schedule), costs_of(schedule)
     many = [costs_of(schedule, 0.2 * n / num_systems) for n in range(num_systems)]
     stages = (
         ("generation", 1, lambda: build("1f1b", num_stages, 16 * num_stages), tuple),
-        ("compile", 1, compiled, lambda: fresh(schedule)),
+        ("compile", 1, ready, lambda: fresh(schedule)),
         ("one evaluation", 1, simulate, lambda: (graph, costs)),
         ("many systems", num_systems, makespans, lambda: (graph, many)),
     )

@@ -84,7 +84,7 @@ def _source(op, place, last_stage):
 # ---- plain Python --------------------------------------------------------------------------------
 
 
-def sweep(case):
+def plain_sweep(case):
     """A pointer into each device's row; a device goes on until it has to wait, and its message wakes it.
 
     Parameters
@@ -316,6 +316,7 @@ class Peer(NamedTuple):
 
     @property
     def installed(self):
+        """Whether its package is here to be timed."""
         return not self.needs or find_spec(self.needs) is not None
 
 
@@ -324,7 +325,7 @@ def _as_it_is(case):
 
 
 PEERS = (
-    Peer("plain Python sweep", "", _as_it_is, sweep),
+    Peer("plain Python sweep", "", _as_it_is, plain_sweep),
     Peer("SimPy", "simpy", _as_it_is, simpy_simulation),
     Peer("networkx", "networkx", networkx_graph, networkx_longest),
     Peer("PyTorch's dry run", "torch", torch_order, torch_steps, again=False, in_seconds=False),

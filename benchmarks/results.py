@@ -53,7 +53,15 @@ def rounded(value):
 
 
 def write(results, file):
-    """Write the results as JSON, one row a line."""
+    """Write the results as JSON, one row a line.
+
+    Parameters
+    ----------
+    results : dict
+        From `collect`.
+    file : str or Path
+        Overwritten.
+    """
     parts = []
     for key, value in results.items():
         lines = [json.dumps(row) for row in value] if isinstance(value, list) else []
@@ -63,7 +71,13 @@ def write(results, file):
 
 
 def publish(results):
-    """Write the results where the book reads them, and their table into the README."""
+    """Write the results where the book reads them, and their table into the README.
+
+    Parameters
+    ----------
+    results : dict
+        From `collect`.
+    """
     from ppmodel.studies.speed import speed_text, with_speed
 
     write(results, RESULTS)

@@ -101,24 +101,69 @@ def case_text(name, schedule, *words, **options):
 
 
 def costs_of(schedule, comm=0.1):
-    """Uniform costs: a forward of 1 s, a backward of 2 s, transfers of a tenth of a forward by default."""
+    """Uniform costs: a forward of 1 s, a backward of 2 s, transfers of a tenth of a forward by default.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    comm : float
+        Seconds that a transfer holds its link.
+
+    Returns
+    -------
+    OpCosts
+    """
     return uniform_costs(schedule, 1.0, 2.0, comm)
 
 
 def fresh(schedule):
-    """The same table without what it has kept: dependencies are derived once a table."""
+    """The same table without what it has kept: dependencies are derived once a table.
+
+    Parameters
+    ----------
+    schedule : Schedule
+
+    Returns
+    -------
+    tuple of Schedule
+        Of one: the arguments of a call that is measured.
+    """
     return (replace(schedule),)
 
 
-def compiled(schedule, p2p="overlapped"):
-    """The graph with all that evaluations take from it, which it would else make when the first one asks."""
+def ready(schedule, p2p="overlapped"):
+    """The graph with all that evaluations take from it, which it would else make when the first one asks.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    p2p : str
+        One of `ppmodel.graph.P2P`.
+
+    Returns
+    -------
+    ExecutionGraph
+    """
     graph = compile(schedule, p2p)
     _ = graph.instructions
     return graph
 
 
 def legal(plan):
-    """Every registered schedule at the plan's size, the list-scheduled ones at theirs."""
+    """Every registered schedule at the plan's size, the list-scheduled ones at theirs.
+
+    Parameters
+    ----------
+    plan : Plan
+
+    Yields
+    ------
+    name : str
+    size : tuple of int
+        S and B.
+    options : dict
+        As `ppmodel.build` takes them; what the schedule refuses at this size is left out.
+    """
     for name in schedules.names():
         size = plan.list_size if name in LIST_SCHEDULED else plan.size
         for options in OPTIONS.get(name, [{}]):
@@ -144,7 +189,7 @@ def compiling(plan):
     for name, size, options in legal(plan):
         schedule = build(name, *size, **options)
         for p2p in P2P if name == "1f1b" else ["overlapped"]:
-            seconds = measure(lambda one, p2p=p2p: compiled(one, p2p), lambda one=schedule: fresh(one))
+            seconds = measure(lambda one, p2p=p2p: ready(one, p2p), lambda one=schedule: fresh(one))
             case, count = case_text(name, schedule, p2p, **options), schedule.num_operations
             yield row("compile", case, "ns/op", seconds, count / NS, count, 30.0)
 

@@ -81,7 +81,7 @@ def test_a_peer_that_is_not_installed_is_a_row_that_says_so(monkeypatch):
 
 def test_a_peer_that_disagrees_is_refused(monkeypatch):
     """A time means nothing where the makespan is another."""
-    wrong = peers.Peer("wrong", "", lambda case: case, lambda case: peers.sweep(case) * (1 + 1e-6))
+    wrong = peers.Peer("wrong", "", lambda case: case, lambda case: peers.plain_sweep(case) * (1 + 1e-6))
     monkeypatch.setattr("benchmarks.ratios.PEERS", (wrong,))
     with pytest.raises(ValueError, match="wrong gives"):
         list(ratios(TINY))
