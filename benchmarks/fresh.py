@@ -43,6 +43,16 @@ def whole(num_stages, num_microbatches):
     return {"seconds": seconds, "peak_bytes": peak_bytes(), "makespan_s": makespan_s}
 
 
+def compiling(num_stages, num_microbatches):
+    """The median of compile in a process that has done nothing else, with the pages that it gets there."""
+    from benchmarks.stages import fresh, ready
+    from benchmarks.timing import measure
+    from ppmodel import build, kernels  # noqa: F401 - the compiled path, whatever the size
+
+    schedule = build("1f1b", num_stages, num_microbatches)
+    return {"median_s": measure(ready, lambda: fresh(schedule)).median}
+
+
 def systems(num_stages, num_microbatches, num_systems):
     """How much more memory many systems take than one."""
     build, uniform_costs, compile, _, makespans = _parts()
@@ -59,7 +69,7 @@ def systems(num_stages, num_microbatches, num_systems):
     return {"added_bytes": peak_bytes() - before}
 
 
-TASKS = {"whole": whole, "systems": systems}
+TASKS = {"whole": whole, "compiling": compiling, "systems": systems}
 
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))

@@ -30,6 +30,7 @@ def collect(quick, say):
     plan = stages.QUICK if quick else stages.FULL
     results = {"machine": machine.machine(), "how": {"quick": quick, "repeats": REPEATS}}
     rows = results["stages"] = []
+    stages.warm_up(plan)
     for stage in stages.STAGES:
         say(f"measuring: {stage.__name__.replace('_', ' ')}")
         rows += [one | ({"goal": None} if quick else {}) for one in stage(plan)]  # goals are for the full sizes

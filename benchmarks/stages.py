@@ -28,6 +28,15 @@ OPTIONS = {
 }
 """What is measured of schedules with options beside their defaults."""
 
+MANY_SYSTEMS = (
+    ("1f1b", {}, "latency"),
+    ("1f1b", {}, "overlapped"),
+    ("gpipe", {}, "overlapped"),
+    *(("chimera", options, "overlapped") for options in OPTIONS["chimera"]),
+    ("hanayo", {"waves": 2}, "overlapped"),
+)
+"""Name, options and semantics of what many systems are run through."""
+
 
 class Plan(NamedTuple):
     """What is measured, and at which sizes.
@@ -174,6 +183,20 @@ def legal(plan):
             yield name, size, options
 
 
+def warm_up(plan):
+    """Let 1F1B with four times the measured microbatches go once through the stages: see `benchmarks.timing`.
+
+    Parameters
+    ----------
+    plan : Plan
+    """
+    num_stages, num_microbatches = plan.size
+    schedule = build("1f1b", num_stages, 4 * num_microbatches)
+    graph, costs = ready(schedule), costs_of(schedule)
+    simulate(graph, costs)
+    makespans(graph, [costs, costs])
+
+
 def generation(plan):
     """From a name to a table."""
     for name, size, options in legal(plan):
@@ -192,6 +215,14 @@ def compiling(plan):
             seconds = measure(lambda one, p2p=p2p: ready(one, p2p), lambda one=schedule: fresh(one))
             case, count = case_text(name, schedule, p2p, **options), schedule.num_operations
             yield row("compile", case, "ns/op", seconds, count / NS, count, 30.0)
+
+
+def compiling_afresh(plan):
+    """Compile where `warm_up` did not run: the medians of five fresh processes."""
+    found = [in_fresh_process("compiling", *plan.size) for _ in range(REPEATS)]
+    seconds = Seconds.of([one["median_s"] for one in found]) if all(found) else None
+    case, count = f"1f1b, ({plan.size[0]}, {plan.size[1]}), overlapped", 2 * plan.size[0] * plan.size[1]
+    yield row("compile, fresh process", case, "ns/op", seconds, count / NS, count)
 
 
 def evaluation(plan):
@@ -217,20 +248,24 @@ def reading(plan):
 
 def many_systems(plan):
     """Makespans of many systems in one call, and the memory that they take."""
-    schedule = build("1f1b", *plan.size)
-    many = [costs_of(schedule, 0.2 * n / plan.systems) for n in range(plan.systems)]
-    for p2p in ("latency", "overlapped"):
-        graph = compile(schedule, p2p)
-        seconds = measure(lambda graph=graph: makespans(graph, many))
-        case, count = case_text("1f1b", schedule, p2p, f"{plan.systems} systems"), graph.num_operations
-        per = count * plan.systems / NS
-        yield row("many systems", case, "ns/op/system", seconds, per, count, 1.0)
-    several = 8 * plan.systems
+    for name, options, p2p in MANY_SYSTEMS:
+        schedule = build(name, *(plan.list_size if name in LIST_SCHEDULED else plan.size), **options)
+        graph, many = compile(schedule, p2p), [costs_of(schedule, 0.2 * n / plan.systems) for n in range(plan.systems)]
+        seconds = measure(lambda graph=graph, many=many: makespans(graph, many))
+        case = case_text(name, schedule, p2p, f"{plan.systems} systems", **options)
+        count = graph.num_operations
+        yield row("many systems", case, "ns/op/system", seconds, count * plan.systems / NS, count, 1.0)
+    yield _memory_of_many(plan)
+
+
+def _memory_of_many(plan):
+    """What a call with eight times the systems adds to the memory of its process."""
+    several, count = 8 * plan.systems, 2 * plan.size[0] * plan.size[1]
     held = in_fresh_process("systems", *plan.size, several)
     table_mib = 8 * several * count / 2**20
     added = Seconds.of([held["added_bytes"] / 2**20]) if held else None
-    case = case_text("1f1b", schedule, f"{several:,} systems; their times would be {table_mib:,.0f} MiB")
-    yield row("many systems, memory", case, "MiB", added, 1, count, table_mib / 10)
+    case = f"1f1b, ({plan.size[0]}, {plan.size[1]}), {several:,} systems; their times would be {table_mib:,.0f} MiB"
+    return row("many systems, memory", case, "MiB", added, 1, count, table_mib / 10)
 
 
 def events(plan):
@@ -319,5 +354,6 @@ def _processes(*commands):
 
 
 STAGES = (
-    generation, compiling, evaluation, reading, many_systems, events, activations, uncertainty, whole_way, start_up,
+    generation, compiling, compiling_afresh, evaluation, reading, many_systems, events, activations, uncertainty,
+    whole_way, start_up,
 )  # fmt: skip

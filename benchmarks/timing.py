@@ -2,6 +2,11 @@
 
 Wall-clock time of ``time.perf_counter_ns``. What a call needs is prepared outside the timed part, anew for every
 call where something is kept between calls. The first call warms up: it compiles kernels and fills caches.
+
+Before anything is measured, `benchmarks.stages.warm_up` lets a table four times the measured size go once through all
+stages, as in any process that has worked for a while. Until a process has freed larger blocks of memory, glibc gives
+freed pages back to the operating system and takes them anew with every call, which can double the time of a compile;
+whether it does depends on what the process did before. A row of its own says what compile takes with such fresh pages.
 """
 
 import gc

@@ -31,7 +31,8 @@ from ppmodel.costs import OpCosts, uniform_costs
 from ppmodel.engine import simulate
 from ppmodel.errors import PPModelError
 from ppmodel.graph import compile
-from ppmodel.studies import cases_table, headline_table, load_speed, ratio_table, slope_table
+from ppmodel.studies import cases_table, growth_text, headline_table, load_speed, ratio_table, slope_table
+from ppmodel.studies.provenance import git
 from ppmodel.studies.speed import speed_text, with_speed
 
 ROOT = Path(__file__).parents[1]
@@ -148,6 +149,24 @@ def test_a_slope_is_the_exponent():
     (one,) = slope_table({"growth": rows}).itertuples()
     assert (one.slope, one.steepest) == (pytest.approx(2), pytest.approx(2))
     assert one.met == "no"
+
+
+def test_the_stages_that_are_too_steep_at_the_large_end_are_named():
+    """A slope over all sizes that meets the goal hides no stage whose last two decades do not."""
+    seconds = {10**3: 1.0, 10**4: 2.0, 10**5: 4.0, 10**6: 60.0, 10**7: 900.0}
+    rows = [{"stage": "compile", "operations": n, "median_s": found} for n, found in seconds.items()]
+    rows += [{"stage": "evaluation", "operations": n, "median_s": 1.0 * n} for n in seconds]
+    assert slope_table({"growth": rows}).met.tolist() == ["yes", "yes"]
+    assert "alone compile (1.18) exceeds it" in growth_text({"growth": rows})
+
+
+def test_the_commit_that_was_measured_is_in_the_history():
+    """Who reads the times can look at what was timed: its commit is an ancestor of this one."""
+    if not (ROOT / ".git").exists() or git(ROOT, "rev-parse", "--is-shallow-repository") != "false":
+        pytest.skip("no history here")
+    commit = load_speed()["machine"]["commit"]
+    is_ancestor = ["git", "-C", str(ROOT), "merge-base", "--is-ancestor", commit, "HEAD"]
+    assert subprocess.run(is_ancestor, capture_output=True, check=False).returncode == 0
 
 
 def test_readme_shows_what_was_measured():

@@ -31,12 +31,12 @@ def plot_growth(growth, slopes, title, context):
         points = {"color": colour, "marker": marker, "ls": ""}
         left.plot(rows.operations, rows.median_s, **points)
         left.plot(rows.operations, _fitted(rows, one.slope), color=colour, lw=1.2)
-        label = f"{one.stage}, slope {one.slope:.2f}"
+        label = f"{one.stage}, slope {one.slope:.2f}, at the end {one.slope_of_large:.2f}"
         right.plot(rows.operations, rows.ns_per_operation, **{**points, "ls": "-"}, lw=1.2, label=label)
     left.set(xscale="log", yscale="log", xlabel="operations", ylabel="seconds of one call")
     right.set(yscale="log", xlabel="operations", ylabel="ns per operation (and system)")
     handles, labels = right.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
+    figure.legend(handles, labels, loc="outside lower center", ncols=2)
     return titled(figure, title, context)
 
 

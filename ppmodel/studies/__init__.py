@@ -67,6 +67,7 @@ from ppmodel.studies.sources import kinds_table, specification_table, stage_tabl
 from ppmodel.studies.speed import (
     cases_table,
     growth_table,
+    growth_text,
     headline_table,
     load_speed,
     machine_text,
@@ -119,6 +120,7 @@ __all__ = [
     "frontier_study",
     "gain_study",
     "growth_table",
+    "growth_text",
     "hanayo_gains",
     "hanayo_study",
     "hanayo_tables",

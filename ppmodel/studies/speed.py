@@ -135,6 +135,31 @@ def slope_table(results):
     return pd.DataFrame(rows)
 
 
+def growth_text(results):
+    """Which slopes the goal is held against, and which stages grow more steeply at the large end.
+
+    Parameters
+    ----------
+    results : dict
+        From `load_speed`.
+
+    Returns
+    -------
+    str
+        One sentence.
+
+    Examples
+    --------
+    >>> rows = [{"stage": "compile", "operations": n, "median_s": n * n} for n in (10, 100, 1000)]
+    >>> growth_text({"growth": rows})
+    'The goal of 1.1 is held against all sizes; over the last two decades alone compile (2.00) exceeds it.'
+    """
+    steep = [one for one in slope_table(results).itertuples() if one.slope_of_large > SLOPE_GOAL]
+    named = " and ".join(f"{one.stage} ({one.slope_of_large:.2f})" for one in steep) or "no stage"
+    verb = "exceed" if len(steep) > 1 else "exceeds"
+    return f"The goal of {SLOPE_GOAL:g} is held against all sizes; over the last two decades alone {named} {verb} it."
+
+
 def _slope(group):
     """The exponent of time over operations, by least squares."""
     return float(np.polyfit(np.log(group.operations), np.log(group.median_s), 1)[0])
@@ -205,12 +230,20 @@ def speed_text(results):
         for one in headline_table(results).itertuples()
     ]
     slopes = [
-        (one.stage, f"{one.smallest:,} to {one.largest:,}", f"{one.slope:.2f}", f"{one.goal:g}", one.met)
+        (
+            one.stage,
+            f"{one.smallest:,} to {one.largest:,}",
+            f"{one.slope:.2f}",
+            f"{one.goal:g}",
+            one.met,
+            f"{one.slope_of_large:.2f}",
+        )
         for one in slope_table(results).itertuples()
     ]
     parts = [
         _markdown(["stage", "slowest case", "best", "median", "unit", "goal", "met"], stages),
-        _markdown(["growth of", "operations", "log-log slope", "goal", "met"], slopes),
+        _markdown(["growth of", "operations", "log-log slope", "goal", "met", "slope, last two decades"], slopes),
+        growth_text(results),
         _markdown(*_ratios(ratio_table(results))),
         machine_text(results),
     ]
