@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from benchmarks.timing import REPEATS, Seconds, in_fresh_process, measure, process_seconds
 from ppmodel import build, schedules
+from ppmodel.compiled import LARGE
 from ppmodel.costs import uniform_costs
 from ppmodel.engine import makespans, simulate, simulate_events
 from ppmodel.errors import ScheduleError
@@ -36,6 +37,9 @@ MANY_SYSTEMS = (
     ("hanayo", {"waves": 2}, "overlapped"),
 )
 """Name, options and semantics of what many systems are run through."""
+
+FIRST_COMPILED = (64, LARGE // 128)
+"""S and B of the smallest table of 64 stages that takes the compiled path in a fresh process, too."""
 
 
 class Plan(NamedTuple):
@@ -338,13 +342,18 @@ def start_up(plan):
 
 
 def _first_makespan(plan):
-    """The first makespan of a fresh process, without compiled kernels on the disk and with them."""
+    """The first makespan of a fresh process: by the plain path, and by kernels that are not yet compiled, or are."""
     with TemporaryDirectory() as empty:
-        for words, where in (("kernels not compiled yet", {"NUMBA_CACHE_DIR": empty}), ("kernels compiled before", {})):
-            first = in_fresh_process("whole", *plan.size, **where)
+        cases = [
+            ("plain path", plan.size, {}),
+            ("kernels not compiled yet", FIRST_COMPILED, {"NUMBA_CACHE_DIR": empty}),
+            ("kernels compiled before", FIRST_COMPILED, {}),
+        ]
+        for words, (num_stages, num_microbatches), where in cases:
+            first = in_fresh_process("whole", num_stages, num_microbatches, **where)
             seconds = Seconds.of([first["seconds"]]) if first else None
-            case = f"({plan.size[0]}, {plan.size[1]}), {words}"
-            yield row("first makespan", case, "s", seconds, 1, 2 * plan.size[0] * plan.size[1])
+            case, count = f"({num_stages}, {num_microbatches}), {words}", 2 * num_stages * num_microbatches
+            yield row("first makespan", case, "s", seconds, 1, count)
 
 
 def _processes(*commands):

@@ -160,6 +160,14 @@ def test_the_stages_that_are_too_steep_at_the_large_end_are_named():
     assert "alone compile (1.18) exceeds it" in growth_text({"growth": rows})
 
 
+def test_small_sizes_have_no_goals(tiny):
+    """A run for trying is held against nothing, growth included."""
+    quick = tiny | {"how": {"quick": True}}
+    assert slope_table(quick).goal.isna().all()
+    assert set(slope_table(quick).met) == {""}
+    assert "too small" in growth_text(quick)
+
+
 def test_the_commit_that_was_measured_is_in_the_history():
     """Who reads the times can look at what was timed: its commit is an ancestor of this one."""
     if not (ROOT / ".git").exists() or git(ROOT, "rev-parse", "--is-shallow-repository") != "false":

@@ -113,7 +113,7 @@ def slope_table(results):
     DataFrame
         One row a stage; columns ``stage, smallest, largest``, its operations, ``slope``, ``slope_of_large`` over the
         two decades below the largest, ``steepest`` between two neighbouring sizes, and ``goal, met``, which the
-        slope decides.
+        slope decides; small sizes, for trying, have no goal.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def slope_table(results):
     >>> slope_table({"growth": rows}).slope.round(9).tolist()
     [1.0]
     """
-    rows = []
+    rows, goal = [], np.nan if _for_trying(results) else SLOPE_GOAL
     for stage, group in growth_table(results).groupby("stage", sort=False):
         group = group.sort_values("operations")
         smallest, largest = group.operations.min(), group.operations.max()
@@ -130,7 +130,7 @@ def slope_table(results):
             "stage": stage, "smallest": smallest, "largest": largest, "slope": slope,
             "slope_of_large": _slope(group[group.operations >= largest / _TWO_DECADES]),
             "steepest": max(_slope(group[n : n + 2]) for n in range(len(group) - 1)),
-            "goal": SLOPE_GOAL, "met": "yes" if slope <= SLOPE_GOAL else "no",
+            "goal": goal, "met": "" if np.isnan(goal) else "yes" if slope <= goal else "no",
         })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -154,10 +154,17 @@ def growth_text(results):
     >>> growth_text({"growth": rows})
     'The goal of 1.1 is held against all sizes; over the last two decades alone compile (2.00) exceeds it.'
     """
+    if _for_trying(results):
+        return "These sizes are too small for the goal of growth."
     steep = [one for one in slope_table(results).itertuples() if one.slope_of_large > SLOPE_GOAL]
     named = " and ".join(f"{one.stage} ({one.slope_of_large:.2f})" for one in steep) or "no stage"
     verb = "exceed" if len(steep) > 1 else "exceeds"
     return f"The goal of {SLOPE_GOAL:g} is held against all sizes; over the last two decades alone {named} {verb} it."
+
+
+def _for_trying(results):
+    """Whether the sizes are small ones, for which there are no goals."""
+    return results.get("how", {}).get("quick", False)
 
 
 def _slope(group):
@@ -200,7 +207,7 @@ def machine_text(results):
     """
     of = results["machine"]
     changed = " and changes that are not in it" if of["state"] == "files differ" else ""
-    small = " Small sizes, for trying only." if results["how"]["quick"] else ""
+    small = " Small sizes, for trying only." if _for_trying(results) else ""
     packages = ", ".join(f"{name} {found}" for name, found in of["packages"].items())
     return (
         f"Measured on {of['day']} at commit `{of['commit'][:10]}`{changed}: {of['processor']}, {of['cores']} cores, "
@@ -234,7 +241,7 @@ def speed_text(results):
             one.stage,
             f"{one.smallest:,} to {one.largest:,}",
             f"{one.slope:.2f}",
-            f"{one.goal:g}",
+            _number(one.goal),
             one.met,
             f"{one.slope_of_large:.2f}",
         )
