@@ -7,6 +7,7 @@ graph what an operation needs and where its result goes. See `graph.compile` for
 
 import math
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
@@ -18,10 +19,11 @@ from ppmodel.compiled import kernels
 from ppmodel.costs import side_by_side
 from ppmodel.errors import CostError
 from ppmodel.graph import ExecutionGraph, programs
+from ppmodel.ops import OpKind
 from ppmodel.schedule import NO_OPERATION
 
-_SIDE_BY_SIDE = 64
-"""Systems that the compiled engine takes through a graph at once: more of them do not fit the nearest cache."""
+_SIDE_BY_SIDE, _FEWER, _MANY_CLASSES = 64, 32, 1000
+"""Systems that the compiled engine takes through a graph at once; fewer where their costs would not fit the cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,37 +34,44 @@ class Timeline:
     ----------
     graph : ExecutionGraph
         What was simulated.
-    times_s : ndarray of float, shape (4, graph.num_operations)
-        In seconds, in the graph's order: start and end; when the transfer of the result begins, and when the
-        other device has it (NaN where it stays). Operations of one cell share start and end.
+    times_s : ndarray of float, shape (2, graph.num_operations)
+        Start and end in seconds, in the graph's order. Operations of one cell share both.
+    transfers : callable
+        Returns, in the same order, when the transfer of each result begins and when the other device has it; NaN where
+        it stays. Shape (2, graph.num_operations), in seconds; computed when it is asked for.
     """
 
     graph: ExecutionGraph
     times_s: np.ndarray
+    transfers: Callable
 
     @cached_property
     def start_s(self):
         """Start of each operation in seconds; NaN for reductions that the graph excludes."""
-        return self._in_order_of_the_schedule(0)
+        return self._in_order_of_the_schedule(self.times_s[0])
 
     @cached_property
     def end_s(self):
         """End of each operation in seconds."""
-        return self._in_order_of_the_schedule(1)
+        return self._in_order_of_the_schedule(self.times_s[1])
 
     @cached_property
     def sent_s(self):
         """When the transfer of each result begins, in seconds; NaN where it stays."""
-        return self._in_order_of_the_schedule(2)
+        return self._in_order_of_the_schedule(self._transfers_s[0])
 
     @cached_property
     def arrived_s(self):
         """When the other device has each result, in seconds; NaN where it stays."""
-        return self._in_order_of_the_schedule(3)
+        return self._in_order_of_the_schedule(self._transfers_s[1])
 
-    def _in_order_of_the_schedule(self, row):
+    @cached_property
+    def _transfers_s(self):
+        return self.transfers()
+
+    def _in_order_of_the_schedule(self, times_s):
         column = np.full(self.graph.schedule.num_operations, np.nan)
-        column[self.graph.index] = self.times_s[row]
+        column[self.graph.index] = times_s
         return column
 
     @property
@@ -107,13 +116,18 @@ def simulate(graph, costs, factors=None):
     _check_fit(graph, costs, factors)
     fast = kernels(graph.num_operations)
     if fast:
-        times = np.empty((4, graph.num_operations))
         tables = costs.by_class(graph.schedule.num_replicas) if factors is None else _durations(graph, costs, factors)
         instructions = graph.instructions if factors is None else graph.instructions_by_operation
-        fast.longest_path(*instructions, tables, float(costs.overlap_factor), graph.occupied, times)
+
+        def path(num_columns):
+            times = np.empty((num_columns, graph.num_operations))
+            fast.longest_path(*instructions, tables, float(costs.overlap_factor), graph.occupied, times)
+            return times
+
+        timeline = Timeline(graph, path(2), lambda: path(4)[2:])
     else:
         times = _longest_path(graph, *_durations(graph, costs, factors), costs.overlap_factor)
-    timeline = Timeline(graph, times)
+        timeline = Timeline(graph, times[:2], lambda: times[2:])
     _refuse_overflow(timeline.makespan_s)
     return timeline
 
@@ -162,13 +176,13 @@ def makespans(graph, many_costs):
     if graph.dynamic or not fast:
         return np.array([simulate(graph, costs).makespan_s for costs in many_costs])
     spans = np.empty(len(many_costs))
-    for first in range(0, len(many_costs), _SIDE_BY_SIDE):
-        some = many_costs[first : first + _SIDE_BY_SIDE]
+    classes = len(OpKind) * graph.schedule.num_replicas * graph.schedule.num_stages
+    at_once = _SIDE_BY_SIDE if classes < _MANY_CLASSES else _FEWER
+    for first in range(0, len(many_costs), at_once):
+        some = many_costs[first : first + at_once]
         tables = np.array(side_by_side(some, graph.schedule.num_replicas))
         factors = np.array([float(costs.overlap_factor) for costs in some])
-        spans[first : first + _SIDE_BY_SIDE] = fast.many_longest_paths(
-            *graph.instructions, tables, factors, graph.occupied
-        )
+        spans[first : first + at_once] = fast.many_longest_paths(*graph.instructions, tables, factors, graph.occupied)
     _refuse_overflow(spans.max(initial=0))
     return spans
 
@@ -299,7 +313,7 @@ def simulate_events(graph, costs, factors=None):
         times = fast.events(*graph.for_events, durations, float(costs.overlap_factor), graph.occupied)
     else:
         times = _EventSimulation(graph, durations, costs.overlap_factor).run()
-    timeline = Timeline(graph, times)
+    timeline = Timeline(graph, times[:2], lambda: times[2:])
     _refuse_overflow(timeline.makespan_s)
     return timeline
 

@@ -84,7 +84,7 @@ def fill_instructions(rows, cost_class, stream, source, remote, link, node_start
 
 @kernel
 def longest_path(rows, sizes, tables, overlap_factor, occupied, times):
-    """Fill `times`: start, end, leaving and arrival of every operation, NaN where nothing is sent.
+    """Fill `times`: start and end of every operation; of four rows also leaving and arrival, NaN where nothing leaves.
 
     `sizes` are the numbers of registers, streams and links; `tables` durations, occupancies and latencies by class;
     `occupied` tells whether a transfer occupies the sender, the receiver, its link.
@@ -93,7 +93,7 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times):
     sends, receives, queues = occupied
     there, cost, sender = np.zeros(sizes[0]), np.zeros(sizes[0]), np.zeros(sizes[0], np.uint32)
     free, link_free = np.zeros(sizes[1]), np.zeros(sizes[2] + 1)
-    nowhere = sizes[0] - 1
+    nowhere, wanted = sizes[0] - 1, len(times) == 4
     ready = together = longest = began = finished = 0.0
     for row in range(len(rows)):
         class_, stream, step, op = rows[row, CLASS], rows[row, STREAM], rows[row, STEP], rows[row, OPERATION]
@@ -104,10 +104,11 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times):
             if there[take] > ready:
                 ready = there[take]
             if receives and take and step < SUM:
-                if not sends:
+                if wanted and not sends:
                     times[2, sender[take]] = ready
                 ready += cost[take]
-                times[3, sender[take]] = ready
+                if wanted:
+                    times[3, sender[take]] = ready
             if step == WHOLE:
                 began, finished = ready, ready + compute[class_]
                 ready = 0.0
@@ -126,7 +127,8 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times):
             there[rows[row, KEEP]] = finished
         give = rows[row, GIVE]
         if give == nowhere:
-            times[2, op] = times[3, op] = np.nan
+            if wanted:
+                times[2, op] = times[3, op] = np.nan
             continue
         leaves, takes, later = finished, occupancy[class_], latency[class_]
         if sends:
@@ -142,7 +144,8 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times):
             cost[give], sender[give] = takes + later, op
             if not sends:  # ready to be fetched; when it is, the receiver decides
                 there[give] = leaves
-        times[2, op], times[3, op] = leaves, there[give]
+        if wanted:
+            times[2, op], times[3, op] = leaves, there[give]
 
 
 @kernel
@@ -174,9 +177,12 @@ def many_longest_paths(rows, sizes, tables, overlap_factor, occupied):
                     finished[k] = ready[k] + compute[class_, k]
                     ready[k] = 0.0
             else:
-                for k in range(systems):
-                    together[k] += compute[class_, k]
-                    longest[k] = compute[class_, k] if compute[class_, k] > longest[k] else longest[k]
+                if step < SUM:
+                    for k in range(systems):
+                        together[k] += compute[class_, k]
+                else:
+                    for k in range(systems):
+                        longest[k] = compute[class_, k] if compute[class_, k] > longest[k] else longest[k]
                 if step in (JOINED, SUMMED):
                     for k in range(systems):
                         finished[k] = ready[k] + (overlap_factor[k] * together[k] if step == JOINED else longest[k])
