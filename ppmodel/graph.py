@@ -106,7 +106,8 @@ class ExecutionGraph:
         """Rows for the compiled engine, and the numbers of registers, streams and links; see `kernels.instructions`."""
         columns = (self.cost_class, self.stream, self.source, self.remote, self.link, self.node_start)
         columns = (column if column.dtype == bool else column.astype(np.int32, copy=False) for column in columns)
-        rows, num_registers = kernels(LARGE).instructions(*columns, self.num_links, self._first_reduction)
+        numbers = (self.num_links, self._first_reduction, self.allreduce == "overlapped")
+        rows, num_registers = kernels(LARGE).instructions(*columns, *numbers)
         return rows, (num_registers, 2 * self.schedule.num_devices, self.num_links)
 
     @cached_property

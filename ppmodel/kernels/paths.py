@@ -14,17 +14,17 @@ CLASS, STREAM, TAKE, GIVE, LINK, KEEP, STEP, OPERATION = _COLUMNS = range(8)
 """Columns of an instruction; see `instructions`."""
 
 
-def instructions(cost_class, stream, source, remote, link, node_start, num_links, first_reduction):
+def instructions(cost_class, stream, source, remote, link, node_start, num_links, first_reduction, beside):
     """What `longest_path` reads of a graph: a row for each operation, two where it shares a node.
 
     A message has a register from when it is sent until it is taken, so that only those under way need a place: TAKE
     is the one to read (0 holds nothing), GIVE the one to write (the last is never read), KEEP one more for a reduction
-    beside the device. Returns the rows and the number of registers.
+    beside the device, where there are such. Returns the rows and the number of registers.
     """
     size = np.diff(node_start)
     rows = np.empty((len(cost_class) + size[size > 1].sum(), len(_COLUMNS)), np.uint32)  # numpy asks for large pages
     columns = (cost_class, stream, source, remote, link, node_start)
-    return rows, fill_instructions(rows, *columns, num_links, first_reduction)
+    return rows, fill_instructions(rows, *columns, num_links, first_reduction, beside)
 
 
 def by_operation(rows):
@@ -35,13 +35,12 @@ def by_operation(rows):
 
 
 @kernel
-def fill_instructions(rows, cost_class, stream, source, remote, link, node_start, num_links, first_reduction):
+def fill_instructions(rows, cost_class, stream, source, remote, link, node_start, num_links, first_reduction, beside):
     """Fill the rows and count the registers; the plain part of `instructions` says what is what."""
     count, num_nodes = len(cost_class), len(node_start) - 1
-    shared = len(rows) > count
     give = np.zeros(count, np.uint32)
-    keep = np.zeros(count if shared else 0, np.uint32)
-    for op in range(count if shared else 0):
+    keep = np.zeros(count if beside else 0, np.uint32)
+    for op in range(len(keep)):
         if source[op] != NONE and not remote[op] and stream[op] != stream[source[op]]:
             keep[source[op]] = 1
     free, num_free, num_registers = np.empty(count + len(keep), np.uint32), 0, np.uint32(1)
@@ -50,7 +49,7 @@ def fill_instructions(rows, cost_class, stream, source, remote, link, node_start
         first, last = node_start[node], node_start[node + 1]
         for op in range(first, last):
             take = np.uint32(0)
-            if remote[op] or (shared and source[op] != NONE and stream[op] != stream[source[op]]):
+            if remote[op] or (beside and source[op] != NONE and stream[op] != stream[source[op]]):
                 take = give[source[op]] if remote[op] else keep[source[op]]
                 free[num_free] = take
                 num_free += 1
@@ -70,7 +69,7 @@ def fill_instructions(rows, cost_class, stream, source, remote, link, node_start
                 num_free -= 1
                 give[op] = rows[row, GIVE] = free[num_free]
                 rows[row, LINK] = link[op]
-            if shared and keep[op]:
+            if beside and keep[op]:
                 if num_free == 0:
                     free[0], num_free, num_registers = num_registers, 1, num_registers + np.uint32(1)
                 num_free -= 1
