@@ -27,8 +27,8 @@ so that published figures come out; chosen by us where nothing is known."""
 Recompute = Literal["none", "selective", "full"]
 """Activations computed again in the backward: none, the attention's scores, or all of a block."""
 
-PLACEMENTS = ("blocked", "round-robin")
-"""Words for which devices share a node: neighbours, or every n-th of n nodes."""
+PLACEMENTS = ("blocked", "round-robin", "folded")
+"""Words for which devices share a node: neighbours, every n-th of n nodes, or devices d and S-1-d."""
 
 _UNITS = {
     "FLOP/s": 1.0, "TFLOP/s": 1e12, "PFLOP/s": 1e15,
@@ -38,6 +38,7 @@ _UNITS = {
 }  # fmt: skip
 
 _SIZES = ("B", "GB", "GiB", "TiB")
+_PAIR = 2
 
 _FORM = "write 'key: {value: ..., unit: ..., kind: ..., source: ...}', as in the files of data"
 
@@ -208,7 +209,8 @@ class NodeSpec:
         otherwise each directed pair of devices has a link of its own.
     placement : str or tuple of int
         ``blocked``: device d lies on node d // devices_per_node; ``round-robin``: on node d modulo the number
-        of nodes, which are as few as hold all devices; or the node of each device.
+        of nodes, which are as few as hold all devices; ``folded``: devices d and S-1-d share a node, with their
+        neighbours as far as there is room for whole pairs; or the node of each device.
 
     Raises
     ------
@@ -219,6 +221,8 @@ class NodeSpec:
     --------
     >>> NodeSpec(4, 450e9, 2e-6, shared_card=False, placement="round-robin").of_devices(6)
     array([0, 1, 0, 1, 0, 1])
+    >>> NodeSpec(4, 450e9, 2e-6, shared_card=False, placement="folded").of_devices(8)
+    array([0, 0, 1, 1, 1, 1, 0, 0])
     """
 
     devices_per_node: int
@@ -228,6 +232,9 @@ class NodeSpec:
     placement: str | tuple
 
     def __post_init__(self):
+        if self.placement == "folded" and self.devices_per_node < _PAIR:
+            rule = "puts two devices on a node, which has room for devices_per_node = 1"
+            raise SpecificationError("nodes.placement", "folded", rule, "write blocked, or give a node more room")
         if self.placement in PLACEMENTS:
             return
         if not isinstance(self.placement, tuple) or not self.placement:
@@ -262,9 +269,11 @@ class NodeSpec:
             return devices // self.devices_per_node
         if self.placement == "round-robin":
             return devices % -(-num_devices // self.devices_per_node)
+        if self.placement == "folded":
+            return np.minimum(devices, devices[::-1]) // (self.devices_per_node // _PAIR)
         if len(self.placement) != num_devices:
             rule = f"names the nodes of {len(self.placement)} devices, and is used for {num_devices}"
-            remedy = f"ask for {len(self.placement)} stages, or write blocked or round-robin"
+            remedy = f"ask for {len(self.placement)} stages, or write {' or '.join(PLACEMENTS)}"
             raise SpecificationError("nodes.placement", list(self.placement), rule, remedy)
         number = {node: index for index, node in enumerate(dict.fromkeys(self.placement))}
         return np.array([number[node] for node in self.placement])
@@ -670,6 +679,39 @@ def nodes_of(system, num_devices):
     array([0, 0, 0, 0, 0, 0, 0, 0, 1, 1])
     """
     return None if system.nodes is None else system.nodes.of_devices(num_devices)
+
+
+def one_node_text(system, sizes):
+    """Say that a system's network is not used, where all devices of a pipeline lie on one node.
+
+    Parameters
+    ----------
+    system : SystemSpec
+        With or without nodes.
+    sizes : iterable of int
+        Numbers of devices, S.
+
+    Returns
+    -------
+    str
+        A sentence, or nothing where no size is one of a single node.
+
+    Raises
+    ------
+    SpecificationError
+        If the placement is a list for another number of devices.
+
+    Examples
+    --------
+    >>> one_node_text(load_system("a2_highgpu_8g"), [4, 8, 16])
+    'All S = 4, 8 devices lie on one node of a2_highgpu_8g: its network between nodes is not used.'
+    >>> one_node_text(load_system("dgx_h100"), [8])
+    ''
+    """
+    where = {size: nodes_of(system, size) for size in sizes}
+    single = ", ".join(str(size) for size, nodes in where.items() if nodes is not None and not nodes.any())
+    said = f"All S = {single} devices lie on one node of {system.name}: its network between nodes is not used."
+    return said if single else ""
 
 
 def cards_of(system, num_devices, p2p="overlapped"):

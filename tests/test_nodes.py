@@ -4,6 +4,7 @@ from dataclasses import replace
 from math import factorial
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,19 +20,23 @@ from ppmodel.graph import compile
 from ppmodel.metrics import messages_by_node
 from ppmodel.ops import OpKind
 from ppmodel.plot import plot_cards, plot_nodes
-from ppmodel.specs import DATA, NodeSpec, cards_of, load_model, load_system
+from ppmodel.specs import DATA, NodeSpec, cards_of, load_model, load_system, one_node_text
 from ppmodel.studies import (
     crossing_table,
     inside_study,
     largest_loss,
+    most_waiting,
     node_findings,
     node_study,
     noise_study,
     order_table,
     placed,
     placement_search,
+    search_size,
+    search_text,
+    waiting_study,
 )
-from ppmodel.studies.nodes import card_study, folded_placement, full_placements, longest_wait, waiting_facts
+from ppmodel.studies.nodes import card_study, full_placements, longest_wait, waiting_facts
 from ppmodel.studies.times import NO_NETWORK, UNCHANGED, Change, times
 from ppmodel.sweep import load_sweep
 from ppmodel.sweep.rows import compute_rows
@@ -356,19 +361,11 @@ def test_every_way_to_fill_nodes_is_there_once(devices, room):
     assert ways[0] == tuple(np.repeat(np.arange(groups), room).tolist())
 
 
-@pytest.mark.parametrize(("devices", "room", "said"), [(7, 4, "must be a multiple of"), (24, 2, "has more than 10000")])
+@pytest.mark.parametrize(("devices", "room", "said"), [(7, 4, "must be a multiple of"), (24, 2, "has more than 1000")])
 def test_placements_that_cannot_be_tried_are_refused(devices, room, said):
     """Nodes that would not be full, and more placements than anyone waits for."""
     with pytest.raises(PPModelError, match=f"stages = {devices}: {said}"):
         full_placements(devices, room)
-
-
-@given(st.integers(1, 24), st.integers(1, 9))
-def test_folded_nodes_hold_both_ends(devices, room):
-    """Devices d and S-1-d share a node, and no node has more than it has room for, but for one that holds a pair."""
-    folded = folded_placement(devices, room)
-    assert folded == folded[::-1]
-    assert np.bincount(folded).max() <= max(2, room)
 
 
 def test_a_flat_system_has_no_placement():
@@ -427,3 +424,52 @@ def test_pictures_show_every_point_and_every_message(study):
     begin, end = longest_wait(messages)
     longest = messages.loc[messages.waited_s.idxmax()]
     assert begin <= longest.ready_s <= longest.sent_s <= end
+
+
+# ---- nodes of any size ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("room", "blocks", "expected"),
+    [(4, 128, (8, 8)), (8, 128, (16, 16)), (3, 128, (12, 8)), (5, 128, (10, 8)), (1, 128, (8, 8)),
+     (72, 200, (144, 128)), (72, 128, (74, 64)), (72, 64, (8, 8))],
+)  # fmt: skip
+def test_the_search_takes_two_full_nodes(room, blocks, expected):
+    """As few stages as fill two nodes and no fewer than wanted, an even number; a model's blocks set a limit."""
+    system = replace(SLOW, nodes=nodes_like(SLOW, devices_per_node=room))
+    assert search_size(replace(load_model("paper"), blocks=blocks), system, 8, 8) == expected
+
+
+@pytest.mark.parametrize(("room", "said"), [(8, "there are 6,435 placements, too many"), (100, "nodes are not full")])
+def test_what_is_not_searched_is_said(room, said):
+    """Too many placements, and nodes that the model cannot fill, leave a sentence in place of the table."""
+    model, system = load_model("paper"), replace(SLOW, nodes=nodes_like(SLOW, devices_per_node=room))
+    size = search_size(model, system, 8, 8)
+    found = placement_search(model, system, *size, ["gpipe"])
+    assert found.empty
+    assert said in search_text(model, system, size[0], found)
+
+
+def test_one_node_has_no_queues():
+    """Where all devices lie on one node the study says so, no message waits, and the picture shows the devices."""
+    model, system = load_model("paper"), replace(SLOW, nodes=nodes_like(SLOW, 9.0, devices_per_node=8))
+    study = node_study(model, [system], 8, 8, ["gpipe", "1f1b"])
+    first, *_ = node_findings(study, pd.DataFrame(), [one_node_text(system, [8])])
+    assert first == "All S = 8 devices lie on one node of mid_cp_slow_nw: its network between nodes is not used."
+    assert (waiting_study(model, system, ["gpipe"], 8, 8).drop(columns=["schedule", "placement"]) == 0).all(axis=None)
+    _, timeline, messages = most_waiting(model, system, ["gpipe", "1f1b"], 8, 8)
+    figure = plot_cards(timeline, messages, longest_wait(messages), "title", "context")
+    assert len(figure.axes) == 1
+    assert "all devices lie on one node" in figure.get_suptitle()
+
+
+def test_no_gain_that_prints_as_nothing_is_one(study):
+    """A placement that is faster by what a page prints as 0.0 % is as fast; where it shows it is named."""
+    found = pd.DataFrame({
+        "schedule": "Chimera", "allreduce": "excluded", "network": "own links", "placements": 35, "fastest": "0 1 1 0",
+        "blocked_over_fastest": [4e-4, 6e-4],
+    })  # fmt: skip
+    assert node_findings(study, found)[-1] == (
+        "Of 35 placements none is faster than blocked in 1 of 2 cases; for Chimera with its all-reduce excluded, on "
+        "links of their own, `0 1 1 0` is 0.1% faster."
+    )

@@ -43,7 +43,7 @@ EXPECTED = {
     "nodes_number.yaml": r":16: nodes.placement.value = \[0, 0, -1\]: must be .* the node of each device; write",
     "nodes_plain.yaml": ":11: nodes = 8: must be a block of entries; write devices_per_node, .* below it, or delete it",
     "nodes_unknown.yaml": ":16: nodes.node_latancy = .*: is not a known key; did you mean node_latency",
-    "nodes_word.yaml": ":16: nodes.placement.value = 'blokced': must be blocked, round-robin or a list",
+    "nodes_word.yaml": ":16: nodes.placement.value = 'blokced': must be blocked, round-robin, folded or a list",
     "nounit.yaml": ": network_bandwidth.unit = nothing: is missing",
     "plain.yaml": ": network_bandwidth = 50: .*write 'key: {value",
     "tab.yaml": ":3: indentation = .*has a tab",
@@ -139,12 +139,32 @@ def with_nodes(**changed):
     } | changed)  # fmt: skip
 
 
-@given(st.integers(1, 9), st.integers(1, 40), st.sampled_from(PLACEMENTS))
+@given(st.integers(1, 9), st.integers(1, 40), st.sampled_from(["blocked", "round-robin"]))
 def test_nodes_are_as_few_as_hold_all_devices(room, num_devices, placement):
-    """Both words for a placement use as few nodes as there is room for, numbered from 0, and overfill none."""
+    """Blocked and round-robin use as few nodes as there is room for, numbered from 0, and overfill none."""
     nodes = with_nodes(devices_per_node=room, placement=placement).of_devices(num_devices)
     assert sorted(set(nodes.tolist())) == list(range(-(-num_devices // room)))
     assert np.bincount(nodes).max() <= room
+
+
+@given(st.integers(2, 9), st.integers(1, 40))
+def test_folded_nodes_hold_both_ends(room, num_devices):
+    """Devices d and S-1-d share a node, as few nodes as there is room for whole pairs, and none is overfull."""
+    nodes = with_nodes(devices_per_node=room, placement="folded").of_devices(num_devices).tolist()
+    assert nodes == nodes[::-1]
+    assert sorted(set(nodes)) == list(range(-(-((num_devices + 1) // 2) // (room // 2))))
+    assert np.bincount(nodes).max() <= room
+
+
+def test_every_word_for_a_placement_is_one_of_a_file(tmp_path):
+    """A file may name each of the words; a fold needs room for a pair."""
+    text = (DATA / "systems" / "a2_highgpu_8g.yaml").read_text()
+    path = tmp_path / "mine.yaml"
+    for word in PLACEMENTS:
+        path.write_text(text.replace("value: blocked", f"value: {word}"))
+        assert load_system(path).nodes.placement == word
+    with pytest.raises(SpecificationError, match=r"nodes.placement = folded: puts two devices on a node, .* = 1"):
+        with_nodes(devices_per_node=1, placement="folded")
 
 
 def test_placements_say_which_devices_share_a_node():
@@ -163,7 +183,9 @@ def test_a_list_of_nodes_is_for_its_number_of_devices():
         with_nodes(placement=(0, 1)).of_devices(3)
     with pytest.raises(SpecificationError, match=r"nodes.placement = .*: puts 3 devices on a node"):
         with_nodes(devices_per_node=2, placement=(0, 0, 0))
-    with pytest.raises(SpecificationError, match=r"nodes.placement = snake: must be blocked, round-robin or a tuple"):
+    with pytest.raises(
+        SpecificationError, match=r"nodes.placement = snake: must be blocked, round-robin, folded or a tuple"
+    ):
         with_nodes(placement="snake")
 
 

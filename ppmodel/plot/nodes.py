@@ -77,7 +77,7 @@ def plot_cards(timeline, messages, window, title, context):
     messages : DataFrame
         From `studies.nodes.card_study`, too.
     window : (float, float)
-        Begin and end of the stretch, in seconds.
+        Begin and end of the stretch, in seconds; where no message passes a card all of the timeline is shown.
     title, context : str
         The point of the figure, and what it shows; see `style.context`.
 
@@ -86,6 +86,8 @@ def plot_cards(timeline, messages, window, title, context):
     matplotlib Figure
     """
     schedule = timeline.graph.schedule
+    if messages.empty:
+        return _draw_no_cards(timeline, title, context)
     nodes = sorted({*messages.node_out, *messages.node_in})
     lanes = [(side, node) for node in nodes for side in ("out", "in")]
     heights = [0.3 * schedule.num_devices, 0.42 * len(lanes)]
@@ -105,6 +107,16 @@ def plot_cards(timeline, messages, window, title, context):
     waiting = Patch(facecolor=VERMILION, label=f"messages that wait (at most {most:g})")
     operation_legend(figure, schedule, [waiting])
     return titled(figure, title, f"{context}; numbers are microbatches")
+
+
+def _draw_no_cards(timeline, title, context):
+    """The devices alone, with a line that says why there is no card."""
+    schedule = timeline.graph.schedule
+    figure, axis = plt.subplots(figsize=(7.8, 1.9 + 0.3 * schedule.num_devices))
+    draw_operations(axis, schedule, timeline.start_s, timeline.end_s, (0.0, timeline.makespan_s))
+    axis.set_xlabel("time (s)")
+    operation_legend(figure, schedule, [])
+    return titled(figure, title, f"{context}; all devices lie on one node, and no message passes a card")
 
 
 def _queue(messages, comes, goes):

@@ -12,6 +12,7 @@ from ppmodel.studies.cases import label, legal_schedules, spread
 from ppmodel.studies.hanayo import hanayo_gains, hanayo_study, hanayo_tables
 from ppmodel.studies.memory import memory_in_tib, memory_study, unit_peaks
 from ppmodel.studies.nodes import (
+    changing_orders,
     crossing_table,
     inside_study,
     largest_loss,
@@ -20,8 +21,11 @@ from ppmodel.studies.nodes import (
     node_findings,
     node_study,
     order_table,
+    order_text,
     placed,
     placement_search,
+    search_size,
+    search_text,
     waiting_facts,
     waiting_study,
 )
@@ -108,6 +112,7 @@ __all__ = [
     "candidate_study",
     "cases_table",
     "certificate_study",
+    "changing_orders",
     "closed_form_study",
     "comm_over_forward",
     "commit_of",
@@ -146,6 +151,7 @@ __all__ = [
     "noise_study",
     "operations_table",
     "order_table",
+    "order_text",
     "path_transfers",
     "phase_study",
     "place_table",
@@ -168,6 +174,8 @@ __all__ = [
     "reversals_of_systems",
     "round_trip_study",
     "runtime_study",
+    "search_size",
+    "search_text",
     "semantics_study",
     "sensitivity_study",
     "slope_table",

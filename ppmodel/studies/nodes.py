@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import combinations
+from math import factorial, inf, lcm
 
 import numpy as np
 import pandas as pd
@@ -10,40 +11,21 @@ from ppmodel.costs import model_costs, stage_blocks, uniform_costs
 from ppmodel.engine import makespans, simulate
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.metrics import messages_by_node
-from ppmodel.specs import cards_of, nodes_of
+from ppmodel.specs import PLACEMENTS, cards_of, nodes_of
 from ppmodel.studies.cases import TIE, built, compiled, label, legal_schedules, named, spread
+from ppmodel.studies.recommend import batch_sizes
 from ppmodel.studies.times import times
 
 NETWORKS = {"own links": False, "shared card": True}
 """Whether the devices of a node share its network card, under the words that tables and pictures use."""
 
 _ON = {"own links": "links of their own", "shared card": "shared cards"}
-_MOST_PLACEMENTS = 10_000
+_MOST_PLACEMENTS = 1_000
+_SEARCHED = [
+    "schedule", "allreduce", "network", "placements", "fastest", "t_fastest_s", "blocked_over_fastest",
+    "slowest_over_fastest", "as_fast",
+]  # fmt: skip
 _SMALL = 5e-4
-
-
-def folded_placement(num_devices, devices_per_node):
-    """Devices d and S-1-d on one node, so that both copies of a bidirectional schedule's stage are.
-
-    Parameters
-    ----------
-    num_devices : int
-        Devices, S.
-    devices_per_node : int
-        Devices of a node; of an odd number one stays free.
-
-    Returns
-    -------
-    tuple of int, length num_devices
-        The node of each device; a `specs.NodeSpec.placement`.
-
-    Examples
-    --------
-    >>> folded_placement(8, 4)
-    (0, 0, 1, 1, 1, 1, 0, 0)
-    """
-    pairs = max(1, devices_per_node // 2)
-    return tuple(min(device, num_devices - 1 - device) // pairs for device in range(num_devices))
 
 
 def placed(system, placement, shared_card):
@@ -102,8 +84,8 @@ def node_study(model, systems, num_stages, num_microbatches, cases, allreduce="e
     DataFrame
         One row a system, schedule, placement and network; columns ``system, schedule, placement, network,
         messages_between, t_sim_s, t_flat_s, relative``: messages of an iteration that leave a node, times in seconds
-        on the nodes and on the flat network, and T_sim / T_flat - 1. Placements are blocked, round-robin and folded.
-        Schedules that the model has too few blocks for are left out.
+        on the nodes and on the flat network, and T_sim / T_flat - 1. Placements are `specs.PLACEMENTS`;
+        folded only where a node has room for a pair. Schedules that the model has too few blocks for are left out.
 
     Raises
     ------
@@ -123,7 +105,7 @@ def node_study(model, systems, num_stages, num_microbatches, cases, allreduce="e
     rows = []
     for system in systems:
         for name, options, schedule in _possible(cases, model, num_stages, num_microbatches):
-            tried = list(_networks(system, num_stages))
+            tried = list(_networks(system))
             size = ((name, tuple(options.items())), num_stages, num_microbatches, model)
             many = [replace(system, nodes=None), *(one for *_, one in tried)]
             flat, *spans = times(*size, many, "overlapped", allreduce).t_sim_s[0].tolist()
@@ -147,13 +129,15 @@ def _possible(cases, model, num_stages, num_microbatches):
         yield name, options, schedule
 
 
-def _networks(system, num_stages):
+def _networks(system):
     """A system under each placement that has a name, on links of its own and on shared cards."""
-    room = placed(system, "blocked", shared_card=False).nodes.devices_per_node
-    named = {"blocked": "blocked", "round-robin": "round-robin", "folded": folded_placement(num_stages, room)}
-    for word, placement in named.items():
+    for placement in PLACEMENTS if _room(system) > 1 else PLACEMENTS[:2]:  # a fold needs room for a pair
         for network, shared in NETWORKS.items():
-            yield word, network, placed(system, placement, shared)
+            yield placement, network, placed(system, placement, shared)
+
+
+def _room(system):
+    return placed(system, "blocked", shared_card=False).nodes.devices_per_node
 
 
 def crossing_table(study):
@@ -196,7 +180,55 @@ def order_table(study):
     return pd.DataFrame(rows)
 
 
-def node_findings(study, found):
+def changing_orders(orders):
+    """The systems on which nodes change the order of the schedules.
+
+    Parameters
+    ----------
+    orders : DataFrame
+        From `order_table`.
+
+    Returns
+    -------
+    DataFrame
+        Its rows of these systems.
+
+    Examples
+    --------
+    >>> changing_orders(pd.DataFrame({"system": ["a", "a", "b", "b"], "order": ["x, y", "y, x", "x, y", "x, y"]}))
+      system order
+    0      a  x, y
+    1      a  y, x
+    """
+    return orders[orders.groupby("system").order.transform("nunique") > 1]
+
+
+def order_text(orders):
+    """The order of the schedules where nodes do not change it, a sentence for each such system.
+
+    Parameters
+    ----------
+    orders : DataFrame
+        From `order_table`.
+
+    Returns
+    -------
+    str
+        Empty where nodes change the order on every system.
+
+    Examples
+    --------
+    >>> order_text(pd.DataFrame({"system": ["a", "a"], "order": ["x, y", "x, y"]}))
+    'On `a` the order is the same on the flat network and everywhere on nodes: x, y.'
+    """
+    same = orders.drop(index=changing_orders(orders).index).drop_duplicates("system")
+    return " ".join(
+        f"On `{one.system}` the order is the same on the flat network and everywhere on nodes: {one.order}."
+        for one in same.itertuples()
+    )
+
+
+def node_findings(study, found, one_node=()):
     """What nodes and shared cards change, in sentences.
 
     Parameters
@@ -204,14 +236,17 @@ def node_findings(study, found):
     study : DataFrame
         From `node_study`.
     found : DataFrame
-        From `placement_search`.
+        From `placement_search`; where it is empty nothing is said of it.
+    one_node : iterable of str
+        From `specs.one_node_text`, system by system; empty ones are left out.
 
     Returns
     -------
     list of str
         For a page.
     """
-    return [_saved(group) for _, group in study.groupby("system", sort=False)] + [_best(found)]
+    saved = [_saved(group) for _, group in study.groupby("system", sort=False)]
+    return [said for said in one_node if said] + saved + ([] if found.empty else [_best(found)])
 
 
 def _saved(study):
@@ -231,13 +266,14 @@ def _saved(study):
 
 def _best(found):
     """For how many schedules blocked is the fastest placement, and what is for the others."""
-    best = found.blocked_over_fastest <= TIE
+    best = found.blocked_over_fastest < _SMALL
     others = [
         f"for {one.schedule} with its all-reduce {one.allreduce}, on {_ON[one.network]}, `{one.fastest}` is "
         f"{one.blocked_over_fastest:.1%} faster"
         for one in found[~best].itertuples()
     ]
-    said = f"Of {found.placements.iloc[0]} placements blocked is the fastest in {best.sum()} of {len(found)} cases"
+    tried = found.placements.iloc[0]
+    said = f"Of {tried} placements none is faster than blocked in {best.sum()} of {len(found)} cases"
     return said + ("; " + "; ".join(others) if others else "") + "."
 
 
@@ -279,6 +315,97 @@ def full_placements(num_devices, devices_per_node):
     return sorted(tuple(owner[device] for device in range(num_devices)) for owner in owners)
 
 
+def num_placements(num_devices, devices_per_node):
+    """How many ways there are to put devices on nodes that are all full.
+
+    Parameters
+    ----------
+    num_devices : int
+        Devices, S; a multiple of those of a node.
+    devices_per_node : int
+        Devices of a node.
+
+    Returns
+    -------
+    int
+        The length of `full_placements`, where that is not refused.
+
+    Examples
+    --------
+    >>> num_placements(8, 4), num_placements(16, 8)
+    (35, 6435)
+    """
+    groups = num_devices // devices_per_node
+    return factorial(num_devices) // (factorial(devices_per_node) ** groups * factorial(groups))
+
+
+def search_size(model, system, num_stages, num_microbatches):
+    """The size at which placements on a system are compared: full nodes, two at least.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        Gives the batch.
+    system : SystemSpec
+        With nodes.
+    num_stages, num_microbatches : int
+        The size that is wanted, S and B.
+
+    Returns
+    -------
+    num_stages, num_microbatches : int
+        The smallest even S of full nodes that is no smaller than wanted and takes two nodes; if the model has too
+        few blocks for it, the smallest even one that takes two nodes, and if for that, too, the one that is wanted.
+        B grows with S, as far as it divides the batch.
+
+    Raises
+    ------
+    PPModelError
+        If the system has no nodes.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_model, load_system
+    >>> [search_size(load_model("paper"), load_system(name), 8, 8) for name in ("slow_between_nodes", "a2_highgpu_8g")]
+    [(8, 8), (16, 16)]
+    """
+    room = _room(system)
+    step, least = lcm(2, room), max(num_stages, room + 1)
+    sizes = (step * -(-least // step), 2 * -(-least // 2), num_stages)
+    size = next((size for size in sizes if size <= model.blocks), num_stages)
+    return size, batch_sizes(model, num_microbatches * size // num_stages)[-1]
+
+
+def search_text(model, system, num_stages, found):
+    """Which placements were tried, or why none were.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    system : SystemSpec
+        With nodes.
+    num_stages : int
+        Devices, S, of the search.
+    found : DataFrame
+        From `placement_search`.
+
+    Returns
+    -------
+    str
+        A sentence.
+    """
+    room = _room(system)
+    where = f"On `{system.name}`, with S = {num_stages} on nodes of {room},"
+    if not found.empty:
+        return f"{where} there are {found.placements.iloc[0]} placements, and all are tried."
+    if num_stages % room:
+        return f"{where} nodes are not full, and nothing is searched: `{model.name}` has {model.blocks} blocks."
+    if (ways := num_placements(num_stages, room)) > _MOST_PLACEMENTS:
+        return f"{where} there are {ways:,} placements, too many to try them all; the page compares those with a name."
+    return f"{where} nothing is searched: `{model.name}` has too few blocks for the schedules."
+
+
 def _chosen(way, num_devices, devices_per_node):
     """Devices for the next node: the first that is free, and any of the others."""
     taken = {device for _, chosen in way for device in chosen}
@@ -308,16 +435,19 @@ def placement_search(model, system, num_stages, num_microbatches, cases, allredu
         One row a schedule, all-reduce and network; columns ``schedule, allreduce, network, placements, fastest,
         t_fastest_s, blocked_over_fastest, slowest_over_fastest, as_fast``: how many were tried, the node of each
         device in the first of the fastest, its time, T_sim / its time - 1 of blocked and of the slowest, and how
-        many are as fast.
+        many are as fast. No row where the nodes are not full, or there are too many placements; see `search_text`.
 
     Raises
     ------
     CostError
         If the model's batch does not divide.
     PPModelError
-        If the system has no nodes, they cannot be full, or there are too many placements.
+        If the system has no nodes.
     """
-    ways = full_placements(num_stages, placed(system, "blocked", shared_card=False).nodes.devices_per_node)
+    room = _room(system)
+    if num_stages % room or num_placements(num_stages, room) > _MOST_PLACEMENTS:
+        return pd.DataFrame(columns=_SEARCHED)
+    ways = full_placements(num_stages, room)
     rows = []
     for name, options, schedule in _possible(cases, model, num_stages, num_microbatches):
         for allreduce in allreduces if schedule.num_replicas > 1 else allreduces[:1]:
@@ -332,7 +462,7 @@ def placement_search(model, system, num_stages, num_microbatches, cases, allredu
                     "t_fastest_s": spans[ties[0]], "blocked_over_fastest": spans[0] / spans.min() - 1,
                     "slowest_over_fastest": spans.max() / spans.min() - 1, "as_fast": len(ties),
                 })  # fmt: skip
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=_SEARCHED)
 
 
 def card_study(model, system, name, num_stages, num_microbatches, options=None):
@@ -397,14 +527,17 @@ def waiting_facts(timeline, messages):
     timeline : Timeline
         From `card_study`.
     messages : DataFrame
-        From `card_study`; at least one.
+        From `card_study`.
 
     Returns
     -------
     dict
         ``messages``; ``waiting``, the share of them that waits; ``mean_wait``, in transfers, of those that do;
-        ``longest_wait`` of all; ``busiest``, the largest share of the iteration that a card sends or receives.
+        ``longest_wait`` of all; ``busiest``, the largest share of the iteration that a card sends or receives. All
+        are 0 where no message passes a card.
     """
+    if messages.empty:
+        return {"messages": 0, "waiting": 0.0, "mean_wait": 0.0, "longest_wait": 0.0, "busiest": 0.0}
     waits = messages.waited_s / messages.occupancy_s
     waiting = waits > 0
     held = [messages.groupby(side).occupancy_s.sum().max() for side in ("node_out", "node_in")]
@@ -490,7 +623,7 @@ def waiting_study(model, system, cases, num_stages, num_microbatches):
     model : ModelSpec
         The model.
     system : SystemSpec
-        With nodes, more than one; its own placement and card are not looked at.
+        With nodes; its own placement and card are not looked at.
     cases : iterable of str or (str, dict)
         As in `legal_schedules`.
     num_stages, num_microbatches : int
@@ -510,7 +643,7 @@ def waiting_study(model, system, cases, num_stages, num_microbatches):
     """
     rows = []
     for name, options, _ in _possible(cases, model, num_stages, num_microbatches):
-        for placement, network, one in _networks(system, num_stages):
+        for placement, network, one in _networks(system):
             if NETWORKS[network]:
                 facts = waiting_facts(*card_study(model, one, name, num_stages, num_microbatches, options))
                 rows.append({"schedule": label(name, options), "placement": placement} | facts)
@@ -532,7 +665,7 @@ def most_waiting(model, system, cases, num_stages, num_microbatches):
     timeline : Timeline
         As from `card_study`.
     messages : DataFrame
-        As from `card_study`.
+        As from `card_study`; none where all devices lie on one node.
 
     Raises
     ------
@@ -543,6 +676,9 @@ def most_waiting(model, system, cases, num_stages, num_microbatches):
         label(name, options): card_study(model, system, name, num_stages, num_microbatches, options)
         for name, options, _ in _possible(cases, model, num_stages, num_microbatches)
     }
+    if not studies:
+        rule = f"are too few for every schedule at S = {num_stages}"
+        raise CostError("blocks", model.blocks, rule, "take a larger model, or fewer stages")
     most = max(studies, key=lambda name: studies[name][1].waited_s.sum())
     return most, *studies[most]
 
@@ -553,20 +689,22 @@ def longest_wait(messages, transfers=30.0):
     Parameters
     ----------
     messages : DataFrame
-        From `card_study`; at least one.
+        From `card_study`.
     transfers : float
         How long the stretch is, in transfers.
 
     Returns
     -------
     begin_s, end_s : float
-        In seconds.
+        In seconds; all of the time where there is no message.
 
     Examples
     --------
     >>> longest_wait(pd.DataFrame({"waited_s": [0.0, 2.0], "ready_s": [1.0, 9.0], "occupancy_s": [1.0, 1.0]}), 4)
     (8.0, 12.0)
     """
+    if messages.empty:
+        return 0.0, inf
     message = messages.loc[messages.waited_s.idxmax()]
     length = transfers * message.occupancy_s
     begin = max(0.0, float(message.ready_s + message.waited_s / 2 - length / 2))
