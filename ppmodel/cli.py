@@ -16,6 +16,8 @@ from ppmodel.ops import OpKind
 
 _MAX_COUNT = 10**9
 _MAX_WORKERS = 1024
+_MAX_SHOWN = 16
+_FIRST_SHOWN = 8
 _EXIT_REFUSED = 2
 _EXIT_INTERRUPTED = 130
 
@@ -205,9 +207,8 @@ def simulate(
 
     schedule = _given_schedule(name, file, stages, microbatches, options)
     seconds = {"--forward": forward, "--backward": backward, "--comm": comm, "--reduction": reduction}
-    costs, spec = _given_costs(schedule, seconds, {"--model": model, "--system": system}, allreduce)
-    nodes, cards = _given_nodes(spec, schedule.num_devices, p2p)
-    compiled = graph.compile(schedule, p2p, allreduce, cards)
+    costs, *specs = _given_costs(schedule, seconds, {"--model": model, "--system": system}, allreduce)
+    compiled = graph.compile(schedule, p2p, allreduce, _cards(specs[1], schedule.num_devices, p2p))
     timeline = engine.simulate(compiled, costs)
     result = {
         "schedule": schedule.name,
@@ -221,29 +222,100 @@ def simulate(
         "peak_activations": metrics.peak_activations(schedule).tolist(),
         "operations": compiled.num_operations,
     }
-    if nodes is not None:
-        inside, between = metrics.messages_by_node(schedule, nodes)
-        shared = cards is not None
-        result |= {"messages_inside_nodes": inside, "messages_between_nodes": between, "shared_cards": shared}
+    if None not in specs:
+        result |= _specified(schedule, *specs) | _on_nodes(schedule, specs[1], p2p)
     if as_json:
         click.echo(json.dumps(result))
         return
-    peaks = _numbers(result["peak_activations"])
     click.echo(
         f"{schedule.name}, {schedule.num_devices} stages, {schedule.num_microbatches} microbatches; "
         f"transfers {p2p}, all-reduce {allreduce}\n"
         f"makespan            {timeline.makespan_s:.6g} s\n"
         f"idle ratio          {result['idle_ratio']:.4f}\n"
         f"table bubble ratio  {result['table_bubble_ratio']:.4f}  (no communication, backward of two slots)\n"
-        f"peak activations    {peaks}  (microbatches on 1/S of the model, by device)"
+        f"peak activations    {_peaks(result['peak_activations'])}"
     )
-    if nodes is not None:
-        way = " through shared cards" if shared else ""
-        click.echo(f"messages            {inside} inside nodes, {between} between them{way}")
+    if None not in specs:
+        click.echo(_specified_text(result))
+    if "nodes" in result:
+        click.echo(_nodes_text(result, specs[1]))
 
 
 def _numbers(values):
     return " ".join(f"{value:.4g}" for value in values)
+
+
+def _peaks(values):
+    """Peaks of the devices: all of them, or of many the largest, the smallest and the first."""
+    if len(values) <= _MAX_SHOWN:
+        return f"{_numbers(values)}  (microbatches on 1/S of the model, by device)"
+    return (
+        f"largest {max(values):.4g}, smallest {min(values):.4g}; "
+        f"from device 0 on {_numbers(values[:_FIRST_SHOWN])} ...  "
+        f"(microbatches on 1/S of the model; --json has all {len(values)})"
+    )
+
+
+def _specified(schedule, model, system):
+    """Names of model and system, and what the fullest device holds of its memory."""
+    from ppmodel.costs import stages
+    from ppmodel.metrics import memory
+
+    held = memory(schedule, model, stages(schedule, model, system)).total
+    return {
+        "model": model.name, "system": system.name, "peak_memory_bytes": float(held.max()),
+        "memory_capacity_bytes": system.memory_capacity_bytes,
+    }  # fmt: skip
+
+
+def _specified_text(result):
+    """The same in lines."""
+    held, room = (result[key] / 2**30 for key in ("peak_memory_bytes", "memory_capacity_bytes"))
+    fits = "" if held <= room else ": does not fit"
+    return (
+        f"memory              {held:.4g} GiB on the fullest device, of {room:.4g}{fits}\n"
+        f"model, system       {result['model']}, {result['system']}"
+    )
+
+
+def _on_nodes(schedule, system, p2p):
+    """Where the devices lie, their messages, and whether these pass shared cards; nothing without nodes."""
+    from ppmodel.metrics import messages_by_node
+    from ppmodel.specs import nodes_of
+
+    nodes = nodes_of(system, schedule.num_devices)
+    if nodes is None:
+        return {}
+    spec, held = system.nodes, _cards(system, schedule.num_devices, p2p) is not None
+    inside, between = messages_by_node(schedule, nodes)
+    cards = "own links"
+    if spec.shared_card:
+        cards = "held" if held else "not used" if not nodes.any() else f"not held under {p2p}"
+    return {
+        "nodes": {
+            "placement": spec.placement if isinstance(spec.placement, str) else list(spec.placement),
+            "devices_per_node": spec.devices_per_node, "used": int(nodes.max()) + 1,
+        },
+        "messages_inside_nodes": inside, "messages_between_nodes": between, "shared_cards": held, "cards": cards,
+    }  # fmt: skip
+
+
+def _nodes_text(result, system):
+    """The same in lines; and that the network is not used, where all devices lie on one node."""
+    from ppmodel.specs import one_node_text
+
+    nodes = result["nodes"]
+    placement = nodes["placement"] if isinstance(nodes["placement"], str) else "by the file's list"
+    way = " through shared cards" if result["shared_cards"] else ""
+    lines = [
+        f"nodes               {nodes['used']} of up to {nodes['devices_per_node']} devices, {placement}",
+        f"messages            {result['messages_inside_nodes']} inside nodes, "
+        f"{result['messages_between_nodes']} between them{way}",
+    ]
+    if result["cards"].startswith("not held"):
+        lines.append(f"shared cards: {result['cards']}")
+    said = one_node_text(system, [result["stages"]])
+    return "\n".join([*lines, said] if said else lines)
 
 
 def _given_schedule(name, file, stages, microbatches, options):
@@ -262,7 +334,7 @@ def _given_schedule(name, file, stages, microbatches, options):
 
 
 def _given_costs(schedule, seconds, specified, allreduce):
-    """Costs from seconds, and None; or from a model and a system, and that system. Not from both."""
+    """Costs from seconds, and None twice; or from a model and a system, and these. Not from both."""
     from ppmodel import costs
 
     by_seconds = any(value is not None for value in seconds.values()) or not any(specified.values())
@@ -283,20 +355,20 @@ def _given_costs(schedule, seconds, specified, allreduce):
             schedule, seconds["--forward"], seconds["--backward"], seconds["--comm"] or 0.0,
             reduction=seconds["--reduction"] or 0.0,
         )  # fmt: skip
-        return uniform, None
+        return uniform, None, None
     from ppmodel.specs import load_model, load_system
 
     model, system = load_model(specified["--model"]), load_system(specified["--system"])
-    return costs.model_costs(schedule, model, system), system
+    return costs.model_costs(schedule, model, system), model, system
 
 
-def _given_nodes(system, num_devices, p2p):
-    """The node of each device, and its network card: where a system has nodes, and where these share cards."""
+def _cards(system, num_devices, p2p):
+    """The network card of each device, where a system's nodes share cards that messages hold."""
     if system is None:
-        return None, None
-    from ppmodel.specs import cards_of, nodes_of
+        return None
+    from ppmodel.specs import cards_of
 
-    return nodes_of(system, num_devices), cards_of(system, num_devices, p2p)
+    return cards_of(system, num_devices, p2p)
 
 
 @cli.command("sweep")
@@ -370,8 +442,9 @@ def claims(system, model, setting, as_json):
     from ppmodel.specs import load_model, load_setting, load_system, setting_names
 
     if setting not in setting_names() and Path(setting).stem in setting_names():
-        rule = f"has the name of one that comes with the project ({Path(setting).stem})"
-        raise PPModelError("--setting", setting, rule, "rename the file")
+        from ppmodel.specs import same_name
+
+        raise PPModelError("--setting", setting, *same_name(setting, "settings"))
     usual = system is None and (model, setting) == ("paper", "default")
     system = None if system is None else load_system(system)
     judgements = judge(load_claims(), load_model(model), load_setting(setting), system)

@@ -411,7 +411,8 @@ def substitutes(given, own):
     Returns
     -------
     dict
-        Each takes the place of its namesake; a model or system also stands in front of ``models`` or ``systems``.
+        Each takes the place of its namesake; a model or system also stands in front of ``models`` or ``systems``,
+        and a system that has nodes in front of ``node_systems``.
 
     Examples
     --------
@@ -419,8 +420,10 @@ def substitutes(given, own):
     {'systems': ['mine.yaml', 'mi300x']}
     """
     changed = {name: value for name, value in given.items() if value is not None and name in own}
-    for name in ("model", "system"):
-        if given.get(name) is not None and f"{name}s" in own:
-            others = [other for other in own[f"{name}s"] if other != given[name]]
-            changed[f"{name}s"] = [given[name], *others]
+    places = [("model", "models"), ("system", "systems")]
+    if given.get("system") is not None and "node_systems" in own and load_system(given["system"]).nodes:
+        places.append(("system", "node_systems"))
+    for name, several in places:
+        if given.get(name) is not None and several in own:
+            changed[several] = [given[name], *(other for other in own[several] if other != given[name])]
     return changed

@@ -30,7 +30,7 @@ from tqdm import tqdm
 from ppmodel import parameters
 from ppmodel.claims import published
 from ppmodel.errors import PPModelError, ReproduceError
-from ppmodel.specs import DATA, load_model, load_system, model_names, setting_names, system_names
+from ppmodel.specs import DATA, load_model, load_system, model_names, same_name, setting_names, system_names
 from ppmodel.studies.provenance import git
 
 ROOT = Path(__file__).parents[1]
@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[1]
 _KEPT = "nothing was written, and what was there stays"
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _WORKSPACE = ".ppmodel-"
-_SPECIFIED = {"system", "systems", "model", "models"}
+_SPECIFIED = {"system", "systems", "node_systems", "model", "models"}
 _WRITTEN_FOR = (
     "The text of this page was written for the paper's systems and model. Its tables and figures are for those that "
     "the parameters below name, and where the two disagree, they are right."
@@ -209,8 +209,7 @@ def _refuse_known_names(values):
         value = values.get(key)
         for name in value if isinstance(value, list) else [value]:
             if name is not None and not _is_known(name, room) and _is_known(Path(name).stem, room):
-                rule = f"has the name of one that comes with the project ({Path(name).stem})"
-                raise ReproduceError("file", name, rule, "rename the file")
+                raise ReproduceError("file", name, *same_name(name, room))
 
 
 def _is_known(name, room):

@@ -625,6 +625,32 @@ def specification_path(name, room):
     return packaged
 
 
+def same_name(path, room):
+    """Why a file is refused whose name is that of a packaged specification, and what to do.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    room : {"models", "systems", "settings"}
+        As in `specification_path`.
+
+    Returns
+    -------
+    rule, remedy : str
+        The packaged file itself is asked for by its name, another one has to be renamed.
+
+    Examples
+    --------
+    >>> same_name(DATA / "models" / "paper.yaml", "models")[1], same_name("paper.yaml", "models")[1]
+    ('write its name instead: paper', 'rename the file')
+    """
+    stem = Path(path).stem
+    packaged = Path(path).resolve() == (DATA / room / f"{stem}.yaml").resolve()
+    remedy = f"write its name instead: {stem}" if packaged else "rename the file"
+    return f"has the name of one that comes with the project ({stem})", remedy
+
+
 def _load(name, room, file_type, spec_type):
     path = specification_path(name, room)
     entries = read_document(path, file_type)

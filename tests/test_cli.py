@@ -10,7 +10,10 @@ import pytest
 
 from ppmodel import build, names
 from ppmodel.cli import main
+from ppmodel.costs import stages
 from ppmodel.export import write_table
+from ppmodel.metrics import memory
+from ppmodel.specs import DATA, load_model, load_system
 
 BAD = Path(__file__).parent / "bad"
 SIMULATE = "simulate 1f1b --stages 4 --microbatches 8"
@@ -68,6 +71,49 @@ def test_nodes_are_told_where_a_system_has_them(capsys):
     assert not any("nodes" in key or "cards" in key for key in flat)
 
 
+def test_what_was_asked_is_named(capsys):
+    """JSON names system, model and placement; the text, too, and where cards are not held or the network not used."""
+    line = "simulate 1f1b --stages 16 --microbatches 64 --model llama3_70b --system a2_highgpu_8g"
+    result = json.loads(run(capsys, f"{line} --json")[1])
+    assert (result["system"], result["model"], result["cards"]) == ("a2_highgpu_8g", "llama3_70b", "held")
+    assert result["nodes"] == {"placement": "blocked", "devices_per_node": 8, "used": 2}
+    text = run(capsys, f"{line} --p2p blocking_send")[1]
+    assert "\nshared cards: not held under blocking_send\n" in text
+    assert "\nnodes               2 of up to 8 devices, blocked\n" in text
+    assert "\nmodel, system       llama3_70b, a2_highgpu_8g\n" in text
+    one = run(capsys, line.replace("--stages 16", "--stages 8") + " --p2p blocking")[1]
+    assert "All S = 8 devices lie on one node of a2_highgpu_8g: its network between nodes is not used." in one
+    assert "not held" not in one
+    assert not {"system", "model"} & json.loads(run(capsys, f"{SIMULATE} {SECONDS} --json")[1]).keys()
+
+
+def test_memory_is_held_against_the_device(capsys, tmp_path):
+    """The bytes of the fullest device and what it has, from the same sums as the recommendation's."""
+    line = "simulate 1f1b --stages 8 --microbatches 64 --model llama3_70b --system dgx_h100"
+    result = json.loads(run(capsys, f"{line} --json")[1])
+    schedule, model, system = build("1f1b", 8, 64), load_model("llama3_70b"), load_system("dgx_h100")
+    assert result["peak_memory_bytes"] == memory(schedule, model, stages(schedule, model, system)).total.max()
+    assert result["memory_capacity_bytes"] == system.memory_capacity_bytes
+    held, room = (result[key] / 2**30 for key in ("peak_memory_bytes", "memory_capacity_bytes"))
+    assert held > room
+    assert (
+        f"\nmemory              {held:.4g} GiB on the fullest device, of {room:.4g}: does not fit\n"
+        in (run(capsys, line)[1])
+    )
+    path = tmp_path / "large.yaml"
+    path.write_text((DATA / "systems" / "dgx_h100.yaml").read_text().replace("unit: GiB", "unit: TiB"))
+    fits = run(capsys, [*line.split()[:-1], str(path)])[1]
+    assert f"GiB on the fullest device, of {1024 * room:.4g}\n" in fits
+
+
+def test_many_peaks_are_summed_up(capsys):
+    """Of more than 16 devices the text has the largest, the smallest and the first eight; JSON has all."""
+    line = f"simulate 1f1b --stages 17 --microbatches 32 {SECONDS}"
+    peaks = next(row for row in run(capsys, line)[1].splitlines() if row.startswith("peak activations"))
+    assert "largest 17, smallest 1; from device 0 on 17 16 15 14 13 12 11 10 ..." in peaks
+    assert len(json.loads(run(capsys, f"{line} --json")[1])["peak_activations"]) == 17
+
+
 def test_seconds_are_for_one_microbatch_of_the_user(capsys):
     """Chunks and halves of microbatches are divided, so that all schedules compute equally long."""
     for line in ("gpipe", "chimera", "chimera --concat backward-halving", "asymmetric-chimera --split 1:3"):
@@ -87,7 +133,9 @@ def test_models_and_systems_by_name_and_by_file(capsys, tmp_path):
     copy.write_text((DATA / "systems" / "mid_cp_slow_nw.yaml").read_text())
     line = [*SIMULATE.split(), "--model", "paper", "--p2p", "blocking", "--json", "--system"]
     first, second = (run(capsys, [*line, name])[1] for name in ("mid_cp_slow_nw", str(copy)))
-    assert json.loads(first) == json.loads(second)
+    first, second = json.loads(first), json.loads(second)
+    assert (first.pop("system"), second.pop("system")) == ("mid_cp_slow_nw", "mine")
+    assert first == second
 
 
 def test_tables_written_by_hand_go_the_same_way(capsys, tmp_path):

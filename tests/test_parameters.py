@@ -130,6 +130,13 @@ def test_a_users_system_takes_its_place():
     assert substitutes({"system": None, "model": None, "memory_limit": None}, own) == {}
 
 
+def test_a_users_nodes_take_their_place():
+    """A system with nodes stands in front of those of the page about nodes; one without leaves them as they are."""
+    own = {"node_systems": ["slow_between_nodes", "a2_highgpu_8g"]}
+    assert substitutes({"system": "a2_highgpu_8g"}, own) == {"node_systems": ["a2_highgpu_8g", "slow_between_nodes"]}
+    assert substitutes({"system": "dgx_h100"}, own) == substitutes({"system": None}, own) == {}
+
+
 def test_sizes_that_a_model_does_not_have_are_left_out():
     """Only B that divide the batch, only waves for which there are blocks; if nothing is left, one line says so."""
     small = replace(load_model("paper"), global_batch=48, blocks=32)

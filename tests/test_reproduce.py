@@ -235,6 +235,16 @@ def test_mistakes_are_refused_before_anything_runs(capsys, line):
     assert captured.err.count("\n") == 1
 
 
+def test_the_packaged_file_itself_is_asked_for_by_its_name(tmp_path, capsys):
+    """Of two files with a name of the project's, the project's own is to be named, and another one renamed."""
+    ours = ROOT / "data" / "systems" / "dgx_h100.yaml"
+    theirs = tmp_path / ours.name
+    shutil.copy(ours, theirs)
+    for path, remedy in ((ours, "write its name instead: dgx_h100"), (theirs, "rename the file")):
+        assert main(["reproduce", "--system", str(path)]) == 2
+        assert capsys.readouterr().err.endswith(f"(dgx_h100); {remedy}\n")
+
+
 def test_one_notebook_runs_into_a_folder_of_its_own(tmp_path, monkeypatch, capsys):
     """Notebook, results and a copy of the given system arrive together, and replace an earlier run."""
     monkeypatch.chdir(tmp_path)

@@ -1,11 +1,13 @@
 """Time against memory of the candidates for a recommendation."""
 
+import numpy as np
 from matplotlib import pyplot as plt
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from ppmodel.plot.style import style_of, titled
 
 _GIB = 2**30
+_MOST_TICKS = 4
 
 
 def plot_candidates(candidates, recommended, limit_bytes, title, context):
@@ -37,8 +39,8 @@ def plot_candidates(candidates, recommended, limit_bytes, title, context):
         axis.plot(taken.take_total_bytes / _GIB, taken.take_t_sim_s, "o", ms=12, mfc="none", mec="black", mew=1.4)
         axis.axvline(limit_bytes / _GIB, color="black", lw=0.9)
         axis.set(title=f"S = {size}", xscale="log", xlabel="fullest device (GiB)")
-        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=6))
-        axis.xaxis.set_minor_formatter(NullFormatter())  # a narrow range would get labels over one another
+        axis.xaxis.set_major_locator(FixedLocator(_ticks(*axis.get_xlim())))
+        axis.xaxis.set_minor_locator(NullLocator())  # a narrow range would get labels over one another
         axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes[0, 0].set(ylabel="T_sim (s)", ylim=(0, 1.05 * candidates.t_sim_s.max()))
     handles, labels = axes[0, 0].get_legend_handles_labels()
@@ -46,3 +48,13 @@ def plot_candidates(candidates, recommended, limit_bytes, title, context):
     handles.append(plt.Line2D([], [], ls="none", marker="o", ms=10, mfc="none", mec="black", mew=1.4))
     figure.legend(handles, [*labels, "memory limit", "taken"], loc="outside lower center", ncols=4)
     return titled(figure, title, context)
+
+
+def _ticks(low, high):
+    """At most four round numbers within a logarithmic axis: by 1, 2 and 5, else by powers of ten, far enough apart."""
+    decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    for digits in ((1, 2, 5), (1, 3), (1,)):
+        ticks = [digit * 10.0**decade for decade in decades for digit in digits if low <= digit * 10.0**decade <= high]
+        if len(ticks) <= _MOST_TICKS:
+            return ticks
+    return ticks[:: -(-len(ticks) // _MOST_TICKS)]
