@@ -121,6 +121,7 @@ def test_the_templates_nodes_are_legal_and_explained(tmp_path):
     given = {entry.field: entry for entry in specs.load_system(path).provenance if "." in entry.field}
     explained = dict(re.findall(r"^  (# .+\n(?:  # .+\n)*)  (\w+):", block, re.MULTILINE))
     assert [f"nodes.{key}" for key in explained.values()] == list(given)
+    assert device.splitlines()[-1] == "# ---- marker: the block of nodes begins with the next line ----"
     for comment, key in explained.items():
         unit = given[f"nodes.{key}"].unit
         assert unit in comment.partition("Units:")[2]
@@ -139,6 +140,19 @@ def test_commands_in_the_guide_name_parameters_that_exist():
         own = parameters.defaults(nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4))
         given = parameters.parse(pairs, own)
         parameters.check({key: value for key, value in given.items() if ".yaml" not in str(value)}, own)
+
+
+def test_python_in_the_guide_runs():
+    """Every block of Python on the page about running runs as it stands, and its last line has a value."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "book" / "run.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        code = ast.parse(block)
+        last = ast.Expression(code.body.pop().value)
+        names = {}
+        exec(compile(code, "run.md", "exec"), names)
+        assert eval(compile(last, "run.md", "eval"), names) is not None
+    assert 0 <= min(eval(compile(last, "run.md", "eval"), names)) <= 1
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

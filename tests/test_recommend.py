@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ppmodel import build
 from ppmodel.claims import judge, load_claims
@@ -13,6 +16,7 @@ from ppmodel.engine import simulate
 from ppmodel.graph import compile
 from ppmodel.metrics import memory
 from ppmodel.plot import plot_candidates
+from ppmodel.plot.recommend import _ticks
 from ppmodel.specs import DATA, load_model, load_setting, load_system
 from ppmodel.studies import (
     balance_study,
@@ -114,6 +118,16 @@ def test_the_picture_has_every_candidate_and_the_limit(candidates):
         assert sum(len(line.get_xdata()) for line in points) == (candidates.stages == size).sum()
         assert len(ring.get_xdata()) == 1
         assert line.get_xdata()[0] == limit / GIB
+
+
+@given(st.floats(0, 4), st.floats(0.02, 5))
+def test_labels_of_memory_stand_apart(low, decades):
+    """Whatever the range of the logarithmic axis: two to four labels, in it, none nearer than a seventh of it."""
+    ticks = _ticks(10**low, 10 ** (low + decades))
+    places = (np.log10(ticks) - low) / decades
+    assert 2 <= len(ticks) <= 4
+    assert -1e-9 <= places.min() <= places.max() <= 1 + 1e-9
+    assert np.diff(places).min() > 1 / 7
 
 
 def test_a_changed_system_is_never_answered_from_memory(tmp_path, model, capsys):

@@ -2,12 +2,12 @@
 
 import numpy as np
 from matplotlib import pyplot as plt
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from ppmodel.plot.style import style_of, titled
 
 _GIB = 2**30
-_MOST_TICKS = 4
+_LEAST_TICKS, _MOST_TICKS = 2, 4
 
 
 def plot_candidates(candidates, recommended, limit_bytes, title, context):
@@ -51,10 +51,12 @@ def plot_candidates(candidates, recommended, limit_bytes, title, context):
 
 
 def _ticks(low, high):
-    """At most four round numbers within a logarithmic axis: by 1, 2 and 5, else by powers of ten, far enough apart."""
+    """Two to four round numbers within a logarithmic axis, far enough apart for their labels."""
     decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
     for digits in ((1, 2, 5), (1, 3), (1,)):
         ticks = [digit * 10.0**decade for decade in decades for digit in digits if low <= digit * 10.0**decade <= high]
         if len(ticks) <= _MOST_TICKS:
-            return ticks
+            break
+    if len(ticks) < _LEAST_TICKS:  # so narrow that a logarithmic axis is nearly a linear one
+        ticks = [tick for tick in MaxNLocator(_MOST_TICKS - 1).tick_values(low, high) if low <= tick <= high]
     return ticks[:: -(-len(ticks) // _MOST_TICKS)]
