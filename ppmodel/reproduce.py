@@ -29,8 +29,17 @@ from tqdm import tqdm
 
 from ppmodel import parameters
 from ppmodel.claims import published
-from ppmodel.errors import PPModelError, ReproduceError
-from ppmodel.specs import DATA, load_model, load_system, model_names, same_name, setting_names, system_names
+from ppmodel.errors import PPModelError, ReproduceError, SpecificationError
+from ppmodel.specs import (
+    DATA,
+    load_model,
+    load_system,
+    model_names,
+    one_node_text,
+    same_name,
+    setting_names,
+    system_names,
+)
 from ppmodel.studies.provenance import git
 
 ROOT = Path(__file__).parents[1]
@@ -384,8 +393,20 @@ def execute(source, folder, values):
                 rule = f"wrote a warning in cell {number}: {output.text.strip().splitlines()[-1]}"
                 raise ReproduceError("notebook", source.name, rule, _KEPT)
     if _SPECIFIED & values.keys() and f"nb/{source.stem}" != _OWN_PAGE:
-        done.cells[0].source += f"\n\n> {_WRITTEN_FOR}"
+        done.cells[0].source += f"\n\n> {_WRITTEN_FOR} {_one_node(source, folder, values)}".rstrip()
     return _normalise(done)
+
+
+def _one_node(source, folder, values):
+    """Say of a page's own sizes at which of them all devices of a given system lie on one node."""
+    name = values.get("system") or next(iter(values.get("systems", ())), None)
+    sizes = (parameters.defaults(_read(source)) | values).get("stages")
+    if name is None or sizes is None:
+        return ""
+    system = load_system(name if _is_known(name, "systems") else folder / name)
+    with suppress(SpecificationError):  # a list of nodes for other sizes, on a page that does not use them
+        return one_node_text(system, sizes if isinstance(sizes, list) else [sizes])
+    return ""
 
 
 def _normalise(notebook):

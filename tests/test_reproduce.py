@@ -80,6 +80,20 @@ def test_given_parameters_reach_the_cells(tmp_path):
     assert "dgx_h100" in str(done.cells[-1].outputs)
 
 
+def test_pages_say_where_the_network_of_a_given_system_is_not_used(tmp_path):
+    """A page whose devices all lie on one node of the system that was given says so, and no other page does."""
+    path = notebook(tmp_path, "print(system)")
+    whole = nbformat.read(path, as_version=4)
+    whole.cells[0].source += "\nstages = [8, 16]"
+    whole.cells.insert(0, new_markdown_cell("# Small"))
+    nbformat.write(whole, path)
+    said = "All S = 8 devices lie on one node of a2_highgpu_8g"
+    heads = {name: execute(path, tmp_path, {"system": name}).cells[0].source for name in ("a2_highgpu_8g", "dgx_h100")}
+    assert said in heads["a2_highgpu_8g"]
+    assert "one node" not in heads["dgx_h100"]
+    assert execute(path, tmp_path, {}).cells[0].source == "# Small"
+
+
 def test_a_folder_takes_the_place_of_another(tmp_path):
     """The new book replaces the old one whole; the old one is left where the new one was."""
     for name in ("new", "old"):

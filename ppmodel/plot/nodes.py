@@ -10,6 +10,7 @@ from ppmodel.plot.timelines import KIND_COLOURS, MIN_LABEL_SHARE, draw_operation
 
 _PLACEMENT_STYLES = [(BLUE, "o"), (VERMILION, "s"), (GREEN, "^"), (PURPLE, "D"), (ORANGE, "v"), (SKY, "P"), (GREY, "X")]
 _STEP = 0.22
+_WIDE_PANELS = 2
 _MOMENTS = {"out": ("ready_s", "sent_s"), "in": ("sent_s", "entered_s")}
 _ROUNDING = 1e-9
 
@@ -39,7 +40,7 @@ def plot_nodes(study, title, context):
         _draw_placements(axis, study[study.system == system], schedules, styles, networks)
         axis.axvline(0, color="black", lw=0.8)
         axis.set(title=system, xlabel="T_sim against a flat network")
-        axis.xaxis.set_major_locator(MaxNLocator(5))
+        axis.xaxis.set_major_locator(MaxNLocator(_most_steps(len(systems))))
         axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:+.3g} %".replace("+0 ", "0 ")))
         axis.grid(axis="y", visible=False)
     axes[0, 0].set_yticks(range(len(schedules)), schedules)
@@ -49,6 +50,11 @@ def plot_nodes(study, title, context):
     handles += [_mark("#555555", "o", face, name) for name, face in faces.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=5)
     return titled(figure, title, context)
+
+
+def _most_steps(panels):
+    """As many steps of an axis as its panel has room for labels."""
+    return 5 if panels <= _WIDE_PANELS else 3
 
 
 def _mark(colour, marker, face, name):

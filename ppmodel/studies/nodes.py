@@ -259,8 +259,8 @@ def _saved(study):
     return (
         f"On `{study.system.iloc[0]}` blocked nodes with links of their own take {-blocked.max():.1%} "
         f"({blocked.idxmax()}) to {-blocked.min():.1%} ({blocked.idxmin()}) off the time of the flat network. Sharing "
-        f"the card then costs {costs}; the most anywhere is {more.max():.1%} "
-        f"({schedule}, {placement})."
+        f"the card then costs {costs}"
+        + (f"; the most anywhere is {more.max():.1%} ({schedule}, {placement})." if more.max() >= _SMALL else ".")
     )
 
 
