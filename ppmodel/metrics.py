@@ -204,15 +204,48 @@ def computing_s(schedule, many_costs):
     >>> computing_s(schedule, [uniform_costs(schedule, 1, 2)]).tolist()
     [24.0]
     """
-    shared = np.bincount(schedule.cell)[schedule.cell] > 1
     classes = len(OpKind) * schedule.num_replicas * schedule.num_stages
-    computing = schedule.kind != OpKind.R
     alone, together = (
-        np.bincount(schedule.cost_class[computing & where], minlength=classes) for where in (~shared, shared)
+        np.bincount(schedule.cost_class[where], minlength=classes) for where in _alone_and_together(schedule)
     )
     (compute,) = side_by_side(many_costs, schedule.num_replicas, ["compute_s"])
     overlap_factor = np.array([costs.overlap_factor for costs in many_costs])
     return ((alone[:, None] + overlap_factor * together[:, None]) * compute).sum(axis=0)
+
+
+def operations_s(schedule, costs):
+    """What each operation adds to the computing time of all devices; `computing_s` is their sum.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table; operations that share a cell take their `overlap_factor` of their own duration.
+    costs : OpCosts
+        Durations by kind and stage, in seconds.
+
+    Returns
+    -------
+    ndarray of float, shape (num_operations,)
+        In seconds, in the order of the schedule's arrays; 0 for reductions.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> schedule = build("gpipe", 2, 1)
+    >>> operations_s(schedule, uniform_costs(schedule, 1, 2)).tolist()
+    [1.0, 2.0, 1.0, 2.0]
+    """
+    alone, together = _alone_and_together(schedule)
+    compute_s = costs.by_class(schedule.num_replicas)[0][schedule.cost_class]
+    return compute_s * (alone + costs.overlap_factor * together)
+
+
+def _alone_and_together(schedule):
+    """Operations that compute: those with a cell for themselves, and those that share one."""
+    computing = schedule.kind != OpKind.R
+    shared = np.bincount(schedule.cell)[schedule.cell] > 1
+    return computing & ~shared, computing & shared
 
 
 def messages_by_node(schedule, nodes):

@@ -23,6 +23,7 @@ import numpy as np
 from ppmodel.compiled import prepare
 from ppmodel.engine import simulate
 from ppmodel.errors import PPModelError
+from ppmodel.metrics import operations_s
 from ppmodel.ops import OpKind
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -267,6 +268,61 @@ def noisy_makespans_on(graph, many_costs, noise, seeds):
         factors = _factors(graph.schedule, noise, seed, table)
         spans[:, run] = [simulate(graph, costs, factors).makespan_s for costs in many_costs]
     return spans
+
+
+class Runs(NamedTuple):
+    """What many runs of one schedule on one system took.
+
+    Attributes
+    ----------
+    makespans_s : ndarray of float
+        One a run, in seconds.
+    computing_s : ndarray of float
+        Computing time of all devices together, one a run, in seconds.
+    """
+
+    makespans_s: np.ndarray
+    computing_s: np.ndarray
+
+
+def noisy_runs(graph, costs, noise, seeds):
+    """Makespans and computing times of many runs of one schedule on one system; each run is drawn once for both.
+
+    Parameters
+    ----------
+    graph, costs, noise, seeds
+        As in `noisy_makespans`.
+
+    Returns
+    -------
+    Runs
+
+    Raises
+    ------
+    CostError
+        As `engine.simulate`.
+    PPModelError
+        As `slow_devices`, and if the seeds are no list.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.graph import compile
+    >>> schedule = build("1f1b", 4, 8)
+    >>> costs = uniform_costs(schedule, forward=1, backward=2)
+    >>> noisy_runs(compile(schedule), costs, Noise(slowdown=2, slow_devices=(0,)), seeds=[1])
+    Runs(makespans_s=array([51.]), computing_s=array([120.]))
+    """
+    seeds = all_seeds(seeds)
+    prepare(graph.num_operations * len(seeds))
+    schedule, table = graph.schedule, _checksum(graph.schedule)
+    nominal_s, runs = operations_s(schedule, costs), np.empty((2, len(seeds)))
+    for run, seed in enumerate(seeds):
+        factors = _factors(schedule, noise, seed, table)
+        computing_s = (factors * nominal_s).sum()  # no dot product: its order depends on the threads of the machine
+        runs[:, run] = simulate(graph, costs, factors).makespan_s, computing_s
+    return Runs(*runs)
 
 
 def all_seeds(seeds):

@@ -20,8 +20,8 @@ MAY_IMPORT = {
     "costs": {"errors", "ops", "specs"},
     "graph": {"errors", "ops", "compiled", "schedule"},
     "engine": {"errors", "ops", "compiled", "schedule", "graph", "costs"},
-    "uncertainty": {"errors", "ops", "compiled", "engine"},
     "metrics": {"errors", "ops", "schedule", "costs", "engine"},
+    "uncertainty": {"errors", "ops", "compiled", "engine", "metrics"},
     "export": {"errors", "ops", "schedule", "engine"},
     "studies": {
         "errors",

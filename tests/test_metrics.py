@@ -15,9 +15,11 @@ from ppmodel.graph import compile
 from ppmodel.metrics import (
     bubble_ratios,
     busy_s,
+    computing_s,
     idle_ratio,
     memory,
     messages_sent,
+    operations_s,
     peak_activations,
     table_bubble_ratio,
 )
@@ -70,6 +72,16 @@ def test_idle_ratio_counts_what_does_not_compute(case, p2p):
     assert ratios.total == pytest.approx(idle)
     assert ratios.ideal == pytest.approx(idle / (1 - idle))
     assert ratios.span <= ratios.total + 1e-9
+
+
+@given(cases(), p2ps)
+def test_computing_time_follows_from_the_costs_alone(case, p2p):
+    """What the operations add, their sum, and what a timeline shows as busy are one and the same."""
+    schedule, costs = case
+    added = operations_s(schedule, costs)
+    assert (added[schedule.kind == OpKind.R] == 0).all()
+    assert added.sum() == pytest.approx(computing_s(schedule, [costs])[0])
+    assert added.sum() == pytest.approx(busy_s(simulate(compile(schedule, p2p), costs)).sum())
 
 
 def test_the_three_ratios_differ_where_they_should():

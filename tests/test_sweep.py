@@ -58,6 +58,15 @@ models: paper
 noise: [{jitter: 0.1}, {straggling: 0.5, slowdown: 2.0}]
 seeds: [{from: 3, to: 9}, 1]
 """
+LARGE = """
+schedules: 1f1b
+stages: 64
+microbatches: 256
+systems: mid_cp_slow_nw
+models: gpt3_175b
+noise: {jitter: 0.1}
+seeds: {from: 1, to: 8}
+"""
 SHORT = """
 schedules: [gpipe, 1f1b, eager-1f1b]
 stages: [2, 3, 4, 5]
@@ -158,7 +167,7 @@ def test_rows_are_what_single_calls_give(plain_rows):
 
 def test_points_that_are_not_defined_are_rows(plain_rows):
     """They say why, as the schedule or the model says it, and have no numbers; the others have all of them."""
-    numbers = ("makespan_s", "busy_s", "idle_ratio", "table_bubble_ratio", "peak_activations", "peak_memory_bytes")
+    numbers = list(COLUMNS)[list(COLUMNS).index("makespan_s") : -1]
     for row in plain_rows:
         assert all((row[name] is None) == (row["refused"] is not None) for name in numbers)
         odd_chimera = row["schedule"] == "chimera" and row["stages"] % 2 == 1
@@ -184,6 +193,30 @@ def test_noisy_rows_are_runs_with_their_seeds(noisy):
         timeline = engine.simulate(graph, costs, operation_factors(schedule, noise, 3))
         assert columns["busy_s"][start] == pytest.approx(metrics.busy_s(timeline).sum(), rel=1e-12)
         assert columns["idle_ratio"][start] == pytest.approx(metrics.idle_ratio(timeline), abs=1e-12)
+
+
+def test_noisy_rows_do_not_depend_on_the_threads_of_the_machine(file, tmp_path):
+    """A large table in this process, and in one whose linear algebra has one thread: the same bytes."""
+    path = file(LARGE)
+    assert build("1f1b", 64, 256).num_operations > 20_000  # from about there on libraries share out a sum
+    outputs = [tmp_path / "many.parquet", tmp_path / "one.parquet"]
+    run_sweep(path, outputs[0])
+    one = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    command = [sys.executable, "-m", "ppmodel", "sweep", str(path), "--out", str(outputs[1])]
+    subprocess.run(command, check=True, capture_output=True, env=one | {"PYTHONPATH": os.pathsep.join(sys.path)})
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+
+
+def test_rows_say_what_fits_and_whether_cards_are_shared(file):
+    """The memory of the system's devices; cards that a node shares are held under overlapped transfers alone."""
+    text = SHORT.replace("[2, 3, 4, 5]", "[4, 16]").replace("dgx_h100", "[dgx_h100, a2_highgpu_8g]")
+    sweep = load_sweep(file(text))
+    columns = compute_rows(sweep, 0, sweep.num_rows)
+    names = ("p2p", "system", "stages", "refused", "memory_capacity_bytes", "cards_shared")
+    for p2p, system, size, refused, capacity, shared in zip(*(columns[name] for name in names), strict=True):
+        if refused is None:
+            assert capacity == load_system(system).memory_capacity_bytes
+            assert shared == (p2p == "overlapped" and system == "a2_highgpu_8g" and size == 16)
 
 
 @settings(max_examples=20)

@@ -10,23 +10,25 @@ from ppmodel.costs import model_costs, stages
 from ppmodel.engine import makespans
 from ppmodel.errors import PPModelError, SweepError
 from ppmodel.graph import compile
-from ppmodel.ops import OpKind
 from ppmodel.specs import cards_of
 from ppmodel.sweep.specification import option_text
 from ppmodel.sweep.versions import versions
-from ppmodel.uncertainty import noisy_makespans, operation_factors
+from ppmodel.uncertainty import noisy_runs
 
 COLUMNS = {
     "schedule": str, "options": str, "stages": int, "microbatches": int, "waves": int, "p2p": str, "allreduce": str,
     "system": str, "model": str, "jitter": float, "straggling": float, "slowdown": float, "seed": int,
     "makespan_s": float, "busy_s": float, "idle_ratio": float, "table_bubble_ratio": float,
-    "peak_activations": float, "peak_memory_bytes": float, "refused": str,
+    "peak_activations": float, "peak_memory_bytes": float, "memory_capacity_bytes": float, "cards_shared": bool,
+    "refused": str,
 }  # fmt: skip
 """The columns of a sweep and the types of their values; empty where they do not apply."""
 
-_MEASURED = (
-    "makespan_s", "busy_s", "idle_ratio", "table_bubble_ratio", "peak_activations", "peak_memory_bytes", "refused",
+_COORDINATES = (
+    "schedule", "options", "stages", "microbatches", "waves", "p2p", "allreduce", "system", "model", "jitter",
+    "straggling", "slowdown", "seed",
 )  # fmt: skip
+_MEASURED = tuple(name for name in COLUMNS if name not in _COORDINATES)
 
 
 def compute_rows(sweep, first, last, wanted=None):
@@ -151,13 +153,17 @@ def _measured(case, part, build):
         return columns
     held = lru_cache(lambda model: _peak_memory_bytes(schedule, sweep.models[model], sweep.systems[0]))
     sweep = part.sweep
-    for rows, spans, busy in _times(graph, part):
+    for rows, spans, busy, cards in _times(graph, part):
         if isinstance(spans, PPModelError):
             columns["refused"][rows] = [str(spans)] * (rows.stop - rows.start)
             continue
         columns["makespan_s"][rows], columns["busy_s"][rows] = spans, busy
         columns["idle_ratio"][rows] = (1.0 - np.array(busy) / (schedule.num_devices * np.array(spans))).tolist()
-        once = {"peak_memory_bytes": held(int(part.model[rows.start]))}
+        once = {
+            "peak_memory_bytes": held(int(part.model[rows.start])),
+            "memory_capacity_bytes": sweep.systems[part.system[rows.start]].memory_capacity_bytes,
+            "cards_shared": cards is not None,
+        }
         for name, value in (of_table | once).items():
             columns[name][rows] = [value] * (rows.stop - rows.start)
     return columns
@@ -179,23 +185,23 @@ def _peak_memory_bytes(schedule, model, system):
 
 
 def _times(graph, part):
-    """Rows as slices, with makespans and computing times, or with the error that refuses them."""
+    """Rows as slices, with makespans, computing times and cards, or with the error that refuses them."""
     schedule, sweep, accepted = graph.schedule, part.sweep, {}
     for rows in part.pairs():
         system, model = sweep.systems[part.system[rows.start]], sweep.models[part.model[rows.start]]
         try:
             cards, costs = cards_of(system, schedule.num_devices, graph.p2p), model_costs(schedule, model, system)
         except PPModelError as error:
-            yield rows, error, None
+            yield rows, error, None, None
         else:
             accepted.setdefault(cards, []).append((rows, costs))
     for cards, pairs in accepted.items():
         shared = graph if cards is None else compile(schedule, graph.p2p, graph.allreduce, cards)
-        yield from _times_on(shared, pairs, part)
+        yield from ((*times, cards) for times in _times_on(shared, pairs, part))
 
 
 def _times_on(graph, accepted, part):
-    """As `_times`, of systems that share their network cards in one way."""
+    """As `_times`, of systems that share their network cards in one way, which is known."""
     schedule, sweep = graph.schedule, part.sweep
     if not sweep.noises:
         many = [costs for _, costs in accepted]
@@ -221,15 +227,6 @@ def _makespans(graph, many):
 def _noisy(graph, costs, noise, seeds):
     """Makespans and computing times of one pair under one noise, or the error that refuses them."""
     try:
-        spans = noisy_makespans(graph, costs, noise, seeds).tolist()
+        return tuple(times.tolist() for times in noisy_runs(graph, costs, noise, seeds))
     except PPModelError as error:
         return error, None
-    nominal = _operations_s(graph.schedule, costs)
-    return spans, [float(operation_factors(graph.schedule, noise, seed) @ nominal) for seed in seeds]
-
-
-def _operations_s(schedule, costs):
-    """What each operation adds to the computing time of all devices, as `metrics.computing_s` counts it."""
-    compute_s = costs.by_class(schedule.num_replicas)[0][schedule.cost_class]
-    shared = np.bincount(schedule.cell)[schedule.cell] > 1
-    return np.where(schedule.kind == OpKind.R, 0.0, compute_s * np.where(shared, costs.overlap_factor, 1.0))

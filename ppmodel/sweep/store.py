@@ -305,5 +305,5 @@ def _named(path):
 def _schema():
     import pyarrow
 
-    types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64()}
+    types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(), bool: pyarrow.bool_()}
     return pyarrow.schema([(name, types[kind]) for name, kind in COLUMNS.items()])
