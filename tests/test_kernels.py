@@ -1,5 +1,8 @@
 """Compiled code and its plain twins: the same bytes, whichever of them ran."""
 
+import os
+import subprocess
+import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from unittest import mock
@@ -43,6 +46,33 @@ def all_times(timeline):
 def again(schedule):
     """The schedule without anything that was derived from it."""
     return replace(schedule)
+
+
+COLD = """
+import ppmodel.kernels
+from ppmodel import build
+from ppmodel.costs import uniform_costs
+from ppmodel.engine import simulate
+from ppmodel.graph import compile
+from ppmodel.kernels.paths import longest_path
+schedule = build("chimera", 8, 16)
+print(simulate(compile(schedule), uniform_costs(schedule, 1, 2, 0.1)).makespan_s.hex())
+print(longest_path.stats.cache_path)
+"""
+
+
+def test_without_a_folder_to_write_to_kernels_compile_all_the_same(tmp_path):
+    """Where compiled code can be kept nowhere it is not kept: the same makespan."""
+    (tmp_path / "file").touch()
+    nowhere = {
+        "NUMBA_CACHE_DIR": str(tmp_path / "file" / "cache"),
+        "NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator",
+    }
+    environment = os.environ | nowhere | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    cold = subprocess.run([sys.executable, "-c", COLD], capture_output=True, text=True, env=environment)
+    schedule = build("chimera", 8, 16)
+    span = simulate(compile(schedule), uniform_costs(schedule, 1, 2, 0.1)).makespan_s
+    assert (cold.stderr, cold.stdout) == ("", f"{span.hex()}\nNone\n")
 
 
 @settings(max_examples=300)

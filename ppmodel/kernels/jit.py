@@ -2,6 +2,13 @@
 
 from numba import njit
 
-kernel = njit(cache=True, nogil=True)
 inlined = njit(inline="always")
 """For what a loop calls: it becomes part of the caller, so that no array is handed over."""
+
+
+def kernel(function):
+    """Compile a loop at its first call; where no folder for compiled code can be written, each process does it anew."""
+    try:
+        return njit(function, cache=True, nogil=True)
+    except RuntimeError:  # neither the package's folder, nor the user's, nor NUMBA_CACHE_DIR
+        return njit(function, nogil=True)
