@@ -294,6 +294,8 @@ REFUSED = {
     "unknown_schedule": ":1: schedules.1 = gpip: is not a known schedule; did you mean gpipe",
     "unknown_system": ":4: systems.1 = dgx_h10: is neither a known name .*did you mean dgx_h100",
     "unnamed_schedule": ":1: schedules.0.name = nothing: is missing",
+    "useless_slowdown": r":8: noise.0.slowdown = 1.3: has no effect: no device is slow; add for example straggling: 0.02",
+    "useless_straggling": ":9: noise.1.straggling = 0.02: has no effect: slow devices are as fast .*add .*slowdown: 1.5",
     "useless_waves": r":6: waves = \[2\]: has no effect: no schedule takes it",
     "zero": ":3: microbatches.1 = 0: must be greater than or equal to 1; write 1 or a larger number",
 }

@@ -251,7 +251,19 @@ def _noises(path, form):
             noises.append(Noise(**entry.model_dump()))
         except PPModelError as error:
             _refuse(path, ("noise", place, error.field), error.value, error.rule, error.remedy)
+        _require_effect(path, place, noises[-1])
     return tuple(noises)
+
+
+def _require_effect(path, place, noise):
+    """Refuse devices that are slow but never drawn, or drawn but as fast as the others."""
+    if noise.slowdown != 1 and not noise.straggling:
+        rule, remedy = "has no effect: no device is slow", "add for example straggling: 0.02, or delete slowdown"
+        _refuse(path, ("noise", place, "slowdown"), noise.slowdown, rule, remedy)
+    if noise.straggling and noise.slowdown == 1:
+        rule = "has no effect: slow devices are as fast as the others"
+        remedy = "add for example slowdown: 1.5, or delete straggling"
+        _refuse(path, ("noise", place, "straggling"), noise.straggling, rule, remedy)
 
 
 def _seeds(path, form):
