@@ -373,27 +373,49 @@ def _cards(system, num_devices, p2p):
 
 @cli.command("sweep")
 @click.argument("specification", metavar="SPEC", type=click.Path())
-@click.option("--out", type=click.Path(), required=True, metavar="FILE", help="The output, such as results.parquet.")
+@click.option("--out", type=click.Path(), required=True, metavar="FILE", help="The output; must end in .parquet.")
 @click.option(
-    "--workers", type=_Count(_MAX_WORKERS), metavar="N", help="Compute on N processes of this machine (Dask)."
+    "--workers",
+    type=_Count(_MAX_WORKERS),
+    metavar="N",
+    help="Compute on N processes of this machine, a local Dask cluster (default: in this process alone).",
 )
-@click.option("--scheduler", metavar="ADDRESS", help="Compute on a Dask cluster, such as tcp://host:8786.")
+@click.option("--scheduler", metavar="ADDRESS", help="Compute on a Dask cluster instead, such as tcp://host:8786.")
 @click.option("--force", is_flag=True, help="Replace an output, or unfinished parts, of another sweep.")
 def run_sweep(specification, out, workers, scheduler, force):
-    """Compute a grid of points, a row each; the same command resumes it."""
+    """Compute a grid of points, a row each; the same command resumes it.
+
+    SPEC is a YAML file; data/templates/sweep.yaml is one to copy, and explains the keys.
+
+    Exit codes: 0 the output is complete; 1 it is, and every row of it is refused; 2 the command, the file or the
+    cluster is refused, or rows cannot be computed; 130 interrupted.
+    """
     from ppmodel.sweep import SweepStopped
     from ppmodel.sweep import run_sweep as run_whole_sweep
+    from ppmodel.sweep.run import ignore_signals
 
     try:
         done = run_whole_sweep(specification, out, workers, scheduler, force)
     except SweepStopped as stopped:
+        ignore_signals()  # nothing is left to be stopped but the end of this process
         click.echo(stopped, err=True)
         return _EXIT_INTERRUPTED
-    if done.computed or done.refused is not None:
-        click.echo(f"{done.out}: {done.rows} rows, {done.computed} of them computed now; {done.refused} are refused")
-    else:
-        click.echo(f"{done.out} has these {done.rows} rows already; nothing to do")
-    return 0
+    click.echo(_summary(done))
+    return 1 if done.refused.rows == done.rows else 0
+
+
+def _summary(done):
+    """What a sweep came to, in one line."""
+    from ppmodel.sweep.progress import counted
+
+    refused, alike, example = done.refused
+    text = f"{done.out}: {counted(done.rows)}, "
+    text += "there already, nothing to do" if done.computed is None else f"{done.computed} computed now"
+    number = "every row is" if refused == done.rows else str(refused)
+    text += f"; {number} refused"
+    if example:
+        text += f", {'all' if alike == refused else alike} like this: {example}" if refused > 1 else f": {example}"
+    return text
 
 
 @cli.command("run")
@@ -511,7 +533,8 @@ def main(argv=None):
         return _EXIT_REFUSED
     except click.ClickException as error:
         text = " ".join(error.format_message().split())
-        click.echo(f"error: {text.rstrip('.')}; see 'ppmodel --help'", err=True)
+        command = error.ctx.command_path if getattr(error, "ctx", None) else "ppmodel"
+        click.echo(f"error: {text.rstrip('.')}; see '{command} --help'", err=True)
         return _EXIT_REFUSED
     except BrokenPipeError:  # the reader of our output has gone, for example head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

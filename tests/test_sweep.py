@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -294,8 +295,8 @@ REFUSED = {
     "unknown_schedule": ":1: schedules.1 = gpip: is not a known schedule; did you mean gpipe",
     "unknown_system": ":4: systems.1 = dgx_h10: is neither a known name .*did you mean dgx_h100",
     "unnamed_schedule": ":1: schedules.0.name = nothing: is missing",
-    "useless_slowdown": r":8: noise.0.slowdown = 1.3: has no effect: no device is slow; add for example straggling: 0.02",
-    "useless_straggling": ":9: noise.1.straggling = 0.02: has no effect: slow devices are as fast .*add .*slowdown: 1.5",
+    "useless_slowdown": r":8: noise.0.slowdown = 1.3: has no effect: no device is slow; add .*straggling: 0.02",
+    "useless_straggling": ":9: noise.1.straggling = 0.02: has no effect: slow devices are as .*add .*slowdown: 1.5",
     "useless_waves": r":6: waves = \[2\]: has no effect: no schedule takes it",
     "zero": ":3: microbatches.1 = 0: must be greater than or equal to 1; write 1 or a larger number",
 }
@@ -353,9 +354,12 @@ def test_the_output_is_a_table_that_knows_its_sweep(file, tmp_path, capsys, plai
     code, said, _ = run(capsys, file(PLAIN), "--out", out)
     table = parquet.read_table(out)
     refused = sum(row["refused"] is not None for row in plain_rows)
+    alike = sum(row["schedule"] == "hanayo" and row["stages"] != row["microbatches"] for row in plain_rows)
     assert (code, said) == (
         0,
-        f"{out}: {len(plain_rows)} rows, {len(plain_rows)} of them computed now; {refused} are refused\n",
+        f"{out}: {len(plain_rows)} rows, {len(plain_rows)} computed now; {refused} refused, {alike} like this: "
+        "microbatches = 4: must equal stages (2) for hanayo, which is defined in this regime only; "
+        "pass microbatches 2\n",
     )
     assert table.column_names == list(COLUMNS)
     assert table.to_pylist() == plain_rows
@@ -371,7 +375,7 @@ def test_a_finished_sweep_is_not_computed_again(file, tmp_path, capsys, monkeypa
     run_sweep(path, out)
     before = out.read_bytes()
     monkeypatch.setattr(runners, "compute_rows", None)
-    assert run(capsys, path, "--out", out) == (0, f"{out} has these 96 rows already; nothing to do\n", "")
+    assert run(capsys, path, "--out", out) == (0, f"{out}: 96 rows, there already, nothing to do; 0 refused\n", "")
     monkeypatch.undo()
     path.write_text(SHORT.replace("dgx_h100", "dgx_a100"))
     code, _, said = run(capsys, path, "--out", out)
@@ -425,6 +429,19 @@ def test_a_missing_extra_is_named(file, tmp_path, capsys, monkeypatch, library, 
     words = (file(SHORT), "--out", tmp_path / "r.parquet", "--workers", 2)
     said = f"error: {library} = nothing: is not installed; install ppmodel with its extra '{extra}'\n"
     assert run(capsys, *words) == (2, "", said)
+    assert not list(tmp_path.glob("*.parts"))
+
+
+@pytest.mark.parametrize(("stages", "shown"), [("3", ": "), ("[3, 5]", ", all like this: ")])
+def test_a_sweep_without_a_defined_row_says_so(file, tmp_path, capsys, stages, shown):
+    """Every row refused: exit code 1 and the reason, at the first run and at the second."""
+    path, out = file(SHORT.replace("[gpipe, 1f1b, eager-1f1b]", "hanayo")), tmp_path / "results.parquet"
+    text = path.read_text().replace("[2, 3, 4, 5]", stages).replace("[2, 4, 8, 16]", "4").replace("[latency, ", "[")
+    path.write_text(text)
+    for _ in range(2):
+        code, said, _ = run(capsys, path, "--out", out)
+        assert code == 1
+        assert f"every row is refused{shown}microbatches = 4: must equal stages (3) for hanayo" in said
 
 
 # ---- interrupted and resumed ---------------------------------------------------------------------
@@ -518,6 +535,27 @@ def test_a_sweep_may_be_ended_at_any_moment(file, tmp_path, capsys, expected, na
     assert ("nothing to do" in said) == (name == "SIGKILL" and (moment, number) == ("after", chunks + 2))
     assert out.read_bytes() == expected[SHORT]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["results.parquet", "sweep.yaml"]
+
+
+@pytest.mark.parametrize("workers", [(), ("--workers", "2")])
+def test_whoever_repeats_ctrl_c_only_waits(file, tmp_path, workers):
+    """Signals that follow the first one change nothing, until the process has ended."""
+    path = file(PLAIN.replace("systems:", "noise: {jitter: 0.1}\nseeds: {from: 1, to: 1000}\nsystems:"))
+    command = [sys.executable, "-m", "ppmodel", "sweep", str(path), "--out", str(tmp_path / "r.parquet"), *workers]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as child:
+        while not list(tmp_path.glob("*.parts/part-*.parquet")):
+            assert child.poll() is None
+            time.sleep(0.02)
+        for number in itertools.cycle((signal.SIGINT, signal.SIGTERM)):
+            child.send_signal(number)
+            time.sleep(0.01)
+            if child.poll() is not None:
+                break
+        said = child.stderr.read()
+    announced = r"stopping the workers...\n" if workers else ""
+    assert child.returncode == 130
+    assert re.fullmatch(announced + r"\d+ of \d+ rows done; the same command goes on\n", said)
 
 
 @contextmanager
@@ -629,7 +667,7 @@ def test_progress_is_a_bar_or_plain_lines(monkeypatch):
     with progress.progress(100, 20, terminal := Terminal()) as advance:
         advance(30)
         advance(50)
-    assert re.search(r"100/100 rows, 00:00 so far, .* left", terminal.getvalue())
+    assert re.search(r"100 of 100 rows, 00:00 so far, .* left", terminal.getvalue())
     monkeypatch.setattr(progress, "_EVERY_S", 0)
     with progress.progress(100, 20, log := io.StringIO()) as advance:
         advance(30)
@@ -680,6 +718,13 @@ def cluster():
         yield address, worker, scheduler
 
 
+def test_an_empty_address_is_refused(file, tmp_path, capsys):
+    """Plainly, and before anything is begun."""
+    code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "r.parquet", "--scheduler", "")
+    assert (code, said.count("\n")) == (2, 1)
+    assert said.startswith("error: --scheduler = '': must be an address")
+
+
 def test_a_worker_that_is_killed_half_way_is_survived(file, tmp_path, capsys, monkeypatch, cluster, expected):
     """Two workers of an existing scheduler, one killed with chunks under way: the same bytes."""
     address, worker, _ = cluster
@@ -696,62 +741,75 @@ def test_a_worker_that_is_killed_half_way_is_survived(file, tmp_path, capsys, mo
 
     monkeypatch.setattr(store.Store, "put", put_and_kill)
     code, _, said = run(capsys, path, "--out", out, "--scheduler", address)
-    assert (code, said) == (0, "")
+    assert (code, said) == (0, f"connecting to {address}\n")
     assert first.wait() == -signal.SIGKILL
     assert sorted(stored) == list(range(len(chunk_bounds(load_sweep(path))) - 1))
     assert out.read_bytes() == expected[PLAIN]
 
 
 def test_a_cluster_that_cannot_serve_is_named(file, tmp_path, capsys, monkeypatch, cluster):
-    """No workers, or workers of another version: one line each, and the parts stay."""
+    """Workers of another version: one line, and the parts stay."""
     address, worker, _ = cluster
     words = (file(SHORT), "--out", tmp_path / "r.parquet", "--scheduler", address)
-    with monkeypatch.context() as patch:
-        patch.setattr(runners, "_FIRST_WORKER_S", 0.1)
-        code, _, said = run(capsys, *words)
-    assert (code, said) == (
-        2,
-        f"error: --scheduler = {address}: has no workers; start one: dask worker {address} --nthreads 1\n",
-    )
     worker()
     with monkeypatch.context() as patch:
         patch.setattr(runners, "_require_same_versions", lambda *_: None)  # a worker that comes later
         patch.setattr(runners, "versions", lambda: "ppmodel 9.9")
-        code, _, said = run(capsys, *words)
-        assert re.match(r"error: worker = ppmodel 0.*: differs from ppmodel 9.9; install the same", said)
+        said = run(capsys, *words)[2]
+        assert re.search(r"\nerror: worker = ppmodel 0.*: differs from ppmodel 9.9; install the same", said)
     with monkeypatch.context() as patch:
         patch.setattr(runners, "versions", Elsewhere())
-        code, _, said = run(capsys, *words)
-        assert re.match(r"error: worker = tcp://.*: has ppmodel 0.*, and here is ppmodel 9.9; install the same", said)
+        said = run(capsys, *words)[2]
+        assert re.search("\nerror: worker = tcp://.*: has ppmodel 0.*, and here is ppmodel 9.9; install", said)
     assert run(capsys, *words)[0] == 0
 
 
-@pytest.mark.parametrize(("victim", "said"), [("worker", "has lost all its workers"), ("scheduler", "has gone")])
-def test_a_cluster_that_goes_away_leaves_the_parts(
-    file, tmp_path, capsys, monkeypatch, cluster, expected, victim, said
-):
+def test_a_scheduler_that_goes_away_leaves_the_parts(file, tmp_path, capsys, monkeypatch, cluster, expected):
     """One line, and what is stored stays: this process computes the rest, to the same bytes."""
     address, worker, scheduler = cluster
-    processes = {"worker": worker(), "scheduler": scheduler}
+    worker()
     path, out, put = file(PLAIN), tmp_path / "results.parquet", store.Store.put
 
     def put_and_kill(self, chunk, columns):
         put(self, chunk, columns)
-        processes[victim].send_signal(signal.SIGKILL)
+        scheduler.send_signal(signal.SIGKILL)
 
     monkeypatch.setattr(runners, "_LOOK_S", 0.1)
-    monkeypatch.setattr(runners, "_WITHOUT_WORKERS_S", 0.3)
     with monkeypatch.context() as patch:
         patch.setattr(store.Store, "put", put_and_kill)
         code, _, message = run(capsys, path, "--out", out, "--scheduler", address)
-    assert (code, message.count("\n")) == (2, 1)
-    assert message.startswith(f"error: scheduler = {address}: {said}; start")
+    assert (code, message.splitlines()[0]) == (2, f"connecting to {address}")
+    assert message.splitlines()[1].startswith(f"error: scheduler = {address}: has gone; start it again")
     kept = len(list(tmp_path.glob("*.parts/part-*.parquet")))
     assert kept > 0
     counted = Counted()
     monkeypatch.setattr(runners, "compute_rows", counted)
     run_sweep(path, out)
     assert len(counted.calls) == len(chunk_bounds(load_sweep(path))) - 1 - kept
+    assert out.read_bytes() == expected[PLAIN]
+
+
+def test_workers_are_waited_for(file, tmp_path, capsys, monkeypatch, cluster, expected):
+    """Before the first one comes and after the last one has gone; what is waited for is said each time."""
+    address, worker, _ = cluster
+    path, out, put, started = file(PLAIN), tmp_path / "results.parquet", store.Store.put, []
+
+    def say_and_start(text):
+        progress.say(text)
+        if text.startswith("waiting"):
+            started.append(worker())
+
+    def put_and_kill(self, chunk, columns):
+        put(self, chunk, columns)
+        if len(started) == 1:
+            started[0].send_signal(signal.SIGKILL)
+
+    monkeypatch.setattr(runners, "_LOOK_S", 0.1)
+    monkeypatch.setattr(runners, "say", say_and_start)
+    monkeypatch.setattr(store.Store, "put", put_and_kill)
+    code, _, said = run(capsys, path, "--out", out, "--scheduler", address)
+    waiting = f"waiting for workers; start some with: dask worker {address} --nthreads 1\n"
+    assert (code, said) == (0, f"connecting to {address}\n{waiting}{waiting}")
     assert out.read_bytes() == expected[PLAIN]
 
 
@@ -772,6 +830,6 @@ def test_an_address_without_a_scheduler_costs_one_line(file, tmp_path, capsys, m
     """Badly written, of an unknown kind, or nobody there."""
     monkeypatch.setattr(runners, "_CONNECT_S", 0.3)
     code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "r.parquet", "--scheduler", address)
-    assert (code, said.count("\n")) == (2, 1)
-    assert said.startswith(f"error: --scheduler = {address}: cannot be reached")
+    assert (code, said.count("\n")) == (2, 2)
+    assert said.startswith(f"connecting to {address}\nerror: --scheduler = {address}: cannot be reached")
     assert not list(tmp_path.glob("*.parquet"))

@@ -7,6 +7,37 @@ from time import monotonic
 _EVERY_S = 10.0
 
 
+def say(text):
+    """Write a line to standard error, above the bar where there is one.
+
+    Parameters
+    ----------
+    text : str
+    """
+    from tqdm import tqdm
+
+    tqdm.write(text, file=sys.stderr)
+
+
+def counted(rows):
+    """Rows in words.
+
+    Parameters
+    ----------
+    rows : int
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> counted(1), counted(2)
+    ('1 row', '2 rows')
+    """
+    return "1 row" if rows == 1 else f"{rows} rows"
+
+
 @contextmanager
 def progress(total, done, file=None):
     """Show how many rows are done.
@@ -26,7 +57,7 @@ def progress(total, done, file=None):
     from tqdm import tqdm
 
     file = file or sys.stderr
-    form = "{l_bar}{bar}| {n_fmt}/{total_fmt} rows, {elapsed} so far, {remaining} left"
+    form = "{l_bar}{bar}| {n_fmt} of " + counted(total) + ", {elapsed} so far, {remaining} left"
     terminal = file.isatty()
     with tqdm(
         total=total, initial=done, file=file, disable=not terminal, bar_format=form, dynamic_ncols=True, smoothing=0.05
@@ -49,7 +80,11 @@ class _Lines:
         self.said = now
         left = (now - self.began) * (self.total - self.done) / (self.done - self.before)
         share = 100 * self.done // self.total
-        print(f"{self.done} of {self.total} rows ({share} %), about {_duration(left)} left", file=self.file, flush=True)
+        print(
+            f"{self.done} of {counted(self.total)} ({share} %), about {_duration(left)} left",
+            file=self.file,
+            flush=True,
+        )
 
 
 def _duration(seconds):

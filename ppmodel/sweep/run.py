@@ -2,17 +2,19 @@
 
 import signal
 import threading
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 from ppmodel.errors import SweepError
 from ppmodel.sweep.grid import chunk_bounds
-from ppmodel.sweep.progress import progress
+from ppmodel.sweep.progress import counted, progress
 from ppmodel.sweep.runners import run_here, run_on_workers, run_with_scheduler
 from ppmodel.sweep.specification import load_sweep
-from ppmodel.sweep.store import Store, held
+from ppmodel.sweep.store import Refused, Store, held
+
+_STOP = signal.SIGINT, signal.SIGTERM
 
 
 class Summary(NamedTuple):
@@ -22,15 +24,18 @@ class Summary(NamedTuple):
     ----------
     out : Path
         The output.
-    rows, computed, refused : int
-        Rows of the output, those of them that this run computed, and those without numbers. Nothing was to do where
-        `computed` is 0 and `refused` None.
+    rows : int
+        Rows of the output.
+    computed : int or None
+        Those that this run computed; None where the output was there already and nothing was to do.
+    refused : Refused
+        Those without numbers, and why.
     """
 
     out: Path
     rows: int
-    computed: int
-    refused: int | None
+    computed: int | None
+    refused: Refused
 
 
 class SweepStopped(KeyboardInterrupt):
@@ -70,6 +75,9 @@ def run_sweep(specification, out, workers=None, scheduler=None, force=False):
     _require("tqdm", "sweep")
     if workers is not None and scheduler is not None:
         raise SweepError("--workers", workers, "cannot stand beside --scheduler", "pass one of them")
+    if scheduler is not None and not scheduler.strip():
+        rule, remedy = "must be an address", "write for example tcp://host:8786, or leave --scheduler away"
+        raise SweepError("--scheduler", repr(scheduler), rule, remedy)
     if workers is not None or scheduler is not None:
         _require("distributed", "cluster")
     out = _checked_output(out)
@@ -104,18 +112,18 @@ def _finished(store, sweep):
     if not store.is_finished():
         rule = "is there already, and was made from another specification or by another version"
         raise SweepError("--out", store.out, rule, "choose another name, or pass --force to replace it")
-    return Summary(store.out, sweep.num_rows, 0, None)
+    return Summary(store.out, sweep.num_rows, None, store.refused())
 
 
 def _completed(store, sweep, workers, scheduler):
     missing = store.missing()
     computed = sum(map(store.rows, missing))
     done = sweep.num_rows - computed
-    with _terminated_like_interrupted():
+    with _stopped_once():
         try:
             with (
+                _runner(sweep, store, missing, workers, scheduler) as parts,
                 progress(sweep.num_rows, done) as advance,
-                closing(_runner(sweep, store, missing, workers, scheduler)) as parts,
             ):
                 for chunk, columns in parts:
                     store.put(chunk, columns)
@@ -123,11 +131,11 @@ def _completed(store, sweep, workers, scheduler):
                     advance(store.rows(chunk))
             return Summary(store.out, sweep.num_rows, computed, store.finish())
         except KeyboardInterrupt:
-            raise SweepStopped(f"{done} of {sweep.num_rows} rows done; the same command goes on") from None
+            raise SweepStopped(f"{done} of {counted(sweep.num_rows)} done; the same command goes on") from None
 
 
 def _runner(sweep, store, chunks, workers, scheduler):
-    """Who computes the missing chunks: an iterator over them and their rows, in any order."""
+    """Who computes the missing chunks: a context of an iterator over them and their rows, in any order."""
     tasks = [(chunk, int(store.bounds[chunk]), int(store.bounds[chunk + 1])) for chunk in chunks]
     if scheduler is not None and tasks:
         return run_with_scheduler(sweep, tasks, scheduler)
@@ -136,14 +144,26 @@ def _runner(sweep, store, chunks, workers, scheduler):
     return run_here(sweep, tasks)
 
 
+def ignore_signals():
+    """Let Ctrl-C and SIGTERM do nothing from now on: the sweep is being stopped, and what is stored is stored."""
+    for number in _STOP:
+        signal.signal(number, signal.SIG_IGN)
+
+
 @contextmanager
-def _terminated_like_interrupted():
-    """Let SIGTERM end the sweep as Ctrl-C does, with its parts in order."""
+def _stopped_once():
+    """Let Ctrl-C and SIGTERM end the sweep with its parts in order; whoever repeats them only waits."""
     if threading.current_thread() is not threading.main_thread():  # only that one may set handlers
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = {number: signal.signal(number, _stop) for number in _STOP}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop(*_):
+    ignore_signals()
+    raise KeyboardInterrupt

@@ -1,29 +1,30 @@
 """Who computes the chunks: this process, workers on this machine, or the workers of an existing Dask cluster.
 
-Each runner takes the same tasks and yields the same rows; only the order of the chunks may differ.
+Each runner is a context that takes the same tasks and gives the same rows; only the order of the chunks may differ.
 """
 
 import logging
 import signal
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from multiprocessing import resource_tracker
 from queue import Empty, SimpleQueue
 from time import monotonic
 
 from ppmodel.errors import PPModelError, SweepError
+from ppmodel.sweep.progress import say
 from ppmodel.sweep.rows import compute_rows
 from ppmodel.sweep.versions import versions
 
 _CONNECT_S = 10
-_FIRST_WORKER_S = 10
+_SAY_S = 30
 _LOOK_S = 5
-_WITHOUT_WORKERS_S = 60
 _CLOSE_S = 2
 _CHUNKS_A_THREAD = 2
 _GO_ON = "the same command then goes on"
 
 
+@contextmanager
 def run_here(sweep, tasks):
     """Compute chunks in this process.
 
@@ -35,14 +36,13 @@ def run_here(sweep, tasks):
 
     Yields
     ------
-    chunk : int
-    columns : dict of list
-        From `compute_rows`.
+    iterator of (int, dict of list)
+        Chunks, and what `compute_rows` gives of them.
     """
-    for chunk, first, last in tasks:
-        yield chunk, compute_rows(sweep, first, last)
+    yield ((chunk, compute_rows(sweep, first, last)) for chunk, first, last in tasks)
 
 
+@contextmanager
 def run_on_workers(sweep, tasks, workers):
     """Compute chunks on processes of this machine; see `run_here`.
 
@@ -53,10 +53,16 @@ def run_on_workers(sweep, tasks, workers):
     workers : int
         Processes of one thread each. One that dies is started again.
     """
-    with _local_cluster(workers) as cluster, _client(cluster) as client:
-        yield from _run(client, sweep, tasks)
+    with (
+        _local_cluster(workers) as cluster,
+        _client(cluster) as client,
+        closing(_run(client, sweep, tasks)) as rows,
+        _announced_stop(),
+    ):
+        yield rows
 
 
+@contextmanager
 def run_with_scheduler(sweep, tasks, address):
     """Compute chunks on the workers of a Dask cluster; see `run_here`.
 
@@ -71,11 +77,24 @@ def run_with_scheduler(sweep, tasks, address):
     Raises
     ------
     SweepError
-        If the scheduler cannot be reached or has no workers, or their versions differ from those here.
+        If the scheduler cannot be reached, or the versions of its workers differ from those here.
     """
+    say(f"connecting to {address}")
     with _client(address) as client:
-        _require_same_versions(client, address)
-        yield from _run(client, sweep, tasks)
+        _wait_for_workers(client)
+        _require_same_versions(client)
+        with closing(_run(client, sweep, tasks)) as rows:
+            yield rows
+
+
+@contextmanager
+def _announced_stop():
+    """Say why the prompt is not back at once."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("stopping the workers...")
+        raise
 
 
 @contextmanager
@@ -127,15 +146,24 @@ def _client(address):
                 client.close(timeout=_CLOSE_S)
 
 
-def _require_same_versions(client, address):
-    """Refuse a cluster without workers, or with one that would compute other rows."""
+def _wait_for_workers(client):
+    """Wait, as long as it takes, and say so now and then."""
     from distributed import TimeoutError
 
-    try:
-        client.wait_for_workers(1, timeout=_FIRST_WORKER_S)
-    except TimeoutError:
-        remedy = f"start one: dask worker {address} --nthreads 1"
-        raise SweepError("--scheduler", address, "has no workers", remedy) from None
+    with _connected(client):
+        while not client.nthreads():
+            say(_waiting(client))
+            with suppress(TimeoutError):
+                client.wait_for_workers(1, timeout=_SAY_S)
+
+
+def _waiting(client):
+    address = _address(client)
+    return f"waiting for workers; start some with: dask worker {address} --nthreads 1"
+
+
+def _require_same_versions(client):
+    """Refuse a cluster with a worker that would compute other rows."""
     for worker, answer in client.run(versions, on_error="return").items():
         if isinstance(answer, Exception):
             rule = f"cannot run this ppmodel ({answer})"
@@ -147,7 +175,7 @@ def _require_same_versions(client, address):
 
 def _run(client, sweep, tasks):
     """Keep some chunks a thread under way, and yield each as soon as it is done."""
-    waiting, under_way, ended, worked = iter(tasks), {}, SimpleQueue(), monotonic()
+    waiting, under_way, ended, said = iter(tasks), {}, SimpleQueue(), float("-inf")
     while True:
         with _connected(client):
             threads = sum(client.nthreads().values())
@@ -157,9 +185,9 @@ def _run(client, sweep, tasks):
                 future.add_done_callback(ended.put)
         if not under_way:
             return
-        worked = monotonic() if threads else worked
-        if monotonic() - worked > _WITHOUT_WORKERS_S:
-            raise SweepError("scheduler", _address(client), "has lost all its workers", f"start some; {_GO_ON}")
+        if not threads and monotonic() - said > _SAY_S:
+            said = monotonic()
+            say(_waiting(client))
         try:
             future = ended.get(timeout=_LOOK_S)
         except Empty:

@@ -7,7 +7,9 @@ the parts that are there are good, and the others are computed by the same comma
 import fcntl
 import json
 import os
+import re
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 from ppmodel.errors import SweepError
 from ppmodel.sweep.rows import COLUMNS
@@ -17,6 +19,22 @@ _ROWS_PER_GROUP = 2**16
 _RECORD_KEY = b"ppmodel_sweep"
 _RECORD, _LOCK = "sweep.json", "lock"
 _UNDER_WAY, _PARTS = ".tmp", "part-*.parquet"
+
+
+class Refused(NamedTuple):
+    """How many rows are refused, and the commonest reason.
+
+    Parameters
+    ----------
+    rows, alike : int
+        All of them, and those whose reasons differ in numbers alone.
+    example : str or None
+        The reason of the first of these.
+    """
+
+    rows: int
+    alike: int = 0
+    example: str | None = None
 
 
 def record_of(sweep):
@@ -67,6 +85,20 @@ class Store:
         Path
         """
         return self.folder / f"part-{chunk:06d}.parquet"
+
+    def refused(self):
+        """What the finished output refuses.
+
+        Returns
+        -------
+        Refused
+        """
+        from pyarrow import parquet
+
+        reasons = {}
+        for batch in parquet.ParquetFile(self.out).iter_batches(columns=["refused"]):
+            _count(batch["refused"], reasons)
+        return _commonest(reasons)
 
     def is_finished(self):
         """Whether the output has these very rows already; then no parts of them are left behind.
@@ -164,8 +196,7 @@ class Store:
 
         Returns
         -------
-        int
-            Rows that are refused.
+        Refused
         """
         whole = self.folder / ("output" + _UNDER_WAY)
         with _named(self.out):
@@ -196,23 +227,37 @@ class Store:
             return None
 
     def _join(self, path):
-        """Write all parts into one file, in row groups that do not depend on the chunks; count what is refused."""
+        """Write all parts into one file, in row groups that do not depend on the chunks; say what is refused."""
         import pyarrow
         from pyarrow import parquet
 
         schema = _schema().with_metadata({_RECORD_KEY: self.record})
-        rest, refused = schema.empty_table(), 0
+        rest, reasons = schema.empty_table(), {}
         with open(path, "wb") as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
             for chunk in range(self.num_chunks):
                 part = parquet.ParquetFile(self.part(chunk)).read().cast(schema)
-                refused += part.num_rows - part["refused"].null_count
+                _count(part["refused"], reasons)
                 rest = pyarrow.concat_tables([rest, part])
                 while rest.num_rows >= _ROWS_PER_GROUP:
                     writer.write_table(rest.slice(0, _ROWS_PER_GROUP).combine_chunks(), _ROWS_PER_GROUP)
                     rest = rest.slice(_ROWS_PER_GROUP)
             if rest.num_rows:
                 writer.write_table(rest.combine_chunks(), _ROWS_PER_GROUP)
-        return refused
+        return _commonest(reasons)
+
+
+def _count(refused, reasons):
+    """Add the reasons of a part: for each kind how many there are, and the first."""
+    for entry in refused.drop_null().value_counts().to_pylist():
+        kind = reasons.setdefault(re.sub(r"\d+", "0", entry["values"]), [0, entry["values"]])
+        kind[0] += entry["counts"]
+
+
+def _commonest(reasons):
+    """Of several that are as common the one that comes first."""
+    if not reasons:
+        return Refused(0)
+    return Refused(sum(rows for rows, _ in reasons.values()), *max(reasons.values(), key=lambda kind: kind[0]))
 
 
 @contextmanager
