@@ -369,6 +369,40 @@ def test_the_output_is_a_table_that_knows_its_sweep(file, tmp_path, capsys, plai
     assert not list(tmp_path.glob("*.parts"))
 
 
+FITTING = """
+schedules: [gpipe, 1f1b, chimera]
+stages: 32
+microbatches: [256, 512]
+p2p: [latency, overlapped]
+systems: [roomy.yaml, dgx_h100]
+models: llama3_70b
+"""
+
+
+@pytest.mark.parametrize("noise", ["", "noise: [{jitter: 0.5}, {jitter: 0.1}]\nseeds: {from: 1, to: 2}\n"])
+def test_the_page_chooses_the_fastest_that_fits(file, tmp_path, monkeypatch, noise):
+    """Its lines run on an output, with and without noise: of each setting the best mean over the seeds that fits."""
+    monkeypatch.chdir(tmp_path)
+    system = (DATA / "systems" / "dgx_h100.yaml").read_text()
+    file(re.sub(r"(memory_capacity:\n?\s*\{value: )[^,]+", r"\g<1>512", system), "roomy.yaml")
+    run_sweep(file(FITTING + noise), "results.parquet")
+    blocks = re.findall(r"```python\n(.*?)```", (DATA.parent / "book" / "sweeps.md").read_text(), re.DOTALL)
+    found = {}
+    for block in blocks:
+        exec(block, found)
+    runs, best = {}, {}
+    names = ("system", "model", "stages", "microbatches", "p2p", "allreduce", "jitter", "straggling", "slowdown")
+    for row in parquet.read_table("results.parquet").to_pylist():
+        if row["refused"] is None and row["peak_memory_bytes"] <= row["memory_capacity_bytes"]:
+            schedule = (row["schedule"], row["options"], row["waves"])
+            runs.setdefault((*(row[name] for name in names), schedule), []).append(row["makespan_s"])
+    for (*setting, _), spans in runs.items():
+        best[tuple(setting)] = min(best.get(tuple(setting), np.inf), np.mean(spans))
+    assert {schedule[0] for *_, schedule in runs} == {"1f1b", "chimera"}  # what GPipe holds does not fit
+    assert len(best) == (8 if noise else 4)  # of each microbatches, semantics and noise
+    assert sorted(found["fastest"]["makespan_s"]) == pytest.approx(sorted(best.values()))
+
+
 def test_a_finished_sweep_is_not_computed_again(file, tmp_path, capsys, monkeypatch):
     """The same command finds its rows; another sweep is refused, and replaces them only when forced."""
     path, out = file(SHORT), tmp_path / "results.parquet"
@@ -673,6 +707,15 @@ def test_progress_is_a_bar_or_plain_lines(monkeypatch):
         advance(30)
         advance(50)
     assert re.fullmatch(r"50 of 100 rows \(50 %\), about 0 s left\n", log.getvalue())
+
+
+def test_the_time_left_counts_what_this_run_has_done(monkeypatch):
+    """Rows that were there before took no time of this run's."""
+    times = iter([100.0, 120.0, 121.0])
+    monkeypatch.setattr(progress, "monotonic", lambda: next(times))
+    with progress.progress(1000, 900, log := io.StringIO()) as advance:
+        advance(20)
+    assert log.getvalue() == "920 of 1000 rows (92 %), about 80 s left\n"
 
 
 # ---- on a cluster --------------------------------------------------------------------------------
