@@ -210,7 +210,8 @@ def computing_s(schedule, many_costs):
     )
     (compute,) = side_by_side(many_costs, schedule.num_replicas, ["compute_s"])
     overlap_factor = np.array([costs.overlap_factor for costs in many_costs])
-    return ((alone[:, None] + overlap_factor * together[:, None]) * compute).sum(axis=0)
+    parts = (alone[:, None] + overlap_factor * together[:, None]) * compute
+    return np.add.accumulate(parts, axis=0)[-1]  # in one order, however many systems stand side by side
 
 
 def operations_s(schedule, costs):

@@ -8,7 +8,7 @@ from hypothesis import given
 from strategies import cases, p2ps, schedules
 
 from ppmodel import OpKind, build
-from ppmodel.costs import stages, uniform_costs
+from ppmodel.costs import OpCosts, stages, uniform_costs
 from ppmodel.engine import simulate
 from ppmodel.export import parse_table
 from ppmodel.graph import compile
@@ -143,3 +143,12 @@ def test_activation_bytes_are_units_times_a_stages_bytes():
     table = stages(schedule, model, system)
     held = memory(schedule, model, table).activations
     np.testing.assert_allclose(held, peak_activations(schedule) * table[0].activation_bytes)
+
+
+def test_computing_time_does_not_depend_on_company():
+    """A system's computing time has the same bits alone and among others."""
+    schedule = build("chimera", 8, 16)
+    random = np.random.default_rng(1)
+    many = [OpCosts(*random.uniform(0, 1, (3, 5, 8))) for _ in range(9)]
+    alone = [computing_s(schedule, [costs])[0] for costs in many]
+    assert computing_s(schedule, many).tolist() == alone
