@@ -103,24 +103,28 @@ def side_by_side(many_costs, num_replicas, names=("compute_s", "occupancy_s", "l
 
     Returns
     -------
-    list of ndarray of float, shape (5 * num_replicas * num_stages, len(many_costs))
-        One a table, in seconds.
+    ndarray of float, shape (len(names), 5 * num_replicas * num_stages, len(many_costs))
+        In seconds.
 
     Examples
     --------
     >>> costs = OpCosts(np.ones((5, 4)), np.zeros((5, 4)), np.zeros((5, 4)))
-    >>> [table.shape for table in side_by_side([costs, costs, costs], 2)]
-    [(40, 3), (40, 3), (40, 3)]
+    >>> side_by_side([costs, costs, costs], 2).shape
+    (3, 40, 3)
     """
-    return [_flat([getattr(costs, name) for costs in many_costs], num_replicas) for name in names]
+    num_classes = len(OpKind) * num_replicas * (many_costs[0].num_stages if many_costs else 0)
+    tables = np.empty((len(names), num_classes, len(many_costs)))
+    for table, name in zip(tables, names, strict=True):
+        _lay_flat([getattr(costs, name) for costs in many_costs], num_replicas, table)
+    return tables
 
 
-def _flat(tables, num_replicas):
+def _lay_flat(given, num_replicas, table):
     if num_replicas > 1:  # a table without an axis for replicas means that they are alike
-        tables = [np.repeat(table[:, None], num_replicas, axis=1) if table.ndim == 2 else table for table in tables]
+        given = [np.repeat(one[:, None], num_replicas, axis=1) if one.ndim == 2 else one for one in given]
     else:
-        tables = [table.reshape(len(table), -1) for table in tables]
-    return np.array(tables, dtype=float).reshape(len(tables), -1).T.copy()
+        given = [one.reshape(len(one), -1) for one in given]
+    table[...] = np.array(given).reshape(len(given), -1).T
 
 
 def uniform_costs(

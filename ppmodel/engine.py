@@ -180,7 +180,7 @@ def makespans(graph, many_costs):
     at_once = _SIDE_BY_SIDE if classes < _MANY_CLASSES else _FEWER
     for first in range(0, len(many_costs), at_once):
         some = many_costs[first : first + at_once]
-        tables = np.array(side_by_side(some, graph.schedule.num_replicas))
+        tables = side_by_side(some, graph.schedule.num_replicas)
         factors = np.array([float(costs.overlap_factor) for costs in some])
         spans[first : first + at_once] = fast.many_longest_paths(*graph.instructions, tables, factors, graph.occupied)
     _refuse_overflow(spans.max(initial=0))

@@ -381,8 +381,10 @@ class Schedule:
         source, _, node, order, _ = self.dependencies
         duration = np.array(durations, dtype=np.int64)[self.kind]
         computing = self.kind != OpKind.R
-        length = np.bincount(node, np.where(computing, duration, 0), minlength=node.max() + 1).astype(np.int64)
-        length[node[~computing]] = reduction  # the replicas of a reduction work side by side
+        length = duration
+        if self._sharing:
+            length = np.bincount(node, np.where(computing, duration, 0), minlength=node.max() + 1).astype(np.int64)
+            length[node[~computing]] = reduction  # the replicas of a reduction work side by side
         fast = kernels(self.num_operations)
         if fast:
             start, end = fast.slots(length, source, self.device, node, order, self.num_devices)

@@ -12,6 +12,7 @@ from tqdm import tqdm
 from ppmodel.claims.bench import Bench
 from ppmodel.claims.file import FLIPS, rows_of
 from ppmodel.claims.quantities import QUANTITIES
+from ppmodel.compiled import LARGE, prepare
 from ppmodel.errors import CostError, ScheduleError
 from ppmodel.graph import ALLREDUCE, P2P
 from ppmodel.schedules.chimera import CONCATENATIONS
@@ -240,6 +241,7 @@ def judge(claims, model, setting, system=None):
     list of Judgement
         One a row, in order.
     """
+    prepare(LARGE)  # thousands of small graphs, each on many systems
     rows, bench = rows_of(claims), Bench.of(model, setting, system)
     varied = assumptions(bench)
     _simulate_ahead(rows, bench, varied)

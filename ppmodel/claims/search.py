@@ -9,6 +9,7 @@ import pandas as pd
 from ppmodel.claims.bench import Bench, change_of
 from ppmodel.claims.file import load_claims, rows_of
 from ppmodel.claims.judge import BACKWARDS, MEMORY_BANDWIDTHS, STRUCTURE, WAVES, measure
+from ppmodel.compiled import LARGE, prepare
 from ppmodel.graph import ALLREDUCE, P2P
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.specs import load_setting
@@ -62,6 +63,7 @@ def search(model, unknowns=None, targets=TARGETS):
     >>> search(load_model("paper"), concatenations, ["fig3_table"])[["concat", "met"]].values.tolist()
     [['overlapping', 1], ['direct', 0]]
     """
+    prepare(LARGE)  # thousands of small graphs, each on many systems
     rows, bench = _rows(targets), Bench.of(model, load_setting("default"))
     unknowns = {name: (getattr(bench.setting, name),) for name in UNKNOWNS} | (unknowns or UNKNOWNS)
     tables = [

@@ -198,7 +198,7 @@ def renumbered(order, kind, replica, stage, device, source, remote, node, reduct
         packed[op, 0] = (kind[op] * num_replicas + replica[op]) * num_stages + stage[op]
         if sums and reductions == 0:
             packed[op, 0] = NONE
-        packed[op, 1] = device[op] + (num_devices if sums and reductions == 2 else 0)
+        packed[op, 1] = 2 * (device[op] + (num_devices if sums and reductions == 2 else 0)) + remote[op]
         packed[op, 2] = source[op]
         packed[op, 3] = node[op]
     position = np.empty(len(order), np.int32)
@@ -215,11 +215,11 @@ def renumbered(order, kind, replica, stage, device, source, remote, node, reduct
         if packed[op, 0] == NONE:
             continue
         position[op] = count
-        index[count], class_[count], stream[count], link[count] = op, packed[op, 0], packed[op, 1], NONE
+        index[count], class_[count], stream[count], link[count] = op, packed[op, 0], packed[op, 1] >> 1, NONE
         needed = packed[op, 2]
         source_[count] = NONE if needed == NONE else position[needed]
-        remote_[count] = remote[op]
-        if remote[op]:
+        remote_[count] = packed[op, 1] & 1
+        if remote_[count]:
             used[stream[source_[count]], stream[count]] = 0
         if packed[op, 3] != previous:
             node_start[num_nodes], previous = count, packed[op, 3]
