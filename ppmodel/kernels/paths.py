@@ -18,8 +18,8 @@ def instructions(cost_class, stream, source, remote, link, node_start, num_links
     """What `longest_path` reads of a graph: a row for each operation, two where it shares a node.
 
     A message has a register from when it is sent until it is taken, so that only those under way need a place: TAKE
-    is the one to read (0 holds nothing), GIVE the one to write (the last is never read), KEEP one more for a reduction
-    beside the device, where there are such. Returns the rows and the number of registers.
+    is the one to read and GIVE the one to write, KEEP one more for a reduction beside the device, where there are such.
+    Register 0 stands for none, and holds nothing. Returns the rows and the number of registers.
     """
     size = np.diff(node_start)
     rows = np.empty((len(cost_class) + size[size > 1].sum(), len(_COLUMNS)), np.uint32)  # numpy asks for large pages
@@ -75,10 +75,7 @@ def fill_instructions(rows, cost_class, stream, source, remote, link, node_start
                 num_free -= 1
                 keep[op] = rows[row, KEEP] = free[num_free]
             row += 1
-    for row in range(len(rows)):
-        if rows[row, GIVE] == 0:
-            rows[row, GIVE] = num_registers
-    return int(num_registers) + 1
+    return int(num_registers)
 
 
 @kernel
@@ -92,7 +89,7 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times):
     sends, receives, queues = occupied
     there, cost, sender = np.zeros(sizes[0]), np.zeros(sizes[0]), np.zeros(sizes[0], np.uint32)
     free, link_free = np.zeros(sizes[1]), np.zeros(sizes[2] + 1)
-    nowhere, wanted = sizes[0] - 1, len(times) == 4
+    wanted = len(times) == 4
     ready = together = longest = began = finished = 0.0
     for row in range(len(rows)):
         class_, stream, step, op = rows[row, CLASS], rows[row, STREAM], rows[row, STEP], rows[row, OPERATION]
@@ -125,7 +122,7 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times):
         if rows[row, KEEP]:
             there[rows[row, KEEP]] = finished
         give = rows[row, GIVE]
-        if give == nowhere:
+        if give == 0:
             if wanted:
                 times[2, op] = times[3, op] = np.nan
             continue
@@ -160,7 +157,6 @@ def many_longest_paths(rows, sizes, tables, overlap_factor, occupied):
     there, cost = np.zeros((sizes[0], systems)), np.zeros((sizes[0], systems))
     free, link_free = np.zeros((sizes[1], systems)), np.zeros((sizes[2] + 1, systems))
     ready, together, longest, finished, span = np.zeros((5, systems))
-    nowhere = sizes[0] - 1
     for row in range(len(rows)):
         class_, stream, step = rows[row, CLASS], rows[row, STREAM], rows[row, STEP]
         if step != FINISH:
@@ -196,7 +192,7 @@ def many_longest_paths(rows, sizes, tables, overlap_factor, occupied):
         if rows[row, KEEP]:
             there[rows[row, KEEP]] = finished
         give, link = rows[row, GIVE], rows[row, LINK]
-        if give == nowhere:
+        if give == 0:
             continue
         if sends:
             for k in range(systems):
