@@ -392,12 +392,10 @@ def run_sweep(specification, out, workers, scheduler, force):
     """
     from ppmodel.sweep import SweepStopped
     from ppmodel.sweep import run_sweep as run_whole_sweep
-    from ppmodel.sweep.run import ignore_signals
 
     try:
-        done = run_whole_sweep(specification, out, workers, scheduler, force)
+        done = run_whole_sweep(specification, out, workers, scheduler, force, process_ends=True)
     except SweepStopped as stopped:
-        ignore_signals()  # nothing is left to be stopped but the end of this process
         click.echo(stopped, err=True)
         return _EXIT_INTERRUPTED
     click.echo(_summary(done))

@@ -42,7 +42,7 @@ class SweepStopped(KeyboardInterrupt):
     """A sweep that its user stopped; the text says how far it is."""
 
 
-def run_sweep(specification, out, workers=None, scheduler=None, force=False):
+def run_sweep(specification, out, workers=None, scheduler=None, force=False, process_ends=False):
     """Compute a sweep, or what is missing of it, and write it.
 
     Parameters
@@ -59,6 +59,8 @@ def run_sweep(specification, out, workers=None, scheduler=None, force=False):
         Address of a Dask scheduler whose workers compute.
     force : bool
         Whether to replace an output, or parts, of another sweep.
+    process_ends : bool
+        Whether the process ends once the sweep is stopped: Ctrl-C and SIGTERM then stay without effect.
 
     Returns
     -------
@@ -87,7 +89,7 @@ def run_sweep(specification, out, workers=None, scheduler=None, force=False):
         if out.exists() and not force:
             return _finished(store, sweep)
         store.begin(force)
-        return _completed(store, sweep, workers, scheduler)
+        return _completed(store, sweep, workers, scheduler, process_ends)
 
 
 def _require(library, extra):
@@ -115,11 +117,11 @@ def _finished(store, sweep):
     return Summary(store.out, sweep.num_rows, None, store.refused())
 
 
-def _completed(store, sweep, workers, scheduler):
+def _completed(store, sweep, workers, scheduler, process_ends):
     missing = store.missing()
     computed = sum(map(store.rows, missing))
     done = sweep.num_rows - computed
-    with _stopped_once():
+    with _stopped_once(process_ends):
         try:
             with (
                 _runner(sweep, store, missing, workers, scheduler) as parts,
@@ -144,26 +146,30 @@ def _runner(sweep, store, chunks, workers, scheduler):
     return run_here(sweep, tasks)
 
 
-def ignore_signals():
+def _ignore_signals():
     """Let Ctrl-C and SIGTERM do nothing from now on: the sweep is being stopped, and what is stored is stored."""
     for number in _STOP:
         signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager
-def _stopped_once():
+def _stopped_once(process_ends):
     """Let Ctrl-C and SIGTERM end the sweep with its parts in order; whoever repeats them only waits."""
     if threading.current_thread() is not threading.main_thread():  # only that one may set handlers
         yield
         return
     before = {number: signal.signal(number, _stop) for number in _STOP}
+    stopped = False
     try:
         yield
+    except KeyboardInterrupt:
+        stopped = True
+        raise
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if stopped and process_ends else handler)
 
 
 def _stop(*_):
-    ignore_signals()
+    _ignore_signals()
     raise KeyboardInterrupt
