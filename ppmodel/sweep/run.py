@@ -121,7 +121,7 @@ def _completed(store, sweep, workers, scheduler, process_ends):
     missing = store.missing()
     computed = sum(map(store.rows, missing))
     done = sweep.num_rows - computed
-    with _stopped_once(process_ends):
+    with _stopped_once(process_ends) as stopped:
         try:
             with (
                 _runner(sweep, store, missing, workers, scheduler) as parts,
@@ -131,6 +131,8 @@ def _completed(store, sweep, workers, scheduler, process_ends):
                     store.put(chunk, columns)
                     done += store.rows(chunk)
                     advance(store.rows(chunk))
+                    if stopped.is_set():  # an interrupt that fell into a callback is lost, but not forgotten
+                        raise KeyboardInterrupt
             return Summary(store.out, sweep.num_rows, computed, store.finish())
         except KeyboardInterrupt:
             raise SweepStopped(f"{done} of {counted(sweep.num_rows)} done; the same command goes on") from None
@@ -154,22 +156,23 @@ def _ignore_signals():
 
 @contextmanager
 def _stopped_once(process_ends):
-    """Let Ctrl-C and SIGTERM end the sweep with its parts in order; whoever repeats them only waits."""
+    """Let Ctrl-C and SIGTERM end the sweep with its parts in order; whoever repeats them only waits.
+
+    Yields an event that is set by the first of them.
+    """
+    stopped = threading.Event()
+
+    def stop(*_):
+        stopped.set()
+        _ignore_signals()
+        raise KeyboardInterrupt
+
     if threading.current_thread() is not threading.main_thread():  # only that one may set handlers
-        yield
+        yield stopped
         return
-    before = {number: signal.signal(number, _stop) for number in _STOP}
-    stopped = False
+    before = {number: signal.signal(number, stop) for number in _STOP}
     try:
-        yield
-    except KeyboardInterrupt:
-        stopped = True
-        raise
+        yield stopped
     finally:
         for number, handler in before.items():
-            signal.signal(number, signal.SIG_IGN if stopped and process_ends else handler)
-
-
-def _stop(*_):
-    _ignore_signals()
-    raise KeyboardInterrupt
+            signal.signal(number, signal.SIG_IGN if stopped.is_set() and process_ends else handler)
