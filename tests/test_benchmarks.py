@@ -100,7 +100,7 @@ def test_the_first_call_does_not_count():
 def tiny():
     """Results at tiny sizes: what needs no process of its own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gc.collect", int)  # the heap of a test session is large, and these times do not count
+        patch.setattr("gc.collect", int)  # the heap of a test run is large, and these times do not count
         stages = [row for stage in IN_THIS_PROCESS for row in stage(TINY)]
         return load_speed() | {"stages": stages, "growth": list(growth(TINY)), "peers": list(ratios(TINY))}
 
