@@ -220,7 +220,7 @@ def _longest_path(graph, compute, occupancy, latency, overlap_factor):
     compute, occupancy, latency = compute.tolist(), occupancy.tolist(), latency.tolist()
     stream, source, link = graph.stream.tolist(), graph.source.tolist(), graph.link.tolist()
     remote, reduces = graph.remote.tolist(), graph.reduces.tolist()
-    sends, receives, queues = graph.send_occupies, graph.receive_occupies, graph.p2p == "overlapped"
+    sends, receives, queues = graph.occupied
     start, end, sent, arrived = ([math.nan] * graph.num_operations for _ in range(4))
     stream_free = [0.0] * (2 * graph.schedule.num_devices)
     link_free = [0.0] * graph.num_links

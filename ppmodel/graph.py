@@ -98,8 +98,10 @@ class ExecutionGraph:
     @cached_property
     def dynamic(self):
         """Whether links share a side of a network card, so that who comes first depends on the costs."""
+        if self.cards is None:
+            return False
         places = self.routes[self.routes != NO_OPERATION]
-        return self.cards is not None and len(np.unique(places)) < len(places)
+        return len(np.unique(places)) < len(places)
 
     @cached_property
     def instructions(self):

@@ -262,12 +262,16 @@ def noisy_makespans_on(graph, many_costs, noise, seeds):
     """
     seeds = all_seeds(seeds)
     prepare(graph.num_operations * len(seeds) * len(many_costs))
-    table = _checksum(graph.schedule)
     spans = np.empty((len(many_costs), len(seeds)))
-    for run, seed in enumerate(seeds):
-        factors = _factors(graph.schedule, noise, seed, table)
+    for run, factors in enumerate(_drawn(graph.schedule, noise, seeds)):
         spans[:, run] = [simulate(graph, costs, factors).makespan_s for costs in many_costs]
     return spans
+
+
+def _drawn(schedule, noise, seeds):
+    """The factors of each run, one run after the other."""
+    table = _checksum(schedule)
+    return (_factors(schedule, noise, seed, table) for seed in seeds)
 
 
 class Runs(NamedTuple):
@@ -316,10 +320,8 @@ def noisy_runs(graph, costs, noise, seeds):
     """
     seeds = all_seeds(seeds)
     prepare(graph.num_operations * len(seeds))
-    schedule, table = graph.schedule, _checksum(graph.schedule)
-    nominal_s, runs = operations_s(schedule, costs), np.empty((2, len(seeds)))
-    for run, seed in enumerate(seeds):
-        factors = _factors(schedule, noise, seed, table)
+    nominal_s, runs = operations_s(graph.schedule, costs), np.empty((2, len(seeds)))
+    for run, factors in enumerate(_drawn(graph.schedule, noise, seeds)):
         computing_s = (factors * nominal_s).sum()  # no dot product: its order depends on the threads of the machine
         runs[:, run] = simulate(graph, costs, factors).makespan_s, computing_s
     return Runs(*runs)
