@@ -1,5 +1,3 @@
-import sys
+from ppmodel.cli import run
 
-from ppmodel.cli import main
-
-sys.exit(main())
+run()

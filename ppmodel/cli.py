@@ -547,5 +547,15 @@ def main(argv=None):
         return _EXIT_INTERRUPTED
 
 
+def run():
+    """Run the command line as a process, and end it."""
+    code = main()
+    if code == _EXIT_INTERRUPTED:  # at once: no thread or connection that is left is waited for
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

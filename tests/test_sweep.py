@@ -517,7 +517,7 @@ def test_an_interrupted_sweep_goes_on(file, tmp_path, monkeypatch, expected):
 
 CHILD = """
 import os, signal, sys
-from ppmodel.cli import main
+from ppmodel.cli import run
 name, before, number = sys.argv[1], sys.argv[2] == "before", int(sys.argv[3])
 replace, count = os.replace, 0
 def counted(*paths):
@@ -529,7 +529,8 @@ def counted(*paths):
     if count == number and not before:
         os.kill(os.getpid(), getattr(signal, name))
 os.replace = counted
-sys.exit(main(["sweep", *sys.argv[4:]]))
+sys.argv[1:] = ["sweep", *sys.argv[4:]]
+run()
 """
 
 
@@ -581,15 +582,54 @@ def test_whoever_repeats_ctrl_c_only_waits(file, tmp_path, workers):
         while not list(tmp_path.glob("*.parts/part-*.parquet")):
             assert child.poll() is None
             time.sleep(0.02)
-        for number in itertools.cycle((signal.SIGINT, signal.SIGTERM)):
-            child.send_signal(number)
-            time.sleep(0.01)
-            if child.poll() is not None:
-                break
-        said = child.stderr.read()
+        try:
+            for number in itertools.islice(itertools.cycle((signal.SIGINT, signal.SIGTERM)), 10_000):
+                child.send_signal(number)
+                time.sleep(0.01)
+                if child.poll() is not None:
+                    break
+        finally:
+            child.kill()  # where it has not ended
+        _, said = child.communicate(timeout=60)
     announced = r"stopping the workers...\n" if workers else ""
     assert child.returncode == 130
     assert re.fullmatch(announced + r"\d+ of \d+ rows done; the same command goes on\n", said)
+
+
+STUCK = """
+import importlib, os, signal, sys, threading
+from contextlib import contextmanager
+from ppmodel.cli import run
+running = importlib.import_module("ppmodel.sweep.run")
+running._STOP_S = 0.2
+run_here = running.run_here
+@contextmanager
+def stuck(*args):
+    with run_here(*args) as parts:
+        try:
+            yield parts
+        finally:
+            threading.Event().wait()
+running.run_here = stuck
+put = running.Store.put
+def put_and_stop(*args):
+    put(*args)
+    os.kill(os.getpid(), signal.SIGTERM)
+running.Store.put = put_and_stop
+run()
+"""
+
+
+def test_a_stop_that_hangs_is_cut_short(file, tmp_path):
+    """Whatever a stopped sweep waits for, its process ends, and what was done is kept."""
+    path, out = file(SHORT), tmp_path / "r.parquet"
+    ended = subprocess.run(
+        [sys.executable, "-c", STUCK, "sweep", path, "--out", out], capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 130
+    assert re.fullmatch(r"\d+ of 96 rows done; the same command goes on\n", ended.stderr)
+    with resuming(path, out) as kept:
+        assert len(kept) == 1
 
 
 @contextmanager

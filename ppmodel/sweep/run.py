@@ -1,5 +1,6 @@
 """A whole sweep: what is missing is computed, kept part by part, and joined at the end."""
 
+import os
 import signal
 import threading
 from contextlib import contextmanager
@@ -9,12 +10,14 @@ from typing import NamedTuple
 
 from ppmodel.errors import SweepError
 from ppmodel.sweep.grid import chunk_bounds
-from ppmodel.sweep.progress import counted, progress
+from ppmodel.sweep.progress import counted, progress, say
 from ppmodel.sweep.runners import run_here, run_on_workers, run_with_scheduler
 from ppmodel.sweep.specification import load_sweep
 from ppmodel.sweep.store import Refused, Store, held
 
 _STOP = signal.SIGINT, signal.SIGTERM
+_STOP_S = 20
+_EXIT_INTERRUPTED = 130
 
 
 class Summary(NamedTuple):
@@ -60,7 +63,8 @@ def run_sweep(specification, out, workers=None, scheduler=None, force=False, pro
     force : bool
         Whether to replace an output, or parts, of another sweep.
     process_ends : bool
-        Whether the process ends once the sweep is stopped: Ctrl-C and SIGTERM then stay without effect.
+        Whether the process ends once the sweep is stopped: Ctrl-C and SIGTERM then stay without effect, and what
+        does not stop within 20 seconds, such as a cluster whose connection hangs, is left; all parts are whole.
 
     Returns
     -------
@@ -121,7 +125,11 @@ def _completed(store, sweep, workers, scheduler, process_ends):
     missing = store.missing()
     computed = sum(map(store.rows, missing))
     done = sweep.num_rows - computed
-    with _stopped_once(process_ends) as stopped:
+
+    def how_far():
+        return f"{done} of {counted(sweep.num_rows)} done; the same command goes on"
+
+    with _stopped_once(process_ends, how_far) as stopped:
         try:
             with (
                 _runner(sweep, store, missing, workers, scheduler) as parts,
@@ -135,7 +143,7 @@ def _completed(store, sweep, workers, scheduler, process_ends):
                         raise KeyboardInterrupt
             return Summary(store.out, sweep.num_rows, computed, store.finish())
         except KeyboardInterrupt:
-            raise SweepStopped(f"{done} of {counted(sweep.num_rows)} done; the same command goes on") from None
+            raise SweepStopped(how_far()) from None
 
 
 def _runner(sweep, store, chunks, workers, scheduler):
@@ -148,31 +156,38 @@ def _runner(sweep, store, chunks, workers, scheduler):
     return run_here(sweep, tasks)
 
 
-def _ignore_signals():
-    """Let Ctrl-C and SIGTERM do nothing from now on: the sweep is being stopped, and what is stored is stored."""
-    for number in _STOP:
-        signal.signal(number, signal.SIG_IGN)
-
-
 @contextmanager
-def _stopped_once(process_ends):
+def _stopped_once(process_ends, how_far):
     """Let Ctrl-C and SIGTERM end the sweep with its parts in order; whoever repeats them only waits.
 
     Yields an event that is set by the first of them.
     """
-    stopped = threading.Event()
+    stopped, over = threading.Event(), threading.Event()
 
-    def stop(*_):
-        stopped.set()
-        _ignore_signals()
-        raise KeyboardInterrupt
+    def stop(*_):  # not replaced by SIG_IGN: Python raises an error for a signal that comes while that is done
+        if not stopped.is_set():
+            stopped.set()
+            raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():  # only that one may set handlers
         yield stopped
         return
     before = {number: signal.signal(number, stop) for number in _STOP}
+    if process_ends:
+        threading.Thread(target=_give_up, args=(stopped, over, how_far), daemon=True).start()
     try:
         yield stopped
     finally:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_IGN if stopped.is_set() and process_ends else handler)
+        over.set()
+        if not (stopped.is_set() and process_ends):
+            stopped.set()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _give_up(stopped, over, how_far):
+    """End the process some seconds after it was stopped, whatever it waits for."""
+    stopped.wait()
+    if not over.wait(_STOP_S):
+        say(how_far())
+        os._exit(_EXIT_INTERRUPTED)

@@ -192,19 +192,24 @@ def _run(client, sweep, tasks):
             future = ended.get(timeout=_LOOK_S)
         except Empty:
             continue
-        chunk, first, last = under_way.pop(future)
+        chunk, first, last = under_way[future]
         with _connected(client):
-            rows = _rows_of(future, first, last)
+            try:
+                rows = _rows_of(future, first, last)
+            except TimeoutError:  # its worker has gone and took the rows along: they are computed again
+                ended.put(future)
+                continue
+        del under_way[future]
         yield chunk, rows
 
 
 def _rows_of(future, first, last):
-    """The rows of a chunk, or why there are none, in one line."""
+    """The rows of a chunk, or why there are none, in one line; `TimeoutError` if no worker gives them soon."""
     from distributed import CancelledError
 
-    error = future.exception()
+    error = future.exception(timeout=_LOOK_S)
     if error is None:
-        return future.result()
+        return future.result(timeout=_LOOK_S)
     if isinstance(error, PPModelError | CancelledError):
         raise error
     rule = f"cannot be computed ({type(error).__name__}: {' '.join(str(error).split())})"
