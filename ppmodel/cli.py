@@ -1,5 +1,6 @@
 """The command line: arguments in, one call, text or JSON out."""
 
+import atexit
 import json
 import math
 import os
@@ -550,7 +551,8 @@ def main(argv=None):
 def run():
     """Run the command line as a process, and end it."""
     code = main()
-    if code == _EXIT_INTERRUPTED:  # at once: no thread or connection that is left is waited for
+    if code == _EXIT_INTERRUPTED:  # no thread or connection that is left is waited for
+        atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

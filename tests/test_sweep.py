@@ -593,6 +593,7 @@ def test_whoever_repeats_ctrl_c_only_waits(file, tmp_path, workers):
         _, said = child.communicate(timeout=60)
     announced = r"stopping the workers...\n" if workers else ""
     assert child.returncode == 130
+    said = re.sub(r".* left\n", "", said)  # progress, on a slow machine
     assert re.fullmatch(announced + r"\d+ of \d+ rows done; the same command goes on\n", said)
 
 

@@ -186,7 +186,7 @@ def _stopped_once(process_ends, how_far):
 
 
 def _give_up(stopped, over, how_far):
-    """End the process some seconds after it was stopped, whatever it waits for."""
+    """End a process some seconds after it was stopped, whatever it waits for."""
     stopped.wait()
     if not over.wait(_STOP_S):
         say(how_far())
