@@ -6,6 +6,7 @@ import math
 import os
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import click
@@ -21,6 +22,7 @@ _MAX_SHOWN = 16
 _FIRST_SHOWN = 8
 _EXIT_REFUSED = 2
 _EXIT_INTERRUPTED = 130
+_END_S = 20
 
 
 def _plain(text):
@@ -551,7 +553,10 @@ def main(argv=None):
 def run():
     """Run the command line as a process, and end it."""
     code = main()
-    if code == _EXIT_INTERRUPTED:  # no thread or connection that is left is waited for
+    if code == _EXIT_INTERRUPTED:  # no thread or connection that is left is waited for, or not for long
+        last = threading.Timer(_END_S, os._exit, [code])
+        last.daemon = True
+        last.start()
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()

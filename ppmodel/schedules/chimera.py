@@ -8,6 +8,7 @@ collide when the number of devices is even. The order so found is kept, whatever
 
 import numpy as np
 
+from ppmodel import formulas
 from ppmodel.errors import ScheduleError
 from ppmodel.ops import NO_MICROBATCH, OpKind
 from ppmodel.schedule import Schedule, by_keys
@@ -52,11 +53,21 @@ _SPLIT = Option(
 _LEGAL = "S even, B a multiple of S (of 2S for forward-doubling, B > S)"
 
 
+def _published_bubble_ratio(num_stages, num_microbatches, concat="direct"):
+    if concat == "direct" or num_stages == num_microbatches:
+        return formulas.bubble_ratio_chimera_equal(num_stages, num_microbatches)
+    if concat == "forward-doubling":
+        return formulas.bubble_ratio_chimera_doubling(num_stages, num_microbatches)
+    return None
+
+
 @schedule(
     "chimera",
+    label="Chimera",
     title="two pipelines in opposite directions, two copies of the weights",
     legal=_LEGAL,
     options=[_CONCAT],
+    bubble_ratio=_published_bubble_ratio,
 )
 def chimera(num_stages, num_microbatches, concat="direct"):
     """Chimera with one pair of pipelines.
@@ -87,6 +98,7 @@ def chimera(num_stages, num_microbatches, concat="direct"):
 
 @schedule(
     "asymmetric-chimera",
+    label="asymmetric Chimera",
     title="Chimera whose front and back half of the pipeline hold different numbers of blocks",
     legal=_LEGAL,
     options=[_SPLIT, _CONCAT],

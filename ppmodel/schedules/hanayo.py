@@ -2,26 +2,21 @@
 
 import numpy as np
 
+from ppmodel import formulas
 from ppmodel.ops import OpKind
 from ppmodel.schedule import Schedule
-from ppmodel.schedules.registry import Option, require, schedule
+from ppmodel.schedules.registry import Option, require, require_counts, schedule
 
 _MAX_OPERATIONS = 2**25
-_WAVES_RULE = "must be a whole number of at least 1"
-
-
-def _waves(text):
-    waves = int(text)
-    if waves < 1:
-        raise ValueError
-    return waves
 
 
 @schedule(
     "hanayo",
+    label="Hanayo",
     title="2W stages per device in W waves, one copy of the weights",
     legal="B = S",
-    options=[Option("waves", _waves, 1, "W", _WAVES_RULE, "waves, of two stages per device each")],
+    options=[Option.count("waves", 1, "W", "waves, of two stages per device each")],
+    bubble_ratio=lambda num_stages, _, waves=1: formulas.bubble_ratio_hanayo(num_stages, waves),
 )
 def hanayo(num_stages, num_microbatches, waves=1):
     """Hanayo in its restricted regime, as many microbatches as devices.
@@ -52,8 +47,7 @@ def hanayo(num_stages, num_microbatches, waves=1):
     rule = f"must equal stages ({num_stages}) for hanayo, which is defined in this regime only"
     remedy = f"pass microbatches {num_stages}"
     require(num_microbatches == num_stages, "microbatches", num_microbatches, rule, remedy)
-    whole = isinstance(waves, int) and not isinstance(waves, bool)
-    require(whole and waves >= 1, "waves", waves, _WAVES_RULE, "pass waves 1, 2 or 4")
+    require_counts(waves=waves)
     size = 4 * waves * num_stages * num_microbatches
     require(size <= _MAX_OPERATIONS, "operations", size, f"must be at most {_MAX_OPERATIONS}", "pass fewer waves")
     segment, step = np.divmod(np.arange(2 * waves * num_stages), num_stages)

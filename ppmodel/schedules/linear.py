@@ -2,12 +2,19 @@
 
 import numpy as np
 
+from ppmodel import formulas
 from ppmodel.ops import OpKind
 from ppmodel.schedule import Schedule
 from ppmodel.schedules.registry import schedule
 
 
-@schedule("gpipe", title="all forwards, then all backwards", legal="B >= 1")
+@schedule(
+    "gpipe",
+    label="GPipe",
+    title="all forwards, then all backwards",
+    legal="B >= 1",
+    bubble_ratio=formulas.bubble_ratio_gpipe,
+)
 def gpipe(num_stages, num_microbatches):
     """GPipe (Huang et al., 2019): F0 .. F(B-1), then B0 .. B(B-1) on every device.
 
@@ -31,7 +38,13 @@ def gpipe(num_stages, num_microbatches):
     return _one_forward_one_backward("gpipe", num_stages, num_microbatches, np.full(num_stages, num_microbatches))
 
 
-@schedule("1f1b", title="one forward, one backward after a warm-up of S-1-d forwards", legal="B >= 1")
+@schedule(
+    "1f1b",
+    label="1F1B",
+    title="one forward, one backward after a warm-up of S-1-d forwards",
+    legal="B >= 1",
+    bubble_ratio=formulas.bubble_ratio_1f1b,
+)
 def one_f_one_b(num_stages, num_microbatches):
     """1F1B, synchronous (Narayanan et al., 2021, section 2.2): warm-up of S-1-d forwards on device d.
 
@@ -56,7 +69,13 @@ def one_f_one_b(num_stages, num_microbatches):
     return _one_forward_one_backward("1f1b", num_stages, num_microbatches, warm_up)
 
 
-@schedule("eager-1f1b", title="1F1B with a warm-up of 2(S-1-d) forwards", legal="B >= 1")
+@schedule(
+    "eager-1f1b",
+    label="eager 1F1B",
+    title="1F1B with a warm-up of 2(S-1-d) forwards",
+    legal="B >= 1",
+    bubble_ratio=formulas.bubble_ratio_1f1b,
+)
 def eager_one_f_one_b(num_stages, num_microbatches):
     """Eager 1F1B (Zhuang et al., arXiv:2211.05322): twice the warm-up hides the round trip of a transfer.
 

@@ -1,5 +1,6 @@
 """Schedules by name: what each is called, what may be set, and where it is legal."""
 
+from collections.abc import Callable
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -33,22 +34,63 @@ class Option(NamedTuple):
     rule: str
     help: str
 
+    @classmethod
+    def count(cls, name, default, form, help):
+        """An option that is a whole number of at least 1.
+
+        >>> Option.count("chunks", 2, "V", "stages per device").parse("3")
+        3
+        """
+        return cls(name, _count, default, form, "must be a whole number of at least 1", help)
+
+
+def _count(text):
+    count = int(text)
+    if count < 1:
+        raise ValueError
+    return count
+
+
+CHUNKS = Option.count("chunks", 2, "V", "stages per device")
+"""Stages per device, of the schedules that take any number of them."""
+
 
 class Entry(NamedTuple):
-    """A registered schedule."""
+    """A registered schedule.
+
+    Attributes
+    ----------
+    name : str
+        What `build` and the command line call it.
+    generate : callable
+        ``(num_stages, num_microbatches, **options) -> Schedule``.
+    label : str
+        What figures and tables call it.
+    title : str
+        What it does, in one line.
+    legal : str
+        The sizes for which it is defined.
+    options : tuple of Option
+    bubble_ratio : callable or None
+        ``(num_stages, num_microbatches, **options)`` to the bubble ratio over the total time that its own paper
+        publishes, without communication and with Bw = 2 F unless the closed form says otherwise; None where it
+        publishes none.
+    """
 
     name: str
-    generate: type
+    generate: Callable
+    label: str
     title: str
     legal: str
     options: tuple[Option, ...]
+    bubble_ratio: Callable | None
 
 
-def schedule(name, *, title, legal, options=()):
-    """Register the decorated generator ``(num_stages, num_microbatches, **options) -> Schedule``."""
+def schedule(name, *, label, title, legal, options=(), bubble_ratio=None):
+    """Register the decorated generator; the arguments are those of `Entry`."""
 
     def register(generate):
-        _registry[name] = Entry(name, generate, title, legal, tuple(options))
+        _registry[name] = Entry(name, generate, label, title, legal, tuple(options), bubble_ratio)
         return generate
 
     return register
@@ -112,11 +154,7 @@ def build(name, num_stages, num_microbatches, **options):
     16
     """
     entry = get(name)
-    for field, value in (("stages", num_stages), ("microbatches", num_microbatches)):
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        require(
-            whole and value >= 1, field, value, "must be a whole number of at least 1", f"pass {field} of 1 or more"
-        )
+    require_counts(stages=num_stages, microbatches=num_microbatches)
     size = num_stages * num_microbatches
     require(size <= _MAX_CELLS, "stages x microbatches", size, f"must be at most {_MAX_CELLS}", "choose a smaller size")
     known = {option.name for option in entry.options}
@@ -124,6 +162,20 @@ def build(name, num_stages, num_microbatches, **options):
         listed = ", ".join(sorted(known)) or "none"
         require(option in known, option, value, f"is not an option of {name}", f"its options: {listed}")
     return entry.generate(num_stages, num_microbatches, **options)
+
+
+def require_counts(**values):
+    """Refuse options that are not whole numbers of at least 1.
+
+    Raises
+    ------
+    ScheduleError
+        With the first of them.
+    """
+    for field, value in values.items():
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        rule, remedy = "must be a whole number of at least 1", f"pass {field} of 1 or more"
+        require(whole and value >= 1, field, value, rule, remedy)
 
 
 def require(condition, field, value, rule, remedy):

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pandas as pd
 
-from ppmodel import formulas, schedules
+from ppmodel import schedules
 from ppmodel.costs import uniform_costs
 from ppmodel.engine import simulate
 from ppmodel.graph import compile
@@ -37,16 +37,9 @@ def published_bubble_ratio(schedule, num_stages, num_microbatches, options=None)
     >>> published_bubble_ratio("hanayo", 8, 8, {"waves": 2})
     Fraction(14, 55)
     """
-    options, size = options or {}, (num_stages, num_microbatches)
-    if schedule in ("gpipe", "1f1b", "eager-1f1b"):
-        return formulas.bubble_ratio_gpipe(*size)
-    if schedule == "hanayo":
-        return formulas.bubble_ratio_hanayo(num_stages, options.get("waves", 1))
-    if schedule == "chimera" and (options.get("concat", "direct") == "direct" or num_stages == num_microbatches):
-        return formulas.bubble_ratio_chimera_equal(*size)
-    if schedule == "chimera" and options["concat"] == "forward-doubling":
-        return formulas.bubble_ratio_chimera_doubling(*size)
-    return float("nan")
+    published = schedules.get(schedule).bubble_ratio
+    ratio = published and published(num_stages, num_microbatches, **(options or {}))
+    return float("nan") if ratio is None else ratio
 
 
 def bubble_study(num_stages, microbatches, cases=PAPER_SCHEDULES):

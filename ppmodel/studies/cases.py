@@ -15,9 +15,6 @@ TIE = 1e-9
 
 _SYMBOLS = {"microbatches": "B", "stages": "S"}
 
-_TITLES = {"gpipe": "GPipe", "1f1b": "1F1B", "eager-1f1b": "eager 1F1B", "chimera": "Chimera", "hanayo": "Hanayo",
-           "asymmetric-chimera": "asymmetric Chimera"}  # fmt: skip
-
 
 def label(name, options=None):
     """A schedule and its options as they are printed in figures.
@@ -38,10 +35,12 @@ def label(name, options=None):
     >>> label("hanayo", {"waves": 2}), label("asymmetric-chimera", {"split": (1, 2)})
     ('Hanayo W = 2', 'asymmetric Chimera 1:2')
     """
-    words = [_TITLES.get(name, name)]
+    entry = schedules.get(name)
+    forms = {option.name: option.form for option in entry.options}
+    words = [entry.label]
     for key, value in (options or {}).items():
         ratio = ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        words.append(f"W = {value}" if key == "waves" else ratio)
+        words.append(f"{forms[key]} = {value}" if isinstance(value, int) else ratio)
     return " ".join(words)
 
 

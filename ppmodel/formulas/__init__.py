@@ -1,0 +1,50 @@
+"""Closed forms: bubble ratios, makespans and memory, each with its source and what it assumes.
+
+Nothing here looks at a table; it is what tables and simulations are held against. Rational inputs give
+exact results (`fractions.Fraction`). S devices, B microbatches, F and Bw the times of the forward and of
+the whole backward of one stage and one microbatch, I and W those of its halves, c the time of one transfer.
+"""
+
+from ppmodel.formulas.chimera import (
+    bubble_ratio_chimera,
+    bubble_ratio_chimera_doubling,
+    bubble_ratio_chimera_equal,
+    makespan_chimera,
+    makespan_chimera_doubling,
+    makespan_chimera_halving,
+    peak_activations_chimera,
+)
+from ppmodel.formulas.hanayo import (
+    bubble_ratio_hanayo,
+)
+from ppmodel.formulas.linear import (
+    bubble_ratio_1f1b,
+    bubble_ratio_gpipe,
+    bubble_ratio_ideal,
+    makespan_1f1b,
+    makespan_eager_1f1b,
+    makespan_gpipe,
+    peak_activations_1f1b,
+    peak_activations_eager_1f1b,
+    peak_activations_gpipe,
+)
+
+__all__ = [
+    "bubble_ratio_1f1b",
+    "bubble_ratio_chimera",
+    "bubble_ratio_chimera_doubling",
+    "bubble_ratio_chimera_equal",
+    "bubble_ratio_gpipe",
+    "bubble_ratio_hanayo",
+    "bubble_ratio_ideal",
+    "makespan_1f1b",
+    "makespan_chimera",
+    "makespan_chimera_doubling",
+    "makespan_chimera_halving",
+    "makespan_eager_1f1b",
+    "makespan_gpipe",
+    "peak_activations_1f1b",
+    "peak_activations_chimera",
+    "peak_activations_eager_1f1b",
+    "peak_activations_gpipe",
+]

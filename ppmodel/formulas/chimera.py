@@ -1,0 +1,189 @@
+"""Closed forms of Chimera and its concatenations."""
+
+from fractions import Fraction
+
+
+def bubble_ratio_chimera_equal(num_stages, num_microbatches):
+    """Idle share of the total time of Chimera, (S-2)/(2B+S-2), if a backward costs as much as a forward.
+
+    For even S and S dividing B; transfers and the all-reduce take no time.
+
+    Source: Li and Hoefler, 2021, Table 2. Seamless concatenation follows from F = Bw.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+
+    Returns
+    -------
+    Fraction
+        Idle time over the total time of all devices.
+
+    Examples
+    --------
+    >>> bubble_ratio_chimera_equal(8, 16)
+    Fraction(3, 19)
+    """
+    return Fraction(num_stages - 2, 2 * num_microbatches + num_stages - 2)
+
+
+def bubble_ratio_chimera(num_stages, num_microbatches):
+    """Idle share of the total time of Chimera with direct concatenation, if Bw = 2 F.
+
+    From `makespan_chimera`: 1 - 3B/T, under what that assumes.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; even.
+    num_microbatches : int
+        Microbatches of one iteration, B; a multiple of S.
+
+    Returns
+    -------
+    Fraction
+        Idle time over the total time of all devices.
+
+    Examples
+    --------
+    >>> bubble_ratio_chimera(8, 16)
+    Fraction(3, 11)
+    """
+    return 1 - Fraction(3 * num_microbatches) / makespan_chimera(num_stages, num_microbatches)
+
+
+def bubble_ratio_chimera_doubling(num_stages, num_microbatches):
+    """Idle share of the total time with forward doubling, (S-2)/(3B/2+S-2), if Bw = 2 F.
+
+    For even S, and B = S or 2S dividing B; transfers and the all-reduce take no time.
+
+    Source: Li and Hoefler, 2021, section 3.5. For B > S it also holds for backward halving if B counts
+    halves of microbatches.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+
+    Returns
+    -------
+    Fraction
+        Idle time over the total time of all devices.
+
+    Examples
+    --------
+    >>> bubble_ratio_chimera_doubling(8, 16)
+    Fraction(1, 5)
+    """
+    return Fraction(num_stages - 2) / (Fraction(3 * num_microbatches, 2) + num_stages - 2)
+
+
+def makespan_chimera(num_stages, num_microbatches):
+    """Makespan in forward-times of Chimera, 3B + (S-2)(B/S + 1), with direct concatenation and Bw = 2 F.
+
+    For even S and S dividing B; at B = S it is 3B + 2(S-2), as in Li and Hoefler, 2021. The seams are
+    derived here, and agree with the bubbles that the authors draw between their units. Transfers and the
+    all-reduce take no time.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+
+    Returns
+    -------
+    Fraction
+        Time of one iteration in forward-times: that of one microbatch on one stage.
+
+    Examples
+    --------
+    >>> makespan_chimera(8, 8), makespan_chimera(8, 16), makespan_chimera(16, 16)
+    (Fraction(36, 1), Fraction(66, 1), Fraction(76, 1))
+    """
+    units = Fraction(num_microbatches, num_stages)
+    return 3 * num_microbatches + (num_stages - 2) * (units + 1)
+
+
+def makespan_chimera_doubling(num_stages, num_microbatches):
+    """Makespan in forward-times of Chimera with forward doubling, 3B + 2(S-2), if Bw = 2 F.
+
+    For even S, and B = S or 2S dividing B. Transfers and the all-reduce take no time.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+
+    Returns
+    -------
+    int
+        Time of one iteration in forward-times: that of one microbatch on one stage.
+
+    Examples
+    --------
+    >>> makespan_chimera_doubling(8, 16)
+    60
+    """
+    return 3 * num_microbatches + 2 * (num_stages - 2)
+
+
+def makespan_chimera_halving(num_stages, num_microbatches):
+    """Makespan in forward-times of Chimera with backward halving, 3B + (S-2), if Bw = 2 F.
+
+    For even S and S dividing B > S (at B = S nothing is halved). The slots are halves of a backward, each
+    as long as a forward, so that the ramp costs half of forward doubling's. Transfers and the all-reduce
+    take no time.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S.
+    num_microbatches : int
+        Microbatches of one iteration, B; whole ones, not their halves.
+
+    Returns
+    -------
+    int
+        Time of one iteration in forward-times: that of one microbatch on one stage.
+
+    Examples
+    --------
+    >>> makespan_chimera_halving(8, 16)
+    54
+    """
+    return 3 * num_microbatches + num_stages - 2
+
+
+def peak_activations_chimera(num_stages):
+    """Peak activations of each device of Chimera, in the same units: S/2 + 1 at the ends, S in the middle.
+
+    For even S, direct concatenation and any B that S divides; the stages are of equal size.
+
+    Source: Li and Hoefler, 2021, Table 2 (its range is [S/2 + 1, S] microbatches).
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S.
+
+    Returns
+    -------
+    list of int, length S
+        Microbatches on 1/S of the model, device by device.
+
+    Examples
+    --------
+    >>> peak_activations_chimera(8)
+    [5, 6, 7, 8, 8, 7, 6, 5]
+    """
+    half = [num_stages // 2 + 1 + device for device in range(num_stages // 2)]
+    return half + half[::-1]

@@ -1,0 +1,30 @@
+"""Closed forms of Hanayo."""
+
+from fractions import Fraction
+
+
+def bubble_ratio_hanayo(num_stages, num_waves):
+    """Idle share of the total time of Hanayo, (2S-2)/(3SW+S-1), approximately, if Bw = 2 F and B = S.
+
+    Transfers take no time.
+
+    Source: Liu et al., 2023, section 3.4.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; each holds 2W stages of 1/(2WS) of the model.
+    num_waves : int
+        Waves, W.
+
+    Returns
+    -------
+    Fraction
+        Idle time over the total time of all devices.
+
+    Examples
+    --------
+    >>> bubble_ratio_hanayo(8, 2)
+    Fraction(14, 55)
+    """
+    return Fraction(2 * num_stages - 2, 3 * num_stages * num_waves + num_stages - 1)
