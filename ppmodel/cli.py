@@ -183,7 +183,12 @@ def check(file):
     "--allreduce", type=_Choice(ALLREDUCE), default="excluded", show_default=True, help="The replicas' gradient sum."
 )
 @click.option("--forward", type=_Seconds("above 0"), help="Forward of one microbatch on 1/S of the model.")
-@click.option("--backward", type=_Seconds("above 0"), help="Backward of the same.")
+@click.option("--backward", type=_Seconds("above 0"), help="Backward of the same; a half of it takes half.")
+@click.option("--input-grad", type=_Seconds("above 0"), help="With --weight-grad, instead of --backward: its halves,")
+@click.option("--weight-grad", type=_Seconds("0 or more"), help="the gradient of the input and that of the weights.")
+@click.option(
+    "--overlapped", type=_Seconds("above 0"), help="A forward and a backward in one cell (default: their sum)."
+)
 @click.option("--comm", type=_Seconds("0 or more"), help="One transfer (default 0); not divided by chunks.")
 @click.option("--reduction", type=_Seconds("0 or more"), help="Gradient sum of 1/S of the model; with --allreduce.")
 @click.option("--model", metavar="NAME|FILE", help="Model; with --system, instead of the seconds.")
@@ -198,6 +203,9 @@ def simulate(
     allreduce,
     forward,
     backward,
+    input_grad,
+    weight_grad,
+    overlapped,
     comm,
     reduction,
     model,
@@ -209,7 +217,10 @@ def simulate(
     from ppmodel import engine, graph, metrics
 
     schedule = _given_schedule(name, file, stages, microbatches, options)
-    seconds = {"--forward": forward, "--backward": backward, "--comm": comm, "--reduction": reduction}
+    seconds = {
+        "--forward": forward, "--backward": backward, "--input-grad": input_grad, "--weight-grad": weight_grad,
+        "--overlapped": overlapped, "--comm": comm, "--reduction": reduction,
+    }  # fmt: skip
     costs, *specs = _given_costs(schedule, seconds, {"--model": model, "--system": system}, allreduce)
     compiled = graph.compile(schedule, p2p, allreduce, _cards(specs[1], schedule.num_devices, p2p))
     timeline = engine.simulate(compiled, costs)
@@ -221,6 +232,7 @@ def simulate(
         "allreduce": allreduce,
         "makespan_s": timeline.makespan_s,
         "idle_ratio": metrics.idle_ratio(timeline),
+        **{f"bubble_ratio_{over}": ratio for over, ratio in metrics.bubble_ratios(timeline)._asdict().items()},
         "table_bubble_ratio": metrics.table_bubble_ratio(schedule),
         "peak_activations": metrics.peak_activations(schedule).tolist(),
         "operations": compiled.num_operations,
@@ -234,7 +246,8 @@ def simulate(
         f"{schedule.name}, {schedule.num_devices} stages, {schedule.num_microbatches} microbatches; "
         f"transfers {p2p}, all-reduce {allreduce}\n"
         f"makespan            {timeline.makespan_s:.6g} s\n"
-        f"idle ratio          {result['idle_ratio']:.4f}\n"
+        f"idle ratio          {result['idle_ratio']:.4f}  (over the ideal time {result['bubble_ratio_ideal']:.4f}, "
+        f"over the longest span {result['bubble_ratio_span']:.4f})\n"
         f"table bubble ratio  {result['table_bubble_ratio']:.4f}  (no communication, backward of two slots)\n"
         f"peak activations    {_peaks(result['peak_activations'])}"
     )
@@ -341,7 +354,7 @@ def _given_costs(schedule, seconds, specified, allreduce):
     from ppmodel import costs
 
     by_seconds = any(value is not None for value in seconds.values()) or not any(specified.values())
-    wanted, unwanted = (("--forward", "--backward"), specified) if by_seconds else (tuple(specified), seconds)
+    wanted, unwanted = (_wanted(seconds), specified) if by_seconds else (tuple(specified), seconds)
     given = seconds | specified
     for option in unwanted:
         if given[option] is not None:
@@ -349,20 +362,28 @@ def _given_costs(schedule, seconds, specified, allreduce):
             raise PPModelError(option, given[option], rule, "give either seconds or model and system")
     for option in wanted:
         if given[option] is None:
-            remedy = "pass --forward and --backward, or --model and --system"
+            remedy = "pass --forward and --backward (or --input-grad and --weight-grad), or --model and --system"
             raise PPModelError(option, None, "is missing", remedy)
     if by_seconds:
         if allreduce != "excluded" and seconds["--reduction"] is None:
             raise PPModelError("--reduction", None, f"is missing for --allreduce {allreduce}", "pass its seconds")
-        uniform = costs.uniform_costs(
-            schedule, seconds["--forward"], seconds["--backward"], seconds["--comm"] or 0.0,
-            reduction=seconds["--reduction"] or 0.0,
-        )  # fmt: skip
-        return uniform, None, None
+        named = {option[2:].replace("-", "_"): value for option, value in seconds.items() if value is not None}
+        return costs.uniform_costs(schedule, **named), None, None
     from ppmodel.specs import load_model, load_system
 
     model, system = load_model(specified["--model"]), load_system(specified["--system"])
     return costs.model_costs(schedule, model, system), model, system
+
+
+def _wanted(seconds):
+    """The seconds that must be given: those of a backward, or of both its halves."""
+    halves = "--input-grad", "--weight-grad"
+    if all(seconds[half] is None for half in halves):
+        return "--forward", "--backward"
+    if seconds["--backward"] is not None:
+        rule = f"cannot stand beside {' and '.join(halves)}"
+        raise PPModelError("--backward", seconds["--backward"], rule, "leave it out: it is their sum")
+    return "--forward", *halves
 
 
 def _cards(system, num_devices, p2p):

@@ -128,8 +128,8 @@ def _lay_flat(given, num_replicas, table):
 
 
 def uniform_costs(
-    schedule, forward, backward=None, comm=0.0, *, latency=0.0, input_grad=None, weight_grad=None, reduction=0.0,
-    nodes=None, node_comm=0.0, node_latency=0.0,
+    schedule, forward, backward=None, comm=0.0, *, latency=0.0, input_grad=None, weight_grad=None, overlapped=None,
+    reduction=0.0, nodes=None, node_comm=0.0, node_latency=0.0,
 ):  # fmt: skip
     """Costs given as plain numbers, as the literature does.
 
@@ -147,6 +147,9 @@ def uniform_costs(
         Seconds between the end of a transfer's occupancy and its arrival.
     input_grad, weight_grad : float, optional
         Seconds of the halves of the backward; half of `backward` each where not given.
+    overlapped : float, optional
+        Seconds of a forward and a whole backward that share a cell (F&B), their sum where not given. It makes the
+        `overlap_factor` of every shared cell.
     reduction : float
         Seconds of one stage's gradient all-reduce, on 1/S of the model.
     nodes : sequence of int, optional
@@ -182,14 +185,16 @@ def uniform_costs(
     given = {
         "forward": forward, "backward": backward, "comm": comm, "latency": latency, "input_grad": input_grad,
         "weight_grad": weight_grad, "reduction": reduction, "node_comm": node_comm, "node_latency": node_latency,
+        **({} if overlapped is None else {"overlapped": overlapped}),
     }  # fmt: skip
     for name, value in given.items():
         if not (np.isfinite(value) and value >= 0):
             raise CostError(name, value, "must be a finite number of seconds, 0 or more", "pass for example 0.1")
+    factor = 1.0 if overlapped is None else overlapped / (forward + backward)
     durations = np.array([forward, backward, input_grad, weight_grad])[:, None] * schedule.unit_shares
     compute = np.vstack((durations, reduction * schedule.stage_shares / schedule.chunks_per_device))
     times = [(comm / schedule.microbatch_parts, float(latency)), (node_comm / schedule.microbatch_parts, node_latency)]
-    return OpCosts(compute, *_transfers(schedule, _checked_nodes(nodes, schedule), *times))
+    return OpCosts(compute, *_transfers(schedule, _checked_nodes(nodes, schedule), *times), overlap_factor=factor)
 
 
 # ---- transfers -----------------------------------------------------------------------------------
@@ -295,6 +300,8 @@ class BlockOperation(NamedTuple):
         Bytes of the activations that the backward needs and the forward keeps, those of `core_bytes` left out.
     core_bytes : float
         Bytes of those that grow with the square of the sequence, and that selective recomputation drops.
+    weight_grad_bytes : float
+        Bytes that the weight-gradient half still needs once the input-gradient half is done.
     parameters : float
         Number of parameters.
     core : bool
@@ -307,18 +314,23 @@ class BlockOperation(NamedTuple):
     weight_grad: Work
     saved_bytes: float = 0.0
     core_bytes: float = 0.0
+    weight_grad_bytes: float = 0.0
     parameters: float = 0.0
     core: bool = False
 
 
-def _linear(name, model, tokens, inputs, outputs, saved=True):
-    """A dense layer: one matrix product forward, one for each gradient."""
+def _linear(name, model, tokens, inputs, outputs):
+    """A dense layer: one matrix product forward, one for each gradient; that of its weights needs input and gradient.
+
+    Normalisations have weights as well, but so few that their gradients are held to be computed with the input's.
+    """
     width = model.element_bytes
     flops = 2.0 * tokens * inputs * outputs
     moved = width * (tokens * inputs + inputs * outputs + tokens * outputs)
     return BlockOperation(
         name, Work(flops, moved), Work(flops, moved), Work(flops, moved),
-        saved_bytes=width * tokens * inputs if saved else 0.0,
+        saved_bytes=width * tokens * inputs,
+        weight_grad_bytes=width * tokens * (inputs + outputs),
         parameters=inputs * outputs + (outputs if model.bias else 0),
     )  # fmt: skip
 
@@ -462,7 +474,14 @@ def embedding_operations(model, sequences):
     moved = Work(elements, 2.0 * model.element_bytes * elements)
     positions = model.sequence if model.learned_positions else 0
     return [
-        BlockOperation("embedding", moved, NO_WORK, moved, parameters=(model.vocabulary + positions) * model.hidden)
+        BlockOperation(
+            "embedding",
+            moved,
+            NO_WORK,
+            moved,
+            weight_grad_bytes=model.element_bytes * elements,
+            parameters=(model.vocabulary + positions) * model.hidden,
+        )
     ]
 
 
@@ -568,6 +587,9 @@ class Stage(NamedTuple):
         Seconds; the input gradient's include the forward that recomputation runs again.
     activation_bytes : float
         Bytes kept from forward to backward.
+    weight_grad_bytes : float
+        Bytes kept from the input-gradient half of a backward to its weight-gradient half: the inputs of the dense
+        layers and the gradients of their outputs, 32 sbh of a block (Qi et al., 2024, Table 1).
     parameters : float
         Number of parameters of the stage.
     """
@@ -577,6 +599,7 @@ class Stage(NamedTuple):
     input_grad_s: float
     weight_grad_s: float
     activation_bytes: float
+    weight_grad_bytes: float
     parameters: float
 
 
@@ -741,8 +764,9 @@ def _total(operations, model, system, recompute=None):
         saved += core
     elif recompute == "full":
         saved = operations[0].saved_bytes  # the block's input alone
+    held = sum(operation.weight_grad_bytes for operation in operations)
     parameters = sum(operation.parameters for operation in operations)
-    return Stage(1, sum(forward), sum(input_grad) + again, sum(weight_grad), saved, parameters)
+    return Stage(1, sum(forward), sum(input_grad) + again, sum(weight_grad), saved, held, parameters)
 
 
 def message_bytes(schedule, model):
@@ -811,7 +835,7 @@ def model_costs(schedule, model, system, blocks=None):
     >>> bool(0.1 < costs.occupancy_s[0, 0] / costs.compute_s[0, 0] < 0.3)
     True
     """
-    forward, input_grad, weight_grad, _, parameters = _stage_columns(
+    forward, input_grad, weight_grad, _, _, parameters = _stage_columns(
         schedule, model, system, stage_blocks(schedule, model, blocks)
     )
     nodes = system.nodes and system.nodes.of_devices(schedule.num_devices)

@@ -9,8 +9,6 @@ from ppmodel.costs import side_by_side
 from ppmodel.ops import OpKind
 from ppmodel.schedule import NO_OPERATION
 
-_RELEASES = (OpKind.B, OpKind.W)
-
 
 def busy_s(timeline):
     """Computing time of each device, reductions and transfers left out.
@@ -326,11 +324,12 @@ def bubble_ratios(timeline):
     return BubbleRatios(float(1 - computing / total), float(total / computing - 1), float(1 - computing / span))
 
 
-def peak_activations(schedule, stage_weights=None):
+def peak_activations(schedule, stage_weights=None, held_for_weight_grad=1.0):
     """Peak activations of each device; they depend on the order of its operations alone.
 
-    A forward takes its stage's activations, the backward (or its weight-gradient half) gives them back;
-    in a cell that holds several operations all are taken before any is given back.
+    A forward takes its stage's activations, the backward gives them back; of a backward in halves the
+    input-gradient half leaves a share of them, which the weight-gradient half gives back. In a cell that holds
+    several operations all are taken before any is given back.
 
     Parameters
     ----------
@@ -339,6 +338,9 @@ def peak_activations(schedule, stage_weights=None):
     stage_weights : array of float, shape (num_stages,), optional
         Size of one microbatch's activations on each stage, as the table counts microbatches. By
         default in units of one microbatch on 1/S of the model.
+    held_for_weight_grad : float or array of float, shape (num_stages,)
+        What stays between the halves, relative to a stage's activations (M_W / M_B of Qi et al., 2024); more
+        than 1 where gradients that are kept weigh more than activations that are recomputed.
 
     Returns
     -------
@@ -352,17 +354,23 @@ def peak_activations(schedule, stage_weights=None):
     [4.0, 3.0, 2.0, 1.0]
     """
     if stage_weights is None:  # whole stages are added up before they are divided, so that units stay exact
-        return peak_activations(schedule, schedule.stage_shares) / schedule.pieces_per_unit
-    weights = np.asarray(stage_weights, dtype=float)
-    taken = np.where(schedule.kind == OpKind.F, 1.0, 0.0) * weights[schedule.stage]
-    given = np.where(np.isin(schedule.kind, _RELEASES), 1.0, 0.0) * weights[schedule.stage]
+        return peak_activations(schedule, schedule.stage_shares, held_for_weight_grad) / schedule.pieces_per_unit
+    change = _changes(np.asarray(stage_weights, dtype=float), held_for_weight_grad)[schedule.kind, schedule.stage]
     cell = schedule.cell
-    before = np.bincount(cell, taken)
-    after = before - np.bincount(cell, given)
+    before = np.bincount(cell, np.maximum(change, 0))
+    after = before + np.bincount(cell, np.minimum(change, 0))
     first_cell = cell[schedule.device_start[:-1]]
     level = np.cumsum(after) - after  # all devices one after the other; each ends where it began
     in_use = level - np.repeat(level[first_cell], np.diff(first_cell, append=len(before))) + before
     return np.maximum.reduceat(in_use, first_cell)
+
+
+def _changes(weights, held):
+    """What an operation takes, or gives back where negative, by kind and stage."""
+    changes = np.zeros((len(OpKind), len(weights)))
+    changes[OpKind.F], changes[OpKind.B] = weights, -weights
+    changes[OpKind.I], changes[OpKind.W] = held * weights - weights, -held * weights
+    return changes
 
 
 class Memory(NamedTuple):
@@ -422,8 +430,10 @@ def memory(schedule, model, stages):
     parameters = np.zeros(schedule.num_devices)
     for homes in schedule.placement:
         np.add.at(parameters, homes, [stage.parameters for stage in stages])
+    saved = np.array([stage.activation_bytes for stage in stages])
+    held = np.array([stage.weight_grad_bytes for stage in stages])
     return Memory(
-        peak_activations(schedule, [stage.activation_bytes for stage in stages]),
+        peak_activations(schedule, saved, held / saved),
         parameters * model.element_bytes,
         parameters * model.gradient_bytes,
         parameters * model.optimizer_bytes,

@@ -1,39 +1,59 @@
 """Random schedules and costs for property tests."""
 
+import itertools
+from functools import cache
+
 import numpy as np
 from hypothesis import strategies as st
 from twin import needs
 
 from ppmodel import Op, OpKind, Schedule, build
 from ppmodel.costs import OpCosts
+from ppmodel.errors import ScheduleError
 from ppmodel.graph import ALLREDUCE, P2P
+from ppmodel.schedules import get
+from ppmodel.schedules import names as registered
 from ppmodel.schedules.chimera import CONCATENATIONS
 
-ANY_SIZE = ("gpipe", "1f1b", "eager-1f1b")
+OPTIONS = {
+    "waves": (1, 2, 3),
+    "chunks": (1, 2, 3),
+    "concat": CONCATENATIONS,
+    "split": ((1, 1), (1, 2), (3, 2)),
+}
+"""Values to try of each option; of others the default."""
 
 p2ps = st.sampled_from(P2P)
 allreduces = st.sampled_from(ALLREDUCE)
 
 
+@cache
+def legal_sizes(name, options, max_stages, max_microbatches):
+    """Where a schedule is defined with some options: all S and B up to the largest."""
+    sizes = itertools.product(range(1, max_stages + 1), range(1, max_microbatches + 1))
+    return [size for size in sizes if is_legal(name, size, options)]
+
+
+def is_legal(name, size, options=()):
+    """Whether a schedule is defined at a size."""
+    try:
+        build(name, *size, **dict(options))
+    except ScheduleError as error:
+        if error.field not in ("stages", "microbatches"):
+            raise
+        return False
+    return True
+
+
 @st.composite
-def schedules(draw, max_stages=6, max_microbatches=12):
-    """Any registered schedule at a size where it is legal."""
-    family = draw(st.sampled_from(["linear", "chimera", "asymmetric", "hanayo"]))
-    if family == "linear":
-        name = draw(st.sampled_from(ANY_SIZE))
-        return build(name, draw(st.integers(1, max_stages)), draw(st.integers(1, max_microbatches)))
-    if family == "hanayo":
-        size = draw(st.integers(1, max_stages))
-        return build("hanayo", size, size, waves=draw(st.integers(1, 3)))
-    concat = draw(st.sampled_from(CONCATENATIONS))
-    num_stages = 2 * draw(st.integers(1, max_stages // 2))
-    units = draw(st.integers(1, 3))
-    step = 2 if concat == "forward-doubling" and units > 1 else 1
-    count = num_stages * units * step
-    if family == "chimera":
-        return build("chimera", num_stages, count, concat=concat)
-    split = (draw(st.integers(1, 3)), draw(st.integers(1, 3)))
-    return build("asymmetric-chimera", num_stages, count, split=split, concat=concat)
+def schedules(draw, max_stages=6, max_microbatches=12, names=None):
+    """Any registered schedule, or any of some, at a size where it is legal."""
+    name = draw(st.sampled_from(sorted(names or registered())))
+    known = [option.name for option in get(name).options if option.name in OPTIONS]
+    options = tuple((option, draw(st.sampled_from(OPTIONS[option]))) for option in known)
+    return build(
+        name, *draw(st.sampled_from(legal_sizes(name, options, max_stages, max_microbatches))), **dict(options)
+    )
 
 
 @st.composite

@@ -49,7 +49,7 @@ def test_json_has_the_promised_keys(capsys):
     assert code == 0
     assert result.keys() >= {
         "schedule", "stages", "microbatches", "p2p", "makespan_s", "idle_ratio", "table_bubble_ratio",
-        "peak_activations", "operations",
+        "peak_activations", "operations", "bubble_ratio_total", "bubble_ratio_ideal", "bubble_ratio_span",
     }  # fmt: skip
     assert (result["schedule"], result["stages"], result["microbatches"]) == ("hanayo", 8, 8)
     assert result["makespan_s"] == 31.5
@@ -170,6 +170,9 @@ REFUSED = {
     f"simulate asymmetric-chimera --stages 4 --microbatches 4 --split 1:0 {SECONDS}": "--split = 1:0: must be two",
     f"simulate chimera --stages 4 --microbatches 4 --concat up {SECONDS}": "--concat = up: must be one of",
     f"{SIMULATE} --waves 2 {SECONDS}": "waves = 2: is not an option of 1f1b",
+    f"{SIMULATE} --forward 1 --input-grad 1": "--weight-grad = nothing: is missing",
+    f"{SIMULATE} {SECONDS} --input-grad 1": "--backward = .*: cannot stand beside --input-grad and --weight-grad",
+    f"{SIMULATE} {SECONDS} --overlapped 0": "--overlapped = 0: must be a finite number of seconds, above 0",
     f"{SIMULATE} --forward nan --backward 2": "--forward = nan: must be a finite number",
     f"{SIMULATE} --forward -1 --backward 2": "--forward = -1: must be a finite number",
     f"{SIMULATE} --forward 1 --backward two": "--backward = two: must be a finite number",

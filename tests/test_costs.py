@@ -23,7 +23,10 @@ from ppmodel.costs import (
     stages,
     uniform_costs,
 )
+from ppmodel.engine import simulate
 from ppmodel.errors import CostError
+from ppmodel.export import parse_table
+from ppmodel.graph import compile
 from ppmodel.specs import load_model, load_system, model_names, system_names
 
 GEMMS = {"query-key-value", "scores", "context", "projection", "MLP up", "MLP down"}
@@ -308,3 +311,13 @@ def test_costs_keep_no_schedule_alive():
     del schedule
     gc.collect()
     assert held() is None
+
+
+def test_an_overlapped_pair_has_a_cost_of_its_own():
+    """A forward and a backward of one cell take the seconds given for the pair, whatever the stages' shares."""
+    schedule = parse_table("0F0 0F1&0B0 0B1")
+    for seconds in (1.0, 2.5, 3.0):
+        costs = uniform_costs(schedule, 1, input_grad=1, weight_grad=1, overlapped=seconds)
+        assert simulate(compile(schedule), costs).makespan_s == pytest.approx(3 + seconds)
+    with pytest.raises(CostError, match="overlapped"):
+        uniform_costs(schedule, 1, 2, overlapped=-1)

@@ -152,3 +152,23 @@ def test_computing_time_does_not_depend_on_company():
     many = [OpCosts(*random.uniform(0, 1, (3, 5, 8))) for _ in range(9)]
     alone = [computing_s(schedule, [costs])[0] for costs in many]
     assert computing_s(schedule, many).tolist() == alone
+
+
+def test_the_halves_of_a_backward_give_back_in_two_steps():
+    """What stays between the halves, less or more than the activations themselves, is counted until the second."""
+    schedule = parse_table("0F0 0I0 0F1 0I1 0W0 0W1")
+    peaks = [peak_activations(schedule, None, held).item() for held in (1, 0.5, 0, 2)]
+    assert peaks == [2, 1.5, 1, 4]
+
+
+def test_memory_of_a_model_counts_what_the_weight_gradient_needs():
+    """A block keeps 32 sbh bytes from one half to the other (inputs and gradients of its dense layers), of 34 sbh."""
+    schedule = parse_table("0F0 0I0 0F1 0I1 0W0 0W1")
+    model, system = load_model("paper"), load_system("mid_cp_mid_nw")
+    (stage,) = stages(schedule, model, system)
+    tokens = model.global_batch / 2 * model.sequence * model.hidden
+    inner = model.heads * model.head_size / model.hidden  # 80 heads of a whole size do not fill the hidden size
+    assert stage.weight_grad_bytes / stage.blocks == pytest.approx(2 * tokens * (1 + 3 * inner + inner + 1 + 5 + 5))
+    assert memory(schedule, model, [stage]).activations == pytest.approx(
+        [stage.activation_bytes + stage.weight_grad_bytes]
+    )
