@@ -20,9 +20,6 @@ from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.uncertainty import Noise, noisy_makespans
 
 NS = 1e9
-LIST_SCHEDULED = ("hanayo",)
-"""Schedules whose order a list scheduler decides, operation by operation."""
-
 OPTIONS = {
     "hanayo": [{"waves": 1}, {"waves": 2}],
     "chimera": [{"concat": how} for how in CONCATENATIONS],
@@ -48,7 +45,7 @@ class Plan(NamedTuple):
     Attributes
     ----------
     size, list_size : tuple of int
-        S and B of the stages, and of the list-scheduled schedules, which have B = S.
+        S and B of the stages, and of the schedules whose order is searched.
     systems, runs : int
         Systems of one call, and runs of one call under uncertainty.
     large : tuple of int
@@ -162,6 +159,11 @@ def ready(schedule, p2p="overlapped"):
     return graph
 
 
+def size_of(name, plan):
+    """The S and B at which a schedule is measured: smaller ones where its order is searched."""
+    return plan.list_size if schedules.get(name).searched else plan.size
+
+
 def legal(plan):
     """Every registered schedule at the plan's size, the list-scheduled ones at theirs.
 
@@ -178,7 +180,7 @@ def legal(plan):
         As `ppmodel.build` takes them; what the schedule refuses at this size is left out.
     """
     for name in schedules.names():
-        size = plan.list_size if name in LIST_SCHEDULED else plan.size
+        size = size_of(name, plan)
         for options in OPTIONS.get(name, [{}]):
             try:
                 build(name, *size, **options)
@@ -206,7 +208,7 @@ def generation(plan):
     for name, size, options in legal(plan):
         schedule = build(name, *size, **options)
         seconds = measure(lambda case=(name, size, options): build(case[0], *case[1], **case[2]))
-        goal = 1000.0 if name in LIST_SCHEDULED else 10.0
+        goal = 1000.0 if schedules.get(name).searched else 10.0
         case, count = case_text(name, schedule, **options), schedule.num_operations
         yield row("generation", case, "ns/op", seconds, count / NS, count, goal)
 
@@ -253,7 +255,7 @@ def reading(plan):
 def many_systems(plan):
     """Makespans of many systems in one call, and the memory that they take."""
     for name, options, p2p in MANY_SYSTEMS:
-        schedule = build(name, *(plan.list_size if name in LIST_SCHEDULED else plan.size), **options)
+        schedule = build(name, *size_of(name, plan), **options)
         graph, many = compile(schedule, p2p), [costs_of(schedule, 0.2 * n / plan.systems) for n in range(plan.systems)]
         seconds = measure(lambda graph=graph, many=many: makespans(graph, many))
         case = case_text(name, schedule, p2p, f"{plan.systems} systems", **options)

@@ -17,6 +17,7 @@ _MAX_OPERATIONS = 2**25
     legal="B = S",
     options=[Option.count("waves", 1, "W", "waves, of two stages per device each")],
     bubble_ratio=lambda num_stages, _, waves=1: formulas.bubble_ratio_hanayo(num_stages, waves),
+    searched=True,
 )
 def hanayo(num_stages, num_microbatches, waves=1):
     """Hanayo in its restricted regime, as many microbatches as devices.

@@ -75,6 +75,8 @@ class Entry(NamedTuple):
         ``(num_stages, num_microbatches, **options)`` to the bubble ratio over the total time that its own paper
         publishes, without communication and with Bw = 2 F unless the closed form says otherwise; None where it
         publishes none.
+    searched : bool
+        Whether the order is found operation by operation, by simulating it, and not written down at once.
     """
 
     name: str
@@ -84,13 +86,14 @@ class Entry(NamedTuple):
     legal: str
     options: tuple[Option, ...]
     bubble_ratio: Callable | None
+    searched: bool
 
 
-def schedule(name, *, label, title, legal, options=(), bubble_ratio=None):
+def schedule(name, *, label, title, legal, options=(), bubble_ratio=None, searched=False):
     """Register the decorated generator; the arguments are those of `Entry`."""
 
     def register(generate):
-        _registry[name] = Entry(name, generate, label, title, legal, tuple(options), bubble_ratio)
+        _registry[name] = Entry(name, generate, label, title, legal, tuple(options), bubble_ratio, searched)
         return generate
 
     return register
