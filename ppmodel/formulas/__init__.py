@@ -17,6 +17,12 @@ from ppmodel.formulas.chimera import (
 from ppmodel.formulas.hanayo import (
     bubble_ratio_hanayo,
 )
+from ppmodel.formulas.interleaved import (
+    bubble_ratio_interleaved,
+    makespan_interleaved,
+    makespan_looped_bfs,
+    peak_activations_interleaved,
+)
 from ppmodel.formulas.linear import (
     bubble_ratio_1f1b,
     bubble_ratio_gpipe,
@@ -28,6 +34,18 @@ from ppmodel.formulas.linear import (
     peak_activations_eager_1f1b,
     peak_activations_gpipe,
 )
+from ppmodel.formulas.zero_bubble import (
+    bubble_ratio_zb_h1,
+    bubble_ratio_zb_h2,
+    makespan_interleaved_zb,
+    makespan_zb_h1,
+    makespan_zb_h2,
+    peak_activations_interleaved_zb,
+    peak_activations_zb_h1,
+    peak_activations_zb_h2,
+    span_zb_h1,
+    span_zb_h2,
+)
 
 __all__ = [
     "bubble_ratio_1f1b",
@@ -37,14 +55,28 @@ __all__ = [
     "bubble_ratio_gpipe",
     "bubble_ratio_hanayo",
     "bubble_ratio_ideal",
+    "bubble_ratio_interleaved",
+    "bubble_ratio_zb_h1",
+    "bubble_ratio_zb_h2",
     "makespan_1f1b",
     "makespan_chimera",
     "makespan_chimera_doubling",
     "makespan_chimera_halving",
     "makespan_eager_1f1b",
     "makespan_gpipe",
+    "makespan_interleaved",
+    "makespan_interleaved_zb",
+    "makespan_looped_bfs",
+    "makespan_zb_h1",
+    "makespan_zb_h2",
     "peak_activations_1f1b",
     "peak_activations_chimera",
     "peak_activations_eager_1f1b",
     "peak_activations_gpipe",
+    "peak_activations_interleaved",
+    "peak_activations_interleaved_zb",
+    "peak_activations_zb_h1",
+    "peak_activations_zb_h2",
+    "span_zb_h1",
+    "span_zb_h2",
 ]

@@ -103,18 +103,43 @@ def eager_one_f_one_b(num_stages, num_microbatches):
 
 
 def _one_forward_one_backward(name, num_stages, num_microbatches, warm_up):
-    """Forwards alone, then pairs of a forward and a backward, then backwards alone, on stage s = device s."""
-    size = (num_stages, 2 * num_microbatches)
-    kind, microbatch = np.full(size, OpKind.B, dtype=np.int32), np.empty(size, dtype=np.int32)
-    number = np.arange(num_microbatches, dtype=np.int32)
-    for device, early in enumerate(np.minimum(warm_up, num_microbatches)):
-        paired = num_microbatches - early
+    """One stage a device, the microbatches in order."""
+    kind, microbatch = one_forward_one_backward(num_microbatches, warm_up)
+    stage = np.arange(num_stages)
+    return Schedule.from_programs(name, stage, num_microbatches, kind, stage[:, None], microbatch)
+
+
+def one_forward_one_backward(count, warm_up):
+    """Forwards alone, then pairs of a forward and a backward, then backwards alone.
+
+    Parameters
+    ----------
+    count : int
+        Forwards of a device, and backwards.
+    warm_up : sequence of int, length S
+        Forwards that each device runs before its first pair; at most `count` of them.
+
+    Returns
+    -------
+    kind, number : ndarray of int, shape (S, 2 count)
+        Each device's program: the kind of each operation, and the how many-th of its kind it is.
+
+    Examples
+    --------
+    >>> kind, number = one_forward_one_backward(3, [1])
+    >>> " ".join(f"{OpKind(k).name}{n}" for k, n in zip(kind[0], number[0]))
+    'F0 F1 B0 F2 B1 B2'
+    """
+    size = (len(warm_up), 2 * count)
+    kind, number = np.full(size, OpKind.B, dtype=np.int32), np.empty(size, dtype=np.int32)
+    numbers = np.arange(count, dtype=np.int32)
+    for device, early in enumerate(np.minimum(warm_up, count)):
+        paired = count - early
         warming, cooling = slice(early), slice(early + 2 * paired, None)
         forwards, backwards = slice(early, cooling.start, 2), slice(early + 1, cooling.start, 2)
         kind[device, warming] = kind[device, forwards] = OpKind.F
-        microbatch[device, warming] = number[:early]
-        microbatch[device, forwards] = number[early:]
-        microbatch[device, backwards] = number[:paired]
-        microbatch[device, cooling] = number[paired:]
-    stage = np.arange(num_stages)
-    return Schedule.from_programs(name, stage, num_microbatches, kind, stage[:, None], microbatch)
+        number[device, warming] = numbers[:early]
+        number[device, forwards] = numbers[early:]
+        number[device, backwards] = numbers[:paired]
+        number[device, cooling] = numbers[paired:]
+    return kind, number

@@ -1,0 +1,181 @@
+"""Several stages on each device, in a loop over the devices: interleaved 1F1B and looped BFS."""
+
+import numpy as np
+
+from ppmodel import formulas
+from ppmodel.ops import OpKind
+from ppmodel.schedule import Schedule
+from ppmodel.schedules.linear import one_f_one_b, one_forward_one_backward
+from ppmodel.schedules.registry import CHUNKS, require, require_counts, schedule
+
+_MAX_OPERATIONS = 2**25
+
+
+@schedule(
+    "interleaved-1f1b",
+    label="interleaved 1F1B",
+    title="1F1B over v stages per device, the microbatches in groups",
+    legal="B >= 1; groups of S where S divides B",
+    options=[CHUNKS],
+    bubble_ratio=formulas.bubble_ratio_interleaved,
+)
+def interleaved_one_f_one_b(num_stages, num_microbatches, chunks=2):
+    """Interleaved 1F1B (Narayanan et al., 2021, section 2.2.2), with groups of microbatches as in Megatron-LM.
+
+    Stage s is on device s mod S. A group of N microbatches goes through a device's first chunk, then through the next,
+    and so on; the backwards of a group start at the last chunk. The warm-up is 2(S-1-d) + (v-1)N forwards on device d.
+    N is `group_size`: S where it divides B. With one chunk this is 1F1B (PyTorch then has eager 1F1B).
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; the model is cut into v S stages.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+    chunks : int
+        Stages per device, v.
+
+    Returns
+    -------
+    Schedule
+        A table of S rows and 2 v B operations in each.
+
+    Raises
+    ------
+    ScheduleError
+        If v is not a positive whole number, or the table is too large.
+
+    Examples
+    --------
+    >>> print(*interleaved_one_f_one_b(2, 2).table(backward=1)[0])
+    0F0 0F1 2F0 2F1 . 2B0 . 2B1 0B0 0B1
+    """
+    if chunks == 1:
+        return one_f_one_b(num_stages, num_microbatches)
+    require_chunks(num_stages, num_microbatches, chunks)
+    group = group_size(num_stages, num_microbatches)
+    warm_up = 2 * np.arange(num_stages)[::-1] + (chunks - 1) * group
+    program = one_forward_one_backward(chunks * num_microbatches, warm_up)
+    return looped("interleaved-1f1b", num_stages, num_microbatches, chunks, group, *program)
+
+
+@schedule(
+    "looped-bfs",
+    label="looped BFS",
+    title="v stages per device, all microbatches through one chunk before the next",
+    legal="B >= 1",
+    options=[CHUNKS],
+    bubble_ratio=formulas.bubble_ratio_interleaved,
+)
+def looped_bfs(num_stages, num_microbatches, chunks=2):
+    """Looped breadth-first pipeline (Lamy-Poirier, 2023, arXiv:2211.05953), in PyTorch's order.
+
+    Stage s is on device s mod S. All forwards of the first chunk, of the second and so on; then the backwards, the last
+    chunk first and in each the last microbatch first. With one chunk this is GPipe with its backwards turned round.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; the model is cut into v S stages.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+    chunks : int
+        Stages per device, v.
+
+    Returns
+    -------
+    Schedule
+        A table of S rows and 2 v B operations in each.
+
+    Raises
+    ------
+    ScheduleError
+        If v is not a positive whole number, or the table is too large.
+
+    Examples
+    --------
+    >>> print(*looped_bfs(2, 2).table(backward=1)[0])
+    0F0 0F1 2F0 2F1 . . 2B1 2B0 0B1 0B0
+    """
+    require_chunks(num_stages, num_microbatches, chunks)
+    forwards = np.arange(chunks * num_microbatches)
+    chunk, microbatch = np.divmod(np.concatenate((forwards, forwards[::-1])), num_microbatches)
+    kind = np.repeat([OpKind.F, OpKind.B], len(forwards))
+    placement, device = np.arange(chunks * num_stages) % num_stages, np.arange(num_stages)[:, None]
+    return Schedule.from_programs(
+        "looped-bfs", placement, num_microbatches, kind, chunk * num_stages + device, microbatch
+    )
+
+
+def require_chunks(num_stages, num_microbatches, chunks):
+    """Refuse a number of chunks that is none, or that makes a table too large.
+
+    Raises
+    ------
+    ScheduleError
+        With the rule.
+    """
+    require_counts(chunks=chunks)
+    size = 2 * chunks * num_stages * num_microbatches
+    require(size <= _MAX_OPERATIONS, "operations", size, f"must be at most {_MAX_OPERATIONS}", "pass fewer chunks")
+
+
+def group_size(num_stages, num_microbatches):
+    """Microbatches that go through one chunk before the next has its turn, N.
+
+    The smallest N that Megatron-LM accepts for its ``microbatch_group_size_per_vp_stage``: at least S, and such that
+    the last group is whole or has at least S of its own. With B < S, where Megatron refuses, one group of all, as in
+    PyTorch; where PyTorch accepts a B, its groups are of this size.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> [group_size(4, count) for count in (3, 8, 9, 10, 13)]
+    [3, 4, 5, 5, 7]
+    """
+    for group in range(num_stages, num_microbatches):
+        last = num_microbatches % group
+        if last == 0 or last >= num_stages:
+            return group
+    return num_microbatches
+
+
+def looped(name, num_stages, num_microbatches, chunks, group, kind, number):
+    """The schedule in which microbatches go through the chunks of every device in groups.
+
+    Parameters
+    ----------
+    name, num_stages, num_microbatches, chunks
+        As of the schedule.
+    group : int
+        Microbatches of a group; the last may be short.
+    kind, number : ndarray of int, shape (S, operations of a device)
+        Each device's program: the kind of each operation, and the how many-th of its kind it is.
+
+    Returns
+    -------
+    Schedule
+    """
+    chunk, microbatch = (column[number] for column in _groups(num_microbatches, chunks, group))
+    chunk = np.where(kind == OpKind.F, chunk, chunks - 1 - chunk)
+    stage = chunk * num_stages + np.arange(num_stages)[:, None]
+    placement = np.arange(chunks * num_stages) % num_stages
+    return Schedule.from_programs(name, placement, num_microbatches, kind, stage, microbatch)
+
+
+def _groups(num_microbatches, chunks, group):
+    """Chunk and microbatch of a device's forwards in order: group by group, in it chunk by chunk."""
+    first = np.arange(0, num_microbatches, group)
+    members = [np.arange(start, min(start + group, num_microbatches)) for start in first]
+    chunk = np.concatenate([np.repeat(np.arange(chunks), len(each)) for each in members])
+    return chunk.astype(np.int32), np.concatenate([np.tile(each, chunks) for each in members]).astype(np.int32)

@@ -1,0 +1,138 @@
+"""Zero Bubble's handcrafted schedules (Qi et al., 2024): the halves of a backward apart, the second one late."""
+
+import numpy as np
+
+from ppmodel import formulas
+from ppmodel.ops import OpKind
+from ppmodel.schedule import Schedule
+from ppmodel.schedules.registry import require, schedule
+
+
+@schedule(
+    "zb-h1",
+    label="ZB-H1",
+    title="1F1B with split backwards, W delayed by d microbatches: memory of 1F1B",
+    legal="B >= S",
+    bubble_ratio=formulas.bubble_ratio_zb_h1,
+)
+def zb_h1(num_stages, num_microbatches):
+    """ZB-H1 (Qi et al., 2024, section 2.1): 1F1B's warm-up, and W delayed by d microbatches on device d.
+
+    Every device then holds S microbatches at its peak, and the weight gradients fill what 1F1B leaves idle at the end.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; stage s is on device s.
+    num_microbatches : int
+        Microbatches of one iteration, B; at least S.
+
+    Returns
+    -------
+    Schedule
+        A table of S rows and 3 B operations in each.
+
+    Raises
+    ------
+    ScheduleError
+        If B < S.
+
+    Examples
+    --------
+    >>> for row in zb_h1(2, 2).table():
+    ...     print(*row)
+    0F0 0F1 . 0I0 0W0 0I1 0W1
+    . 1F0 1I0 1F1 1I1 1W0 1W1
+    """
+    _require_microbatches("zb-h1", num_microbatches, num_stages, "the schedule 1f1b")
+    delay = np.arange(num_stages)
+    return _on_own_devices("zb-h1", num_stages, num_microbatches, delay[::-1], delay)
+
+
+@schedule(
+    "zb-h2",
+    label="ZB-H2",
+    title="twice the warm-up of ZB-H1 and twice its delay: no bubble within a device, twice the memory",
+    legal="B >= 2S-1",
+    bubble_ratio=formulas.bubble_ratio_zb_h2,
+)
+def zb_h2(num_stages, num_microbatches):
+    """ZB-H2 (Qi et al., 2024, section 2.2): a warm-up of 2(S-1-d) forwards, and W delayed by 2d microbatches.
+
+    Every device holds 2S-1 microbatches at its peak. The source assumes that there are as many, and says nothing of
+    fewer, which are therefore refused; cut short, the warm-up no longer fills the devices.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; stage s is on device s.
+    num_microbatches : int
+        Microbatches of one iteration, B; at least 2S-1.
+
+    Returns
+    -------
+    Schedule
+        A table of S rows and 3 B operations in each.
+
+    Raises
+    ------
+    ScheduleError
+        If B < 2S-1.
+
+    Examples
+    --------
+    >>> for row in zb_h2(2, 3).table():
+    ...     print(*row)
+    0F0 0F1 0F2 0I0 0W0 0I1 0W1 0I2 0W2 .
+    . 1F0 1I0 1F1 1I1 1F2 1I2 1W0 1W1 1W2
+    """
+    _require_microbatches("zb-h2", num_microbatches, 2 * num_stages - 1, "zb-h1")
+    delay = 2 * np.arange(num_stages)
+    return _on_own_devices("zb-h2", num_stages, num_microbatches, delay[::-1], delay)
+
+
+def _require_microbatches(name, num_microbatches, least, other):
+    rule, remedy = f"must be at least {least} for {name}", f"pass microbatches {least} or more, or take {other}"
+    require(num_microbatches >= least, "microbatches", num_microbatches, rule, remedy)
+
+
+def _on_own_devices(name, num_stages, num_microbatches, warm_up, delay):
+    """One stage a device, the microbatches in order."""
+    kind, microbatch = split_backwards(num_microbatches, warm_up, delay)
+    stage = np.arange(num_stages)
+    return Schedule.from_programs(name, stage, num_microbatches, kind, stage[:, None], microbatch)
+
+
+def split_backwards(count, warm_up, delay):
+    """Forwards alone; then a forward, an input and a weight gradient in turn while there are any; then the late W.
+
+    Parameters
+    ----------
+    count : int
+        Forwards of a device, and backwards.
+    warm_up : sequence of int, length S
+        Forwards that each device runs before its first input gradient's forward.
+    delay : sequence of int, length S
+        Input gradients that each device runs before the turn of its first weight gradient.
+
+    Returns
+    -------
+    kind, number : ndarray of int, shape (S, 3 count)
+        Each device's program: the kind of each operation, and the how many-th of its kind it is.
+
+    Examples
+    --------
+    >>> kind, number = split_backwards(2, [1], [1])
+    >>> " ".join(f"{OpKind(k).name}{n}" for k, n in zip(kind[0], number[0]))
+    'F0 F1 I0 I1 W0 W1'
+    """
+    kind, number = np.empty((2, len(warm_up), 3 * count), dtype=np.int32)
+    step, turn = np.arange(count, dtype=np.int32), np.array([OpKind.F, OpKind.I, OpKind.W], dtype=np.int32)
+    for device, (early, late) in enumerate(zip(np.minimum(warm_up, count), np.minimum(delay, count), strict=True)):
+        warming, steady, cooling = slice(early), slice(early, 3 * count - late), slice(3 * count - late, None)
+        numbers = step[:, None] + np.array([early, 0, -late], dtype=np.int32)
+        left = (numbers >= 0) & (numbers < count)
+        kind[device, warming], number[device, warming] = OpKind.F, step[:early]
+        kind[device, steady], number[device, steady] = np.broadcast_to(turn, left.shape)[left], numbers[left]
+        kind[device, cooling], number[device, cooling] = OpKind.W, step[count - late :]
+    return kind, number
