@@ -166,11 +166,12 @@ def looped(name, num_stages, num_microbatches, chunks, group, kind, number):
     -------
     Schedule
     """
-    chunk, microbatch = (column[number] for column in _groups(num_microbatches, chunks, group))
-    chunk = np.where(kind == OpKind.F, chunk, chunks - 1 - chunk)
-    stage = chunk * num_stages + np.arange(num_stages)[:, None]
-    placement = np.arange(chunks * num_stages) % num_stages
-    return Schedule.from_programs(name, placement, num_microbatches, kind, stage, microbatch)
+    chunk, microbatch = _groups(num_microbatches, chunks, group)
+    stage = (chunk * num_stages)[number]
+    np.subtract((chunks - 1) * num_stages, stage, out=stage, where=kind != OpKind.F)  # the last chunk goes back first
+    device = np.arange(num_stages, dtype=np.int32)
+    stage += device[:, None]
+    return Schedule.from_programs(name, np.tile(device, chunks), num_microbatches, kind, stage, microbatch[number])
 
 
 def _groups(num_microbatches, chunks, group):
