@@ -15,7 +15,7 @@ MAY_IMPORT = {
     "compiled": {"kernels"},
     "schedule": {"errors", "ops", "compiled"},
     "formulas": {"errors"},
-    "schedules": {"errors", "ops", "schedule", "formulas"},
+    "schedules": {"errors", "ops", "compiled", "schedule", "formulas"},
     "specs": {"errors"},
     "costs": {"errors", "ops", "specs"},
     "graph": {"errors", "ops", "compiled", "schedule"},

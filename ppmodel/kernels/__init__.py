@@ -4,6 +4,7 @@ Integers are of 32 bits, and what belongs together stands side by side: how much
 how fast it is. A small function that a loop calls is inlined, since handing arrays over costs as much as the work.
 """
 
+from ppmodel.kernels.automatic import zero_bubble_order, zero_bubble_span
 from ppmodel.kernels.events import events
 from ppmodel.kernels.paths import by_operation, instructions, longest_path, many_longest_paths
 from ppmodel.kernels.tables import dependencies, renumbered, slots
@@ -17,4 +18,6 @@ __all__ = [
     "many_longest_paths",
     "renumbered",
     "slots",
+    "zero_bubble_order",
+    "zero_bubble_span",
 ]

@@ -1,0 +1,439 @@
+"""Zero Bubble schedules by search (Qi et al., ICLR 2024, section 3.1): orders for given times and a memory limit.
+
+A greedy scheduler plays the devices in simulated time; what its rules leave open is set in several ways, each
+gives a candidate, and the best is kept. Beside these stand the hand-made ZB-H1 and ZB-H2 where they fit the limit,
+so that the search is never worse than they are for the times that it was given.
+"""
+
+from fractions import Fraction
+from functools import partial
+from math import lcm
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.compiled import kernels
+from ppmodel.ops import OpKind
+from ppmodel.schedule import Schedule
+from ppmodel.schedules.registry import Option, require, require_counts, schedule
+
+NEVER = 2**62
+_LONGEST = 2**60
+_F, _I, _W = int(OpKind.F), int(OpKind.I), int(OpKind.W)
+
+
+class Rule(NamedTuple):
+    """What the greedy scheduler does where the paper's description leaves a choice.
+
+    Attributes
+    ----------
+    eager : bool
+        A device that still waits for its first input gradient begins a forward that may delay it.
+    skip : bool
+        A device at least two forwards ahead of the next leaves out one that may delay an input gradient.
+    fill : {0, 1, 2}
+        A gap shorter than a weight gradient takes one: never, if this device would otherwise become
+        the one that has waited longest, always.
+    depth : {0, 1, 2}
+        Microbatches under way on device d, at most: as memory allows, S-d as in 1F1B, 2(S-d)-1 as in ZB-H2.
+    free : bool
+        At the memory limit a weight gradient makes room for a forward that waits, however short the gap.
+    """
+
+    eager: bool
+    skip: bool
+    fill: int
+    depth: int
+    free: bool
+
+
+RULES = tuple(
+    Rule(*choices)
+    for choices in [
+        (0, 0, 1, 0, 1), (1, 1, 2, 0, 0), (0, 0, 1, 1, 1), (1, 0, 1, 0, 1), (0, 0, 2, 0, 0), (0, 0, 2, 1, 0),
+        (0, 0, 1, 2, 1), (0, 0, 2, 2, 0), (0, 0, 0, 0, 1), (0, 0, 1, 0, 0), (0, 0, 0, 1, 0), (1, 1, 1, 0, 0),
+    ]
+)  # fmt: skip
+"""In the order in which ties are broken. Of all 72 combinations these twelve held the best, or one at most 0.04 %
+longer, in each of 4000 cases by chance with S up to 16 and B up to 4S; the others cost time."""
+
+
+def _is_times(times):
+    """Whether something is four numbers of seconds, the first three above 0."""
+    four = isinstance(times, tuple | list) and len(times) == 4
+    numbers = four and all(isinstance(t, int | float) and not isinstance(t, bool) and 0 <= t < NEVER for t in times)
+    return numbers and all(t > 0 for t in times[:3])
+
+
+def _times(text):
+    """Read ``F:I:W:C``.
+
+    >>> _times("18.5:18:9.3:0")
+    (18.5, 18, 9.3, 0)
+    """
+    times = tuple(_number(part) for part in text.split(":"))
+    if not _is_times(times):
+        raise ValueError
+    return times
+
+
+def _limit(default, text):
+    """Read a number of microbatches; the default's own name stands for it.
+
+    >>> _limit("2S", "6"), _limit("2S", "2S")
+    (6, None)
+    """
+    count = None if text == default else int(text)
+    if count is not None and count < 1:
+        raise ValueError
+    return count
+
+
+def _share(text):
+    share = _number(text)
+    if not 0 <= share <= 1:
+        raise ValueError
+    return share
+
+
+def _number(text):
+    return int(text) if text.strip().isdecimal() else float(text)
+
+
+_TIMES = Option(
+    "times", _times, (1, 1, 1, 0), "F:I:W:C", "must be four numbers, the first three above 0, as F:I:W:C",
+    "forward, input gradient, weight gradient and transfer, for which operations are ordered",
+)  # fmt: skip
+_LIMIT_1P, _LIMIT_2P = (
+    Option(
+        "limit", partial(_limit, default), default, "N", f"must be a whole number of at least 1, or {default}",
+        "microbatches whose activations fit on a device",
+    )
+    for default in ("S", "2S")
+)  # fmt: skip
+_HELD = Option(
+    "held", _share, 1, "SHARE", "must be a number from 0 to 1", "share of the activations kept from I until W"
+)  # fmt: skip
+
+
+@schedule(
+    "zb-1p",
+    label="ZB-1p",
+    title="split backward, ordered by search under the memory of S microbatches",
+    legal="B >= 1",
+    options=[_TIMES, _LIMIT_1P, _HELD],
+)
+def zb_1p(num_stages, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
+    """ZB-1p (Qi et al., 2024, section 3.1): the best order found under 1F1B's memory, S microbatches.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; stage s is on device s.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+    times : tuple of four numbers
+        Forward, input gradient, weight gradient and transfer of one microbatch on one stage, in one unit; the
+        transfer occupies nothing (``latency``). They order the operations and no more.
+    limit : int, optional
+        Microbatches whose activations a device holds at most; S if not given.
+    held : number from 0 to 1
+        Share of a stage's activations that the weight gradient still needs. The paper's limit counts
+        it so, for it is well below 1 where attention is kept: 32 of 34 + 5as/h parts.
+
+    Returns
+    -------
+    Schedule
+        Forwards, input gradients and weight gradients of a device each go through the microbatches in order.
+
+    Raises
+    ------
+    ScheduleError
+        If an option is illegal, or the times have so many digits that they cannot be added up exactly.
+
+    Examples
+    --------
+    >>> for row in zb_1p(2, 3).table():
+    ...     print(*row)
+    0F0 0F1 . 0I0 0W0 0F2 0I1 0W1 0I2 0W2
+    . 1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2
+    """
+    return _searched("zb-1p", num_stages, num_microbatches, times, num_stages if limit is None else limit, held)
+
+
+@schedule(
+    "zb-2p",
+    label="ZB-2p",
+    title="split backward, ordered by search under the memory of 2S microbatches",
+    legal="B >= 1",
+    options=[_TIMES, _LIMIT_2P, _HELD],
+)
+def zb_2p(num_stages, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
+    """ZB-2p (Qi et al., 2024, section 3.1): the best order found under twice 1F1B's memory, 2S microbatches.
+
+    Parameters
+    ----------
+    num_stages, num_microbatches, times, limit, held
+        As in `zb_1p`, but that the limit is 2S if not given.
+
+    Examples
+    --------
+    >>> for row in zb_2p(2, 3).table():
+    ...     print(*row)
+    0F0 0F1 0F2 0I0 0W0 0I1 0W1 0I2 0W2 .
+    . 1F0 1I0 1F1 1I1 1F2 1I2 1W0 1W1 1W2
+    """
+    return _searched("zb-2p", num_stages, num_microbatches, times, 2 * num_stages if limit is None else limit, held)
+
+
+def _searched(name, num_stages, num_microbatches, times, limit, held):
+    require(_is_times(times), "times", times, _TIMES.rule, "write for example 1:1:1:0")
+    require_counts(limit=limit)
+    number = isinstance(held, int | float) and not isinstance(held, bool)
+    require(number and 0 <= held <= 1, "held", held, _HELD.rule, "write for example 0.5")
+    sizes, times, memory = (num_stages, num_microbatches), _whole(times), _whole((1, held))
+    longest = num_stages * num_microbatches * (sum(times) + times[3])
+    rule = "has too many digits to be added up exactly"
+    require(longest < _LONGEST, "times", ":".join(map(str, times)), rule, "round the times")
+    kind = _best(sizes, times, (limit * memory[0], *memory))
+    microbatch = np.empty_like(kind)
+    for of in (_F, _I, _W):
+        microbatch[kind == of] = np.tile(np.arange(num_microbatches), num_stages)
+    stage = np.arange(num_stages)
+    return Schedule.from_programs(name, stage, num_microbatches, kind, stage[:, None], microbatch)
+
+
+def _whole(numbers):
+    """Numbers in decimal notation, times the smallest factor that makes all of them whole.
+
+    >>> _whole((1, 0.25))
+    (4, 1)
+    """
+    exact = [Fraction(str(number)) for number in numbers]
+    factor = lcm(*(number.denominator for number in exact))
+    return tuple(int(number * factor) for number in exact)
+
+
+# ---- the candidates --------------------------------------------------------------------------
+
+
+def _best(sizes, times, memory):
+    """Kinds of the best candidate: the shortest longest span, then the shortest makespan, then the first.
+
+    Times, and the parts of `memory` (limit, a microbatch, what of it its weight gradient still needs), are whole.
+    """
+    fast = kernels(3 * sizes[0] * sizes[1] * len(RULES))
+    order, judge = (fast.zero_bubble_order, fast.zero_bubble_span) if fast else (greedy, span_and_makespan)
+    found, best = (NEVER, NEVER), None
+    for kind in _candidates(sizes, times, memory, order):
+        reached = judge(kind, np.array(times))
+        if reached < found:
+            found, best = reached, kind
+    return best
+
+
+def _candidates(sizes, times, memory, order):
+    for rule in RULES:
+        yield order(np.array(sizes), np.array(times), np.array(memory), np.array(rule, dtype=np.int64))
+    for kind in (_hand_made(*sizes, 1), _hand_made(*sizes, 2)):
+        if _peak(kind, memory) <= memory[0]:
+            yield kind
+
+
+def _hand_made(num_stages, num_microbatches, depth):
+    """Kinds of ZB-H1 (depth 1) or ZB-H2 (depth 2), any B: depth (S-1-d) + depth-1 forwards, W lags by depth x d."""
+    device, number = np.arange(num_stages)[:, None], np.arange(num_microbatches)
+    warm_up = depth * (num_stages - 1 - device)
+    forward = np.maximum(number - warm_up, 0)  # the round that an operation belongs to
+    weight_grad = np.minimum(number + depth * device, num_microbatches)
+    rounds = np.hstack((forward, np.broadcast_to(number, forward.shape), weight_grad))
+    kind = np.repeat(np.array((_F, _I, _W), dtype=np.int32), num_microbatches)
+    return kind[np.argsort(rounds * len(OpKind) + kind, axis=1, kind="stable")]
+
+
+def _peak(kind, memory):
+    """The most that any device holds, in the unit of `memory`."""
+    _, whole, kept = memory
+    change = np.zeros(len(OpKind), dtype=np.int64)
+    change[[_F, _I, _W]] = whole, kept - whole, -kept
+    return np.cumsum(change[kind], axis=1).max()
+
+
+# ---- plain twins of the compiled code --------------------------------------------------------
+
+
+def greedy(sizes, times, memory, rule):
+    """One candidate: the kind of every operation of each device in order; the twin of the compiled one.
+
+    The device that is due first decides (of several, the lowest) what to begin: an input gradient that is there,
+    unless it is a forward's turn; a forward that fits the memory; a weight gradient in a gap. If nothing, it is due
+    again when the next message arrives, or when a neighbour begins something.
+
+    Parameters
+    ----------
+    sizes, times, memory, rule : sequences of int
+        (S, B); (F, I, W, C); (limit, a microbatch, what of it the weight gradient needs); as `Rule`.
+
+    Returns
+    -------
+    ndarray of int, shape (S, 3B)
+    """
+    play = _Play(sizes, times, memory, rule)
+    while (now := min(play.due)) < NEVER:
+        device = play.due.index(now)
+        play.due[device] = NEVER
+        kind = play.choice(device, now)
+        if kind is None:
+            play.wait(device, now)
+        else:
+            play.begin(device, now, kind)
+    return np.array(play.program, dtype=np.int32)
+
+
+class _Play:
+    """The devices while a greedy order is made."""
+
+    def __init__(self, sizes, times, memory, rule):
+        (self.num_devices, self.num_microbatches), self.rule = map(int, sizes), Rule(*map(int, rule))
+        self.forward, self.input_grad, self.weight_grad, self.comm = map(int, times)
+        self.limit, self.whole, self.kept = map(int, memory)
+        everyone = range(self.num_devices)
+        self.due = [0] + [NEVER] * (self.num_devices - 1)
+        self.end = {kind: [[] for _ in everyone] for kind in (_F, _I, _W)}
+        self.program = [[] for _ in everyone]
+        self.free, self.idle, self.longest_idle = [0] * self.num_devices, [0] * self.num_devices, 0
+        self.last = [_I] * self.num_devices
+
+    def done(self, kind, device):
+        return len(self.end[kind][device])
+
+    def next_forward(self, device, now):
+        """When the next forward's input is there (NEVER while that is open), and the soonest that it may be."""
+        number = self.done(_F, device)
+        if number == self.num_microbatches:
+            return NEVER, NEVER
+        if device == 0:
+            return 0, 0
+        if number < self.done(_F, device - 1):
+            there = self.end[_F][device - 1][number] + self.comm
+            return there, there
+        return NEVER, max(now, self.free[device - 1]) + self.forward + self.comm
+
+    def next_input_grad(self, device, now):
+        """The same of the next input gradient; NEVER while its forward has not begun."""
+        number = self.done(_I, device)
+        if number == self.done(_F, device):
+            return NEVER, NEVER
+        forward_end, hops = self.end[_F][device][number], self.num_devices - 1 - device
+        if hops == 0:
+            return forward_end, forward_end
+        if number < self.done(_I, device + 1):
+            there = self.end[_I][device + 1][number] + self.comm
+            return there, there
+        answered = max(now, self.free[device + 1]) + self.input_grad + self.comm
+        return NEVER, max(answered, forward_end + hops * (self.forward + self.input_grad + 2 * self.comm))
+
+    def has_room(self, device):
+        forwards, input_grads, weight_grads = (self.done(kind, device) for kind in (_F, _I, _W))
+        held = self.whole * forwards - (self.whole - self.kept) * input_grads - self.kept * weight_grads
+        depth = self.rule.depth
+        deep = depth and forwards - input_grads > depth * (self.num_devices - 1 - device)
+        return held + self.whole <= self.limit and not deep
+
+    def choice(self, device, now):
+        """The kind of the operation to begin, or None."""
+        forward_there, soonest_forward = self.next_forward(device, now)
+        input_grad_there, soonest_input_grad = self.next_input_grad(device, now)
+        room, warming_up = self.has_room(device), not self.done(_I, device)
+        may_forward, may_input_grad = room and forward_there <= now, input_grad_there <= now
+        if may_input_grad and (warming_up or self.last[device] == _F or not may_forward):
+            return _I
+        if may_forward and self.takes_forward(device, soonest_input_grad < now + self.forward, warming_up):
+            return _F
+        gap = min(soonest_forward if room else NEVER, soonest_input_grad) - now
+        if self.takes_weight_grad(device, now, gap, starved=not room and forward_there <= now):
+            return _W
+        return _I if may_input_grad else None
+
+    def takes_forward(self, device, delays, warming_up):
+        """Whether a forward that fits begins now; `delays`: it may keep the next input gradient waiting."""
+        if not delays:
+            return True
+        if warming_up:
+            return self.rule.eager
+        ahead = self.done(_F, device) - self.done(_F, device + 1) if device + 1 < self.num_devices else 0
+        waits = self.done(_W, device) < self.done(_I, device)
+        return self.last[device] == _I and not (self.rule.skip and ahead > 1 and waits)
+
+    def takes_weight_grad(self, device, now, gap, starved):
+        if self.done(_W, device) == self.done(_I, device):
+            return False
+        if gap >= self.weight_grad or self.rule.fill == 2 or (self.rule.free and starved):
+            return True
+        waited = self.idle[device] + now - self.free[device] + gap
+        return self.rule.fill == 1 and waited > self.longest_idle
+
+    def begin(self, device, now, kind):
+        if self.program[device]:
+            self.idle[device] += now - self.free[device]
+            self.longest_idle = max(self.longest_idle, self.idle[device])
+        length = {_F: self.forward, _I: self.input_grad, _W: self.weight_grad}[kind]
+        self.free[device] = self.due[device] = now + length
+        self.end[kind][device].append(now + length)
+        self.program[device].append(kind)
+        if kind != _W:
+            self.last[device] = kind
+        for neighbour in {max(device - 1, 0), min(device + 1, self.num_devices - 1)} - {device}:
+            self.due[neighbour] = min(self.due[neighbour], max(now, self.free[neighbour]))
+
+    def wait(self, device, now):
+        forward_there, _ = self.next_forward(device, now)
+        input_grad_there, _ = self.next_input_grad(device, now)
+        there = [forward_there] * self.has_room(device) + [input_grad_there]
+        self.due[device] = min((time for time in there if time > now), default=NEVER)
+
+
+def span_and_makespan(kind, times):
+    """The longest span of a device from its first to its last operation, and the makespan; the compiled one's twin.
+
+    Parameters
+    ----------
+    kind : ndarray of int, shape (S, 3B)
+        From `greedy`.
+    times : sequence of int
+        (F, I, W, C).
+
+    Returns
+    -------
+    span, makespan : int
+        In the unit of `times`; NEVER where devices wait for one another.
+    """
+    forward, input_grad, weight_grad, comm = map(int, times)
+    length = {_F: forward, _I: input_grad, _W: weight_grad}
+    last = len(kind) - 1
+    ends = {of: [[] for _ in kind] for of in (_F, _I)}
+    at, free, first = [0] * len(kind), [0] * len(kind), [NEVER] * len(kind)
+    programs, moved = kind.tolist(), True
+    while moved:
+        moved = False
+        for device, program in enumerate(programs):
+            while at[device] < len(program):
+                of = program[at[device]]
+                there = 0
+                if of != _W and (of == _I or device):
+                    source = device if of == _I and device == last else device + (1 if of == _I else -1)
+                    sent = ends[_F if source == device else of][source]
+                    number = len(ends[of][device])
+                    if number >= len(sent):
+                        break
+                    there = sent[number] + comm * (source != device)
+                start = max(free[device], there)
+                first[device] = min(first[device], start)
+                free[device] = start + length[of]
+                if of != _W:
+                    ends[of][device].append(free[device])
+                at[device] += 1
+                moved = True
+    if any(place < len(program) for place, program in zip(at, programs, strict=True)):
+        return NEVER, NEVER
+    return max(end - begin for begin, end in zip(first, free, strict=True)), max(free)

@@ -1,0 +1,193 @@
+"""ZB-1p and ZB-2p: orders found by a search under a memory limit."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ppmodel import OpKind, build
+from ppmodel.costs import uniform_costs
+from ppmodel.engine import simulate
+from ppmodel.errors import ScheduleError
+from ppmodel.graph import compile
+from ppmodel.metrics import bubble_ratios, peak_activations
+from ppmodel.schedules import automatic, get
+
+REFERENCE = Path(__file__).parents[2] / "data" / "reference" / "zero_bubble_bubble_rates.csv"
+lengths = st.sampled_from([1, 2, 3, 5, 9.337, 18.5])
+searches = st.fixed_dictionaries(
+    {
+        "num_stages": st.integers(1, 7),
+        "num_microbatches": st.integers(1, 16),
+        "times": st.tuples(lengths, lengths, lengths, st.sampled_from([0, 1, 0.601])),
+        "held": st.sampled_from([0, 0.25, 0.5, 1]),
+    }
+)
+
+
+def timed(schedule, times):
+    forward, input_grad, weight_grad, comm = times
+    costs = uniform_costs(schedule, forward, None, comm, input_grad=input_grad, weight_grad=weight_grad)
+    return simulate(compile(schedule, p2p="latency"), costs)
+
+
+def hand_made(num_stages, num_microbatches, forwards, lag):
+    """Programs as the paper writes them: forwards, then a forward, an input and a lagging weight gradient in turn."""
+    rows = []
+    for device in range(num_stages):
+        warm_up = min(forwards(device), num_microbatches)
+        row = [(OpKind.F, number) for number in range(warm_up)]
+        for number in range(num_microbatches):
+            row += [(OpKind.F, warm_up + number)] * (warm_up + number < num_microbatches) + [(OpKind.I, number)]
+            row += [(OpKind.W, number - lag(device))] * (number >= lag(device))
+        done = max(0, num_microbatches - lag(device))
+        rows.append(row + [(OpKind.W, number) for number in range(done, num_microbatches)])
+    return np.array([[kind for kind, _ in row] for row in rows])
+
+
+@given(search=searches, name=st.sampled_from(["zb-1p", "zb-2p"]), limit=st.integers(1, 14) | st.none())
+@settings(max_examples=60)
+def test_tables_are_whole_and_fit_the_memory(search, name, limit):
+    """Every operation is there, no device waits forever, none holds more than the limit, microbatches go in order."""
+    schedule = build(name, **search, limit=limit)
+    schedule.validate()
+    most = limit or search["num_stages"] * (1 if name == "zb-1p" else 2)
+    assert peak_activations(schedule, held_for_weight_grad=search["held"]).max() <= most + 1e-9
+    for device in range(schedule.num_devices):
+        for kind in (OpKind.F, OpKind.I, OpKind.W):
+            mine = (schedule.device == device) & (schedule.kind == kind)
+            assert schedule.microbatch[mine].tolist() == list(range(search["num_microbatches"]))
+
+
+@given(search=searches)
+@settings(max_examples=40)
+def test_never_worse_than_the_hand_made(search):
+    """For the times it was given no search has a longer span than ZB-H1, or at twice the memory than ZB-H2."""
+    size = search["num_stages"], search["num_microbatches"]
+    one = hand_made(*size, lambda d: size[0] - 1 - d, lambda d: d)
+    two = hand_made(*size, lambda d: 2 * (size[0] - d) - 2, lambda d: 2 * d)
+    times = automatic._whole(search["times"])
+    for name, program in (("zb-1p", one), ("zb-2p", one), ("zb-2p", two)):
+        found = build(name, **search).kind.reshape(program.shape)
+        assert automatic.span_and_makespan(found, times) <= automatic.span_and_makespan(program, times)
+
+
+@pytest.mark.parametrize(("stages", "microbatches"), [(2, 3), (4, 7), (4, 20), (8, 15), (8, 24)])
+def test_known_bubbles_of_equal_thirds(stages, microbatches):
+    """At F = I = W, B >= 2S-1 and no transfers, ZB-2p's span has no bubble, and ZB-1p has ZB-H1's, S-1."""
+    two, one = (timed(build(name, stages, microbatches), (1, 1, 1, 0)) for name in ("zb-2p", "zb-1p"))
+    assert bubble_ratios(two).span == 0
+    assert one.makespan_s == 3 * microbatches + stages - 1
+
+
+def rates(row, held):
+    """Span bubble rates of ZB-1p and ZB-2p, searched and timed with a line's published times."""
+    size = int(row["devices"]), int(row["microbatches"])
+    times = tuple(float(row[key]) for key in ("t_forward_ms", "t_input_grad_ms", "t_weight_grad_ms", "t_comm_ms"))
+    return [bubble_ratios(timed(build(name, *size, times=times, held=held), times)).span for name in ("zb-1p", "zb-2p")]
+
+
+def test_no_worse_than_the_published_rates_of_the_hand_made():
+    """With the published times the bubble rates are at most ZB-H1's and below ZB-H2's, whatever W keeps."""
+    with REFERENCE.open(encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    assert rows
+    for row in rows[:5]:
+        for held in (0.5, 1):
+            one, two = rates(row, held)
+            assert one <= float(row["zb_h1"]) + 5e-5  # they have four digits
+            assert two < float(row["zb_h2"]) - 1e-3
+
+
+@given(st.data())
+@settings(max_examples=60)
+def test_compiled_and_plain_orders_are_the_same(data):
+    """Under any rule the compiled code finds the plain code's order, times it alike, and leaves nothing out."""
+    from ppmodel import kernels
+
+    size = data.draw(st.tuples(st.integers(1, 7), st.integers(1, 14)))
+    times = np.array(data.draw(st.tuples(*[st.integers(1, 9)] * 3, st.integers(0, 4))))
+    kept = data.draw(st.integers(0, 3))
+    memory = np.array([3 * data.draw(st.integers(1, 2 * size[0])), 3, kept])
+    rule = np.array(data.draw(st.tuples(*[st.integers(0, top) for top in (1, 1, 2, 2, 1)])))
+    plain = automatic.greedy(size, times, memory, rule)
+    compiled = kernels.zero_bubble_order(np.array(size), times, memory, rule)
+    np.testing.assert_array_equal(plain, compiled)
+    assert plain.shape == (size[0], 3 * size[1])
+    span = automatic.span_and_makespan(plain, times)
+    assert span == kernels.zero_bubble_span(compiled, times) != (automatic.NEVER, automatic.NEVER)
+
+
+def test_an_order_that_deadlocks_has_no_span():
+    """Devices that wait for one another are told by both ways of timing an order."""
+    from ppmodel import kernels
+
+    program = np.array([[2, 0, 3], [0, 2, 3]], dtype=np.int32)
+    times = np.array([1, 1, 1, 0])
+    assert automatic.span_and_makespan(program, times) == (automatic.NEVER, automatic.NEVER)
+    assert kernels.zero_bubble_span(program, times) == (automatic.NEVER, automatic.NEVER)
+
+
+@given(search=searches)
+@settings(max_examples=20)
+def test_the_span_is_that_of_the_engine(search):
+    """The search times an order as the engine does with transfers that occupy nothing."""
+    schedule = build("zb-2p", **search)
+    kind = schedule.kind.reshape(schedule.num_devices, -1)
+    whole = automatic._whole(search["times"])
+    scale = search["times"][0] / whole[0]
+    span, makespan = automatic.span_and_makespan(kind, whole)
+    timeline = timed(schedule, search["times"])
+    computing = search["num_microbatches"] * sum(search["times"][:3])
+    assert timeline.makespan_s == pytest.approx(makespan * scale)
+    assert bubble_ratios(timeline).span == pytest.approx(1 - computing / (span * scale), abs=1e-12)
+
+
+def test_the_same_search_in_another_process():
+    """A search finds the same table in a fresh process."""
+    program = "from ppmodel import build; import json; print(json.dumps(build('zb-2p', 4, 9).kind.tolist()))"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert json.loads(found) == build("zb-2p", 4, 9).kind.tolist()
+
+
+@pytest.mark.parametrize(
+    "times", [(1, 1, 1), (0, 1, 1, 0), (1, 1, 1, -1), (1, 1, float("nan"), 0), "1:1:1:0", (1,) * 5]
+)
+def test_times_are_four_numbers(times):
+    """Anything but four numbers of which the first three are above 0 is refused."""
+    with pytest.raises(ScheduleError) as caught:
+        build("zb-1p", 2, 2, times=times)
+    assert caught.value.field == "times"
+
+
+def test_other_bad_options_are_refused():
+    """A limit below 1, a share above 1, and times that cannot be added up exactly are refused by name."""
+    bad = {"limit": 0, "held": 1.5, "times": (1e-9, 1e12, 1, 0)}
+    for field, value in bad.items():
+        with pytest.raises(ScheduleError) as caught:
+            build("zb-2p", 2, 2, **{field: value})
+        assert caught.value.field == field
+
+
+def refused(option, text):
+    try:
+        option.parse(text)
+    except ValueError:
+        return True
+    return False
+
+
+def test_options_are_read_from_text():
+    """Times and the share are read as whole or decimal numbers, a limit by count or by name; other text is refused."""
+    options = {option.name: option for option in get("zb-1p").options}
+    assert options["times"].parse("1:2:0.5:0") == (1, 2, 0.5, 0)
+    assert options["held"].parse("0.5") == 0.5
+    assert options["limit"].parse("S") is None
+    bad = [("times", "1:2"), ("times", "1:x:1:0"), ("held", "2"), ("held", "nan"), ("limit", "0"), ("limit", "2S")]
+    assert all(refused(options[name], text) for name, text in bad)
