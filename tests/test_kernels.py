@@ -175,5 +175,5 @@ def test_each_kernel_is_compiled_once():
                     simulate_events(graph, costs)
     found = [getattr(kernels, name) for name in kernels.__all__] + [fill_instructions]
     signatures = {one.__name__: len(one.signatures) for one in found if hasattr(one, "signatures")}
-    assert len(signatures) == 7
+    assert len(signatures) == 9
     assert set(signatures.values()) == {1}

@@ -22,11 +22,12 @@ def test_every_operation_stands_once_on_its_device(schedule):
     schedule.validate()
     ops = [schedule.op(index) for index in range(schedule.num_operations)]
     assert len(set(ops)) == len(ops)
-    for kind in (OpKind.F, OpKind.B):
-        found = {(op.stage, op.microbatch) for op in ops if op.kind == kind}
-        wanted = {(s, m) for s in range(schedule.num_stages) for m in range(schedule.table_microbatches)}
-        assert found == wanted
-        assert sum(op.kind == kind for op in ops) == len(wanted)
+    wanted = {(s, m) for s in range(schedule.num_stages) for m in range(schedule.table_microbatches)}
+    found = {kind: [(op.stage, op.microbatch) for op in ops if op.kind == kind] for kind in OpKind}
+    assert set(found[OpKind.I]) == set(found[OpKind.W])
+    for passes in (found[OpKind.F], found[OpKind.B] + found[OpKind.I], found[OpKind.B] + found[OpKind.W]):
+        assert len(passes) == len(wanted)
+        assert set(passes) == wanted
 
 
 @given(schedules())
