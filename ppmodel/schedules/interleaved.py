@@ -167,11 +167,11 @@ def looped(name, num_stages, num_microbatches, chunks, group, kind, number):
     Schedule
     """
     chunk, microbatch = _groups(num_microbatches, chunks, group)
-    stage = (chunk * num_stages)[number]
+    stage = (chunk * num_stages).take(number)
     np.subtract((chunks - 1) * num_stages, stage, out=stage, where=kind != OpKind.F)  # the last chunk goes back first
     device = np.arange(num_stages, dtype=np.int32)
     stage += device[:, None]
-    return Schedule.from_programs(name, np.tile(device, chunks), num_microbatches, kind, stage, microbatch[number])
+    return Schedule.from_programs(name, np.tile(device, chunks), num_microbatches, kind, stage, microbatch.take(number))
 
 
 def _groups(num_microbatches, chunks, group):

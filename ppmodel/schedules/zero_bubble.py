@@ -127,12 +127,13 @@ def split_backwards(count, warm_up, delay):
     'F0 F1 I0 I1 W0 W1'
     """
     kind, number = np.empty((2, len(warm_up), 3 * count), dtype=np.int32)
-    step, turn = np.arange(count, dtype=np.int32), np.array([OpKind.F, OpKind.I, OpKind.W], dtype=np.int32)
+    step = np.arange(count, dtype=np.int32)
+    turn, steps = np.tile(np.array([OpKind.F, OpKind.I, OpKind.W], dtype=np.int32), count), np.repeat(step, 3)
     for device, (early, late) in enumerate(zip(np.minimum(warm_up, count), np.minimum(delay, count), strict=True)):
         warming, steady, cooling = slice(early), slice(early, 3 * count - late), slice(3 * count - late, None)
-        numbers = step[:, None] + np.array([early, 0, -late], dtype=np.int32)
-        left = (numbers >= 0) & (numbers < count)
+        numbers = steps + np.tile(np.array([early, 0, -late], dtype=np.int32), count)
+        left = numbers.view(np.uint32) < count  # neither below 0 nor past the last
         kind[device, warming], number[device, warming] = OpKind.F, step[:early]
-        kind[device, steady], number[device, steady] = np.broadcast_to(turn, left.shape)[left], numbers[left]
+        kind[device, steady], number[device, steady] = turn[left], numbers[left]
         kind[device, cooling], number[device, cooling] = OpKind.W, step[count - late :]
     return kind, number

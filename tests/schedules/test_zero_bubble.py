@@ -38,17 +38,35 @@ def span_of(timeline, work):
     return work / (1 - bubble_ratios(timeline).span)
 
 
-@pytest.mark.parametrize("name", SIZES)
-def test_warm_up_and_delay(name):
+def letters(schedule, device):
+    first, last = schedule.device_start[device : device + 2]
+    pairs = zip(schedule.kind[first:last], schedule.microbatch[first:last], strict=True)
+    return " ".join(f"{OpKind(kind).name}{number + 1}" for kind, number in pairs)
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "order"),
+    [
+        ("zb-h1", 0, "F1 F2 F3 F4 I1 W1 F5 I2 W2 F6 I3 W3 F7 I4 W4 F8 I5 W5 I6 W6 I7 W7 I8 W8"),
+        ("zb-h1", 3, "F1 I1 F2 I2 F3 I3 F4 I4 W1 F5 I5 W2 F6 I6 W3 F7 I7 W4 F8 I8 W5 W6 W7 W8"),
+        ("zb-h2", 0, "F1 F2 F3 F4 F5 F6 F7 I1 W1 F8 I2 W2 I3 W3 I4 W4 I5 W5 I6 W6 I7 W7 I8 W8"),
+        ("zb-h2", 3, "F1 I1 F2 I2 F3 I3 F4 I4 F5 I5 F6 I6 F7 I7 W1 F8 I8 W2 W3 W4 W5 W6 W7 W8"),
+    ],
+)
+def test_the_first_and_the_last_device_are_as_drawn(name, device, order):
+    """Qi et al., 2024, Figure 3: four devices, eight microbatches counted from 1, their B our I."""
+    assert letters(build(name, 4, 8), device) == order
+
+
+@pytest.mark.parametrize(("name", "twice"), [("zb-h1", 1), ("zb-h2", 2)])
+def test_warm_up_and_delay(name, twice):
     """Device d warms up with S-1-d forwards and delays W by d input gradients; ZB-H2 doubles both."""
-    twice = 2 if name == "zb-h2" else 1
-    schedule = build(name, 4, 12)
-    for device in range(4):
-        first, last = schedule.device_start[device : device + 2]
-        letters = "".join(OpKind(kind).name for kind in schedule.kind[first:last])
-        assert letters.index("I") == twice * (3 - device) + 1
-        assert letters[: letters.index("W")].count("I") == twice * device + 1
-        assert letters.endswith("IW" + "W" * twice * device)
+    schedule = build(name, 5, 13)
+    for device in range(5):
+        order = letters(schedule, device)
+        assert order[: order.index("I")].count("F") == twice * (4 - device) + 1
+        assert order[: order.index("W")].count("I") == twice * device + 1
+        assert order.split("I13")[1].count("W") == twice * device + 1
 
 
 @pytest.mark.parametrize("name", SIZES)
