@@ -1,0 +1,178 @@
+"""Closed forms of DualPipe and DualPipeV: pairs of a forward and a backward, F&B, that run as one."""
+
+from fractions import Fraction
+
+
+def makespan_dualpipe(num_stages, num_microbatches, forward=1, input_grad=1, weight_grad=1, overlapped=None):
+    """Makespan of DualPipe: what an innermost device computes, and (S/2-1)(F&B + Bw - 3W).
+
+    An innermost device runs B-S-1 pairs, and S+1 forwards and as many backwards alone. That bubble is the published
+    one (DeepSeek-AI, 2024, table 2), and exact where F = I >= W. In general, derived here, with n = S/2 it is
+    (n-1)(F&B + Bw - 3W + max(0, W-I)) + max((n-1)(F-I), -F). Devices nearer to the ends run fewer pairs, and so wait
+    less where a pair is shorter than its two operations. For even S, even B >= 2S, and a pair no shorter than either of
+    its operations and no longer than both; transfers and the gradient sums take no time.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S.
+    num_microbatches : int
+        Microbatches of one iteration, B; of both directions.
+    forward, input_grad, weight_grad : int, float or Fraction
+        Times F, I and W of one microbatch on one stage; Bw = I + W.
+    overlapped : int, float or Fraction, optional
+        Time F&B of a pair; F + Bw if not given.
+
+    Returns
+    -------
+    int, float or Fraction
+        Time of one iteration, in the unit of `forward`.
+
+    Examples
+    --------
+    >>> makespan_dualpipe(8, 20)
+    66
+    >>> makespan_dualpipe(8, 20, 2, 2, 1, overlapped=4)
+    101
+    """
+    return _makespan(num_stages // 2, num_microbatches // 2, forward, input_grad, weight_grad, overlapped)
+
+
+def makespan_dualpipev(num_stages, num_microbatches, forward=1, input_grad=1, weight_grad=1, overlapped=None):
+    """Makespan of DualPipeV: that of DualPipe on twice the devices and microbatches, of half a stage each.
+
+    For B >= 2S; transfers take no time. As `makespan_dualpipe`, exact for any F, I, W and F&B.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; each holds two stages, of 1/(2S) of the model each.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+    forward, input_grad, weight_grad : int or Fraction
+        Times F, I and W of one microbatch on 1/S of the model.
+    overlapped : int or Fraction, optional
+        Time F&B of a pair on 1/S of the model; F + I + W if not given.
+
+    Returns
+    -------
+    Fraction
+        Time of one iteration, in the unit of `forward`.
+
+    Examples
+    --------
+    >>> makespan_dualpipev(4, 10)
+    Fraction(33, 1)
+    """
+    return Fraction(_makespan(num_stages, num_microbatches, forward, input_grad, weight_grad, overlapped)) / 2
+
+
+def _makespan(depth, num_microbatches, forward, input_grad, weight_grad, overlapped):
+    """Of `depth` devices from the end to the turn, in the unit of one device's operations."""
+    backward, ramp = input_grad + weight_grad, depth - 1
+    pair = forward + backward if overlapped is None else overlapped
+    computing = (2 * (num_microbatches - depth) - 1) * pair + (2 * depth + 1) * (forward + backward)
+    published = ramp * (pair + backward - 3 * weight_grad)
+    beyond = ramp * max(0, weight_grad - input_grad) + max(ramp * (forward - input_grad), -forward)
+    return computing + published + beyond
+
+
+def bubble_ratio_dualpipe(num_stages, num_microbatches):
+    """Idle share of the total time of DualPipe, (S-2)/(3B+S-2), at F = I = W and F&B = F + Bw.
+
+    For even S and even B >= 2S; transfers and the gradient sums take no time.
+
+    Source: DeepSeek-AI, 2024, table 2, of which this is the ratio.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S.
+    num_microbatches : int
+        Microbatches of one iteration, B; of both directions.
+
+    Returns
+    -------
+    Fraction
+        Idle time over the total time of all devices.
+
+    Examples
+    --------
+    >>> bubble_ratio_dualpipe(8, 20)
+    Fraction(1, 11)
+    """
+    return Fraction(num_stages - 2, 3 * num_microbatches + num_stages - 2)
+
+
+def bubble_ratio_dualpipev(num_stages, num_microbatches):
+    """Idle share of the total time of DualPipeV, (S-1)/(3B+S-1), at F = I = W and F&B = F + Bw.
+
+    For B >= 2S; transfers take no time.
+
+    Source: the authors' repository, DualPipe, whose table counts 2S stages: (S-1)(F&B + Bw - 3W) of half a stage each.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; each holds two stages.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+
+    Returns
+    -------
+    Fraction
+        Idle time over the total time of all devices.
+
+    Examples
+    --------
+    >>> bubble_ratio_dualpipev(4, 10)
+    Fraction(1, 11)
+    """
+    return Fraction(num_stages - 1, 3 * num_microbatches + num_stages - 1)
+
+
+def peak_activations_dualpipe(num_stages):
+    """Peak activations of each device of DualPipe: S+1, over both replicas.
+
+    Source: DeepSeek-AI, 2024, table 2. A pair's forward takes its activations before its backward gives any back.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S.
+
+    Returns
+    -------
+    list of int, length S
+        Microbatches on 1/S of the model.
+
+    Examples
+    --------
+    >>> peak_activations_dualpipe(4)
+    [5, 5, 5, 5]
+    """
+    return [num_stages + 1] * num_stages
+
+
+def peak_activations_dualpipev(num_stages):
+    """Peak activations of each device of DualPipeV: S + 1/2, that is 2S+1 stages' of half the size.
+
+    Source: the authors' repository, DualPipe. A pair's forward takes its activations before its backward gives any
+    back.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S.
+
+    Returns
+    -------
+    list of Fraction, length S
+        Microbatches on 1/S of the model.
+
+    Examples
+    --------
+    >>> peak_activations_dualpipev(2)
+    [Fraction(5, 2), Fraction(5, 2)]
+    """
+    return [num_stages + Fraction(1, 2)] * num_stages

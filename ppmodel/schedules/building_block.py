@@ -1,0 +1,152 @@
+"""Orders from a building block: one microbatch's slots on every device, repeated at a fixed period and squeezed.
+
+The framework is that of Qi et al., "Pipeline Parallelism with Controllable Memory" (arXiv:2405.15362): how long a
+block holds its activations decides the peak, whatever the number of microbatches. The rules are ours:
+
+1. Microbatch b has its forwards and input gradients at their offsets in the block plus b periods.
+2. Weight gradients take a device's free slots, the oldest first.
+3. In the order of their slots (of two in one slot the lower device's), operations move to the first free slot after
+   what they need and after the same operation of the microbatch before, provided that no forward, then or later,
+   exceeds the memory limit. Weight gradients then make way, and take the slots that remain.
+"""
+
+from collections import deque
+
+import numpy as np
+
+from ppmodel.ops import OpKind
+
+FREE = -1
+
+
+def squeezed(placement, offsets, period, num_microbatches, limit):
+    """Each device's order of the operations of `num_microbatches` blocks.
+
+    Parameters
+    ----------
+    placement : sequence of int, length num_stages
+        The device of each stage.
+    offsets : sequence of int, length 2 num_stages
+        The slot in the block of each stage's forward, from the first stage to the last, then of each stage's
+        input gradient, from the last to the first. On every device they differ by other than whole periods.
+    period : int
+        Slots from one microbatch to the next.
+    num_microbatches : int
+    limit : int
+        Stages' activations that a device may hold.
+
+    Returns
+    -------
+    list of (ndarray, ndarray, ndarray), one a device
+        Kind, stage and microbatch in order.
+
+    Examples
+    --------
+    >>> squeezed([0], [0, 1], 3, 2, limit=1)
+    [(array([0, 2, 3, 0, 2, 3]), array([0, 0, 0, 0, 0, 0]), array([0, 0, 0, 1, 1, 1]))]
+    """
+    home = [*placement, *placement[::-1]]
+    slot = (np.array(offsets)[:, None] + period * np.arange(num_microbatches)).tolist()
+    rows = _rows(home, slot, limit)
+    steps = sorted((at, home[step], step, b) for step, row in enumerate(slot) for b, at in enumerate(row))
+    for at, device, step, microbatch in steps:
+        needed = max(slot[step - 1][microbatch] if step else -1, slot[step][microbatch - 1] if microbatch else -1)
+        slot[step][microbatch] = rows[device].move_forward(at, needed + 1)
+    return [row.order(num_microbatches, len(placement)) for row in rows]
+
+
+def stretched(kind, stage, microbatch, cut, length, times):
+    """Repeat a stretch of the steady state, so that a short order serves more microbatches.
+
+    Parameters
+    ----------
+    kind, stage, microbatch : ndarray of int
+        A device's order, as of `squeezed`.
+    cut : int
+        Where the stretch begins.
+    length : int
+        Operations of one period: those of one microbatch.
+    times : int
+        Microbatches to add.
+
+    Returns
+    -------
+    kind, stage, microbatch : ndarray of int
+
+    Examples
+    --------
+    >>> stretched(np.array([0, 2, 3]), np.zeros(3, int), np.zeros(3, int), 0, 3, 1)[2]
+    array([0, 0, 0, 1, 1, 1])
+    """
+    source = np.arange(len(kind) + length * times)
+    added = np.clip((source - cut) // length, 0, times)
+    source -= length * added
+    return kind[source], stage[source], microbatch[source] + added
+
+
+def _rows(home, slot, limit):
+    """A `_Row` for each device, with room for the weight gradients that are left at its end."""
+    num_microbatches, num_stages = len(slot[0]), len(home) // 2
+    length = max(map(max, slot)) + num_stages * num_microbatches // (max(home) + 1) + 1
+    cells = [[FREE] * length for _ in range(max(home) + 1)]
+    for step, row in enumerate(slot):
+        for microbatch, at in enumerate(row):
+            cells[home[step]][at] = step * num_microbatches + microbatch
+    return [_Row(row, num_stages * num_microbatches, limit) for row in cells]
+
+
+class _Row:
+    """One device's slots, each free or with an operation's number: step times microbatches plus microbatch.
+
+    Before each slot stand the activations held and the weight gradients owed, the free slots used for these.
+    """
+
+    def __init__(self, cells, num_forwards, limit):
+        self.cells, self.num_forwards, self.limit = cells, num_forwards, limit
+        self.held, self.owed = [0] * (len(cells) + 1), [0] * (len(cells) + 1)
+        self._recount(0, len(cells))
+
+    def move_forward(self, at, earliest):
+        """Move an operation to the first free slot that the limit allows; that slot, or the one it has."""
+        cells = self.cells
+        for slot in range(earliest, at):
+            if cells[slot] == FREE:
+                cells[slot], cells[at] = cells[at], FREE
+                if self._recount(slot, at):
+                    return slot
+                cells[slot], cells[at] = FREE, cells[slot]
+        return at
+
+    def _recount(self, first, last):
+        """Count again from one slot beyond another, to where nothing changes; False, and nothing, above the limit."""
+        held, owed, counted = self.held[first], self.owed[first], []
+        for slot in range(first, len(self.cells)):
+            if self.cells[slot] == FREE:
+                held, owed = (held - 1, owed - 1) if owed else (held, owed)
+            elif self.cells[slot] < self.num_forwards:
+                held += 1
+                if held > self.limit:
+                    return False
+            else:
+                owed += 1
+            counted.append((held, owed))
+            if slot >= last and held == self.held[slot + 1] and owed == self.owed[slot + 1]:
+                break
+        after = slice(first + 1, first + 1 + len(counted))
+        self.held[after], self.owed[after] = zip(*counted, strict=True)
+        return True
+
+    def order(self, num_microbatches, num_stages):
+        """Kind, stage and microbatch of the operations, the weight gradients in the free slots."""
+        numbers, waiting = [], deque()
+        for number in self.cells:
+            if number >= self.num_forwards:
+                waiting.append(number + self.num_forwards)
+            elif number == FREE and waiting:
+                number = waiting.popleft()
+            if number != FREE:
+                numbers.append(number)
+        step, microbatch = np.divmod(numbers, num_microbatches)
+        part, step = np.divmod(step, num_stages)
+        stage = np.where(part == 0, step, num_stages - 1 - step)
+        return np.array([OpKind.F, OpKind.I, OpKind.W])[part], stage, microbatch

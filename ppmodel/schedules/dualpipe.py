@@ -1,0 +1,142 @@
+"""DualPipe (DeepSeek-V3, 2024) and DualPipeV: pairs of a forward and a backward that run as one.
+
+A pair's two operations hide one another's communication. Where no pair can be made, the backward is split and its
+weight gradients fill the gaps. DualPipe sends microbatches from both ends over two copies of the model; DualPipeV
+is one half of it, folded: its device d does what device d of the first half of DualPipe does, with the stages of the
+way up in place of the opposite direction's. One order therefore serves both.
+"""
+
+import numpy as np
+
+from ppmodel import formulas
+from ppmodel.ops import NO_MICROBATCH, OpKind
+from ppmodel.schedule import Schedule
+from ppmodel.schedules.phases import program, v_placement
+from ppmodel.schedules.registry import require, schedule
+
+
+@schedule(
+    "dualpipe",
+    label="DualPipe",
+    title="two directions over two copies of the weights, forwards and backwards in pairs",
+    legal="S even, B even, B >= 2S",
+    bubble_ratio=formulas.bubble_ratio_dualpipe,
+)
+def dualpipe(num_stages, num_microbatches):
+    """DualPipe (DeepSeek-AI, arXiv:2412.19437, section 3.2.1).
+
+    Replica 0 runs from device 0 to S-1 with the first half of the microbatches, replica 1 the other way with the
+    second half. Both hold every stage, so that each stage's gradients are summed over the two: after all that a
+    device computes, the deeper of its two stages before the other, whose last weight gradients come later.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; even.
+    num_microbatches : int
+        Microbatches of both directions, B; even, at least 2S.
+
+    Returns
+    -------
+    Schedule
+
+    Raises
+    ------
+    ScheduleError
+        If S or B is odd, or B is less than 2S.
+
+    Examples
+    --------
+    >>> for row in dualpipe(2, 4).rows():
+    ...     print(*("&".join(map(str, cell)) for cell in row))
+    0F0 1F2@1 0F1 1B2@1 1F3@1&0B0 1B3@1 0I1 0W1 1R@1 0R
+    0F2@1 1F0 0F3@1 1B0 1F1&0B2@1 1B1 0I3@1 0W3@1 1R 0R@1
+    """
+    rule, remedy = "must be even for dualpipe", f"pass stages {num_stages + 1} or {max(2, num_stages - 1)}"
+    require(num_stages % 2 == 0, "stages", num_stages, rule, remedy)
+    rule, enough = f"must be even and at least {2 * num_stages} for dualpipe on {num_stages} stages", 2 * num_stages
+    remedy = f"pass microbatches {max(enough, num_microbatches + 1)}"
+    legal = num_microbatches % 2 == 0 and num_microbatches >= enough
+    require(legal, "microbatches", num_microbatches, rule, remedy)
+    half, orders = num_microbatches // 2, []
+    for device in range(num_stages):
+        kind, way, microbatch, joined = _order(num_stages // 2, half, min(device, num_stages - 1 - device))
+        replica = way ^ (device >= num_stages // 2)
+        stage = np.where(replica == 0, device, num_stages - 1 - device)
+        orders.append(_with_sums(kind, stage, microbatch + half * replica, replica, joined))
+    down = np.arange(num_stages)
+    return _schedule("dualpipe", np.stack((down, down[::-1])), num_microbatches, orders)
+
+
+@schedule(
+    "dualpipev",
+    label="DualPipeV",
+    title="DualPipe folded to a V: two stages per device, one copy of the weights",
+    legal="B >= 2S",
+    bubble_ratio=formulas.bubble_ratio_dualpipev,
+)
+def dualpipev(num_stages, num_microbatches):
+    """DualPipeV (DeepSeek-AI's DualPipe repository, after Sea AI Lab's "cut in half"), as PyTorch orders it.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; there are 2S stages.
+    num_microbatches : int
+        Microbatches of one iteration, B; at least 2S.
+
+    Returns
+    -------
+    Schedule
+
+    Raises
+    ------
+    ScheduleError
+        If B is less than 2S.
+
+    Examples
+    --------
+    >>> for row in dualpipev(2, 4).rows():
+    ...     print(*("&".join(map(str, cell)) for cell in row))
+    0F0 0F1 0F2 3F0 3I0 3W0 3F1 0F3&3B1 3F2&0B0 3B2 3F3&0B1 3B3 0I2 0W2 0I3 0W3
+    1F0 2F0 1F1 2F1 1F2 2B0 2F2&1B0 1F3&2B1 2F3&1B1 2B2 1B2 2I3 1I3 2W3 1W3
+    """
+    rule = f"must be at least {2 * num_stages} for dualpipev on {num_stages} stages"
+    remedy = f"pass microbatches {2 * num_stages}"
+    require(num_microbatches >= 2 * num_stages, "microbatches", num_microbatches, rule, remedy)
+    orders = []
+    for device in range(num_stages):
+        kind, chunk, microbatch, joined = _order(num_stages, num_microbatches, device)
+        stage = np.where(chunk == 0, device, 2 * num_stages - 1 - device)
+        orders.append((kind, stage, microbatch, np.zeros_like(kind), joined))
+    return _schedule("dualpipev", v_placement(num_stages), num_microbatches, orders)
+
+
+def _order(depth, num_microbatches, rank):
+    """One device's operations; `rank` counts `depth` devices from the end, way 0 leads away from it.
+
+    The first pair of the innermost device stays two cells, so that its forward reaches the neighbour earlier.
+    """
+    beyond, main = depth - 1 - rank, num_microbatches - 2 * depth + rank + 1
+    apart = int(beyond == 0)
+    return program([
+        ("F0", 2 * beyond), ("F0 F1", rank + 1), ("I1 W F1", beyond),  # warm-up
+        ("F0 B1 F1&B0", apart), ("F0&B1 F1&B0", main - apart),  # steady
+        ("B1 F1&B0", beyond), ("B1 B0", (rank + 1) // 2), ("B1 I0", (rank + 1) % 2), ("I1 I0", (rank + 1) // 2),
+        ("W I0", beyond), ("W", rank + 1),  # cool-down
+    ])  # fmt: skip
+
+
+def _with_sums(kind, stage, microbatch, replica, joined):
+    """A device's order and, at its end, the gradient sums of its two stages, way 1's first: it is done first."""
+    away = stage[0], replica[0]  # the first operation of every device is a forward of way 0
+    back = stage.max() + stage.min() - away[0], 1 - away[1]
+    sums = np.array([(OpKind.R, deep, NO_MICROBATCH, copy, 0) for deep, copy in (back, away)]).T
+    columns = (kind, stage, microbatch, replica, joined)
+    return tuple(np.append(column, more) for column, more in zip(columns, sums, strict=True))
+
+
+def _schedule(name, placement, num_microbatches, orders):
+    device_start = np.cumsum([0] + [len(order[0]) for order in orders])
+    columns = [np.concatenate(column) for column in zip(*orders, strict=True)]
+    return Schedule(name, np.atleast_2d(placement), num_microbatches, *columns, device_start)

@@ -1,0 +1,170 @@
+"""Zero Bubble schedules on the V placement: ZB-V, and V-Half and V-Min, which take less memory.
+
+A device holds two stages, s and 2S-1-s, so that the last stage is on the device of the first and the memory of the
+devices is even. The backward is split: the input gradient goes on at once, the weight gradient fills the gaps. The
+letters are ours: the papers write B for I.
+"""
+
+import numpy as np
+
+from ppmodel import formulas
+from ppmodel.ops import OpKind
+from ppmodel.schedule import Schedule
+from ppmodel.schedules.building_block import squeezed, stretched
+from ppmodel.schedules.phases import program, v_placement
+from ppmodel.schedules.registry import schedule
+
+
+@schedule(
+    "zb-v",
+    label="ZB-V",
+    title="two stages per device in a V, backward split, no bubble within a device's span at F = I = W",
+    legal="B >= 1 (without a bubble from B = 2S-1)",
+    bubble_ratio=formulas.bubble_ratio_zb_v,
+)
+def zb_v(num_stages, num_microbatches):
+    """ZB-V (Qi et al., arXiv:2401.10241, section 6), as PyTorch orders it.
+
+    With fewer than 2S-1 microbatches it is the order of 2S-1 with the microbatches that are not there left out.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; there are 2S stages.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+
+    Returns
+    -------
+    Schedule
+        A table of S rows and 6 B operations in each.
+
+    Examples
+    --------
+    >>> for row in zb_v(2, 3).table():
+    ...     print(*row)
+    0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 3W2 0I1 0W1 0I2 0W2 .
+    . 1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1I1 2I2 1I2 1W1 2W2 1W2
+    """
+    orders = [_order(num_stages, num_microbatches, device) for device in range(num_stages)]
+    kind, chunk, microbatch = (np.stack(column) for column in zip(*orders, strict=True))
+    device = np.arange(num_stages)[:, None]
+    stage = np.where(chunk == 0, device, 2 * num_stages - 1 - device)
+    return Schedule.from_programs("zb-v", v_placement(num_stages), num_microbatches, kind, stage, microbatch)
+
+
+def _order(num_devices, num_microbatches, device):
+    """Kind, chunk and microbatch of a device's operations, in order."""
+    count, ahead = max(2 * num_devices - 1, num_microbatches), num_devices - device
+    kind, chunk, microbatch, _ = program([
+        ("F0", 2 * ahead - 1), ("F1 F0", device), ("F1 I1 W1", ahead),  # warm-up
+        ("F0 I0 W0 F1 I1 W1", count - 2 * num_devices + 1 + device), ("I0 W0 F1 I1 W1", ahead - 1),  # steady
+        ("I0 I1", device), ("I0 W0", ahead), ("W1", device), ("W0", device),  # cool-down
+    ])  # fmt: skip
+    there = slice(None) if count == num_microbatches else microbatch < num_microbatches
+    return kind[there], chunk[there], microbatch[there]
+
+
+@schedule(
+    "v-half",
+    label="V-Half",
+    title="two stages per device in a V, backward split, half the activations of 1F1B",
+    legal="B >= 1",
+    bubble_ratio=formulas.bubble_ratio_v_half,
+)
+def v_half(num_stages, num_microbatches):
+    """V-Half (Qi et al., arXiv:2405.15362): at most (S+2)/2 units of activations, rounded down.
+
+    The offsets are the authors'. How the repeated block is squeezed is ours, see `building_block`; it takes as
+    long as the authors' generator does.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; there are 2S stages.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+
+    Returns
+    -------
+    Schedule
+        A table of S rows and 6 B operations in each.
+
+    Examples
+    --------
+    >>> for row in v_half(2, 3).table():
+    ...     print(*row)
+    0F0 0F1 . 3F0 3I0 3F1 3W0 0F2 0I0 3I1 0W0 3F2 3I2 0I1 3W1 0I2 3W2 0W1 0W2
+    . 1F0 2F0 1F1 2F1 2I0 1I0 2W0 1F2 1W0 2F2 2I1 1I1 2I2 1I2 2W1 1W1 2W2 1W2
+    """
+    device, apart = np.arange(num_stages), 3 * (num_stages % 2 == 0)
+    forwards = 2 * device, 3 * num_stages - device - 2
+    gradients = 3 * num_stages + apart + 2 * device - 1, 6 * num_stages + apart - device - 2
+    peak = formulas.peak_activations_v_half(num_stages)[0]
+    return _repeated_block("v-half", num_stages, num_microbatches, forwards, gradients, peak)
+
+
+@schedule(
+    "v-min",
+    label="V-Min",
+    title="two stages per device in a V, backward split, a third of the activations of 1F1B",
+    legal="B >= 1",
+    bubble_ratio=formulas.bubble_ratio_v_min,
+)
+def v_min(num_stages, num_microbatches):
+    """V-Min (Qi et al., arXiv:2405.15362): at most (S+4)/3 units of activations, rounded down.
+
+    The offsets are the authors'. How the repeated block is squeezed is ours, see `building_block`; where S leaves
+    2 over multiples of 3 it takes two chunks' time less than the authors' generator, else as long.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; there are 2S stages.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+
+    Returns
+    -------
+    Schedule
+        A table of S rows and 6 B operations in each.
+
+    Examples
+    --------
+    >>> for row in v_min(2, 3).table():
+    ...     print(*row)
+    0F0 0F1 . 3F0 3I0 3F1 3I1 0I0 3W0 0F2 0I1 3W1 0W0 3F2 3I2 0W1 3W2 0I2 0W2
+    . 1F0 2F0 1F1 2F1 2I0 1I0 2I1 1I1 2W0 1F2 1W0 2F2 2W1 1W1 2I2 1I2 2W2 1W2
+    """
+    device, apart = np.arange(num_stages), 2 * (num_stages % 3 == 0)
+    forwards = device, 2 * num_stages - 1 - device
+    gradients = 2 * num_stages + apart + device, 4 * num_stages + apart - 1 - device
+    peak = formulas.peak_activations_v_min(num_stages)[0]
+    return _repeated_block("v-min", num_stages, num_microbatches, forwards, gradients, peak)
+
+
+def steady_from(num_devices):
+    """Microbatches from which on a table of building blocks has a steady state: 2S + 2, found by trying all S to 24.
+
+    >>> steady_from(4)
+    10
+    """
+    return 2 * num_devices + 2
+
+
+def _repeated_block(name, num_devices, num_microbatches, forwards, gradients, peak):
+    """A table of building blocks; offsets by device, of the way down and of the way up.
+
+    From some number of microbatches on a table has a steady state, whose operations repeat every six; longer tables
+    repeat it.
+    """
+    placement, short = v_placement(num_devices), min(num_microbatches, steady_from(num_devices))
+    ways = [offsets[::direction] for offsets, direction in zip((*forwards, *gradients), (1, -1, 1, -1), strict=True)]
+    orders = squeezed(placement.tolist(), np.concatenate(ways), 6, short, 2 * peak)
+    if num_microbatches > short:
+        first = 3 * num_devices // 2 + 1
+        for device, (kind, stage, microbatch) in enumerate(orders):
+            cut = np.flatnonzero((kind == OpKind.F) & (stage == device) & (microbatch == first))[0]
+            orders[device] = stretched(kind, stage, microbatch, cut, 6, num_microbatches - short)
+    columns = (np.stack(column) for column in zip(*orders, strict=True))
+    return Schedule.from_programs(name, placement, num_microbatches, *columns)

@@ -1,0 +1,147 @@
+"""ZB-V, V-Half and V-Min: complete, within their published peaks, and as long as their closed forms."""
+
+from collections import Counter
+from itertools import product
+
+import numpy as np
+import pytest
+
+from ppmodel import build, formulas
+from ppmodel.costs import uniform_costs
+from ppmodel.engine import simulate
+from ppmodel.graph import compile
+from ppmodel.metrics import bubble_ratios, messages_sent, peak_activations, table_bubble_ratio, table_slots
+from ppmodel.ops import OpKind
+from ppmodel.schedules.building_block import squeezed
+
+PEAKS = {
+    "zb-v": formulas.peak_activations_zb_v,
+    "v-half": formulas.peak_activations_v_half,
+    "v-min": formulas.peak_activations_v_min,
+}
+MAKESPANS = {"zb-v": formulas.makespan_zb_v, "v-half": formulas.makespan_v_half, "v-min": formulas.makespan_v_min}
+NAMES = sorted(PEAKS)
+
+
+def simulated(schedule, forward=1, input_grad=1, weight_grad=1):
+    """A run at times F, I and W of one microbatch on 1/S of the model."""
+    costs = uniform_costs(schedule, forward, input_grad=input_grad, weight_grad=weight_grad)
+    return simulate(compile(schedule), costs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_operation_is_there_once(name):
+    """Sizes up to 8 devices and 20 microbatches are complete, run to their end and stay within the published peak."""
+    for stages, count in product(range(1, 9), (1, 2, 3, 4, 7, 8, 12, 17, 20)):
+        schedule = build(name, stages, count)
+        schedule.validate()
+        assert (peak_activations(schedule) <= PEAKS[name](stages)).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_makespans_at_equal_times(name):
+    """At F = I = W the table and a run are as long as the closed form, from as many microbatches as devices on."""
+    for stages, extra in product(range(1, 13), (0, 1, 2, 5, 11, 24)):
+        schedule = build(name, stages, stages + extra)
+        makespan = MAKESPANS[name](stages, stages + extra)
+        assert table_slots(schedule) == 2 * makespan
+        assert 1 - table_bubble_ratio(schedule) == pytest.approx(float(3 * (stages + extra) / makespan))
+    assert simulated(schedule).makespan_s == pytest.approx(float(makespan))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_peaks_are_the_published_ones_and_even(name):
+    """Every device takes what the paper says, and no more with more microbatches."""
+    for stages in (*range(1, 10), 12, 16, 24):
+        for count in (2 * stages, 3 * stages + 1, 6 * stages):
+            assert peak_activations(build(name, stages, count)).tolist() == PEAKS[name](stages)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_steady_state_is_six_operations_of_a_microbatch(name):
+    """One more microbatch takes F + I + W more, and in the middle of a long table no device ever waits."""
+    for stages in range(1, 9):
+        schedule = build(name, stages, 8 * stages)
+        assert table_slots(build(name, stages, 8 * stages + 1)) - table_slots(schedule) == 6
+        start = schedule.slots()[0]
+        busy = Counter(start[(start > 20 * stages) & (start < 26 * stages)].tolist())
+        assert set(busy.values()) == {stages}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weight_gradients_follow_in_the_order_of_their_input_gradients(name):
+    """On every device each stage's weight gradients run through the microbatches from 0 upwards."""
+    schedule = build(name, 5, 13)
+    for kind, stage in product((OpKind.F, OpKind.I, OpKind.W), range(10)):
+        mine = (schedule.kind == kind) & (schedule.stage == stage)
+        assert schedule.microbatch[mine].tolist() == list(range(13))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_messages_go_over_each_link_four_times(name):
+    """A microbatch needs 4(S-1) messages: the turn at the last device is local."""
+    assert messages_sent(build(name, 5, 11)).sum() == 11 * 4 * 4
+
+
+def test_zb_v_has_no_bubble_in_a_device():
+    """At F = I = W no device waits between its first and its last operation; the total counts the ramp."""
+    ratios = bubble_ratios(simulated(build("zb-v", 6, 11)))
+    assert ratios.span == pytest.approx(0, abs=1e-12)
+    assert ratios.total == pytest.approx(float(formulas.bubble_ratio_zb_v(6, 11)))
+    assert bubble_ratios(simulated(build("zb-v", 6, 9))).span > 0.01  # fewer than 2S-1
+
+
+def test_zb_v_with_few_microbatches():
+    """Below 2S-1 microbatches the fill is not hidden: max(S-1, 4(S-1) - 2(B-1)) chunks' times are lost."""
+    for stages in range(1, 9):
+        for count in range(1, 2 * stages):
+            assert table_slots(build("zb-v", stages, count)) == 2 * formulas.makespan_zb_v(stages, count)
+
+
+def test_zb_v_where_the_input_gradient_is_longest():
+    """For F <= I and W <= I the ramp costs (S-1) max(I, 2(I-W))/2; with a longer F or W it costs more than that."""
+    for stages, count in ((3, 6), (6, 12)):
+        schedule = build("zb-v", stages, count)
+        for times in product((0, 1, 5, 6), (6,), (0, 1, 2, 3, 4, 6)):
+            assert simulated(schedule, *times).makespan_s == pytest.approx(
+                float(formulas.makespan_zb_v(stages, count, *times))
+            )
+        for times in ((7, 6, 3), (6, 6, 9)):
+            assert simulated(schedule, *times).makespan_s > formulas.makespan_zb_v(stages, count, *times)
+
+
+def test_v_min_beats_its_authors_generator_where_s_leaves_2():
+    """The authors' lengths, measured with their generator: equal but for S = 2, 5, 8, 11, where ours is shorter."""
+    for stages in range(2, 13):
+        table = 1 - table_bubble_ratio(build("v-min", stages, 2 * stages))
+        authors = 1 - formulas.bubble_ratio_v_min(stages, 2 * stages)
+        assert (table > float(authors) + 1e-9) == (stages % 3 == 2)
+        assert stages % 3 == 2 or table == pytest.approx(float(authors))
+
+
+def test_v_half_has_its_authors_lengths():
+    """The authors' generator leaves 1, 5, 5, 11, 11, 17, 17 chunks' times for S = 2 to 8."""
+    bubbles = [table_slots(build("v-half", stages, 16)) - 6 * 16 for stages in range(2, 9)]
+    assert bubbles == [1, 5, 5, 11, 11, 17, 17]
+
+
+@pytest.mark.parametrize("name", ["v-half", "v-min"])
+def test_long_tables_repeat_the_steady_state_of_short_ones(name, monkeypatch):
+    """Where a table is stretched it is what squeezing all its blocks gives, operation for operation."""
+    for stages in range(1, 12):
+        count = 2 * stages + 2 + stages % 5
+        stretched = build(name, stages, count + 3).rows()
+        monkeypatch.setattr("ppmodel.schedules.zero_bubble_v.steady_from", lambda _: 1000)
+        assert build(name, stages, count + 3).rows() == stretched
+        monkeypatch.undo()
+
+
+def test_squeezing_keeps_the_limit_and_pays_every_debt():
+    """A block on one device: with a limit of one activation, F, I and W in turn; with two, forwards run ahead."""
+    ((kind, _, microbatch),) = squeezed([0], [0, 4], 6, 3, limit=1)
+    assert kind.tolist() == [OpKind.F, OpKind.I, OpKind.W] * 3
+    assert microbatch.tolist() == np.repeat(range(3), 3).tolist()
+    ((kind, *_),) = squeezed([0], [0, 4], 3, 3, limit=2)
+    held = np.cumsum(np.select([kind == OpKind.F, kind == OpKind.W], [1, -1]))
+    assert held.max() == 2
+    assert held[-1] == 0
