@@ -11,7 +11,7 @@ import numpy as np
 from ppmodel import formulas
 from ppmodel.ops import NO_MICROBATCH, OpKind
 from ppmodel.schedule import Schedule
-from ppmodel.schedules.phases import program, v_placement
+from ppmodel.schedules.phases import programs, v_placement
 from ppmodel.schedules.registry import require, schedule
 
 
@@ -58,14 +58,16 @@ def dualpipe(num_stages, num_microbatches):
     remedy = f"pass microbatches {max(enough, num_microbatches + 1)}"
     legal = num_microbatches % 2 == 0 and num_microbatches >= enough
     require(legal, "microbatches", num_microbatches, rule, remedy)
-    half, orders = num_microbatches // 2, []
-    for device in range(num_stages):
-        kind, way, microbatch, joined = _order(num_stages // 2, half, min(device, num_stages - 1 - device))
-        replica = way ^ (device >= num_stages // 2)
-        stage = np.where(replica == 0, device, num_stages - 1 - device)
-        orders.append(_with_sums(kind, stage, microbatch + half * replica, replica, joined))
-    down = np.arange(num_stages)
-    return _schedule("dualpipe", np.stack((down, down[::-1])), num_microbatches, orders)
+    half, down = num_microbatches // 2, np.arange(num_stages)
+    ranks = np.minimum(down, down[::-1]).tolist()
+    kind, way, microbatch, joined, start = programs([_order(num_stages // 2, half, rank) for rank in ranks])
+    device = np.repeat(down, np.diff(start))
+    replica = way ^ (device >= num_stages // 2)
+    stage = np.where(replica == 0, device, num_stages - 1 - device)
+    microbatch += half * replica
+    columns = _with_sums((kind, stage, microbatch, replica, joined), start)
+    start += 2 * np.arange(num_stages + 1)
+    return Schedule("dualpipe", np.stack((down, down[::-1])), num_microbatches, *columns, start)
 
 
 @schedule(
@@ -104,39 +106,35 @@ def dualpipev(num_stages, num_microbatches):
     rule = f"must be at least {2 * num_stages} for dualpipev on {num_stages} stages"
     remedy = f"pass microbatches {2 * num_stages}"
     require(num_microbatches >= 2 * num_stages, "microbatches", num_microbatches, rule, remedy)
-    orders = []
-    for device in range(num_stages):
-        kind, chunk, microbatch, joined = _order(num_stages, num_microbatches, device)
-        stage = np.where(chunk == 0, device, 2 * num_stages - 1 - device)
-        orders.append((kind, stage, microbatch, np.zeros_like(kind), joined))
-    return _schedule("dualpipev", v_placement(num_stages), num_microbatches, orders)
+    orders = [_order(num_stages, num_microbatches, device) for device in range(num_stages)]
+    kind, chunk, microbatch, joined, start = programs(orders)
+    device = np.repeat(np.arange(num_stages), np.diff(start))
+    stage = np.where(chunk == 0, device, 2 * num_stages - 1 - device)
+    columns = kind, stage, microbatch, np.zeros_like(kind), joined
+    return Schedule("dualpipev", np.atleast_2d(v_placement(num_stages)), num_microbatches, *columns, start)
 
 
 def _order(depth, num_microbatches, rank):
-    """One device's operations; `rank` counts `depth` devices from the end, way 0 leads away from it.
+    """The phases of a device; `rank` counts `depth` devices from the end, way 0 leads away from it.
 
     The first pair of the innermost device stays two cells, so that its forward reaches the neighbour earlier.
     """
     beyond, main = depth - 1 - rank, num_microbatches - 2 * depth + rank + 1
     apart = int(beyond == 0)
-    return program([
+    return [
         ("F0", 2 * beyond), ("F0 F1", rank + 1), ("I1 W F1", beyond),  # warm-up
         ("F0 B1 F1&B0", apart), ("F0&B1 F1&B0", main - apart),  # steady
         ("B1 F1&B0", beyond), ("B1 B0", (rank + 1) // 2), ("B1 I0", (rank + 1) % 2), ("I1 I0", (rank + 1) // 2),
         ("W I0", beyond), ("W", rank + 1),  # cool-down
-    ])  # fmt: skip
+    ]  # fmt: skip
 
 
-def _with_sums(kind, stage, microbatch, replica, joined):
-    """A device's order and, at its end, the gradient sums of its two stages, way 1's first: it is done first."""
-    away = stage[0], replica[0]  # the first operation of every device is a forward of way 0
-    back = stage.max() + stage.min() - away[0], 1 - away[1]
-    sums = np.array([(OpKind.R, deep, NO_MICROBATCH, copy, 0) for deep, copy in (back, away)]).T
-    columns = (kind, stage, microbatch, replica, joined)
-    return tuple(np.append(column, more) for column, more in zip(columns, sums, strict=True))
-
-
-def _schedule(name, placement, num_microbatches, orders):
-    device_start = np.cumsum([0] + [len(order[0]) for order in orders])
-    columns = [np.concatenate(column) for column in zip(*orders, strict=True)]
-    return Schedule(name, np.atleast_2d(placement), num_microbatches, *columns, device_start)
+def _with_sums(columns, start):
+    """The devices' orders and, at each one's end, the gradient sums of its two stages, the deeper one's first."""
+    down = np.arange(len(start) - 1)
+    deeper, half = np.maximum(down, down[::-1]), len(down) // 2
+    stage = np.stack((deeper, len(down) - 1 - deeper), axis=1).ravel()
+    replica = np.stack((down < half, down >= half), axis=1).ravel()
+    sums = OpKind.R, stage, NO_MICROBATCH, replica, False
+    ends = np.repeat(start[1:], 2)
+    return [np.insert(column, ends, more) for column, more in zip(columns, sums, strict=True)]

@@ -6,13 +6,16 @@ counted, and cells of two are joined by ``&``.
 """
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from ppmodel.ops import OpKind
 
-OLDEST = -1
+OLDEST = 2
 """The chunk of a weight gradient that is whichever has waited longest: a ``W`` without a number."""
+
+_COUNTERS = 9
 
 
 def v_placement(num_devices):
@@ -36,14 +39,14 @@ def v_placement(num_devices):
     return np.concatenate((down, down[::-1]))
 
 
-def program(phases):
-    """One device's operations, of phases that each repeat a pattern.
+def programs(orders):
+    """All devices' operations, each device's of phases that repeat a pattern.
 
     Parameters
     ----------
-    phases : sequence of (str, int)
+    orders : list of lists of (str, int), one a device
         Pattern and how often it runs. A number after a kind is the chunk; a ``W`` without one is the oldest
-        input gradient's that is still owed.
+        input gradient's that is still owed; where there are such, all weight gradients are.
 
     Returns
     -------
@@ -51,28 +54,60 @@ def program(phases):
         A chunk's forwards, backwards (whole or input gradients) and weight gradients each count from 0.
     joined : ndarray of bool, shape (num_operations,)
         Whether an operation shares the cell of the one before it.
+    device_start : ndarray of int, shape (num_devices + 1,)
+        Where each device's operations begin.
 
     Examples
     --------
-    >>> kind, chunk, microbatch, joined = program([("F0", 2), ("F1&B0", 2)])
+    >>> kind, chunk, microbatch, joined, _ = programs([[("F0", 2), ("F1&B0", 2)]])
     >>> kind.tolist(), microbatch.tolist(), joined.tolist()
     ([0, 0, 0, 1, 0, 1], [0, 1, 0, 0, 1, 1], [False, False, False, True, False, True])
     """
-    kind, chunk, joined = np.concatenate([np.tile(_pattern(text), times) for text, times in phases], axis=1)
-    microbatch, backward = np.empty_like(kind), (kind == OpKind.B) | (kind == OpKind.I)
-    for which in (kind == OpKind.F, backward, (kind == OpKind.W) & (chunk != OLDEST)):
-        for number in (0, 1):
-            mine = np.flatnonzero(which & (chunk == number))
-            microbatch[mine] = np.arange(len(mine))
-    owed, paid = np.flatnonzero(kind == OpKind.I), np.flatnonzero(chunk == OLDEST)
+    lengths = [sum(len(_pattern(text).counter) * times for text, times in phases) for phases in orders]
+    device_start = np.cumsum([0, *lengths])
+    columns = np.empty((4, device_start[-1]), dtype=np.int32)
+    for first, phases in zip(device_start, orders, strict=False):
+        _write(columns[:, first:], phases)
+    kind, chunk, joined, microbatch = columns
+    paid = np.flatnonzero(chunk == OLDEST)
     if len(paid):
+        owed = np.flatnonzero(kind == OpKind.I)  # device by device as many, and in the same order
         chunk[paid], microbatch[paid] = chunk[owed], microbatch[owed]
-    return kind, chunk, microbatch, joined.astype(bool)
+    return kind, chunk, microbatch, joined.astype(bool), device_start
+
+
+def _write(columns, phases):
+    """One device's phases, from the beginning of the columns on."""
+    done, place = np.zeros(_COUNTERS, dtype=np.int32), 0
+    for text, times in phases:
+        pattern = _pattern(text)
+        until = place + times * len(pattern.counter)
+        stretch = columns[:, place:until].reshape(4, times, len(pattern.counter))
+        stretch[:3] = pattern.operations[:, None]
+        stretch[3] = np.arange(times, dtype=np.int32)[:, None] * pattern.step[pattern.counter]
+        stretch[3] += done[pattern.counter] + pattern.rank
+        done += pattern.step * times
+        place = until
+
+
+class _Pattern(NamedTuple):
+    """A pattern's operations, shape (3, n): kind, chunk, whether joined; and what they count.
+
+    A chunk has a counter of its forwards, one of its backwards and one of its weight gradients: each operation's own,
+    its rank among those of the pattern, and how far a run of the pattern moves each counter.
+    """
+
+    operations: np.ndarray
+    counter: np.ndarray
+    rank: np.ndarray
+    step: np.ndarray
 
 
 @lru_cache
 def _pattern(text):
-    """Kind, chunk and whether joined of each operation of a pattern; shape (3, operations)."""
     cells = [cell.split("&") for cell in text.split()]
-    ops = [(op, position > 0) for cell in cells for position, op in enumerate(cell)]
-    return np.array([(OpKind[op[0]], int(op[1:] or OLDEST), joined) for op, joined in ops], dtype=np.int32).T
+    ops = [(OpKind[op[0]], int(op[1:] or OLDEST), position > 0) for cell in cells for position, op in enumerate(cell)]
+    counter = np.array([3 * chunk + (0, 1, 1, 2)[kind] for kind, chunk, _ in ops])
+    rank = np.array([(counter[:place] == own).sum() for place, own in enumerate(counter)], dtype=np.int32)
+    step = np.bincount(counter, minlength=_COUNTERS).astype(np.int32)
+    return _Pattern(np.array(ops, dtype=np.int32).T, counter, rank, step)

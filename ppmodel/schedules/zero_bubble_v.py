@@ -11,7 +11,7 @@ from ppmodel import formulas
 from ppmodel.ops import OpKind
 from ppmodel.schedule import Schedule
 from ppmodel.schedules.building_block import squeezed, stretched
-from ppmodel.schedules.phases import program, v_placement
+from ppmodel.schedules.phases import programs, v_placement
 from ppmodel.schedules.registry import schedule
 
 
@@ -46,23 +46,26 @@ def zb_v(num_stages, num_microbatches):
     0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 3W2 0I1 0W1 0I2 0W2 .
     . 1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1I1 2I2 1I2 1W1 2W2 1W2
     """
-    orders = [_order(num_stages, num_microbatches, device) for device in range(num_stages)]
-    kind, chunk, microbatch = (np.stack(column) for column in zip(*orders, strict=True))
+    count = max(2 * num_stages - 1, num_microbatches)
+    orders = [_order(num_stages, count, device) for device in range(num_stages)]
+    columns = [column.reshape(num_stages, -1) for column in programs(orders)[:3]]
+    if count > num_microbatches:
+        there = columns[2] < num_microbatches
+        columns = [column[there].reshape(num_stages, -1) for column in columns]
+    kind, chunk, microbatch = columns
     device = np.arange(num_stages)[:, None]
     stage = np.where(chunk == 0, device, 2 * num_stages - 1 - device)
     return Schedule.from_programs("zb-v", v_placement(num_stages), num_microbatches, kind, stage, microbatch)
 
 
 def _order(num_devices, num_microbatches, device):
-    """Kind, chunk and microbatch of a device's operations, in order."""
-    count, ahead = max(2 * num_devices - 1, num_microbatches), num_devices - device
-    kind, chunk, microbatch, _ = program([
+    """The phases of a device, for 2S-1 microbatches or more."""
+    ahead = num_devices - device
+    return [
         ("F0", 2 * ahead - 1), ("F1 F0", device), ("F1 I1 W1", ahead),  # warm-up
-        ("F0 I0 W0 F1 I1 W1", count - 2 * num_devices + 1 + device), ("I0 W0 F1 I1 W1", ahead - 1),  # steady
+        ("F0 I0 W0 F1 I1 W1", num_microbatches - 2 * num_devices + 1 + device), ("I0 W0 F1 I1 W1", ahead - 1),  # steady
         ("I0 I1", device), ("I0 W0", ahead), ("W1", device), ("W0", device),  # cool-down
-    ])  # fmt: skip
-    there = slice(None) if count == num_microbatches else microbatch < num_microbatches
-    return kind[there], chunk[there], microbatch[there]
+    ]  # fmt: skip
 
 
 @schedule(
@@ -144,7 +147,7 @@ def v_min(num_stages, num_microbatches):
 
 
 def steady_from(num_devices):
-    """Microbatches from which on a table of building blocks has a steady state: 2S + 2, found by trying all S to 24.
+    """Microbatches from which on a table of building blocks has a steady state: 2S + 2, found by trying all S to 32.
 
     >>> steady_from(4)
     10

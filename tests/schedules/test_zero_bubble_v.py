@@ -12,6 +12,7 @@ from ppmodel.engine import simulate
 from ppmodel.graph import compile
 from ppmodel.metrics import bubble_ratios, messages_sent, peak_activations, table_bubble_ratio, table_slots
 from ppmodel.ops import OpKind
+from ppmodel.schedules import zero_bubble_v
 from ppmodel.schedules.building_block import squeezed
 
 PEAKS = {
@@ -131,7 +132,7 @@ def test_long_tables_repeat_the_steady_state_of_short_ones(name, monkeypatch):
     for stages in range(1, 12):
         count = 2 * stages + 2 + stages % 5
         stretched = build(name, stages, count + 3).rows()
-        monkeypatch.setattr("ppmodel.schedules.zero_bubble_v.steady_from", lambda _: 1000)
+        monkeypatch.setattr(zero_bubble_v, "steady_from", lambda _: 1000)
         assert build(name, stages, count + 3).rows() == stretched
         monkeypatch.undo()
 
