@@ -167,8 +167,7 @@ def peak_activations_v_half(num_stages):
 
 
 def makespan_v_min(num_stages, num_microbatches):
-    """Makespan of V-Min in forward-times at F = I = W: 3B + (4S-5)/2 where S leaves 1 over multiples of 3, else
-    3B + (4S-7)/2.
+    """Makespan of V-Min in forward-times at F = I = W: 3B + (4S-7)/2, or 3B + (4S-5)/2 where S leaves 1 over threes.
 
     For B >= S; of one device 3B. Transfers take no time. The paper gives the bubble's order, about 2S/(3B) of the time.
     The authors' generator takes 3B + (4S-5)/2 where S leaves 2 as well: our table is one forward-time shorter there,
