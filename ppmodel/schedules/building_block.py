@@ -104,37 +104,55 @@ class _Row:
     def __init__(self, cells, num_forwards, limit):
         self.cells, self.num_forwards, self.limit = cells, num_forwards, limit
         self.held, self.owed = [0] * (len(cells) + 1), [0] * (len(cells) + 1)
-        self._recount(0, len(cells))
+        self._recount(0, len(cells), len(cells))
+        self.filled = 0  # no operation that has been moved, or left, stands here or later
 
     def move_forward(self, at, earliest):
-        """Move an operation to the first free slot that the limit allows; that slot, or the one it has."""
-        cells = self.cells
-        for slot in range(earliest, at):
+        """Move an operation to the first free slot that the limit allows; that slot, or the one it has.
+
+        Operations come in the order of their slots. Where a move would break the limit at some slot, so would one to
+        any slot up to there: the displaced weight gradient has less time until then. These need no trial.
+        """
+        cells, slot = self.cells, earliest
+        while slot < at:
             if cells[slot] == FREE:
                 cells[slot], cells[at] = cells[at], FREE
-                if self._recount(slot, at):
-                    return slot
+                broken = self._recount(slot, at, max(self.filled, slot + 1))
+                if broken is None:
+                    break
                 cells[slot], cells[at] = FREE, cells[slot]
-        return at
+                slot = broken
+            slot += 1
+        slot = min(slot, at)
+        self.filled = max(self.filled, slot + 1)
+        return slot
 
-    def _recount(self, first, last):
-        """Count again from one slot beyond another, to where nothing changes; False, and nothing, above the limit."""
-        held, owed, counted = self.held[first], self.owed[first], []
-        for slot in range(first, len(self.cells)):
+    def _recount(self, first, last, filled):
+        """Count again from one slot beyond another, to where nothing changes; nothing, and where, above the limit.
+
+        From `filled` to the last slot all are free, and nothing changes once no weight gradient is owed.
+        """
+        held, owed, helds, oweds, slot = self.held[first], self.owed[first], [], [], first
+        while slot < len(self.cells):
+            if not owed and filled <= slot < last:
+                helds += [held] * (last - slot)
+                oweds += [0] * (last - slot)
+                slot = last
             if self.cells[slot] == FREE:
                 held, owed = (held - 1, owed - 1) if owed else (held, owed)
             elif self.cells[slot] < self.num_forwards:
                 held += 1
                 if held > self.limit:
-                    return False
+                    return slot
             else:
                 owed += 1
-            counted.append((held, owed))
-            if slot >= last and held == self.held[slot + 1] and owed == self.owed[slot + 1]:
+            helds.append(held)
+            oweds.append(owed)
+            slot += 1
+            if slot > last and held == self.held[slot] and owed == self.owed[slot]:
                 break
-        after = slice(first + 1, first + 1 + len(counted))
-        self.held[after], self.owed[after] = zip(*counted, strict=True)
-        return True
+        self.held[first + 1 : slot + 1], self.owed[first + 1 : slot + 1] = helds, oweds
+        return None
 
     def order(self, num_microbatches, num_stages):
         """Kind, stage and microbatch of the operations, the weight gradients in the free slots."""

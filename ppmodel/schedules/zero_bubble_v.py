@@ -12,7 +12,10 @@ from ppmodel.ops import OpKind
 from ppmodel.schedule import Schedule
 from ppmodel.schedules.building_block import squeezed, stretched
 from ppmodel.schedules.phases import programs, v_placement
-from ppmodel.schedules.registry import schedule
+from ppmodel.schedules.registry import require, schedule
+
+_MAX_CELLS = 2**23
+_MAX_SQUEEZED = 256
 
 
 @schedule(
@@ -39,6 +42,11 @@ def zb_v(num_stages, num_microbatches):
     Schedule
         A table of S rows and 6 B operations in each.
 
+    Raises
+    ------
+    ScheduleError
+        If the order that microbatches are left out of is too long to be made.
+
     Examples
     --------
     >>> for row in zb_v(2, 3).table():
@@ -47,6 +55,8 @@ def zb_v(num_stages, num_microbatches):
     . 1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1I1 2I2 1I2 1W1 2W2 1W2
     """
     count = max(2 * num_stages - 1, num_microbatches)
+    rule = f"must be at most {_MAX_CELLS} with B = {count} for zb-v, which orders 2S-1 microbatches or more"
+    require(num_stages * count <= _MAX_CELLS, "stages x microbatches", num_stages * count, rule, "pass fewer stages")
     orders = [_order(num_stages, count, device) for device in range(num_stages)]
     columns = [column.reshape(num_stages, -1) for column in programs(orders)[:3]]
     if count > num_microbatches:
@@ -72,7 +82,7 @@ def _order(num_devices, num_microbatches, device):
     "v-half",
     label="V-Half",
     title="two stages per device in a V, backward split, half the activations of 1F1B",
-    legal="B >= 1",
+    legal="B >= 1, S <= 256",
     bubble_ratio=formulas.bubble_ratio_v_half,
 )
 def v_half(num_stages, num_microbatches):
@@ -93,6 +103,11 @@ def v_half(num_stages, num_microbatches):
     Schedule
         A table of S rows and 6 B operations in each.
 
+    Raises
+    ------
+    ScheduleError
+        If S is more than 256.
+
     Examples
     --------
     >>> for row in v_half(2, 3).table():
@@ -111,7 +126,7 @@ def v_half(num_stages, num_microbatches):
     "v-min",
     label="V-Min",
     title="two stages per device in a V, backward split, a third of the activations of 1F1B",
-    legal="B >= 1",
+    legal="B >= 1, S <= 256",
     bubble_ratio=formulas.bubble_ratio_v_min,
 )
 def v_min(num_stages, num_microbatches):
@@ -131,6 +146,11 @@ def v_min(num_stages, num_microbatches):
     -------
     Schedule
         A table of S rows and 6 B operations in each.
+
+    Raises
+    ------
+    ScheduleError
+        If S is more than 256.
 
     Examples
     --------
@@ -161,6 +181,8 @@ def _repeated_block(name, num_devices, num_microbatches, forwards, gradients, pe
     From some number of microbatches on a table has a steady state, whose operations repeat every six; longer tables
     repeat it.
     """
+    rule = f"must be at most {_MAX_SQUEEZED} for {name}, whose blocks are squeezed one operation at a time"
+    require(num_devices <= _MAX_SQUEEZED, "stages", num_devices, rule, "pass fewer stages")
     placement, short = v_placement(num_devices), min(num_microbatches, steady_from(num_devices))
     ways = [offsets[::direction] for offsets, direction in zip((*forwards, *gradients), (1, -1, 1, -1), strict=True)]
     orders = squeezed(placement.tolist(), np.concatenate(ways), 6, short, 2 * peak)

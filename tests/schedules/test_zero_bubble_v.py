@@ -9,6 +9,7 @@ import pytest
 from ppmodel import build, formulas
 from ppmodel.costs import uniform_costs
 from ppmodel.engine import simulate
+from ppmodel.errors import ScheduleError
 from ppmodel.graph import compile
 from ppmodel.metrics import bubble_ratios, messages_sent, peak_activations, table_bubble_ratio, table_slots
 from ppmodel.ops import OpKind
@@ -146,3 +147,14 @@ def test_squeezing_keeps_the_limit_and_pays_every_debt():
     held = np.cumsum(np.select([kind == OpKind.F, kind == OpKind.W], [1, -1]))
     assert held.max() == 2
     assert held[-1] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "field"),
+    [("zb-v", (3000, 1), "stages x microbatches"), ("v-half", (257, 1), "stages"), ("v-min", (257, 1), "stages")],
+)
+def test_sizes_beyond_reason_are_refused(name, size, field):
+    """What would take minutes or fill the memory is refused at once, few as the microbatches may be."""
+    with pytest.raises(ScheduleError, match="must be at most") as refusal:
+        build(name, *size)
+    assert refusal.value.field == field
