@@ -143,14 +143,27 @@ def list_schedules():
 @cli.command()
 @click.argument("name")
 @_size_options
-@click.option("--format", "form", type=_Choice(["text", "csv"]), default="text", help="How to write it.")
-@click.option("--backward-slots", type=_Count(), default=2, metavar="N", help="Slots of a backward (default 2).")
-def table(name, stages, microbatches, form, backward_slots, **options):
+@click.option(
+    "--format",
+    "form",
+    type=_Choice(["text", "csv", "pytorch"]),
+    default="text",
+    help="How to write it; pytorch is the CSV that torch.distributed.pipelining loads.",
+)
+@click.option("--backward-slots", type=_Count(), metavar="N", help="Slots of a backward (default 2).")
+@click.option("--input-grad-slots", type=_Count(), metavar="N", help="Slots of its first half (default 1),")
+@click.option("--weight-grad-slots", type=_Count(), metavar="N", help="and of its second (default 1).")
+def table(name, stages, microbatches, form, backward_slots, input_grad_slots, weight_grad_slots, **options):
     """Print the idealised table of a schedule: devices x slots, no communication."""
     from ppmodel.export import write_table
 
-    schedule = _build(name, stages, microbatches, options)
-    click.echo(write_table(schedule, form, backward=backward_slots), nl=False)
+    slots = {"backward": backward_slots, "input_grad": input_grad_slots, "weight_grad": weight_grad_slots}
+    slots = {kind: count for kind, count in slots.items() if count is not None}
+    for kind, count in slots.items():
+        if form == "pytorch":
+            option = f"--{kind.replace('_', '-')}-slots"
+            raise PPModelError(option, count, "has no effect on PyTorch's form, an order without slots", "leave it out")
+    click.echo(write_table(_build(name, stages, microbatches, options), form, **slots), nl=False)
 
 
 @cli.command()
@@ -193,6 +206,7 @@ def check(file):
 @click.option("--reduction", type=_Seconds("0 or more"), help="Gradient sum of 1/S of the model; with --allreduce.")
 @click.option("--model", metavar="NAME|FILE", help="Model; with --system, instead of the seconds.")
 @click.option("--system", metavar="NAME|FILE", help="System; with --model, instead of the seconds.")
+@click.option("--trace", type=click.Path(), metavar="FILE", help="Write a trace for Perfetto or chrome://tracing, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def simulate(
     name,
@@ -210,6 +224,7 @@ def simulate(
     reduction,
     model,
     system,
+    trace,
     as_json,
     **options,
 ):
@@ -239,6 +254,8 @@ def simulate(
     }
     if None not in specs:
         result |= _specified(schedule, *specs) | _on_nodes(schedule, specs[1], p2p)
+    if trace is not None:
+        result["trace"], result["trace_events"] = trace, _write_trace(trace, timeline, *specs)
     if as_json:
         click.echo(json.dumps(result))
         return
@@ -255,6 +272,19 @@ def simulate(
         click.echo(_specified_text(result))
     if "nodes" in result:
         click.echo(_nodes_text(result, specs[1]))
+    if trace is not None:
+        click.echo(f"trace               {trace}, {result['trace_events']} events")
+
+
+def _write_trace(path, timeline, model, system):
+    """Write a timeline as a trace, with bytes where there is a model, and say of how many events."""
+    from ppmodel.costs import stages
+    from ppmodel.export import write_trace
+
+    if model is None:
+        return write_trace(path, timeline)
+    held = stages(timeline.graph.schedule, model, system)
+    return write_trace(path, timeline, held, model=model.name, system=system.name)
 
 
 def _numbers(values):

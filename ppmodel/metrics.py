@@ -353,16 +353,41 @@ def peak_activations(schedule, stage_weights=None, held_for_weight_grad=1.0):
     >>> peak_activations(build("1f1b", 4, 8)).tolist()
     [4.0, 3.0, 2.0, 1.0]
     """
+    first_cell = schedule.cell[schedule.device_start[:-1]]
+    return np.maximum.reduceat(activations_in_use(schedule, stage_weights, held_for_weight_grad)[0], first_cell)
+
+
+def activations_in_use(schedule, stage_weights=None, held_for_weight_grad=1.0):
+    """Activations that a device holds in each of its cells, and after it.
+
+    Parameters
+    ----------
+    schedule, stage_weights, held_for_weight_grad
+        As in `peak_activations`.
+
+    Returns
+    -------
+    during, after : ndarray of float, shape (num_cells,)
+        In the unit of `stage_weights`, in the order of `Schedule.cell`.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> during, after = activations_in_use(build("1f1b", 1, 2))
+    >>> during.tolist(), after.tolist()
+    ([1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 0.0])
+    """
     if stage_weights is None:  # whole stages are added up before they are divided, so that units stay exact
-        return peak_activations(schedule, schedule.stage_shares, held_for_weight_grad) / schedule.pieces_per_unit
+        both = activations_in_use(schedule, schedule.stage_shares, held_for_weight_grad)
+        return both[0] / schedule.pieces_per_unit, both[1] / schedule.pieces_per_unit
     change = _changes(np.asarray(stage_weights, dtype=float), held_for_weight_grad)[schedule.kind, schedule.stage]
     cell = schedule.cell
-    before = np.bincount(cell, np.maximum(change, 0))
-    after = before + np.bincount(cell, np.minimum(change, 0))
+    taken = np.bincount(cell, np.maximum(change, 0))
+    given = np.bincount(cell, np.minimum(change, 0))
     first_cell = cell[schedule.device_start[:-1]]
-    level = np.cumsum(after) - after  # all devices one after the other; each ends where it began
-    in_use = level - np.repeat(level[first_cell], np.diff(first_cell, append=len(before))) + before
-    return np.maximum.reduceat(in_use, first_cell)
+    level = np.cumsum(taken + given) - (taken + given)  # devices one after the other; each ends where it began
+    before = level - np.repeat(level[first_cell], np.diff(first_cell, append=len(taken)))
+    return before + taken, before + taken + given
 
 
 def _changes(weights, held):

@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "engine": {"errors", "ops", "compiled", "schedule", "graph", "costs"},
     "metrics": {"errors", "ops", "schedule", "costs", "engine"},
     "uncertainty": {"errors", "ops", "compiled", "engine", "metrics"},
-    "export": {"errors", "ops", "schedule", "engine"},
+    "export": {"errors", "ops", "schedule", "graph", "engine", "metrics"},
     "studies": {
         "errors",
         "ops",

@@ -1,9 +1,10 @@
 """Table files: text and CSV, written and read.
 
-A file begins with comment lines (``# key: value``). With a header row ``device, 0, 1, 2, ...`` its columns
+Our own form begins with comment lines (``# key: value``). With a header row ``device, 0, 1, 2, ...`` its columns
 are slots, and every operation must begin after the slots of what it needs; without one the rows are
 devices and only the order within a row counts. An idle cell is empty or ``.``, a ``~`` continues the
-operation before it. The letters are those of `ops.OpKind`.
+operation before it. `pytorch` describes PyTorch's form: no comments, no header, and words of its own, which are
+understood in every file. `letters` says which letters a file may use.
 """
 
 import csv
@@ -13,12 +14,14 @@ from pathlib import Path
 import numpy as np
 
 from ppmodel.errors import TableError
-from ppmodel.ops import OpKind, parse_cell
+from ppmodel.export import pytorch
+from ppmodel.export.letters import ZERO_BUBBLE, convention, read_operation
+from ppmodel.ops import OpKind
 from ppmodel.schedule import CONTINUED, IDLE, NO_OPERATION, Schedule
 
 _VERSION = "ppmodel table 1"
 _LETTERS = "F forward, B full backward, I input gradient, W weight gradient, R gradient reduction; @1 second replica"
-_EMPTY = ("", IDLE)
+_EMPTY = ("", IDLE, "None")
 
 
 def write_table(schedule, form="text", **slots):
@@ -28,20 +31,23 @@ def write_table(schedule, form="text", **slots):
     ----------
     schedule : Schedule
         The table to write.
-    form : {"text", "csv"}
-        Columns aligned by spaces, or separated by commas with idle cells empty.
+    form : {"text", "csv", "pytorch"}
+        Our own form with columns aligned by spaces, or separated by commas with idle cells empty; or what
+        `torch.distributed.pipelining` loads, which keeps the order alone.
     **slots : int
         Slots that an operation takes; see `Schedule.table`.
 
     Returns
     -------
     str
-        Comment lines, a header row of slots, and one row for each device.
+        Comment lines, a header row of slots, and one row for each device; in PyTorch's form the rows alone.
 
     Raises
     ------
     ScheduleError
         If the table has too many cells to be drawn.
+    TableError
+        If PyTorch's form cannot hold it; see `pytorch.write`.
 
     Examples
     --------
@@ -49,6 +55,8 @@ def write_table(schedule, form="text", **slots):
     >>> print(write_table(build("1f1b", 2, 2), "csv", backward=1).splitlines()[-2])
     0,0F0,0F1,,0B0,,0B1
     """
+    if form == "pytorch":
+        return pytorch.write(schedule)
     grid = schedule.table(**slots)
     lines = [f"# {key}: {value}" if value else f"# {key}" for key, value in _header(schedule)]
     rows = [["device", *map(str, range(len(grid[0])))]]
@@ -79,7 +87,7 @@ def read_table(path):
     Parameters
     ----------
     path : str or Path
-        A text or CSV file in UTF-8, in the form that the module describes.
+        A text or CSV file in UTF-8, in one of the forms that the module describes.
 
     Returns
     -------
@@ -121,7 +129,7 @@ def parse_table(text, name="table"):
     Parameters
     ----------
     text : str
-        Text or CSV, in the form that the module describes.
+        Text or CSV, in one of the forms that the module describes.
     name : str
         Name of the schedule where no comment gives one.
 
@@ -159,8 +167,15 @@ def parse_table(text, name="table"):
         rule = "is a device's number, but the file has no header row"
         remedy = "begin with a row device,0,1,2,... or drop the numbers"
         raise TableError("cell", rows[0][1][0], rule, remedy, where=rows[0][0])
-    cells, begin, end = _read_cells(rows)
-    schedule = Schedule.from_rows(notes.get("schedule", (0, name))[1], cells, **_sizes(notes))
+    letters = convention(notes.get("letters"), lines)
+    cells, begin, end, extras = _read_cells(rows, letters, slotted)
+    try:
+        schedule = Schedule.from_rows(notes.get("schedule", (0, name))[1], cells, **_sizes(notes))
+    except TableError as error:
+        if letters == ZERO_BUBBLE:
+            error.rule += " (in our letters: I is the B of the file, B its BW)"
+        raise
+    pytorch.check_extras(schedule, extras)
     if slotted:
         _check_slots(schedule, np.array(begin), np.array(end))
     return schedule
@@ -198,29 +213,40 @@ def _by_device(header, *rows):
     return [found[device] for device in sorted(found)]
 
 
-def _read_cells(rows):
-    """Rows of cells, and the slot in which each operation begins and ends, device by device."""
-    cells, begin, end = [], [], []
+def _read_cells(rows, letters, slotted):
+    """Rows of cells, the slot in which each operation begins and ends, device by device, and what is no operation."""
+    cells, begin, end, extras = [], [], [], []
     for number, row in rows:
         cells.append([])
         for slot, text in enumerate(row):
+            field = f"slot {slot}" if slotted else f"column {slot + 1}"
             if text in _EMPTY:
                 continue
             if text == CONTINUED:
                 if not cells[-1] or end[-1] != slot:
-                    remedy = "put it right behind an operation"
-                    raise TableError(f"slot {slot}", CONTINUED, "continues no operation", remedy, where=number)
+                    raise TableError(
+                        field, CONTINUED, "continues no operation", "put it right behind an operation", where=number
+                    )
                 end[-len(cells[-1][-1]) :] = [slot + 1] * len(cells[-1][-1])
                 continue
-            try:
-                cell = parse_cell(text)
-            except TableError as error:
-                error.where, error.field = number, f"slot {slot}"
-                raise
+            extra = pytorch.parse_extra(text, len(cells) - 1, len(cells[-1]), number, field)
+            if extra:
+                extras.append(extra)
+                continue
+            cell = _read_cell(text, letters, number, field)
             cells[-1].append(cell)
             begin += [slot] * len(cell)
             end += [slot + 1] * len(cell)
-    return cells, begin, end
+    return cells, begin, end, extras
+
+
+def _read_cell(text, letters, number, field):
+    """The operations of a cell."""
+    try:
+        return tuple(read_operation(part, letters) for part in pytorch.operations(text))
+    except TableError as error:
+        error.where, error.field = number, field
+        raise
 
 
 _SIZES = {"microbatches": "num_microbatches", "microbatch_parts": "microbatch_parts", "stage_shares": "stage_shares"}

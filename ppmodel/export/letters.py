@@ -1,0 +1,108 @@
+"""Which letter means what: two conventions are in use, and a file follows one of them.
+
+Both write F for a forward and W for a weight gradient. ``pytorch``, that of `ops.OpKind` and of today's PyTorch,
+has B for a whole backward and I for its input-gradient half. ``zero-bubble``, that of the Zero Bubble papers and of
+older PyTorch, has B for that half and BW for a whole backward.
+"""
+
+import re
+
+from ppmodel.errors import TableError
+from ppmodel.ops import Op
+
+PYTORCH, ZERO_BUBBLE = "pytorch", "zero-bubble"
+
+_MEANINGS = {
+    PYTORCH: {"F": "forward", "B": "full backward", "I": "input gradient", "W": "weight gradient"},
+    ZERO_BUBBLE: {"F": "forward", "B": "input gradient", "BW": "full backward", "W": "weight gradient"},
+}
+_OURS = {"B": "I", "BW": "B"}
+_USED = re.compile(r"(?<=\d)(?:BW|[FBIW])(?=\d)", re.ASCII)
+_OPERATION = re.compile(r"(\d{1,9})(BW|[FBIW])(\d.*)", re.ASCII)
+
+
+def convention(said, lines):
+    """The convention that a file follows.
+
+    A comment ``# letters: ...`` decides, by a convention's name or by what it says of each letter. Without one
+    ``BW``, or ``W`` where no ``I`` is, stand for ``zero-bubble``; all other files follow ``pytorch``.
+
+    Parameters
+    ----------
+    said : (int, str) or None
+        Line and value of the comment.
+    lines : list of (int, str)
+        The numbered rows of the file.
+
+    Returns
+    -------
+    {"pytorch", "zero-bubble"}
+
+    Raises
+    ------
+    TableError
+        If the comment names neither, or the letters of both are mixed.
+
+    Examples
+    --------
+    >>> convention(None, [(1, "0F0,0B0,0W0")]), convention(None, [(1, "0F0,0B0")])
+    ('zero-bubble', 'pytorch')
+    """
+    if said is not None:
+        return _named(*said)
+    used = {}
+    for number, line in lines:
+        for letter in _USED.findall(line):
+            used.setdefault(letter, number)
+    if {"I", "BW"} <= used.keys():
+        rule = "are of two conventions: I is beside B, a whole backward; BW beside B, an input gradient"
+        remedy = f"keep to one, and name it in a comment: # letters: {PYTORCH}, or # letters: {ZERO_BUBBLE}"
+        raise TableError("letters", "I and BW", rule, remedy, where=max(used["I"], used["BW"]))
+    return ZERO_BUBBLE if "BW" in used or ("W" in used and "I" not in used) else PYTORCH
+
+
+def _named(number, value):
+    """The convention that a comment names, or with whose letters all that it says agrees."""
+    if value in _MEANINGS:
+        return value
+    pairs = [part.split(maxsplit=1) for part in value.partition(";")[0].split(",")]
+    known = [pair for pair in pairs if len(pair) == 2 and pair[0] in ("F", "B", "I", "W", "BW")]
+    for name, meanings in _MEANINGS.items():
+        if known and all(meanings.get(letter) == meaning.strip() for letter, meaning in known):
+            return name
+    rule = f"must be {PYTORCH} or {ZERO_BUBBLE}, or say what each letter of one of them is"
+    remedy = "write for example # letters: B input gradient, W weight gradient, BW full backward"
+    raise TableError("letters", value, rule, remedy, where=number)
+
+
+def read_operation(text, letters):
+    """Read an operation in the letters of a convention.
+
+    Parameters
+    ----------
+    text : str
+        Such as ``2B5``.
+    letters : {"pytorch", "zero-bubble"}
+
+    Returns
+    -------
+    Op
+
+    Raises
+    ------
+    TableError
+        If `text` is not an operation, or its letter one of the other convention.
+
+    Examples
+    --------
+    >>> str(read_operation("2B5", "pytorch")), str(read_operation("2B5", "zero-bubble"))
+    ('2B5', '2I5')
+    """
+    match = _OPERATION.fullmatch(text.strip())
+    if match and match[2] not in _MEANINGS[letters]:
+        own = ", ".join(f"{letter} {meaning}" for letter, meaning in _MEANINGS[letters].items())
+        remedy = "mend the cell, or the comment # letters"
+        raise TableError("cell", repr(text.strip()), f"is not of the letters of {letters} ({own})", remedy)
+    if match and letters == ZERO_BUBBLE:
+        text = match[1] + _OURS.get(match[2], match[2]) + match[3]
+    return Op.parse(text)

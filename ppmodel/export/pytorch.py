@@ -1,0 +1,200 @@
+"""The table files of `torch.distributed.pipelining`: what `_dump_csv` writes and `_load_csv` reads (torch 2.13).
+
+A row for each rank, an operation a cell, ``<stage><F|B|I|W><microbatch>``; ``(0F4;7B0)OVERLAP_F_B`` runs two as one.
+Idle steps are empty cells, or left out. There are no comments and no header. Files of the form ``compute_comms``
+also hold transfers (SEND_F, RECV_F, SEND_B, RECV_B) and what sharded weights need (UNSHARD, RESHARD, REDUCE_GRAD):
+here the first follow from the table, and the second take no part.
+"""
+
+import re
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.errors import TableError
+from ppmodel.ops import OpKind
+
+_TRANSFERS, _SHARDING = ("SEND_F", "RECV_F", "SEND_B", "RECV_B"), ("UNSHARD", "RESHARD", "REDUCE_GRAD")
+_EXTRA = re.compile(rf"(\d{{1,9}})({'|'.join(_TRANSFERS)})(\d{{1,9}})|(\d{{1,9}})({'|'.join(_SHARDING)})", re.ASCII)
+_PAIR = re.compile(r"\(([^()]+)\)OVERLAP_F_B")
+
+
+class Extra(NamedTuple):
+    """A word that is no operation: a transfer, or what sharded weights need.
+
+    Attributes
+    ----------
+    word : str
+        Such as ``SEND_F``.
+    stage : int
+    microbatch : int or None
+        Of a transfer.
+    device : int
+        The row that it stands in.
+    place : int
+        How many cells of operations come before it in the row.
+    where, field : int, str
+        The file's line and the column, for messages.
+    """
+
+    word: str
+    stage: int
+    microbatch: int | None
+    device: int
+    place: int
+    where: int
+    field: str
+
+    def __str__(self):
+        return f"{self.stage}{self.word}{'' if self.microbatch is None else self.microbatch}"
+
+
+def write(schedule):
+    """A schedule as PyTorch's CSV: operations alone, in the order of each rank, without idle steps.
+
+    Parameters
+    ----------
+    schedule : Schedule
+
+    Returns
+    -------
+    str
+        A line for each device; `_load_csv(..., format="compute_only")` reads it.
+
+    Raises
+    ------
+    TableError
+        If the table has what this form cannot hold: replicas, parts of microbatches, uneven stages.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> print(write(build("1f1b", 2, 2)), end="")
+    0F0,0F1,0B0,0B1
+    1F0,1B0,1F1,1B1
+    """
+    _refuse_what_it_cannot_hold(schedule)
+    columns = (schedule.stage, schedule.kind, schedule.microbatch, schedule.joined)
+    letters, cells = [kind.name for kind in OpKind], []
+    for stage, kind, microbatch, joined in zip(*(column.tolist() for column in columns), strict=True):
+        text = f"{stage}{letters[kind]}{microbatch}"
+        if joined:
+            cells[-1] += f";{text}"
+        else:
+            cells.append(text)
+    cells = [f"({text})OVERLAP_F_B" if ";" in text else text for text in cells]
+    bounds = np.append(schedule.cell, len(cells))[schedule.device_start].tolist()
+    return "".join(",".join(cells[first:last]) + "\n" for first, last in pairwise(bounds))
+
+
+def _refuse_what_it_cannot_hold(schedule):
+    rule = None
+    if schedule.num_replicas > 1:
+        homes = " and ".join(map(str, schedule.placement[:, 0]))
+        rule = f"has stage 0 on devices {homes}; in PyTorch's form a stage is on one device"
+    elif schedule.microbatch_parts > 1:
+        rule = f"cuts microbatches into {schedule.microbatch_parts} parts, which PyTorch's form does not know"
+    elif np.ptp(schedule.stage_shares):
+        rule = "has stages of uneven shares, which PyTorch's form does not know"
+    if rule:
+        raise TableError("schedule", schedule.name, rule, "write our own form, --format csv")
+
+
+def operations(text):
+    """The texts of the operations in a cell: one, or those of a pair, in either form.
+
+    >>> operations("(0F4;7B0)OVERLAP_F_B"), operations("0F4&7B0"), operations("0F4")
+    (['0F4', '7B0'], ['0F4', '7B0'], ['0F4'])
+    """
+    pair = _PAIR.fullmatch(text)
+    return pair[1].split(";") if pair else text.split("&")
+
+
+def parse_extra(text, *place):
+    """An `Extra` from its text and from where it stands, or None if `text` is no such word.
+
+    >>> str(parse_extra("3SEND_F1", 1, 0, 2, "column 4")), parse_extra("3F1", 1, 0, 2, "column 3")
+    ('3SEND_F1', None)
+    """
+    match = _EXTRA.fullmatch(text)
+    if not match:
+        return None
+    if match[5]:
+        return Extra(match[5], int(match[4]), None, *place)
+    return Extra(match[2], int(match[1]), int(match[3]), *place)
+
+
+def check_extras(schedule, extras):
+    """Refuse transfers and words of sharding that contradict the table.
+
+    Each must stand on its stage's device. Transfers are all there or none is, between devices that differ; a SEND comes
+    after the operation whose result it sends, a RECV before the one that needs it.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    extras : list of Extra
+
+    Raises
+    ------
+    TableError
+        With the line and the column.
+    """
+    if not extras:
+        return
+    if schedule.num_replicas > 1:
+        rule = "stands in a table of several replicas, whose transfers it does not tell apart"
+        _refuse(extras[0], rule, "delete all such words")
+    for extra in extras:
+        _refuse_elsewhere(schedule, extra)
+    transfers = [extra for extra in extras if extra.word in _TRANSFERS]
+    if transfers:
+        _check_transfers(schedule, transfers)
+
+
+def _refuse(extra, rule, remedy):
+    raise TableError(extra.field, extra, rule, remedy, where=extra.where)
+
+
+def _refuse_elsewhere(schedule, extra):
+    if extra.stage >= schedule.num_stages:
+        _refuse(extra, f"names a stage outside 0 .. {schedule.num_stages - 1}", "mend or delete it")
+    home = schedule.placement[0, extra.stage]
+    if home != extra.device:
+        _refuse(extra, f"is misplaced: stage {extra.stage} lives on device {home}", f"move it to the row of {home}")
+
+
+def _check_transfers(schedule, transfers):
+    """Hold the transfers of a file against those that follow from its table."""
+    expected = _expected_transfers(schedule)
+    place = schedule.cell - schedule.cell[schedule.device_start[:-1]][schedule.device]
+    seen = set()
+    for extra in transfers:
+        key = (extra.word, extra.stage, extra.microbatch)
+        if key not in expected:
+            _refuse(extra, "is no transfer of this table: nothing goes there from another device", "delete it")
+        if key in seen:
+            _refuse(extra, "stands twice in the table", "delete one of them")
+        seen.add(key)
+        operation = schedule.op(expected[key])
+        if extra.word.startswith("SEND") and place[expected[key]] >= extra.place:
+            _refuse(extra, f"comes before {operation}, whose result it sends", f"put it behind {operation}")
+        if extra.word.startswith("RECV") and place[expected[key]] < extra.place:
+            _refuse(extra, f"comes after {operation}, which needs what it receives", f"put it before {operation}")
+    for word, stage, microbatch in sorted(expected.keys() - seen)[:1]:
+        rule = "is missing: a table has all transfers between its devices, or none"
+        remedy = "add it, or delete every SEND and RECV"
+        raise TableError(f"device {schedule.placement[0, stage]}", f"{stage}{word}{microbatch}", rule, remedy)
+
+
+def _expected_transfers(schedule):
+    """Transfers by word, stage and microbatch, to the operation that sends or needs what they carry."""
+    dependencies = schedule.dependencies
+    expected = {}
+    for consumer in np.flatnonzero(dependencies.remote).tolist():
+        producer = int(dependencies.source[consumer])
+        way = "F" if schedule.kind[consumer] == OpKind.F else "B"
+        for word, index in (("SEND", producer), ("RECV", consumer)):
+            expected[f"{word}_{way}", int(schedule.stage[index]), int(schedule.microbatch[index])] = index
+    return expected

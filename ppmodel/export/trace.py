@@ -1,0 +1,305 @@
+"""A simulated run as a trace in Chrome's trace-event format, which Perfetto and chrome://tracing open.
+
+Three groups: *devices*, a track each, a slice for each cell of the table; *links*, a track for each directed link that
+carries messages, a slice for each message from when it leaves until it is there; *activations*, a counter for each
+device. An arrow leads from the operation that sends, over its message, to the one that needs it. Where messages of one
+link are under way at once, it has further tracks: slices of one track never overlap, which viewers would drop.
+
+Times are microseconds with three decimals: begin and end are rounded to whole nanoseconds, and durations are their
+difference. Format: "Trace Event Format", the Chromium project.
+"""
+
+import json
+import os
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from ppmodel import __version__
+from ppmodel.errors import PPModelError
+from ppmodel.metrics import activations_in_use
+from ppmodel.ops import NO_MICROBATCH, OpKind
+
+_DEVICES, _LINKS, _ACTIVATIONS = 1, 2, 3
+_GROUPS = {_DEVICES: "devices", _LINKS: "links", _ACTIVATIONS: "activations"}
+_COLOURS = {
+    OpKind.F: "rail_response", OpKind.B: "rail_idle", OpKind.I: "startup", OpKind.W: "rail_load",
+    OpKind.R: "generic_work",
+}  # fmt: skip
+"""Of the names that chrome://tracing knows; Perfetto colours by the letter of the name itself."""
+_MAX_EVENTS = 10**6
+_MAX_NS = 2**53
+_UNITS = "microbatches on 1/S of the model"
+
+
+def write_trace(path, timeline, stages=None, **about):
+    """Write a timeline as a trace file; it is there whole, or not at all.
+
+    Parameters
+    ----------
+    path : str or Path
+        Ends in ``.json`` by custom; its folder must exist. A file that is there is replaced.
+    timeline, stages
+        As in `trace_events`.
+    **about : str or number
+        Further entries of the file's ``otherData``, such as the model's name.
+
+    Returns
+    -------
+    int
+        How many events were written.
+
+    Raises
+    ------
+    PPModelError
+        If the file cannot be written, or as `trace_events`.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.engine import simulate
+    >>> from ppmodel.graph import compile
+    >>> schedule = build("gpipe", 2, 1)
+    >>> timeline = simulate(compile(schedule), uniform_costs(schedule, 1, 2, 0.5))
+    >>> with TemporaryDirectory() as folder:
+    ...     write_trace(Path(folder) / "gpipe.json", timeline)
+    32
+    """
+    path = _checked_target(path)
+    events = trace_events(timeline, stages)
+    head = {"displayTimeUnit": "ms", "otherData": {**_about(timeline), **about}}
+    lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in events)
+    text = json.dumps(head, ensure_ascii=False)[:-1] + ', "traceEvents": [\n' + lines + "\n]}\n"
+    under_way = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        under_way.write_bytes(text.encode())
+        os.replace(under_way, path)
+    except OSError as error:
+        rule = f"cannot be written ({error.strerror})"
+        raise PPModelError("trace", path, rule, "make room, or name another file") from None
+    finally:
+        with suppress(OSError):
+            under_way.unlink()
+    return len(events)
+
+
+def _checked_target(path):
+    path = Path(os.path.realpath(path))
+    if not path.parent.is_dir():
+        raise PPModelError("trace", path, f"lies in {path.parent}, which is no folder", "make it, or name another file")
+    if path.exists() and not path.is_file():
+        raise PPModelError("trace", path, "is there and is no file", "name another file")
+    return path
+
+
+def _about(timeline):
+    graph = timeline.graph
+    schedule = graph.schedule
+    return {
+        "program": f"ppmodel {__version__}", "schedule": schedule.name, "devices": schedule.num_devices,
+        "stages": schedule.num_stages, "replicas": schedule.num_replicas, "microbatches": schedule.num_microbatches,
+        "p2p": graph.p2p, "allreduce": graph.allreduce, "makespan_s": timeline.makespan_s,
+    }  # fmt: skip
+
+
+def trace_events(timeline, stages=None):
+    """The events of a trace: names and order of the tracks, slices, arrows and counters.
+
+    Parameters
+    ----------
+    timeline : Timeline
+        From `engine.simulate`.
+    stages : list of Stage, length num_stages, optional
+        From `costs.stages`; with them the activations are counted in GiB, too.
+
+    Returns
+    -------
+    list of dict
+        In one order for one timeline.
+
+    Raises
+    ------
+    PPModelError
+        If the events are more than a million, or last longer than 2^53 nanoseconds (104 days).
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.engine import simulate
+    >>> from ppmodel.graph import compile
+    >>> schedule = build("gpipe", 1, 1)
+    >>> events = trace_events(simulate(compile(schedule), uniform_costs(schedule, 1, 2)))
+    >>> [(event["name"], event["ts"], event["dur"]) for event in events if event["ph"] == "X"]
+    [('0F0', 0.0, 1000000.0), ('0B0', 1000000.0, 2000000.0)]
+    """
+    schedule = timeline.graph.schedule
+    _refuse_too_much(timeline, 1 + (stages is not None))
+    spans = (_nanoseconds(timeline.start_s), _nanoseconds(timeline.end_s))
+    thread, names = _device_tracks(timeline.graph)
+    messages, links = _messages(timeline, first_thread=len(names) + 1)
+    events = [*_group_names(), *_track_names(_DEVICES, names, 1), *_track_names(_LINKS, links, len(names) + 1)]
+    events += _operations(schedule, thread, *spans)
+    events += [_message(schedule, *message) for message in messages]
+    events += _arrows(schedule, thread, *spans, messages)
+    events += _counters(schedule, *spans, "units", _UNITS, activations_in_use(schedule))
+    if stages is not None:
+        events += _counters(schedule, *spans, "memory", "GiB", _gibibytes(schedule, stages))
+    return events
+
+
+def _refuse_too_much(timeline, num_counters):
+    schedule = timeline.graph.schedule
+    at_most = schedule.num_operations * (1 + 2 * num_counters) + 4 * int(schedule.dependencies.remote.sum())
+    if at_most > _MAX_EVENTS:
+        rule = f"must be at most {_MAX_EVENTS}, more than which viewers hardly open"
+        raise PPModelError("events of the trace", at_most, rule, "trace fewer stages or microbatches")
+    if timeline.makespan_s * 1e9 > _MAX_NS:
+        rule = f"must be at most {_MAX_NS / 1e9:.0f} s, to be told in nanoseconds"
+        raise PPModelError("makespan", f"{timeline.makespan_s:g} s", rule, "give smaller durations")
+
+
+def _nanoseconds(seconds):
+    """Whole nanoseconds; -1 where there is no time."""
+    return np.where(np.isnan(seconds), -1, np.rint(np.nan_to_num(seconds) * 1e9)).astype(np.int64)
+
+
+def _us(nanoseconds):
+    return int(nanoseconds) / 1000
+
+
+# ---- names ---------------------------------------------------------------------------------------
+
+
+def _metadata(what, group, thread, **args):
+    return {"ph": "M", "name": what, "pid": group, "tid": thread, "args": args}
+
+
+def _group_names():
+    for group, name in _GROUPS.items():
+        yield _metadata("process_name", group, 0, name=name)
+        yield _metadata("process_sort_index", group, 0, sort_index=group)
+
+
+def _track_names(group, names, first_thread):
+    for thread, name in enumerate(names, start=first_thread):
+        yield _metadata("thread_name", group, thread, name=name)
+        yield _metadata("thread_sort_index", group, thread, sort_index=thread)
+
+
+def _device_tracks(graph):
+    """The track of each operation, and the tracks' names: the devices, and sums that run beside them."""
+    schedule = graph.schedule
+    stream = np.zeros(schedule.num_operations, dtype=np.int64)
+    stream[graph.index] = graph.stream
+    beside = np.unique(stream[stream >= schedule.num_devices])
+    names = [f"device {device}" for device in range(schedule.num_devices)]
+    names += [f"device {device - schedule.num_devices}, gradient sums" for device in beside.tolist()]
+    aside = schedule.num_devices + np.searchsorted(beside, stream)
+    return 1 + np.where(stream < schedule.num_devices, stream, aside), names
+
+
+# ---- slices --------------------------------------------------------------------------------------
+
+
+def _slice(name, group, thread, begin, end, **more):
+    return {
+        "ph": "X", "name": name, "pid": group, "tid": int(thread), "ts": _us(begin), "dur": _us(end - begin), **more
+    }  # fmt: skip
+
+
+def _operations(schedule, thread, begin, end):
+    """A slice for each cell; that of a pair is named by both."""
+    bounds = [*np.flatnonzero(~schedule.joined).tolist(), schedule.num_operations]
+    for first, last in pairwise(bounds):
+        if begin[first] < 0:  # a gradient sum that is left out
+            continue
+        ops = [schedule.op(index) for index in range(first, last)]
+        name, kind = "&".join(map(str, ops)), "&".join(op.kind.name for op in ops)
+        args = _args(ops[0]) if len(ops) == 1 else {str(op): _args(op) for op in ops}
+        colour = {"cname": _COLOURS[ops[0].kind]} if len(ops) == 1 else {}
+        yield _slice(name, _DEVICES, thread[first], begin[first], end[first], cat=kind, **colour, args=args)
+
+
+def _args(op):
+    args = {"kind": op.kind.name, "stage": op.stage, "microbatch": op.microbatch, "replica": op.replica}
+    if op.microbatch == NO_MICROBATCH:
+        del args["microbatch"]
+    return args
+
+
+def _messages(timeline, first_thread):
+    """Messages as (producer, consumer, track, begin, end), by link and time, and the names of the links' tracks.
+
+    A message takes the first of its link's tracks on which the one before is there when it leaves.
+    """
+    schedule, dependencies = timeline.graph.schedule, timeline.graph.schedule.dependencies
+    consumer = np.flatnonzero(dependencies.remote)
+    producer = dependencies.source[consumer]
+    begin, end = (_nanoseconds(column[producer]) for column in (timeline.sent_s, timeline.arrived_s))
+    ways = schedule.device[producer], schedule.device[consumer]
+    names, messages, way, free, base = [], [], None, [], 0
+    for index in np.lexsort((producer, begin, *ways[::-1])).tolist():
+        here = (int(ways[0][index]), int(ways[1][index]))
+        if here != way:
+            way, free, base = here, [], len(names)
+        lane = next((lane for lane, until in enumerate(free) if until <= begin[index]), len(free))
+        if lane == len(free):
+            free.append(0)
+            names.append(f"{here[0]} -> {here[1]}" + (f", track {lane + 1}" if lane else ""))
+        free[lane] = end[index]
+        found = (producer[index], consumer[index], first_thread + base + lane, begin[index], end[index])
+        messages.append(tuple(map(int, found)))
+    return messages, names
+
+
+def _message(schedule, producer, consumer, thread, begin, end):
+    sends, needs = schedule.op(producer), schedule.op(consumer)
+    what = "activations" if sends.kind == OpKind.F else "gradients"
+    args = {"result of": str(sends), "needed by": str(needs), "microbatch": sends.microbatch}
+    return _slice(str(sends), _LINKS, thread, begin, end, cat=what, args=args)
+
+
+def _arrows(schedule, thread, begin, end, messages):
+    """Three events a message: in the last nanosecond of the sender, where the message leaves, where it is needed."""
+    first = np.flatnonzero(~schedule.joined)[schedule.cell]  # a cell's slice lies where its first operation does
+    for number, (producer, consumer, link, leaves, _) in enumerate(messages):
+        tail, head = first[producer], first[consumer]
+        same = {"name": "transfer", "cat": "transfer", "id": number}
+        at = max(begin[tail], end[tail] - 1)
+        yield {"ph": "s", **same, "pid": _DEVICES, "tid": int(thread[tail]), "ts": _us(at)}
+        yield {"ph": "t", **same, "pid": _LINKS, "tid": link, "ts": _us(leaves)}
+        yield {"ph": "f", "bp": "e", **same, "pid": _DEVICES, "tid": int(thread[head]), "ts": _us(begin[head])}
+
+
+# ---- counters ------------------------------------------------------------------------------------
+
+
+def _gibibytes(schedule, stages):
+    saved = np.array([stage.activation_bytes for stage in stages])
+    held = np.array([stage.weight_grad_bytes for stage in stages])
+    return [level / 2**30 for level in activations_in_use(schedule, saved, held / saved)]
+
+
+def _counters(schedule, begin, end, name, unit, levels):
+    """What each device holds: a value whenever a cell takes some or gives some back, and 0 at the beginning."""
+    first = np.flatnonzero(~schedule.joined)
+    device, begin, end = (column[first].tolist() for column in (schedule.device, begin, end))
+    during, after = (level.tolist() for level in levels)
+    known = [None] * schedule.num_devices
+    for place in range(len(first)):
+        if begin[place] < 0:
+            continue
+        at = device[place]
+        for time, level in ((0, known[at] or 0.0), (begin[place], during[place]), (end[place], after[place])):
+            if level != known[at]:
+                yield _counter(f"{name}, device {at}", unit, time, level)
+                known[at] = level
+
+
+def _counter(name, unit, time, level):
+    return {"ph": "C", "name": name, "pid": _ACTIVATIONS, "tid": 0, "ts": _us(time), "args": {unit: round(level, 9)}}
