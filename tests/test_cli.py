@@ -150,6 +150,36 @@ def test_tables_written_by_hand_go_the_same_way(capsys, tmp_path):
     assert json.loads(by_file) == json.loads(by_name)
 
 
+def test_pytorchs_tables_go_the_same_way(capsys, tmp_path):
+    """What table --format pytorch prints is judged and simulated like the schedule that it names."""
+    path = tmp_path / "mine.csv"
+    path.write_text(run(capsys, "table 1f1b --stages 4 --microbatches 8 --format pytorch")[1])
+    assert run(capsys, ["check", str(path)])[0] == 0
+    by_file = json.loads(run(capsys, ["simulate", "--table", str(path), *SECONDS.split(), "--json"])[1])
+    by_name = json.loads(run(capsys, f"{SIMULATE} {SECONDS} --json")[1])
+    assert by_file == by_name | {"schedule": "mine"}
+
+
+def test_tables_are_drawn_with_the_slots_that_are_asked_for(capsys):
+    """A backward of three slots."""
+    line = "table gpipe --stages 1 --microbatches 1 --format csv --backward-slots 3"
+    assert run(capsys, line)[1].splitlines()[-1] == "0,0F0,0B0,~,~"
+
+
+def test_a_trace_is_written_beside_the_answer(capsys, tmp_path):
+    """Text and JSON name the file and its events; with a model and a system these are in it, and bytes."""
+    path = tmp_path / "trace.json"
+    out = run(capsys, [*SIMULATE.split(), *SECONDS.split(), "--trace", str(path)])[1]
+    plain = json.loads(path.read_text())
+    assert out.endswith(f"trace               {path}, {len(plain['traceEvents'])} events\n")
+    line = [*SIMULATE.split(), "--model", "paper", "--system", "dgx_h100", "--json", "--trace", str(path)]
+    result, full = json.loads(run(capsys, line)[1]), json.loads(path.read_text())
+    assert (result["trace"], result["trace_events"]) == (str(path), len(full["traceEvents"]))
+    assert (full["otherData"]["model"], full["otherData"]["system"]) == ("paper", "dgx_h100")
+    units = [{unit for e in one["traceEvents"] if e["ph"] == "C" for unit in e["args"]} for one in (plain, full)]
+    assert units == [{"microbatches"}, {"microbatches", "GiB"}]
+
+
 def test_text_says_what_json_says(capsys):
     """The text names the same makespan with its unit."""
     code, out, _ = run(capsys, f"{SIMULATE} {SECONDS} --comm 0.5")
@@ -188,6 +218,9 @@ REFUSED = {
     f"{SIMULATE} {SECONDS} --frwrd 1": "No such option",
     f"simulate {SECONDS}": "NAME = nothing: must be given",
     "table gpipe --stages 2 --microbatches 2 --format xml": "--format = xml: must be one of",
+    "table chimera --stages 4 --microbatches 4 --format pytorch": "has stage 0 on devices 0 and 3; .*--format csv",
+    "table gpipe --stages 2 --microbatches 2 --format pytorch --weight-grad-slots 2": "--weight-grad-slots = 2: has no",
+    f"{SIMULATE} {SECONDS} --trace nowhere/trace.json": "trace = .*nowhere, which is no folder",
     "check nowhere.csv": "cannot be read",
     f"simulate gpipe --stages 1_0 --microbatches 8 {SECONDS}": "--stages = 1_0: must be a whole number",
     f"simulate gpipe --stages 99999999999 --microbatches 8 {SECONDS}": "must be a whole number",

@@ -1,17 +1,18 @@
 """Table files: what is written is read again, what is broken is refused with its place."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import schedules
+from strategies import schedules, tables
 
-from ppmodel import build
+from ppmodel import Op, build
 from ppmodel.errors import TableError
 from ppmodel.export import parse_table, read_table, write_table
 
-BAD = Path(__file__).parent / "bad" / "tables"
+BAD, GOLDEN = (Path(__file__).parent / folder for folder in ("bad/tables", "golden/exchange"))
 EXPECTED = {
     "cell.csv": ":3: slot 1 = '0G1': is not an operation",
     "continued.csv": ":3: slot 2 = ~: continues no operation",
@@ -25,10 +26,24 @@ EXPECTED = {
     "header.csv": ":1: microbatches = many: must be a positive number",
     "huge.csv": "microbatch 2 = missing: has no operation",
     "latin1.csv": "byte 8: is not UTF-8",
+    "letters_comment.csv": ":1: letters = B backward: must be pytorch or zero-bubble, or say what each letter",
+    "letters_mixed.csv": ":2: letters = I and BW: are of two conventions",
+    "letters_other.csv": ":2: column 3 = '0BW0': is not of the letters of pytorch",
+    "letters_zero_bubble.csv": r"device 0 = 0W1: is missing from the table \(in our letters: I is the B of the file",
     "misplaced.csv": "device 0 = 1F1: is misplaced: stage 1 of replica 0 lives on device 1",
     "missing.csv": "device 1 = 1B1: is missing from the table",
+    "pair.csv": ":1: column 5 = '\\(1F1;1B0\\)OVERLAP': is not an operation",
+    "recv_late.csv": ":2: column 2 = 1RECV_F0: comes after 1F0, which needs what it receives",
     "same_cell.csv": "device 0 = 0B0: needs 0F0, which stands in the same cell",
+    "send_early.csv": ":1: column 2 = 0SEND_F1: comes before 0F1, whose result it sends",
+    "sharding.csv": ":2: column 1 = 0UNSHARD: is misplaced: stage 0 lives on device 2",
     "short.csv": "microbatch 1 = missing: has no operation",
+    "transfer_doubled.csv": ":1: column 4 = 0SEND_F0: stands twice",
+    "transfer_local.csv": ":1: column 3 = 0SEND_F0: is no transfer of this table",
+    "transfer_missing.csv": "device 0 = 0RECV_B0: is missing: a table has all transfers",
+    "transfer_of_replicas.csv": ":2: slot 1 = 0SEND_F0: stands in a table of several replicas",
+    "transfer_stage.csv": ":1: column 2 = 7SEND_F0: names a stage outside 0 .. 1",
+    "word.csv": ":1: column 1 = '0UNSHARD0': is not an operation",
 }
 
 
@@ -115,3 +130,94 @@ def test_a_folder_is_no_table(tmp_path):
     for path in (tmp_path, tmp_path / "none.csv"):
         with pytest.raises(TableError, match="cannot be read"):
             read_table(path)
+
+
+# ---- PyTorch's form ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["text", "csv", "pytorch"])
+@given(schedule=tables())
+def test_any_table_goes_through_every_form(form, schedule):
+    """Chunks anywhere, backwards whole and in halves, and pairs: each form gives back what it was given."""
+    assert parse_table(write_table(schedule, form)).rows() == schedule.rows()
+
+
+def test_a_table_as_pytorch_writes_it():
+    """The very text, and what it says: no comments, no slots, pairs in PyTorch's word."""
+    schedule = read_table(GOLDEN / "overlapped.csv")
+    assert write_table(schedule, "pytorch") == (GOLDEN / "overlapped.csv").read_text()
+    assert schedule.placement.tolist() == [[0, 1, 1, 0]]
+    pair = (Op.parse("0F3"), Op.parse("3B1"))
+    assert schedule.rows()[0][7] == pair
+
+
+def test_transfers_and_sharding_change_nothing():
+    """A file that PyTorch lowered has the same operations as the one that it came from."""
+    assert read_table(GOLDEN / "lowered.csv").rows() == read_table(GOLDEN / "overlapped.csv").rows()
+
+
+@pytest.mark.parametrize("text", ["0F0,0F1,,0B0,,0B1\n,1F0,1B0,1F1,1B1\n", " 0F0 ,0F1,None,0B0,0B1\n1F0,1B0,1F1, 1B1"])
+def test_idle_steps_may_be_there_or_not(text):
+    """Empty cells, spaces and PyTorch's None say nothing without a header row."""
+    assert parse_table(text).rows() == build("1f1b", 2, 2).rows()
+
+
+OLD = "0F0,0F1,0B0,0W0,0BW1\n1F0,1BW0,1F1,1B1,1W1\n"
+NEW = "0F0,0F1,0I0,0W0,0B1\n1F0,1B0,1F1,1I1,1W1\n"
+
+
+@pytest.mark.parametrize("comment", ["", "# letters: zero-bubble\n", "# letters: B input gradient, BW full backward\n"])
+def test_both_conventions_of_letters_are_read(comment):
+    """B beside W alone is an input gradient, BW a whole backward; a comment may say so, by name or by letter."""
+    assert parse_table(comment + OLD).rows() == parse_table(NEW).rows()
+    assert parse_table("# letters: pytorch\n" + NEW).rows() == parse_table(NEW).rows()
+
+
+def test_the_comment_on_letters_decides():
+    """B without I and W is a whole backward, unless the file says that it is half of one."""
+    assert parse_table("0F0,0B0").op(1) == Op.parse("0B0")
+    with pytest.raises(TableError, match=r"0W0: is missing.*in our letters"):
+        parse_table("# letters: zero-bubble\n0F0,0B0")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "said"),
+    [
+        (build("chimera", 4, 4), "chimera: has stage 0 on devices 0 and 3"),
+        (parse_table("# microbatch_parts: 2\n0F0,0F1,0B0,0B1"), "cuts microbatches into 2 parts"),
+        (parse_table("# stage_shares: 1 3\n0F0,0B0\n1F0,1B0"), "stages of uneven shares"),
+    ],
+)
+def test_what_pytorchs_form_cannot_hold_is_refused(schedule, said):
+    """Nothing is left out in silence; our own form holds it."""
+    with pytest.raises(TableError, match=f"{said}.*; write our own form, --format csv"):
+        write_table(schedule, "pytorch")
+
+
+def loaded(path, schedule):
+    """PyTorch's schedule after `_load_csv`, with transfers; no process group is needed for it."""
+    schedules = pytest.importorskip("torch.distributed.pipelining.schedules", reason="torch is not installed")
+    runtime = object.__new__(schedules._PipelineScheduleRuntime)
+    runtime.pipeline_order, runtime._stages, runtime._defer_pp_recv = {}, [], False
+    runtime.pp_group_size, runtime._num_stages = schedule.num_devices, schedule.num_stages
+    runtime._n_microbatches = schedule.num_microbatches
+    runtime._load_csv(path, format="compute_only")
+    return runtime
+
+
+def flat(order):
+    """PyTorch's operations of each rank, pairs apart, as text."""
+    return [[str(one) for action in order[rank] for one in action.sub_actions or (action,)] for rank in sorted(order)]
+
+
+@given(schedule=tables())
+def test_pytorch_loads_what_we_write(schedule, tmp_path_factory):
+    """`_load_csv` accepts it, finds every operation in its order, and adds transfers that we read again."""
+    folder = tmp_path_factory.mktemp("torch")
+    path, lowered = folder / "ours.csv", folder / "lowered.csv"
+    path.write_text(write_table(schedule, "pytorch"))
+    runtime = loaded(path, schedule)
+    rows = [[str(schedule.op(index)) for index in range(*span)] for span in pairwise(schedule.device_start)]
+    assert flat(runtime.pipeline_order) == rows
+    runtime._dump_csv(lowered, format="compute_comms")
+    assert read_table(lowered).rows() == schedule.rows()

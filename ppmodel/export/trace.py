@@ -1,9 +1,10 @@
 """A simulated run as a trace in Chrome's trace-event format, which Perfetto and chrome://tracing open.
 
 Three groups: *devices*, a track each, a slice for each cell of the table; *links*, a track for each directed link that
-carries messages, a slice for each message from when it leaves until it is there; *activations*, a counter for each
-device. An arrow leads from the operation that sends, over its message, to the one that needs it. Where messages of one
-link are under way at once, it has further tracks: slices of one track never overlap, which viewers would drop.
+carries messages, a slice for each message from when it leaves until it is there; *activations*, what each device
+holds, in microbatches on 1/S of the model and, where a model is given, in GiB. An arrow leads from the operation that
+sends, over its message, to the one that needs it. Where messages of one link are under way at once, it has further
+tracks: slices of one track never overlap, which viewers would drop.
 
 Times are microseconds with three decimals: begin and end are rounded to whole nanoseconds, and durations are their
 difference. Format: "Trace Event Format", the Chromium project.
@@ -31,7 +32,7 @@ _COLOURS = {
 """Of the names that chrome://tracing knows; Perfetto colours by the letter of the name itself."""
 _MAX_EVENTS = 10**6
 _MAX_NS = 2**53
-_UNITS = "microbatches on 1/S of the model"
+_FIRST_THREAD = 1001  # Perfetto shows it behind the name of a track, where it must not look like a device
 
 
 def write_trace(path, timeline, stages=None, **about):
@@ -103,6 +104,7 @@ def _about(timeline):
         "program": f"ppmodel {__version__}", "schedule": schedule.name, "devices": schedule.num_devices,
         "stages": schedule.num_stages, "replicas": schedule.num_replicas, "microbatches": schedule.num_microbatches,
         "p2p": graph.p2p, "allreduce": graph.allreduce, "makespan_s": timeline.makespan_s,
+        "activations": "microbatches on 1/S of the model",
     }  # fmt: skip
 
 
@@ -141,12 +143,13 @@ def trace_events(timeline, stages=None):
     _refuse_too_much(timeline, 1 + (stages is not None))
     spans = (_nanoseconds(timeline.start_s), _nanoseconds(timeline.end_s))
     thread, names = _device_tracks(timeline.graph)
-    messages, links = _messages(timeline, first_thread=len(names) + 1)
-    events = [*_group_names(), *_track_names(_DEVICES, names, 1), *_track_names(_LINKS, links, len(names) + 1)]
+    first_link = _FIRST_THREAD + len(names)
+    messages, links = _messages(timeline, first_link)
+    events = [*_group_names(), *_track_names(_DEVICES, names, _FIRST_THREAD), *_track_names(_LINKS, links, first_link)]
     events += _operations(schedule, thread, *spans)
     events += [_message(schedule, *message) for message in messages]
     events += _arrows(schedule, thread, *spans, messages)
-    events += _counters(schedule, *spans, "units", _UNITS, activations_in_use(schedule))
+    events += _counters(schedule, *spans, "holds", "microbatches", activations_in_use(schedule))
     if stages is not None:
         events += _counters(schedule, *spans, "memory", "GiB", _gibibytes(schedule, stages))
     return events
@@ -200,7 +203,7 @@ def _device_tracks(graph):
     names = [f"device {device}" for device in range(schedule.num_devices)]
     names += [f"device {device - schedule.num_devices}, gradient sums" for device in beside.tolist()]
     aside = schedule.num_devices + np.searchsorted(beside, stream)
-    return 1 + np.where(stream < schedule.num_devices, stream, aside), names
+    return _FIRST_THREAD + np.where(stream < schedule.num_devices, stream, aside), names
 
 
 # ---- slices --------------------------------------------------------------------------------------
@@ -286,20 +289,28 @@ def _gibibytes(schedule, stages):
 
 
 def _counters(schedule, begin, end, name, unit, levels):
-    """What each device holds: a value whenever a cell takes some or gives some back, and 0 at the beginning."""
+    """What each device holds, a counter each."""
     first = np.flatnonzero(~schedule.joined)
-    device, begin, end = (column[first].tolist() for column in (schedule.device, begin, end))
-    during, after = (level.tolist() for level in levels)
-    known = [None] * schedule.num_devices
-    for place in range(len(first)):
-        if begin[place] < 0:
-            continue
-        at = device[place]
-        for time, level in ((0, known[at] or 0.0), (begin[place], during[place]), (end[place], after[place])):
-            if level != known[at]:
-                yield _counter(f"{name}, device {at}", unit, time, level)
-                known[at] = level
+    first = first[begin[first] >= 0]
+    columns = (begin[first], end[first], *(level[schedule.cell[first]] for level in levels))
+    bounds = np.searchsorted(schedule.device[first], np.arange(schedule.num_devices + 1)).tolist()
+    for device, (start, stop) in enumerate(pairwise(bounds)):
+        same = {"ph": "C", "name": f"device {device} {name}", "pid": _ACTIVATIONS, "tid": 0}
+        for time, level in _steps(*(column[start:stop].tolist() for column in columns)):
+            yield {**same, "ts": _us(time), "args": {unit: round(level, 9)}}
 
 
-def _counter(name, unit, time, level):
-    return {"ph": "C", "name": name, "pid": _ACTIVATIONS, "tid": 0, "ts": _us(time), "args": {unit: round(level, 9)}}
+def _steps(begin, end, during, after):
+    """Times and levels of a counter: 0 at the beginning, then a value whenever it changes.
+
+    What a cell gives back is told together with what the next one takes, where that begins at once.
+    """
+    level = 0.0
+    yield 0, level
+    for place in range(len(begin)):
+        if during[place] != level:
+            level = during[place]
+            yield begin[place], level
+        if begin[place + 1 : place + 2] != [end[place]] and after[place] != level:
+            level = after[place]
+            yield end[place], level

@@ -1,0 +1,247 @@
+"""Traces: the format is kept, and slices, arrows and counters say what the timeline says."""
+
+import json
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from strategies import allreduces, cases, p2ps, random_cases
+
+from ppmodel import build
+from ppmodel.costs import stages, uniform_costs
+from ppmodel.engine import simulate
+from ppmodel.errors import PPModelError
+from ppmodel.export import trace, trace_events, write_trace
+from ppmodel.graph import compile
+from ppmodel.metrics import memory, peak_activations
+from ppmodel.ops import OpKind
+from ppmodel.specs import load_model, load_system
+
+SCHEMA = jsonschema.Draft202012Validator(
+    json.loads((Path(__file__).parent / "golden" / "trace_event_format.json").read_text())
+)
+any_case = cases(max_stages=4, max_microbatches=6) | random_cases()
+
+
+def ns(us):
+    return round(us * 1000)
+
+
+def timeline_of(case, p2p, allreduce="excluded"):
+    schedule, costs = case
+    return simulate(compile(schedule, p2p, allreduce), costs)
+
+
+def of(events, *phases):
+    return [event for event in events if event["ph"] in phases]
+
+
+def tracks(events):
+    """Slices by the names of their group and their track."""
+    names = {(e["name"], e["pid"], e["tid"]): e["args"].get("name") for e in of(events, "M")}
+    found = defaultdict(list)
+    for event in of(events, "X"):
+        group = names["process_name", event["pid"], 0]
+        found[group, names["thread_name", event["pid"], event["tid"]]].append(event)
+    return found
+
+
+@given(case=any_case, p2p=p2ps, allreduce=allreduces)
+def test_traces_keep_to_the_format(case, p2p, allreduce):
+    """Every event has the fields that the format asks of its kind, and no others."""
+    events = trace_events(timeline_of(case, p2p, allreduce))
+    SCHEMA.validate({"traceEvents": json.loads(json.dumps(events))})
+
+
+@pytest.mark.parametrize(
+    "change", [{"ts": "0"}, {"dur": -1}, {"ph": "Z"}, {"cname": "blue"}, {"bp": "e"}, {"pid": None}, {"name": ""}]
+)
+def test_the_format_can_be_broken(change):
+    """The schema refuses what is not the format."""
+    schedule = build("gpipe", 1, 1)
+    event = of(trace_events(timeline_of((schedule, uniform_costs(schedule, 1, 2)), "latency")), "X")[0]
+    assert SCHEMA.is_valid({"traceEvents": [event]})
+    assert not SCHEMA.is_valid({"traceEvents": [event | change]})
+
+
+@given(case=any_case, p2p=p2ps, allreduce=allreduces)
+def test_slices_of_a_track_do_not_overlap(case, p2p, allreduce):
+    """On devices and on links, to the nanosecond; viewers drop slices that do."""
+    for slices in tracks(trace_events(timeline_of(case, p2p, allreduce))).values():
+        slices.sort(key=lambda event: (event["ts"], event["dur"]))
+        for event, following in pairwise(slices):
+            assert ns(event["ts"]) + ns(event["dur"]) <= ns(following["ts"])
+
+
+@given(case=any_case, p2p=p2ps, allreduce=allreduces)
+def test_every_cell_is_a_slice_of_its_device(case, p2p, allreduce):
+    """By name, with begin and end of the timeline; sums that run beside have a track beside."""
+    timeline = timeline_of(case, p2p, allreduce)
+    schedule = timeline.graph.schedule
+    expected = defaultdict(list)
+    for index in np.flatnonzero(~schedule.joined & ~np.isnan(timeline.start_s)).tolist():
+        cell = np.flatnonzero(schedule.cell == schedule.cell[index])
+        beside = allreduce == "overlapped" and schedule.kind[index] == OpKind.R
+        track = f"device {schedule.device[index]}" + (", gradient sums" if beside else "")
+        times = (round(timeline.start_s[index] * 1e9), round(timeline.end_s[index] * 1e9))
+        expected["devices", track].append(("&".join(str(schedule.op(op)) for op in cell), *times))
+    found = {
+        key: [(event["name"], ns(event["ts"]), ns(event["ts"]) + ns(event["dur"])) for event in slices]
+        for key, slices in tracks(trace_events(timeline)).items()
+        if key[0] == "devices"
+    }
+    assert found == expected
+
+
+@given(case=any_case, p2p=p2ps)
+def test_every_message_has_a_slice_and_an_arrow(case, p2p):
+    """From the operation that sends, over its link while it is under way, to the one that needs it."""
+    timeline = timeline_of(case, p2p)
+    schedule, dependencies = timeline.graph.schedule, timeline.graph.schedule.dependencies
+    start, end, sent, arrived = (
+        np.rint(column * 1e9) for column in (timeline.start_s, timeline.end_s, timeline.sent_s, timeline.arrived_s)
+    )
+    expected_slices, expected_arrows = [], []
+    for consumer in np.flatnonzero(dependencies.remote).tolist():
+        producer = int(dependencies.source[consumer])
+        ends = (str(schedule.op(producer)), str(schedule.op(consumer)))
+        source, target = int(schedule.device[producer]), int(schedule.device[consumer])
+        leaves = max(start[producer], end[producer] - 1)  # within the slice, in its last nanosecond
+        expected_slices.append((*ends, f"{source} -> {target}", sent[producer], arrived[producer]))
+        expected_arrows.append(
+            (f"device {source}", leaves, f"{source} -> {target}", sent[producer], f"device {target}", start[consumer])
+        )
+    events = trace_events(timeline)
+    slices = [
+        (*list(e["args"].values())[:2], track.partition(",")[0], ns(e["ts"]), ns(e["ts"]) + ns(e["dur"]))
+        for (group, track), found in tracks(events).items()
+        for e in found
+        if group == "links"
+    ]
+    assert sorted(slices) == sorted(expected_slices)
+    assert sorted(arrows(events)) == sorted(expected_arrows)
+
+
+def arrows(events):
+    """Track and time of begin, step and end of each arrow; the step's link without the number of its track."""
+    where = {(e["pid"], e["tid"]): e["args"]["name"] for e in of(events, "M") if e["name"] == "thread_name"}
+    found = defaultdict(dict)
+    for event in of(events, "s", "t", "f"):
+        assert event["ph"] not in found[event["id"]]
+        found[event["id"]][event["ph"]] = (where[event["pid"], event["tid"]].partition(",")[0], ns(event["ts"]))
+    return [(*parts["s"], *parts["t"], *parts["f"]) for parts in found.values()]
+
+
+@given(case=any_case, p2p=p2ps)
+def test_counters_peak_where_the_metrics_do(case, p2p):
+    """The highest value of each device's counter is its peak, and all is given back."""
+    timeline = timeline_of(case, p2p)
+    values = defaultdict(list)
+    for event in of(trace_events(timeline), "C"):
+        values[event["name"]].append((event["ts"], event["args"]["microbatches"]))
+    assert list(values) == [f"device {device} holds" for device in range(timeline.graph.schedule.num_devices)]
+    for steps in values.values():
+        assert steps == sorted(steps, key=lambda step: step[0])
+        assert steps[0] == (0, 0)
+        assert steps[-1][1] == pytest.approx(0, abs=1e-9)
+    peaks = [max(level for _, level in steps) for steps in values.values()]
+    assert peaks == pytest.approx(peak_activations(timeline.graph.schedule).tolist(), abs=1e-9)
+
+
+@settings(max_examples=10)
+@given(case=cases(max_stages=4, max_microbatches=6))
+def test_bytes_are_those_of_the_memory(case):
+    """Where a model is given, a second counter in GiB peaks at the activations of `metrics.memory`."""
+    schedule, costs = case
+    model = load_model("paper")
+    if 256 % schedule.num_microbatches:
+        return
+    held = stages(schedule, model, load_system("mid_cp_mid_nw"))
+    peaks = defaultdict(float)
+    for event in of(trace_events(simulate(compile(schedule), costs), held), "C"):
+        if event["name"].endswith("memory"):
+            peaks[event["name"]] = max(peaks[event["name"]], event["args"]["GiB"])
+    expected = memory(schedule, model, held).activations / 2**30
+    assert list(peaks.values()) == pytest.approx(expected.tolist(), rel=1e-9)
+
+
+def test_a_small_trace_in_full():
+    """Two stages, a microbatch, half a second of transfer: microseconds, tracks and colours."""
+    schedule = build("gpipe", 2, 1)
+    found = tracks(trace_events(timeline_of((schedule, uniform_costs(schedule, 1, 2, 0.5)), "overlapped")))
+    assert {key: [(e["name"], e["ts"], e["dur"]) for e in slices] for key, slices in found.items()} == {
+        ("devices", "device 0"): [("0F0", 0, 1e6), ("0B0", 5e6, 2e6)],
+        ("devices", "device 1"): [("1F0", 1.5e6, 1e6), ("1B0", 2.5e6, 2e6)],
+        ("links", "0 -> 1"): [("0F0", 1e6, 0.5e6)],
+        ("links", "1 -> 0"): [("1B0", 4.5e6, 0.5e6)],
+    }
+    forward, backward = found["devices", "device 0"]
+    assert forward["args"] == {"kind": "F", "stage": 0, "microbatch": 0, "replica": 0}
+    assert (forward["cat"], backward["cat"]) == ("F", "B")
+    assert forward["cname"] != backward["cname"]
+
+
+def test_messages_that_are_under_way_at_once_have_tracks_of_their_own():
+    """Where nothing is occupied and a transfer outlasts a forward, a second track takes the second message."""
+    schedule = build("gpipe", 2, 3)
+    found = tracks(trace_events(timeline_of((schedule, uniform_costs(schedule, 1, 2, 1.5)), "latency")))
+    names = {name: [event["name"] for event in slices] for (group, name), slices in found.items() if group == "links"}
+    assert names == {"0 -> 1": ["0F0", "0F2"], "0 -> 1, track 2": ["0F1"], "1 -> 0": ["1B0", "1B1", "1B2"]}
+
+
+def some_timeline():
+    schedule = build("1f1b", 2, 4)
+    return timeline_of((schedule, uniform_costs(schedule, 1, 2, 0.1)), "overlapped")
+
+
+def test_files_are_whole_and_the_same_every_time(tmp_path):
+    """One line an event, the same bytes, nothing else left in the folder, and an old file replaced."""
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    second.write_text("old")
+    count = write_trace(first, some_timeline(), model="paper")
+    assert write_trace(second, some_timeline(), model="paper") == count
+    assert first.read_bytes() == second.read_bytes()
+    assert sorted(tmp_path.iterdir()) == [first, second]
+    content = json.loads(first.read_text())
+    SCHEMA.validate(content)
+    assert content["traceEvents"] == trace_events(some_timeline())
+    assert len(content["traceEvents"]) == count
+    about = content["otherData"]
+    assert (about["schedule"], about["devices"], about["microbatches"], about["p2p"]) == ("1f1b", 2, 4, "overlapped")
+    assert about["makespan_s"] == some_timeline().makespan_s
+    assert about["model"] == "paper"
+
+
+def test_a_trace_that_cannot_be_written_leaves_what_was_there(tmp_path, monkeypatch):
+    """A full disk costs one line; the old file stays, and nothing else."""
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "trace.json"
+    path.write_text("old")
+    monkeypatch.setattr(trace.os, "replace", full)
+    with pytest.raises(PPModelError, match="cannot be written \\(No space left"):
+        write_trace(path, some_timeline())
+    assert [(one, one.read_text()) for one in tmp_path.iterdir()] == [(path, "old")]
+
+
+def test_targets_that_are_no_files_are_refused(tmp_path):
+    """A folder that is not there, and a folder in place of a file."""
+    for path, said in ((tmp_path / "none" / "trace.json", "is no folder; make it"), (tmp_path, "is no file")):
+        with pytest.raises(PPModelError, match=said):
+            write_trace(path, some_timeline())
+
+
+def test_traces_too_large_for_a_viewer_are_refused(monkeypatch):
+    """More events than the limit, and times beyond whole nanoseconds."""
+    schedule = build("gpipe", 1, 1)
+    with pytest.raises(PPModelError, match=r"makespan = 3e\+07 s: must be at most 9007199 s"):
+        trace_events(timeline_of((schedule, uniform_costs(schedule, 1e7, 2e7)), "latency"))
+    monkeypatch.setattr(trace, "_MAX_EVENTS", 20)
+    with pytest.raises(PPModelError, match="must be at most 20, more than which"):
+        trace_events(some_timeline())
