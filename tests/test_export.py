@@ -12,7 +12,8 @@ from ppmodel import Op, build
 from ppmodel.errors import TableError
 from ppmodel.export import parse_table, read_table, write_table
 
-BAD, GOLDEN = (Path(__file__).parent / folder for folder in ("bad/tables", "golden/exchange"))
+HERE = Path(__file__).parent
+BAD, GOLDEN, PYTORCH = (HERE / folder for folder in ("bad/tables", "golden/exchange", "golden/pytorch"))
 EXPECTED = {
     "cell.csv": ":3: slot 1 = '0G1': is not an operation",
     "continued.csv": ":3: slot 2 = ~: continues no operation",
@@ -192,6 +193,18 @@ def test_what_pytorchs_form_cannot_hold_is_refused(schedule, said):
     """Nothing is left out in silence; our own form holds it."""
     with pytest.raises(TableError, match=f"{said}.*; write our own form, --format csv"):
         write_table(schedule, "pytorch")
+
+
+@pytest.mark.parametrize("path", sorted(PYTORCH.glob("*.csv")), ids=lambda path: path.stem)
+def test_pytorchs_own_orders_are_read(path):
+    """Every order of PyTorch is read and written back, but for its plan of 1F1B: the last rank counts from 1."""
+    for block in path.read_text().split("# ")[1:]:
+        if path.stem == "1f1b":
+            with pytest.raises(TableError, match="is missing"):
+                parse_table(f"# {block}")
+            continue
+        rows = [",".join(filter(None, line.split(","))) + "\n" for line in block.splitlines()[1:]]
+        assert write_table(parse_table(f"# {block}"), "pytorch") == "".join(rows)
 
 
 def loaded(path, schedule):
