@@ -132,6 +132,7 @@ def arrows(events):
     found = defaultdict(dict)
     for event in of(events, "s", "t", "f"):
         assert event["ph"] not in found[event["id"]]
+        assert ("bp" in event) == (event["ph"] == "f")  # else it would lead to the slice after it
         found[event["id"]][event["ph"]] = (where[event["pid"], event["tid"]].partition(",")[0], ns(event["ts"]))
     return [(*parts["s"], *parts["t"], *parts["f"]) for parts in found.values()]
 
@@ -179,6 +180,7 @@ def test_a_small_trace_in_full():
         ("links", "0 -> 1"): [("0F0", 1e6, 0.5e6)],
         ("links", "1 -> 0"): [("1B0", 4.5e6, 0.5e6)],
     }
+    assert [found["links", way][0]["cat"] for way in ("0 -> 1", "1 -> 0")] == ["activations", "gradients"]
     forward, backward = found["devices", "device 0"]
     assert forward["args"] == {"kind": "F", "stage": 0, "microbatch": 0, "replica": 0}
     assert (forward["cat"], backward["cat"]) == ("F", "B")
@@ -242,6 +244,9 @@ def test_traces_too_large_for_a_viewer_are_refused(monkeypatch):
     schedule = build("gpipe", 1, 1)
     with pytest.raises(PPModelError, match=r"makespan = 3e\+07 s: must be at most 9007199 s"):
         trace_events(timeline_of((schedule, uniform_costs(schedule, 1e7, 2e7)), "latency"))
-    monkeypatch.setattr(trace, "_MAX_EVENTS", 20)
-    with pytest.raises(PPModelError, match="must be at most 20, more than which"):
+    most = 16 * 3 + 8 * 4  # a slice and two counts an operation; a slice and three of an arrow a message
+    monkeypatch.setattr(trace, "_MAX_EVENTS", most)
+    assert len([event for event in trace_events(some_timeline()) if event["ph"] != "M"]) <= most
+    monkeypatch.setattr(trace, "_MAX_EVENTS", most - 1)
+    with pytest.raises(PPModelError, match=f"events of the trace = {most}: must be at most {most - 1}"):
         trace_events(some_timeline())
