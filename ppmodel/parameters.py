@@ -16,9 +16,10 @@ from ruamel.yaml.error import YAMLError
 
 from ppmodel import schedules
 from ppmodel.errors import PPModelError
+from ppmodel.export import read_table
 from ppmodel.graph import ALLREDUCE, P2P
 from ppmodel.schedules.chimera import CONCATENATIONS
-from ppmodel.specs import PLACEMENTS, Recompute, load_model, load_setting, load_system, parse_size
+from ppmodel.specs import PLACEMENTS, Recompute, load_model, load_setting, load_system, parse_size, template_path
 from ppmodel.uncertainty import MAX_JITTER, MAX_SLOWDOWN
 
 _MAX_COUNT = 10**9
@@ -108,6 +109,29 @@ def _with_nodes(value):
     _require(load_system(value).nodes)
 
 
+def _table_that_reads(value):
+    """A template's name or a file, and a schedule."""
+    _require(isinstance(value, str) and value)
+    read_table(template_path(value, ".csv"))
+
+
+def _table_file(value):
+    """A template's name or a file, whatever is in it."""
+    _require(isinstance(value, str) and value)
+    template_path(value, ".csv")
+
+
+def _generator(value):
+    """A template's name or a file of Python; it is not run before the notebook is."""
+    _require(isinstance(value, str) and value)
+    path = template_path(value, ".py")
+    try:
+        ast.parse(path.read_bytes())
+    except SyntaxError as error:
+        rule = f"is not Python ({error.msg})"
+        raise PPModelError("generator", value, rule, "mend the line", where=f"{path}:{error.lineno}") from None
+
+
 def _one_of(words):
     return Parameter(lambda value: _require(value in words), f"must be one of {', '.join(words)}", words[0])
 
@@ -146,6 +170,7 @@ _COUNTS = (
     "parts", "placed_parts", "front_back", "units", "sequences", "form_microbatches", "sizes", "multiples",
     "ratio_steps", "largest_microbatches", "picture_stages", "picture_microbatches", "runs", "search_stages",
     "search_microbatches", "inside_devices_per_node",
+    "devices_per_node",
 )  # fmt: skip
 
 _FACTORS = (
@@ -159,9 +184,14 @@ _JITTER = Parameter(_jitter, f"must be a number above 0 and at most {MAX_JITTER:
 KNOWN = dict.fromkeys(_COUNTS, _COUNT) | {
     "schedules": _SCHEDULE,
     "more_schedules": _SCHEDULE,
+    "table": Parameter(_table_that_reads, "must be the name or the file of a table", "my_table.csv"),
+    "mistakes": Parameter(_table_file, "must be the name or the file of a table", "my_table.csv"),
+    "generator": Parameter(_generator, "must be the name or the file of a generator", "my_schedule.py"),
     "splits": Parameter(_split, "must be two whole numbers of at least 1", "[1, 2]"),
     **dict.fromkeys(_FACTORS, _FACTOR),
     **dict.fromkeys(("jitters", "picture_jitter"), _JITTER),
+    **dict.fromkeys(("forward", "backward"), Parameter(_positive, "must be a number of seconds above 0", "2.5")),
+    **dict.fromkeys(("comm", "node_comm"), Parameter(_not_negative, "must be a number of seconds, 0 or more", "0.5")),
     "insides": Parameter(_not_negative, "must be a number of transfers between nodes, 0 or more", "0.5"),
     "backwards": Parameter(_not_negative, "must be a number of forwards, 0 or more", "2.5"),
     "straggling": Parameter(_share, "must be a probability, 0 to 1", "0.02"),

@@ -39,6 +39,7 @@ from ppmodel.specs import (
     same_name,
     setting_names,
     system_names,
+    template_names,
 )
 from ppmodel.studies.provenance import git
 
@@ -59,6 +60,7 @@ _ROOMS = {
     **dict.fromkeys(("system", "systems", "other_system", "node_systems"), "systems"),
     **dict.fromkeys(("setting", "implied"), "settings"),
 }
+_TEMPLATES = {"table": ".csv", "mistakes": ".csv", "generator": ".py"}
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 _PR_SET_PDEATHSIG = 1
@@ -222,6 +224,8 @@ def _refuse_known_names(values):
 
 
 def _is_known(name, room):
+    if room in _TEMPLATES.values():
+        return str(name) in template_names(room)
     return str(name) in {"systems": system_names, "models": model_names, "settings": setting_names}[room]()
 
 
@@ -268,7 +272,8 @@ def _require_own_folder(out, names):
 
 def _bring(values, folder):
     """The same values, with each specification's file copied to where notebooks find it: no page shows a path."""
-    return {key: _copied(value, _ROOMS[key], folder) if key in _ROOMS else value for key, value in values.items()}
+    rooms = _ROOMS | _TEMPLATES
+    return {key: _copied(value, rooms[key], folder) if key in rooms else value for key, value in values.items()}
 
 
 def _copied(value, room, folder):
@@ -276,7 +281,7 @@ def _copied(value, room, folder):
         return [_copied(name, room, folder) for name in value]
     if _is_known(value, room):
         return value
-    copy = folder / "specifications" / room / Path(value).name
+    copy = folder / "specifications" / room.removeprefix(".") / Path(value).name
     copy.parent.mkdir(parents=True, exist_ok=True)
     if copy.exists() and copy.read_bytes() != Path(value).read_bytes():
         raise ReproduceError("file", value, "has the name of another file that is given", "rename one of them")

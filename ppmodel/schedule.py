@@ -1,5 +1,6 @@
 """The table: which device runs which operation, in which order. Everything else is read off it."""
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -19,6 +20,7 @@ _COMPUTE_KINDS = len(OpKind) - 1  # R, the last kind, computes nothing
 _COLUMNS_SHOWN, _ROWS_SHOWN = 16, 24
 _MAX_CELLS = 2**22
 _MAX_SLOTS = 10**9
+_DRAWN = re.compile(r">?\d[^\s<>.]*<?")
 _ROUNDING = 1e-12
 
 
@@ -643,6 +645,37 @@ def draw(rows, marks=()):
         more = ("..." if first else "", "..." if last < len(rows[device]) else "")
         lines.append(f"device {device:>{digits}} |{more[0]}{cells}{more[1]}")
     return "\n".join([*lines, "..."] if top + _ROWS_SHOWN < len(rows) else lines)
+
+
+def read_drawing(text):
+    """The cells that a drawing of a table shows, and which of them it marks; the inverse of `draw`.
+
+    Parameters
+    ----------
+    text : str
+        From `draw`, or the grid of an error.
+
+    Returns
+    -------
+    rows : dict of int to list of str
+        Device to the cells of its row; of a long table those that are shown.
+    marks : set of (int, int)
+        Device of each marked cell, and its place among the cells of its row.
+
+    Examples
+    --------
+    >>> read_drawing(draw([["0F0", "0B0"], ["1F0", "1B0"]], {(1, 0)}))
+    ({0: ['0F0', '0B0'], 1: ['1F0', '1B0']}, {(1, 0)})
+    """
+    rows, marks = {}, set()
+    for line in text.splitlines():
+        head, bar, shown = line.partition("|")
+        if bar:
+            device = int(head.removeprefix("device"))
+            cells = _DRAWN.findall(shown)
+            rows[device] = [cell.strip("<>") for cell in cells]
+            marks |= {(device, place) for place, cell in enumerate(cells) if cell.startswith(">")}
+    return rows, marks
 
 
 def _texts(rows):

@@ -625,6 +625,61 @@ def specification_path(name, room):
     return packaged
 
 
+def template_names(suffix):
+    """The files that come with the project for users to copy, without their suffix.
+
+    Parameters
+    ----------
+    suffix : str
+        ``.csv`` for tables, ``.py`` for generators.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> template_names(".py")
+    ['my_schedule']
+    """
+    return sorted(path.stem for path in (DATA / "templates").rglob(f"*{suffix}"))
+
+
+def template_path(name, suffix):
+    """The file of a table or a generator.
+
+    Parameters
+    ----------
+    name : str or Path
+        A template that comes with the package, or a path.
+    suffix : str
+        As in `template_names`.
+
+    Returns
+    -------
+    Path
+        A file that exists.
+
+    Raises
+    ------
+    SpecificationError
+        If there is no such template or file.
+
+    Examples
+    --------
+    >>> template_path("my_table", ".csv").name
+    'my_table.csv'
+    """
+    known = template_names(suffix)
+    if str(name) in known:
+        return next((DATA / "templates").rglob(f"{name}{suffix}"))
+    if os.path.isfile(name):
+        return Path(name)
+    near = get_close_matches(str(name), known, n=1, cutoff=0.4)
+    remedy = f"did you mean {near[0]}?" if near else f"check the path, or choose one of {', '.join(known)}"
+    raise SpecificationError("file", name, "is neither a file nor one that comes with the project", remedy)
+
+
 def same_name(path, room):
     """Why a file is refused whose name is that of a packaged specification, and what to do.
 

@@ -35,6 +35,7 @@ MAY_IMPORT = {
         "engine",
         "uncertainty",
         "metrics",
+        "export",
     },
     "report": set(),
     "sweep": {"errors", "ops", "compiled", "schedules", "specs", "costs", "graph", "engine", "metrics", "uncertainty"},
@@ -52,7 +53,7 @@ MAY_IMPORT = {
         "studies",
     },
     "plot": {"ops", "schedule", "engine", "metrics"},
-    "parameters": {"errors", "schedules", "graph", "specs", "uncertainty"},
+    "parameters": {"errors", "schedules", "graph", "specs", "uncertainty", "export"},
     "reproduce": {"errors", "specs", "studies", "claims", "parameters"},
     "cli": {
         "errors",

@@ -3,9 +3,9 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
-from ppmodel.schedules.registry import build, get, names
+from ppmodel.schedules.registry import build, get, names, register_file
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
 
-__all__ = ["build", "get", "names"]
+__all__ = ["build", "get", "names", "register_file"]

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 from difflib import get_close_matches
+from pathlib import Path
+from runpy import run_path
+from traceback import extract_tb
 from typing import NamedTuple
 
-from ppmodel.errors import ScheduleError
+from ppmodel.errors import PPModelError, ScheduleError
 
 _MAX_CELLS = 2**23
 _registry = {}
@@ -90,13 +93,81 @@ class Entry(NamedTuple):
 
 
 def schedule(name, *, label, title, legal, options=(), bubble_ratio=None, searched=False):
-    """Register the decorated generator; the arguments are those of `Entry`."""
+    """Register the decorated generator; the arguments are those of `Entry`.
+
+    Raises
+    ------
+    ScheduleError
+        If another generator has the name: two schedules of one name would pass for one another.
+    """
 
     def register(generate):
+        first = _registry.get(name)
+        same = first is None or _origin(first.generate) == _origin(generate)
+        require(same, "schedule", name, "is the name of another schedule", "give yours a name of its own")
         _registry[name] = Entry(name, generate, label, title, legal, tuple(options), bubble_ratio, searched)
         return generate
 
     return register
+
+
+def _origin(generate):
+    """A generator's file and name: of a file that is run again, or was moved, the same."""
+    code = getattr(generate, "__code__", None)
+    return code and (Path(code.co_filename).name, code.co_name)
+
+
+def register_file(path):
+    """Run a Python file that registers schedules of its own.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file with `schedule` above each of its generators; ``data/templates/my_schedule.py`` is one to copy. It runs
+        with all rights of the caller.
+
+    Returns
+    -------
+    list of str
+        What it registered; `build`, `names` and `get` know it from now on, in this process.
+
+    Raises
+    ------
+    PPModelError
+        If there is no such file, it fails, or it registers nothing; the registry is then as it was.
+
+    Examples
+    --------
+    >>> register_file("nowhere.py")
+    Traceback (most recent call last):
+    ppmodel.errors.ScheduleError: file = nowhere.py: is not a file; check the path
+    """
+    require(Path(path).is_file(), "file", path, "is not a file", "check the path")
+    before = dict(_registry)
+    try:
+        run_path(str(path))
+        found = [name for name, entry in _registry.items() if before.get(name) is not entry]
+        require(found, "file", path, "registers no schedule", "write @schedule(...) above its generator")
+    except PPModelError:
+        _restore(before)
+        raise
+    except Exception as error:  # whatever a user's file may raise
+        _restore(before)
+        said = f"cannot be run ({type(error).__name__}: {error})"
+        raise ScheduleError("file", path, said, "mend it", where=_line_of(error, path)) from error
+    return found
+
+
+def _restore(entries):
+    _registry.clear()
+    _registry.update(entries)
+
+
+def _line_of(error, path):
+    """The last line of a file that an error went through."""
+    lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == str(path)]
+    lines += [error.lineno] if isinstance(error, SyntaxError) else []
+    return f"{path}:{lines[-1]}" if lines else None
 
 
 def names():

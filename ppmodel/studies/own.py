@@ -1,0 +1,402 @@
+"""A schedule of one's own: its mistakes with their cells, and its place among all the others."""
+
+import math
+import re
+from contextlib import suppress
+from typing import NamedTuple
+
+import pandas as pd
+
+from ppmodel import schedules
+from ppmodel.engine import simulate
+from ppmodel.errors import CostError, TableError
+from ppmodel.export import read_table
+from ppmodel.graph import compile
+from ppmodel.metrics import messages_sent, peak_activations, table_bubble_ratio, table_slots
+from ppmodel.schedule import read_drawing
+from ppmodel.studies.bubble import published_bubble_ratio
+from ppmodel.studies.cases import TIE, label, legal_schedules
+
+_MANY = 4
+
+
+class Refusal(NamedTuple):
+    """What is wrong with a table file.
+
+    Parameters
+    ----------
+    said : str
+        The error in one line, the file without its folder.
+    short : str
+        The operation and the rule that it breaks, in a few words.
+    grid : str
+        The table with the cells in question marked ``>like this<``; empty where there is none.
+    """
+
+    said: str
+    short: str
+    grid: str
+
+
+def refusal(path):
+    """Why a table file is no schedule.
+
+    Parameters
+    ----------
+    path : Path
+        A text or CSV file; see `export.read_table`.
+
+    Returns
+    -------
+    Refusal or None
+        None where it is a schedule.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import template_path
+    >>> refusal(template_path("wrong_device", ".csv")).short
+    '3F4 is misplaced'
+    """
+    try:
+        read_table(path)
+    except TableError as error:
+        short = f"{error.value} {re.split('[,:;(]', error.rule)[0].strip()}"
+        return Refusal(str(error).replace(str(path), path.name), short, error.grid or "")
+    return None
+
+
+def marked_cells(refusals):
+    """The marked cells of some refusals.
+
+    Parameters
+    ----------
+    refusals : dict of str to Refusal or None
+        By the name of the table.
+
+    Returns
+    -------
+    DataFrame
+        One row a marked cell; columns ``table, device, operation``. A table that is a schedule has none.
+
+    Examples
+    --------
+    >>> marked_cells({"mine": Refusal("", "", "device 0 | 0F0 >0B0<")}).values.tolist()
+    [['mine', 0, '0B0']]
+    """
+    found = []
+    for name, refused in refusals.items():
+        rows, marks = read_drawing(refused.grid if refused else "")
+        found += [(name, device, rows[device][place]) for device, place in sorted(marks)]
+    return pd.DataFrame(found, columns=["table", "device", "operation"])
+
+
+def refusal_text(refusals):
+    """What `ppmodel check` says of some tables.
+
+    Parameters
+    ----------
+    refusals : dict of str to Refusal or None
+        By the name of the table.
+
+    Returns
+    -------
+    str
+        In Markdown: the error in one line, and the grid with the cells in question marked.
+
+    Examples
+    --------
+    >>> print(refusal_text({"mine": None}))
+    **mine**: a schedule, nothing to mark.
+    """
+    parts = []
+    for name, refused in refusals.items():
+        if refused is None:
+            parts.append(f"**{name}**: a schedule, nothing to mark.")
+            continue
+        grid = f"\n\n```text\n{refused.grid}\n```" if refused.grid else ""
+        parts.append(f"**{name}**: {refused.said}{grid}")
+    return "\n\n".join(parts)
+
+
+def table_facts(schedule):
+    """What is read off a table alone.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table.
+
+    Returns
+    -------
+    DataFrame
+        One row a number, with its name: slots and bubble ratio with a backward of two slots, peak activations of each
+        device in microbatches on 1/S of the model, messages of one iteration.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> table_facts(build("1f1b", 2, 4)).set_index("of the table")["number"]["peak activations by device"]
+    '2, 1'
+    """
+    numbers = {
+        "devices": f"{schedule.num_devices}",
+        "microbatches": f"{schedule.num_microbatches}",
+        "operations": f"{schedule.num_operations}",
+        "slots": f"{table_slots(schedule)}",
+        "bubble ratio": f"{table_bubble_ratio(schedule):.1%}",
+        "peak activations by device": ", ".join(f"{peak:.4g}" for peak in peak_activations(schedule)),
+        "messages": f"{messages_sent(schedule).sum()}",
+    }
+    return pd.DataFrame(numbers.items(), columns=["of the table", "number"])
+
+
+def rank_study(title, schedule, costs_of, registered=None, p2p="overlapped", allreduce="blocking", cards=None):
+    """A schedule among all registered ones that are legal at its size, each with its default options.
+
+    Parameters
+    ----------
+    title : str
+        What the schedule is called; where another one is called the same, ``(yours)`` is added.
+    schedule : Schedule
+        One's own; gives the number of devices and microbatches.
+    costs_of : callable
+        ``Schedule -> OpCosts``. Another schedule that it refuses, such as one with more stages than the model has
+        blocks, is left out.
+    registered : str, optional
+        Name under which the schedule is registered itself, if it is.
+    p2p, allreduce : str
+        As in `graph.compile`. A schedule without replicas has no gradients to sum.
+    cards : sequence of int, optional
+        The network card of each device; see `specs.cards_of`.
+
+    Returns
+    -------
+    DataFrame
+        One row a schedule, the fastest first, of equally fast ones that with the lowest peak, then by label; columns
+        ``schedule, own, formula, bubble_ratio, t_sim_s, peak_activations, messages, weights, unbeaten``. The two bubble
+        ratios are of the total time: the published formula (NaN where there is none) and the table with a backward of
+        two slots. The peak is that of the fullest device, in microbatches on 1/S of the model; messages are those of
+        one iteration; weights how many copies of them are kept. A schedule is unbeaten if no other is at least as fast
+        with at most its peak, and better in one of the two.
+
+    Raises
+    ------
+    CostError
+        If `costs_of` refuses the schedule itself.
+
+    Examples
+    --------
+    >>> from functools import partial
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> costs_of = partial(uniform_costs, forward=1, backward=2, comm=0.5)
+    >>> study = rank_study("mine", build("eager-1f1b", 4, 6), costs_of, registered="eager-1f1b")
+    >>> study[study.own][["schedule", "peak_activations"]].values.tolist()
+    [['mine', 6.0]]
+    """
+    names = [name for name in schedules.names() if name != registered]
+    others = [(label(name), name, other) for name, _, other in legal_schedules(names, *_size(schedule))]
+    title += " (yours)" if title in [text for text, _, _ in others] else ""
+    rows = [_row(title, registered, schedule, costs_of(schedule), p2p, allreduce, cards)]
+    for text, name, other in others:
+        with suppress(CostError):
+            rows.append(_row(text, name, other, costs_of(other), p2p, allreduce, cards))
+    study = pd.DataFrame(rows).assign(own=[True] + [False] * (len(rows) - 1))
+    study = study.assign(equal=[float(f"{seconds:.9g}") for seconds in study.t_sim_s])  # rounding is no order
+    study = study.sort_values(["equal", "peak_activations", "schedule"], ignore_index=True).drop(columns="equal")
+    return study.assign(unbeaten=[not beaten_by(study, name) for name in study.schedule])
+
+
+def _size(schedule):
+    return schedule.num_devices, schedule.num_microbatches
+
+
+def _row(title, registered, schedule, costs, p2p, allreduce, cards):
+    """What a rank compares of one schedule."""
+    sums = allreduce if schedule.num_replicas > 1 else "excluded"
+    published = published_bubble_ratio(registered, *_size(schedule)) if registered else float("nan")
+    return {
+        "schedule": title, "formula": float(published), "bubble_ratio": table_bubble_ratio(schedule),
+        "t_sim_s": simulate(compile(schedule, p2p, sums, cards), costs).makespan_s,
+        "peak_activations": float(peak_activations(schedule).max()),
+        "messages": int(messages_sent(schedule).sum()), "weights": schedule.num_replicas,
+    }  # fmt: skip
+
+
+def timelines_beside(title, schedule, cases, costs_of, p2p="overlapped"):
+    """The timeline of a schedule, and of some others of its size.
+
+    Parameters
+    ----------
+    title : str
+        What the schedule is called.
+    schedule : Schedule
+        One's own.
+    cases : iterable of str or (str, dict)
+        As in `legal_schedules`.
+    costs_of : callable
+        ``Schedule -> OpCosts``.
+    p2p : str
+        Communication semantics; gradient sums are left out.
+
+    Returns
+    -------
+    dict of str to Timeline
+        By label, one's own first.
+    """
+    others = {label(name, options): other for name, options, other in legal_schedules(cases, *_size(schedule))}
+    return {name: simulate(compile(one, p2p), costs_of(one)) for name, one in ({title: schedule} | others).items()}
+
+
+def beaten_by(study, name):
+    """The schedules that take neither more time nor more activations than one, and less of either.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `rank_study`.
+    name : str
+        Label of the one.
+
+    Returns
+    -------
+    list of str
+        Labels, the fastest first.
+    """
+    one = study[study.schedule == name].iloc[0]
+    no_worse = study[(study.t_sim_s <= one.t_sim_s * (1 + TIE)) & (study.peak_activations <= one.peak_activations)]
+    faster = no_worse.t_sim_s < one.t_sim_s * (1 - TIE)
+    return no_worse.schedule[faster | (no_worse.peak_activations < one.peak_activations)].tolist()
+
+
+def rank_of(study, measure):
+    """The place of one's own schedule by a measure, equals sharing the best place.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `rank_study`.
+    measure : {"bubble_ratio", "t_sim_s", "peak_activations", "messages"}
+        What is ranked, the smallest first.
+
+    Returns
+    -------
+    place, equals : int
+        How many are better, plus 1; and how many others are equal, to 1 part in 10**9.
+    """
+    values, own = study[measure], study.loc[study.own, measure].item()
+    better = int((values < own * (1 - TIE)).sum())
+    return better + 1, int((values <= own * (1 + TIE)).sum()) - better - 1
+
+
+def rank_text(study):
+    """A rank in words.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `rank_study`.
+
+    Returns
+    -------
+    str
+        In Markdown: the place of one's own schedule by each measure, and what beats it.
+    """
+    own, fastest = study[study.own].iloc[0], study.iloc[0]
+    measures = ("bubble_ratio", "t_sim_s", "peak_activations")
+    (by_bubble, alike), (by_time, _), (by_peak, _) = (rank_of(study, measure) for measure in measures)
+    share = f", a ratio that it shares with {alike} other{'s' if alike > 1 else ''}" if alike else ""
+    behind = "" if by_time == 1 else f", {own.t_sim_s / fastest.t_sim_s - 1:.2%} behind {fastest.schedule}"
+    return (
+        f"Of the {len(study)} schedules that are legal at this size, **{own.schedule}** is number {by_bubble} by the "
+        f"bubble ratio of its table ({own.bubble_ratio:.1%}{share}), number {by_time} by simulated time "
+        f"({own.t_sim_s:.4g} s{behind}) and number {by_peak} by peak activations ({own.peak_activations:.4g}). "
+        f"{_verdict(study, own.schedule)}"
+    )
+
+
+def _verdict(study, name):
+    """Which schedules beat one on both time and memory, and what they take for it."""
+    copies = study.set_index("schedule").weights
+    beaten = [
+        other if copies[other] == copies[name] else f"{other} (weights: {copies[other]} to {copies[name]})"
+        for other in beaten_by(study, name)
+    ]
+    if not beaten:
+        return "None beats it on both time and memory."
+    return f"At least as good on both time and peak, and better on one: {_listed(beaten)}."
+
+
+def _listed(names):
+    """Some names, and how many more there are."""
+    shown = names if len(names) <= _MANY else [*names[: _MANY - 1], f"{len(names) - _MANY + 1} more"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def between(study, low, high):
+    """How far one's own schedule is on the way from one schedule to another that is faster and needs more memory.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `rank_study`.
+    low, high : str
+        Labels.
+
+    Returns
+    -------
+    time, memory : float
+        Shares of the time that `high` saves and of the activations that it adds; NaN where it does neither, or one of
+        the two is not in the study.
+    """
+    rows = study.set_index("schedule")
+    if not {low, high} <= set(rows.index):
+        return float("nan"), float("nan")
+    own, low, high = rows[rows.own].iloc[0], rows.loc[low], rows.loc[high]
+    saved, added = low.t_sim_s - high.t_sim_s, high.peak_activations - low.peak_activations
+    if not (saved > TIE * low.t_sim_s and added > 0):
+        return float("nan"), float("nan")
+    return float((low.t_sim_s - own.t_sim_s) / saved), float((own.peak_activations - low.peak_activations) / added)
+
+
+def between_text(study, low, high):
+    """`between` in words; empty where there is nothing between.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `rank_study`.
+    low, high : str
+        Labels.
+
+    Returns
+    -------
+    str
+    """
+    time, memory = between(study, low, high)
+    if math.isnan(time):
+        return ""
+    return f"Of the time that {high} saves against {low} it saves {time:.0%}, for {memory:.0%} of the activations that it adds."
+
+
+def rank_table(study):
+    """A rank as a page shows it.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `rank_study`.
+
+    Returns
+    -------
+    DataFrame
+        One row a schedule, numbered by time; one's own is marked with an arrow, ratios are fractions of the total time.
+    """
+    shown = {
+        "": [f"{rank_of(study.assign(own=study.schedule == name), 't_sim_s')[0]}" for name in study.schedule],
+        "schedule": ["→ " * own + name for own, name in zip(study.own, study.schedule, strict=True)],
+        "T_sim (s)": study.t_sim_s, "peak": study.peak_activations, "bubble, formula": study.formula,
+        "bubble, table": study.bubble_ratio, "messages": study.messages, "weights": study.weights,
+        "unbeaten": study.unbeaten.map({True: "yes", False: ""}),
+    }  # fmt: skip
+    return pd.DataFrame(shown)
