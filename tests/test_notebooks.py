@@ -83,6 +83,13 @@ PARAMETERS = {
         "slowdown": 2.0,
         "runs": 20,
     },
+    "own-schedule": {
+        "mistakes": ["deadlock", "my_table"],
+        "comm": 1.5,
+        "stages": 6,
+        "microbatches": 8,
+        "system": "mid_cp_slow_nw",
+    },
     "nodes": {
         "node_systems": ["slow_between_nodes"],
         "schedules": ["1f1b", "chimera"],
@@ -246,6 +253,23 @@ def test_your_system(recorded):
     assert again.smallest_total_bytes[4] < study.smallest_total_bytes[4]
     ours = candidates.query("schedule == '1F1B' and stages == 4 and microbatches == 8").t_sim_s.item()
     assert ours == pytest.approx(t_sim("1f1b", 4, 8, "llama3_70b", "mi300x"))
+
+
+@of("own-schedule")
+def test_own_schedule(recorded):
+    """The cells of the deadlock and none of a good table; both ranks hold single simulations, one's own among them."""
+    assert recorded("own_marked.csv").operation.tolist() == ["0B0", "1F3", "2F3", "3F3"]
+    assert dict(recorded("own_facts.csv").values)["peak activations by device"] == "5, 4, 2, 1"
+    by_hand, ranked = (recorded(f"{stem}.csv").set_index("schedule") for stem in ("own_rank_by_hand", "own_rank"))
+    table = build("1f1b", 4, 8)
+    costs = uniform_costs(table, 1, 2, 1.5, nodes=[0, 0, 1, 1], node_comm=0.1)
+    assert by_hand.t_sim_s["1F1B"] == pytest.approx(simulate(compile(table), costs).makespan_s)
+    assert by_hand.index[by_hand.own].tolist() == ["node-aware 1F1B by hand"]
+    assert ranked.t_sim_s["1F1B"] == pytest.approx(t_sim("1f1b", 6, 8, "paper", "mid_cp_slow_nw"))
+    assert ranked.peak_activations["node-aware 1F1B"] == 7
+    facts = recorded("own_rank.json")
+    assert facts["schedules"] == len(ranked)
+    assert facts["place"] == 1 + (ranked.t_sim_s < ranked.t_sim_s[facts["schedule"]] * (1 - 1e-9)).sum()
 
 
 @of("nodes")

@@ -1,7 +1,8 @@
-"""A schedule to start from: copy the file, change the order, and give it a name of your own.
+"""A schedule to start from: copy the file, change the order and the names.
 
-The idea of this one: where devices come in nodes, only one link in N is slow. Eager 1F1B warms up twice as deep as
-1F1B to hide every transfer; here each device warms up one forward deeper for each slow link ahead of it.
+The idea of this one: where devices come in nodes, one link in N is slow. Eager
+1F1B warms up twice as deep as 1F1B to hide every transfer; here each device
+warms up one forward deeper for each slow link ahead of it, and no more.
 """
 
 from ppmodel import Op, OpKind, Schedule
@@ -11,19 +12,21 @@ from ppmodel.schedules.registry import Option, schedule
 @schedule(
     "node-1f1b",
     label="node-aware 1F1B",
-    title="1F1B, one forward deeper in the warm-up for each link between nodes ahead",
+    title="1F1B, warmed up one forward deeper for each slow link ahead",
     legal="B >= 1",
     options=[Option.count("node", 4, "N", "devices of a node")],
 )
 def node_one_f_one_b(num_stages, num_microbatches, node=4):
-    """Stage d on device d; S devices, B microbatches, nodes filled one after the other."""
+    """Stage d on device d; the nodes are filled one after the other."""
     rows = []
     for device in range(num_stages):
-        forwards = [Op(OpKind.F, device, microbatch) for microbatch in range(num_microbatches)]
-        backwards = [Op(OpKind.B, device, microbatch) for microbatch in range(num_microbatches)]
         ahead = range(device + 1, num_stages)
-        slow = sum(later % node == 0 for later in ahead)  # a node begins with device later: that link is slow
+        slow = sum(later % node == 0 for later in ahead)  # a node begins there
         warm_up = min(len(ahead) + slow, num_microbatches)
-        steady = [op for pair in zip(forwards[warm_up:], backwards, strict=False) for op in pair]
-        rows.append(forwards[:warm_up] + steady + backwards[num_microbatches - warm_up :])
+        forwards = [Op(OpKind.F, device, m) for m in range(num_microbatches)]
+        backwards = [Op(OpKind.B, device, m) for m in range(num_microbatches)]
+        row = forwards[:warm_up]  # warm-up
+        for m in range(num_microbatches - warm_up):  # steady
+            row += [forwards[warm_up + m], backwards[m]]
+        rows.append(row + backwards[num_microbatches - warm_up :])  # cool-down
     return Schedule.from_rows("node-1f1b", rows)

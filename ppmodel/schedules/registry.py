@@ -102,19 +102,21 @@ def schedule(name, *, label, title, legal, options=(), bubble_ratio=None, search
     """
 
     def register(generate):
-        first = _registry.get(name)
-        same = first is None or _origin(first.generate) == _origin(generate)
-        require(same, "schedule", name, "is the name of another schedule", "give yours a name of its own")
+        free = name not in _registry or _same(_registry[name].generate, generate)
+        require(free, "schedule", name, "is the name of another schedule", "give yours a name of its own")
         _registry[name] = Entry(name, generate, label, title, legal, tuple(options), bubble_ratio, searched)
         return generate
 
     return register
 
 
-def _origin(generate):
-    """A generator's file and name: of a file that is run again, or was moved, the same."""
-    code = getattr(generate, "__code__", None)
-    return code and (Path(code.co_filename).name, code.co_name)
+def _same(one, other):
+    """Whether two generators are one: of a file that is run again after a change, or that was copied."""
+    codes = [getattr(generate, "__code__", None) for generate in (one, other)]
+    if None in codes:
+        return one is other
+    files = {(Path(code.co_filename).name, code.co_name) for code in codes}
+    return len(files) == 1 or codes[0] == codes[1]
 
 
 def register_file(path):

@@ -114,7 +114,8 @@ def refusal_text(refusals):
             parts.append(f"**{name}**: a schedule, nothing to mark.")
             continue
         grid = f"\n\n```text\n{refused.grid}\n```" if refused.grid else ""
-        parts.append(f"**{name}**: {refused.said}{grid}")
+        file, _, said = refused.said.partition(":")
+        parts.append(f"**{file}**:{said}{grid}")
     return "\n\n".join(parts)
 
 
@@ -376,7 +377,8 @@ def between_text(study, low, high):
     time, memory = between(study, low, high)
     if math.isnan(time):
         return ""
-    return f"Of the time that {high} saves against {low} it saves {time:.0%}, for {memory:.0%} of the activations that it adds."
+    won = f"Of the time that {high} saves against {low} it saves {time:.0%}"
+    return f"{won}, for {memory:.0%} of the activations that {high} adds."
 
 
 def rank_table(study):

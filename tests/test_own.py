@@ -1,0 +1,395 @@
+"""A schedule of one's own: its file is read, its mistakes are shown where they are, and its rank is what it says."""
+
+import re
+import shlex
+import shutil
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib import pyplot as plt
+
+from ppmodel import build, names
+from ppmodel.cli import main
+from ppmodel.costs import model_costs, uniform_costs
+from ppmodel.engine import simulate
+from ppmodel.errors import CostError, PPModelError, ScheduleError
+from ppmodel.export import parse_table, read_table
+from ppmodel.graph import compile
+from ppmodel.metrics import messages_sent, peak_activations
+from ppmodel.parameters import check
+from ppmodel.plot import plot_marked, plot_rank
+from ppmodel.plot.own import _spread
+from ppmodel.reproduce import _bring
+from ppmodel.schedule import draw, read_drawing
+from ppmodel.schedules import register_file, registry
+from ppmodel.specs import DATA, load_model, load_system, template_path
+from ppmodel.studies import (
+    between,
+    between_text,
+    marked_cells,
+    rank_of,
+    rank_study,
+    rank_table,
+    rank_text,
+    refusal,
+    refusal_text,
+    timelines_beside,
+)
+
+ROOT = Path(__file__).parents[1]
+SLOW = partial(uniform_costs, forward=1, backward=2, comm=1.0, nodes=[0, 0, 1, 1], node_comm=0.1)
+
+
+@pytest.fixture
+def own_registry(monkeypatch):
+    """What a test registers is forgotten after it."""
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+
+
+@pytest.fixture
+def generated(monkeypatch):
+    """Name of the template's generator, registered."""
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+    return register_file(template_path("my_schedule", ".py"))[0]
+
+
+@pytest.fixture
+def table():
+    return read_table(template_path("my_table", ".csv"))
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+# ---- the files ---------------------------------------------------------------------------------------
+
+
+def test_the_generator_writes_the_table_by_hand(generated, table):
+    """At the size of the table the two templates are one schedule, operation for operation."""
+    assert build(generated, 4, 8, node=2).rows() == table.rows()
+
+
+@pytest.mark.parametrize(("stages", "count", "node"), [(8, 32, 4), (8, 3, 2), (6, 6, 4), (1, 2, 1)])
+def test_the_generator_lies_between_1f1b_and_eager_1f1b(generated, stages, count, node):
+    """On one node it is 1F1B, with a link between any two it is eager 1F1B, else a forward more for each slow link."""
+    ours = build(generated, stages, count, node=node)
+    assert build(generated, stages, count, node=stages).rows() == build("1f1b", stages, count).rows()
+    assert build(generated, stages, count, node=1).rows() == build("eager-1f1b", stages, count).rows()
+    assert peak_activations(ours).max() == min(count, stages + (stages - 1) // node)
+    assert ours.slots()[1].max() == 3 * (count + stages - 1)
+
+
+def words(path):
+    return [line.split(",") for line in path.read_text().splitlines() if not line.startswith("#")]
+
+
+MISTAKES = {
+    "missing_operation": ("2B3 is missing from the table", [(2, "2F3")]),
+    "deadlock": ("0B0 waits for 1B0", [(0, "0B0"), (1, "1F3"), (2, "2F3"), (3, "3F3")]),
+    "wrong_device": ("3F4 is misplaced", [(2, "3F4")]),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_each_mistake_is_marked_where_it_is(name):
+    """The refusal names the operation, and marks the cells in question, in the text and in the picture."""
+    short, cells = MISTAKES[name]
+    refused = refusal(template_path(name, ".csv"))
+    assert refused.short == short
+    assert refused.said.startswith(f"{name}.csv: device {cells[0][0]} = ")
+    marked = marked_cells({name: refused})
+    assert list(zip(marked.device, marked.operation, strict=True)) == cells
+    axis = plot_marked({name: refused.grid}, "title", "context").axes[0]
+    frames = [patch for patch in axis.patches if not patch.get_fill()]
+    assert len(frames) == len(cells)
+    assert [axis.texts[n].get_text() for n in range(len(axis.texts)) if axis.texts[n].get_weight() == "bold"] == [
+        operation for _, operation in cells
+    ]
+
+
+def test_the_remedies_mend_the_tables():
+    """Each mistake is one change away from the table by hand: the change that its remedy names."""
+    good = words(template_path("my_table", ".csv"))
+    missing, deadlock, misplaced = (words(template_path(name, ".csv")) for name in MISTAKES)
+    missing[2].insert(good[2].index("2B3"), "2B3")  # add 2B3 to the row of device 2
+    deadlock[0].remove("0B0")  # reorder the marked cells
+    deadlock[0].insert(good[0].index("0B0"), "0B0")
+    misplaced[2].remove("3F4")  # move the cell to the row of device 3
+    misplaced[3].insert(good[3].index("3F4"), "3F4")
+    assert missing == deadlock == misplaced == good
+
+
+def test_a_schedule_is_not_refused():
+    """A table without a mistake has nothing to mark, and says so."""
+    assert refusal(template_path("my_table", ".csv")) is None
+    assert refusal_text({"mine": None}) == "**mine**: a schedule, nothing to mark."
+    assert marked_cells({"mine": None}).empty
+
+
+@given(
+    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=12),
+    chosen=st.sets(st.tuples(st.integers(0, 11), st.integers(0, 8)), max_size=4),
+)
+def test_drawings_round_trip(sizes, chosen):
+    """The cells and the marks of a drawing are those that were drawn."""
+    rows = [[f"{device}F{place}&0B1@1" if place % 3 else f"{device}R" for place in range(size)] for device, size in
+            enumerate(sizes)]  # fmt: skip
+    marks = {(device, place) for device, place in chosen if device < len(sizes) and place < sizes[device]}
+    assert read_drawing(draw(rows, marks)) == (dict(enumerate(rows)), marks)
+
+
+def test_a_cut_drawing_keeps_its_marks():
+    """Of a long table the cells that are shown are read, the mark on the right one."""
+    rows, marks = read_drawing(draw([[f"0F{n}" for n in range(100)]], {(0, 60)}))
+    assert [rows[device][place] for device, place in marks] == ["0F60"]
+
+
+# ---- registering a file ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def half(:", ":1: file = .*cannot be run .SyntaxError"),
+        ("import ppmodel\n\n1 / 0", ":3: file = .*cannot be run .ZeroDivisionError: division by zero"),
+        ("x = 1", "registers no schedule; write @schedule"),
+        (
+            "from ppmodel.schedules.registry import schedule\n\n"
+            "@schedule('1f1b', label='', title='', legal='')\ndef mine(s, b): pass",
+            "schedule = 1f1b: is the name of another schedule",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("own_registry")
+def test_a_file_that_registers_nothing_good_is_refused(tmp_path, text, said):
+    """Broken Python, no schedule, the name of another one: one line, and the registry is as it was."""
+    before, path = names(), tmp_path / "mine.py"
+    path.write_text(text)
+    with pytest.raises(ScheduleError, match=said) as caught:
+        register_file(path)
+    assert "\n" not in str(caught.value)
+    assert names() == before
+    assert registry.get("1f1b").label == "1F1B"
+
+
+def test_a_file_may_be_registered_again(generated, tmp_path):
+    """The file of a schedule that is registered already, changed, moved or copied, takes its place."""
+    copy = tmp_path / "my_schedule.py"
+    copy.write_text(template_path("my_schedule", ".py").read_text().replace("node-aware 1F1B", "mine"))
+    assert register_file(copy) == [generated]
+    assert registry.get(generated).label == "mine"
+    assert register_file(shutil.copy(copy, tmp_path / "node_1f1b.py")) == [generated]
+
+
+# ---- parameters --------------------------------------------------------------------------------------
+
+
+def test_parameters_name_a_template_or_a_file(tmp_path, monkeypatch):
+    """A name of the project, a file that is copied to where the notebook runs, or one line that says what is wrong."""
+    own = {"table": "my_table", "mistakes": ["deadlock"], "generator": "my_schedule"}
+    monkeypatch.chdir(tmp_path)
+    for template, copy in (("my_table.csv", "mine.csv"), ("mistakes/deadlock.csv", "slip.csv"),
+                           ("my_schedule.py", "mine.py")):  # fmt: skip
+        shutil.copy(DATA / "templates" / template, copy)
+    given = {"table": "mine.csv", "mistakes": ["slip.csv", "deadlock"], "generator": "mine.py"}
+    check(given, own)
+    (tmp_path / "work").mkdir()
+    brought = _bring(given, tmp_path / "work")
+    assert brought["mistakes"][1] == "deadlock"
+    for name in (brought["table"], brought["mistakes"][0], brought["generator"]):
+        assert (tmp_path / "work" / name).read_bytes() == (tmp_path / Path(name).name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("table", "slip.csv", "slip.csv: device 0 = 0B0: waits for 1B0"),
+        ("table", "my_tabel", "table = my_tabel: .*did you mean my_table"),
+        ("table", 4, "table = 4: must be the name or the file of a table"),
+        ("mistakes", ["nowhere.csv"], "mistakes = nowhere.csv: is neither a file nor"),
+        ("generator", "slip.csv", r"slip.csv:\d: generator = slip.csv: is not Python"),
+        ("generator", "nowhere.py", "generator = nowhere.py: is neither a file nor"),
+        ("forward", 0, "must be a number of seconds above 0"),
+        ("comm", -1, "must be a number of seconds, 0 or more"),
+    ],
+)
+def test_wrong_files_are_refused_before_a_notebook_runs(tmp_path, monkeypatch, name, value, said):
+    """A table that is no schedule, a file that is not there, a generator that is not Python."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(template_path("deadlock", ".csv"), "slip.csv")
+    own = {"table": "", "mistakes": [""], "generator": "", "forward": 1.0, "comm": 1.0}
+    with pytest.raises(PPModelError, match=said) as caught:
+        check({name: value}, own)
+    assert "\n" not in str(caught.value)
+
+
+# ---- the rank ----------------------------------------------------------------------------------------
+
+
+def test_a_rank_is_single_simulations(table):
+    """Each row repeats what one simulation and one table give, for every schedule that is legal at the size."""
+    study = rank_study("mine", table, SLOW).set_index("schedule")
+    legal = [name for name in names() if not _refused(name, 4, 8)]
+    assert len(study) == len(legal) + 1
+    for name, schedule in (("mine", table), ("Chimera", build("chimera", 4, 8)), ("GPipe", build("gpipe", 4, 8))):
+        row = study.loc[name]
+        allreduce = "blocking" if schedule.num_replicas > 1 else "excluded"
+        assert row.t_sim_s == simulate(compile(schedule, allreduce=allreduce), SLOW(schedule)).makespan_s
+        assert row.peak_activations == peak_activations(schedule).max()
+        assert row.messages == messages_sent(schedule).sum()
+        assert row.weights == schedule.num_replicas
+    assert study.formula["1F1B"] == study.bubble_ratio["1F1B"] == pytest.approx(3 / 11)
+    assert np.isnan(study.formula["mine"])
+    assert study.own.tolist().count(True) == 1
+
+
+def _refused(name, stages, count):
+    try:
+        build(name, stages, count)
+    except ScheduleError:
+        return True
+    return False
+
+
+def test_unbeaten_schedules_are_beaten_by_none(table):
+    """What is unbeaten has no rival with less of one and no more of the other; what is not has one."""
+    study = rank_study("mine", table, SLOW)
+    for one in study.itertuples():
+        rivals = [
+            other
+            for other in study.itertuples()
+            if other.t_sim_s <= one.t_sim_s * (1 + 1e-9)
+            and other.peak_activations <= one.peak_activations
+            and (other.t_sim_s < one.t_sim_s * (1 - 1e-9) or other.peak_activations < one.peak_activations)
+        ]
+        assert one.unbeaten == (not rivals)
+
+
+def test_the_first_by_time_comes_first_and_equals_share_a_place(table):
+    """Rows rise in time; GPipe and eager 1F1B take equally long, and the one that holds less stands first."""
+    study = rank_study("mine", table, SLOW)
+    assert (study.t_sim_s.diff().dropna() > -1e-9).all()
+    order = study.schedule.tolist()
+    assert order.index("eager 1F1B") == order.index("GPipe") - 1
+    shown = rank_table(study).set_index("schedule")
+    assert shown.loc["GPipe", ""] == shown.loc["eager 1F1B", ""]
+    place, equals = rank_of(study, "t_sim_s")
+    assert place == order.index("mine") + 1
+    assert equals == 0
+    assert shown.index[place - 1] == "→ mine"
+
+
+def test_a_registered_schedule_is_ranked_once_and_by_its_formula(generated, table):
+    """A schedule that is registered itself is not its own rival; a name that is taken is told apart."""
+    study = rank_study("1F1B", build("1f1b", 4, 8), SLOW, registered="1f1b")
+    assert study.schedule.tolist().count("1F1B") == 1
+    assert study[study.own].formula.item() == pytest.approx(3 / 11)
+    study = rank_study("1F1B", table, SLOW)
+    assert study[study.own].schedule.item() == "1F1B (yours)"
+    assert registry.get(generated).label in set(study.schedule)
+
+
+def test_schedules_that_a_model_does_not_fit_are_left_out():
+    """Eight stages do not fit a model of four blocks: no row for another schedule, an error for one's own."""
+    costs_of = partial(model_costs, model=replace(load_model("paper"), blocks=4), system=load_system("mid_cp_mid_nw"))
+    study = rank_study("mine", build("1f1b", 4, 4), costs_of)
+    assert not study.schedule.str.contains("Hanayo").any()
+    assert "GPipe" in set(study.schedule)
+    with pytest.raises(CostError):
+        rank_study("mine", build("1f1b", 8, 8), costs_of)
+
+
+def test_the_idea_of_the_template_pays(table):
+    """It saves most of what eager 1F1B saves, for a third of the activations, at the bubble ratio of 1F1B."""
+    study = rank_study("mine", table, SLOW)
+    saved, added = between(study, "1F1B", "eager 1F1B")
+    spans = study.set_index("schedule").t_sim_s
+    assert saved == (spans["1F1B"] - spans["mine"]) / (spans["1F1B"] - spans["eager 1F1B"]) > 0.8
+    assert added == pytest.approx((5 - 4) / (7 - 4))
+    assert f"saves {saved:.0%}, for 33%" in between_text(study, "1F1B", "eager 1F1B")
+    ratios = study.set_index("schedule").bubble_ratio
+    assert ratios["mine"] == ratios["1F1B"] == ratios["eager 1F1B"]
+    assert between_text(study, "eager 1F1B", "1F1B") == between_text(study, "1F1B", "nothing") == ""
+
+
+def test_the_text_says_what_the_study_holds(table):
+    """Places, times and rivals in words; copies of the weights where a rival keeps more of them."""
+    study = rank_study("mine", table, SLOW)
+    text = rank_text(study)
+    assert f"Of the {len(study)} schedules" in text
+    for measure, words_for in (("t_sim_s", "simulated time"), ("peak_activations", "peak activations")):
+        assert f"number {rank_of(study, measure)[0]} by {words_for}" in text
+    rivals = study[(study.t_sim_s < study[study.own].t_sim_s.item()) & (study.peak_activations <= 5)]
+    assert ("None beats it" in text) == rivals.empty
+    assert rivals.empty or "(weights: 2 to 1)" in text
+    best = study.assign(own=study.schedule == study.schedule[0])
+    assert "None beats it on both" in rank_text(best)
+
+
+def test_the_picture_has_a_point_and_a_name_for_each(table):
+    """Every schedule is named once, one's own in bold, and no name lies over another."""
+    study = rank_study("mine", table, SLOW)
+    axis = plot_rank(study, "title", "context").axes[0]
+    assert sorted(text.get_text() for text in axis.texts) == sorted(study.schedule)
+    assert [text.get_text() for text in axis.texts if text.get_weight() == "bold"] == ["mine"]
+    assert sum(len(points.get_offsets()) for points in axis.collections) == len(study)
+
+
+@given(wanted=st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_heights_of_names_keep_their_distance(wanted):
+    """Names rise with their points, a gap apart, within the axis."""
+    wanted, gap = sorted(wanted), min(0.06, 1 / max(1, len(wanted) - 1))
+    heights = _spread(wanted, gap)
+    assert (np.diff(heights) >= gap - 1e-12).all()
+    assert heights[-1] <= 1
+    assert heights[0] >= -1e-9
+
+
+def test_timelines_stand_beside_ones_own(table):
+    """One's own first, then the others of its size; those that are not legal there are left out."""
+    timelines = timelines_beside("mine", table, ["1f1b", "chimera", ("hanayo", {"waves": 2})], SLOW)
+    assert list(timelines)[:3] == ["mine", "1F1B", "Chimera"]
+    assert timelines["mine"].makespan_s == simulate(compile(table), SLOW(table)).makespan_s
+
+
+# ---- the page ----------------------------------------------------------------------------------------
+
+PAGE = (ROOT / "book" / "idea-to-rank.md").read_text()
+
+
+def test_what_the_page_shows_is_what_the_commands_print(tmp_path, monkeypatch, capsys):
+    """Every command of the page in turn, in a folder of its own: the same lines, to the character."""
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    shown = "".join(blocks).rstrip("\n").split("\n")
+    printed = []
+    for line in [line for line in shown if line.startswith("$ ")]:
+        program, *arguments = shlex.split(line[2:])
+        printed.append(line)
+        if program == "cp":
+            shutil.copy(ROOT / arguments[0], arguments[1])
+        else:
+            assert program == "ppmodel"
+            main(arguments)
+            said = capsys.readouterr()
+            printed += (said.out + said.err).rstrip("\n").split("\n")
+    assert shown == printed
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_the_python_of_the_page_runs(tmp_path, monkeypatch):
+    """The generator's copy is registered, and what it writes is a table that reads."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(template_path("my_schedule", ".py"), "mine.py")
+    (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    variables = {}
+    exec(block, variables)
+    assert parse_table(variables["text"]).num_devices == 16
