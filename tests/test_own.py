@@ -21,13 +21,14 @@ from ppmodel.errors import CostError, PPModelError, ScheduleError
 from ppmodel.export import parse_table, read_table
 from ppmodel.graph import compile
 from ppmodel.metrics import messages_sent, peak_activations
+from ppmodel.ops import OpKind
 from ppmodel.parameters import check
 from ppmodel.plot import plot_marked, plot_rank
 from ppmodel.plot.own import _spread
 from ppmodel.reproduce import _bring
 from ppmodel.schedule import draw, read_drawing
 from ppmodel.schedules import register_file, registry
-from ppmodel.specs import DATA, load_model, load_system, template_path
+from ppmodel.specs import DATA, cards_of, load_model, load_system, template_path
 from ppmodel.studies import (
     between,
     between_text,
@@ -40,6 +41,7 @@ from ppmodel.studies import (
     refusal_text,
     timelines_beside,
 )
+from ppmodel.studies.own import beaten_by
 
 ROOT = Path(__file__).parents[1]
 SLOW = partial(uniform_costs, forward=1, backward=2, comm=1.0, nodes=[0, 0, 1, 1], node_comm=0.1)
@@ -132,6 +134,15 @@ def test_a_schedule_is_not_refused():
     assert refusal(template_path("my_table", ".csv")) is None
     assert refusal_text({"mine": None}) == "**mine**: a schedule, nothing to mark."
     assert marked_cells({"mine": None}).empty
+    assert plot_marked({}, "title", "context").axes == []
+
+
+def test_a_cell_that_is_no_operation_has_no_grid(tmp_path):
+    """What cannot be drawn is said in its line alone, with file and line."""
+    (tmp_path / "mine.csv").write_text("0F0,0G0")
+    refused = refusal(tmp_path / "mine.csv")
+    assert refused.grid == ""
+    assert refusal_text({"mine": refused}).startswith("**mine.csv**:1: slot 1 = '0G0': is not an operation")
 
 
 @given(
@@ -314,10 +325,22 @@ def test_the_idea_of_the_template_pays(table):
     spans = study.set_index("schedule").t_sim_s
     assert saved == (spans["1F1B"] - spans["mine"]) / (spans["1F1B"] - spans["eager 1F1B"]) > 0.8
     assert added == pytest.approx((5 - 4) / (7 - 4))
-    assert f"saves {saved:.0%}, for 33%" in between_text(study, "1F1B", "eager 1F1B")
+    assert f"**mine** saves {saved:.0%}, for 33%" in between_text(study, "1F1B", "eager 1F1B")
     ratios = study.set_index("schedule").bubble_ratio
     assert ratios["mine"] == ratios["1F1B"] == ratios["eager 1F1B"]
     assert between_text(study, "eager 1F1B", "1F1B") == between_text(study, "1F1B", "nothing") == ""
+
+
+def test_what_beats_the_idea_splits_the_backward(generated):
+    """As the page says: on its system every schedule that is better on both time and peak has halves of backwards."""
+    system = load_system("slow_between_nodes")
+    costs_of = partial(model_costs, model=load_model("paper"), system=system)
+    study = rank_study("mine", build(generated, 8, 32), costs_of, generated, cards=cards_of(system, 8))
+    rivals = beaten_by(study, "mine")
+    of_labels = {registry.get(name).label: name for name in names()}
+    assert all((build(of_labels[label], 8, 32).kind == OpKind.I).any() for label in rivals)
+    saved, added = between(study, "1F1B", "eager 1F1B")
+    assert saved > 0.8 > 0.2 > added
 
 
 def test_the_text_says_what_the_study_holds(table):

@@ -11,7 +11,8 @@ from ppmodel.schedule import read_drawing
 
 _PALE = 0.4
 _MARK = "#D0104C"
-_GAP = 0.062
+_NAME_IN = 0.165
+_AROUND_IN = 1.1
 
 
 def plot_marked(grids, title, context):
@@ -20,7 +21,7 @@ def plot_marked(grids, title, context):
     Parameters
     ----------
     grids : dict of str to str
-        Heading to a table with marked cells, as `errors.TableError` has it; at least one that is not empty.
+        Heading to a table with marked cells, as `errors.TableError` has it; empty ones are left out.
     title, context : str
         The point of the figure, and what it shows; see `context`.
 
@@ -29,6 +30,8 @@ def plot_marked(grids, title, context):
     matplotlib Figure
     """
     drawings = {name: read_drawing(grid) for name, grid in grids.items() if grid}
+    if not drawings:
+        return titled(plt.figure(figsize=(7.8, 0.4)), title, "no table with marked cells")
     heights = [len(rows) for rows, _ in drawings.values()]
     figure, axes = plt.subplots(
         len(drawings), squeeze=False, sharex=True, height_ratios=heights,
@@ -98,7 +101,8 @@ def _label_beside(axis, study):
     order = {"by": ["peak_activations", "t_sim_s", "schedule"], "ascending": [True, False, True]}
     rows = study.sort_values(**order, ignore_index=True)  # lines from the left pass over points to their right
     wanted = rows.peak_activations.to_numpy() / axis.get_ylim()[1]
-    gap = min(_GAP, 1 / max(1, len(rows) - 1))
+    room = axis.figure.get_figheight() - _AROUND_IN
+    gap = min(_NAME_IN / room, 1 / max(1, len(rows) - 1))
     for row, height in zip(rows.itertuples(), _spread(wanted, gap), strict=True):
         axis.annotate(
             row.schedule, (row.t_sim_s, row.peak_activations), (1.03, height), xycoords="data",

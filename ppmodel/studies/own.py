@@ -377,7 +377,8 @@ def between_text(study, low, high):
     time, memory = between(study, low, high)
     if math.isnan(time):
         return ""
-    won = f"Of the time that {high} saves against {low} it saves {time:.0%}"
+    name = study.loc[study.own, "schedule"].item()
+    won = f"Of the time that {high} saves against {low}, **{name}** saves {time:.0%}"
     return f"{won}, for {memory:.0%} of the activations that {high} adds."
 
 
