@@ -142,7 +142,9 @@ def test_a_cell_that_is_no_operation_has_no_grid(tmp_path):
     (tmp_path / "mine.csv").write_text("0F0,0G0")
     refused = refusal(tmp_path / "mine.csv")
     assert refused.grid == ""
-    assert refusal_text({"mine": refused}).startswith("**mine.csv**:1: slot 1 = '0G0': is not an operation")
+    said = refusal_text({"mine": refused})
+    assert said.startswith("**mine.csv**:1: ")
+    assert "'0G0': is not an operation" in said
 
 
 @given(
