@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 HTML := book/_build/html/index.html
-SOURCES := $(wildcard ppmodel/*.py ppmodel/*/*.py notebooks/*.ipynb book/*.* book/_static/* data/*.* data/*/*)
+SOURCES := $(wildcard ppmodel/*.py ppmodel/*/*.py notebooks/*.ipynb book/*.* book/_static/* data/*.* data/*/* data/*/*/*)
 
 # an option for a variable of the command line; one of the shell that happens to have the name does not count
 given = $(if $(filter command,$(firstword $(origin $(2)))),$(if $($(2)),$(1) '$($(2))'))
