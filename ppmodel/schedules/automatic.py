@@ -122,6 +122,7 @@ _HELD = Option(
     title="split backward, ordered by search under the memory of S microbatches",
     legal="B >= 1",
     options=[_TIMES, _LIMIT_1P, _HELD],
+    searched=True,
 )
 def zb_1p(num_stages, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
     """ZB-1p (Qi et al., 2024, section 3.1): the best order found under 1F1B's memory, S microbatches.
@@ -167,6 +168,7 @@ def zb_1p(num_stages, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
     title="split backward, ordered by search under the memory of 2S microbatches",
     legal="B >= 1",
     options=[_TIMES, _LIMIT_2P, _HELD],
+    searched=True,
 )
 def zb_2p(num_stages, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
     """ZB-2p (Qi et al., 2024, section 3.1): the best order found under twice 1F1B's memory, 2S microbatches.
