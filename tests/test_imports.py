@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "graph": {"errors", "ops", "compiled", "schedule"},
     "engine": {"errors", "ops", "compiled", "schedule", "graph", "costs"},
     "metrics": {"errors", "ops", "schedule", "costs", "engine"},
+    "optimum": {"errors", "ops", "schedule", "costs", "graph", "engine", "metrics"},
     "uncertainty": {"errors", "ops", "compiled", "engine", "metrics"},
     "export": {"errors", "ops", "schedule", "graph", "engine", "metrics"},
     "studies": {
@@ -36,6 +37,7 @@ MAY_IMPORT = {
         "uncertainty",
         "metrics",
         "export",
+        "optimum",
     },
     "report": set(),
     "sweep": {"errors", "ops", "compiled", "schedules", "specs", "costs", "graph", "engine", "metrics", "uncertainty"},
@@ -79,6 +81,7 @@ HEAVY = {
     "pandas": {"studies", "claims", "report"},
     "papermill": {"reproduce"},
     "numba": {"kernels"},
+    "ortools": {"optimum"},
     "pyarrow": {"sweep"},
     "dask": {"sweep"},
     "distributed": {"sweep"},

@@ -1,0 +1,151 @@
+"""Bounds that no schedule beats, and optima that a solver proves."""
+
+from contextlib import suppress
+from fractions import Fraction
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from strategies import schedules
+
+from ppmodel import Op, OpKind, Schedule, build, optimum
+from ppmodel.errors import ScheduleError, TableError
+from ppmodel.metrics import peak_activations
+from ppmodel.optimum import OBJECTIVES, Bounds, Problem, bounds, problem_of, solve, time_of
+
+lengths = st.sampled_from([1, 2, Fraction(1, 2)])
+times = st.fixed_dictionaries(
+    {"forward": lengths, "input_grad": lengths, "weight_grad": lengths, "comm": st.sampled_from([0, 1, Fraction(1, 4)])}
+)
+PLACEMENTS = {"linear": ([[0, 1, 2]], 4), "V": ([[0, 1, 1, 0]], 3), "both ways": ([[0, 1], [1, 0]], 2)}
+"""Devices of each copy's stages, and microbatches."""
+
+
+@given(schedule=schedules(max_stages=5, max_microbatches=10), times=times, objective=st.sampled_from(OBJECTIVES))
+@settings(max_examples=300)
+def test_no_schedule_beats_a_bound(schedule, times, objective):
+    """Whatever the times, every registered schedule takes at least each bound, under its own peak as the limit."""
+    assume(schedule.microbatch_parts == 1 and not np.ptp(schedule.stage_shares))
+    split = bool((schedule.kind == OpKind.W).any())
+    limit = Fraction(float(peak_activations(schedule).max())).limit_denominator(1000)
+    problem = problem_of(schedule, **times, limit=limit, split=split)
+    assert max(bounds(problem, objective)) <= time_of(schedule, problem, objective) + 1e-9
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("limit", [None, 1, 2, 3])
+@pytest.mark.parametrize("placement", list(PLACEMENTS))
+def test_optima_do_not_lean_on_the_bounds(monkeypatch, placement, limit, split, objective):
+    """Without them the solver finds the same optimum; it is no lower than they are, and its table is whole."""
+    problem = Problem(*PLACEMENTS[placement], 2, 1, 1, Fraction(1, 2), limit, split)
+    found = solve(problem, objective, work=3)
+    assert found.proven
+    assert bounds(problem, objective).best <= found.time == found.bound
+    found.schedule.validate()
+    assert time_of(found.schedule, problem, objective) == found.time
+    assert limit is None or peak_activations(found.schedule).max() <= limit
+    monkeypatch.setattr(optimum, "bounds", lambda *_: Bounds(*[Fraction(0)] * 3))
+    assert solve(problem, objective, work=3).time == found.time
+
+
+def every_order(split, num_microbatches):
+    """Every order of one stage's operations in which each microbatch goes forward, then backward."""
+    kinds = (OpKind.F, OpKind.I, OpKind.W) if split else (OpKind.F, OpKind.B)
+    operations = [(kind, number) for number in range(num_microbatches) for kind in kinds]
+    for order in permutations(operations):
+        if all([kind for kind, of in order if of == number] == list(kinds) for number in range(num_microbatches)):
+            yield order
+
+
+def every_table(split, num_microbatches):
+    """Every table of two devices that does not deadlock."""
+    for orders in product(every_order(split, num_microbatches), repeat=2):
+        rows = [[Op(kind, stage, number) for kind, number in order] for stage, order in enumerate(orders)]
+        with suppress(TableError):
+            yield Schedule.from_rows("any", rows)
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("limit", [1, 2])
+def test_the_optimum_is_the_best_of_all_tables(limit, split):
+    """Trying every order of two devices, microbatches out of turn among them, finds nothing faster."""
+    problem = Problem([[0, 1]], 2, 3, 2, 1, Fraction(1, 2), limit, split)
+    fitting = [table for table in every_table(split, 2) if peak_activations(table).max() <= limit]
+    for objective in OBJECTIVES:
+        assert solve(problem, objective).time == min(time_of(table, problem, objective) for table in fitting)
+
+
+@pytest.mark.parametrize(("stages", "microbatches"), [(2, 3), (3, 5), (4, 8)])
+def test_known_optima(stages, microbatches):
+    """No transfers: with whole backwards GPipe and 1F1B are optimal, with halves they are not, and ZB-1p is."""
+    linear = [list(range(stages))]
+    whole, halves = (Problem(linear, microbatches, limit=stages, split=split) for split in (False, True))
+    assert solve(whole).time == (microbatches + stages - 1) * 3 == time_of(build("1f1b", stages, microbatches), whole)
+    assert solve(halves).time == 3 * microbatches + stages - 1
+    assert time_of(build("zb-1p", stages, microbatches), halves) == 3 * microbatches + stages - 1
+
+
+def test_memory_costs_time():
+    """With room for one microbatch they run one after the other, whatever else is free."""
+    found = solve(Problem([[0, 1, 2]], 3, limit=1, split=False))
+    assert found.time == 3 * 9 == found.bound
+
+
+def test_the_same_table_every_time():
+    """Two runs of the solver find the same table."""
+    problem = Problem([[0, 1, 2]], 5, comm=Fraction(1, 4), limit=4)
+    one, other = (solve(problem).schedule for _ in range(2))
+    assert one.rows() == other.rows()
+
+
+def test_a_hint_is_never_lost():
+    """Cut short at once, the solver still has a table as fast as the hint, and says that nothing is proven."""
+    hint = build("chimera", 4, 8)
+    problem = problem_of(hint, comm=Fraction(1, 2), limit=4)
+    found = solve(problem, hint=hint, work=0.05)
+    assert not found.proven
+    assert bounds(problem).best <= found.bound < found.time <= time_of(hint, problem)
+
+
+def test_nothing_found_is_said():
+    """Cut short without a hint there is a bound, and no table."""
+    problem = Problem([[0, 1, 2, 3], [3, 2, 1, 0]], 8, limit=3)
+    found = solve(problem, work=1e-9)
+    assert (found.time, found.schedule, found.proven) == (None, None, False)
+    assert found.bound >= bounds(problem).best
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"limit": Fraction(1, 2)}, "limit"),
+        ({"forward": 0}, "forward"),
+        ({"comm": -1}, "comm"),
+        ({"num_microbatches": 3}, "microbatches"),
+        ({"num_microbatches": 0}, "microbatches"),
+    ],
+)
+def test_impossible_problems_are_refused(more, field):
+    """A limit below one microbatch, times of nothing, and microbatches that copies cannot share."""
+    with pytest.raises(ScheduleError) as caught:
+        Problem(**({"placement": [[0, 1, 1, 0], [1, 0, 0, 1]], "num_microbatches": 4} | more))
+    assert caught.value.field == field
+
+
+def test_unequal_stages_are_refused():
+    """Only schedules with stages of one size and whole microbatches pose a problem here."""
+    for schedule in (build("asymmetric-chimera", 4, 4), build("chimera", 4, 8, concat="backward-halving")):
+        with pytest.raises(ScheduleError, match="stages of equal size"):
+            problem_of(schedule)
+
+
+def test_without_the_solver_one_line_says_so(monkeypatch):
+    """Where OR-tools is missing, the error names it and the extra that brings it; bounds need none."""
+    monkeypatch.setattr(optimum, "find_spec", lambda _: None)
+    with pytest.raises(ScheduleError, match="extra 'optimum'") as caught:
+        solve(Problem([[0, 1]], 2))
+    assert caught.value.field == "ortools"
+    assert bounds(Problem([[0, 1]], 2)).best == 7
