@@ -343,7 +343,8 @@ def solve(problem, objective="makespan", hint=None, work=10.0):
     problem : Problem
     objective : {"makespan", "span"}
     hint : Schedule, optional
-        Of the same placement and size; where it fits the limit, the search starts from it.
+        Of the same placement and size; where it fits the limit, the search starts from it, and it is the answer
+        where nothing faster is found.
     work : float
         Limit in the solver's deterministic units, about seconds of a core; the result does not depend on the
         machine. Where it is reached, `time` is only the best found and `bound` only a bound.
@@ -366,7 +367,25 @@ def solve(problem, objective="makespan", hint=None, work=10.0):
     if find_spec("ortools") is None:
         raise ScheduleError("ortools", None, "is not installed", "install ppmodel with its extra 'optimum'")
     model = _Model(problem, objective, hint)
-    return model.solved(work)
+    given = model.given(hint)
+    if given and given.proven:
+        return given
+    found = model.solved(work)
+    return found if given is None or (found.time is not None and found.time < given.time) else _bounded(given, found)
+
+
+def _bounded(given, found):
+    """The hint, where the solver found nothing faster, with what the solver proved."""
+    return Optimum(given.time, found.bound, given.time == found.bound, given.schedule)
+
+
+def _is_answer(hint, problem):
+    """Whether a schedule is one of those that a problem asks for; one of another placement or size is an error."""
+    if not np.array_equal(hint.placement, problem.placement) or hint.num_microbatches != problem.num_microbatches:
+        rule = "must have the problem's placement and microbatches"
+        raise ScheduleError("hint", hint.name, rule, "pass a schedule of the same problem, or none")
+    fits = problem.limit is None or peak_activations(hint).max() <= float(problem.limit)
+    return fits and (problem.split or not (hint.kind == OpKind.W).any())
 
 
 class _Model:
@@ -384,21 +403,23 @@ class _Model:
         self.least = ceil(bounds(problem, objective).best * self.scale)
         self.begun = self._hinted(hint)
         self.horizon = self._horizon()
-        self._operations()
-        self._order()
-        self._devices()
-        self._memory()
-        self._target()
+
+    def given(self, hint):
+        """The hint as an answer, if it fits the limit: the optimum at once, where it takes no longer than a bound."""
+        if not self.begun:
+            return None
+        reached = Fraction(round(time_of(hint, self._whole_times(), self.objective)), self.scale)
+        least = Fraction(self.least, self.scale)
+        return Optimum(reached, least, reached == least, hint)
 
     def _hinted(self, hint):
         """Starts of the hint's operations by kind, copy and stage, in order; empty where it breaks the limit.
 
         Operations of one cell, and the halves of a backward, run one after the other.
         """
-        problem = self.problem
-        if hint is None or (problem.limit is not None and peak_activations(hint).max() > float(problem.limit)):
+        if hint is None or not _is_answer(hint, self.problem):
             return {}
-        start, ranked = _simulated(hint, problem, self.scale).start_s, {}
+        start, ranked = _simulated(hint, self.problem, self.scale).start_s, {}
         for op in np.flatnonzero(hint.kind != OpKind.R):
             begins = round(start[op]) + self._before_in_cell(hint, op)
             for kind, later in self._parts(OpKind(hint.kind[op])):
@@ -435,8 +456,8 @@ class _Model:
                     begin = self.model.new_int_var(0, self.horizon - length, "")
                     self.start[key] = begin
                     self.interval[key] = self.model.new_fixed_size_interval_var(begin, length, "")
-                    if (kind, copy, stage) in self.begun:
-                        self.model.add_hint(begin, self.begun[kind, copy, stage][number])
+                    if self.begun:
+                        self.model.add_hint(begin, self._given_start(key))
 
     def _after(self, later, earlier, lag=0):
         """One operation begins no sooner than another ends, and a lag more."""
@@ -483,11 +504,16 @@ class _Model:
         for _, copy, stage, number in held[places:]:
             self._after((OpKind.F, copy, stage, number), (self.problem.last, copy, stage, number - places))
 
+    def _given_start(self, key):
+        return self.begun[key[:3]][key[3]]
+
     def _stay(self, key):
         """From the start of a forward to the end of what gives its activations back."""
         last = (self.problem.last, *key[1:])
         length = self.model.new_int_var(0, self.horizon, "")
         end = self.start[last] + self.length[last[0]]
+        if self.begun:
+            self.model.add_hint(length, self._given_start(last) + self.length[last[0]] - self._given_start(key))
         return self.model.new_interval_var(self.start[key], length, end, "")
 
     def _target(self):
@@ -505,6 +531,11 @@ class _Model:
         self.model.minimize(target)
 
     def solved(self, work):
+        self._operations()
+        self._order()
+        self._devices()
+        self._memory()
+        self._target()
         solver = self.library.CpSolver()
         solver.parameters.num_workers, solver.parameters.random_seed = 1, 0
         solver.parameters.max_deterministic_time = work

@@ -110,6 +110,17 @@ def test_a_hint_is_never_lost():
     assert bounds(problem).best <= found.bound < found.time <= time_of(hint, problem)
 
 
+def test_hints_are_judged():
+    """A hint that breaks the limit or splits what is whole is no answer; one of another size is refused."""
+    too_large, split = Problem([[0, 1]], 4, limit=1, split=False), Problem([[0, 1]], 4, split=False)
+    assert solve(too_large, hint=build("gpipe", 2, 4)).time == 24
+    assert solve(split, hint=build("zb-1p", 2, 4)).time == 15
+    for other in (build("gpipe", 2, 3), build("gpipe", 3, 4)):
+        with pytest.raises(ScheduleError) as caught:
+            solve(split, hint=other)
+        assert caught.value.field == "hint"
+
+
 def test_nothing_found_is_said():
     """Cut short without a hint there is a bound, and no table."""
     problem = Problem([[0, 1, 2, 3], [3, 2, 1, 0]], 8, limit=3)
