@@ -169,14 +169,14 @@ _COUNTS = (
     "stages", "placed_stages", "max_stages", "microbatches", "max_microbatches", "waves", "waves_of_paper",
     "parts", "placed_parts", "front_back", "units", "sequences", "form_microbatches", "sizes", "multiples",
     "ratio_steps", "largest_microbatches", "picture_stages", "picture_microbatches", "runs", "search_stages",
-    "search_microbatches", "inside_devices_per_node",
-    "devices_per_node",
+    "search_microbatches", "inside_devices_per_node", "devices_per_node", "span_stages", "span_multiples",
+    "large_stages", "large_multiple",
 )  # fmt: skip
 
 _FACTORS = (
     "factors", "collectives", "slownesses", "ratio", "ratios", "picture_ratio", "smallest_ratio", "largest_ratio",
     "compute_efficiencies", "memory_efficiencies", "fine_compute", "fine_memory", "fine_backwards",
-    "inside_ratio",
+    "inside_ratio", "work",
 )  # fmt: skip
 
 _JITTER = Parameter(_jitter, f"must be a number above 0 and at most {MAX_JITTER:g}", "0.1")
@@ -184,6 +184,7 @@ _JITTER = Parameter(_jitter, f"must be a number above 0 and at most {MAX_JITTER:
 KNOWN = dict.fromkeys(_COUNTS, _COUNT) | {
     "schedules": _SCHEDULE,
     "more_schedules": _SCHEDULE,
+    "span_schedules": _SCHEDULE,
     "table": Parameter(_table_that_reads, "must be the name or the file of a table", "my_table.csv"),
     "mistakes": Parameter(_table_file, "must be the name or the file of a table", "my_table.csv"),
     "generator": Parameter(_generator, "must be the name or the file of a generator", "my_schedule.py"),
@@ -192,6 +193,7 @@ KNOWN = dict.fromkeys(_COUNTS, _COUNT) | {
     **dict.fromkeys(("jitters", "picture_jitter"), _JITTER),
     **dict.fromkeys(("forward", "backward"), Parameter(_positive, "must be a number of seconds above 0", "2.5")),
     **dict.fromkeys(("comm", "node_comm"), Parameter(_not_negative, "must be a number of seconds, 0 or more", "0.5")),
+    "comms": Parameter(_not_negative, "must be the time of a transfer in forwards, 0 or more", "0.25"),
     "insides": Parameter(_not_negative, "must be a number of transfers between nodes, 0 or more", "0.5"),
     "backwards": Parameter(_not_negative, "must be a number of forwards, 0 or more", "2.5"),
     "straggling": Parameter(_share, "must be a probability, 0 to 1", "0.02"),

@@ -99,6 +99,16 @@ PARAMETERS = {
         "search_microbatches": 8,
         "picture_placement": "blocked",
     },
+    "optimum": {
+        "stages": [2],
+        "multiples": [1, 2],
+        "comms": [0.0, 0.5],
+        "schedules": ["1f1b", "zb-1p", "chimera"],
+        "span_stages": [2],
+        "span_schedules": ["zb-1p", "zb-2p"],
+        "large_stages": [4],
+        "work": 0.5,
+    },
     "provenance": {"system": "dgx_a100", "model": "gpt3_175b"},
 }
 
@@ -353,6 +363,19 @@ def test_phases(recorded):
     counts = recorded("reversal_counts.csv").set_index("system")["S = 4"]
     reversals = recorded("reversals_all_sizes.csv")
     assert int(counts["fast_cp_slow_nw"].split()[0]) == reversals[reversals.by_network].microbatches.nunique() == 1
+
+
+@of("optimum")
+def test_optimum(recorded):
+    """Without transfers 1F1B has the best order of whole backwards; split ones take 13 in place of its 15."""
+    rows = recorded("optimum_distances.csv").set_index(["schedule", "microbatches", "comm_over_forward"])
+    assert rows.over_order["1F1B", 4, 0.0] == 0
+    assert rows.over_free["1F1B", 4, 0.0] == pytest.approx(15 / 13 - 1)
+    assert set(rows.proven) == {"yes"}
+    assert recorded("optimum_distances.json")["points"] == len(rows) == 12
+    spans = recorded("optimum_span.csv").set_index(["schedule", "comm_over_forward"])
+    assert (spans.time["ZB-1p", 0.0], spans.time["ZB-2p", 0.0]) == (13, 12)
+    assert recorded("optimum_bounds.csv").at_most_order.min() == 0
 
 
 @of("sensitivity")

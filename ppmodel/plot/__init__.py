@@ -4,6 +4,7 @@ from ppmodel.plot.curves import plot_bars, plot_bubbles, plot_grid, plot_memory,
 from ppmodel.plot.frontier import plot_frontier
 from ppmodel.plot.maps import plot_phases, plot_round_trip, plot_search, plot_sensitivity, plot_verdicts
 from ppmodel.plot.nodes import plot_cards, plot_nodes
+from ppmodel.plot.optimum import plot_losses
 from ppmodel.plot.own import plot_marked, plot_rank
 from ppmodel.plot.recommend import plot_candidates
 from ppmodel.plot.speed import plot_growth
@@ -20,6 +21,7 @@ __all__ = [
     "plot_frontier",
     "plot_grid",
     "plot_growth",
+    "plot_losses",
     "plot_marked",
     "plot_memory",
     "plot_nodes",

@@ -29,6 +29,14 @@ from ppmodel.studies.nodes import (
     waiting_facts,
     waiting_study,
 )
+from ppmodel.studies.optimum import (
+    distance_facts,
+    distance_findings,
+    distance_study,
+    distances,
+    largest_losses,
+    placement_text,
+)
 from ppmodel.studies.own import (
     between,
     between_text,
@@ -134,6 +142,10 @@ __all__ = [
     "concatenation_study",
     "crossing_table",
     "digest_table",
+    "distance_facts",
+    "distance_findings",
+    "distance_study",
+    "distances",
     "eager_study",
     "equivalence_study",
     "even_work_study",
@@ -150,6 +162,7 @@ __all__ = [
     "label",
     "largest_gain",
     "largest_loss",
+    "largest_losses",
     "lead_text",
     "legal_schedules",
     "level_study",
@@ -175,6 +188,7 @@ __all__ = [
     "place_winners",
     "placed",
     "placement_search",
+    "placement_text",
     "price_study",
     "price_text",
     "published_bubble_ratio",

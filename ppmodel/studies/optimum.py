@@ -12,12 +12,13 @@ from ppmodel.errors import ScheduleError
 from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.optimum import bounds, problem_of, solve, time_of
-from ppmodel.studies.cases import label, legal_schedules, named
+from ppmodel.studies.cases import TIE, label, legal_schedules, named
 
 STEPS = {"order": "the best order", "halves": "backwards split", "free": "and no limit of memory"}
 """What a schedule is held against, each with more freedom than the one before; all on the schedule's own placement."""
 
 _MAX_DENOMINATOR = 10**6
+_ROUNDING = 1e-9
 
 
 def distance_study(stages_list, multiples, comms, cases, work=1.0, objective="makespan"):
@@ -81,8 +82,12 @@ def _entries(cases, num_stages, num_microbatches, comm):
             except ScheduleError:
                 continue  # its stages are not alike
             peak = Fraction(float(peak_activations(schedule).max())).limit_denominator(_MAX_DENOMINATOR)
-            whole = not (schedule.kind == OpKind.W).any()
-            yield _Entry(label(case, shown), schedule, exact, peak, whole)
+            yield _Entry(label(case, shown), schedule, exact, peak, _is_whole(schedule))
+
+
+def _is_whole(schedule):
+    """Whether no backward is split."""
+    return not (schedule.kind == OpKind.W).any()
 
 
 def _for_times(name, options, comm):
@@ -93,28 +98,26 @@ def _for_times(name, options, comm):
 
 
 def _answer(known, entries, entry, step, work, objective):
-    """Derived bound, proven bound, best time and proof of a problem; one that was solved before is not solved again."""
+    """Derived bound, `Optimum` or None, of a problem; one that was solved before is not solved again."""
     problem = entry.problem(step)
     key = (problem.placement.tobytes(), problem.placement.shape, problem.limit, problem.split)
     if key not in known:
-        least = bounds(problem, objective).best
-        known[key] = (least, least, None, False)
-        if work:
-            found = solve(problem, objective, _fastest(entries, problem, objective), work)
-            known[key] = (least, found.bound, found.time, found.proven)
+        at_hand = [other.schedule for other in entries] + [found.schedule for _, found in known.values() if found]
+        hint = _fastest(at_hand, problem, objective) if work else None
+        known[key] = bounds(problem, objective).best, solve(problem, objective, hint, work) if work else None
     return known[key]
 
 
-def _fastest(entries, problem, objective):
+def _fastest(at_hand, problem, objective):
     """The fastest schedule at hand that answers a problem, the first of several; None if none does."""
-    fitting = [
-        entry.schedule
-        for entry in entries
-        if np.array_equal(entry.schedule.placement, problem.placement)
-        and (problem.limit is None or entry.peak <= problem.limit)
-        and (problem.split or entry.whole)
-    ]
+    fitting = [schedule for schedule in at_hand if schedule is not None and _answers(schedule, problem)]
     return min(fitting, key=lambda schedule: time_of(schedule, problem, objective), default=None)
+
+
+def _answers(schedule, problem):
+    placed = np.array_equal(schedule.placement, problem.placement)
+    fits = problem.limit is None or peak_activations(schedule).max() <= float(problem.limit) + _ROUNDING
+    return placed and fits and (problem.split or _is_whole(schedule))
 
 
 def _row(entry, comm, steps, objective):
@@ -124,12 +127,13 @@ def _row(entry, comm, steps, objective):
         "schedule": entry.label, "placement": placement_text(schedule), "backward": "whole" if entry.whole else "split",
         "peak": float(entry.peak), "time": time_of(schedule, entry.problem("free"), objective),
     }  # fmt: skip
-    for step, (plain, least, time, proven) in steps.items():
+    for step, (least, found) in steps.items():
+        solved = found is not None and found.time is not None
         row |= {
-            f"{step}_plain": float(plain),
-            f"{step}_bound": float(least),
-            f"{step}_time": np.nan if time is None else float(time),
-            f"{step}_proven": proven,
+            f"{step}_plain": float(least),
+            f"{step}_bound": float(least if found is None else max(least, found.bound)),
+            f"{step}_time": float(found.time) if solved else np.nan,
+            f"{step}_proven": solved and found.proven,
         }
     return row
 
@@ -151,7 +155,7 @@ def placement_text(schedule):
 
 
 def distances(study):
-    """A `distance_study` as lost time: what a schedule takes longer than the best of each of `STEPS`.
+    """A `distance_study` as lost time: how much longer a schedule takes than the best of each of `STEPS`.
 
     Parameters
     ----------
@@ -162,16 +166,19 @@ def distances(study):
     -------
     DataFrame
         Columns ``stages, microbatches, comm_over_forward, schedule, placement, peak, time``, then ``over_order,
-        over_halves, over_free``: time over the best found, less 1; and ``certain``: whether all three are optima. Where
-        one is not, the loss is at least what the best found says and at most ``at_most``, the time over the bound
-        without limit, less 1.
+        over_halves, over_free``: time over the best found, less 1 (NaN where none was); ``at_most_order,
+        at_most_free``: time over the bound, less 1; ``proven``: whether all that was found is optimal.
     """
     table = study[["stages", "microbatches", "comm_over_forward", "schedule", "placement", "peak", "time"]].copy()
     for step in STEPS:
         table[f"over_{step}"] = study.time / study[f"{step}_time"] - 1
-    table["certain"] = study[[f"{step}_proven" for step in STEPS]].all(axis=1)
-    table["at_most"] = study.time / study.free_bound - 1
-    return table
+    for step in ("order", "free"):
+        table[f"at_most_{step}"] = study.time / study[f"{step}_bound"] - 1
+    return table.assign(proven=np.where(_proven(study).all(axis=1), "yes", "no"))
+
+
+def _proven(study):
+    return np.column_stack([study[f"{step}_proven"].to_numpy(dtype=bool) for step in STEPS])
 
 
 def distance_facts(study):
@@ -185,18 +192,96 @@ def distance_facts(study):
     Returns
     -------
     dict
-        ``points``: rows; ``optimal``: those that reach the optimum of their own memory and kind of backward;
-        ``best_possible``: those that no order on their placement beats, whatever its memory; ``problems`` and
-        ``open``: rows times steps, and those where the solver's limit came first; ``bound_met``: of those proven,
-        how many have a bound that is the optimum.
+        ``points``: rows; ``optimal``: those as fast as the proven optimum of their memory and kind of backward;
+        ``best_possible``: those as fast as the proven optimum of their placement, whatever the memory; ``questions``:
+        rows times steps; ``open``: those where the solver's limit came first; ``widest``: of these, the largest
+        distance between the best found and the bound, relative to the bound; ``tight``: questions whose derived bound
+        is the optimum.
     """
-    proven = np.column_stack([study[f"{step}_proven"] for step in STEPS])
-    tight = np.column_stack([study[f"{step}_plain"] == study[f"{step}_time"] for step in STEPS])
+    best, bound, plain = (
+        np.column_stack([study[f"{step}_{what}"].to_numpy(dtype=float) for step in STEPS])
+        for what in ("time", "bound", "plain")
+    )
+    proven, reached = _proven(study), study.time.to_numpy()[:, None] <= best * (1 + TIE)
     return {
         "points": len(study),
-        "optimal": int((study.order_proven & (study.time <= study.order_time * (1 + 1e-9))).sum()),
-        "best_possible": int((study.free_proven & (study.time <= study.free_time * (1 + 1e-9))).sum()),
-        "problems": proven.size,
+        "optimal": int((proven & reached)[:, 0].sum()),
+        "best_possible": int((proven & reached)[:, -1].sum()),
+        "questions": proven.size,
         "open": int((~proven).sum()),
-        "bound_met": int((proven & tight).sum()),
+        "widest": float(np.max((best / bound - 1)[~proven], initial=0)),
+        "tight": int((proven & (best <= plain * (1 + TIE))).sum()),
     }
+
+
+def distance_findings(study):
+    """A `distance_study` in sentences: who is optimal, and who loses most to what.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `distance_study`, with a solver's answers.
+
+    Returns
+    -------
+    list of str
+        In Markdown.
+    """
+    facts, lost = distance_facts(study), distances(study)
+    sure = study.free_proven & (lost.over_free <= TIE)
+    always = [name for name, rows in sure.groupby(study.schedule, sort=False) if rows.all()]
+    sentences = [
+        f"**{facts['optimal']} of {facts['points']}** schedules, each at a size and a time of a transfer, have an "
+        f"optimal order: none on their placement is faster with their memory and their kind of backward. "
+        f"{facts['best_possible']} are as fast as any order on their placement, whatever its memory; at every point "
+        f"of this page: {', '.join(always) or 'none'}.",
+    ]
+    sentences += [_most_lost(study, *step) for step in _LOSSES]
+    return [*sentences, _proof_text(facts)]
+
+
+_LOSSES = (
+    ("its order", "time", "order_time"),
+    ("backwards in one piece", "order_time", "halves_time"),
+    ("its limit of memory", "halves_time", "free_time"),
+)
+
+
+def largest_losses(study):
+    """The most that any schedule of a `distance_study` loses to each cause.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `distance_study`, with a solver's answers.
+
+    Returns
+    -------
+    str
+        For a figure's title.
+    """
+    parts = [f"{_losses(study, *times).max():.0%} to {what}" for what, *times in _LOSSES]
+    return f"At most {', '.join(parts)}"
+
+
+def _losses(study, longer, shorter):
+    return study[longer] / study[shorter] - 1
+
+
+def _most_lost(study, what, longer, shorter):
+    losses = _losses(study, longer, shorter)
+    if not losses.max() > TIE:
+        return f"Nothing is lost to **{what}**."
+    row = study.loc[losses.idxmax()]
+    where = f"S = {row.stages}, B = {row.microbatches}, c = {row.comm_over_forward:g} F"
+    return f"The most that is lost to **{what}**: {losses.max():.1%}, by {row.schedule} at {where}."
+
+
+def _proof_text(facts):
+    tight = f"The derived bounds alone are the optimum for {facts['tight']} of {facts['questions']} questions"
+    if not facts["open"]:
+        return f"{tight}; the solver proved all others."
+    return (
+        f"{tight}. For {facts['open']} the solver's limit came first: there the best found stands in place of the "
+        f"optimum, at most {facts['widest']:.1%} above a proven bound."
+    )
