@@ -54,8 +54,11 @@ RULES = tuple(
         (0, 0, 1, 2, 1), (0, 0, 2, 2, 0), (0, 0, 0, 0, 1), (0, 0, 1, 0, 0), (0, 0, 0, 1, 0), (1, 1, 1, 0, 0),
     ]
 )  # fmt: skip
-"""In the order in which ties are broken. Of all 72 combinations these twelve held the best, or one at most 0.04 %
-longer, in each of 4000 cases by chance with S up to 16 and B up to 4S; the others cost time."""
+"""In the order in which ties are broken. Twelve of 72 combinations; all of them would take six times as long.
+
+They were chosen on 4000 cases by chance (S up to 16, B up to 4S). On 4000 others they and the hand-made orders have the
+shortest span that any of the 72 finds in all but 7, and are less than 1 % longer there.
+"""
 
 
 def _is_times(times):
