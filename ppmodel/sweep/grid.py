@@ -170,7 +170,7 @@ def _case_work(sweep):
     noisy = _NOISY_OPERATION_NS if sweep.noises else _ROW_OPERATION_NS
     work = []
     for variant in sweep.variants:
-        chunks = prod(value for _, value in variant.options if type(value) is int)
+        chunks = dict(variant.options).get("chunks", 1)
         waves = 2 * np.array(variant.waves or (0.5,))
         stages, microbatches = (np.array(sizes, dtype=float) for sizes in (sweep.stages, sweep.microbatches))
         operations = 2 * chunks * stages[:, None, None] * microbatches[:, None] * waves
