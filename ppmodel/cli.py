@@ -121,6 +121,8 @@ def _build(name, stages, microbatches, options):
 
 
 def _example(option):
+    if option.default is None:
+        return 8
     return ":".join(map(str, option.default)) if isinstance(option.default, tuple) else option.default
 
 
@@ -137,7 +139,8 @@ def list_schedules():
         entry = schedules.get(name)
         click.echo(f"{name}\n    {entry.title}\n    legal: {entry.legal}")
         for option in entry.options:
-            click.echo(f"    --{option.name} {option.form}  {option.help} (default {_example(option)})")
+            usual = "" if option.default is None else f" (default {_example(option)})"
+            click.echo(f"    --{option.name} {option.form}  {option.help}{usual}")
 
 
 @cli.command()

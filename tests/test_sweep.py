@@ -166,6 +166,16 @@ def test_rows_are_what_single_calls_give(plain_rows):
         assert row["seed"] is row["jitter"] is None
 
 
+def test_options_without_a_value_of_their_own_follow_from_the_size(file, tmp_path, capsys):
+    """An option that is not given and has no default is left out of its row; a fraction is a value like any other."""
+    text = "schedules: [{name: zb-1p, held: [0.5, 1]}]\nstages: [3]\nmicrobatches: [4]\n"
+    path = file(text + "systems: [mid_cp_mid_nw]\nmodels: [paper]\n")
+    assert run(capsys, path, "--out", tmp_path / "r.parquet")[0] == 0
+    table = parquet.read_table(tmp_path / "r.parquet").to_pydict()
+    assert table["options"] == ["times=1:1:1:0 held=0.5", "times=1:1:1:0 held=1"]
+    assert table["refused"] == [None, None]
+
+
 def test_points_that_are_not_defined_are_rows(plain_rows):
     """They say why, as the schedule or the model says it, and have no numbers; the others have all of them."""
     numbers = list(COLUMNS)[list(COLUMNS).index("makespan_s") : -1]

@@ -6,7 +6,6 @@ so that the search is never worse than they are for the times that it was given.
 """
 
 from fractions import Fraction
-from functools import partial
 from math import lcm
 from typing import NamedTuple
 
@@ -80,18 +79,6 @@ def _times(text):
     return times
 
 
-def _limit(default, text):
-    """Read a number of microbatches; the default's own name stands for it.
-
-    >>> _limit("2S", "6"), _limit("2S", "2S")
-    (6, None)
-    """
-    count = None if text == default else int(text)
-    if count is not None and count < 1:
-        raise ValueError
-    return count
-
-
 def _share(text):
     share = _number(text)
     if not 0 <= share <= 1:
@@ -108,12 +95,9 @@ _TIMES = Option(
     "forward, input gradient, weight gradient and transfer, for which operations are ordered",
 )  # fmt: skip
 _LIMIT_1P, _LIMIT_2P = (
-    Option(
-        "limit", partial(_limit, default), default, "N", f"must be a whole number of at least 1, or {default}",
-        "microbatches whose activations fit on a device",
-    )
-    for default in ("S", "2S")
-)  # fmt: skip
+    Option.count("limit", None, "N", f"microbatches whose activations fit on a device, {usual} unless set")
+    for usual in ("S", "2S")
+)
 _HELD = Option(
     "held", _share, 1, "SHARE", "must be a number from 0 to 1", "share of the activations kept from I until W"
 )  # fmt: skip

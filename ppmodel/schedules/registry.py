@@ -23,6 +23,7 @@ class Option(NamedTuple):
     parse : callable
         From text to value; raises ``ValueError``.
     default : object
+        None where it follows from the size.
     form : str
         How the value is written, for help.
     rule : str

@@ -159,7 +159,7 @@ def _variants(path, form):
         if "waves" in known:
             used |= own_waves is None
             waves = own_waves or tuple(form.waves) or (known["waves"].default,)
-        names = [name for name in known if name != "waves"]
+        names = [name for name in known if name != "waves" and (name in given or known[name].default is not None)]
         for values in product(*(given.get(name, (known[name].default,)) for name in names)):
             variants.append((place, Variant(entry.name, tuple(zip(names, values, strict=True)), waves)))
     if form.waves and not used:
@@ -193,11 +193,11 @@ def _option_values(path, place, key, value, name, known):
 
 def _option_value(path, location, value, option):
     try:
-        if type(value) not in (int, str):
+        if type(value) not in (int, float, str):
             raise ValueError
         return option.parse(str(value))
     except ValueError:
-        example = option_text(option.default)
+        example = 8 if option.default is None else option_text(option.default)
         return _refuse(path, location, value, option.rule, f"write for example {location[-1]}: {example}")
 
 

@@ -184,10 +184,10 @@ def refused(option, text):
 
 
 def test_options_are_read_from_text():
-    """Times and the share are read as whole or decimal numbers, a limit by count or by name; other text is refused."""
+    """Times and the share are read as whole or decimal numbers, a limit as a count; other text is refused."""
     options = {option.name: option for option in get("zb-1p").options}
     assert options["times"].parse("1:2:0.5:0") == (1, 2, 0.5, 0)
     assert options["held"].parse("0.5") == 0.5
-    assert options["limit"].parse("S") is None
+    assert options["limit"].parse("6") == 6
     bad = [("times", "1:2"), ("times", "1:x:1:0"), ("held", "2"), ("held", "nan"), ("limit", "0"), ("limit", "2S")]
     assert all(refused(options[name], text) for name, text in bad)
