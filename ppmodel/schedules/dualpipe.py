@@ -58,16 +58,17 @@ def dualpipe(num_stages, num_microbatches):
     remedy = f"pass microbatches {max(enough, num_microbatches + 1)}"
     legal = num_microbatches % 2 == 0 and num_microbatches >= enough
     require(legal, "microbatches", num_microbatches, rule, remedy)
-    half, down = num_microbatches // 2, np.arange(num_stages)
+    half, down = num_microbatches // 2, np.arange(num_stages, dtype=np.int32)
     ranks = np.minimum(down, down[::-1]).tolist()
-    kind, way, microbatch, joined, start = programs([_order(num_stages // 2, half, rank) for rank in ranks])
+    sums = ("R1 R0", 1)  # way 1 ends at the deeper of a device's stages
+    kind, way, microbatch, joined, start = programs([[*_order(num_stages // 2, half, rank), sums] for rank in ranks])
     device = np.repeat(down, np.diff(start))
     replica = way ^ (device >= num_stages // 2)
-    stage = np.where(replica == 0, device, num_stages - 1 - device)
+    stage = device + replica * (num_stages - 1 - 2 * device)  # replica 1 counts from the other end
     microbatch += half * replica
-    columns = _with_sums((kind, stage, microbatch, replica, joined), start)
-    start += 2 * np.arange(num_stages + 1)
-    return Schedule("dualpipe", np.stack((down, down[::-1])), num_microbatches, *columns, start)
+    microbatch[np.flatnonzero(kind == OpKind.R)] = NO_MICROBATCH
+    placement = np.stack((down, down[::-1]))
+    return Schedule("dualpipe", placement, num_microbatches, kind, stage, microbatch, replica, joined, start)
 
 
 @schedule(
@@ -108,8 +109,8 @@ def dualpipev(num_stages, num_microbatches):
     require(num_microbatches >= 2 * num_stages, "microbatches", num_microbatches, rule, remedy)
     orders = [_order(num_stages, num_microbatches, device) for device in range(num_stages)]
     kind, chunk, microbatch, joined, start = programs(orders)
-    device = np.repeat(np.arange(num_stages), np.diff(start))
-    stage = np.where(chunk == 0, device, 2 * num_stages - 1 - device)
+    device = np.repeat(np.arange(num_stages, dtype=np.int32), np.diff(start))
+    stage = device + chunk * (2 * num_stages - 1 - 2 * device)  # chunk 1 is on the way up
     columns = kind, stage, microbatch, np.zeros_like(kind), joined
     return Schedule("dualpipev", np.atleast_2d(v_placement(num_stages)), num_microbatches, *columns, start)
 
@@ -127,14 +128,3 @@ def _order(depth, num_microbatches, rank):
         ("B1 F1&B0", beyond), ("B1 B0", (rank + 1) // 2), ("B1 I0", (rank + 1) % 2), ("I1 I0", (rank + 1) // 2),
         ("W I0", beyond), ("W", rank + 1),  # cool-down
     ]  # fmt: skip
-
-
-def _with_sums(columns, start):
-    """The devices' orders and, at each one's end, the gradient sums of its two stages, the deeper one's first."""
-    down = np.arange(len(start) - 1)
-    deeper, half = np.maximum(down, down[::-1]), len(down) // 2
-    stage = np.stack((deeper, len(down) - 1 - deeper), axis=1).ravel()
-    replica = np.stack((down < half, down >= half), axis=1).ravel()
-    sums = OpKind.R, stage, NO_MICROBATCH, replica, False
-    ends = np.repeat(start[1:], 2)
-    return [np.insert(column, ends, more) for column, more in zip(columns, sums, strict=True)]

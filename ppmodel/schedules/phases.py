@@ -3,19 +3,22 @@
 On the V placement a device holds two stages, chunk 0 on the way down and chunk 1 on the way up; where there are two
 replicas instead, they take the place of the chunks. A pattern names kinds and chunks, ``F0 I1 W1``; microbatches are
 counted, and cells of two are joined by ``&``.
+
+Everything is done for all devices at once: a call of numpy costs as much as a hundred operations.
 """
 
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.ops import OpKind
+from ppmodel.ops import NO_MICROBATCH, OpKind
 
-OLDEST = 2
-"""The chunk of a weight gradient that is whichever has waited longest: a ``W`` without a number."""
+_TURN = {OpKind.F: 0, OpKind.B: 2, OpKind.I: 2, OpKind.W: 4}
+_COUNTED = range(6)
+"""Turns: of the forwards, backwards and weight gradients of chunk 0 and chunk 1. Each counts microbatches from 0."""
 
-_COUNTERS = 9
+_OLDEST, _NO_TURN = 6, 7
+"""Turns of a ``W`` without a number, whose microbatch is that which has waited longest, and of a reduction."""
 
 
 def v_placement(num_devices):
@@ -46,12 +49,13 @@ def programs(orders):
     ----------
     orders : list of lists of (str, int), one a device
         Pattern and how often it runs. A number after a kind is the chunk; a ``W`` without one is the oldest
-        input gradient's that is still owed; where there are such, all weight gradients are.
+        input gradient's that is still owed; where there are such, all weight gradients are. Every device has
+        equally many forwards of a chunk, equally many backwards (whole or input gradients), and so on.
 
     Returns
     -------
-    kind, chunk, microbatch : ndarray of int, shape (num_operations,)
-        A chunk's forwards, backwards (whole or input gradients) and weight gradients each count from 0.
+    kind, chunk, microbatch : ndarray of 32-bit int, shape (num_operations,)
+        A chunk's forwards, backwards and weight gradients each count from 0; reductions have ``NO_MICROBATCH``.
     joined : ndarray of bool, shape (num_operations,)
         Whether an operation shares the cell of the one before it.
     device_start : ndarray of int, shape (num_devices + 1,)
@@ -63,51 +67,50 @@ def programs(orders):
     >>> kind.tolist(), microbatch.tolist(), joined.tolist()
     ([0, 0, 0, 1, 0, 1], [0, 1, 0, 0, 1, 1], [False, False, False, True, False, True])
     """
-    lengths = [sum(len(_pattern(text).counter) * times for text, times in phases) for phases in orders]
-    device_start = np.cumsum([0, *lengths])
-    columns = np.empty((4, device_start[-1]), dtype=np.int32)
-    for first, phases in zip(device_start, orders, strict=False):
-        _write(columns[:, first:], phases)
-    kind, chunk, joined, microbatch = columns
-    paid = np.flatnonzero(chunk == OLDEST)
+    operations, device_start = _laid_out(orders)
+    kind, chunk, joined, turn = operations
+    kind, chunk, microbatch = kind.astype(np.int32), chunk.astype(np.int32), _counted(turn, len(orders))
+    paid = np.flatnonzero(turn == _OLDEST)
     if len(paid):
         owed = np.flatnonzero(kind == OpKind.I)  # device by device as many, and in the same order
         chunk[paid], microbatch[paid] = chunk[owed], microbatch[owed]
     return kind, chunk, microbatch, joined.astype(bool), device_start
 
 
-def _write(columns, phases):
-    """One device's phases, from the beginning of the columns on."""
-    done, place = np.zeros(_COUNTERS, dtype=np.int32), 0
-    for text, times in phases:
-        pattern = _pattern(text)
-        until = place + times * len(pattern.counter)
-        stretch = columns[:, place:until].reshape(4, times, len(pattern.counter))
-        stretch[:3] = pattern.operations[:, None]
-        stretch[3] = np.arange(times, dtype=np.int32)[:, None] * pattern.step[pattern.counter]
-        stretch[3] += done[pattern.counter] + pattern.rank
-        done += pattern.step * times
-        place = until
+def _laid_out(orders):
+    """The patterns' operations one after the other, and where each device's begin.
 
-
-class _Pattern(NamedTuple):
-    """A pattern's operations, shape (3, n): kind, chunk, whether joined; and what they count.
-
-    A chunk has a counter of its forwards, one of its backwards and one of its weight gradients: each operation's own,
-    its rank among those of the pattern, and how far a run of the pattern moves each counter.
+    Each pattern is repeated once, as often as any device runs it; a device's phase is the beginning of that.
     """
+    longest = {}
+    for text, times in (phase for phases in orders for phase in phases):
+        longest[text] = max(times, longest.get(text, 0))
+    length = {text: _pattern(text).shape[1] for text in longest}
+    repeated = {text: np.tile(_pattern(text), times) for text, times in longest.items()}
+    phases = [repeated[text][:, : times * length[text]] for phases in orders for text, times in phases]
+    device_start = np.cumsum([0] + [sum(times * length[text] for text, times in phases) for phases in orders])
+    return np.concatenate(phases, axis=1), device_start
 
-    operations: np.ndarray
-    counter: np.ndarray
-    rank: np.ndarray
-    step: np.ndarray
+
+def _counted(turn, num_devices):
+    """Each operation's microbatch: the how many-th it is of its turn on its device."""
+    microbatch = np.full(len(turn), NO_MICROBATCH, dtype=np.int32)
+    for one in _COUNTED:
+        places = np.flatnonzero(turn == one)  # several times as fast as a mask for an index
+        microbatch[places] = np.tile(np.arange(len(places) // num_devices, dtype=np.int32), num_devices)
+    return microbatch
 
 
 @lru_cache
 def _pattern(text):
+    """A pattern's operations, shape (4, n): kind, chunk, whether joined to the one before, and turn."""
     cells = [cell.split("&") for cell in text.split()]
-    ops = [(OpKind[op[0]], int(op[1:] or OLDEST), position > 0) for cell in cells for position, op in enumerate(cell)]
-    counter = np.array([3 * chunk + (0, 1, 1, 2)[kind] for kind, chunk, _ in ops])
-    rank = np.array([(counter[:place] == own).sum() for place, own in enumerate(counter)], dtype=np.int32)
-    step = np.bincount(counter, minlength=_COUNTERS).astype(np.int32)
-    return _Pattern(np.array(ops, dtype=np.int32).T, counter, rank, step)
+    return np.array([_operation(op, place > 0) for cell in cells for place, op in enumerate(cell)], dtype=np.uint8).T
+
+
+def _operation(op, joined):
+    kind = OpKind[op[0]]
+    if kind == OpKind.W and not op[1:]:
+        return kind, 0, joined, _OLDEST
+    chunk = int(op[1:])
+    return kind, chunk, joined, _NO_TURN if kind == OpKind.R else _TURN[kind] + chunk

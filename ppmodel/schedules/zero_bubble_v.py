@@ -63,8 +63,8 @@ def zb_v(num_stages, num_microbatches):
         there = columns[2] < num_microbatches
         columns = [column[there].reshape(num_stages, -1) for column in columns]
     kind, chunk, microbatch = columns
-    device = np.arange(num_stages)[:, None]
-    stage = np.where(chunk == 0, device, 2 * num_stages - 1 - device)
+    device = np.arange(num_stages, dtype=np.int32)[:, None]
+    stage = device + chunk * (2 * num_stages - 1 - 2 * device)  # chunk 1 is on the way up
     return Schedule.from_programs("zb-v", v_placement(num_stages), num_microbatches, kind, stage, microbatch)
 
 
