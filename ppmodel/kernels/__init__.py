@@ -5,6 +5,7 @@ how fast it is. A small function that a loop calls is inlined, since handing arr
 """
 
 from ppmodel.kernels.automatic import zero_bubble_order, zero_bubble_span
+from ppmodel.kernels.building_block import squeeze
 from ppmodel.kernels.events import events
 from ppmodel.kernels.paths import by_operation, instructions, longest_path, many_longest_paths
 from ppmodel.kernels.tables import dependencies, renumbered, slots
@@ -18,6 +19,7 @@ __all__ = [
     "many_longest_paths",
     "renumbered",
     "slots",
+    "squeeze",
     "zero_bubble_order",
     "zero_bubble_span",
 ]

@@ -18,6 +18,8 @@ from ppmodel.schedules.registry import Option, require, require_counts, schedule
 
 NEVER = 2**62
 _LONGEST = 2**60
+_WORK = 4
+"""To choose an operation takes plain code about as long as so many operations of a table elsewhere."""
 _F, _I, _W = int(OpKind.F), int(OpKind.I), int(OpKind.W)
 
 
@@ -211,7 +213,7 @@ def _best(sizes, times, memory):
 
     Times, and the parts of `memory` (limit, a microbatch, what of it its weight gradient still needs), are whole.
     """
-    fast = kernels(3 * sizes[0] * sizes[1] * len(RULES))
+    fast = kernels(_WORK * 3 * sizes[0] * sizes[1] * len(RULES))
     order, judge = (fast.zero_bubble_order, fast.zero_bubble_span) if fast else (greedy, span_and_makespan)
     found, best = (NEVER, NEVER), None
     for kind in _candidates(sizes, times, memory, order):

@@ -14,9 +14,13 @@ from collections import deque
 
 import numpy as np
 
+from ppmodel.compiled import kernels
 from ppmodel.ops import OpKind
+from ppmodel.schedule import by_keys
 
 FREE = -1
+_WORK = 8
+"""A move's trials take plain code about as long as so many operations of a table elsewhere."""
 
 
 def squeezed(placement, offsets, period, num_microbatches, limit):
@@ -45,14 +49,25 @@ def squeezed(placement, offsets, period, num_microbatches, limit):
     >>> squeezed([0], [0, 1], 3, 2, limit=1)
     [(array([0, 2, 3, 0, 2, 3]), array([0, 0, 0, 0, 0, 0]), array([0, 0, 0, 1, 1, 1]))]
     """
-    home = [*placement, *placement[::-1]]
-    slot = (np.array(offsets)[:, None] + period * np.arange(num_microbatches)).tolist()
-    rows = _rows(home, slot, limit)
-    steps = sorted((at, home[step], step, b) for step, row in enumerate(slot) for b, at in enumerate(row))
-    for at, device, step, microbatch in steps:
-        needed = max(slot[step - 1][microbatch] if step else -1, slot[step][microbatch - 1] if microbatch else -1)
-        slot[step][microbatch] = rows[device].move_forward(at, needed + 1)
-    return [row.order(num_microbatches, len(placement)) for row in rows]
+    home = np.array([*placement, *placement[::-1]], dtype=np.int32)
+    slot = np.array(offsets, dtype=np.int32)[:, None] + period * np.arange(num_microbatches, dtype=np.int32)
+    turns = by_keys(slot.ravel(), np.repeat(home, num_microbatches)).astype(np.int32)
+    num_gradients = np.bincount(placement).max() * num_microbatches  # of a device; each needs a slot
+    length = int(slot.max() + num_gradients) + 1
+    fast = kernels(_WORK * slot.size)
+    cells = (fast.squeeze if fast else squeeze)(home, slot, turns, limit, length)
+    return _orders(cells, num_microbatches, len(placement))
+
+
+def _orders(cells, num_microbatches, num_stages):
+    """Kind, stage and microbatch of each device's operations."""
+    taken = cells != FREE
+    step, microbatch = np.divmod(cells[taken].astype(int), num_microbatches)
+    part, step = np.divmod(step, num_stages)
+    stage = np.where(part == 0, step, num_stages - 1 - step)
+    columns = np.array([OpKind.F, OpKind.I, OpKind.W])[part], stage, microbatch
+    ends = np.cumsum(np.count_nonzero(taken, axis=1))[:-1]
+    return list(zip(*(np.split(column, ends) for column in columns), strict=True))
 
 
 def stretched(kind, stage, microbatch, cut, length, times):
@@ -84,10 +99,44 @@ def stretched(kind, stage, microbatch, cut, length, times):
     return kind[source], stage[source], microbatch[source] + added
 
 
-def _rows(home, slot, limit):
-    """A `_Row` for each device, with room for the weight gradients that are left at its end."""
+# ---- plain twin of the compiled code ---------------------------------------------------------
+
+
+def squeeze(home, slot, turns, limit, length):
+    """Move operations to earlier slots, then put the weight gradients in those that remain; the compiled one's twin.
+
+    Operations are numbered: step times microbatches plus microbatch. The steps are the forwards, from the first stage
+    to the last, then the input gradients back, then their weight gradients.
+
+    Parameters
+    ----------
+    home : sequence of int, length 2 num_stages
+        The device of each forward and input gradient.
+    slot : ndarray of int, shape (2 num_stages, num_microbatches)
+        Where each stands before.
+    turns : ndarray of int, shape (2 num_stages num_microbatches,)
+        Their numbers in the order in which they move.
+    limit : int
+        Stages' activations that a device may hold.
+    length : int
+        Slots of a device, with room for the weight gradients that are left at the end.
+
+    Returns
+    -------
+    ndarray of int, shape (num_devices, length)
+        The number of the operation in each slot, or ``FREE``.
+    """
+    home, slot, num_microbatches = list(home), slot.tolist(), slot.shape[1]
+    rows = _rows(home, slot, limit, length)
+    for number in turns.tolist():
+        step, microbatch = divmod(number, num_microbatches)
+        needed = max(slot[step - 1][microbatch] if step else -1, slot[step][microbatch - 1] if microbatch else -1)
+        slot[step][microbatch] = rows[home[step]].move_forward(slot[step][microbatch], needed + 1)
+    return np.array([row.with_weight_grads() for row in rows], dtype=np.int32)
+
+
+def _rows(home, slot, limit, length):
     num_microbatches, num_stages = len(slot[0]), len(home) // 2
-    length = max(map(max, slot)) + num_stages * num_microbatches // (max(home) + 1) + 1
     cells = [[FREE] * length for _ in range(max(home) + 1)]
     for step, row in enumerate(slot):
         for microbatch, at in enumerate(row):
@@ -96,7 +145,7 @@ def _rows(home, slot, limit):
 
 
 class _Row:
-    """One device's slots, each free or with an operation's number: step times microbatches plus microbatch.
+    """One device's slots, each free or with an operation's number.
 
     Before each slot stand the activations held and the weight gradients owed, the free slots used for these.
     """
@@ -154,17 +203,12 @@ class _Row:
         self.held[first + 1 : slot + 1], self.owed[first + 1 : slot + 1] = helds, oweds
         return None
 
-    def order(self, num_microbatches, num_stages):
-        """Kind, stage and microbatch of the operations, the weight gradients in the free slots."""
-        numbers, waiting = [], deque()
-        for number in self.cells:
+    def with_weight_grads(self):
+        """The slots, the free ones with the weight gradients that wait."""
+        cells, waiting = list(self.cells), deque()
+        for slot, number in enumerate(cells):
             if number >= self.num_forwards:
                 waiting.append(number + self.num_forwards)
             elif number == FREE and waiting:
-                number = waiting.popleft()
-            if number != FREE:
-                numbers.append(number)
-        step, microbatch = np.divmod(numbers, num_microbatches)
-        part, step = np.divmod(step, num_stages)
-        stage = np.where(part == 0, step, num_stages - 1 - step)
-        return np.array([OpKind.F, OpKind.I, OpKind.W])[part], stage, microbatch
+                cells[slot] = waiting.popleft()
+        return cells

@@ -15,7 +15,7 @@ from ppmodel.schedules.phases import programs, v_placement
 from ppmodel.schedules.registry import require, schedule
 
 _MAX_CELLS = 2**23
-_MAX_SQUEEZED = 256
+_MAX_SQUEEZED = 512
 
 
 @schedule(
@@ -82,8 +82,9 @@ def _order(num_devices, num_microbatches, device):
     "v-half",
     label="V-Half",
     title="two stages per device in a V, backward split, half the activations of 1F1B",
-    legal="B >= 1, S <= 256",
+    legal="B >= 1, S <= 512",
     bubble_ratio=formulas.bubble_ratio_v_half,
+    searched=True,
 )
 def v_half(num_stages, num_microbatches):
     """V-Half (Qi et al., arXiv:2405.15362): at most (S+2)/2 units of activations, rounded down.
@@ -106,7 +107,7 @@ def v_half(num_stages, num_microbatches):
     Raises
     ------
     ScheduleError
-        If S is more than 256.
+        If S is more than 512.
 
     Examples
     --------
@@ -126,8 +127,9 @@ def v_half(num_stages, num_microbatches):
     "v-min",
     label="V-Min",
     title="two stages per device in a V, backward split, a third of the activations of 1F1B",
-    legal="B >= 1, S <= 256",
+    legal="B >= 1, S <= 512",
     bubble_ratio=formulas.bubble_ratio_v_min,
+    searched=True,
 )
 def v_min(num_stages, num_microbatches):
     """V-Min (Qi et al., arXiv:2405.15362): at most (S+4)/3 units of activations, rounded down.
@@ -150,7 +152,7 @@ def v_min(num_stages, num_microbatches):
     Raises
     ------
     ScheduleError
-        If S is more than 256.
+        If S is more than 512.
 
     Examples
     --------

@@ -5,6 +5,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ppmodel import build, formulas
 from ppmodel.costs import uniform_costs
@@ -13,7 +15,7 @@ from ppmodel.errors import ScheduleError
 from ppmodel.graph import compile
 from ppmodel.metrics import bubble_ratios, messages_sent, peak_activations, table_bubble_ratio, table_slots
 from ppmodel.ops import OpKind
-from ppmodel.schedules import zero_bubble_v
+from ppmodel.schedules import building_block, zero_bubble_v
 from ppmodel.schedules.building_block import squeezed
 
 PEAKS = {
@@ -149,9 +151,46 @@ def test_squeezing_keeps_the_limit_and_pays_every_debt():
     assert held[-1] == 0
 
 
+def block(random, placement, period):
+    """Offsets by chance: each step after the one before it, on no device in the same slot of the period as another."""
+    offsets, taken, at = [], set(), -1
+    for device in [*placement, *placement[::-1]]:
+        at += random.randint(1, 6)
+        while (device, at % period) in taken:
+            at += 1
+        taken.add((device, at % period))
+        offsets.append(at)
+    return offsets
+
+
+@given(
+    st.randoms(use_true_random=False),
+    st.lists(st.integers(0, 3), min_size=1, max_size=6),
+    st.integers(0, 6),
+    st.integers(1, 20),
+    st.integers(1, 25),
+)
+@settings(max_examples=200)
+def test_compiled_and_plain_squeezing_are_the_same(random, devices, spare, num_microbatches, limit):
+    """Whatever the block and the limit, the compiled code moves every operation to where the plain code does."""
+    from ppmodel import kernels
+
+    placement = np.unique(devices, return_inverse=True)[1].tolist()
+    period = 3 * max(Counter(placement).values()) + spare
+    offsets = block(random, placement, period)
+    tables = []
+    with pytest.MonkeyPatch.context() as patch:
+        for found in (None, kernels):
+            patch.setattr(building_block, "kernels", lambda _, found=found: found)
+            orders = squeezed(placement, offsets, period, num_microbatches, limit)
+            tables.append([[column.tolist() for column in order] for order in orders])
+    assert tables[0] == tables[1]
+    assert sum(len(kind) for kind, *_ in tables[0]) == 3 * len(placement) * num_microbatches
+
+
 @pytest.mark.parametrize(
     ("name", "size", "field"),
-    [("zb-v", (3000, 1), "stages x microbatches"), ("v-half", (257, 1), "stages"), ("v-min", (257, 1), "stages")],
+    [("zb-v", (3000, 1), "stages x microbatches"), ("v-half", (513, 1), "stages"), ("v-min", (513, 1), "stages")],
 )
 def test_sizes_beyond_reason_are_refused(name, size, field):
     """What would take minutes or fill the memory is refused at once, few as the microbatches may be."""
