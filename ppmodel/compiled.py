@@ -8,6 +8,14 @@ LARGE = 2**18
 Loading takes a third of a second; on a machine that has not compiled the kernels yet, some seconds, once.
 """
 
+MANY = 4 * LARGE
+"""Small pieces of work that come to as much together are followed by more: then compiled code is loaded for these.
+
+One table goes through about four of them (sources, graph, times, slots), so a single small run never comes so far.
+"""
+
+_plain = 0
+
 
 def kernels(size):
     """The compiled twins of the plain loops, where they are worth it.
@@ -22,14 +30,16 @@ def kernels(size):
     Returns
     -------
     module or None
-        None for small work, unless something large has loaded the kernels before.
+        None for small work, unless something large, or ``MANY`` operations of small work, have loaded them before.
 
     Examples
     --------
     >>> kernels(LARGE).__name__
     'ppmodel.kernels'
     """
-    if size < LARGE and "ppmodel.kernels" not in sys.modules:
+    global _plain
+    if size < LARGE and _plain < MANY and "ppmodel.kernels" not in sys.modules:
+        _plain += size
         return None
     from ppmodel import kernels
 
@@ -48,4 +58,5 @@ def prepare(size):
     --------
     >>> prepare(LARGE)
     """
-    kernels(size)
+    if size >= LARGE:
+        kernels(size)

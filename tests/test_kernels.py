@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import allreduces, cases, legal_sizes, p2ps, random_cases
 
-from ppmodel import PPModelError, Schedule, build, kernels, names
+from ppmodel import PPModelError, Schedule, build, compiled, kernels, names
 from ppmodel.costs import OpCosts, uniform_costs
 from ppmodel.engine import makespans, simulate, simulate_events
 from ppmodel.graph import compile
@@ -156,6 +156,17 @@ def test_registers_are_used_again():
     short, long = (compile(build("1f1b", 6, count)).instructions[1][0] for count in (20, 200))
     assert short == long
     assert short <= 2 * 6 + 2
+
+
+def test_small_work_is_plain_until_there_is_much_of_it(monkeypatch):
+    """A process that works on small tables over and over takes compiled code in the end."""
+    monkeypatch.delitem(sys.modules, "ppmodel.kernels")
+    monkeypatch.setattr(compiled, "_plain", 0)
+    pieces = compiled.MANY // 1024
+    assert [compiled.kernels(1024) for _ in range(pieces)] == [None] * pieces
+    assert compiled.kernels(1024) is kernels
+    monkeypatch.setattr(compiled, "_plain", 0)
+    assert compiled.kernels(compiled.LARGE) is kernels
 
 
 def test_each_kernel_is_compiled_once():

@@ -20,7 +20,9 @@ def squeeze(home, slot, turns, limit, length):
             cells[home[step], slot[step, microbatch]] = step * num_microbatches + microbatch
     count, trial = np.zeros((num_devices, length + 1, 2), np.int32), np.empty((length + 1, 2), np.int32)
     for device in range(num_devices):
-        _recount(cells, count, trial, device, 0, length, length, num_forwards, limit)
+        for at in range(length):
+            held, owed = _after(cells[device, at], count[device, at, 0], count[device, at, 1], num_forwards)
+            count[device, at + 1, 0], count[device, at + 1, 1] = held, owed
 
     # each operation to the first free slot that its inputs and the limit allow
     for number in turns:
@@ -31,17 +33,18 @@ def squeeze(home, slot, turns, limit, length):
         if microbatch > 0:
             here = max(here, slot[step, microbatch - 1] + 1)
         while here < at:
+            _reach(count, filled, device, here)
             if cells[device, here] == FREE:
-                cells[device, here], cells[device, at] = number, FREE
-                full = max(filled[device], here + 1)
-                broken = _recount(cells, count, trial, device, here, at, full, num_forwards, limit)
+                broken = _move(cells, count, filled, trial, device, here, at, num_forwards, limit)
                 if broken == NOWHERE:
                     break
-                cells[device, here], cells[device, at] = FREE, number
                 here = broken
             here += 1
-        slot[step, microbatch] = min(here, at)
-        filled[device] = max(filled[device], slot[step, microbatch] + 1)
+        if here >= at:
+            here = at
+            _reach(count, filled, device, at)
+            filled[device] = at + 1
+        slot[step, microbatch] = here
 
     # weight gradients in the slots that remain, the oldest first
     waiting = np.empty(length, np.int32)
@@ -58,29 +61,59 @@ def squeeze(home, slot, turns, limit, length):
 
 
 @inlined
-def _recount(cells, count, trial, device, first, last, filled, num_forwards, limit):
-    """Count activations held and weight gradients owed again; where the limit is broken, or ``NOWHERE``."""
-    held, owed, at, broken = count[device, first, 0], count[device, first, 1], first, NOWHERE
-    while at < cells.shape[1]:
-        if owed == 0 and filled <= at < last:
-            while at < last:
-                at += 1
-                trial[at, 0], trial[at, 1] = held, 0
-        if cells[device, at] == FREE:
-            if owed > 0:
-                held, owed = held - 1, owed - 1
-        elif cells[device, at] < num_forwards:
-            held += 1
-            if held > limit:
-                broken = at
-                break
-        else:
-            owed += 1
-        at += 1
-        trial[at, 0], trial[at, 1] = held, owed
-        if at > last and held == count[device, at, 0] and owed == count[device, at, 1]:
-            break
+def _after(number, held, owed, num_forwards):
+    """Activations held and weight gradients owed after a slot."""
+    if number == FREE:
+        paid = min(owed, 1)
+        held, owed = held - paid, owed - paid
+    elif number < num_forwards:
+        held += 1
+    else:
+        owed += 1
+    return held, owed
+
+
+@inlined
+def _reach(count, filled, device, slot):
+    """Count the free slots up to this one."""
+    for at in range(filled[device], slot):
+        paid = min(count[device, at, 1], 1)
+        count[device, at + 1, 0], count[device, at + 1, 1] = count[device, at, 0] - paid, count[device, at, 1] - paid
+    filled[device] = max(filled[device], slot)
+
+
+@inlined
+def _move(cells, count, filled, trial, device, slot, at, num_forwards, limit):
+    """Move an operation, unless the limit is broken: then where, else ``NOWHERE``."""
+    until, number, broken = max(filled[device], slot + 1), cells[device, at], NOWHERE
+    held, owed = _after(number, count[device, slot, 0], count[device, slot, 1], num_forwards)
+    trial[slot + 1, 0], trial[slot + 1, 1] = held, owed
+    if number < num_forwards and held > limit:
+        broken = slot
+    place = slot + 1
+    while place < until and broken == NOWHERE:
+        held, owed = _after(cells[device, place], held, owed, num_forwards)
+        if 0 <= cells[device, place] < num_forwards and held > limit:
+            broken = place
+        place += 1
+        trial[place, 0], trial[place, 1] = held, owed
+    paid, place = min(owed, at + 1 - until), at + 1
+    held, owed = held - paid, owed - paid
+    trial[place, 0], trial[place, 1] = held, owed
+    while (
+        broken == NOWHERE
+        and place < cells.shape[1]
+        and not (held == count[device, place, 0] and owed == count[device, place, 1])
+    ):
+        held, owed = _after(cells[device, place], held, owed, num_forwards)
+        if 0 <= cells[device, place] < num_forwards and held > limit:
+            broken = place
+        place += 1
+        trial[place, 0], trial[place, 1] = held, owed
     if broken == NOWHERE:
-        for done in range(first + 1, at + 1):
+        for done in range(slot + 1, until + 1):
             count[device, done, 0], count[device, done, 1] = trial[done, 0], trial[done, 1]
+        for done in range(at + 1, place + 1):
+            count[device, done, 0], count[device, done, 1] = trial[done, 0], trial[done, 1]
+        cells[device, slot], cells[device, at], filled[device] = number, FREE, until
     return broken

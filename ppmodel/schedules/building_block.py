@@ -46,15 +46,16 @@ def squeezed(placement, offsets, period, num_microbatches, limit):
 
     Examples
     --------
-    >>> squeezed([0], [0, 1], 3, 2, limit=1)
-    [(array([0, 2, 3, 0, 2, 3]), array([0, 0, 0, 0, 0, 0]), array([0, 0, 0, 1, 1, 1]))]
+    >>> ((kind, stage, microbatch),) = squeezed([0], [0, 1], 3, 2, limit=1)
+    >>> kind.tolist(), microbatch.tolist()
+    ([0, 2, 3, 0, 2, 3], [0, 0, 0, 1, 1, 1])
     """
     home = np.array([*placement, *placement[::-1]], dtype=np.int32)
     slot = np.array(offsets, dtype=np.int32)[:, None] + period * np.arange(num_microbatches, dtype=np.int32)
     turns = by_keys(slot.ravel(), np.repeat(home, num_microbatches)).astype(np.int32)
     num_gradients = np.bincount(placement).max() * num_microbatches  # of a device; each needs a slot
     length = int(slot.max() + num_gradients) + 1
-    fast = kernels(_WORK * slot.size)
+    fast = kernels(_WORK * slot.size + len(placement) * length)
     cells = (fast.squeeze if fast else squeeze)(home, slot, turns, limit, length)
     return _orders(cells, num_microbatches, len(placement))
 
@@ -62,10 +63,10 @@ def squeezed(placement, offsets, period, num_microbatches, limit):
 def _orders(cells, num_microbatches, num_stages):
     """Kind, stage and microbatch of each device's operations."""
     taken = cells != FREE
-    step, microbatch = np.divmod(cells[taken].astype(int), num_microbatches)
+    step, microbatch = np.divmod(cells[taken], num_microbatches)
     part, step = np.divmod(step, num_stages)
     stage = np.where(part == 0, step, num_stages - 1 - step)
-    columns = np.array([OpKind.F, OpKind.I, OpKind.W])[part], stage, microbatch
+    columns = np.array([OpKind.F, OpKind.I, OpKind.W], dtype=np.int32)[part], stage, microbatch
     ends = np.cumsum(np.count_nonzero(taken, axis=1))[:-1]
     return list(zip(*(np.split(column, ends) for column in columns), strict=True))
 
@@ -152,9 +153,10 @@ class _Row:
 
     def __init__(self, cells, num_forwards, limit):
         self.cells, self.num_forwards, self.limit = cells, num_forwards, limit
-        self.held, self.owed = [0] * (len(cells) + 1), [0] * (len(cells) + 1)
-        self._recount(0, len(cells), len(cells))
-        self.filled = 0  # no operation that has been moved, or left, stands here or later
+        self.count = [(0, 0)]
+        for number in cells:
+            self.count.append(self._after(number, *self.count[-1]))
+        self.filled = 0  # counts are right up to here; then all slots are free as far as the operation that moves next
 
     def move_forward(self, at, earliest):
         """Move an operation to the first free slot that the limit allows; that slot, or the one it has.
@@ -162,46 +164,57 @@ class _Row:
         Operations come in the order of their slots. Where a move would break the limit at some slot, so would one to
         any slot up to there: the displaced weight gradient has less time until then. These need no trial.
         """
-        cells, slot = self.cells, earliest
+        slot = earliest
         while slot < at:
-            if cells[slot] == FREE:
-                cells[slot], cells[at] = cells[at], FREE
-                broken = self._recount(slot, at, max(self.filled, slot + 1))
+            self._reach(slot)
+            if self.cells[slot] == FREE:
+                broken = self._move(slot, at)
                 if broken is None:
-                    break
-                cells[slot], cells[at] = FREE, cells[slot]
+                    return slot
                 slot = broken
             slot += 1
-        slot = min(slot, at)
-        self.filled = max(self.filled, slot + 1)
-        return slot
+        self._reach(at)
+        self.filled = at + 1
+        return at
 
-    def _recount(self, first, last, filled):
-        """Count again from one slot beyond another, to where nothing changes; nothing, and where, above the limit.
+    def _after(self, number, held, owed):
+        """Activations held and weight gradients owed after a slot."""
+        if number == FREE:
+            return _paid(held, owed, 1)
+        return (held + 1, owed) if number < self.num_forwards else (held, owed + 1)
 
-        From `filled` to the last slot all are free, and nothing changes once no weight gradient is owed.
+    def _reach(self, slot):
+        """Count the free slots up to this one."""
+        for place in range(self.filled, slot):
+            self.count[place + 1] = self._after(FREE, *self.count[place])
+        self.filled = max(self.filled, slot)
+
+    def _move(self, slot, at):
+        """Move an operation, unless the limit is broken; then tell at which slot.
+
+        Slots are counted again from the new one to the last that is taken, and from the old one to where nothing
+        changes; those between are free.
         """
-        held, owed, helds, oweds, slot = self.held[first], self.owed[first], [], [], first
-        while slot < len(self.cells):
-            if not owed and filled <= slot < last:
-                helds += [held] * (last - slot)
-                oweds += [0] * (last - slot)
-                slot = last
-            if self.cells[slot] == FREE:
-                held, owed = (held - 1, owed - 1) if owed else (held, owed)
-            elif self.cells[slot] < self.num_forwards:
-                held += 1
-                if held > self.limit:
-                    return slot
-            else:
-                owed += 1
-            helds.append(held)
-            oweds.append(owed)
-            slot += 1
-            if slot > last and held == self.held[slot] and owed == self.owed[slot]:
-                break
-        self.held[first + 1 : slot + 1], self.owed[first + 1 : slot + 1] = helds, oweds
+        until = max(self.filled, slot + 1)
+        near, broken = self._recount(self.count[slot], [self.cells[at], *self.cells[slot + 1 : until]])
+        if broken is not None:
+            return slot + broken
+        far, broken = self._recount(_paid(*near[-1], at + 1 - until), self.cells, at + 1)
+        if broken is not None:
+            return broken
+        self.cells[slot], self.cells[at], self.filled = self.cells[at], FREE, until
+        self.count[slot : until + 1], self.count[at + 1 : at + 1 + len(far)] = near, far
         return None
+
+    def _recount(self, before, cells, place=0):
+        """Counts from a slot on, and where they break the limit; in the whole row they end where nothing changes."""
+        counts, old = [before], self.count if cells is self.cells else ()
+        while place < len(cells) and not (old and counts[-1] == old[place]):
+            counts.append(self._after(cells[place], *counts[-1]))
+            if counts[-1][0] > self.limit and 0 <= cells[place] < self.num_forwards:
+                return None, place
+            place += 1
+        return counts, None
 
     def with_weight_grads(self):
         """The slots, the free ones with the weight gradients that wait."""
@@ -212,3 +225,8 @@ class _Row:
             elif number == FREE and waiting:
                 cells[slot] = waiting.popleft()
         return cells
+
+
+def _paid(held, owed, slots):
+    """Activations held and weight gradients owed after free slots."""
+    return held - min(owed, slots), owed - min(owed, slots)

@@ -15,7 +15,7 @@ from ppmodel.schedules.phases import programs, v_placement
 from ppmodel.schedules.registry import require, schedule
 
 _MAX_CELLS = 2**23
-_MAX_SQUEEZED = 512
+_MAX_SQUEEZED = 1024
 
 
 @schedule(
@@ -82,7 +82,7 @@ def _order(num_devices, num_microbatches, device):
     "v-half",
     label="V-Half",
     title="two stages per device in a V, backward split, half the activations of 1F1B",
-    legal="B >= 1, S <= 512",
+    legal="B >= 1, S <= 1024",
     bubble_ratio=formulas.bubble_ratio_v_half,
     searched=True,
 )
@@ -107,7 +107,7 @@ def v_half(num_stages, num_microbatches):
     Raises
     ------
     ScheduleError
-        If S is more than 512.
+        If S is more than 1024.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def v_half(num_stages, num_microbatches):
     "v-min",
     label="V-Min",
     title="two stages per device in a V, backward split, a third of the activations of 1F1B",
-    legal="B >= 1, S <= 512",
+    legal="B >= 1, S <= 1024",
     bubble_ratio=formulas.bubble_ratio_v_min,
     searched=True,
 )
@@ -152,7 +152,7 @@ def v_min(num_stages, num_microbatches):
     Raises
     ------
     ScheduleError
-        If S is more than 512.
+        If S is more than 1024.
 
     Examples
     --------
