@@ -6,7 +6,6 @@ one value for every change and system.
 
 from fractions import Fraction
 from functools import cache
-from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -20,7 +19,8 @@ from ppmodel.metrics import bubble_ratios, idle_ratio, memory, peak_activations,
 from ppmodel.schedules.chimera import placed_chimera
 from ppmodel.specs import DATA
 from ppmodel.studies import published_bubble_ratio
-from ppmodel.studies.cases import TIE, built, table_numbers
+from ppmodel.studies.cases import built, table_numbers
+from ppmodel.studies.orders import order_of_bubbles, order_of_times, reversed_pairs
 from ppmodel.studies.peaks import front_back_certificate, mirrored
 
 QUANTITIES = {}
@@ -122,33 +122,17 @@ def reversals(bench, size, of, level):
     Equal bubbles and equal times are no order. By the table, only what the network reverses counts: the order
     without it is that of the bubbles. By formula, everything counts.
     """
-    found = bench.everywhere(0)
-    spans = [bench.times(one, *size).t_sim_s for one in of]
-    silent = [bench.times(one, *size, network=False).t_sim_s for one in of] if level == "table" else spans
-    for a, b in combinations(range(len(of)), 2):
-        order = np.sign(_bubble(bench, size, of[a], level) - _bubble(bench, size, of[b], level))
-        reversed_ = (order != 0) & (_order(spans[a], spans[b]) == -order)
-        if level == "table":
-            reversed_ &= _order(silent[a], silent[b]) != -order
-        found = np.maximum(found, reversed_)
-    return found
-
-
-def _bubble(bench, size, of, level):
-    ratio = bubble(bench, size, of, level)
-    return np.round(ratio / TIE) * TIE
-
-
-def _order(first, second):
-    """-1 where the first is the shorter time, 1 where the second is, 0 where they are one up to rounding."""
-    return np.where(abs(first - second) <= TIE * np.minimum(first, second), 0, np.sign(first - second))
+    bubbles = np.array([bubble(bench, size, one, level) for one in of], dtype=float)
+    spans = np.array([bench.times(one, *size).t_sim_s for one in of])
+    silent = [bench.times(one, *size, network=False).t_sim_s for one in of] if level == "table" else None
+    return reversed_pairs(bubbles, spans, silent).any(axis=(0, 1)).astype(int)
 
 
 @_quantity
 def negations(bench, size, of, over):
     """1 where a schedule has the smaller bubble in its table and takes at least as long, else 0."""
-    smaller = _bubble(bench, size, of, "table") < _bubble(bench, size, over, "table")
-    return smaller & (bench.times(of, *size).t_sim_s >= bench.times(over, *size).t_sim_s * (1 - TIE))
+    smaller = order_of_bubbles(*(bubble(bench, size, one, "table") for one in (of, over))) < 0
+    return smaller & (order_of_times(*(bench.times(one, *size).t_sim_s for one in (of, over))) >= 0)
 
 
 # ---- memory --------------------------------------------------------------------------------------
