@@ -56,8 +56,8 @@ _WRITTEN_FOR = (
 )
 _OWN_PAGE = "nb/your-system"
 _ROOMS = {
-    **dict.fromkeys(("model", "models", "paper_model"), "models"),
-    **dict.fromkeys(("system", "systems", "other_system", "node_systems"), "systems"),
+    **dict.fromkeys(("model", "models", "other_model", "paper_model"), "models"),
+    **dict.fromkeys(("system", "systems", "other_system", "picture_systems", "node_systems"), "systems"),
     **dict.fromkeys(("setting", "implied"), "settings"),
 }
 _TEMPLATES = {"table": ".csv", "mistakes": ".csv", "generator": ".py"}

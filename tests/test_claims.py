@@ -263,6 +263,7 @@ def test_a_changed_specification_is_not_answered_from_a_cache(tmp_path, model):
         {"backward": -1.0},
         {"straggling": 7},
         {"compute": np.inf},
+        {"overlap": 0},
     ],
 )
 def test_a_change_that_cannot_be_is_refused(wrong):

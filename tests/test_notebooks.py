@@ -8,7 +8,7 @@ import pandas as pd
 import papermill
 import pytest
 
-from ppmodel import build, formulas
+from ppmodel import build, formulas, names
 from ppmodel.claims import TARGETS, load_claims, rows_of
 from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.engine import simulate
@@ -73,6 +73,16 @@ PARAMETERS = {
         "ratio_steps": 5,
         "systems": ["mid_cp_slow_nw", "fast_cp_slow_nw"],
         "microbatches": [8],
+    },
+    "field": {
+        "stages": [4],
+        "multiples": [1, 2],
+        "picture_stages": 4,
+        "long_multiples": [2, 4, 8],
+        "systems": ["mid_cp_mid_nw", "fast_cp_slow_nw"],
+        "picture_systems": ["fast_cp_slow_nw", "slow_cp_fast_nw"],
+        "ratio_steps": 7,
+        "factors": [0.5],
     },
     "sensitivity": {"stages": 4, "microbatches": 8, "factors": [0.5, 1.0, 2.0]},
     "uncertainty": {
@@ -376,6 +386,19 @@ def test_optimum(recorded):
     spans = recorded("optimum_span.csv").set_index(["schedule", "comm_over_forward"])
     assert (spans.time["ZB-1p", 0.0], spans.time["ZB-2p", 0.0]) == (13, 12)
     assert recorded("optimum_bounds.csv").at_most_order.min() == 0
+
+
+@of("field")
+def test_field(recorded):
+    """All schedules are asked; verdicts, reversals and fronts come from the same study."""
+    study, verdicts = recorded("field.csv"), recorded("field_verdicts.csv")
+    assert study.schedule.nunique() == recorded("field.json")["schedules"] >= len(names()) - 2  # some need more stages
+    clear = recorded("field_reversals.json")["clear"]
+    assert clear == recorded("field_reversals.csv").clear.sum() == recorded("field_totals.csv").clear.sum() > 0
+    assert verdicts.number.str.contains(f"{clear} of").any()
+    assert recorded("field_reversals.json")["apart"] < 1e-9
+    assert recorded("field_halves.json")["exact"] < 1e-12
+    assert (recorded("field_fronts.csv").groupby("system").front.sum() > 0).all()
 
 
 @of("sensitivity")

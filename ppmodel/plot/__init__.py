@@ -1,6 +1,16 @@
 """Pictures of tables, timelines and studies: the only importer of matplotlib and seaborn."""
 
 from ppmodel.plot.curves import plot_bars, plot_bubbles, plot_grid, plot_memory, plot_runtime
+from ppmodel.plot.field import (
+    plot_advantages,
+    plot_agreement,
+    plot_convergence,
+    plot_front_map,
+    plot_fronts,
+    plot_levels,
+    plot_places,
+    plot_worth,
+)
 from ppmodel.plot.frontier import plot_frontier
 from ppmodel.plot.maps import plot_phases, plot_round_trip, plot_search, plot_sensitivity, plot_verdicts
 from ppmodel.plot.nodes import plot_cards, plot_nodes
@@ -14,19 +24,26 @@ from ppmodel.plot.uncertainty import plot_noise, plot_ranking, plot_slow_devices
 
 __all__ = [
     "context",
+    "plot_advantages",
+    "plot_agreement",
     "plot_bars",
     "plot_bubbles",
     "plot_candidates",
     "plot_cards",
+    "plot_convergence",
+    "plot_front_map",
     "plot_frontier",
+    "plot_fronts",
     "plot_grid",
     "plot_growth",
+    "plot_levels",
     "plot_losses",
     "plot_marked",
     "plot_memory",
     "plot_nodes",
     "plot_noise",
     "plot_phases",
+    "plot_places",
     "plot_rank",
     "plot_ranking",
     "plot_round_trip",
@@ -37,5 +54,6 @@ __all__ = [
     "plot_table",
     "plot_timelines",
     "plot_verdicts",
+    "plot_worth",
     "style_of",
 ]

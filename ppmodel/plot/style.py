@@ -9,6 +9,10 @@ _STYLES = [  # colour, marker, dash; where lines coincide the later, narrower on
     (BLUE, "o", "-"), (VERMILION, "s", (0, (4, 2))), (GREEN, "^", "-"), (PURPLE, "D", (0, (1, 1.5))),
     (ORANGE, "v", "-."), (SKY, "P", "-"), (GREY, "X", "--"),
 ]  # fmt: skip
+_FAMILIES = {  # of studies.FAMILIES, so that a family looks the same in every figure
+    "one chunk": (BLUE, "o"), "one chunk, split backward": (SKY, "P"), "chunks": (ORANGE, "^"), "waves": (PURPLE, "D"),
+    "two directions": (VERMILION, "s"),
+}  # fmt: skip
 _FIXED = ("GPipe", "1F1B", "Chimera", "Chimera forward-doubling", "Hanayo W = 2", "eager 1F1B")
 
 plt.rcParams.update({
@@ -47,6 +51,32 @@ def style_of(labels):
             "color": colour, "marker": marker, "ls": dash, "lw": 1.6 + 0.9 * wide, "ms": 5 + 1.6 * wide, "label": name,
         }  # fmt: skip
     return styles
+
+
+def family_styles(families):
+    """Marker and colour of each family of schedules, where there are too many schedules for a line each.
+
+    Parameters
+    ----------
+    families : iterable of str
+        Of `studies.FAMILIES`; doubles count once.
+
+    Returns
+    -------
+    dict of str to dict
+        Keywords of matplotlib's ``plot``, in a fixed order: colour, marker, widths in points, label.
+
+    Examples
+    --------
+    >>> list(family_styles(["waves", "one chunk", "waves"]))
+    ['one chunk', 'waves']
+    """
+    there = set(families)
+    return {
+        name: {"color": colour, "marker": marker, "ms": 5.5, "mec": "white", "mew": 0.5, "label": name}
+        for name, (colour, marker) in _FAMILIES.items()
+        if name in there
+    }
 
 
 def titled(figure, title, context):

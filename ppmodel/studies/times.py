@@ -16,7 +16,7 @@ from ppmodel.studies.cases import built, compiled
 
 _REFERENCE_FLOPS = 1e15
 _COSTS_KEPT = 2**17  # the costs of the largest study, the search of `implied`, stay: 65,000 of them take 0.2 GB
-_LEAST = dict.fromkeys(("bandwidth", "compute", "memory", "efficiency", "straggler", "backward")) | {
+_LEAST = dict.fromkeys(("bandwidth", "compute", "memory", "efficiency", "straggler", "backward", "overlap")) | {
     "latency": 0, "collectives": 0,
 }  # fmt: skip
 
@@ -42,6 +42,9 @@ class Change:
         Factor on the time of the gradient all-reduce.
     backward : float or None
         Time of a backward in forwards, on every stage; None keeps the model's own.
+    overlap : float
+        Factor on the time of operations that share a cell, F&B; below 1 where a forward and a backward fill each
+        other's gaps.
     straggler : float
         Factor on the time of every operation on one S-th of the model.
     straggling : float
@@ -69,6 +72,7 @@ class Change:
     efficiency: float = 1.0
     collectives: float = 1.0
     backward: float | None = None
+    overlap: float = 1.0
     straggler: float = 1.0
     straggling: float = 1.0
     network: bool = True
@@ -149,7 +153,7 @@ class Change:
         OpCosts
             In seconds.
         """
-        if self.backward is None and self.straggler == self.collectives == 1 and self.network:
+        if self.backward is None and self.straggler == self.collectives == self.overlap == 1 and self.network:
             return costs
         compute = costs.compute_s.copy()
         if self.backward is not None:
@@ -161,7 +165,7 @@ class Change:
             compute[: OpKind.R, _slow_stages(schedule, self.straggling)] *= self.straggler
         compute[OpKind.R] *= self.collectives * self.network
         transfers = {"occupancy_s": costs.occupancy_s * self.network, "latency_s": costs.latency_s * self.network}
-        return replace(costs, compute_s=compute, **transfers)
+        return replace(costs, compute_s=compute, overlap_factor=costs.overlap_factor * self.overlap, **transfers)
 
 
 UNCHANGED = Change()

@@ -1,0 +1,356 @@
+"""What small bubbles cost and what assumptions of the field's chapter weigh: messages, all-reduce, overlap, B."""
+
+import numpy as np
+import pandas as pd
+
+from ppmodel import schedules
+from ppmodel.costs import model_costs, uniform_costs
+from ppmodel.engine import makespans, simulate_events
+from ppmodel.graph import ALLREDUCE
+from ppmodel.metrics import computing_s, messages_sent
+from ppmodel.ops import OpKind
+from ppmodel.studies.cases import TIE, built, compiled, label, legal_schedules, named, table_numbers
+from ppmodel.studies.phases import border_study, phase_study
+from ppmodel.studies.times import Change, times
+
+
+def message_study(num_stages, multiple, ratios, cases, base, p2p="overlapped"):
+    """What each schedule's bubble costs in messages, and up to which length of a transfer it is worth them.
+
+    Costs are uniform, a backward takes two forwards and each half of it one.
+
+    Parameters
+    ----------
+    num_stages, multiple : int
+        Devices S, and B/S.
+    ratios : sequence of float
+        Times of a transfer in forwards of 1/S of the model, c/F, rising.
+    cases : sequence of str or (str, dict)
+        As in `legal_schedules`.
+    base : str or (str, dict)
+        The schedule that the others are held against.
+    p2p : str
+        Communication semantics.
+
+    Returns
+    -------
+    map : DataFrame
+        One row a schedule and c/F; columns ``schedule, comm_over_forward, relative``: time over that of the base,
+        less 1.
+    table : DataFrame
+        One row a schedule; columns ``schedule, bubble, messages, over_base, worth_until``: bubble ratio of its table,
+        messages of the device that sends most, these over the base's, and the first c/F from which on it is no
+        faster than the base, interpolated; NaN where it never is faster, infinite where it always is. The smallest
+        bubble first.
+    """
+    count, of_base = num_stages * multiple, label(*named(base))
+    study = phase_study([num_stages], [multiple], ratios, [base, *(one for one in cases if one != base)], p2p)
+    spans = study.pivot(index="comm_over_forward", columns="schedule", values="time")
+    relative = spans.div(spans[of_base], axis=0).drop(columns=of_base) - 1
+    borders = border_study(study, {name: (name, of_base, 1.0) for name in relative})
+    sent = {}
+    for name, options, schedule in legal_schedules([base, *cases], num_stages, count):
+        numbers = table_numbers(name, num_stages, count, tuple(options.items()))
+        sent[label(name, options)] = (numbers.bubble_ratio, int(messages_sent(schedule).max()))
+    rows = []
+    for name in relative:
+        until = _worth_until(relative[name], borders[borders.border == name])
+        rows.append((name, *sent[name], sent[name][1] / sent[of_base][1], until))
+    table = pd.DataFrame(rows, columns=["schedule", "bubble", "messages", "over_base", "worth_until"])
+    table = table.sort_values(["bubble", "over_base", "schedule"], ignore_index=True)
+    return relative.reset_index().melt("comm_over_forward", value_name="relative"), table
+
+
+def _worth_until(relative, borders):
+    if relative.iloc[0] >= -TIE:
+        return np.nan
+    return borders.comm_over_forward.min() if len(borders) else np.inf
+
+
+def halves_study(model, system, num_stages, microbatches, cases):
+    """What a table of equal slots leaves out where the halves of a backward are not equally long, without a network.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    system : SystemSpec
+        The system, for the lengths of forward and halves.
+    num_stages : int
+        Devices, S.
+    microbatches : sequence of int
+        Values of B. Sizes at which a schedule is not defined are left out.
+    cases : sequence of str or (str, dict)
+        Those that split no backward are left out.
+
+    Returns
+    -------
+    DataFrame
+        One row a schedule and B; columns ``schedule, microbatches, input_grad, weight_grad, table, equal, own``:
+        the model's halves in forwards; bubble ratio of the table; and idle time over the total where each half takes a
+        forward, and where they take what they do in the model. Where an order is frozen for equal slots the last
+        exceeds the others.
+
+    Raises
+    ------
+    CostError
+        If the batch does not divide into B.
+    """
+    rows = []
+    for count in microbatches:
+        seconds = model_costs(built("1f1b", num_stages, count, ()), model, system).compute_s.mean(axis=1)
+        halves = seconds[[OpKind.I, OpKind.W]] / seconds[OpKind.F]
+        for name, options, schedule in legal_schedules(cases, num_stages, count):
+            if (schedule.kind == OpKind.I).any():
+                key = (name, num_stages, count, tuple(options.items()))
+                graph, lengths = compiled(*key, "latency", "excluded"), ((1.0, 1.0), halves)
+                costs = [uniform_costs(schedule, 1.0, input_grad=i, weight_grad=w) for i, w in lengths]
+                idle = 1 - computing_s(schedule, costs) / (num_stages * makespans(graph, costs))
+                rows.append((label(name, options), count, *halves, table_numbers(*key).bubble_ratio, *idle))
+    columns = ["schedule", "microbatches", "input_grad", "weight_grad", "table", "equal", "own"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def convergence_study(study):
+    """How far apart the schedules are as B grows, of those that are defined at every B of the study.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `field_study`, of one S.
+
+    Returns
+    -------
+    DataFrame
+        One row a system and B; columns ``system, microbatches, comm_over_forward, schedules, fastest, slowest, spread,
+        within``: the time of the slowest over that of the fastest, less 1, and how many of the schedules take at most
+        5 % more than the fastest.
+    """
+    everywhere = study.groupby("schedule").microbatches.nunique() == study.microbatches.nunique()
+    rows = []
+    common = study[study.schedule.isin(everywhere.index[everywhere])]
+    for (system, count), group in common.groupby(["system", "microbatches"], sort=False):
+        spans = group.set_index("schedule").t_sim_s
+        within = int((spans <= 1.05 * spans.min()).sum())
+        rows.append((system, count, group.comm_over_forward.median(), len(spans), spans.idxmin(), spans.idxmax(),
+                     spans.max() / spans.min() - 1, within))  # fmt: skip
+    columns = ["system", "microbatches", "comm_over_forward", "schedules", "fastest", "slowest", "spread", "within"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def replica_study(model, systems, num_stages, num_microbatches, cases, base, p2p="overlapped"):
+    """What the all-reduce of the gradients takes from schedules with two copies of the weights.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    systems : sequence of SystemSpec
+        The systems.
+    num_stages, num_microbatches : int
+        Devices S and microbatches B.
+    cases : sequence of str or (str, dict)
+        Those without copies are left out.
+    base : str or (str, dict)
+        The schedule that they are held against.
+    p2p : str
+        Communication semantics.
+
+    Returns
+    -------
+    DataFrame
+        One row a schedule and system; columns ``schedule, system`` and one for each of `graph.ALLREDUCE`: time over
+        that of the base, less 1.
+    """
+    size = (num_stages, num_microbatches, model, systems, p2p)
+    of_base = times(_key(base), *size).t_sim_s[0]
+    rows = []
+    for name, options, schedule in legal_schedules(cases, num_stages, num_microbatches):
+        if schedule.num_replicas > 1:
+            case = (name, tuple(options.items()))
+            ways = np.array([times(case, *size, way).t_sim_s[0] for way in ALLREDUCE]) / of_base - 1
+            names = [system.name for system in systems]
+            rows += [(label(name, options), *row) for row in zip(names, *ways.tolist(), strict=True)]
+    return pd.DataFrame(rows, columns=["schedule", "system", *ALLREDUCE])
+
+
+def overlap_study(model, systems, num_stages, num_microbatches, cases, factors, p2p="overlapped"):
+    """What it would change if a forward and a backward that share a cell took less than one after the other.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    systems : sequence of SystemSpec
+        The systems.
+    num_stages, num_microbatches : int
+        Devices S and microbatches B.
+    cases : sequence of str or (str, dict)
+        All are ranked; those without such cells, or with others that are shared, stay as they are.
+    factors : sequence of float
+        Times of such a cell over the sum of its operations.
+    p2p : str
+        Communication semantics.
+
+    Returns
+    -------
+    DataFrame
+        One row a schedule with such cells and a system; columns ``schedule, system`` and, for each factor, ``time at
+        ...`` over that at 1, less 1, and ``place at ...``, 1 more than the number of schedules that are faster.
+    """
+    found = list(legal_schedules(cases, num_stages, num_microbatches))
+    size = (num_stages, num_microbatches, model, systems, p2p)
+    changes = [Change(overlap=factor) for factor in (1.0, *factors)]
+    keys = [(name, tuple(options.items())) for name, options, _ in found]
+    spans = np.array([times(key, *size, changes=changes).t_sim_s for key in keys])
+    rows = []
+    for number, (name, options, schedule) in enumerate(found):
+        for column, system in enumerate(systems if overlaps(schedule) else ()):
+            own = spans[number, :, column]
+            ahead = (spans[:, :, column] < own * (1 - TIE)).sum(axis=0) + 1
+            row = {"schedule": label(name, options), "system": system.name}
+            for factor, span, place in zip((1.0, *factors), own, ahead, strict=True):
+                row |= {f"time at {factor:g}": span / own[0] - 1, f"place at {factor:g}": int(place)}
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def overlaps(schedule):
+    """Whether a table has cells that hold a forward and a backward, F&B.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table.
+
+    Returns
+    -------
+    bool
+        Not where shared cells hold forwards alone, as those of two microbatches that Chimera doubles.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> overlaps(build("chimera", 4, 8, concat="forward-doubling"))
+    False
+    """
+    later = np.flatnonzero(schedule.joined)
+    forward = schedule.kind == OpKind.F
+    return bool((forward[later] != forward[later - 1]).any())
+
+
+def own_times_study(model, systems, num_stages, num_microbatches, cases, p2p="overlapped"):
+    """What a search for the times of a system wins over one for unit times, of the schedules that search their order.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    systems : sequence of SystemSpec
+        The systems.
+    num_stages, num_microbatches : int
+        Devices S and microbatches B.
+    cases : sequence of str or (str, dict)
+        Those whose order does not depend on an option ``times`` are left out.
+    p2p : str
+        Communication semantics.
+
+    Returns
+    -------
+    DataFrame
+        One row a schedule and system; columns ``schedule, system, times, relative``: forward, halves and transfer, in
+        hundredths of a forward; and the time of the order that is searched for them over that for unit times, less 1.
+
+    Raises
+    ------
+    CostError
+        If the batch does not divide into B.
+    """
+    rows = []
+    plain = built("1f1b", num_stages, num_microbatches, ())
+    for name, options, _ in legal_schedules(cases, num_stages, num_microbatches):
+        if "times" in {option.name for option in schedules.get(name).options} - set(options):
+            for system in systems:
+                own = _hundredths(model_costs(plain, model, system))
+                size = (num_stages, num_microbatches, model, [system], p2p)
+                spans = [
+                    times((name, tuple((options | more).items())), *size).t_sim_s[0, 0] for more in ({"times": own}, {})
+                ]
+                rows.append((label(name, options), system.name, ":".join(map(str, own)), spans[0] / spans[1] - 1))
+    return pd.DataFrame(rows, columns=["schedule", "system", "times", "relative"])
+
+
+def _hundredths(costs):
+    """Forward, input gradient, weight gradient and transfer of a stage, the forward being 100."""
+    seconds = costs.compute_s.mean(axis=1)
+    transfer = (costs.occupancy_s + costs.latency_s)[OpKind.F, 0]
+    known = (seconds[OpKind.F], seconds[OpKind.I], seconds[OpKind.W], transfer)
+    return tuple(round(100 * one / seconds[OpKind.F]) for one in known)
+
+
+def second_opinion(reversals, model, systems, cases, p2p="overlapped"):
+    """Reversals computed again, by discrete events.
+
+    Parameters
+    ----------
+    reversals : DataFrame
+        From `clear_reversals`; as many rows as are to be computed again.
+    model : ModelSpec
+        The model.
+    systems : sequence of SystemSpec
+        The systems.
+    cases : sequence of str or (str, dict)
+        What the labels stand for.
+    p2p : str
+        Communication semantics.
+
+    Returns
+    -------
+    DataFrame
+        The rows with ``again_smaller_s, again_faster_s, apart``: both times, and the largest relative difference.
+    """
+    keys = {label(*named(case)): _key(case) for case in cases}
+    specs = {system.name: system for system in systems}
+    again = np.array([
+        [_by_events(keys[name], row.stages, row.microbatches, model, specs[row.system], p2p) for name in pair]
+        for row in reversals.itertuples()
+        for pair in [(row.smaller_bubble, row.faster)]
+    ]).reshape(-1, 2)  # fmt: skip
+    before = reversals[["t_smaller_s", "t_faster_s"]].to_numpy()
+    apart = abs(again / before - 1).max(axis=1)
+    return reversals.assign(again_smaller_s=again[:, 0], again_faster_s=again[:, 1], apart=apart)
+
+
+def opinion_text(again):
+    """How far the two computations are apart, in words.
+
+    Parameters
+    ----------
+    again : DataFrame
+        From `second_opinion`.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> opinion_text(pd.DataFrame({"apart": [0.0, 1e-12]}))
+    'The 2 costliest, computed a second time by discrete events; the times agree to 1e-12.'
+    """
+    if again.empty:
+        return "There are no clear reversals."
+    worst = again.apart.max()
+    agree = f"to {worst:.0e}" if worst else "to the last digit"
+    return f"The {len(again)} costliest, computed a second time by discrete events; the times agree {agree}."
+
+
+def _by_events(key, num_stages, num_microbatches, model, system, p2p):
+    size = (key[0], num_stages, num_microbatches, key[1])
+    graph = compiled(*size, p2p, "excluded")
+    return simulate_events(graph, model_costs(built(*size), model, system)).makespan_s
+
+
+def _key(case):
+    name, options = named(case)
+    return name, tuple(options.items())

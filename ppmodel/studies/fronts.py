@@ -1,0 +1,125 @@
+"""Time against memory: which schedules nothing beats on both, and how far behind the others are."""
+
+import numpy as np
+import pandas as pd
+
+from ppmodel.studies.cases import TIE
+
+
+def pareto_front(first, second):
+    """Points that no other point beats: none is as good in both and better in one.
+
+    Parameters
+    ----------
+    first, second : array of float, shape (n,)
+        Two things to be small; a billionth of them is no difference. Equal points are beaten together, or not at all.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+
+    Examples
+    --------
+    >>> pareto_front([1.0, 2.0, 2.0, 3.0], [5.0, 3.0, 3.0, 4.0]).tolist()
+    [True, True, True, False]
+    """
+    first, second = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    as_good = (first[:, None] <= first * (1 + TIE)) & (second[:, None] <= second * (1 + TIE))
+    better = (first[:, None] < first * (1 - TIE)) | (second[:, None] < second * (1 - TIE))
+    return ~(as_good & better).any(axis=0)
+
+
+def front_study(study):
+    """Every schedule and B of each S and system: whether it is on the front of time and memory, and how far behind.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `field_study`.
+
+    Returns
+    -------
+    DataFrame
+        One row a system, S, schedule and B; columns ``system, stages, schedule, family, microbatches, t_sim_s,
+        total_bytes, front, behind``: time in seconds, bytes of the fullest device, and how much more time it takes
+        than the fastest that holds no more.
+    """
+    columns = ["system", "stages", "schedule", "family", "microbatches", "t_sim_s", "total_bytes"]
+    tables = []
+    for _, group in study.groupby(["system", "stages"], sort=False):
+        seconds, held = group.t_sim_s.to_numpy(), group.total_bytes.to_numpy()
+        fits = held[:, None] <= held * (1 + TIE)
+        fastest = np.where(fits, seconds[:, None], np.inf).min(axis=0)
+        tables.append(group[columns].assign(front=pareto_front(seconds, held), behind=seconds / fastest - 1))
+    return pd.concat(tables, ignore_index=True)
+
+
+def front_table(fronts):
+    """Who is on the front, and how often: a row a schedule.
+
+    Parameters
+    ----------
+    fronts : DataFrame
+        From `front_study`.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``schedule, family, on_front, of, sizes, behind``: at how many of the (system, S) at which it is
+        defined some B of it is on the front; at which S; and how far behind it stays at its best. Those that are
+        there most often first.
+    """
+    best = nearest(fronts)
+    rows = []
+    for (name, kind), group in best.groupby(["schedule", "family"], sort=False):
+        there = group[group.front]
+        sizes = ", ".join(map(str, sorted(there.stages.unique())))
+        rows.append((name, kind, len(there), len(group), sizes, group.behind.min()))
+    table = pd.DataFrame(rows, columns=["schedule", "family", "on_front", "of", "sizes", "behind"])
+    keys, up = ["on_front", "behind", "schedule"], [False, True, True]
+    return table.sort_values(keys, ascending=up, ignore_index=True)
+
+
+def nearest(fronts):
+    """Of each schedule, S and system the B that is nearest to the front.
+
+    Parameters
+    ----------
+    fronts : DataFrame
+        From `front_study`.
+
+    Returns
+    -------
+    DataFrame
+        One row a system, S and schedule; columns ``system, stages, schedule, family, front, behind, microbatches``:
+        whether any B is on the front, the least that one is behind, and the values of B on the front as text.
+    """
+    rows = []
+    for point, group in fronts.groupby(["system", "stages", "schedule", "family"], sort=False):
+        counts = ", ".join(map(str, group.microbatches[group.front]))
+        rows.append((*point, bool(group.front.any()), group.behind.min(), counts))
+    columns = ["system", "stages", "schedule", "family", "front", "behind", "microbatches"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def front_changes(before, after):
+    """Which schedules are on the front less or more often than under another assumption, in words.
+
+    Parameters
+    ----------
+    before, after : DataFrame
+        From `front_table`, of the same schedules.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> before, after = (pd.DataFrame({"schedule": ["a", "b"], "on_front": counts}) for counts in ([2, 1], [2, 0]))
+    >>> front_changes(before, after)
+    'b from 1 to 0'
+    """
+    both = before.merge(after, on="schedule", suffixes=("", "_after"))
+    changed = both[both.on_front != both.on_front_after].itertuples()
+    return ", ".join(f"{row.schedule} from {row.on_front} to {row.on_front_after}" for row in changed) or "no schedule"

@@ -1,0 +1,270 @@
+"""Does the paper's conclusion carry over to all schedules? Gaps between levels, and each statement with its number."""
+
+import pandas as pd
+
+from ppmodel.studies.cases import TIE, label, named
+from ppmodel.studies.fronts import nearest
+from ppmodel.studies.ranking import level_rank_study
+
+PAPERS_OWN = ("gpipe", "1f1b", "chimera", "asymmetric-chimera", "hanayo")
+CARRIES, PARTLY, FAILS = "carries over", "in part", "does not"
+_SMALL_GAP, _GAIN = 1e-3, 0.01
+_SHORT = 0.1
+"""Transfers below this share of a forward count as short."""
+
+
+def papers_own(cases):
+    """Labels of the schedules that the paper studies.
+
+    Parameters
+    ----------
+    cases : sequence of str or (str, dict)
+        From `field_cases`.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> papers_own(["eager-1f1b", ("hanayo", {"waves": 2})])
+    ['Hanayo W = 2']
+    """
+    return [label(*named(case)) for case in cases if named(case)[0] in PAPERS_OWN]
+
+
+def carry_text(table):
+    """How many statements carry over, in words.
+
+    Parameters
+    ----------
+    table : DataFrame
+        From `verdict_table`.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> carry_text(pd.DataFrame({"verdict": [CARRIES, PARTLY, CARRIES]}))
+    'Of 3 statements 2 carry over, 1 does in part, and 0 do not.'
+    """
+    counts = table.verdict.value_counts().reindex([CARRIES, PARTLY, FAILS], fill_value=0)
+    verbs = [("carries over", "carry over"), ("does in part", "do in part"), ("does not", "do not")]
+    said = [f"{count} {one if count == 1 else many}" for count, (one, many) in zip(counts, verbs, strict=True)]
+    return f"Of {len(table)} statements {said[0]}, {said[1]}, and {said[2]}."
+
+
+def gap_table(study):
+    """How far the levels are apart without a network: formula, table, simulation.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `field_study`.
+
+    Returns
+    -------
+    DataFrame
+        One row a schedule; columns ``schedule, family, sizes, least, most, silent``: at how many (S, B) it is
+        defined; bubble ratio of the table less that of the formula, over these the least and the most; and the most
+        that the idle time of a simulation without a network is above the table's bubble. The largest of these first.
+    """
+    rows = []
+    for (name, kind), group in study.groupby(["schedule", "family"], sort=False):
+        apart = group.table_bubble_ratio - group.formula
+        silent = group.idle_without_network - group.table_bubble_ratio
+        sizes = len(group[["stages", "microbatches"]].drop_duplicates())
+        rows.append((name, kind, sizes, apart.min(), apart.max(), silent.max()))
+    table = pd.DataFrame(rows, columns=["schedule", "family", "sizes", "least", "most", "silent"])
+    return table.sort_values(["silent", "schedule"], ascending=[False, True], ignore_index=True)
+
+
+def gap_text(gaps):
+    """Which formulas are exact, and which schedules' tables are, in words.
+
+    Parameters
+    ----------
+    gaps : DataFrame
+        From `gap_table`.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> gaps = pd.DataFrame({"schedule": ["a", "b"], "least": [0, 0.1], "most": [0, 0.2], "silent": [0, 0.3]})
+    >>> gap_text(gaps)
+    'Of 2 published formulas 1 give the bubble of the table at every size; understated is that of b (by up to 20.0 \
+points). Simulated without a network, b (+30.0) idles longer than its table says, in points of the total time.'
+    """
+    known = gaps[gaps.least.notna()]
+    under, over = known[known.most > _SMALL_GAP], known[known.least < -_SMALL_GAP]
+    exact = len(known) - len(under.index.union(over.index))
+    text = f"Of {len(known)} published formulas {exact} give the bubble of the table at every size"
+    for word, rows, values in (("understated", under, under.most), ("overstated", over, -over.least)):
+        if len(rows):
+            text += f"; {word} is that of {_listed(rows.schedule, values, '{} (by up to {:.1f} points)')}"
+    idle = gaps[gaps.silent > _GAIN]
+    if len(idle):
+        found = _listed(idle.schedule, idle.silent, "{} (+{:.1f})")
+        verb = "idles longer than its table says" if len(idle) == 1 else "idle longer than their tables say"
+        text += f". Simulated without a network, {found} {verb}, in points of the total time"
+    return f"{text}."
+
+
+def _listed(names, shares, form):
+    return ", ".join(form.format(name, 100 * share) for name, share in zip(names, shares, strict=True))
+
+
+def verdict_table(study, gaps, ranks, advantages, fronts, convergence, old, clear=0.01):
+    """The paper's statements, asked of all schedules: what stands, and the number behind it.
+
+    Parameters
+    ----------
+    study, gaps, ranks, advantages, fronts, convergence : DataFrame
+        From `field_study`, `gap_table`, `level_rank_study`, `advantage_study`, `front_study` and `convergence_study`.
+    old : sequence of str
+        Labels of the schedules that the paper studies, from `papers_own`.
+    clear : float
+        As `level_rank_study` was given it.
+
+    Returns
+    -------
+    DataFrame
+        One row a statement; columns ``statement, verdict, number``.
+    """
+    papers = study[study.schedule.isin(old)]
+    rows = [
+        ("A published formula understates the bubble.", *_understates(gaps, old)),
+        ("Formula and table rank schedules alike without a network, and so does the simulation.", *_alike(ranks)),
+        ("Schedule rankings are not abstraction-invariant.", *_invariant(ranks, level_rank_study(papers, clear))),
+        ("It is communication that reverses them.", *_by_network(ranks)),
+        ("Communication can negate a structural advantage.", *_negated(advantages)),
+        ("Gains shrink as B grows.", *_shrinking(advantages)),
+        ("Gains are made where the network is fast.", *_fast_networks(advantages)),
+        ("All schedules converge for large B.", *_converging(convergence)),
+        ("A smaller bubble costs messages or memory.", *_costs(study, advantages)),
+        ("A schedule of the paper is worth taking, in time or in memory.", *_worth_taking(fronts, old)),
+    ]
+    return pd.DataFrame(rows, columns=["statement", "verdict", "number"])
+
+
+def _word(found, of):
+    """All, some or none."""
+    return CARRIES if found == of > 0 else PARTLY if found else FAILS
+
+
+def _understates(gaps, old):
+    new = gaps[gaps.least.notna() & ~gaps.schedule.isin(old)]
+    under = new[new.most > _SMALL_GAP]
+    number = f"{len(under)} of {len(new)} formulas of schedules that are not the paper's"
+    if len(under):
+        number += f": {_listed(under.schedule, under.most, '{} by up to {:.1f} points')}"
+    return _word(len(under), len(new)), number
+
+
+def _alike(ranks):
+    formula, silent = ranks.formula_table.median(), ranks.table_silent.median()
+    number = (
+        f"Kendall's tau of formula and table {formula:.2f}, of table and time without a network {silent:.2f} (medians)"
+    )
+    return CARRIES if min(formula, silent) > 1 - TIE else PARTLY if min(formula, silent) > 0.5 else FAILS, number
+
+
+def _invariant(ranks, papers):
+    points, systems = int((ranks.clear > 0).sum()), ranks[ranks.clear > 0].system.nunique()
+    shares = [f"{one.clear.sum()} of {one.pairs.sum()} ordered pairs ({_share(one):.1%})" for one in (ranks, papers)]
+    number = (
+        f"the network clearly reverses {shares[0]}, at {points} of {len(ranks)} points, on {systems} of "
+        f"{ranks.system.nunique()} systems; among the paper's own schedules {shares[1]}"
+    )
+    return CARRIES if points else FAILS, number
+
+
+def _share(ranks):
+    return ranks.clear.sum() / max(1, ranks.pairs.sum())
+
+
+def _by_network(ranks):
+    network, every = int(ranks.by_network.sum()), int(ranks.reversed.sum())
+    number = f"{network} of {every} reversals; the others are there without a network, too"
+    return _word(network, every), number
+
+
+def _negated(advantages):
+    promised = advantages[advantages.promised < -TIE]
+    lost = promised[promised.by_network & (promised.silent <= -_GAIN)]
+    lost = lost.groupby("schedule").comm_over_forward.min().sort_values(kind="stable")
+    every = list(dict.fromkeys(promised.schedule))
+    number = (
+        f"{len(lost)} of {len(every)} schedules with a smaller bubble lose a gain of {_GAIN:.0%} or more to the network"
+    )
+    if len(lost):
+        number += f", first {lost.index[0]} at c/F = {lost.iloc[0]:.2g}"
+    if kept := [name for name in every if name not in lost.index]:
+        number += f"; never: {', '.join(kept)}"
+    return CARRIES if len(lost) else FAILS, number
+
+
+def _best_gain(advantages):
+    """The most that any schedule gains on the base at each point; by whole numbers of B/S."""
+    best = advantages.groupby(["system", "stages", "microbatches"], sort=False).relative.min().reset_index()
+    return best.assign(multiple=best.microbatches // best.stages)
+
+
+def _shrinking(advantages):
+    best = _best_gain(advantages[advantages.comm_over_forward < _SHORT])
+    if best.empty:
+        return PARTLY, "no system has short transfers"
+    gains = -best.groupby("multiple").relative.median()
+    number = ", ".join(f"{gain:.0%} at B = {multiple} S" for multiple, gain in gains.items())
+    number = f"the best schedule's median gain where a transfer takes less than {_SHORT:g} of a forward: {number}"
+    return CARRIES if gains.is_monotonic_decreasing else PARTLY, number
+
+
+def _fast_networks(advantages):
+    short = advantages.comm_over_forward < _SHORT
+    gains = [-_best_gain(advantages[rows]).relative.median() for rows in (short, ~short)]
+    number = (
+        f"the best schedule's median gain {gains[0]:.0%} where a transfer takes less than {_SHORT:g} of a forward, "
+    )
+    number += f"{gains[1]:.0%} where it takes more"
+    return CARRIES if not gains[1] > 0 else PARTLY, number
+
+
+def _converging(convergence):
+    last = convergence[convergence.microbatches == convergence.microbatches.max()]
+    close = int((last.within == last.schedules).sum())
+    spreads = ", ".join(f"{row.within} of {row.schedules} on {row.system}" for row in last.itertuples())
+    return _word(close, len(last)), f"within 5 % of the fastest at B = {last.microbatches.iloc[0]}: {spreads}"
+
+
+def _costs(study, advantages):
+    """Schedules with a smaller bubble than the base's that nowhere hold or send more than it."""
+    base = next(name for name in dict.fromkeys(study.schedule) if name not in set(advantages.schedule))
+    keys = ["system", "stages", "microbatches"]
+    both = study.merge(
+        study.loc[study.schedule == base, [*keys, "messages", "total_bytes"]], on=keys, suffixes=("", "_base")
+    )
+    both = both.merge(advantages.loc[advantages.promised < -TIE, [*keys, "schedule"]], on=[*keys, "schedule"])
+    more = (both.messages > both.messages_base) | (both.total_bytes > both.total_bytes_base * (1 + TIE))
+    free = ~more.groupby(both.schedule, sort=False).any()
+    names = list(free.index[free])
+    number = f"{len(names)} of {len(free)} schedules with a smaller bubble than {base} send and hold no more"
+    number += f": {', '.join(names)}" if names else ""
+    return _word(len(free) - len(names), len(free)), number
+
+
+def _worth_taking(fronts, old):
+    best = nearest(fronts)
+    there = best[best.front & best.schedule.isin(old)]
+    points, every = (
+        len(there[["system", "stages"]].drop_duplicates()),
+        len(best[["system", "stages"]].drop_duplicates()),
+    )
+    number = f"one is on the front at {points} of {every} (system, S)"
+    number += f": {', '.join(dict.fromkeys(there.schedule))}" if points else ""
+    return _word(points, every), number

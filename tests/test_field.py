@@ -1,0 +1,362 @@
+"""All schedules, asked the paper's questions: none is left out, none is faster than it can be, fronts are fronts."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ppmodel import build, names, studies
+from ppmodel.costs import model_costs, uniform_costs
+from ppmodel.engine import simulate
+from ppmodel.errors import PPModelError, ScheduleError
+from ppmodel.graph import compile
+from ppmodel.metrics import idle_ratio
+from ppmodel.ops import OpKind
+from ppmodel.schedules import get
+from ppmodel.specs import load_model, load_system
+from ppmodel.studies.effects import overlaps
+from ppmodel.studies.field import FAMILIES, family
+from ppmodel.studies.fronts import pareto_front
+from ppmodel.studies.orders import every_two, kendall_tau, order_of_bubbles, order_of_times, reversed_pairs
+
+SYSTEMS = ("mid_cp_mid_nw", "mid_cp_slow_nw", "fast_cp_slow_nw")
+STAGES, MULTIPLES = (2, 4), (1, 2, 4)
+KEYS = ["system", "stages", "microbatches"]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return load_model("paper")
+
+
+@pytest.fixture(scope="module")
+def systems():
+    return [load_system(name) for name in SYSTEMS]
+
+
+@pytest.fixture(scope="module")
+def cases():
+    return studies.field_cases(["chimera", ("chimera", {"concat": "forward-doubling"})])
+
+
+@pytest.fixture(scope="module")
+def study(model, systems, cases):
+    return studies.field_study(model, systems, STAGES, MULTIPLES, cases)
+
+
+# ---- the study -----------------------------------------------------------------------------------
+
+
+def legal(name, num_stages, num_microbatches):
+    try:
+        return build(name, num_stages, num_microbatches)
+    except ScheduleError:
+        return None
+
+
+def test_every_registered_schedule_is_there_wherever_it_is_legal(study):
+    """A schedule that is added to the registry needs no edit here to appear."""
+    for num_stages, multiple in product(STAGES, MULTIPLES):
+        here = study[(study.stages == num_stages) & (study.microbatches == multiple * num_stages)]
+        wanted = {get(name).label for name in names() if legal(name, num_stages, multiple * num_stages)}
+        assert set(here.schedule) - {"Chimera forward-doubling"} == wanted
+        assert (here.groupby("schedule").size() == len(SYSTEMS)).all()
+
+
+def test_a_row_is_a_simulation(study, model, systems):
+    """Times, idle time and bytes are those of a single run."""
+    row = study[(study.schedule == "ZB-H1") & (study.system == SYSTEMS[2]) & (study.microbatches == 8)].iloc[0]
+    schedule = build("zb-h1", int(row.stages), 8)
+    timeline = simulate(compile(schedule), model_costs(schedule, model, systems[2]))
+    assert row.t_sim_s == timeline.makespan_s
+    assert row.idle_ratio == pytest.approx(idle_ratio(timeline), rel=1e-12)
+
+
+def test_no_time_is_shorter_than_it_can_be(study, model, systems):
+    """Not below a microbatch's way through all stages and back, nor below the computing time, nor below silence."""
+    for row in study[study.schedule != "Chimera forward-doubling"].itertuples():
+        name = next(name for name in names() if get(name).label == row.schedule)
+        schedule = build(name, row.stages, row.microbatches)
+        costs = model_costs(schedule, model, systems[SYSTEMS.index(row.system)])
+        there_and_back = costs.compute_s[OpKind.F].sum() + costs.compute_s[[OpKind.B, OpKind.I]].min(axis=0).sum()
+        hops = 2 * (schedule.placement[0, 1:] != schedule.placement[0, :-1]).sum()
+        path = there_and_back + hops * (costs.occupancy_s + costs.latency_s).min()
+        assert row.t_sim_s >= path * (1 - 1e-9)
+        assert -1e-9 <= row.idle_without_network <= row.idle_ratio + 1e-9 < 1
+        assert row.t_sim_s >= row.t_without_network_s * (1 - 1e-9)
+
+
+def test_families_are_told_by_structure():
+    """Two directions, several stages in a zigzag or in laps, halves of a backward, or none of these."""
+    known = {
+        "1f1b": 0,
+        "zb-h1": 1,
+        "zb-1p": 1,
+        "interleaved-1f1b": 2,
+        "looped-bfs": 2,
+        "hanayo": 3,
+        "zb-v": 3,
+        "dualpipe": 4,
+    }
+    assert {name: family(build(name, 4, 4 * (1 + (name != "hanayo")))) for name in known} == {
+        name: FAMILIES[place] for name, place in known.items()
+    }
+
+
+def test_what_does_not_fit_is_left_out(model, systems):
+    """A model with few blocks has no deep schedules; where nothing fits the sizes are refused."""
+    small = replace(model, blocks=4)
+    found = studies.field_study(small, systems[:1], [4], [1], ["1f1b", "interleaved-1f1b"])
+    assert set(found.schedule) == {"1F1B"}
+    with pytest.raises(PPModelError, match="leave no size"):
+        studies.field_study(small, systems[:1], [8], [1], ["1f1b"])
+
+
+def test_searched_schedules_may_be_capped(model, systems):
+    """Above a size, orders that are searched operation by operation are left out, and no others."""
+    cases = ["1f1b", "hanayo"]
+    found = [studies.field_study(model, systems[:1], [4], [1], cases, largest_searched=most) for most in (15, 16)]
+    assert [set(one.schedule) for one in found] == [{"1F1B"}, {"1F1B", "Hanayo"}]
+
+
+# ---- orders --------------------------------------------------------------------------------------
+
+
+def twin_counts(group, clear):
+    """Reversals of a point, pair by pair in plain Python."""
+    counts = dict.fromkeys(("pairs", "reversed", "by_network", "clear"), 0)
+    for a, b in product(group.itertuples(), repeat=2):
+        if a.table_bubble_ratio >= b.table_bubble_ratio - 1e-9:
+            continue
+        counts["pairs"] += 1
+        if a.t_sim_s <= b.t_sim_s * (1 + 1e-9):
+            continue
+        counts["reversed"] += 1
+        if a.t_without_network_s > b.t_without_network_s * (1 + 1e-9):
+            continue
+        counts["by_network"] += 1
+        promised = (1 - a.table_bubble_ratio) / (1 - b.table_bubble_ratio) - 1
+        counts["clear"] += promised >= clear and a.t_sim_s / b.t_sim_s - 1 >= clear
+    return counts
+
+
+def test_reversals_are_those_of_a_plain_count(study):
+    """Counting by arrays, by rows and pair by pair come to the same."""
+    ranks, listed = studies.level_rank_study(study, 0.01), studies.clear_reversals(study, 0.01)
+    for row in ranks.itertuples():
+        group = study[(study[KEYS] == [row.system, row.stages, row.microbatches]).all(axis=1)]
+        counts = twin_counts(group, 0.01)
+        assert {name: getattr(row, name) for name in counts} == counts
+    assert ranks.reversed.sum() == len(listed)
+    assert ranks.by_network.sum() == listed.by_network.sum()
+    assert ranks.clear.sum() == listed.clear.sum() > 0
+    assert studies.reversal_matrix(study, listed).reversals.sum() == listed.clear.sum()
+    assert studies.totals_by_system(ranks).clear.sum() == listed.clear.sum()
+
+
+def test_kendall_is_concordant_less_discordant_pairs():
+    """Tau-b against a count of pairs, with ties on both sides."""
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        first, second = rng.integers(1, 6, size=(2, 7)) / 8
+        signs = [
+            (np.sign(first[a] - first[b]), np.sign(second[a] - second[b])) for a in range(7) for b in range(a + 1, 7)
+        ]
+        ordered = [sum(sign[side] != 0 for sign in signs) for side in (0, 1)]
+        expected = sum(a * b for a, b in signs) / np.sqrt(ordered[0] * ordered[1])
+        found = kendall_tau(every_two(order_of_bubbles, first), every_two(order_of_times, second))
+        assert found == pytest.approx(expected)
+    assert np.isnan(kendall_tau(np.zeros((2, 2)), np.zeros((2, 2))))
+
+
+def test_rounding_is_no_order():
+    """Neither bubbles nor times that differ by a billionth are reversed; missing bubbles are no order at all."""
+    assert not reversed_pairs([0.1, 0.1 + 1e-12], [2.0, 1.0]).any()
+    assert not reversed_pairs([0.1, 0.2], [1.0 + 1e-12, 1.0]).any()
+    assert not reversed_pairs([np.nan, 0.2], [2.0, 1.0]).any()
+    assert reversed_pairs([0.1, 0.2], [2.0, 1.0]).tolist() == [[False, True], [False, False]]
+    assert not reversed_pairs([0.1, 0.2], [2.0, 1.0], silent=[2.0, 1.0]).any()
+
+
+def test_places_count_those_ahead(study):
+    """The place by time on a system is 1 more than the number of schedules that are faster there."""
+    table = studies.level_rank_table(study, 4, 8).set_index("schedule")
+    here = study[(study.stages == 4) & (study.microbatches == 8) & (study.system == SYSTEMS[2])].set_index("schedule")
+    for name, seconds in here.t_sim_s.items():
+        assert table.loc[name, SYSTEMS[2]] == 1 + (here.t_sim_s < seconds * (1 - 1e-9)).sum()
+    assert list(table.columns)[-3:] == list(SYSTEMS)  # the shortest transfer first
+    assert table.formula.isna().equals(here.formula.isna().reindex(table.index))
+
+
+def test_advantages_are_against_the_base(study):
+    """Promise and outcome of one point by hand; what is negated has the smaller bubble and no shorter time."""
+    advantages = studies.advantage_study(study, "1F1B")
+    point = (study.system == SYSTEMS[2]) & (study.stages == 4) & (study.microbatches == 8)
+    one, base = (study[point & (study.schedule == name)].iloc[0] for name in ("ZB-V", "1F1B"))
+    row = advantages[(advantages[[*KEYS, "schedule"]] == [SYSTEMS[2], 4, 8, "ZB-V"]).all(axis=1)].iloc[0]
+    assert row.relative == pytest.approx(one.t_sim_s / base.t_sim_s - 1)
+    assert row.promised == pytest.approx((1 - base.table_bubble_ratio) / (1 - one.table_bubble_ratio) - 1)
+    assert (advantages.promised[advantages.negated] < 0).all()
+    assert (advantages.relative[advantages.negated] >= -1e-9).all()
+    assert (advantages.silent[advantages.by_network] < 0).all()
+    table = studies.negated_table(advantages).set_index("schedule")
+    assert (table.by_network <= table.negated).all()
+    assert (table.negated <= table.smaller_bubble).all()
+    assert table.by_network.sum() == advantages.by_network.sum() > 0
+    shown = studies.advantage_table(advantages, 4, 8, SYSTEMS[2:]).set_index("schedule")
+    assert shown.loc["ZB-V", SYSTEMS[2]] == row.relative
+
+
+# ---- fronts --------------------------------------------------------------------------------------
+
+
+def test_nothing_beats_the_front(study):
+    """Every point is on the front or beaten by one that is; on the front none beats another."""
+    fronts = studies.front_study(study)
+    for _, group in fronts.groupby(["system", "stages"]):
+        front = group[group.front]
+        for row in group.itertuples():
+            as_good = (front.t_sim_s <= row.t_sim_s * (1 + 1e-9)) & (front.total_bytes <= row.total_bytes * (1 + 1e-9))
+            better = (front.t_sim_s < row.t_sim_s * (1 - 1e-9)) | (front.total_bytes < row.total_bytes * (1 - 1e-9))
+            assert (as_good & better).any() == (not row.front)
+        assert front.behind.tolist() == pytest.approx([0] * len(front), abs=1e-9)
+        assert (group.behind >= -1e-9).all()
+    table = studies.front_table(fronts).set_index("schedule")
+    ever = (
+        fronts[fronts.front].groupby("schedule").apply(lambda rows: len(rows[["system", "stages"]].drop_duplicates()))
+    )
+    assert table.on_front[table.on_front > 0].to_dict() == ever.to_dict()
+
+
+def test_equal_points_are_on_the_front_together():
+    """A copy of a point beats it as little as the point itself; one that is as fast with more bytes is beaten."""
+    assert pareto_front([1, 1, 1], [2, 2, 3]).tolist() == [True, True, False]
+
+
+# ---- effects -------------------------------------------------------------------------------------
+
+
+def test_with_equal_halves_the_simulation_is_the_table(model, systems, cases):
+    """What every new schedule with split backwards must fulfil; with the model's halves it may only idle longer."""
+    halves = studies.halves_study(model, systems[0], 4, [8, 16], cases)
+    assert halves.equal.tolist() == pytest.approx(halves.table.tolist(), abs=1e-12)
+    assert {"ZB-H1", "ZB-V", "V-Min"} <= set(halves.schedule)
+    assert "1F1B" not in set(halves.schedule)
+    assert (
+        halves.own[halves.schedule.isin(["V-Half", "V-Min"])]
+        > 0.05 + halves.table[halves.schedule.isin(["V-Half", "V-Min"])]
+    ).all()
+
+
+def test_messages_are_worth_it_up_to_the_border():
+    """Below the border the schedule is faster than the base, above it is not; two chunks send twice as much."""
+    relative, table = studies.message_study(4, 2, np.geomspace(0.01, 10, 13), ["zb-v", "gpipe", "zb-h1"], "1f1b")
+    table = table.set_index("schedule")
+    assert table.over_base.to_dict() == {"ZB-V": 2.0, "ZB-H1": 1.0, "GPipe": 1.0}
+    assert table.worth_until["ZB-H1"] == np.inf
+    schedule, base = build("zb-v", 4, 8), build("1f1b", 4, 8)
+    for factor, faster in ((0.8, True), (1.25, False)):
+        comm = table.worth_until["ZB-V"] * factor
+        spans = [simulate(compile(one), uniform_costs(one, 1, 2, comm)).makespan_s for one in (schedule, base)]
+        assert (spans[0] < spans[1]) == faster
+    assert set(relative.schedule) == {"ZB-V", "ZB-H1", "GPipe"}
+
+
+def test_only_cells_of_a_forward_and_a_backward_overlap(model, systems, cases):
+    """Doubled forwards share cells as well, and gain nothing."""
+    assert overlaps(build("dualpipe", 4, 8))
+    assert overlaps(build("dualpipev", 4, 8))
+    assert not overlaps(build("chimera", 4, 8, concat="forward-doubling"))
+    assert not overlaps(build("zb-v", 4, 8))
+    table = studies.overlap_study(model, systems, 4, 8, cases, [0.5])
+    assert {"DualPipe", "DualPipeV"} <= set(table.schedule)
+    assert not {"Chimera forward-doubling", "ZB-V"} & set(table.schedule)
+    assert (table["time at 1"] == 0).all()
+    assert (table["time at 0.5"] < 0).all()
+    assert (table["place at 0.5"] <= table["place at 1"]).all()
+
+
+def test_the_all_reduce_takes_from_two_copies_alone(model, systems, cases):
+    """Only schedules of two directions are listed; the sum costs time, most where it blocks."""
+    table = studies.replica_study(model, systems, 4, 8, cases, "1f1b")
+    double = {get(name).label for name in names() if (one := legal(name, 4, 8)) and one.num_replicas > 1}
+    assert set(table.schedule) == double | {"Chimera forward-doubling"}
+    assert "DualPipe" in double
+    assert (table.excluded < table.blocking).all()
+    assert (table.overlapped <= table.blocking + 1e-12).all()
+
+
+def test_own_times_are_given_to_the_search(model, systems):
+    """Schedules that search their order get the system's lengths; others are left out."""
+    table = studies.own_times_study(model, systems[2:], 4, 8, ["1f1b", "zb-1p"])
+    assert table.schedule.tolist() == ["ZB-1p"]
+    own = tuple(map(int, table.times[0].split(":")))
+    spans = []
+    for times in (own, (1, 1, 1, 0)):
+        schedule = build("zb-1p", 4, 8, times=times)
+        spans.append(simulate(compile(schedule), model_costs(schedule, model, systems[2])).makespan_s)
+    assert own[0] == 100 > own[2]
+    assert table.relative[0] == pytest.approx(spans[0] / spans[1] - 1)
+
+
+def test_the_event_queue_finds_the_same_reversals(study, model, systems, cases):
+    """The costliest reversals hold when they are computed by discrete events."""
+    worst = studies.second_opinion(studies.clear_reversals(study).head(4), model, systems, cases)
+    assert worst.apart.max() < 1e-9
+    assert (worst.again_smaller_s > worst.again_faster_s).all()
+
+
+def test_semantics_are_ranked_one_by_one(model, systems):
+    """The row of a semantics is the rank study under it."""
+    cases = ["1f1b", "gpipe", "chimera", "zb-v"]
+    table = studies.semantics_rank_study(model, systems, 4, 2, cases).set_index("p2p")
+    alone = studies.level_rank_study(studies.field_study(model, systems, [4], [2], cases, "blocking"))
+    assert table.loc["blocking", "median"] == alone.table_time.median()
+    assert table.loc["blocking", "clear"] == alone.clear.sum()
+
+
+# ---- verdicts ------------------------------------------------------------------------------------
+
+
+def judged(study, growing, old=("1F1B",)):
+    gaps, ranks = studies.gap_table(study), studies.level_rank_study(study)
+    advantages, fronts = studies.advantage_study(study, "1F1B"), studies.front_study(study)
+    table = studies.verdict_table(study, gaps, ranks, advantages, fronts, studies.convergence_study(growing), old)
+    return dict(zip(table.statement.str.rstrip("."), zip(table.verdict, table.number, strict=True), strict=True))
+
+
+def test_verdicts_follow_from_the_numbers(study, model, systems):
+    """With all schedules rankings vary; with schedules of one order they do not, and everything converges."""
+    growing = studies.field_study(model, systems[:1], [4], [2, 16], ["1f1b", "chimera"])
+    found = judged(study, growing, ["1F1B", "GPipe"])
+    ranks = studies.level_rank_study(study)
+    verdict, number = found["Schedule rankings are not abstraction-invariant"]
+    assert verdict == "carries over"
+    assert f"{ranks.clear.sum()} of {ranks.pairs.sum()}" in number
+    assert found["All schedules converge for large B"][0] == "does not"  # Chimera's seams stay
+    alike = study[study.schedule.isin(["GPipe", "1F1B"])]
+    together = studies.field_study(model, systems[:1], [4], [2, 16], ["1f1b", "gpipe"])
+    found = judged(alike, together)
+    assert found["Schedule rankings are not abstraction-invariant"][0] == "does not"
+    assert found["All schedules converge for large B"][0] == "carries over"
+    assert found["Communication can negate a structural advantage"][0] == "does not"
+
+
+def test_convergence_compares_the_same_schedules(model, systems):
+    """A schedule that is not defined at every B is left out, so that the group does not change along the way."""
+    growing = studies.field_study(model, systems[:1], [4], [1, 2, 8], ["1f1b", "gpipe", "hanayo"])
+    table = studies.convergence_study(growing)
+    assert table.schedules.tolist() == [2, 2, 2]
+    here = growing[(growing.microbatches == 8) & (growing.schedule != "Hanayo")].t_sim_s
+    assert table.spread[1] == pytest.approx(here.max() / here.min() - 1)
+
+
+def test_gaps_are_signed(study):
+    """Chimera's formula understates; those of GPipe and 1F1B are exact; a schedule without one has none."""
+    gaps = studies.gap_table(study).set_index("schedule")
+    assert gaps.most["Chimera"] > 0.01
+    assert abs(gaps.loc[["GPipe", "1F1B"], ["least", "most"]]).to_numpy().max() < 1e-12
+    assert pd.isna(gaps.most["asymmetric Chimera"])
+    assert "understated is that of Chimera" in studies.gap_text(gaps.reset_index())
