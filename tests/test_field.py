@@ -16,8 +16,8 @@ from ppmodel.metrics import idle_ratio
 from ppmodel.ops import OpKind
 from ppmodel.schedules import get
 from ppmodel.specs import load_model, load_system
+from ppmodel.studies.cases import FAMILIES, family
 from ppmodel.studies.effects import overlaps
-from ppmodel.studies.field import FAMILIES, family
 from ppmodel.studies.fronts import pareto_front
 from ppmodel.studies.orders import every_two, kendall_tau, order_of_bubbles, order_of_times, reversed_pairs
 

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from ppmodel.plot.style import style_of, titled
+from ppmodel.plot.style import family_styles, titled
 
 _GIB = 2**30
 _LEAST_TICKS, _MOST_TICKS = 2, 4
@@ -32,13 +32,13 @@ def plot_candidates(candidates, recommended, limit_bytes, title, context):
     figure, axes = plt.subplots(1, len(sizes), figsize=(2.7 * len(sizes) + 0.6, 3.9), sharey=True, squeeze=False)
     for axis, size in zip(axes[0], sizes, strict=True):
         here = candidates[candidates.stages == size]
-        for name, style in style_of(candidates.schedule).items():
-            rows = here[here.schedule == name]
-            axis.plot(rows.total_bytes / _GIB, rows.t_sim_s, **{**style, "ls": "none", "ms": 5.5, "alpha": 0.85})
+        for name, style in family_styles(candidates.family).items():
+            rows = here[here.family == name]
+            axis.plot(rows.total_bytes / _GIB, rows.t_sim_s, ls="none", alpha=0.8, **style)
         taken = recommended[recommended.stages == size]
         axis.plot(taken.take_total_bytes / _GIB, taken.take_t_sim_s, "o", ms=12, mfc="none", mec="black", mew=1.4)
         axis.axvline(limit_bytes / _GIB, color="black", lw=0.9)
-        axis.set(title=f"S = {size}", xscale="log", xlabel="fullest device (GiB)")
+        axis.set(title=f"S = {size}{_names(taken)}", xscale="log", xlabel="fullest device (GiB)")
         axis.xaxis.set_major_locator(FixedLocator(_ticks(*axis.get_xlim())))
         axis.xaxis.set_minor_locator(NullLocator())  # a narrow range would get labels over one another
         axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -48,6 +48,14 @@ def plot_candidates(candidates, recommended, limit_bytes, title, context):
     handles.append(plt.Line2D([], [], ls="none", marker="o", ms=10, mfc="none", mec="black", mew=1.4))
     figure.legend(handles, [*labels, "memory limit", "taken"], loc="outside lower center", ncols=4)
     return titled(figure, title, context)
+
+
+def _names(taken):
+    """What a panel's ring is around."""
+    return "".join(
+        f": {row.take_schedule}, B = {row.take_microbatches:g}"
+        for row in taken.dropna(subset="take_t_sim_s").itertuples()
+    )
 
 
 def _ticks(low, high):

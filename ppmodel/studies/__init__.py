@@ -8,7 +8,7 @@ from ppmodel.studies.bubble import (
     level_study,
     published_bubble_ratio,
 )
-from ppmodel.studies.cases import label, legal_schedules, spread
+from ppmodel.studies.cases import FAMILIES, label, legal_schedules, spread
 from ppmodel.studies.effects import (
     convergence_study,
     halves_study,
@@ -19,7 +19,7 @@ from ppmodel.studies.effects import (
     replica_study,
     second_opinion,
 )
-from ppmodel.studies.field import FAMILIES, field_cases, field_study, headings, kinds_of_systems
+from ppmodel.studies.field import field_cases, field_study, headings, kinds_of_systems
 from ppmodel.studies.fronts import front_changes, front_study, front_table, nearest
 from ppmodel.studies.hanayo import hanayo_gains, hanayo_study, hanayo_tables
 from ppmodel.studies.memory import memory_in_tib, memory_study, unit_peaks

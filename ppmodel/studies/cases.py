@@ -7,11 +7,15 @@ from ppmodel import schedules
 from ppmodel.errors import ScheduleError
 from ppmodel.graph import compile
 from ppmodel.metrics import peak_activations, table_bubble_ratio, table_slots
+from ppmodel.ops import OpKind
 
 PAPER_SCHEDULES = ("gpipe", "1f1b", "chimera")
 
 TIE = 1e-9
 """Relative difference below which two times are one: rounding is no order."""
+
+FAMILIES = ("one chunk", "one chunk, split backward", "chunks", "waves", "two directions")
+"""What `family` may say."""
 
 _SYMBOLS = {"microbatches": "B", "stages": "S"}
 
@@ -103,6 +107,34 @@ def named(case):
     """
     name, options = (case, {}) if isinstance(case, str) else case
     return name, {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+
+
+def family(schedule):
+    """What kind of schedule a table is, by its structure and not by its name.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table.
+
+    Returns
+    -------
+    str
+        One of `FAMILIES`: two copies of the pipeline; else several stages on a device, as *waves* where a stage and
+        the next one lie on the same device, else as *chunks*; else one, the backward whole or in halves.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> [family(build(name, 4, 4)) for name in ("gpipe", "hanayo", "chimera")]
+    ['one chunk', 'waves', 'two directions']
+    """
+    if schedule.num_replicas > 1:
+        return "two directions"
+    if schedule.chunks_per_device > 1:
+        turns = schedule.placement[:, 1:] == schedule.placement[:, :-1]
+        return "waves" if turns.any() else "chunks"
+    return "one chunk, split backward" if (schedule.kind == OpKind.I).any() else "one chunk"
 
 
 def legal_schedules(cases, num_stages, num_microbatches):

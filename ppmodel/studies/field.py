@@ -8,14 +8,10 @@ from ppmodel import schedules
 from ppmodel.costs import message_bytes, stages
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.metrics import memory, messages_sent
-from ppmodel.ops import OpKind
 from ppmodel.studies.bubble import published_bubble_ratio
-from ppmodel.studies.cases import label, legal_schedules, named, table_numbers
+from ppmodel.studies.cases import family, label, legal_schedules, named, table_numbers
 from ppmodel.studies.runtime import comm_over_forward
 from ppmodel.studies.times import NO_NETWORK, UNCHANGED, times
-
-FAMILIES = ("one chunk", "one chunk, split backward", "chunks", "waves", "two directions")
-"""What `family` may say."""
 
 
 def field_cases(listed=()):
@@ -39,34 +35,6 @@ def field_cases(listed=()):
     """
     known = {named(case)[0] for case in listed}
     return [name for name in schedules.names() if name not in known] + list(listed)
-
-
-def family(schedule):
-    """What kind of schedule a table is, by its structure and not by its name.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        The table.
-
-    Returns
-    -------
-    str
-        One of `FAMILIES`: two copies of the pipeline; else several stages on a device, as *waves* where a stage and
-        the next one lie on the same device, else as *chunks*; else one, the backward whole or in halves.
-
-    Examples
-    --------
-    >>> from ppmodel import build
-    >>> [family(build(name, 4, 4)) for name in ("gpipe", "hanayo", "chimera")]
-    ['one chunk', 'waves', 'two directions']
-    """
-    if schedule.num_replicas > 1:
-        return "two directions"
-    if schedule.chunks_per_device > 1:
-        turns = schedule.placement[:, 1:] == schedule.placement[:, :-1]
-        return "waves" if turns.any() else "chunks"
-    return "one chunk, split backward" if (schedule.kind == OpKind.I).any() else "one chunk"
 
 
 def field_study(

@@ -7,7 +7,7 @@ import pandas as pd
 from ppmodel.costs import model_costs, stages
 from ppmodel.errors import CostError
 from ppmodel.metrics import memory
-from ppmodel.studies.cases import TIE, built, label, legal_schedules
+from ppmodel.studies.cases import TIE, built, family, label, legal_schedules
 from ppmodel.studies.times import times
 
 _GIB = 2**30
@@ -62,7 +62,7 @@ def candidate_study(model, system, stages_list, microbatches, cases, p2p="overla
     Returns
     -------
     DataFrame
-        One row an S, B and schedule; columns ``schedule, stages, microbatches, t_sim_s, tokens_per_s,
+        One row an S, B and schedule; columns ``schedule, family, stages, microbatches, t_sim_s, tokens_per_s,
         activations_bytes, persistent_bytes, total_bytes``. Bytes are those of the device that holds most in all.
 
     Raises
@@ -85,8 +85,9 @@ def candidate_study(model, system, stages_list, microbatches, cases, p2p="overla
                 fullest = held.total.argmax()
                 tokens = model.global_batch * model.sequence
                 held_bytes = (float(part[fullest]) for part in (held.activations, held.persistent, held.total))
-                rows.append((label(name, options), num_stages, count, seconds, tokens / seconds, *held_bytes))
-    return pd.DataFrame(rows, columns=["schedule", "stages", "microbatches", *_MEASURES])
+                kind = (label(name, options), family(schedule))
+                rows.append((*kind, num_stages, count, seconds, tokens / seconds, *held_bytes))
+    return pd.DataFrame(rows, columns=["schedule", "family", "stages", "microbatches", *_MEASURES])
 
 
 def balance_study(model, system, stages_list, num_microbatches):
