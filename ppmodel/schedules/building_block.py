@@ -152,10 +152,9 @@ class _Row:
     """
 
     def __init__(self, cells, num_forwards, limit):
-        self.cells, self.num_forwards, self.limit = cells, num_forwards, limit
-        self.count = [(0, 0)]
-        for number in cells:
-            self.count.append(self._after(number, *self.count[-1]))
+        self.cells, self.num_forwards = cells, num_forwards
+        self.count, _ = self._recount((0, 0), 0, len(cells), limit=len(cells))
+        self.limit = limit
         self.filled = 0  # counts are right up to here; then all slots are free as far as the operation that moves next
 
     def move_forward(self, at, earliest):
@@ -177,17 +176,12 @@ class _Row:
         self.filled = at + 1
         return at
 
-    def _after(self, number, held, owed):
-        """Activations held and weight gradients owed after a slot."""
-        if number == FREE:
-            return _paid(held, owed, 1)
-        return (held + 1, owed) if number < self.num_forwards else (held, owed + 1)
-
     def _reach(self, slot):
         """Count the free slots up to this one."""
-        for place in range(self.filled, slot):
-            self.count[place + 1] = self._after(FREE, *self.count[place])
-        self.filled = max(self.filled, slot)
+        if slot > self.filled:
+            before = self.count[self.filled]
+            self.count[self.filled + 1 : slot + 1] = [_paid(before, idle + 1) for idle in range(slot - self.filled)]
+            self.filled = slot
 
     def _move(self, slot, at):
         """Move an operation, unless the limit is broken; then tell at which slot.
@@ -195,25 +189,32 @@ class _Row:
         Slots are counted again from the new one to the last that is taken, and from the old one to where nothing
         changes; those between are free.
         """
-        until = max(self.filled, slot + 1)
-        near, broken = self._recount(self.count[slot], [self.cells[at], *self.cells[slot + 1 : until]])
+        cells, count, until, beyond = self.cells, self.count, max(self.filled, slot + 1), at + 1
+        cells[slot], cells[at] = cells[at], FREE
+        near, broken = self._recount(count[slot], slot, until, self.limit)
+        if broken is None:
+            far, broken = self._recount(_paid(near[-1], beyond - until), beyond, len(cells), self.limit, count)
         if broken is not None:
-            return slot + broken
-        far, broken = self._recount(_paid(*near[-1], at + 1 - until), self.cells, at + 1)
-        if broken is not None:
+            cells[slot], cells[at] = FREE, cells[slot]
             return broken
-        self.cells[slot], self.cells[at], self.filled = self.cells[at], FREE, until
-        self.count[slot : until + 1], self.count[at + 1 : at + 1 + len(far)] = near, far
+        count[slot : until + 1], count[beyond : beyond + len(far)], self.filled = near, far, until
         return None
 
-    def _recount(self, before, cells, place=0):
-        """Counts from a slot on, and where they break the limit; in the whole row they end where nothing changes."""
-        counts, old = [before], self.count if cells is self.cells else ()
-        while place < len(cells) and not (old and counts[-1] == old[place]):
-            counts.append(self._after(cells[place], *counts[-1]))
-            if counts[-1][0] > self.limit and 0 <= cells[place] < self.num_forwards:
-                return None, place
-            place += 1
+    def _recount(self, before, first, last, limit, old=()):
+        """Counts from a slot on, to another or to where they are the old ones; and the slot that breaks the limit."""
+        cells, num_forwards, counts, (held, owed) = self.cells, self.num_forwards, [before], before
+        for place in range(first, last):
+            if old and counts[-1] == old[place]:
+                break
+            if cells[place] == FREE:
+                held, owed = (held - 1, owed - 1) if owed else (held, owed)
+            elif cells[place] < num_forwards:
+                held += 1
+                if held > limit:
+                    return None, place
+            else:
+                owed += 1
+            counts.append((held, owed))
         return counts, None
 
     def with_weight_grads(self):
@@ -227,6 +228,8 @@ class _Row:
         return cells
 
 
-def _paid(held, owed, slots):
+def _paid(count, slots):
     """Activations held and weight gradients owed after free slots."""
-    return held - min(owed, slots), owed - min(owed, slots)
+    held, owed = count
+    paid = min(owed, slots)
+    return held - paid, owed - paid
