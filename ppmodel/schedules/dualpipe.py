@@ -59,9 +59,9 @@ def dualpipe(num_stages, num_microbatches):
     legal = num_microbatches % 2 == 0 and num_microbatches >= enough
     require(legal, "microbatches", num_microbatches, rule, remedy)
     half, down = num_microbatches // 2, np.arange(num_stages, dtype=np.int32)
-    ranks = np.minimum(down, down[::-1]).tolist()
     sums = ("R1 R0", 1)  # way 1 ends at the deeper of a device's stages
-    kind, way, microbatch, joined, start = programs([[*_order(num_stages // 2, half, rank), sums] for rank in ranks])
+    orders = [[*_order(num_stages // 2, half, rank), sums] for rank in range(num_stages // 2)]
+    kind, way, microbatch, joined, start = programs(orders + orders[::-1])
     device = np.repeat(down, np.diff(start))
     replica = way ^ (device >= num_stages // 2)
     stage = device + replica * (num_stages - 1 - 2 * device)  # replica 1 counts from the other end
