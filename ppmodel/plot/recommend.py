@@ -42,7 +42,11 @@ def plot_candidates(candidates, recommended, limit_bytes, title, context):
         axis.xaxis.set_major_locator(FixedLocator(_ticks(*axis.get_xlim())))
         axis.xaxis.set_minor_locator(NullLocator())  # a narrow range would get labels over one another
         axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes[0, 0].set(ylabel="T_sim (s)", ylim=(0, 1.05 * candidates.t_sim_s.max()))
+    low, high = candidates.t_sim_s.min() / 1.15, candidates.t_sim_s.max() * 1.15
+    axes[0, 0].set(ylabel="T_sim (s)", yscale="log", ylim=(low, high))
+    axes[0, 0].yaxis.set_major_locator(FixedLocator(_ticks(low, high)))
+    axes[0, 0].yaxis.set_minor_locator(NullLocator())
+    axes[0, 0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     handles, labels = axes[0, 0].get_legend_handles_labels()
     handles.append(plt.Line2D([], [], color="black", lw=0.9))
     handles.append(plt.Line2D([], [], ls="none", marker="o", ms=10, mfc="none", mec="black", mew=1.4))
