@@ -43,7 +43,7 @@ def test_without_git_there_is_no_clone(tmp_path, monkeypatch):
 def test_versions_are_those_installed():
     """Pinned and installed agree here, where the environment is the lock's."""
     table = version_table().set_index("package")
-    pinned = table.drop(index=["python", "ppmodel"])
+    pinned = table.drop(index=["python", "ppmodel", "torch"])  # the last is beside the lock
     assert (pinned.pinned == pinned.installed).all()
     assert table.installed["numpy"] == version("numpy")
 

@@ -111,6 +111,7 @@ def test_an_interrupted_run_leaves_the_last_good_book(tmp_path, good_book, how):
     notebook(tmp_path, "import time; time.sleep(60)")
     run = started(out=str(good_book), notebooks=str(tmp_path / "notebooks"))
     while not list(good_book.glob(".ppmodel-*/book/nb")):
+        assert run.poll() is None
         time.sleep(0.1)
     time.sleep(1)
     os.killpg(run.pid, how) if how == signal.SIGINT else run.send_signal(how)
