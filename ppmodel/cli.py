@@ -203,7 +203,7 @@ def check(file):
 @click.option("--input-grad", type=_Seconds("above 0"), help="With --weight-grad, instead of --backward: its halves,")
 @click.option("--weight-grad", type=_Seconds("0 or more"), help="the gradient of the input and that of the weights.")
 @click.option(
-    "--overlapped", type=_Seconds("above 0"), help="A forward and a backward in one cell (default: their sum)."
+    "--pair", type=_Seconds("above 0"), help="A forward and a backward that share a cell, F&B (default: their sum)."
 )
 @click.option("--comm", type=_Seconds("0 or more"), help="One transfer (default 0); not divided by chunks.")
 @click.option("--reduction", type=_Seconds("0 or more"), help="Gradient sum of 1/S of the model; with --allreduce.")
@@ -222,7 +222,7 @@ def simulate(
     backward,
     input_grad,
     weight_grad,
-    overlapped,
+    pair,
     comm,
     reduction,
     model,
@@ -237,7 +237,7 @@ def simulate(
     schedule = _given_schedule(name, file, stages, microbatches, options)
     seconds = {
         "--forward": forward, "--backward": backward, "--input-grad": input_grad, "--weight-grad": weight_grad,
-        "--overlapped": overlapped, "--comm": comm, "--reduction": reduction,
+        "--pair": pair, "--comm": comm, "--reduction": reduction,
     }  # fmt: skip
     costs, *specs = _given_costs(schedule, seconds, {"--model": model, "--system": system}, allreduce)
     compiled = graph.compile(schedule, p2p, allreduce, _cards(specs[1], schedule.num_devices, p2p))
@@ -400,6 +400,9 @@ def _given_costs(schedule, seconds, specified, allreduce):
     if by_seconds:
         if allreduce != "excluded" and seconds["--reduction"] is None:
             raise PPModelError("--reduction", None, f"is missing for --allreduce {allreduce}", "pass its seconds")
+        if seconds["--pair"] is not None and not schedule.overlaps.any():
+            rule = f"has no effect: no cell of {schedule.name} holds a forward and a backward"
+            raise PPModelError("--pair", seconds["--pair"], rule, "leave it out")
         named = {option[2:].replace("-", "_"): value for option, value in seconds.items() if value is not None}
         return costs.uniform_costs(schedule, **named), None, None
     from ppmodel.specs import load_model, load_system

@@ -28,7 +28,8 @@ class OpCosts:
         Of the transfer of an operation's result: how long it holds its link or device, and how much
         later it arrives. Replicas differ where their stages lie on different nodes.
     overlap_factor : float
-        Duration of operations that share a cell, relative to the sum of their own.
+        Duration of a cell in which a forward meets a backward (F&B), relative to the sum of its operations; other cells
+        that are shared take the sum.
 
     Raises
     ------
@@ -128,7 +129,7 @@ def _lay_flat(given, num_replicas, table):
 
 
 def uniform_costs(
-    schedule, forward, backward=None, comm=0.0, *, latency=0.0, input_grad=None, weight_grad=None, overlapped=None,
+    schedule, forward, backward=None, comm=0.0, *, latency=0.0, input_grad=None, weight_grad=None, pair=None,
     reduction=0.0, nodes=None, node_comm=0.0, node_latency=0.0,
 ):  # fmt: skip
     """Costs given as plain numbers, as the literature does.
@@ -147,9 +148,9 @@ def uniform_costs(
         Seconds between the end of a transfer's occupancy and its arrival.
     input_grad, weight_grad : float, optional
         Seconds of the halves of the backward; half of `backward` each where not given.
-    overlapped : float, optional
+    pair : float, optional
         Seconds of a forward and a whole backward that share a cell (F&B), their sum where not given. It makes the
-        `overlap_factor` of every shared cell.
+        `overlap_factor` of all cells in which a forward meets a backward.
     reduction : float
         Seconds of one stage's gradient all-reduce, on 1/S of the model.
     nodes : sequence of int, optional
@@ -185,12 +186,14 @@ def uniform_costs(
     given = {
         "forward": forward, "backward": backward, "comm": comm, "latency": latency, "input_grad": input_grad,
         "weight_grad": weight_grad, "reduction": reduction, "node_comm": node_comm, "node_latency": node_latency,
-        **({} if overlapped is None else {"overlapped": overlapped}),
+        **({} if pair is None else {"pair": pair}),
     }  # fmt: skip
     for name, value in given.items():
         if not (np.isfinite(value) and value >= 0):
             raise CostError(name, value, "must be a finite number of seconds, 0 or more", "pass for example 0.1")
-    factor = 1.0 if overlapped is None else overlapped / (forward + backward)
+    if pair is not None and forward + backward == 0:
+        raise CostError("pair", pair, "is longer than its parts, which take no time", "give forward or backward")
+    factor = 1.0 if pair is None else pair / (forward + backward)
     durations = np.array([forward, backward, input_grad, weight_grad])[:, None] * schedule.unit_shares
     compute = np.vstack((durations, reduction * schedule.stage_shares / schedule.chunks_per_device))
     times = [(comm / schedule.microbatch_parts, float(latency)), (node_comm / schedule.microbatch_parts, node_latency)]

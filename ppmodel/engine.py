@@ -219,7 +219,7 @@ def _longest_path(graph, compute, occupancy, latency, overlap_factor):
     """Start, end, leaving and arrival of every operation, shape (4, num_operations)."""
     compute, occupancy, latency = compute.tolist(), occupancy.tolist(), latency.tolist()
     stream, source, link = graph.stream.tolist(), graph.source.tolist(), graph.link.tolist()
-    remote, reduces = graph.remote.tolist(), graph.reduces.tolist()
+    remote, reduces, overlaps = graph.remote.tolist(), graph.reduces.tolist(), graph.overlaps.tolist()
     sends, receives, queues = graph.occupied
     start, end, sent, arrived = ([math.nan] * graph.num_operations for _ in range(4))
     stream_free = [0.0] * (2 * graph.schedule.num_devices)
@@ -243,7 +243,7 @@ def _longest_path(graph, compute, occupancy, latency, overlap_factor):
 
         duration = max(compute[first:last])  # of a collective, the slowest participant's
         if last - first > 1 and not reduces[first]:
-            duration = overlap_factor * sum(compute[first:last])
+            duration = sum(compute[first:last]) * (overlap_factor if overlaps[first] else 1.0)
         finished = ready + duration
         for op in range(first, last):
             start[op], end[op] = ready, finished
@@ -325,7 +325,7 @@ class _EventSimulation:
     """State of one discrete-event run: what each stream, link and card does, and what has arrived."""
 
     def __init__(self, graph, durations, overlap_factor):
-        self.graph, self.overlap_factor = graph, overlap_factor
+        self.graph, self.overlap_factor, self.overlaps = graph, overlap_factor, graph.overlaps
         self.compute, self.occupancy, self.latency = (column.tolist() for column in durations)
         self.source, self.stream, self.link = graph.source.tolist(), graph.stream.tolist(), graph.link.tolist()
         self.remote, self.routes = graph.remote.tolist(), graph.routes.tolist()
@@ -382,10 +382,11 @@ class _EventSimulation:
         ops = self.nodes[node]
         own = [self.compute[op] for op in ops]
         together = len(ops) > 1 and not self.graph.reduces[ops.start]
+        factor = self.overlap_factor if self.overlaps[ops.start] else 1.0
         for op in ops:
             self.idle[self.stream[op]] = False
         self.times[0, ops.start : ops.stop] = self.now
-        self.after(self.overlap_factor * sum(own) if together else max(own), _END, ops.start, node)
+        self.after(factor * sum(own) if together else max(own), _END, ops.start, node)
 
     def end(self, _, node):
         ops = self.nodes[node]

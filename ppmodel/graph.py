@@ -86,6 +86,11 @@ class ExecutionGraph:
             routes[link[apart]] = self.num_links + 2 * ends[apart] + [0, 1]
         return routes
 
+    @property
+    def overlaps(self):
+        """Whether each operation is of a cell in which a forward meets a backward; shape (num_operations,)."""
+        return self.schedule.overlaps[self.index]
+
     @cached_property
     def reduces(self):
         """Whether each operation is a reduction; shape (num_operations,)."""
@@ -106,7 +111,7 @@ class ExecutionGraph:
     @cached_property
     def instructions(self):
         """Rows for the compiled engine, and the numbers of registers, streams and links; see `kernels.instructions`."""
-        columns = (self.cost_class, self.stream, self.source, self.remote, self.link, self.node_start)
+        columns = (self.cost_class, self.stream, self.source, self.remote, self.link, self.overlaps, self.node_start)
         columns = (column if column.dtype == bool else column.astype(np.int32, copy=False) for column in columns)
         numbers = (self.num_links, self._first_reduction, self.allreduce == "overlapped")
         rows, num_registers = kernels(LARGE).instructions(*columns, *numbers)
@@ -118,7 +123,7 @@ class ExecutionGraph:
         columns = (self.stream, self.source, self.link, self.node_start, self.routes)
         columns = tuple(column.astype(np.int32) for column in columns)
         num_places = self.num_links + (2 * max(self.cards) + 2 if self.cards else 0)
-        return (*columns, self.remote, self.reduces, (2 * self.schedule.num_devices, num_places))
+        return (*columns, self.remote, self.reduces, self.overlaps, (2 * self.schedule.num_devices, num_places))
 
     @cached_property
     def instructions_by_operation(self):

@@ -185,7 +185,7 @@ def computing_s(schedule, many_costs):
     Parameters
     ----------
     schedule : Schedule
-        The table; operations that share a cell take their `overlap_factor` of the sum of their own.
+        The table; a cell in which a forward meets a backward takes its `overlap_factor` of the sum of its operations.
     many_costs : sequence of OpCosts
         Durations by kind and stage, in seconds.
 
@@ -218,7 +218,7 @@ def operations_s(schedule, costs):
     Parameters
     ----------
     schedule : Schedule
-        The table; operations that share a cell take their `overlap_factor` of their own duration.
+        The table; of a cell in which a forward meets a backward, `overlap_factor` of each operation's duration counts.
     costs : OpCosts
         Durations by kind and stage, in seconds.
 
@@ -241,10 +241,8 @@ def operations_s(schedule, costs):
 
 
 def _alone_and_together(schedule):
-    """Operations that compute: those with a cell for themselves, and those that share one."""
-    computing = schedule.kind != OpKind.R
-    shared = np.bincount(schedule.cell)[schedule.cell] > 1
-    return computing & ~shared, computing & shared
+    """Operations that compute: those that take their own time, and those of forwards and backwards that overlap."""
+    return (schedule.kind != OpKind.R) & ~schedule.overlaps, schedule.overlaps
 
 
 def messages_by_node(schedule, nodes):

@@ -222,6 +222,15 @@ class Schedule:
         """The number of each operation's cell, counted over all devices; shape (num_operations,)."""
         return np.cumsum(~self.joined, dtype=np.int32) - 1
 
+    @cached_property
+    def overlaps(self):
+        """Whether each operation shares its cell so that a forward meets a backward (F&B); shape (num_operations,)."""
+        if not self.joined.any():
+            return np.zeros(self.num_operations, dtype=bool)
+        forward = np.bincount(self.cell, self.kind == OpKind.F)
+        backward = np.bincount(self.cell, (self.kind != OpKind.F) & (self.kind != OpKind.R))
+        return ((forward > 0) & (backward > 0))[self.cell]
+
     @property
     def cost_class(self):
         """The kind, replica and stage of each operation as one number; shape (num_operations,)."""

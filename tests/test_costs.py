@@ -317,7 +317,10 @@ def test_an_overlapped_pair_has_a_cost_of_its_own():
     """A forward and a backward of one cell take the seconds given for the pair, whatever the stages' shares."""
     schedule = parse_table("0F0 0F1&0B0 0B1")
     for seconds in (1.0, 2.5, 3.0):
-        costs = uniform_costs(schedule, 1, input_grad=1, weight_grad=1, overlapped=seconds)
+        costs = uniform_costs(schedule, 1, input_grad=1, weight_grad=1, pair=seconds)
         assert simulate(compile(schedule), costs).makespan_s == pytest.approx(3 + seconds)
-    with pytest.raises(CostError, match="overlapped"):
-        uniform_costs(schedule, 1, 2, overlapped=-1)
+    for wrong in ((1, 2, -1), (0, 0, 1)):
+        with pytest.raises(CostError, match="pair"):
+            uniform_costs(schedule, *wrong[:2], pair=wrong[2])
+    alone = parse_table("0F0&0F1 0B0 0B1")
+    assert simulate(compile(alone), uniform_costs(alone, 1, 2, pair=1)).makespan_s == 6

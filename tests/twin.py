@@ -21,6 +21,12 @@ def needs(op, last_stage, split):
     return above._replace(kind=I) if above in split else above
 
 
+def is_pair(cell):
+    """Whether a forward and a backward share a cell."""
+    kinds = {op.kind for op in cell}
+    return F in kinds and bool(kinds & {B, I, W})
+
+
 def in_plain_words(schedule):
     """Rows without reductions; of each operation its device, what it needs, and the other device that waits for it."""
     rows = [[[op for op in cell if op.kind != R] for cell in row] for row in schedule.rows()]
@@ -51,7 +57,7 @@ def end_times(schedule, costs, p2p, factors=None):
             if p2p in ("blocking_recv", "blocking"):
                 now += occupied[s] + late[s]
         duration = sum(factors.get(op, 1.0) * costs.compute_s[op.kind, op.stage] for op in cell)
-        now += duration * (costs.overlap_factor if len(cell) > 1 else 1)
+        now += duration * (costs.overlap_factor if is_pair(cell) else 1)
         clock[device] = now
         for op in cell:
             end[op] = now
@@ -105,7 +111,7 @@ def card_times(schedule, costs, cards):
         wanted = [source[op] for op in cell if source[op] is not None]
         inputs = [there.get(s) if home[s] != device else end.get(s) for s in wanted]
         if None not in inputs:
-            duration = sum(compute[op] for op in cell) * (costs.overlap_factor if len(cell) > 1 else 1)
+            duration = sum(compute[op] for op in cell) * (costs.overlap_factor if is_pair(cell) else 1)
             clock[device] = max([clock[device], *inputs]) + duration
             running[device] = rows[device].pop(0)
 

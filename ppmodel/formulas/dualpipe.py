@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 
-def makespan_dualpipe(num_stages, num_microbatches, forward=1, input_grad=1, weight_grad=1, overlapped=None):
+def makespan_dualpipe(num_stages, num_microbatches, forward=1, input_grad=1, weight_grad=1, pair=None):
     """Makespan of DualPipe: what an innermost device computes, and (S/2-1)(F&B + Bw - 3W).
 
     An innermost device runs B-S-1 pairs, and S+1 forwards and as many backwards alone. That bubble is the published
@@ -20,7 +20,7 @@ def makespan_dualpipe(num_stages, num_microbatches, forward=1, input_grad=1, wei
         Microbatches of one iteration, B; of both directions.
     forward, input_grad, weight_grad : int, float or Fraction
         Times F, I and W of one microbatch on one stage; Bw = I + W.
-    overlapped : int, float or Fraction, optional
+    pair : int, float or Fraction, optional
         Time F&B of a pair; F + Bw if not given.
 
     Returns
@@ -32,13 +32,13 @@ def makespan_dualpipe(num_stages, num_microbatches, forward=1, input_grad=1, wei
     --------
     >>> makespan_dualpipe(8, 20)
     66
-    >>> makespan_dualpipe(8, 20, 2, 2, 1, overlapped=4)
+    >>> makespan_dualpipe(8, 20, 2, 2, 1, pair=4)
     101
     """
-    return _makespan(num_stages // 2, num_microbatches // 2, forward, input_grad, weight_grad, overlapped)
+    return _makespan(num_stages // 2, num_microbatches // 2, forward, input_grad, weight_grad, pair)
 
 
-def makespan_dualpipev(num_stages, num_microbatches, forward=1, input_grad=1, weight_grad=1, overlapped=None):
+def makespan_dualpipev(num_stages, num_microbatches, forward=1, input_grad=1, weight_grad=1, pair=None):
     """Makespan of DualPipeV: that of DualPipe on twice the devices and microbatches, of half a stage each.
 
     For B >= 2S; transfers take no time. As `makespan_dualpipe`, exact for any F, I, W and F&B.
@@ -51,7 +51,7 @@ def makespan_dualpipev(num_stages, num_microbatches, forward=1, input_grad=1, we
         Microbatches of one iteration, B.
     forward, input_grad, weight_grad : int or Fraction
         Times F, I and W of one microbatch on 1/S of the model.
-    overlapped : int or Fraction, optional
+    pair : int or Fraction, optional
         Time F&B of a pair on 1/S of the model; F + I + W if not given.
 
     Returns
@@ -64,13 +64,13 @@ def makespan_dualpipev(num_stages, num_microbatches, forward=1, input_grad=1, we
     >>> makespan_dualpipev(4, 10)
     Fraction(33, 1)
     """
-    return Fraction(_makespan(num_stages, num_microbatches, forward, input_grad, weight_grad, overlapped)) / 2
+    return Fraction(_makespan(num_stages, num_microbatches, forward, input_grad, weight_grad, pair)) / 2
 
 
-def _makespan(depth, num_microbatches, forward, input_grad, weight_grad, overlapped):
+def _makespan(depth, num_microbatches, forward, input_grad, weight_grad, pair):
     """Of `depth` devices from the end to the turn, in the unit of one device's operations."""
     backward, ramp = input_grad + weight_grad, depth - 1
-    pair = forward + backward if overlapped is None else overlapped
+    pair = forward + backward if pair is None else pair
     computing = (2 * (num_microbatches - depth) - 1) * pair + (2 * depth + 1) * (forward + backward)
     published = ramp * (pair + backward - 3 * weight_grad)
     beyond = ramp * max(0, weight_grad - input_grad) + max(ramp * (forward - input_grad), -forward)

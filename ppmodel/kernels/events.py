@@ -11,7 +11,9 @@ _KIND = 40
 
 
 @kernel
-def events(stream, source, link, node_start, routes, remote, reduces, sizes, durations, overlap_factor, occupied):
+def events(
+    stream, source, link, node_start, routes, remote, reduces, overlaps, sizes, durations, overlap_factor, occupied
+):
     """Start, end, leaving and arrival of every operation, shape (4, num_operations).
 
     `sizes` are the numbers of streams and of places where messages queue; `durations` those of each operation. In
@@ -68,7 +70,9 @@ def events(stream, source, link, node_start, routes, remote, reduces, sizes, dur
                 continue
             for op in range(first, last):
                 idle[stream[op]], start[op] = False, now
-            duration = overlap_factor * together if last - first > 1 and not reduces[first] else longest
+            if overlaps[first]:
+                together *= overlap_factor
+            duration = together if last - first > 1 and not reduces[first] else longest
             new_when[num_new], new_key[num_new] = now + duration, (_END << _KIND) + 2 * first
             num_new += 1
 

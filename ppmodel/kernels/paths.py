@@ -5,16 +5,16 @@ import numpy as np
 from ppmodel.kernels.jit import kernel
 
 NONE = -1
-WHOLE, JOIN, JOINED, FINISH, SUM, SUMMED = range(6)
-"""Steps of an instruction: an operation alone; one of a cell's and the last of them; what follows for each of them; one
-participant of a reduction and the last of them."""
+WHOLE, JOIN, JOINED, PAIRED, FINISH, SUM, SUMMED = range(7)
+"""Steps of an instruction: an operation alone; one of a cell's and the last of them, also where they overlap; what
+follows for each of them; one participant of a reduction and the last of them."""
 
 
 CLASS, STREAM, TAKE, GIVE, LINK, KEEP, STEP, OPERATION = _COLUMNS = range(8)
 """Columns of an instruction; see `instructions`."""
 
 
-def instructions(cost_class, stream, source, remote, link, node_start, num_links, first_reduction, beside):
+def instructions(cost_class, stream, source, remote, link, overlaps, node_start, num_links, first_reduction, beside):
     """What `longest_path` reads of a graph: a row for each operation, two where it shares a node.
 
     A message has a register from when it is sent until it is taken, so that only those under way need a place: TAKE
@@ -23,7 +23,7 @@ def instructions(cost_class, stream, source, remote, link, node_start, num_links
     """
     size = np.diff(node_start)
     rows = np.empty((len(cost_class) + size[size > 1].sum(), len(_COLUMNS)), np.uint32)  # numpy asks for large pages
-    columns = (cost_class, stream, source, remote, link, node_start)
+    columns = (cost_class, stream, source, remote, link, overlaps, node_start)
     return rows, fill_instructions(rows, *columns, num_links, first_reduction, beside)
 
 
@@ -35,7 +35,9 @@ def by_operation(rows):
 
 
 @kernel
-def fill_instructions(rows, cost_class, stream, source, remote, link, node_start, num_links, first_reduction, beside):
+def fill_instructions(
+    rows, cost_class, stream, source, remote, link, overlaps, node_start, num_links, first_reduction, beside
+):
     """Fill the rows and count the registers; the plain part of `instructions` says what is what."""
     count, num_nodes = len(cost_class), len(node_start) - 1
     give = np.zeros(count, np.uint32)
@@ -56,7 +58,10 @@ def fill_instructions(rows, cost_class, stream, source, remote, link, node_start
             rows[row, CLASS], rows[row, STREAM], rows[row, OPERATION] = cost_class[op], stream[op], op
             rows[row, TAKE], rows[row, STEP] = take, WHOLE
             if last - first > 1:
-                rows[row, STEP] = (SUM if cost_class[op] >= first_reduction else JOIN) + (op == last - 1)
+                summing = cost_class[op] >= first_reduction
+                rows[row, STEP] = SUM if summing else JOIN
+                if op == last - 1:
+                    rows[row, STEP] = SUMMED if summing else PAIRED if overlaps[op] else JOINED
                 row += 1
         for op in range(first, last):
             if last - first > 1:
@@ -111,8 +116,10 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times):
             else:
                 together += compute[class_]
                 longest = max(longest, compute[class_])
-                if step in (JOINED, SUMMED):
-                    began, finished = ready, ready + (overlap_factor * together if step == JOINED else longest)
+                if step in (JOINED, PAIRED, SUMMED):
+                    if step == SUMMED:
+                        together = longest
+                    began, finished = ready, ready + (overlap_factor * together if step == PAIRED else together)
                     ready = together = longest = 0.0
                 continue
 
@@ -178,9 +185,10 @@ def many_longest_paths(rows, sizes, tables, overlap_factor, occupied):
                 else:
                     for k in range(systems):
                         longest[k] = compute[class_, k] if compute[class_, k] > longest[k] else longest[k]
-                if step in (JOINED, SUMMED):
+                if step in (JOINED, PAIRED, SUMMED):
                     for k in range(systems):
-                        finished[k] = ready[k] + (overlap_factor[k] * together[k] if step == JOINED else longest[k])
+                        length = longest[k] if step == SUMMED else together[k]
+                        finished[k] = ready[k] + (overlap_factor[k] * length if step == PAIRED else length)
                         ready[k] = together[k] = longest[k] = 0.0
                 continue
 

@@ -27,7 +27,7 @@ SMALL = [("dualpipe", 2, 4), ("dualpipe", 8, 16), ("dualpipe", 6, 18), ("dualpip
 def simulated(schedule, *times):
     """Makespan at times F, I, W and F&B of one microbatch on 1/S of the model."""
     forward, input_grad, weight_grad, pair = times
-    costs = uniform_costs(schedule, forward, input_grad=input_grad, weight_grad=weight_grad, overlapped=pair)
+    costs = uniform_costs(schedule, forward, input_grad=input_grad, weight_grad=weight_grad, pair=pair)
     return simulate(compile(schedule), costs).makespan_s
 
 
