@@ -232,7 +232,7 @@ def simulate(
     **options,
 ):
     """Simulate one iteration of a schedule with communication."""
-    from ppmodel import engine, graph, metrics
+    from ppmodel import engine, graph
 
     schedule = _given_schedule(name, file, stages, microbatches, options)
     seconds = {
@@ -242,41 +242,52 @@ def simulate(
     costs, *specs = _given_costs(schedule, seconds, {"--model": model, "--system": system}, allreduce)
     compiled = graph.compile(schedule, p2p, allreduce, _cards(specs[1], schedule.num_devices, p2p))
     timeline = engine.simulate(compiled, costs)
-    result = {
+    result = _simulated(timeline)
+    if None not in specs:
+        result |= _specified(schedule, *specs) | _on_nodes(schedule, specs[1], p2p)
+    if trace is not None:
+        result["trace"], result["trace_events"] = trace, _write_trace(trace, timeline, *specs)
+    click.echo(json.dumps(result) if as_json else _simulated_text(result, specs[1]))
+
+
+def _simulated(timeline):
+    """What is told of any simulation."""
+    from ppmodel import metrics
+
+    graph, schedule = timeline.graph, timeline.graph.schedule
+    return {
         "schedule": schedule.name,
         "stages": schedule.num_devices,
         "microbatches": schedule.num_microbatches,
-        "p2p": p2p,
-        "allreduce": allreduce,
+        "p2p": graph.p2p,
+        "allreduce": graph.allreduce,
         "makespan_s": timeline.makespan_s,
         "idle_ratio": metrics.idle_ratio(timeline),
         **{f"bubble_ratio_{over}": ratio for over, ratio in metrics.bubble_ratios(timeline)._asdict().items()},
         "table_bubble_ratio": metrics.table_bubble_ratio(schedule),
         "peak_activations": metrics.peak_activations(schedule).tolist(),
-        "operations": compiled.num_operations,
+        "operations": graph.num_operations,
     }
-    if None not in specs:
-        result |= _specified(schedule, *specs) | _on_nodes(schedule, specs[1], p2p)
-    if trace is not None:
-        result["trace"], result["trace_events"] = trace, _write_trace(trace, timeline, *specs)
-    if as_json:
-        click.echo(json.dumps(result))
-        return
-    click.echo(
-        f"{schedule.name}, {schedule.num_devices} stages, {schedule.num_microbatches} microbatches; "
-        f"transfers {p2p}, all-reduce {allreduce}\n"
-        f"makespan            {timeline.makespan_s:.6g} s\n"
+
+
+def _simulated_text(result, system):
+    """The same in lines, and what is told with a model, a system, nodes or a trace."""
+    lines = [
+        f"{result['schedule']}, {result['stages']} stages, {result['microbatches']} microbatches; "
+        f"transfers {result['p2p']}, all-reduce {result['allreduce']}",
+        f"makespan            {result['makespan_s']:.6g} s",
         f"idle ratio          {result['idle_ratio']:.4f}  (over the ideal time {result['bubble_ratio_ideal']:.4f}, "
-        f"over the longest span {result['bubble_ratio_span']:.4f})\n"
-        f"table bubble ratio  {result['table_bubble_ratio']:.4f}  (no communication, backward of two slots)\n"
-        f"peak activations    {_peaks(result['peak_activations'])}"
-    )
-    if None not in specs:
-        click.echo(_specified_text(result))
+        f"over the longest span {result['bubble_ratio_span']:.4f})",
+        f"table bubble ratio  {result['table_bubble_ratio']:.4f}  (no communication, backward of two slots)",
+        f"peak activations    {_peaks(result['peak_activations'])}",
+    ]
+    if "model" in result:
+        lines.append(_specified_text(result))
     if "nodes" in result:
-        click.echo(_nodes_text(result, specs[1]))
-    if trace is not None:
-        click.echo(f"trace               {trace}, {result['trace_events']} events")
+        lines.append(_nodes_text(result, system))
+    if "trace" in result:
+        lines.append(f"trace               {result['trace']}, {result['trace_events']} events")
+    return "\n".join(lines)
 
 
 def _write_trace(path, timeline, model, system):
