@@ -247,7 +247,7 @@ def simulate(
         result |= _specified(schedule, *specs) | _on_nodes(schedule, specs[1], p2p)
     if trace is not None:
         result["trace"], result["trace_events"] = trace, _write_trace(trace, timeline, *specs)
-    click.echo(json.dumps(result) if as_json else _simulated_text(result, specs[1]))
+    click.echo(json.dumps(result) if as_json else _simulated_text(result, schedule, specs[1]))
 
 
 def _simulated(timeline):
@@ -270,15 +270,16 @@ def _simulated(timeline):
     }
 
 
-def _simulated_text(result, system):
+def _simulated_text(result, schedule, system):
     """The same in lines, and what is told with a model, a system, nodes or a trace."""
+    halves = ", its halves of one" if (schedule.kind == OpKind.I).any() else ""
     lines = [
         f"{result['schedule']}, {result['stages']} stages, {result['microbatches']} microbatches; "
         f"transfers {result['p2p']}, all-reduce {result['allreduce']}",
         f"makespan            {result['makespan_s']:.6g} s",
         f"idle ratio          {result['idle_ratio']:.4f}  (over the ideal time {result['bubble_ratio_ideal']:.4f}, "
         f"over the longest span {result['bubble_ratio_span']:.4f})",
-        f"table bubble ratio  {result['table_bubble_ratio']:.4f}  (no communication, backward of two slots)",
+        f"table bubble ratio  {result['table_bubble_ratio']:.4f}  (no communication, backward of two slots{halves})",
         f"peak activations    {_peaks(result['peak_activations'])}",
     ]
     if "model" in result:
