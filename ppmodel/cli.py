@@ -154,8 +154,10 @@ def list_schedules():
     help="How to write it; pytorch is the CSV that torch.distributed.pipelining loads.",
 )
 @click.option("--backward-slots", type=_Count(), metavar="N", help="Slots of a backward (default 2).")
-@click.option("--input-grad-slots", type=_Count(), metavar="N", help="Slots of its first half (default 1),")
-@click.option("--weight-grad-slots", type=_Count(), metavar="N", help="and of its second (default 1).")
+@click.option("--input-grad-slots", type=_Count(), metavar="N", help="Slots of the gradient of the input (default 1).")
+@click.option(
+    "--weight-grad-slots", type=_Count(), metavar="N", help="Slots of the gradient of the weights (default 1)."
+)
 def table(name, stages, microbatches, form, backward_slots, input_grad_slots, weight_grad_slots, **options):
     """Print the idealised table of a schedule: devices x slots, no communication."""
     from ppmodel.export import write_table
@@ -182,8 +184,8 @@ def check(file):
     reductions = f" and {sums} gradient sums" if sums else ""
     click.echo(
         f"{file}: a schedule of {schedule.num_operations - sums} operations{reductions} "
-        f"on {schedule.num_devices} devices, {schedule.num_stages} stages{replicas}, "
-        f"{schedule.num_microbatches} microbatches\n"
+        f"on {_counted(schedule.num_devices, 'device')}, {_counted(schedule.num_stages, 'stage')}{replicas}, "
+        f"{_counted(schedule.num_microbatches, 'microbatch')}\n"
         f"idealised table (backward of two slots): {metrics.table_slots(schedule)} slots, "
         f"bubble ratio {metrics.table_bubble_ratio(schedule):.4f}\n"
         f"peak activations by device: {_numbers(metrics.peak_activations(schedule))}"
@@ -200,8 +202,12 @@ def check(file):
 )
 @click.option("--forward", type=_Seconds("above 0"), help="Forward of one microbatch on 1/S of the model.")
 @click.option("--backward", type=_Seconds("above 0"), help="Backward of the same; a half of it takes half.")
-@click.option("--input-grad", type=_Seconds("above 0"), help="With --weight-grad, instead of --backward: its halves,")
-@click.option("--weight-grad", type=_Seconds("0 or more"), help="the gradient of the input and that of the weights.")
+@click.option(
+    "--input-grad", type=_Seconds("above 0"), help="Gradient of the input; with --weight-grad, for --backward."
+)
+@click.option(
+    "--weight-grad", type=_Seconds("0 or more"), help="Gradient of the weights; with --input-grad, for --backward."
+)
 @click.option(
     "--pair", type=_Seconds("above 0"), help="A forward and a backward that share a cell, F&B (default: their sum)."
 )
@@ -231,7 +237,12 @@ def simulate(
     as_json,
     **options,
 ):
-    """Simulate one iteration of a schedule with communication."""
+    """Simulate one iteration of a schedule with communication.
+
+    Idle ratio: what devices do not compute, over their whole time. Over the ideal time: the same over what they
+    compute (Megatron). Over the longest span: over the longest time from a device's first operation to its last (Zero
+    Bubble). An order that is searched for (zb-1p, zb-2p) is searched for the times given, unless --times says others.
+    """
     from ppmodel import engine, graph
 
     schedule = _given_schedule(name, file, stages, microbatches, options)
@@ -239,15 +250,30 @@ def simulate(
         "--forward": forward, "--backward": backward, "--input-grad": input_grad, "--weight-grad": weight_grad,
         "--pair": pair, "--comm": comm, "--reduction": reduction,
     }  # fmt: skip
-    costs, *specs = _given_costs(schedule, seconds, {"--model": model, "--system": system}, allreduce)
+    specified = {"--model": model, "--system": system}
+    costs, *specs = _given_costs(schedule, seconds, specified, allreduce)
+    times = _own_times(name, options, schedule, costs)
+    if times is not None:
+        schedule = _given_schedule(name, file, stages, microbatches, options | {"times": times})
+        costs, *specs = _given_costs(schedule, seconds, specified, allreduce)
     compiled = graph.compile(schedule, p2p, allreduce, _cards(specs[1], schedule.num_devices, p2p))
     timeline = engine.simulate(compiled, costs)
-    result = _simulated(timeline)
+    result = _simulated(timeline) | ({} if times is None else {"ordered_for": times})
     if None not in specs:
         result |= _specified(schedule, *specs) | _on_nodes(schedule, specs[1], p2p)
     if trace is not None:
+        _refuse_inputs(trace, file, model, system)
         result["trace"], result["trace_events"] = trace, _write_trace(trace, timeline, *specs)
     click.echo(json.dumps(result) if as_json else _simulated_text(result, schedule, specs[1]))
+
+
+def _own_times(name, options, schedule, costs):
+    """The times to search an order for, where its user has not said them: the mean stage's, in forwards."""
+    if name is None or "times" not in {option.name for option in schedules.get(name).options} or options["times"]:
+        return None
+    forward, _, *halves, _ = costs.compute_s.mean(axis=1)
+    transfer = (costs.occupancy_s + costs.latency_s)[OpKind.F].mean() * schedule.pieces_per_unit
+    return ":".join(f"{seconds / forward:.4g}" for seconds in (forward, *halves, transfer))
 
 
 def _simulated(timeline):
@@ -272,9 +298,10 @@ def _simulated(timeline):
 
 def _simulated_text(result, schedule, system):
     """The same in lines, and what is told with a model, a system, nodes or a trace."""
+    cut = f", {schedule.num_stages} stages" if schedule.num_stages != schedule.num_devices else ""
     halves = ", its halves of one" if (schedule.kind == OpKind.I).any() else ""
     lines = [
-        f"{result['schedule']}, {result['stages']} stages, {result['microbatches']} microbatches; "
+        f"{result['schedule']}, {result['stages']} devices{cut}, {result['microbatches']} microbatches; "
         f"transfers {result['p2p']}, all-reduce {result['allreduce']}",
         f"makespan            {result['makespan_s']:.6g} s",
         f"idle ratio          {result['idle_ratio']:.4f}  (over the ideal time {result['bubble_ratio_ideal']:.4f}, "
@@ -282,6 +309,10 @@ def _simulated_text(result, schedule, system):
         f"table bubble ratio  {result['table_bubble_ratio']:.4f}  (no communication, backward of two slots{halves})",
         f"peak activations    {_peaks(result['peak_activations'])}",
     ]
+    if "ordered_for" in result:
+        lines.append(
+            f"ordered for         {result['ordered_for']}  (forward, halves of the backward, transfer; --times)"
+        )
     if "model" in result:
         lines.append(_specified_text(result))
     if "nodes" in result:
@@ -289,6 +320,15 @@ def _simulated_text(result, schedule, system):
     if "trace" in result:
         lines.append(f"trace               {result['trace']}, {result['trace_events']} events")
     return "\n".join(lines)
+
+
+def _refuse_inputs(trace, *inputs):
+    """Refuse a trace in place of a file that the same command reads."""
+    if not trace:
+        raise PPModelError("--trace", repr(trace), "must be the name of a file", "pass for example --trace trace.json")
+    for path in inputs:
+        if path is not None and os.path.exists(path) and os.path.realpath(path) == os.path.realpath(trace):
+            raise PPModelError("--trace", trace, "is what this command reads", "name another file")
 
 
 def _write_trace(path, timeline, model, system):
@@ -300,6 +340,10 @@ def _write_trace(path, timeline, model, system):
         return write_trace(path, timeline)
     held = stages(timeline.graph.schedule, model, system)
     return write_trace(path, timeline, held, model=model.name, system=system.name)
+
+
+def _counted(number, word):
+    return f"{number} {word}" if number == 1 else f"{number} {word}{'es' if word.endswith('ch') else 's'}"
 
 
 def _numbers(values):
@@ -319,12 +363,13 @@ def _peaks(values):
 
 def _specified(schedule, model, system):
     """Names of model and system, and what the fullest device holds of its memory."""
-    from ppmodel.costs import stages
+    from ppmodel.costs import microbatch_sequences, stages
     from ppmodel.metrics import memory
 
     held = memory(schedule, model, stages(schedule, model, system)).total
     return {
-        "model": model.name, "system": system.name, "peak_memory_bytes": float(held.max()),
+        "model": model.name, "system": system.name,
+        "microbatch_sequences": microbatch_sequences(schedule, model), "peak_memory_bytes": float(held.max()),
         "memory_capacity_bytes": system.memory_capacity_bytes,
     }  # fmt: skip
 
@@ -333,7 +378,10 @@ def _specified_text(result):
     """The same in lines."""
     held, room = (result[key] / 2**30 for key in ("peak_memory_bytes", "memory_capacity_bytes"))
     fits = "" if held <= room else ": does not fit"
+    if fits and result["microbatch_sequences"] > 1:
+        fits += f"; with more microbatches each has fewer than {result['microbatch_sequences']} sequences"
     return (
+        f"microbatch          {_counted(result['microbatch_sequences'], 'sequence')}\n"
         f"memory              {held:.4g} GiB on the fullest device, of {room:.4g}{fits}\n"
         f"model, system       {result['model']}, {result['system']}"
     )
@@ -403,7 +451,8 @@ def _given_costs(schedule, seconds, specified, allreduce):
     given = seconds | specified
     for option in unwanted:
         if given[option] is not None:
-            rule = f"cannot stand beside {' and '.join(wanted)}"
+            beside = [other for other in given if given[other] is not None and other not in unwanted] or wanted
+            rule = f"cannot stand beside {' and '.join(beside)}"
             raise PPModelError(option, given[option], rule, "give either seconds or model and system")
     for option in wanted:
         if given[option] is None:

@@ -654,7 +654,7 @@ def _shared_blocks(name, shares, num_blocks):
     blocks = np.diff(np.floor(np.cumsum(shares) / len(shares) * num_blocks + 0.5 + 1e-9).astype(int), prepend=0)
     if blocks.min() < 1:
         rule = f"are too few for the {len(shares)} stages of {name}"
-        raise CostError("blocks", num_blocks, rule, "choose fewer stages, waves or a milder split")
+        raise CostError("blocks", num_blocks, rule, "choose fewer devices, chunks or waves, or a milder split")
     blocks.flags.writeable = False
     return blocks
 

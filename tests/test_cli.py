@@ -59,6 +59,29 @@ def test_json_has_the_promised_keys(capsys):
     assert result["operations"] == 2 * 32 * 8
 
 
+def test_an_order_is_searched_for_the_times_given(capsys):
+    """What a search is for follows the times or the system, unless said; more memory then never costs time."""
+    line = "simulate zb-2p --stages 8 --microbatches 32 --input-grad 1.16 --weight-grad 0.72 --forward 1 --comm 0.05"
+    results = [json.loads(run(capsys, f"{line} --limit {limit} --json")[1]) for limit in (8, 9, 12, 13)]
+    assert {result["ordered_for"] for result in results} == {"1:1.16:0.72:0.05"}
+    times = [result["makespan_s"] for result in results]
+    assert times == sorted(times, reverse=True)
+    assert "ordered_for" not in json.loads(run(capsys, f"{line} --times 1:1:1:0 --json")[1])
+    code, out, _ = run(capsys, "simulate zb-1p --stages 8 --microbatches 64 --model paper --system dgx_h100")
+    assert code == 0
+    assert re.search(r"^ordered for +1:1\.\d+:0\.\d+:0\.\d+ ", out, re.M)
+
+
+def test_a_trace_takes_the_place_of_no_input(tmp_path, capsys):
+    """A file that the command reads is refused as the name of its trace, and stays."""
+    path = tmp_path / "mine.csv"
+    path.write_text("0F0,0B0")
+    code, _, err = run(capsys, f"simulate --table {path} {SECONDS} --trace {path}")
+    assert code == 2
+    assert re.search("--trace = .*mine.csv: is what this command reads", err)
+    assert path.read_text() == "0F0,0B0"
+
+
 def test_nodes_are_told_where_a_system_has_them(capsys):
     """Messages inside and between nodes, and whether they share cards; under blocking semantics no card is held."""
     line = "simulate 1f1b --stages 16 --microbatches 64 --model llama3_70b --system a2_highgpu_8g"
@@ -97,7 +120,7 @@ def test_memory_is_held_against_the_device(capsys, tmp_path):
     held, room = (result[key] / 2**30 for key in ("peak_memory_bytes", "memory_capacity_bytes"))
     assert held > room
     assert (
-        f"\nmemory              {held:.4g} GiB on the fullest device, of {room:.4g}: does not fit\n"
+        f"\nmemory              {held:.4g} GiB on the fullest device, of {room:.4g}: does not fit; "
         in (run(capsys, line)[1])
     )
     path = tmp_path / "large.yaml"
