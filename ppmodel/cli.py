@@ -645,7 +645,7 @@ def main(argv=None):
     except PPModelError as error:
         click.echo(f"error: {error}", err=True)
         if error.grid:
-            click.echo(error.grid, err=True)
+            click.echo(str(error.grid), err=True)
         return _EXIT_REFUSED
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help())

@@ -18,8 +18,10 @@ class PPModelError(ValueError):
         What to write instead.
     where : str, optional
         The file, and the line in it, that the value came from.
-    grid : str, optional
-        A drawing of a schedule table with the cells in question marked.
+    why : str, optional
+        What the rule rests on, in more words than fit a heading; said after the rule.
+    grid : Grid or str, optional
+        What is shown below the message: of a table, its cells and which of them are in question.
 
     Examples
     --------
@@ -27,15 +29,16 @@ class PPModelError(ValueError):
     microbatches = 0: must be at least 1; pass --microbatches 1 or more
     """
 
-    def __init__(self, field, value, rule, remedy, *, where=None, grid=None):
+    def __init__(self, field, value, rule, remedy, *, where=None, why=None, grid=None):
         self.field, self.value, self.rule, self.remedy = field, value, rule, remedy
-        self.where, self.grid = where, grid
+        self.where, self.why, self.grid = where, why, grid
         super().__init__(field, value, rule, remedy)
 
     def __str__(self):
         place = f"{self.where}: " if self.where else ""
         value = "nothing" if self.value is None else self.value
-        return re.sub(r"\s*[\r\n]\s*", " ", f"{place}{self.field} = {value}: {self.rule}; {self.remedy}")
+        rule = f"{self.rule}: {self.why}" if self.why else self.rule
+        return re.sub(r"\s*[\r\n]\s*", " ", f"{place}{self.field} = {value}: {rule}; {self.remedy}")
 
 
 class ScheduleError(PPModelError):

@@ -1,6 +1,5 @@
 """The table: which device runs which operation, in which order. Everything else is read off it."""
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -10,6 +9,7 @@ import numpy as np
 
 from ppmodel.compiled import kernels
 from ppmodel.errors import ScheduleError, TableError
+from ppmodel.grid import Grid
 from ppmodel.ops import NO_MICROBATCH, Op, OpKind
 
 NO_OPERATION = -1
@@ -17,10 +17,8 @@ IDLE, CONTINUED = ".", "~"
 """The cell of a device that waits, and of an operation that began in an earlier slot."""
 
 _COMPUTE_KINDS = len(OpKind) - 1  # R, the last kind, computes nothing
-_COLUMNS_SHOWN, _ROWS_SHOWN = 16, 24
 _MAX_CELLS = 2**22
 _MAX_SLOTS = 10**9
-_DRAWN = re.compile(r">?\d[^\s<>.]*<?")
 _ROUNDING = 1e-12
 
 
@@ -168,7 +166,7 @@ class Schedule:
         if more["num_microbatches"] * parts > found["microbatch"]:
             field, rule = f"microbatch {found['microbatch']}", "has no operation in the table"
             remedy = f"write its operations, or mend the number of microbatches ({more['num_microbatches']})"
-            raise TableError(field, "missing", rule, remedy, grid=draw(_texts(cells)))
+            raise TableError(field, "missing", rule, remedy, grid=Grid(_texts(cells)))
         if more.get("stage_shares") is not None and len(more["stage_shares"]) != found["stage"]:
             rule = f"must have one share per stage, {found['stage']}"
             raise TableError("stage_shares", more["stage_shares"], rule, "mend or delete them")
@@ -474,9 +472,9 @@ class Schedule:
         self._refuse_within_cell()
         _ = self.dependencies
 
-    def _refuse(self, index, rule, remedy, marked=None):
+    def _refuse(self, index, rule, remedy, marked=None, why=None):
         where = f"device {self.device[index]}"
-        raise TableError(where, self.op(index), rule, remedy, grid=self.marked(marked or [index]))
+        raise TableError(where, self.op(index), rule, remedy, why=why, grid=self.marked(marked or [index]))
 
     def _refuse_unknown_sizes(self):
         idle = np.flatnonzero(np.diff(self.device_start) == 0)
@@ -511,8 +509,8 @@ class Schedule:
         expected = self.placement[self.replica, self.stage]
         for index in np.flatnonzero(expected != self.device)[:1]:
             home = expected[index]
-            rule = f"is misplaced: stage {self.stage[index]} of replica {self.replica[index]} lives on device {home}"
-            self._refuse(index, rule, f"move the cell to the row of device {home}")
+            why = f"stage {self.stage[index]} of replica {self.replica[index]} lives on device {home}"
+            self._refuse(index, "is misplaced", f"move the cell to the row of device {home}", why=why)
 
     def _refuse_doubled(self):
         seen = {}
@@ -558,19 +556,19 @@ class Schedule:
         np.add.at(count, (self.replica[reductions], self.stage[reductions]), 1)
         for replica, stage in np.argwhere(count != count.max())[:1].tolist():
             op = Op(OpKind.R, stage, NO_MICROBATCH, replica)
-            rule = "is missing: a table has the reductions of all stages and replicas, or none"
+            rule, why = "is missing", "a table has the reductions of all stages and replicas, or none"
             device = int(self.placement[replica, stage])
             beside = [index for index in reductions.tolist() if self.stage[index] == stage] or reductions.tolist()
             remedy = f"add {op} to the row of device {device}"
-            raise TableError(f"device {device}", op, rule, remedy, grid=self.marked(beside))
+            raise TableError(f"device {device}", op, rule, remedy, why=why, grid=self.marked(beside))
         if len(reductions) and self.num_replicas == 1:
             self._refuse(reductions[0], "has no second replica to sum with", "delete the reductions")
 
     def _refuse_within_cell(self):
         source = self._sources()
         for index in np.flatnonzero((source != NO_OPERATION) & (self.cell[source] == self.cell))[:1]:
-            rule = f"needs {self.op(source[index])}, which stands in the same cell and so runs at the same time"
-            self._refuse(index, rule, "give each a cell of its own", [source[index]])
+            rule, why = f"needs {self.op(source[index])}, which stands in the same cell", "they run at the same time"
+            self._refuse(index, rule, "give each a cell of its own", [source[index]], why)
 
     def _refuse_deadlock(self, source, node, level):
         stuck = np.flatnonzero(level == NO_OPERATION)
@@ -584,14 +582,14 @@ class Schedule:
         ]
         waits += [(head, op) for head in heads for op in together[head] if self.device[op] != self.device[head]]
         head, needed = waits[0]
-        rule = f"waits for {self.op(needed)}, which waits for it in turn (deadlock)"
-        self._refuse(head, rule, "reorder the marked cells, the first of each row that can never start", heads)
+        rule, why = f"waits for {self.op(needed)}", f"a deadlock, {self.op(needed)} waits for it in turn"
+        self._refuse(head, rule, "reorder the marked cells, the first of each row that can never start", heads, why)
 
     def marked(self, indices):
-        """The rows in program order as text, the cells of some operations marked ``>like this<``."""
+        """The `Grid` of the rows in program order, with the cells of some operations marked."""
         place = self.cell - self.cell[self.device_start[:-1]][self.device]
         marks = {(int(self.device[i]), int(place[i])) for i in indices}
-        return draw(_texts(self.rows()), marks)
+        return Grid(_texts(self.rows()), marks)
 
 
 def by_keys(*keys):
@@ -619,74 +617,6 @@ def by_keys(*keys):
     return np.argsort(joint)
 
 
-def draw(rows, marks=()):
-    """Rows of cells as aligned text, one line per device; of long tables the neighbourhood of the marks.
-
-    Parameters
-    ----------
-    rows : list of list of str
-    marks : set of (int, int)
-        Device and place in its row of the cells to mark.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> print(draw([["0F0", "0B0"], ["1F0", "1B0"]], {(1, 0)}))
-    device 0 | 0F0  0B0
-    device 1 |>1F0< 1B0
-    """
-    shown = [
-        [f">{text}<" if (device, place) in marks else f" {text} " for place, text in enumerate(row)]
-        for device, row in enumerate(rows)
-    ]
-    first = max(0, min((place for _, place in marks), default=0) - _COLUMNS_SHOWN // 2)
-    last = max((place for _, place in marks), default=0) + _COLUMNS_SHOWN // 2
-    last = min(max(last, first + _COLUMNS_SHOWN), first + 3 * _COLUMNS_SHOWN)
-    top = max(0, min((device for device, _ in marks), default=0) - _ROWS_SHOWN // 2)
-    width = max((len(text) for row in shown[top : top + _ROWS_SHOWN] for text in row[first:last]), default=0)
-    digits = len(str(len(rows) - 1))
-    lines = ["..."] if top else []
-    for device in range(top, min(top + _ROWS_SHOWN, len(rows))):
-        cells = "".join(text.ljust(width) for text in shown[device][first:last]).rstrip()
-        more = ("..." if first else "", "..." if last < len(rows[device]) else "")
-        lines.append(f"device {device:>{digits}} |{more[0]}{cells}{more[1]}")
-    return "\n".join([*lines, "..."] if top + _ROWS_SHOWN < len(rows) else lines)
-
-
-def read_drawing(text):
-    """The cells that a drawing of a table shows, and which of them it marks; the inverse of `draw`.
-
-    Parameters
-    ----------
-    text : str
-        From `draw`, or the grid of an error.
-
-    Returns
-    -------
-    rows : dict of int to list of str
-        Device to the cells of its row; of a long table those that are shown.
-    marks : set of (int, int)
-        Device of each marked cell, and its place among the cells of its row.
-
-    Examples
-    --------
-    >>> read_drawing(draw([["0F0", "0B0"], ["1F0", "1B0"]], {(1, 0)}))
-    ({0: ['0F0', '0B0'], 1: ['1F0', '1B0']}, {(1, 0)})
-    """
-    rows, marks = {}, set()
-    for line in text.splitlines():
-        head, bar, shown = line.partition("|")
-        if bar:
-            device = int(head.removeprefix("device"))
-            cells = _DRAWN.findall(shown)
-            rows[device] = [cell.strip("<>") for cell in cells]
-            marks |= {(device, place) for place, cell in enumerate(cells) if cell.startswith(">")}
-    return rows, marks
-
-
 def _texts(rows):
     return [["&".join(map(str, cell)) for cell in row] for row in rows]
 
@@ -702,7 +632,7 @@ def _numbered_without_gap(flat, cells):
             first = gap[0] if len(gap) else 0
             rule = "has no operation in the table"
             remedy = f"number each {name} from 0 without a gap"
-            raise TableError(f"{name} {first}", "missing", rule, remedy, grid=draw(_texts(cells)))
+            raise TableError(f"{name} {first}", "missing", rule, remedy, grid=Grid(_texts(cells)))
         found[name] = len(numbers)
     return found
 

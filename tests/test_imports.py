@@ -13,7 +13,8 @@ MAY_IMPORT = {
     "ops": {"errors"},
     "kernels": {"ops"},
     "compiled": {"kernels"},
-    "schedule": {"errors", "ops", "compiled"},
+    "grid": set(),
+    "schedule": {"errors", "ops", "compiled", "grid"},
     "formulas": {"errors"},
     "schedules": {"errors", "ops", "compiled", "schedule", "formulas"},
     "specs": {"errors"},
@@ -27,6 +28,7 @@ MAY_IMPORT = {
     "studies": {
         "errors",
         "ops",
+        "grid",
         "schedule",
         "schedules",
         "formulas",

@@ -20,13 +20,13 @@ from ppmodel.engine import simulate
 from ppmodel.errors import CostError, PPModelError, ScheduleError
 from ppmodel.export import parse_table, read_table
 from ppmodel.graph import compile
+from ppmodel.grid import Grid
 from ppmodel.metrics import messages_sent, peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.parameters import check
 from ppmodel.plot import plot_marked, plot_rank
 from ppmodel.plot.own import _spread
 from ppmodel.reproduce import _bring
-from ppmodel.schedule import draw, read_drawing
 from ppmodel.schedules import register_file, registry
 from ppmodel.specs import DATA, cards_of, load_model, load_system, template_path
 from ppmodel.studies import (
@@ -141,28 +141,19 @@ def test_a_cell_that_is_no_operation_has_no_grid(tmp_path):
     """What cannot be drawn is said in its line alone, with file and line."""
     (tmp_path / "mine.csv").write_text("0F0,0G0")
     refused = refusal(tmp_path / "mine.csv")
-    assert refused.grid == ""
+    assert refused.grid is None
     said = refusal_text({"mine": refused})
     assert said.startswith("**mine.csv**:1: ")
     assert "'0G0': is not an operation" in said
 
 
-@given(
-    sizes=st.lists(st.integers(1, 9), min_size=1, max_size=12),
-    chosen=st.sets(st.tuples(st.integers(0, 11), st.integers(0, 8)), max_size=4),
-)
-def test_drawings_round_trip(sizes, chosen):
-    """The cells and the marks of a drawing are those that were drawn."""
-    rows = [[f"{device}F{place}&0B1@1" if place % 3 else f"{device}R" for place in range(size)] for device, size in
-            enumerate(sizes)]  # fmt: skip
-    marks = {(device, place) for device, place in chosen if device < len(sizes) and place < sizes[device]}
-    assert read_drawing(draw(rows, marks)) == (dict(enumerate(rows)), marks)
-
-
-def test_a_cut_drawing_keeps_its_marks():
-    """Of a long table the cells that are shown are read, the mark on the right one."""
-    rows, marks = read_drawing(draw([[f"0F{n}" for n in range(100)]], {(0, 60)}))
-    assert [rows[device][place] for device, place in marks] == ["0F60"]
+def test_of_a_large_table_the_marked_cells_are_drawn():
+    """Devices and cells around the mark, which is on its own cell; the others are left out."""
+    grid = Grid([[f"{device}F{place}" for place in range(100)] for device in range(40)], {(30, 60)})
+    axis = plot_marked({"large": grid}, "title", "context").axes[0]
+    assert len(axis.texts) == len(grid.devices) * len(grid.places) < 400
+    assert [text.get_text() for text in axis.texts if text.get_weight() == "bold"] == ["30F60"]
+    assert [label.get_text() for label in axis.get_yticklabels()] == [str(device) for device in grid.devices]
 
 
 # ---- registering a file ------------------------------------------------------------------------------

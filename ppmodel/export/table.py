@@ -173,7 +173,8 @@ def parse_table(text, name="table"):
         schedule = Schedule.from_rows(notes.get("schedule", (0, name))[1], cells, **_sizes(notes))
     except TableError as error:
         if letters == ZERO_BUBBLE:
-            error.rule += " (in our letters: I is the B of the file, B its BW)"
+            said = "in our letters, I is the B of the file, B its BW"
+            error.why = f"{error.why}; {said}" if error.why else said
         raise
     pytorch.check_extras(schedule, extras)
     if slotted:

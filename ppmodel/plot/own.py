@@ -7,7 +7,6 @@ from matplotlib.patches import Patch, Rectangle
 from ppmodel.ops import parse_cell
 from ppmodel.plot.style import BLUE, GREY, VERMILION, titled
 from ppmodel.plot.timelines import KIND_COLOURS
-from ppmodel.schedule import read_drawing
 
 _PALE = 0.4
 _MARK = "#D0104C"
@@ -20,8 +19,9 @@ def plot_marked(grids, title, context):
 
     Parameters
     ----------
-    grids : dict of str to str
-        Heading to a table with marked cells, as `errors.TableError` has it; empty ones are left out.
+    grids : dict of str to Grid or None
+        Heading to a table with marked cells, as a `TableError` has it; None is left out, of large ones the
+        neighbourhood of the marks is shown.
     title, context : str
         The point of the figure, and what it shows; see `context`.
 
@@ -29,29 +29,32 @@ def plot_marked(grids, title, context):
     -------
     matplotlib Figure
     """
-    drawings = {name: read_drawing(grid) for name, grid in grids.items() if grid}
-    if not drawings:
+    grids = {name: grid for name, grid in grids.items() if grid}
+    if not grids:
         return titled(plt.figure(figsize=(7.8, 0.4)), title, "no table with marked cells")
-    heights = [len(rows) for rows, _ in drawings.values()]
+    heights = [len(grid.devices) for grid in grids.values()]
     figure, axes = plt.subplots(
-        len(drawings), squeeze=False, sharex=True, height_ratios=heights,
+        len(grids), squeeze=False, sharex=True, height_ratios=heights,
         figsize=(7.8, 0.8 + 0.32 * sum(heights) + 0.3 * len(heights)),
     )  # fmt: skip
-    for axis, (name, (rows, marks)) in zip(axes[:, 0], drawings.items(), strict=True):
-        _draw_grid(axis, rows, marks)
+    for axis, (name, grid) in zip(axes[:, 0], grids.items(), strict=True):
+        _draw_grid(axis, grid)
         axis.set_title(name)
     frame = Patch(facecolor="none", edgecolor=_MARK, lw=2, label="cell in question")
     figure.legend(handles=[frame], loc="outside lower center", fontsize=8.5)
     return titled(figure, title, context)
 
 
-def _draw_grid(axis, rows, marks):
-    for place, (device, row) in enumerate(rows.items()):
+def _draw_grid(axis, grid):
+    columns = 0
+    for line, device in enumerate(grid.devices):
+        row = grid.rows[device][grid.places.start : grid.places.stop]
         for column, text in enumerate(row):
-            _draw_cell(axis, column, place, text, (device, column) in marks)
-    axis.set(ylim=(len(rows) - 0.45, -0.55), ylabel="device")
-    axis.set_xlim(-0.05, max(axis.get_xlim()[1], *map(len, rows.values())) + 0.05)
-    axis.set_yticks(range(len(rows)), list(rows))
+            _draw_cell(axis, column, line, text, (device, grid.places.start + column) in grid.marks)
+        columns = max(columns, len(row))
+    axis.set(ylim=(len(grid.devices) - 0.45, -0.55), ylabel="device")
+    axis.set_xlim(-0.05, max(axis.get_xlim()[1], columns) + 0.05)
+    axis.set_yticks(range(len(grid.devices)), list(grid.devices))
     axis.set_xticks([])
     axis.grid(visible=False)
     axis.spines[["left", "bottom"]].set_visible(False)

@@ -1,7 +1,6 @@
 """A schedule of one's own: its mistakes with their cells, and its place among all the others."""
 
 import math
-import re
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -12,8 +11,8 @@ from ppmodel.engine import simulate
 from ppmodel.errors import CostError, TableError
 from ppmodel.export import read_table
 from ppmodel.graph import compile
+from ppmodel.grid import Grid
 from ppmodel.metrics import messages_sent, peak_activations, table_bubble_ratio, table_slots
-from ppmodel.schedule import read_drawing
 from ppmodel.studies.bubble import published_bubble_ratio
 from ppmodel.studies.cases import TIE, label, legal_schedules
 
@@ -29,13 +28,13 @@ class Refusal(NamedTuple):
         The error in one line, the file without its folder.
     short : str
         The operation and the rule that it breaks, in a few words.
-    grid : str
-        The table with the cells in question marked ``>like this<``; empty where there is none.
+    grid : Grid or None
+        The table with the cells in question marked; None where there is none.
     """
 
     said: str
     short: str
-    grid: str
+    grid: Grid | None
 
 
 def refusal(path):
@@ -60,8 +59,7 @@ def refusal(path):
     try:
         read_table(path)
     except TableError as error:
-        short = f"{error.value} {re.split('[,:;(]', error.rule)[0].strip()}"
-        return Refusal(str(error).replace(str(path), path.name), short, error.grid or "")
+        return Refusal(str(error).replace(str(path), path.name), f"{error.value} {error.rule}", error.grid)
     return None
 
 
@@ -80,13 +78,13 @@ def marked_cells(refusals):
 
     Examples
     --------
-    >>> marked_cells({"mine": Refusal("", "", "device 0 | 0F0 >0B0<")}).values.tolist()
+    >>> marked_cells({"mine": Refusal("", "", Grid([["0F0", "0B0"]], {(0, 1)}))}).values.tolist()
     [['mine', 0, '0B0']]
     """
-    found = []
-    for name, refused in refusals.items():
-        rows, marks = read_drawing(refused.grid if refused else "")
-        found += [(name, device, rows[device][place]) for device, place in sorted(marks)]
+    grids = {name: refused.grid for name, refused in refusals.items() if refused and refused.grid}
+    found = [
+        (name, device, grid.rows[device][place]) for name, grid in grids.items() for device, place in sorted(grid.marks)
+    ]
     return pd.DataFrame(found, columns=["table", "device", "operation"])
 
 
