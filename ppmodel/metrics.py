@@ -1,6 +1,5 @@
 """What is read off a table or a timeline: idle time, bubble ratios, memory, traffic."""
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -313,13 +312,41 @@ def bubble_ratios(timeline):
     >>> [round(r, 4) for r in bubble_ratios(simulate(compile(schedule), uniform_costs(schedule, 1, 2)))]
     [0.4286, 0.75, 0.4286]
     """
-    schedule = timeline.graph.schedule
-    computing = busy_s(timeline).mean()
-    counted = schedule.kind != OpKind.R
-    bounds = [np.flatnonzero(counted[first:last]) + first for first, last in pairwise(schedule.device_start)]
-    span = max(timeline.end_s[ops].max() - timeline.start_s[ops].min() for ops in bounds)
+    computing, span = busy_s(timeline).mean(), longest_span_s(timeline)
     total = timeline.makespan_s
     return BubbleRatios(float(1 - computing / total), float(total / computing - 1), float(1 - computing / span))
+
+
+def longest_span_s(timeline):
+    """The longest time of a device from its first operation to the end of its last, reductions left out.
+
+    Source: the denominator of the bubble rate of Qi et al., 2024.
+
+    Parameters
+    ----------
+    timeline : Timeline
+        From `engine.simulate`.
+
+    Returns
+    -------
+    float
+        In seconds.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.engine import simulate
+    >>> from ppmodel.graph import compile
+    >>> schedule = build("gpipe", 2, 1)
+    >>> longest_span_s(simulate(compile(schedule), uniform_costs(schedule, 1, 2, comm=1)))
+    8.0
+    """
+    schedule = timeline.graph.schedule
+    first, computing = schedule.device_start[:-1], schedule.kind != OpKind.R
+    begun = np.minimum.reduceat(np.where(computing, timeline.start_s, np.inf), first)
+    over = np.maximum.reduceat(np.where(computing, timeline.end_s, -np.inf), first)
+    return float((over - begun).max())
 
 
 def peak_activations(schedule, stage_weights=None, held_for_weight_grad=1.0):
@@ -396,6 +423,32 @@ def _changes(weights, held):
     return changes
 
 
+def activation_bytes(stages):
+    """What a stage's forward keeps of a microbatch, and which share of it stays between the halves of its backward.
+
+    Parameters
+    ----------
+    stages : list of Stage, length num_stages
+        From `costs.stages`.
+
+    Returns
+    -------
+    stage_weights, held_for_weight_grad : ndarray of float, shape (num_stages,)
+        In bytes, and relative to them; for `peak_activations` and `activations_in_use`.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import stages
+    >>> from ppmodel.specs import load_model, load_system
+    >>> kept, held = activation_bytes(stages(build("zb-h1", 4, 8), load_model("paper"), load_system("mid_cp_mid_nw")))
+    >>> kept.shape, bool((held < 1).all())
+    ((4,), True)
+    """
+    kept = np.array([stage.activation_bytes for stage in stages])
+    return kept, np.array([stage.weight_grad_bytes for stage in stages]) / kept
+
+
 class Memory(NamedTuple):
     """Bytes on each device, each of shape (num_devices,).
 
@@ -453,10 +506,8 @@ def memory(schedule, model, stages):
     parameters = np.zeros(schedule.num_devices)
     for homes in schedule.placement:
         np.add.at(parameters, homes, [stage.parameters for stage in stages])
-    saved = np.array([stage.activation_bytes for stage in stages])
-    held = np.array([stage.weight_grad_bytes for stage in stages])
     return Memory(
-        peak_activations(schedule, saved, held / saved),
+        peak_activations(schedule, *activation_bytes(stages)),
         parameters * model.element_bytes,
         parameters * model.gradient_bytes,
         parameters * model.optimizer_bytes,

@@ -17,7 +17,7 @@ from ppmodel.costs import uniform_costs
 from ppmodel.engine import simulate
 from ppmodel.errors import ScheduleError
 from ppmodel.graph import compile
-from ppmodel.metrics import peak_activations
+from ppmodel.metrics import longest_span_s, peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.schedule import Schedule
 
@@ -173,12 +173,7 @@ def time_of(schedule, problem, objective="makespan"):
     (33.0, 33.0)
     """
     timeline = _simulated(schedule, problem)
-    if objective == "makespan":
-        return timeline.makespan_s
-    start, end, first = timeline.start_s, timeline.end_s, schedule.device_start[:-1]
-    sums = schedule.kind == OpKind.R
-    begun = np.minimum.reduceat(np.where(sums, np.inf, start), first)
-    return float((np.maximum.reduceat(np.where(sums, -np.inf, end), first) - begun).max())
+    return timeline.makespan_s if objective == "makespan" else longest_span_s(timeline)
 
 
 def _simulated(schedule, problem, scale=1):

@@ -20,7 +20,7 @@ import numpy as np
 
 from ppmodel import __version__
 from ppmodel.errors import PPModelError
-from ppmodel.metrics import activations_in_use
+from ppmodel.metrics import activation_bytes, activations_in_use
 from ppmodel.ops import NO_MICROBATCH, OpKind
 
 _DEVICES, _LINKS, _ACTIVATIONS = 1, 2, 3
@@ -151,7 +151,8 @@ def trace_events(timeline, stages=None):
     events += _arrows(schedule, thread, *spans, messages)
     events += _counters(schedule, *spans, "holds", "microbatches", activations_in_use(schedule))
     if stages is not None:
-        events += _counters(schedule, *spans, "memory", "GiB", _gibibytes(schedule, stages))
+        gibibytes = [level / 2**30 for level in activations_in_use(schedule, *activation_bytes(stages))]
+        events += _counters(schedule, *spans, "memory", "GiB", gibibytes)
     return events
 
 
@@ -280,12 +281,6 @@ def _arrows(schedule, thread, begin, end, messages):
 
 
 # ---- counters ------------------------------------------------------------------------------------
-
-
-def _gibibytes(schedule, stages):
-    saved = np.array([stage.activation_bytes for stage in stages])
-    held = np.array([stage.weight_grad_bytes for stage in stages])
-    return [level / 2**30 for level in activations_in_use(schedule, saved, held / saved)]
 
 
 def _counters(schedule, begin, end, name, unit, levels):
