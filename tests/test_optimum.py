@@ -1,6 +1,7 @@
 """Bounds that no schedule beats, and optima that a solver proves."""
 
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations, product
 
@@ -11,10 +12,22 @@ from hypothesis import strategies as st
 from matplotlib import pyplot as plt
 from strategies import schedules
 
-from ppmodel import Op, OpKind, Schedule, build, optimum
+from ppmodel import Op, OpKind, Schedule, build
 from ppmodel.errors import ScheduleError, TableError
 from ppmodel.metrics import peak_activations
-from ppmodel.optimum import OBJECTIVES, Bounds, Problem, bounds, problem_of, solve, time_of
+from ppmodel.optimum import (
+    OBJECTIVES,
+    Bounds,
+    Problem,
+    answers,
+    bounds,
+    is_whole,
+    peak_of,
+    problem_of,
+    solve,
+    solver,
+    time_of,
+)
 from ppmodel.plot import plot_losses
 from ppmodel.studies import distance_facts, distance_findings, distance_study, distances
 from ppmodel.studies.optimum import STEPS
@@ -32,9 +45,7 @@ PLACEMENTS = {"linear": ([[0, 1, 2]], 4), "V": ([[0, 1, 1, 0]], 3), "both ways":
 def test_no_schedule_beats_a_bound(schedule, times, objective):
     """Whatever the times, every registered schedule takes at least each bound, under its own peak as the limit."""
     assume(schedule.microbatch_parts == 1 and not np.ptp(schedule.stage_shares))
-    split = bool((schedule.kind == OpKind.W).any())
-    limit = Fraction(float(peak_activations(schedule).max())).limit_denominator(1000)
-    problem = problem_of(schedule, **times, limit=limit, split=split)
+    problem = problem_of(schedule, **times, limit=peak_of(schedule), split=not is_whole(schedule))
     assert max(bounds(problem, objective)) <= time_of(schedule, problem, objective) + 1e-9
 
 
@@ -51,7 +62,7 @@ def test_optima_do_not_lean_on_the_bounds(monkeypatch, placement, limit, split, 
     found.schedule.validate()
     assert time_of(found.schedule, problem, objective) == found.time
     assert limit is None or peak_activations(found.schedule).max() <= limit
-    monkeypatch.setattr(optimum, "bounds", lambda *_: Bounds(*[Fraction(0)] * 3))
+    monkeypatch.setattr(solver, "bounds", lambda *_: Bounds(*[Fraction(0)] * 3))
     assert solve(problem, objective, work=3).time == found.time
 
 
@@ -114,6 +125,20 @@ def test_a_hint_is_never_lost():
     assert bounds(problem).best <= found.bound < found.time <= time_of(hint, problem)
 
 
+@given(schedule=schedules(max_stages=5, max_microbatches=10))
+def test_a_schedule_answers_its_own_problem(schedule):
+    """With its own peak as the limit, to the last stage; with one stage less, or more freedom than allowed, not."""
+    assume(schedule.microbatch_parts == 1 and not np.ptp(schedule.stage_shares))
+    peak, whole = peak_of(schedule), is_whole(schedule)
+    assert float(peak) == pytest.approx(peak_activations(schedule).max())
+    problem = problem_of(schedule, limit=peak, split=not whole)
+    assert answers(schedule, problem)
+    assert answers(schedule, replace(problem, split=True))
+    assert answers(schedule, replace(problem, split=False)) == whole
+    with suppress(ScheduleError):  # not one microbatch would fit
+        assert not answers(schedule, replace(problem, limit=peak - problem.share))
+
+
 def test_hints_are_judged():
     """A hint that breaks the limit or splits what is whole is no answer; one of another size is refused."""
     too_large, split = Problem([[0, 1]], 4, limit=1, split=False), Problem([[0, 1]], 4, split=False)
@@ -159,7 +184,7 @@ def test_unequal_stages_are_refused():
 
 def test_without_the_solver_one_line_says_so(monkeypatch):
     """Where OR-tools is missing, the error names it and the extra that brings it; bounds need none."""
-    monkeypatch.setattr(optimum, "find_spec", lambda _: None)
+    monkeypatch.setattr(solver, "find_spec", lambda _: None)
     with pytest.raises(ScheduleError, match="extra 'optimum'") as caught:
         solve(Problem([[0, 1]], 2))
     assert caught.value.field == "ortools"
@@ -206,7 +231,7 @@ def test_searched_schedules_are_searched_for_the_times(study):
 
 def test_bounds_alone_need_no_solver(monkeypatch):
     """Without work nothing is solved, and the distances are upper limits."""
-    monkeypatch.setattr(optimum, "find_spec", lambda _: None)
+    monkeypatch.setattr(solver, "find_spec", lambda _: None)
     table = distances(distance_study([4], [2], [0.0], ["gpipe", "zb-1p"], work=0))
     assert table.over_free.isna().all()
     assert set(table.proven) == {"no"}

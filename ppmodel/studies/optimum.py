@@ -9,16 +9,11 @@ import pandas as pd
 
 from ppmodel import schedules
 from ppmodel.errors import ScheduleError
-from ppmodel.metrics import peak_activations
-from ppmodel.ops import OpKind
-from ppmodel.optimum import bounds, problem_of, solve, time_of
+from ppmodel.optimum import answers, bounds, is_whole, peak_of, problem_of, solve, time_of
 from ppmodel.studies.cases import TIE, label, legal_schedules, named
 
 STEPS = {"order": "the best order", "halves": "backwards split", "free": "and no limit of memory"}
 """What a schedule is held against, each with more freedom than the one before; all on the schedule's own placement."""
-
-_MAX_DENOMINATOR = 10**6
-_ROUNDING = 1e-9
 
 
 def distance_study(stages_list, multiples, comms, cases, work=1.0, objective="makespan"):
@@ -81,13 +76,7 @@ def _entries(cases, num_stages, num_microbatches, comm):
                 problem_of(schedule)
             except ScheduleError:
                 continue  # its stages are not alike
-            peak = Fraction(float(peak_activations(schedule).max())).limit_denominator(_MAX_DENOMINATOR)
-            yield _Entry(label(case, shown), schedule, exact, peak, _is_whole(schedule))
-
-
-def _is_whole(schedule):
-    """Whether no backward is split."""
-    return not (schedule.kind == OpKind.W).any()
+            yield _Entry(label(case, shown), schedule, exact, peak_of(schedule), is_whole(schedule))
 
 
 def _for_times(name, options, comm):
@@ -110,14 +99,8 @@ def _answer(known, entries, entry, step, work, objective):
 
 def _fastest(at_hand, problem, objective):
     """The fastest schedule at hand that answers a problem, the first of several; None if none does."""
-    fitting = [schedule for schedule in at_hand if schedule is not None and _answers(schedule, problem)]
+    fitting = [schedule for schedule in at_hand if schedule is not None and answers(schedule, problem)]
     return min(fitting, key=lambda schedule: time_of(schedule, problem, objective), default=None)
-
-
-def _answers(schedule, problem):
-    placed = np.array_equal(schedule.placement, problem.placement)
-    fits = problem.limit is None or peak_activations(schedule).max() <= float(problem.limit) + _ROUNDING
-    return placed and fits and (problem.split or _is_whole(schedule))
 
 
 def _row(entry, comm, steps, objective):

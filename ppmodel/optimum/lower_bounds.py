@@ -1,0 +1,126 @@
+"""Lower bounds on the time of every schedule of a problem."""
+
+from fractions import Fraction
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.ops import OpKind
+
+
+class Bounds(NamedTuple):
+    """Lower bounds on the time of any schedule of a problem, each for a reason of its own.
+
+    Parameters
+    ----------
+    critical_path : Fraction
+        One microbatch, all the way there and back.
+    busiest_device : Fraction
+        Computing time of a device, after the soonest that it may begin and before what must still follow.
+    memory : Fraction
+        What the limit adds: too few forwards fit to fill the time until the first gradient returns, or
+        microbatches must wait for those that came before. 0 without a limit.
+    """
+
+    critical_path: Fraction
+    busiest_device: Fraction
+    memory: Fraction
+
+    @property
+    def best(self):
+        """The highest of them."""
+        return max(self)
+
+
+def bounds(problem, objective="makespan"):
+    """Lower bounds on the time of every schedule of a problem, derived here.
+
+    Parameters
+    ----------
+    problem : Problem
+    objective : {"makespan", "span"}
+
+    Returns
+    -------
+    Bounds
+        In the problem's unit of time.
+
+    Notes
+    -----
+    On each device: until the soonest that a gradient can be there, only forwards run, and no more of them than fit;
+    all other work comes later. A backward, where halves do not stand apart, is followed by those of the stages before
+    it; of split ones the weight gradients may come last, so that either they or what follows counts. A stage's
+    activations stay from its forward to its (weight) gradient, at least as long as the way to the last stage and back
+    takes; with room for k of them, one of k places holds B/k, rounded up, one after the other.
+
+    Examples
+    --------
+    >>> from ppmodel.optimum import Problem
+    >>> bounds(Problem([[0, 1, 2, 3]], 8, limit=4)).best
+    Fraction(27, 1)
+    >>> bounds(Problem([[0, 1, 2, 3]], 8, split=False)).best
+    Fraction(33, 1)
+    """
+    ways = _Ways(problem, objective)
+    devices = range(problem.num_devices)
+    everything = problem.num_microbatches * problem.placement.shape[1]
+    path = max(ways.path(copy) for copy in range(len(problem.placement)))
+    busiest = max(ways.of_device(device, everything) for device in devices)
+    if problem.limit is None:
+        return Bounds(path, busiest, Fraction(0))
+    filled = max(ways.of_device(device, problem.stages_at_once) for device in devices)
+    return Bounds(path, busiest, max(filled, *(ways.in_turn(*stage) for stage in np.ndindex(problem.placement.shape))))
+
+
+class _Ways:
+    """How long a microbatch takes before, beyond and after each stage; for a span, from a device's own first start."""
+
+    def __init__(self, problem, objective):
+        self.problem, self.whole = problem, objective == "makespan"
+        self.length, self.gradient = problem.lengths, problem.lengths[problem.gradient]
+        self.after = problem.lengths.get(OpKind.W, Fraction(0))
+        self.stages = [
+            [(copy, stage) for copy, stage in np.argwhere(problem.placement == device).tolist()]
+            for device in range(problem.num_devices)
+        ]
+
+    def _hops(self, copy, first, last):
+        return int(self.problem.hops[copy, first + 1 : last + 1].sum()) * self.problem.comm
+
+    def head(self, copy, stage):
+        """The soonest that a stage's forward may begin; 0 for a span, which begins with its device."""
+        return (stage * self.length[OpKind.F] + self._hops(copy, 0, stage)) if self.whole else Fraction(0)
+
+    def around(self, copy, stage):
+        """From the end of a stage's forward until the gradient may be there."""
+        beyond = self.problem.placement.shape[1] - 1
+        return (beyond - stage) * (self.length[OpKind.F] + self.gradient) + 2 * self._hops(copy, stage, beyond)
+
+    def tail(self, copy, stage):
+        """What must follow a stage's gradient: those of the stages before it, and the last weight gradient."""
+        return stage * self.gradient + self._hops(copy, 0, stage) + self.after if self.whole else Fraction(0)
+
+    def path(self, copy):
+        if not self.whole:
+            return Fraction(0)
+        return self.length[OpKind.F] + self.around(copy, 0) + self.gradient + self.after
+
+    def of_device(self, device, forwards):
+        """All work of a device, of which so many forwards at most come before the first gradient."""
+        own = self.stages[device]
+        begins = min(self.head(*stage) for stage in own)
+        gradient_there = min(self.head(*stage) + self.length[OpKind.F] + self.around(*stage) for stage in own)
+        begins = max(begins, gradient_there - forwards * self.length[OpKind.F])
+        work, follows = self.problem.device_work[device], min(self.tail(*stage) for stage in own)
+        if not self.problem.split:
+            return begins + work + follows
+        without = len(own) * self.problem.microbatches_per_copy * self.after
+        return begins + max(work, work - without + follows)
+
+    def in_turn(self, copy, stage):
+        """Microbatches of a stage share the places that the memory has for them, and one place holds many in turn."""
+        rounds = ceil(Fraction(self.problem.microbatches_per_copy, self.problem.stages_at_once))
+        stays = self.length[OpKind.F] + self.around(copy, stage) + self.gradient + self.after
+        follows = 0 if self.problem.split else self.tail(copy, stage)
+        return self.head(copy, stage) + rounds * stays + follows

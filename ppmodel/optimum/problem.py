@@ -1,0 +1,254 @@
+"""What a schedule must do, and with what; which schedules answer it, and what they take."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from ppmodel.costs import uniform_costs
+from ppmodel.engine import simulate
+from ppmodel.errors import ScheduleError
+from ppmodel.graph import compile
+from ppmodel.metrics import longest_span_s, peak_activations
+from ppmodel.ops import OpKind
+
+OBJECTIVES = ("makespan", "span")
+"""From the first start to the last end of all devices, or of the device where that is longest (Zero Bubble's)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What a schedule must do, and with what; the order of the operations is open.
+
+    Parameters
+    ----------
+    placement : array of int, shape (num_replicas, num_stages)
+        The device of each stage of each copy of the pipeline, as in `Schedule`. Stages are of equal size.
+    num_microbatches : int
+        B; every copy of the pipeline runs as many.
+    forward, input_grad, weight_grad, comm : number
+        Times of one microbatch on 1/S of the model, in one unit, and of one transfer; the first three above 0.
+    limit : number, optional
+        Activations that fit on a device, in microbatches on 1/S of the model; no limit if not given.
+    split : bool
+        Whether input and weight gradients may stand apart; else a backward is one operation.
+
+    Raises
+    ------
+    ScheduleError
+        If a time is not positive, copies cannot share the microbatches, or not one microbatch fits the limit.
+
+    Examples
+    --------
+    >>> Problem([[0, 1]], 4, split=False).device_work
+    [Fraction(12, 1), Fraction(12, 1)]
+    """
+
+    placement: np.ndarray
+    num_microbatches: int
+    forward: Fraction = 1
+    input_grad: Fraction = 1
+    weight_grad: Fraction = 1
+    comm: Fraction = 0
+    limit: Fraction | None = None
+    split: bool = True
+
+    def __post_init__(self):
+        object.__setattr__(self, "placement", np.atleast_2d(self.placement))
+        for name in ("forward", "input_grad", "weight_grad", "comm"):
+            time = Fraction(str(getattr(self, name)))
+            if time < 0 or (time == 0 and name != "comm"):
+                raise ScheduleError(name, time, "must be above 0 (a transfer 0 or more)", "pass for example 1")
+            object.__setattr__(self, name, time)
+        copies = len(self.placement)
+        if self.num_microbatches < 1 or self.num_microbatches % copies:
+            rule = f"must be a multiple of the copies of the pipeline, {copies}"
+            raise ScheduleError("microbatches", self.num_microbatches, rule, f"pass {copies * 2}")
+        if self.limit is not None:
+            object.__setattr__(self, "limit", Fraction(str(self.limit)))
+            needed = max(np.bincount(homes).max() for homes in self.placement) * self.share
+            if self.limit < needed:
+                rule = f"must be at least {needed}: a device holds a microbatch on all its stages at once"
+                raise ScheduleError("limit", self.limit, rule, f"pass {needed} or more")
+
+    @property
+    def num_devices(self):
+        return int(self.placement.max()) + 1
+
+    @property
+    def share(self):
+        """A stage's share of a unit, 1/v."""
+        return Fraction(self.num_devices, self.placement.shape[1])
+
+    @property
+    def lengths(self):
+        """Time of a stage's operation, by kind: of F, I and W, or of F and B."""
+        if self.split:
+            lengths = {OpKind.F: self.forward, OpKind.I: self.input_grad, OpKind.W: self.weight_grad}
+        else:
+            lengths = {OpKind.F: self.forward, OpKind.B: self.input_grad + self.weight_grad}
+        return {kind: length * self.share for kind, length in lengths.items()}
+
+    @property
+    def gradient(self):
+        """The kind of operation that hands a gradient on."""
+        return OpKind.I if self.split else OpKind.B
+
+    @property
+    def last(self):
+        """The kind of operation that gives the activations back."""
+        return OpKind.W if self.split else OpKind.B
+
+    @property
+    def microbatches_per_copy(self):
+        return self.num_microbatches // len(self.placement)
+
+    @property
+    def stages_at_once(self):
+        """Stages' microbatches that fit on a device; None without a limit."""
+        return None if self.limit is None else int(self.limit / self.share)
+
+    @cached_property
+    def device_work(self):
+        """Computing time of each device."""
+        each = self.microbatches_per_copy * sum(self.lengths.values())
+        return [int(count) * each for count in np.bincount(self.placement.ravel(), minlength=self.num_devices)]
+
+    @cached_property
+    def hops(self):
+        """Transfers between a stage and the one before it: 0 on one device, else 1; shape of `placement`."""
+        return (np.diff(self.placement, axis=1, prepend=self.placement[:, :1]) != 0).astype(int)
+
+
+def problem_of(schedule, forward=1, input_grad=1, weight_grad=1, comm=0, limit=None, split=True):
+    """The `Problem` that a schedule solves: its placement and its microbatches, with these times and this limit.
+
+    Raises
+    ------
+    ScheduleError
+        If its stages differ in size, or it cuts microbatches.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> problem_of(build("hanayo", 2, 2)).placement
+    array([[0, 1, 1, 0]], dtype=int32)
+    """
+    if schedule.microbatch_parts > 1 or np.ptp(schedule.stage_shares):
+        rule, remedy = "must have stages of equal size and whole microbatches", "choose another schedule"
+        raise ScheduleError("schedule", schedule.name, rule, remedy)
+    placement = np.asarray(schedule.placement, dtype=np.int32)
+    return Problem(placement, schedule.num_microbatches, forward, input_grad, weight_grad, comm, limit, split)
+
+
+def time_of(schedule, problem, objective="makespan"):
+    """What a schedule takes with a problem's times: the makespan, or the longest span of a device.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    problem : Problem
+        Its limit does not matter here.
+    objective : {"makespan", "span"}
+
+    Returns
+    -------
+    float
+        In the problem's unit of time.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> schedule = build("1f1b", 4, 8)
+    >>> time_of(schedule, problem_of(schedule)), time_of(schedule, problem_of(schedule), "span")
+    (33.0, 33.0)
+    """
+    timeline = simulated(schedule, problem)
+    return timeline.makespan_s if objective == "makespan" else longest_span_s(timeline)
+
+
+def simulated(schedule, problem, scale=1):
+    """A schedule's timeline with a problem's times.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    problem : Problem
+        Its limit does not matter here.
+    scale : int
+        By which the times are multiplied.
+
+    Returns
+    -------
+    Timeline
+        In the problem's unit of time, over `scale`.
+    """
+    times = {name: float(getattr(problem, name) * scale) for name in ("forward", "input_grad", "weight_grad")}
+    latency = float(problem.comm * scale)
+    costs = uniform_costs(
+        schedule, times["forward"], input_grad=times["input_grad"], weight_grad=times["weight_grad"], latency=latency
+    )
+    return simulate(compile(schedule, p2p="latency"), costs)
+
+
+def is_whole(schedule):
+    """Whether no backward of a schedule is split.
+
+    >>> from ppmodel import build
+    >>> is_whole(build("1f1b", 2, 4)), is_whole(build("zb-1p", 2, 4))
+    (True, False)
+    """
+    return not (schedule.kind == OpKind.W).any()
+
+
+def peak_of(schedule):
+    """Peak activations of a schedule's fullest device, exactly.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        With stages of equal size and whole microbatches.
+
+    Returns
+    -------
+    Fraction
+        In microbatches on 1/S of the model.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> peak_of(build("interleaved-1f1b", 3, 6, chunks=3))
+    Fraction(11, 3)
+    """
+    share = Fraction(schedule.num_devices, schedule.num_stages)
+    return round(float(peak_activations(schedule).max() / share)) * share
+
+
+def answers(schedule, problem):
+    """Whether a schedule is one of those that a problem asks for.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    problem : Problem
+
+    Returns
+    -------
+    bool
+        Of the problem's placement and microbatches, within its limit, and with whole backwards where it wants them.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> schedule = build("gpipe", 2, 4)
+    >>> [answers(schedule, problem_of(schedule, limit=limit)) for limit in (None, 4, 3)]
+    [True, True, False]
+    """
+    placed = np.array_equal(schedule.placement, problem.placement)
+    return (
+        placed
+        and schedule.num_microbatches == problem.num_microbatches
+        and (problem.limit is None or peak_of(schedule) <= problem.limit)
+        and (problem.split or is_whole(schedule))
+    )

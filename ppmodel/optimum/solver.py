@@ -1,0 +1,263 @@
+"""The fastest order of a problem's operations, from OR-tools' CP-SAT."""
+
+from fractions import Fraction
+from importlib.util import find_spec
+from math import ceil, lcm
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.errors import ScheduleError
+from ppmodel.ops import OpKind
+from ppmodel.optimum.lower_bounds import bounds
+from ppmodel.optimum.problem import Problem, answers, simulated, time_of
+from ppmodel.schedule import Schedule
+
+
+class Optimum(NamedTuple):
+    """What the solver found.
+
+    Parameters
+    ----------
+    time : Fraction or None
+        Of the best schedule found, in the problem's unit; None if none was found within the limit of work.
+    bound : Fraction
+        No schedule is faster than this; proven by the solver or by `bounds`.
+    proven : bool
+        Whether the two are equal: the time is the optimum.
+    schedule : Schedule or None
+    """
+
+    time: Fraction | None
+    bound: Fraction
+    proven: bool
+    schedule: Schedule | None
+
+
+def solve(problem, objective="makespan", hint=None, work=10.0):
+    """The fastest order of a problem's operations, by OR-tools' CP-SAT; deterministic, on one core.
+
+    Microbatches of one copy are alike: any schedule stays as fast, and holds as much, if each stage takes them in
+    order. So they do here, which spares the solver most of its search.
+
+    Parameters
+    ----------
+    problem : Problem
+    objective : {"makespan", "span"}
+    hint : Schedule, optional
+        Of the same placement and size; where it fits the limit, the search starts from it, and it is the answer
+        where nothing faster is found.
+    work : float
+        Limit in the solver's deterministic units, about seconds of a core; the result does not depend on the
+        machine. Where it is reached, `time` is only the best found and `bound` only a bound.
+
+    Returns
+    -------
+    Optimum
+
+    Raises
+    ------
+    ScheduleError
+        If OR-tools is not installed.
+
+    Examples
+    --------
+    >>> found = solve(Problem([[0, 1]], 2))
+    >>> found.time, found.proven
+    (Fraction(7, 1), True)
+    """
+    if find_spec("ortools") is None:
+        raise ScheduleError("ortools", None, "is not installed", "install ppmodel with its extra 'optimum'")
+    if hint is not None:
+        _refuse_others(hint, problem)
+    model = _Model(problem, objective, hint if hint is not None and answers(hint, problem) else None)
+    given = model.given()
+    if given and given.proven:
+        return given
+    found = model.solved(work)
+    return found if given is None or (found.time is not None and found.time < given.time) else _bounded(given, found)
+
+
+def _bounded(given, found):
+    """The hint, where the solver found nothing faster, with what the solver proved."""
+    return Optimum(given.time, found.bound, given.time == found.bound, given.schedule)
+
+
+def _refuse_others(hint, problem):
+    if not np.array_equal(hint.placement, problem.placement) or hint.num_microbatches != problem.num_microbatches:
+        rule = "must have the problem's placement and microbatches"
+        raise ScheduleError("hint", hint.name, rule, "pass a schedule of the same problem, or none")
+
+
+class _Model:
+    """The problem as CP-SAT sees it, in whole units of time."""
+
+    def __init__(self, problem, objective, hint):
+        from ortools.sat.python import cp_model
+
+        self.library, self.model = cp_model, cp_model.CpModel()
+        self.problem, self.objective = problem, objective
+        times = [*problem.lengths.values(), problem.comm]
+        self.scale = lcm(*(time.denominator for time in times))
+        self.length = {kind: int(time * self.scale) for kind, time in problem.lengths.items()}
+        self.comm = int(problem.comm * self.scale)
+        self.least = ceil(bounds(problem, objective).best * self.scale)
+        self.hint, self.begun = hint, self._hinted(hint) if hint else {}
+        self.horizon = self._horizon()
+
+    def given(self):
+        """The hint as an answer: the optimum at once, where it takes no longer than a bound."""
+        if self.hint is None:
+            return None
+        reached = Fraction(round(time_of(self.hint, self._whole_times(), self.objective)), self.scale)
+        least = Fraction(self.least, self.scale)
+        return Optimum(reached, least, reached == least, self.hint)
+
+    def _hinted(self, hint):
+        """Starts of the hint's operations by kind, copy and stage, in order.
+
+        Operations of one cell, and the halves of a backward, run one after the other.
+        """
+        start, ranked = simulated(hint, self.problem, self.scale).start_s, {}
+        for op in np.flatnonzero(hint.kind != OpKind.R):
+            begins = round(start[op]) + self._before_in_cell(hint, op)
+            for kind, later in self._parts(OpKind(hint.kind[op])):
+                key = (kind, int(hint.replica[op]), int(hint.stage[op]))
+                ranked.setdefault(key, []).append(begins + later)
+        return {key: sorted(starts) for key, starts in ranked.items()}
+
+    def _before_in_cell(self, hint, op):
+        before = 0
+        while hint.joined[op]:
+            op -= 1
+            before += sum(self.length[kind] for kind, _ in self._parts(OpKind(hint.kind[op])))
+        return before
+
+    def _parts(self, kind):
+        """An operation of a hint in the problem's own kinds, each with its delay."""
+        if kind == OpKind.B and self.problem.split:
+            return [(OpKind.I, 0), (OpKind.W, self.length[OpKind.I])]
+        return [(kind, 0)]
+
+    def _horizon(self):
+        """A time by which everything can be over: the hint's, or that of one microbatch after the other."""
+        if self.begun and self.objective == "makespan":
+            return max(starts[-1] + self.length[kind] for (kind, *_), starts in self.begun.items())
+        one = sum(self.length.values()) + 2 * self.comm
+        return one * self.problem.placement.shape[1] * self.problem.num_microbatches
+
+    def _operations(self):
+        self.start, self.interval = {}, {}
+        for copy, stage in np.ndindex(self.problem.placement.shape):
+            for kind, length in self.length.items():
+                for number in range(self.problem.microbatches_per_copy):
+                    key = (kind, copy, stage, number)
+                    begin = self.model.new_int_var(0, self.horizon - length, "")
+                    self.start[key] = begin
+                    self.interval[key] = self.model.new_fixed_size_interval_var(begin, length, "")
+                    if self.begun:
+                        self.model.add_hint(begin, self._given_start(key))
+
+    def _after(self, later, earlier, lag=0):
+        """One operation begins no sooner than another ends, and a lag more."""
+        self.model.add(self.start[later] >= self.start[earlier] + self.length[earlier[0]] + lag)
+
+    def _order(self):
+        gradient, last_stage = self.problem.gradient, self.problem.placement.shape[1] - 1
+        for key in self.start:
+            kind, copy, stage, number = key
+            if number:
+                self._after(key, (kind, copy, stage, number - 1))
+            if kind == OpKind.F and stage:
+                self._after(key, (kind, copy, stage - 1, number), self._lag(copy, stage))
+            elif kind == gradient and stage < last_stage:
+                self._after(key, (kind, copy, stage + 1, number), self._lag(copy, stage + 1))
+            elif kind == gradient:
+                self._after(key, (OpKind.F, copy, stage, number))
+            elif kind == OpKind.W:
+                self._after(key, (gradient, copy, stage, number))
+
+    def _lag(self, copy, stage):
+        return int(self.problem.hops[copy, stage]) * self.comm
+
+    def _devices(self):
+        self.of_device = [[] for _ in range(self.problem.num_devices)]
+        for key in self.start:
+            self.of_device[self.problem.placement[key[1], key[2]]].append(key)
+        for keys in self.of_device:
+            self.model.add_no_overlap([self.interval[key] for key in keys])
+
+    def _memory(self):
+        places = self.problem.stages_at_once
+        if places is None:
+            return
+        for keys in self.of_device:
+            held = [key for key in keys if key[0] == OpKind.F]
+            if len({key[1:3] for key in held}) == 1:
+                self._in_turn(held, places)
+            else:
+                self.model.add_cumulative([self._stay(key) for key in held], [1] * len(held), places)
+
+    def _in_turn(self, held, places):
+        """With one stage on a device, a forward waits until the microbatch `places` before it has gone."""
+        for _, copy, stage, number in held[places:]:
+            self._after((OpKind.F, copy, stage, number), (self.problem.last, copy, stage, number - places))
+
+    def _given_start(self, key):
+        return self.begun[key[:3]][key[3]]
+
+    def _stay(self, key):
+        """From the start of a forward to the end of what gives its activations back."""
+        last = (self.problem.last, *key[1:])
+        length = self.model.new_int_var(0, self.horizon, "")
+        end = self.start[last] + self.length[last[0]]
+        if self.begun:
+            self.model.add_hint(length, self._given_start(last) + self.length[last[0]] - self._given_start(key))
+        return self.model.new_interval_var(self.start[key], length, end, "")
+
+    def _target(self):
+        target = self.model.new_int_var(self.least, self.horizon, "")
+        for keys in self.of_device:
+            first = 0
+            if self.objective == "span":
+                first = self.model.new_int_var(0, self.horizon, "")
+                for key in keys:
+                    if key[0] == OpKind.F and key[3] == 0:
+                        self.model.add(first <= self.start[key])
+            for key in keys:
+                if key[0] != OpKind.F and key[3] == self.problem.microbatches_per_copy - 1:
+                    self.model.add(target >= self.start[key] + self.length[key[0]] - first)
+        self.model.minimize(target)
+
+    def solved(self, work):
+        self._operations()
+        self._order()
+        self._devices()
+        self._memory()
+        self._target()
+        solver = self.library.CpSolver()
+        solver.parameters.num_workers, solver.parameters.random_seed = 1, 0
+        solver.parameters.max_deterministic_time = work
+        status = solver.solve(self.model)
+        bound = Fraction(max(self.least, round(solver.best_objective_bound)), self.scale)
+        if status not in (self.library.OPTIMAL, self.library.FEASIBLE):
+            return Optimum(None, bound, False, None)
+        schedule = self._schedule(solver)
+        reached = time_of(schedule, self._whole_times(), self.objective)
+        time = Fraction(round(reached), self.scale)
+        return Optimum(time, bound, time == bound, schedule)
+
+    def _whole_times(self):
+        """The problem in units in which every time is whole, so that the engine's times are exact."""
+        problem, scale = self.problem, self.scale
+        times = [time * scale for time in (problem.forward, problem.input_grad, problem.weight_grad, problem.comm)]
+        return Problem(problem.placement, problem.num_microbatches, *times)
+
+    def _schedule(self, solver):
+        keys = list(self.start)
+        kind, copy, stage, number = (np.array(column) for column in zip(*keys, strict=True))
+        slot = np.array([solver.value(self.start[key]) for key in keys])
+        microbatch = number * len(self.problem.placement) + copy
+        return Schedule.from_slots(
+            "optimum", self.problem.placement, self.problem.num_microbatches, kind, stage, microbatch, copy, slot
+        )
