@@ -36,8 +36,17 @@ lengths = st.sampled_from([1, 2, Fraction(1, 2)])
 times = st.fixed_dictionaries(
     {"forward": lengths, "input_grad": lengths, "weight_grad": lengths, "comm": st.sampled_from([0, 1, Fraction(1, 4)])}
 )
-PLACEMENTS = {"linear": ([[0, 1, 2]], 4), "V": ([[0, 1, 1, 0]], 3), "both ways": ([[0, 1], [1, 0]], 2)}
-"""Devices of each copy's stages, and microbatches."""
+SMALL_PROBLEMS = [
+    (placement, num_microbatches, limit)
+    for placement, num_microbatches, limits in (
+        ([[0, 1, 2]], 4, (None, 1, 2, 3)),
+        ([[0, 1, 1, 0]], 2, (None, 1, Fraction(3, 2))),
+        ([[0, 1, 1, 0]], 3, (None, 1)),
+        ([[0, 1], [1, 0]], 2, (None, 1)),
+    )
+    for limit in limits
+]
+"""Devices of each copy's stages, microbatches, and activations that fit."""
 
 
 @given(schedule=schedules(max_stages=5, max_microbatches=10), times=times, objective=st.sampled_from(OBJECTIVES))
@@ -51,11 +60,10 @@ def test_no_schedule_beats_a_bound(schedule, times, objective):
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("split", [False, True])
-@pytest.mark.parametrize("limit", [None, 1, 2, 3])
-@pytest.mark.parametrize("placement", list(PLACEMENTS))
-def test_optima_do_not_lean_on_the_bounds(monkeypatch, placement, limit, split, objective):
+@pytest.mark.parametrize(("placement", "num_microbatches", "limit"), SMALL_PROBLEMS, ids=str)
+def test_optima_do_not_lean_on_the_bounds(monkeypatch, placement, num_microbatches, limit, split, objective):
     """Without them the solver finds the same optimum; it is no lower than they are, and its table is whole."""
-    problem = Problem(*PLACEMENTS[placement], 2, 1, 1, Fraction(1, 2), limit, split)
+    problem = Problem(placement, num_microbatches, 2, 1, 1, Fraction(1, 2), limit, split)
     found = solve(problem, objective, work=3)
     assert found.proven
     assert bounds(problem, objective).best <= found.time == found.bound
