@@ -29,7 +29,7 @@ from ppmodel.optimum import (
     time_of,
 )
 from ppmodel.plot import plot_losses
-from ppmodel.studies import distance_facts, distance_findings, distance_study, distances
+from ppmodel.studies import LOSSES, distance_facts, distance_findings, distance_study, distances
 from ppmodel.studies.optimum import STEPS
 
 lengths = st.sampled_from([1, 2, Fraction(1, 2)])
@@ -261,10 +261,18 @@ def test_findings_count_what_is_proven(study):
     assert "Nothing is lost to **backwards" in distance_findings(study[study.schedule == "ZB-1p"])[2]
 
 
+def test_all_that_lose_most_are_named(study):
+    """Schedules that lose equally much to a cause share the sentence, each at its size and time of a transfer."""
+    whole = study[study.schedule.isin(["1F1B", "Hanayo"]) & (study.comm_over_forward == 0)]
+    alike = whole.assign(order_time=whole.time, halves_time=whole.time / 1.5)
+    wanted = "50.0%, by 1F1B and Hanayo at S = 2, B = 2, c = 0 F; 1F1B at S = 2, B = 4, c = 0 F."
+    assert distance_findings(alike)[2] == f"The most that is lost to **backwards in one piece**: {wanted}"
+
+
 def test_bars_end_at_the_time(study):
     """Four parts add up to each schedule's time; what is not proven has a star."""
     here = study[study.microbatches == 4].assign(free_proven=False)
-    for axis, comm in zip(plot_losses(here, "title", "context").axes, (0.0, 0.5), strict=True):
+    for axis, comm in zip(plot_losses(here, LOSSES, "title", "context").axes, (0.0, 0.5), strict=True):
         ends = [bar.get_x() + bar.get_width() for bar in axis.containers[-1]]
         assert ends == pytest.approx(here[here.comm_over_forward == comm].time.tolist())
         assert all(text.get_text().endswith("*") for text in axis.texts)

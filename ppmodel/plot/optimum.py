@@ -5,21 +5,18 @@ from matplotlib import pyplot as plt
 
 from ppmodel.plot.style import BLUE, ORANGE, VERMILION, titled
 
-_PARTS = (  # the steps between one time and the next, from the best possible on
-    ("no order on these devices is faster", "free_time", "#d9d9d9"),
-    ("its limit of memory", "halves_time", BLUE),
-    ("backwards in one piece", "order_time", ORANGE),
-    ("its order", "time", VERMILION),
-)
+_COLOURS = (VERMILION, ORANGE, BLUE)
 
 
-def plot_losses(study, title, context):
+def plot_losses(study, losses, title, context):
     """Time of schedules, cut at the best that each freedom would allow; one panel for each time of a transfer.
 
     Parameters
     ----------
     study : DataFrame
         From `studies.distance_study`, of one S and B, with the solver's answers.
+    losses : dict of str to (str, str)
+        Three causes, and the columns between which the time lies that is lost to each; see `studies.optimum.LOSSES`.
     title, context : str
         The point of the figure, and what it shows; see `context`.
 
@@ -30,23 +27,31 @@ def plot_losses(study, title, context):
     """
     comms = list(dict.fromkeys(study.comm_over_forward))
     names = list(dict.fromkeys(study.schedule))
+    parts = _parts(losses)
     height = 0.27 * len(names) + 1.3
     figure, axes = plt.subplots(1, len(comms), figsize=(8.6, height), sharex=True, sharey=True, squeeze=False)
     for axis, comm in zip(axes[0], comms, strict=True):
         here = study[study.comm_over_forward == comm].set_index("schedule").reindex(names)
-        _bars(axis, here)
+        _bars(axis, here, parts)
         axis.set(title=f"c = {comm:g} F", xlabel="time (forwards of 1/S of the model)")
         axis.grid(axis="y", visible=False)
     axes[0, 0].set_yticks(range(len(names)), names)
     axes[0, 0].invert_yaxis()
     axes[0, 0].set_xlim(0, 1.17 * study.time.max())
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(_PARTS))
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=len(parts))
     return titled(figure, title, context)
 
 
-def _bars(axis, here):
+def _parts(losses):
+    """Name, column and colour of each step from one time to the next, from the best possible on."""
+    *_, (_, best) = losses.values()
+    steps = [(what, longer, colour) for (what, (longer, _)), colour in zip(losses.items(), _COLOURS, strict=True)]
+    return [("no order on these devices is faster", best, "#d9d9d9"), *reversed(steps)]
+
+
+def _bars(axis, here, parts):
     places, left = np.arange(len(here)), np.zeros(len(here))
-    for text, column, colour in _PARTS:
+    for text, column, colour in parts:
         right = here[column].to_numpy()
         axis.barh(places, right - left, left=left, height=0.72, color=colour, label=text)
         left = right

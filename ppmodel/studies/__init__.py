@@ -42,6 +42,7 @@ from ppmodel.studies.nodes import (
     waiting_study,
 )
 from ppmodel.studies.optimum import (
+    LOSSES,
     distance_facts,
     distance_findings,
     distance_study,
@@ -143,6 +144,7 @@ from ppmodel.studies.verdicts import carry_text, gap_table, gap_text, papers_own
 
 __all__ = [
     "FAMILIES",
+    "LOSSES",
     "NOISE_SCHEDULES",
     "PHASE_SCHEDULES",
     "advantage_study",

@@ -11,9 +11,17 @@ from ppmodel import schedules
 from ppmodel.errors import ScheduleError
 from ppmodel.optimum import answers, bounds, is_whole, peak_of, problem_of, solve, time_of
 from ppmodel.studies.cases import TIE, label, legal_schedules, named
+from ppmodel.studies.words import listed
 
 STEPS = {"order": "the best order", "halves": "backwards split", "free": "and no limit of memory"}
 """What a schedule is held against, each with more freedom than the one before; all on the schedule's own placement."""
+
+LOSSES = {
+    "its order": ("time", "order_time"),
+    "backwards in one piece": ("order_time", "halves_time"),
+    "its limit of memory": ("halves_time", "free_time"),
+}
+"""What a schedule loses time to, and the columns of a `distance_study` between which that lies."""
 
 
 def distance_study(stages_list, multiples, comms, cases, work=1.0, objective="makespan"):
@@ -219,15 +227,8 @@ def distance_findings(study):
         f"{facts['best_possible']} are as fast as any order on their placement, whatever its memory; at every point "
         f"of this page: {', '.join(always) or 'none'}.",
     ]
-    sentences += [_most_lost(study, *step) for step in _LOSSES]
+    sentences += [_most_lost(study, what, *columns) for what, columns in LOSSES.items()]
     return [*sentences, _proof_text(facts)]
-
-
-_LOSSES = (
-    ("its order", "time", "order_time"),
-    ("backwards in one piece", "order_time", "halves_time"),
-    ("its limit of memory", "halves_time", "free_time"),
-)
 
 
 def largest_losses(study):
@@ -243,7 +244,7 @@ def largest_losses(study):
     str
         For a figure's title.
     """
-    parts = [f"{_losses(study, *times).max():.0%} to {what}" for what, *times in _LOSSES]
+    parts = [f"{_losses(study, *times).max():.0%} to {what}" for what, times in LOSSES.items()]
     return f"At most {', '.join(parts)}"
 
 
@@ -255,9 +256,10 @@ def _most_lost(study, what, longer, shorter):
     losses = _losses(study, longer, shorter)
     if not losses.max() > TIE:
         return f"Nothing is lost to **{what}**."
-    row = study.loc[losses.idxmax()]
-    where = f"S = {row.stages}, B = {row.microbatches}, c = {row.comm_over_forward:g} F"
-    return f"The most that is lost to **{what}**: {losses.max():.1%}, by {row.schedule} at {where}."
+    most = study[losses >= losses.max() - TIE]
+    places = most.groupby(["stages", "microbatches", "comm_over_forward"], sort=False).schedule
+    where = [f"{listed(names)} at S = {s}, B = {b}, c = {comm:g} F" for (s, b, comm), names in places]
+    return f"The most that is lost to **{what}**: {losses.max():.1%}, by {'; '.join(where)}."
 
 
 def _proof_text(facts):

@@ -15,6 +15,7 @@ from ppmodel.grid import Grid
 from ppmodel.metrics import messages_sent, peak_activations, table_bubble_ratio, table_slots
 from ppmodel.studies.bubble import published_bubble_ratio
 from ppmodel.studies.cases import TIE, label, legal_schedules
+from ppmodel.studies.words import listed
 
 _MANY = 4
 
@@ -323,13 +324,7 @@ def _verdict(study, name):
     ]
     if not beaten:
         return "None beats it on both time and memory."
-    return f"At least as good on both time and peak, and better on one: {_listed(beaten)}."
-
-
-def _listed(names):
-    """Some names, and how many more there are."""
-    shown = names if len(names) <= _MANY else [*names[: _MANY - 1], f"{len(names) - _MANY + 1} more"]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return f"At least as good on both time and peak, and better on one: {listed(beaten, _MANY)}."
 
 
 def between(study, low, high):

@@ -9,6 +9,7 @@ from ppmodel.engine import makespans
 from ppmodel.errors import PPModelError
 from ppmodel.specs import by_cards
 from ppmodel.studies.cases import TIE, compiled, label, legal_schedules
+from ppmodel.studies.words import listed
 from ppmodel.uncertainty import (
     QUANTILES,
     Comparison,
@@ -327,13 +328,8 @@ def _devices(numbers, num_stages):
             runs[-1].append(number)
         else:
             runs.append([number])
-    words = [f"{run[0]} to {run[-1]}" if len(run) > 2 else _listed(run) for run in runs]
-    return f"{'device' if len(numbers) == 1 else 'devices'} {_listed(words)}"
-
-
-def _listed(words):
-    *most, last = map(str, words)
-    return f"{', '.join(most)} and {last}" if most else last
+    words = [f"{run[0]} to {run[-1]}" if len(run) > 2 else listed(run) for run in runs]
+    return f"{'device' if len(numbers) == 1 else 'devices'} {listed(words)}"
 
 
 def slow_winner_study(study):
@@ -493,7 +489,7 @@ def _lead_text(leads):
     kept = leads[~leads.jitter.isin(lost.jitter)]
     words = []
     if len(kept):
-        levels = _listed([f"{jitter:.0%}" for jitter in sorted(kept.jitter.unique())])
+        levels = listed([f"{jitter:.0%}" for jitter in sorted(kept.jitter.unique())])
         narrowest = f"and the narrowest is {kept.over_winner.min():.1%}"
         words.append(f"at a jitter of {levels} no lead is lost or in doubt, {narrowest}")
     for jitter, group in lost.groupby("jitter"):
@@ -586,4 +582,4 @@ def _on(points):
     counts = {}
     for system, count in points:
         counts.setdefault(system, []).append(count)
-    return ", ".join(f"on {system} with B = {_listed(found)}" for system, found in counts.items())
+    return ", ".join(f"on {system} with B = {listed(found)}" for system, found in counts.items())
