@@ -32,6 +32,7 @@ from ppmodel.specs import DATA, cards_of, load_model, load_system, template_path
 from ppmodel.studies import (
     between,
     between_text,
+    halves_text,
     marked_cells,
     rank_of,
     rank_study,
@@ -324,16 +325,20 @@ def test_the_idea_of_the_template_pays(table):
     assert between_text(study, "eager 1F1B", "1F1B") == between_text(study, "1F1B", "nothing") == ""
 
 
-def test_what_beats_the_idea_splits_the_backward(generated):
-    """As the page says: on its system every schedule that is better on both time and peak has halves of backwards."""
+def test_what_the_rivals_have_in_common_is_counted(generated):
+    """Who splits the backward is read off the tables; rivals that do not are named, and no rival is no sentence."""
     system = load_system("slow_between_nodes")
     costs_of = partial(model_costs, model=load_model("paper"), system=system)
     study = rank_study("mine", build(generated, 8, 32), costs_of, generated, cards=cards_of(system, 8))
+    of_labels, others = {registry.get(name).label: name for name in names()}, study[~study.own]
+    tables = [build(of_labels[label], 8, 32) for label in others.schedule]
+    assert others.halves.tolist() == [bool((table.kind == OpKind.W).any()) for table in tables]
     rivals = beaten_by(study, "mine")
-    of_labels = {registry.get(name).label: name for name in names()}
-    assert all((build(of_labels[label], 8, 32).kind == OpKind.I).any() for label in rivals)
-    saved, added = between(study, "1F1B", "eager 1F1B")
-    assert saved > 0.8 > 0.2 > added
+    assert halves_text(study.assign(halves=True)).startswith("Whatever beats mine on both time and peak splits")
+    named = halves_text(study.assign(halves=study.schedule != rivals[0]))
+    assert named.startswith(f"Of the {len(rivals)} schedules that beat mine")
+    assert named.endswith(f"{len(rivals) - 1} split the backward; {rivals[0]} does not split it.")
+    assert halves_text(study[~study.schedule.isin(rivals)]) == ""
 
 
 def test_the_text_says_what_the_study_holds(table):

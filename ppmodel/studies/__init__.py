@@ -23,6 +23,7 @@ from ppmodel.studies.field import field_cases, field_study, headings, kinds_of_s
 from ppmodel.studies.fronts import front_changes, front_study, front_table, nearest
 from ppmodel.studies.hanayo import hanayo_gains, hanayo_study, hanayo_tables
 from ppmodel.studies.memory import memory_in_tib, memory_study, unit_peaks
+from ppmodel.studies.mistakes import marked_cells, refusal, refusal_text
 from ppmodel.studies.nodes import (
     changing_orders,
     crossing_table,
@@ -53,13 +54,11 @@ from ppmodel.studies.optimum import (
 from ppmodel.studies.own import (
     between,
     between_text,
-    marked_cells,
+    halves_text,
     rank_of,
     rank_study,
     rank_table,
     rank_text,
-    refusal,
-    refusal_text,
     table_facts,
     timelines_beside,
 )
@@ -194,6 +193,7 @@ __all__ = [
     "growth_table",
     "growth_text",
     "halves_study",
+    "halves_text",
     "hanayo_gains",
     "hanayo_study",
     "hanayo_tables",

@@ -1,121 +1,21 @@
-"""A schedule of one's own: its mistakes with their cells, and its place among all the others."""
+"""A schedule of one's own: what is read off its table, and its place among all the others."""
 
 import math
 from contextlib import suppress
-from typing import NamedTuple
 
 import pandas as pd
 
 from ppmodel import schedules
 from ppmodel.engine import simulate
-from ppmodel.errors import CostError, TableError
-from ppmodel.export import read_table
+from ppmodel.errors import CostError
 from ppmodel.graph import compile
-from ppmodel.grid import Grid
 from ppmodel.metrics import messages_sent, peak_activations, table_bubble_ratio, table_slots
+from ppmodel.ops import OpKind
 from ppmodel.studies.bubble import published_bubble_ratio
 from ppmodel.studies.cases import TIE, label, legal_schedules
 from ppmodel.studies.words import listed
 
 _MANY = 4
-
-
-class Refusal(NamedTuple):
-    """What is wrong with a table file.
-
-    Parameters
-    ----------
-    said : str
-        The error in one line, the file without its folder.
-    short : str
-        The operation and the rule that it breaks, in a few words.
-    grid : Grid or None
-        The table with the cells in question marked; None where there is none.
-    """
-
-    said: str
-    short: str
-    grid: Grid | None
-
-
-def refusal(path):
-    """Why a table file is no schedule.
-
-    Parameters
-    ----------
-    path : Path
-        A text or CSV file; see `export.read_table`.
-
-    Returns
-    -------
-    Refusal or None
-        None where it is a schedule.
-
-    Examples
-    --------
-    >>> from ppmodel.specs import template_path
-    >>> refusal(template_path("wrong_device", ".csv")).short
-    '3F4 is misplaced'
-    """
-    try:
-        read_table(path)
-    except TableError as error:
-        return Refusal(str(error).replace(str(path), path.name), f"{error.value} {error.rule}", error.grid)
-    return None
-
-
-def marked_cells(refusals):
-    """The marked cells of some refusals.
-
-    Parameters
-    ----------
-    refusals : dict of str to Refusal or None
-        By the name of the table.
-
-    Returns
-    -------
-    DataFrame
-        One row a marked cell; columns ``table, device, operation``. A table that is a schedule has none.
-
-    Examples
-    --------
-    >>> marked_cells({"mine": Refusal("", "", Grid([["0F0", "0B0"]], {(0, 1)}))}).values.tolist()
-    [['mine', 0, '0B0']]
-    """
-    grids = {name: refused.grid for name, refused in refusals.items() if refused and refused.grid}
-    found = [
-        (name, device, grid.rows[device][place]) for name, grid in grids.items() for device, place in sorted(grid.marks)
-    ]
-    return pd.DataFrame(found, columns=["table", "device", "operation"])
-
-
-def refusal_text(refusals):
-    """What `ppmodel check` says of some tables.
-
-    Parameters
-    ----------
-    refusals : dict of str to Refusal or None
-        By the name of the table.
-
-    Returns
-    -------
-    str
-        In Markdown: the error in one line, and the grid with the cells in question marked.
-
-    Examples
-    --------
-    >>> print(refusal_text({"mine": None}))
-    **mine**: a schedule, nothing to mark.
-    """
-    parts = []
-    for name, refused in refusals.items():
-        if refused is None:
-            parts.append(f"**{name}**: a schedule, nothing to mark.")
-            continue
-        grid = f"\n\n```text\n{refused.grid}\n```" if refused.grid else ""
-        file, _, said = refused.said.partition(":")
-        parts.append(f"**{file}**:{said}{grid}")
-    return "\n\n".join(parts)
 
 
 def table_facts(schedule):
@@ -173,11 +73,11 @@ def rank_study(title, schedule, costs_of, registered=None, p2p="overlapped", all
     -------
     DataFrame
         One row a schedule, the fastest first, of equally fast ones that with the lowest peak, then by label; columns
-        ``schedule, own, formula, bubble_ratio, t_sim_s, peak_activations, messages, weights, unbeaten``. The two bubble
-        ratios are of the total time: the published formula (NaN where there is none) and the table with a backward of
-        two slots. The peak is that of the fullest device, in microbatches on 1/S of the model; messages are those of
-        one iteration; weights how many copies of them are kept. A schedule is unbeaten if no other is at least as fast
-        with at most its peak, and better in one of the two.
+        ``schedule, own, formula, bubble_ratio, t_sim_s, peak_activations, messages, weights, halves, unbeaten``. The
+        two bubble ratios are of the total time: the published formula (NaN where there is none) and the table with a
+        backward of two slots. The peak is that of the fullest device, in microbatches on 1/S of the model; messages are
+        those of one iteration; weights how many copies of them are kept; halves whether backwards are split. A schedule
+        is unbeaten if no other is at least as fast with at most its peak, and better in one of the two.
 
     Raises
     ------
@@ -220,6 +120,7 @@ def _row(title, registered, schedule, costs, p2p, allreduce, cards):
         "t_sim_s": simulate(compile(schedule, p2p, sums, cards), costs).makespan_s,
         "peak_activations": float(peak_activations(schedule).max()),
         "messages": int(messages_sent(schedule).sum()), "weights": schedule.num_replicas,
+        "halves": bool((schedule.kind == OpKind.I).any()),
     }  # fmt: skip
 
 
@@ -325,6 +226,33 @@ def _verdict(study, name):
     if not beaten:
         return "None beats it on both time and memory."
     return f"At least as good on both time and peak, and better on one: {listed(beaten, _MANY)}."
+
+
+def halves_text(study):
+    """What the schedules that beat one's own on both time and memory have in common, in words.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `rank_study`.
+
+    Returns
+    -------
+    str
+        Whether they split the backward into its halves; those that do not are named. Empty where none beats it.
+    """
+    name = study.loc[study.own, "schedule"].item()
+    halves = study.set_index("schedule").halves[beaten_by(study, name)]
+    if halves.empty:
+        return ""
+    split, whole = int(halves.sum()), halves.index[~halves].tolist()
+    why = "splits the backward into its halves, and fills gaps with one of them that a deeper warm-up cannot"
+    if not whole:
+        return f"Whatever beats {name} on both time and peak {why}."
+    others = f"{listed(whole, _MANY)} {'does' if len(whole) == 1 else 'do'} not split it"
+    return (
+        f"Of the {len(halves)} schedules that beat {name} on both time and peak, {split} split the backward; {others}."
+    )
 
 
 def between(study, low, high):
