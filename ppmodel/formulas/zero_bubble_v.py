@@ -118,9 +118,10 @@ def makespan_v_half(num_stages, num_microbatches):
 
 
 def bubble_ratio_v_half(num_stages, num_microbatches):
-    """Idle share of the total time of V-Half at F = I = W: (3S-7)/(6B+3S-7) where S is even, for B >= S.
+    """Idle share of the total time of V-Half at F = I = W, for B >= S.
 
-    From `makespan_v_half`, under what that assumes.
+    (3S-7)/(6B+3S-7) where S is even and (3S-4)/(6B+3S-4) where it is odd; (S-1)/(6B+S-1) of one and two devices.
+    Derived here from `makespan_v_half`, under what that assumes.
 
     Parameters
     ----------
@@ -136,8 +137,8 @@ def bubble_ratio_v_half(num_stages, num_microbatches):
 
     Examples
     --------
-    >>> bubble_ratio_v_half(8, 16)
-    Fraction(17, 113)
+    >>> bubble_ratio_v_half(8, 16), bubble_ratio_v_half(7, 16)
+    (Fraction(17, 113), Fraction(17, 113))
     """
     return 1 - 3 * num_microbatches / makespan_v_half(num_stages, num_microbatches)
 
@@ -197,8 +198,9 @@ def makespan_v_min(num_stages, num_microbatches):
 def bubble_ratio_v_min(num_stages, num_microbatches):
     """Idle share of the total time of V-Min as its authors generate it, at F = I = W: (4S-5)/(6B+4S-5), for B >= S.
 
-    Where 3 divides S, (4S-7)/(6B+4S-7). Our table is better where S leaves 2 over multiples of 3, see
-    `makespan_v_min`. Transfers take no time.
+    Where 3 divides S, (4S-7)/(6B+4S-7). The paper gives its order alone; these are the lengths that the authors'
+    generator was seen to give. Our table is better where S leaves 2 over multiples of 3, see `makespan_v_min`.
+    Transfers take no time.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ _SPLIT = Option(
 _LEGAL = "S even, B a multiple of S (of 2S for forward-doubling, B > S)"
 
 
-def _published_bubble_ratio(num_stages, num_microbatches, concat="direct"):
+def _bubble_ratio(num_stages, num_microbatches, concat="direct"):
     if concat == "direct" or num_stages == num_microbatches:
         return formulas.bubble_ratio_chimera_equal(num_stages, num_microbatches)
     if concat == "forward-doubling":
@@ -67,7 +67,7 @@ def _published_bubble_ratio(num_stages, num_microbatches, concat="direct"):
     title="two pipelines in opposite directions, two copies of the weights",
     legal=_LEGAL,
     options=[_CONCAT],
-    bubble_ratio=_published_bubble_ratio,
+    bubble_ratio=_bubble_ratio,
 )
 def chimera(num_stages, num_microbatches, concat="direct"):
     """Chimera with one pair of pipelines.

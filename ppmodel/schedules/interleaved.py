@@ -11,6 +11,11 @@ from ppmodel.schedules.registry import CHUNKS, require, require_counts, schedule
 _MAX_OPERATIONS = 2**25
 
 
+def _is_published(num_stages, num_microbatches, chunks=2):
+    """The papers have no fewer microbatches than devices; with one chunk their form is 1F1B's, which serves any."""
+    return chunks == 1 or num_microbatches >= num_stages
+
+
 @schedule(
     "interleaved-1f1b",
     label="interleaved 1F1B",
@@ -18,6 +23,7 @@ _MAX_OPERATIONS = 2**25
     legal="B >= 1; groups of S where S divides B",
     options=[CHUNKS],
     bubble_ratio=formulas.bubble_ratio_interleaved,
+    published=_is_published,
 )
 def interleaved_one_f_one_b(num_stages, num_microbatches, chunks=2):
     """Interleaved 1F1B (Narayanan et al., 2021, section 2.2.2), with groups of microbatches as in Megatron-LM.
@@ -66,6 +72,7 @@ def interleaved_one_f_one_b(num_stages, num_microbatches, chunks=2):
     legal="B >= 1",
     options=[CHUNKS],
     bubble_ratio=formulas.bubble_ratio_interleaved,
+    published=_is_published,
 )
 def looped_bfs(num_stages, num_microbatches, chunks=2):
     """Looped breadth-first pipeline (Lamy-Poirier, 2023, arXiv:2211.05953), in PyTorch's order.

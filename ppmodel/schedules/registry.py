@@ -76,9 +76,12 @@ class Entry(NamedTuple):
         The sizes for which it is defined.
     options : tuple of Option
     bubble_ratio : callable or None
-        ``(num_stages, num_microbatches, **options)`` to the bubble ratio over the total time that its own paper
-        publishes, without communication and with Bw = 2 F unless the closed form says otherwise; None where it
-        publishes none.
+        ``(num_stages, num_microbatches, **options)`` to the closed form of the bubble ratio over the total time,
+        without communication and with Bw = 2 F unless the closed form says otherwise; None where there is none,
+        and it gives None at a size that it does not serve.
+    published : callable
+        With the same arguments, whether the closed form is what the schedule's own authors publish, be it over
+        another denominator. If not, it is derived in this project, and its docstring says from what.
     searched : bool
         Whether the order is found operation by operation, by simulating it, and not written down at once.
     """
@@ -90,11 +93,14 @@ class Entry(NamedTuple):
     legal: str
     options: tuple[Option, ...]
     bubble_ratio: Callable | None
+    published: Callable
     searched: bool
 
 
-def schedule(name, *, label, title, legal, options=(), bubble_ratio=None, searched=False):
+def schedule(name, *, label, title, legal, options=(), bubble_ratio=None, published=True, searched=False):
     """Register the decorated generator; the arguments are those of `Entry`.
+
+    `published` may also be True or False, for every size.
 
     Raises
     ------
@@ -105,7 +111,8 @@ def schedule(name, *, label, title, legal, options=(), bubble_ratio=None, search
     def register(generate):
         free = name not in _registry or _same(_registry[name].generate, generate)
         require(free, "schedule", name, "is the name of another schedule", "give yours a name of its own")
-        _registry[name] = Entry(name, generate, label, title, legal, tuple(options), bubble_ratio, searched)
+        always = published if callable(published) else lambda *_, **__: published
+        _registry[name] = Entry(name, generate, label, title, legal, tuple(options), bubble_ratio, always, searched)
         return generate
 
     return register

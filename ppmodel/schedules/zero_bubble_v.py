@@ -24,6 +24,7 @@ _MAX_SQUEEZED = 1024
     title="two stages per device in a V, backward split, no bubble within a device's span at F = I = W",
     legal="B >= 1 (without a bubble from B = 2S-1)",
     bubble_ratio=formulas.bubble_ratio_zb_v,
+    published=False,
 )
 def zb_v(num_stages, num_microbatches):
     """ZB-V (Qi et al., arXiv:2401.10241, section 6), as PyTorch orders it.
@@ -84,6 +85,7 @@ def _order(num_devices, num_microbatches, device):
     title="two stages per device in a V, backward split, half the activations of 1F1B",
     legal="B >= 1, S <= 1024",
     bubble_ratio=formulas.bubble_ratio_v_half,
+    published=False,
     searched=True,
 )
 def v_half(num_stages, num_microbatches):
@@ -129,6 +131,7 @@ def v_half(num_stages, num_microbatches):
     title="two stages per device in a V, backward split, a third of the activations of 1F1B",
     legal="B >= 1, S <= 1024",
     bubble_ratio=formulas.bubble_ratio_v_min,
+    published=False,
     searched=True,
 )
 def v_min(num_stages, num_microbatches):

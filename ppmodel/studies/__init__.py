@@ -4,6 +4,7 @@ from ppmodel.studies.asymmetric import asymmetric_causes, asymmetric_study, best
 from ppmodel.studies.bubble import (
     agreement_study,
     bubble_study,
+    closed_form_bubble_ratio,
     concatenation_study,
     level_study,
     published_bubble_ratio,
@@ -167,6 +168,7 @@ __all__ = [
     "certificate_study",
     "changing_orders",
     "clear_reversals",
+    "closed_form_bubble_ratio",
     "closed_form_study",
     "comm_over_forward",
     "commit_of",

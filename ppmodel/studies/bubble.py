@@ -13,8 +13,8 @@ from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.studies.cases import PAPER_SCHEDULES, built, label, legal_schedules
 
 
-def published_bubble_ratio(schedule, num_stages, num_microbatches, options=None):
-    """The bubble ratio that a schedule's own paper publishes, over the total time.
+def closed_form_bubble_ratio(schedule, num_stages, num_microbatches, options=None):
+    """The bubble ratio of a schedule by closed form, over the total time, whether published or derived here.
 
     Parameters
     ----------
@@ -28,7 +28,37 @@ def published_bubble_ratio(schedule, num_stages, num_microbatches, options=None)
     Returns
     -------
     Fraction or float
-        Idle time over the total time; NaN where no paper publishes one.
+        Idle time over the total time; NaN where there is no closed form.
+
+    Examples
+    --------
+    >>> closed_form_bubble_ratio("zb-h2", 8, 16), published_bubble_ratio("zb-h2", 8, 16)
+    (Fraction(7, 55), nan)
+    """
+    closed_form = schedules.get(schedule).bubble_ratio
+    ratio = closed_form and closed_form(num_stages, num_microbatches, **(options or {}))
+    return float("nan") if ratio is None else ratio
+
+
+def published_bubble_ratio(schedule, num_stages, num_microbatches, options=None):
+    """The bubble ratio that a schedule's own authors publish, over the total time.
+
+    What they publish over another denominator is put over the total; a closed form that is derived here is none, see
+    `closed_form_bubble_ratio`.
+
+    Parameters
+    ----------
+    schedule : str
+        Name of the schedule.
+    num_stages, num_microbatches : int
+        Devices S and microbatches B.
+    options : dict, optional
+        The schedule's options.
+
+    Returns
+    -------
+    Fraction or float
+        Idle time over the total time; NaN where they publish none.
 
     Examples
     --------
@@ -37,9 +67,9 @@ def published_bubble_ratio(schedule, num_stages, num_microbatches, options=None)
     >>> published_bubble_ratio("hanayo", 8, 8, {"waves": 2})
     Fraction(14, 55)
     """
-    published = schedules.get(schedule).bubble_ratio
-    ratio = published and published(num_stages, num_microbatches, **(options or {}))
-    return float("nan") if ratio is None else ratio
+    published = schedules.get(schedule).published(num_stages, num_microbatches, **(options or {}))
+    given = schedule, num_stages, num_microbatches, options
+    return closed_form_bubble_ratio(*given) if published else float("nan")
 
 
 def bubble_study(num_stages, microbatches, cases=PAPER_SCHEDULES):
