@@ -12,7 +12,7 @@ from ppmodel import formulas
 from ppmodel.errors import ScheduleError
 from ppmodel.ops import NO_MICROBATCH, OpKind
 from ppmodel.schedule import Schedule, by_keys
-from ppmodel.schedules.registry import Option, require, schedule
+from ppmodel.schedules.registry import Option, require, require_even_stages, schedule
 
 _MAX_SHARE = 1000
 CONCATENATIONS = ("direct", "overlapping", "forward-doubling", "backward-halving")
@@ -166,8 +166,7 @@ def placed_chimera(num_stages, num_microbatches, second, stage_shares=None):
 
 
 def _chimera(name, num_stages, num_microbatches, concat, **more):
-    remedy = f"pass stages {num_stages + 1} or {max(2, num_stages - 1)}"
-    require(num_stages % 2 == 0, "stages", num_stages, f"must be even for {name}", remedy)
+    require_even_stages(name, num_stages)
     if concat not in CONCATENATIONS:
         raise ScheduleError("concat", concat, _CONCAT.rule, "choose one of them")
     waves = 2 if concat == "forward-doubling" and num_microbatches > num_stages else 1

@@ -12,7 +12,7 @@ from ppmodel import formulas
 from ppmodel.ops import NO_MICROBATCH, OpKind
 from ppmodel.schedule import Schedule
 from ppmodel.schedules.phases import programs, v_placement
-from ppmodel.schedules.registry import require, schedule
+from ppmodel.schedules.registry import require, require_even_stages, schedule
 
 
 @schedule(
@@ -52,8 +52,7 @@ def dualpipe(num_stages, num_microbatches):
     0F0 1F2@1 0F1 1B2@1 1F3@1&0B0 1B3@1 0I1 0W1 1R@1 0R
     0F2@1 1F0 0F3@1 1B0 1F1&0B2@1 1B1 0I3@1 0W3@1 1R 0R@1
     """
-    rule, remedy = "must be even for dualpipe", f"pass stages {num_stages + 1} or {max(2, num_stages - 1)}"
-    require(num_stages % 2 == 0, "stages", num_stages, rule, remedy)
+    require_even_stages("dualpipe", num_stages)
     rule, enough = f"must be even and at least {2 * num_stages} for dualpipe on {num_stages} stages", 2 * num_stages
     remedy = f"pass microbatches {max(enough, num_microbatches + 1)}"
     legal = num_microbatches % 2 == 0 and num_microbatches >= enough
@@ -105,7 +104,7 @@ def dualpipev(num_stages, num_microbatches):
     1F0 2F0 1F1 2F1 1F2 2B0 2F2&1B0 1F3&2B1 2F3&1B1 2B2 1B2 2I3 1I3 2W3 1W3
     """
     rule = f"must be at least {2 * num_stages} for dualpipev on {num_stages} stages"
-    remedy = f"pass microbatches {2 * num_stages}"
+    remedy = f"pass microbatches {2 * num_stages} or more"
     require(num_microbatches >= 2 * num_stages, "microbatches", num_microbatches, rule, remedy)
     orders = [_order(num_stages, num_microbatches, device) for device in range(num_stages)]
     kind, chunk, microbatch, joined, start = programs(orders)

@@ -48,7 +48,7 @@ def interleaved_zb(num_stages, num_microbatches, chunks=2):
     require_chunks(num_stages, num_microbatches, chunks)
     rounds = max(1, num_microbatches // num_stages)
     rule = f"must be a multiple of the rounds, B // S = {rounds}, for interleaved-zb"
-    remedy = f"pass microbatches {num_microbatches - num_microbatches % rounds}, or take interleaved-1f1b"
+    remedy = f"pass microbatches {num_microbatches - num_microbatches % rounds}, or take the schedule interleaved-1f1b"
     require(num_microbatches % rounds == 0, "microbatches", num_microbatches, rule, remedy)
     group, delay = num_microbatches // rounds, np.arange(num_stages)
     program = split_backwards(chunks * num_microbatches, delay[::-1] + (chunks - 1) * group, delay)

@@ -262,6 +262,24 @@ def require_counts(**values):
         require(whole and value >= 1, field, value, rule, remedy)
 
 
+def require_even_stages(name, num_stages):
+    """Refuse an odd number of devices.
+
+    Raises
+    ------
+    ScheduleError
+        With the even numbers beside it.
+
+    Examples
+    --------
+    >>> require_even_stages("chimera", 5)
+    Traceback (most recent call last):
+    ppmodel.errors.ScheduleError: stages = 5: must be even for chimera; pass stages 4 or 6
+    """
+    beside = f"{num_stages - 1} or {num_stages + 1}" if num_stages > 1 else "2"
+    require(num_stages % 2 == 0, "stages", num_stages, f"must be even for {name}", f"pass stages {beside}")
+
+
 def require(condition, field, value, rule, remedy):
     """Refuse an illegal size or option of a schedule.
 

@@ -44,7 +44,7 @@ def zb_h1(num_stages, num_microbatches):
     0F0 0F1 . 0I0 0W0 0I1 0W1
     . 1F0 1I0 1F1 1I1 1W0 1W1
     """
-    _require_microbatches("zb-h1", num_microbatches, num_stages, "the schedule 1f1b")
+    _require_microbatches("zb-h1", num_microbatches, num_stages, "zb-1p")
     delay = np.arange(num_stages)
     return _on_own_devices("zb-h1", num_stages, num_microbatches, delay[::-1], delay)
 
@@ -87,13 +87,15 @@ def zb_h2(num_stages, num_microbatches):
     0F0 0F1 0F2 0I0 0W0 0I1 0W1 0I2 0W2 .
     . 1F0 1I0 1F1 1I1 1F2 1I2 1W0 1W1 1W2
     """
-    _require_microbatches("zb-h2", num_microbatches, 2 * num_stages - 1, "zb-h1")
+    _require_microbatches("zb-h2", num_microbatches, 2 * num_stages - 1, "zb-2p")
     delay = 2 * np.arange(num_stages)
     return _on_own_devices("zb-h2", num_stages, num_microbatches, delay[::-1], delay)
 
 
 def _require_microbatches(name, num_microbatches, least, other):
-    rule, remedy = f"must be at least {least} for {name}", f"pass microbatches {least} or more, or take {other}"
+    """Refuse fewer microbatches; the other schedule has the same memory and takes any number."""
+    rule = f"must be at least {least} for {name}"
+    remedy = f"pass microbatches {least} or more, or take the schedule {other}"
     require(num_microbatches >= least, "microbatches", num_microbatches, rule, remedy)
 
 
