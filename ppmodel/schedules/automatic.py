@@ -14,7 +14,7 @@ import numpy as np
 from ppmodel.compiled import kernels
 from ppmodel.ops import OpKind
 from ppmodel.schedule import Schedule
-from ppmodel.schedules.registry import Option, require, require_counts, schedule
+from ppmodel.schedules.registry import Option, require, schedule
 
 NEVER = 2**62
 _LONGEST = 2**60
@@ -75,17 +75,11 @@ def _times(text):
     >>> _times("18.5:18:9.3:0")
     (18.5, 18, 9.3, 0)
     """
-    times = tuple(_number(part) for part in text.split(":"))
-    if not _is_times(times):
-        raise ValueError
-    return times
+    return tuple(_number(part) for part in text.split(":"))
 
 
-def _share(text):
-    share = _number(text)
-    if not 0 <= share <= 1:
-        raise ValueError
-    return share
+def _is_share(share):
+    return isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share <= 1
 
 
 def _number(text):
@@ -95,13 +89,15 @@ def _number(text):
 _TIMES = Option(
     "times", _times, (1, 1, 1, 0), "F:I:W:C", "must be four numbers, the first three above 0, as F:I:W:C",
     "forward, input gradient, weight gradient and transfer, for which operations are ordered",
+    _is_times, ((1, 1, 1, 0), (18.5, 18, 9.3, 0.6)),
 )  # fmt: skip
 _LIMIT_1P, _LIMIT_2P = (
-    Option.count("limit", None, "N", f"microbatches whose activations fit on a device, {usual} unless set")
+    Option.count("limit", None, "N", f"microbatches whose activations fit on a device, {usual} unless set", (None, 3))
     for usual in ("S", "2S")
 )
 _HELD = Option(
-    "held", _share, 1, "SHARE", "must be a number from 0 to 1", "share of the activations kept from I until W"
+    "held", _number, 1, "SHARE", "must be a number from 0 to 1", "share of the activations kept from I until W",
+    _is_share, (1, 0.5),
 )  # fmt: skip
 
 
@@ -178,10 +174,6 @@ def zb_2p(num_stages, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
 
 
 def _searched(name, num_stages, num_microbatches, times, limit, held):
-    require(_is_times(times), "times", times, _TIMES.rule, "write for example 1:1:1:0")
-    require_counts(limit=limit)
-    number = isinstance(held, int | float) and not isinstance(held, bool)
-    require(number and 0 <= held <= 1, "held", held, _HELD.rule, "write for example 0.5")
     sizes, times, memory = (num_stages, num_microbatches), _whole(times), _whole((1, held))
     longest = num_stages * num_microbatches * (sum(times) + times[3])
     rule = "has too many digits to be added up exactly"

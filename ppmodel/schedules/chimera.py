@@ -9,19 +9,12 @@ collide when the number of devices is even. The order so found is kept, whatever
 import numpy as np
 
 from ppmodel import formulas
-from ppmodel.errors import ScheduleError
 from ppmodel.ops import NO_MICROBATCH, OpKind
 from ppmodel.schedule import Schedule, by_keys
 from ppmodel.schedules.registry import Option, require, require_even_stages, schedule
 
 _MAX_SHARE = 1000
 CONCATENATIONS = ("direct", "overlapping", "forward-doubling", "backward-halving")
-
-
-def _concatenation(text):
-    if text not in CONCATENATIONS:
-        raise ValueError
-    return text
 
 
 def _is_split(split):
@@ -36,19 +29,16 @@ def _split(text):
     >>> _split("1:2")
     (1, 2)
     """
-    front, back = (int(part) for part in text.split(":"))
-    if not _is_split((front, back)):
-        raise ValueError
-    return front, back
+    return tuple(int(part) for part in text.split(":"))
 
 
 _CONCAT = Option(
-    "concat", _concatenation, "direct", "|".join(CONCATENATIONS), f"must be one of {', '.join(CONCATENATIONS)}",
-    "how units follow one another where B > S",
+    "concat", str, "direct", "|".join(CONCATENATIONS), f"must be one of {', '.join(CONCATENATIONS)}",
+    "how units follow one another where B > S", CONCATENATIONS.__contains__, CONCATENATIONS,
 )  # fmt: skip
 _SPLIT = Option(
     "split", _split, (1, 2), "A:B", f"must be two whole numbers from 1 to {_MAX_SHARE}, as A:B",
-    "blocks of the front and of the back half of the pipeline",
+    "blocks of the front and of the back half of the pipeline", _is_split, ((1, 1), (1, 2), (3, 2)),
 )  # fmt: skip
 _LEGAL = "S even, B a multiple of S (of 2S for forward-doubling, B > S)"
 
@@ -121,7 +111,6 @@ def asymmetric_chimera(num_stages, num_microbatches, split=(1, 2), concat="direc
     >>> asymmetric_chimera(4, 4).stage_shares.round(3).tolist()
     [0.667, 0.667, 1.333, 1.333]
     """
-    require(_is_split(split), "split", split, _SPLIT.rule, "write for example 1:2")
     front, back = split
     shares = np.repeat([2 * front / (front + back), 2 * back / (front + back)], max(1, num_stages // 2))
     return _chimera("asymmetric-chimera", num_stages, num_microbatches, concat, stage_shares=shares)
@@ -167,8 +156,6 @@ def placed_chimera(num_stages, num_microbatches, second, stage_shares=None):
 
 def _chimera(name, num_stages, num_microbatches, concat, **more):
     require_even_stages(name, num_stages)
-    if concat not in CONCATENATIONS:
-        raise ScheduleError("concat", concat, _CONCAT.rule, "choose one of them")
     waves = 2 if concat == "forward-doubling" and num_microbatches > num_stages else 1
     unit = waves * num_stages
     nearest = unit * max(1, round(num_microbatches / unit))

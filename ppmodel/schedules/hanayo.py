@@ -5,9 +5,7 @@ import numpy as np
 from ppmodel import formulas
 from ppmodel.ops import OpKind
 from ppmodel.schedule import Schedule
-from ppmodel.schedules.registry import Option, require, require_counts, schedule
-
-_MAX_OPERATIONS = 2**25
+from ppmodel.schedules.registry import Option, require, require_size, schedule
 
 
 @schedule(
@@ -48,9 +46,7 @@ def hanayo(num_stages, num_microbatches, waves=1):
     rule = f"must equal stages ({num_stages}) for hanayo, which is defined in this regime only"
     remedy = f"pass microbatches {num_stages}"
     require(num_microbatches == num_stages, "microbatches", num_microbatches, rule, remedy)
-    require_counts(waves=waves)
-    size = 4 * waves * num_stages * num_microbatches
-    require(size <= _MAX_OPERATIONS, "operations", size, f"must be at most {_MAX_OPERATIONS}", "pass fewer waves")
+    require_size(num_stages, num_microbatches, 2 * waves, f" with {waves} waves", "pass fewer waves")
     segment, step = np.divmod(np.arange(2 * waves * num_stages), num_stages)
     placement = np.where(segment % 2 == 0, step, num_stages - 1 - step)
     way, microbatch, slot = _list_schedule(placement, num_microbatches)

@@ -6,9 +6,7 @@ from ppmodel import formulas
 from ppmodel.ops import OpKind
 from ppmodel.schedule import Schedule
 from ppmodel.schedules.linear import one_f_one_b, one_forward_one_backward
-from ppmodel.schedules.registry import CHUNKS, require, require_counts, schedule
-
-_MAX_OPERATIONS = 2**25
+from ppmodel.schedules.registry import CHUNKS, require_size, schedule
 
 
 def _is_published(num_stages, num_microbatches, chunks=2):
@@ -49,7 +47,7 @@ def interleaved_one_f_one_b(num_stages, num_microbatches, chunks=2):
     Raises
     ------
     ScheduleError
-        If v is not a positive whole number, or the table is too large.
+        If the table is too large.
 
     Examples
     --------
@@ -97,7 +95,7 @@ def looped_bfs(num_stages, num_microbatches, chunks=2):
     Raises
     ------
     ScheduleError
-        If v is not a positive whole number, or the table is too large.
+        If the table is too large.
 
     Examples
     --------
@@ -115,16 +113,14 @@ def looped_bfs(num_stages, num_microbatches, chunks=2):
 
 
 def require_chunks(num_stages, num_microbatches, chunks):
-    """Refuse a number of chunks that is none, or that makes a table too large.
+    """Refuse a number of chunks that makes a table too large.
 
     Raises
     ------
     ScheduleError
         With the rule.
     """
-    require_counts(chunks=chunks)
-    size = 2 * chunks * num_stages * num_microbatches
-    require(size <= _MAX_OPERATIONS, "operations", size, f"must be at most {_MAX_OPERATIONS}", "pass fewer chunks")
+    require_size(num_stages, num_microbatches, chunks, f" with {chunks} chunks", "pass fewer chunks")
 
 
 def group_size(num_stages, num_microbatches):

@@ -38,7 +38,7 @@ def interleaved_zb(num_stages, num_microbatches, chunks=2):
     Raises
     ------
     ScheduleError
-        If B is not a multiple of the rounds, v is not a positive whole number, or the table is too large.
+        If B is not a multiple of the rounds, or the table is too large.
 
     Examples
     --------

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ppmodel.errors import PPModelError, ScheduleError
 
-_MAX_CELLS = 2**23
+_MAX_CELLS = 2**24
 _registry = {}
 
 
@@ -20,8 +20,8 @@ class Option(NamedTuple):
     ----------
     name : str
         Keyword of the generator; with two dashes before it, the option of the command line.
-    parse : callable
-        From text to value; raises ``ValueError``.
+    read : callable
+        From text to value; may raise ``ValueError``.
     default : object
         None where it follows from the size.
     form : str
@@ -29,30 +29,62 @@ class Option(NamedTuple):
     rule : str
         What it must be, for error messages.
     help : str
+    accepts : callable
+        Whether a value is legal, whatever its type; `build` asks it, so that generators need not.
+    examples : tuple
+        A few legal values, whatever the size: what tests vary.
     """
 
     name: str
-    parse: type
+    read: Callable
     default: object
     form: str
     rule: str
     help: str
+    accepts: Callable = lambda _: True
+    examples: tuple = ()
 
     @classmethod
-    def count(cls, name, default, form, help):
+    def count(cls, name, default, form, help, examples=(1, 2, 3)):
         """An option that is a whole number of at least 1.
 
         >>> Option.count("chunks", 2, "V", "stages per device").parse("3")
         3
         """
-        return cls(name, _count, default, form, "must be a whole number of at least 1", help)
+        return cls(name, int, default, form, _COUNTED, help, _is_count, examples)
+
+    def parse(self, text):
+        """The value that a text stands for.
+
+        Raises
+        ------
+        ValueError
+            If it is none, or not legal.
+        """
+        value = self.read(text)
+        if not self.accepts(value):
+            raise ValueError
+        return value
+
+    def check(self, value):
+        """Refuse a value that is not legal.
+
+        Raises
+        ------
+        ScheduleError
+            With the rule and an example.
+        """
+        usual = value is None and self.default is None
+        example = next((one for one in (self.default, *self.examples) if one is not None), self.form)
+        shown = ":".join(map(str, example)) if isinstance(example, tuple) else example
+        require(usual or self.accepts(value), self.name, value, self.rule, f"write for example {shown}")
 
 
-def _count(text):
-    count = int(text)
-    if count < 1:
-        raise ValueError
-    return count
+_COUNTED = "must be a whole number of at least 1"
+
+
+def _is_count(value):
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 CHUNKS = Option.count("chunks", 2, "V", "stages per device")
@@ -239,17 +271,17 @@ def build(name, num_stages, num_microbatches, **options):
     """
     entry = get(name)
     require_counts(stages=num_stages, microbatches=num_microbatches)
-    size = num_stages * num_microbatches
-    require(size <= _MAX_CELLS, "stages x microbatches", size, f"must be at most {_MAX_CELLS}", "choose a smaller size")
-    known = {option.name for option in entry.options}
+    require_size(num_stages, num_microbatches)
+    known = {option.name: option for option in entry.options}
     for option, value in options.items():
         listed = ", ".join(sorted(known)) or "none"
         require(option in known, option, value, f"is not an option of {name}", f"its options: {listed}")
+        known[option].check(value)
     return entry.generate(num_stages, num_microbatches, **options)
 
 
 def require_counts(**values):
-    """Refuse options that are not whole numbers of at least 1.
+    """Refuse sizes that are not whole numbers of at least 1.
 
     Raises
     ------
@@ -257,9 +289,34 @@ def require_counts(**values):
         With the first of them.
     """
     for field, value in values.items():
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        rule, remedy = "must be a whole number of at least 1", f"pass {field} of 1 or more"
-        require(whole and value >= 1, field, value, rule, remedy)
+        require(_is_count(value), field, value, _COUNTED, f"pass {field} of 1 or more")
+
+
+def require_size(num_devices, num_microbatches, chunks=2, note="", remedy="choose a smaller size"):
+    """Refuse a table that would not fit into memory: of more than 2^24 stages times microbatches.
+
+    Parameters
+    ----------
+    num_devices, num_microbatches : int
+        S and B.
+    chunks : int
+        Stages per device; one counts as two, so that a size is legal with one and with two.
+    note, remedy : str
+        What the message says beside the rule, and what helps.
+
+    Raises
+    ------
+    ScheduleError
+        If it is too large.
+
+    Examples
+    --------
+    >>> require_size(4, 8, chunks=10**6, note=" with 1000000 chunks", remedy="pass fewer chunks")
+    Traceback (most recent call last):
+    ppmodel.errors.ScheduleError: stages x microbatches = 32: must be at most 16 with 1000000 chunks; pass fewer chunks
+    """
+    most, size = _MAX_CELLS // max(2, chunks), num_devices * num_microbatches
+    require(size <= most, "stages x microbatches", size, f"must be at most {most}{note}", remedy)
 
 
 def require_even_stages(name, num_stages):

@@ -12,9 +12,8 @@ from ppmodel.ops import OpKind
 from ppmodel.schedule import Schedule
 from ppmodel.schedules.building_block import squeezed, stretched
 from ppmodel.schedules.phases import programs, v_placement
-from ppmodel.schedules.registry import require, schedule
+from ppmodel.schedules.registry import require, require_size, schedule
 
-_MAX_CELLS = 2**23
 _MAX_SQUEEZED = 1024
 
 
@@ -56,8 +55,8 @@ def zb_v(num_stages, num_microbatches):
     . 1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1I1 2I2 1I2 1W1 2W2 1W2
     """
     count = max(2 * num_stages - 1, num_microbatches)
-    rule = f"must be at most {_MAX_CELLS} with B = {count} for zb-v, which orders 2S-1 microbatches or more"
-    require(num_stages * count <= _MAX_CELLS, "stages x microbatches", num_stages * count, rule, "pass fewer stages")
+    note = f" with B = {count} for zb-v, which orders 2S-1 microbatches or more"
+    require_size(num_stages, count, note=note, remedy="pass fewer stages")
     orders = [_order(num_stages, count, device) for device in range(num_stages)]
     columns = [column.reshape(num_stages, -1) for column in programs(orders)[:3]]
     if count > num_microbatches:
