@@ -164,8 +164,50 @@ def size_of(name, plan):
     return plan.list_size if schedules.get(name).searched else plan.size
 
 
+def nearest(name, size, **options):
+    """The nearest size to another at which a schedule is defined.
+
+    Parameters
+    ----------
+    name : str
+    size : tuple of int
+        S and B.
+    **options
+        As `ppmodel.build` takes them.
+
+    Returns
+    -------
+    tuple of int
+        S and B; of several that are as near, the one with the fewest devices, then with the fewest microbatches.
+
+    Raises
+    ------
+    ScheduleError
+        If there is none within the distance of S and B together.
+
+    Examples
+    --------
+    >>> nearest("dualpipe", (5, 9))
+    (4, 8)
+    """
+    num_stages, num_microbatches = size
+    for apart in range(num_stages + num_microbatches + 1):
+        for more in range(-min(apart, num_stages - 1), apart + 1):
+            for side in (-1, 1):
+                one = num_stages + more, max(1, num_microbatches + side * (apart - abs(more)))
+                try:
+                    build(name, *one, **options)
+                except ScheduleError as error:
+                    if error.field not in ("stages", "microbatches"):
+                        raise
+                    refused = error
+                else:
+                    return one
+    raise refused
+
+
 def legal(plan):
-    """Every registered schedule at the plan's size, the list-scheduled ones at theirs.
+    """Every registered schedule at the legal size nearest to the plan's, the list-scheduled ones to theirs.
 
     Parameters
     ----------
@@ -177,16 +219,11 @@ def legal(plan):
     size : tuple of int
         S and B.
     options : dict
-        As `ppmodel.build` takes them; what the schedule refuses at this size is left out.
+        As `ppmodel.build` takes them.
     """
     for name in schedules.names():
-        size = size_of(name, plan)
         for options in OPTIONS.get(name, [{}]):
-            try:
-                build(name, *size, **options)
-            except ScheduleError:
-                continue
-            yield name, size, options
+            yield name, nearest(name, size_of(name, plan), **options), options
 
 
 def warm_up(plan):

@@ -13,15 +13,9 @@ from ppmodel.errors import ScheduleError
 from ppmodel.graph import ALLREDUCE, P2P
 from ppmodel.schedules import get
 from ppmodel.schedules import names as registered
-from ppmodel.schedules.chimera import CONCATENATIONS
 
-OPTIONS = {
-    "waves": (1, 2, 3),
-    "chunks": (1, 2, 3),
-    "concat": CONCATENATIONS,
-    "split": ((1, 1), (1, 2), (3, 2)),
-}
-"""Values to try of each option; of others the default."""
+_WIDEST = 64
+"""Devices up to which a schedule must be defined somewhere."""
 
 p2ps = st.sampled_from(P2P)
 allreduces = st.sampled_from(ALLREDUCE)
@@ -29,28 +23,35 @@ allreduces = st.sampled_from(ALLREDUCE)
 
 @cache
 def legal_sizes(name, options, max_stages, max_microbatches):
-    """Where a schedule is defined with some options: all S and B up to the largest."""
+    """Where a schedule is defined with some options: all S and B up to the largest, or up to the next that has any."""
     sizes = itertools.product(range(1, max_stages + 1), range(1, max_microbatches + 1))
-    return [size for size in sizes if is_legal(name, size, options)]
+    found = [size for size in sizes if is_legal(name, size, options)]
+    assert found or max_stages < _WIDEST, f"{name} is defined nowhere"
+    return found or legal_sizes(name, options, 2 * max_stages, 2 * max_microbatches)
 
 
 def is_legal(name, size, options=()):
     """Whether a schedule is defined at a size."""
+    return refusal(name, size, options) is None
+
+
+def refusal(name, size, options=()):
+    """The error of a size at which a schedule is not defined, or None; other errors are raised."""
     try:
         build(name, *size, **dict(options))
     except ScheduleError as error:
         if error.field not in ("stages", "microbatches"):
             raise
-        return False
-    return True
+        return error
+    return None
 
 
 @st.composite
 def schedules(draw, max_stages=6, max_microbatches=12, names=None):
     """Any registered schedule, or any of some, at a size where it is legal."""
     name = draw(st.sampled_from(sorted(names or registered())))
-    known = [option.name for option in get(name).options if option.name in OPTIONS]
-    options = tuple((option, draw(st.sampled_from(OPTIONS[option]))) for option in known)
+    varied = [option for option in get(name).options if option.examples]
+    options = tuple((option.name, draw(st.sampled_from(option.examples))) for option in varied)
     return build(
         name, *draw(st.sampled_from(legal_sizes(name, options, max_stages, max_microbatches))), **dict(options)
     )

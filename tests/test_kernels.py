@@ -5,6 +5,8 @@ import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from importlib import import_module
+from pkgutil import iter_modules
 from unittest import mock
 
 import numpy as np
@@ -17,7 +19,13 @@ from ppmodel import PPModelError, Schedule, build, compiled, kernels, names
 from ppmodel.costs import OpCosts, uniform_costs
 from ppmodel.engine import makespans, simulate, simulate_events
 from ppmodel.graph import compile
-from ppmodel.kernels.paths import fill_instructions
+
+MODULES = [
+    name
+    for name, module in sys.modules.items()
+    if name.startswith("ppmodel.") and name != "ppmodel.compiled" and getattr(module, "kernels", 0) is compiled.kernels
+]
+"""Modules that ask whether there is compiled code for them."""
 
 GRAPH = ("index", "cost_class", "stream", "source", "remote", "link", "node_start", "num_links")
 
@@ -26,8 +34,8 @@ GRAPH = ("index", "cost_class", "stream", "source", "remote", "link", "node_star
 def using(found):
     """Compiled code for everything, or for nothing."""
     with ExitStack() as stack:
-        for module in ("schedule", "graph", "engine", "schedules.automatic", "schedules.building_block"):
-            stack.enter_context(mock.patch(f"ppmodel.{module}.kernels", return_value=found))
+        for module in MODULES:
+            stack.enter_context(mock.patch(f"{module}.kernels", return_value=found))
         yield
 
 
@@ -169,6 +177,22 @@ def test_small_work_is_plain_until_there_is_much_of_it(monkeypatch):
     assert compiled.kernels(compiled.LARGE) is kernels
 
 
+def own_kernels():
+    """The loops of `ppmodel.kernels` that are compiled on their own, and not as parts of others."""
+    for found in iter_modules(kernels.__path__, "ppmodel.kernels."):
+        for one in vars(import_module(found.name)).values():
+            if hasattr(one, "signatures") and one.__module__ == found.name and not one.targetoptions.get("inline"):
+                yield one
+
+
+def test_all_that_choose_are_known():
+    """Both kinds of code can be chosen where tables, graphs and times are made, and in the searches."""
+    searches = {"ppmodel.schedules.automatic", "ppmodel.schedules.building_block"}
+    assert set(MODULES) >= {"ppmodel.schedule", "ppmodel.graph", "ppmodel.engine"} | searches
+    shared = {name for name in kernels.__all__ if hasattr(getattr(kernels, name), "signatures")}
+    assert {"dependencies", "slots", "squeeze"} <= shared <= {one.__name__ for one in own_kernels()}
+
+
 def test_each_kernel_is_compiled_once():
     """Whatever made a table, its arrays are of the types that the kernels know: nothing is compiled at run time."""
     for name in names():
@@ -185,7 +209,6 @@ def test_each_kernel_is_compiled_once():
                     simulate(graph, costs, np.ones(graph.schedule.num_operations))
                     makespans(graph, [costs])
                     simulate_events(graph, costs)
-    found = [getattr(kernels, name) for name in kernels.__all__] + [fill_instructions]
-    signatures = {one.__name__: len(one.signatures) for one in found if hasattr(one, "signatures")}
-    assert len(signatures) == 10
-    assert set(signatures.values()) == {1}
+    signatures = {one.__name__: len(one.signatures) for one in own_kernels()}
+    assert set(signatures.values()) <= {0, 1}, signatures  # none of its own where another's was loaded with it
+    assert all(signatures[name] == 1 for name in kernels.__all__ if name in signatures)

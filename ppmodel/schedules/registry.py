@@ -63,7 +63,7 @@ class Option(NamedTuple):
         """
         value = self.read(text)
         if not self.accepts(value):
-            raise ValueError
+            raise ValueError(self.rule)
         return value
 
     def check(self, value):

@@ -1,10 +1,46 @@
 """Schedules by name: found, refused, and legal exactly where they say."""
 
-import pytest
+import re
+from itertools import product
 
+import numpy as np
+import pytest
+from hypothesis import find
+from strategies import legal_sizes, refusal, schedules
+
+from benchmarks.stages import FULL, QUICK, legal
 from ppmodel import build, names
 from ppmodel.errors import ScheduleError
-from ppmodel.schedules import get
+from ppmodel.schedules import get, registry
+from ppmodel.schedules.registry import Option, require, schedule
+
+REMEDY = re.compile(r"pass (stages|microbatches) (\d+)(?: or (\d+|more))?(?:, or take the schedule (\S+))?")
+
+
+def followed(name, size, error):
+    """Sizes and schedules that the remedy of a refusal names."""
+    field, first, second, other = REMEDY.fullmatch(error.remedy).groups()
+    assert field == error.field
+    for number in (first, second):
+        if (number or "").isdigit():
+            yield name, (int(number), size[1]) if field == "stages" else (size[0], int(number))
+    if other:
+        yield other, size
+
+
+def check_refusals(name):
+    """A size is built, or refused with a rule and a remedy that helps; and "B >= 1" means all sizes."""
+    refused = {size: refusal(name, size) for size in product(range(1, 7), range(1, 14))}
+    for size, error in refused.items():
+        if error is None:
+            table = build(name, *size)
+            assert (table.num_devices, table.num_microbatches) == size
+            continue
+        assert error.rule.startswith("must ")
+        for other, remedied in followed(name, size, error):
+            left = refusal(other, remedied)
+            assert left is None or (error.field, left.field) == ("stages", "microbatches"), (size, error.remedy)
+    assert get(name).legal.startswith("B >= 1") == (not any(refused.values())), get(name).legal
 
 
 def test_the_papers_schedules_are_registered():
@@ -38,3 +74,87 @@ def test_options_of_other_schedules_are_refused():
         build("gpipe", 4, 4, waves=2)
     with pytest.raises(ScheduleError, match="its options: waves"):
         build("hanayo", 4, 4, split=(1, 2))
+
+
+@pytest.mark.parametrize("name", names())
+def test_refusals_are_about_sizes_and_their_remedies_help(name):
+    """What refuses a size names a number or a schedule with which it is legal."""
+    check_refusals(name)
+
+
+def test_options_are_checked_whatever_made_them():
+    """A value that no text gives is refused like a text, by the rule and with an example."""
+    option = Option("times", str, (1, 1), "A:B", "must be two numbers", "", lambda value: len(value) == 2)
+    assert option.parse("ab") == "ab"
+    option.check((2, 3))
+    with pytest.raises(ValueError, match="must be two numbers"):
+        option.parse("abc")
+    with pytest.raises(ScheduleError, match="must be two numbers; write for example 1:1"):
+        option.check((1, 2, 3))
+
+
+def add(name, legal, rule=None, options=(), searched=False):
+    """Register GPipe under another name, with a rule of its own for sizes."""
+
+    @schedule(name, label=name, title=name, legal=legal, options=options, searched=searched)
+    def generate(num_stages, num_microbatches, **_):
+        require(*(rule or everywhere)(num_stages, num_microbatches))
+        return build("gpipe", num_stages, num_microbatches)
+
+
+def odd(_, count):
+    return count % 2, "microbatches", count, "must be odd", f"pass microbatches {count - 1} or {count + 1}"
+
+
+def wide(stages, _):
+    return stages >= 7, "stages", stages, "must be at least 7", "pass stages 7 or more"
+
+
+def few(stages, count):
+    legal = count % 2 and count <= stages
+    return legal, "microbatches", count, "must be odd and at most S", f"pass microbatches {stages - 1 | 1}"
+
+
+def everywhere(_, count):
+    return True, "microbatches", count, "", ""
+
+
+@pytest.fixture
+def dummies(monkeypatch):
+    """Schedules as they may be added: odd microbatches alone, wide ones alone, with an option, searched."""
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+    before = set(names())
+    add("odd", "B odd", odd)
+    add("wide", "S >= 7", wide)
+    add("twisted", "B >= 1", options=[Option.count("twist", 1, "T", "turns", examples=(2, 5))])
+    add("found", "B odd, B <= S", few, searched=True)
+    return sorted(set(names()) - before)
+
+
+def test_a_new_schedule_needs_no_edit_of_the_tests(dummies):
+    """Whatever sizes and options it has, it is drawn, measured and held to its remedies."""
+    for name in dummies:
+        check_refusals(name)
+        assert legal_sizes(name, (), 4, 8)
+        find(schedules(names=[name]), lambda table: table.num_operations > 0)
+    for plan in (QUICK, FULL):
+        measured = {name: size for name, size, _ in legal(plan)}
+        assert set(measured) == set(names())
+        assert measured["odd"] == (plan.size[0], plan.size[1] - 1)
+        assert measured["wide"] == measured["twisted"] == plan.size
+        assert measured["found"] == (plan.list_size[0], plan.list_size[1] - 1)
+    assert legal_sizes("wide", (), 4, 8)[0] == (7, 1)
+
+
+@pytest.mark.usefixtures("dummies")
+def test_options_vary_without_being_listed():
+    """A table is drawn with each of the example values of an option."""
+    seen = []
+
+    def note(num_stages, num_microbatches, twist):
+        seen.append(twist)
+        return build("gpipe", num_stages, num_microbatches)
+
+    registry._registry["twisted"] = get("twisted")._replace(generate=note)
+    legal_sizes.cache_clear()
+    find(schedules(names=["twisted"]), lambda table: set(seen) == {2, 5} and np.ptp(table.device))
