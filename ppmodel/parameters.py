@@ -199,6 +199,7 @@ KNOWN = dict.fromkeys(_COUNTS, _COUNT) | {
     "backwards": Parameter(_not_negative, "must be a number of forwards, 0 or more", "2.5"),
     "straggling": Parameter(_share, "must be a probability, 0 to 1", "0.02"),
     "slowdown": Parameter(_slowdown, f"must be a factor above 1 and at most {MAX_SLOWDOWN:.0f}", "1.3"),
+    **dict.fromkeys(("close", "short"), Parameter(_share, "must be a share, 0 to 1", "0.1")),
     "clear": Parameter(_share, "must be a share, 0 to 1", "0.01"),
     "seed": Parameter(lambda value: _require(_is_whole(value, 0)), "must be a whole number of at least 0", "1"),
     "concats": _one_of(CONCATENATIONS),

@@ -37,7 +37,7 @@ from ppmodel.studies import (
     waiting_study,
 )
 from ppmodel.studies.nodes import card_study, full_placements, longest_wait, waiting_facts
-from ppmodel.studies.times import NO_NETWORK, UNCHANGED, Change, times
+from ppmodel.studies.times import UNCHANGED, WITHOUT_NETWORK, Change, times
 from ppmodel.sweep import load_sweep
 from ppmodel.sweep.rows import compute_rows
 from ppmodel.uncertainty import Noise
@@ -211,7 +211,7 @@ def test_changes_of_a_network_reach_the_links_inside():
     halved = Change(bandwidth=0.5, latency=2.0).system(system)
     assert halved.nodes == nodes_like(halved, 4.0)
     size = (("chimera", ()), 4, 8, load_model("paper"), [system, SLOW], "overlapped", "blocking")
-    both = times(*size, [UNCHANGED, NO_NETWORK]).t_sim_s
+    both = times(*size, [UNCHANGED, WITHOUT_NETWORK]).t_sim_s
     assert both[0, 0] < both[0, 1]
     assert both[1, 0] == both[1, 1]
 

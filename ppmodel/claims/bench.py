@@ -9,7 +9,7 @@ from ppmodel.errors import PPModelError
 from ppmodel.schedules import get
 from ppmodel.specs import ModelSpec, SettingSpec, load_system
 from ppmodel.studies.cases import built, table_numbers
-from ppmodel.studies.times import NO_NETWORK, UNCHANGED, Change, times
+from ppmodel.studies.times import UNCHANGED, Change, times
 
 _SPEEDS = ("slow", "mid", "fast")
 NINE = tuple(f"{compute}_cp_{network}_nw" for compute in _SPEEDS for network in _SPEEDS)
@@ -212,7 +212,7 @@ class Bench:
         size = (self.case(schedule), num_stages, num_microbatches, self.model, self.systems)
         if network:
             return times(*size, self.setting.p2p, self.setting.allreduce, self.applied)
-        return times(*size, "latency", changes=[replace(change, network=NO_NETWORK.network) for change in self.applied])
+        return times(*size, "latency", changes=[replace(change, network=False) for change in self.applied])
 
     def everywhere(self, value):
         """A number that depends on no system as an array of one for every change and system.

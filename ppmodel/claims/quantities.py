@@ -20,7 +20,7 @@ from ppmodel.schedules.chimera import placed_chimera
 from ppmodel.specs import DATA
 from ppmodel.studies import published_bubble_ratio
 from ppmodel.studies.cases import built, table_numbers
-from ppmodel.studies.orders import order_of_bubbles, order_of_times, reversed_pairs
+from ppmodel.studies.orders import negated, reversed_pairs
 from ppmodel.studies.peaks import front_back_certificate, mirrored
 
 QUANTITIES = {}
@@ -123,16 +123,16 @@ def reversals(bench, size, of, level):
     without it is that of the bubbles. By formula, everything counts.
     """
     bubbles = np.array([bubble(bench, size, one, level) for one in of], dtype=float)
-    spans = np.array([bench.times(one, *size).t_sim_s for one in of])
-    silent = [bench.times(one, *size, network=False).t_sim_s for one in of] if level == "table" else None
-    return reversed_pairs(bubbles, spans, silent).any(axis=(0, 1)).astype(int)
+    seconds = np.array([bench.times(one, *size).t_sim_s for one in of])
+    without_network = [bench.times(one, *size, network=False).t_sim_s for one in of] if level == "table" else None
+    return reversed_pairs(bubbles, seconds, without_network).any(axis=(0, 1)).astype(int)
 
 
 @_quantity
 def negations(bench, size, of, over):
     """1 where a schedule has the smaller bubble in its table and takes at least as long, else 0."""
-    smaller = order_of_bubbles(*(bubble(bench, size, one, "table") for one in (of, over))) < 0
-    return smaller & (order_of_times(*(bench.times(one, *size).t_sim_s for one in (of, over))) >= 0)
+    bubbles = (bubble(bench, size, one, "table") for one in (of, over))
+    return negated(*bubbles, *(bench.times(one, *size).t_sim_s for one in (of, over)))
 
 
 # ---- memory --------------------------------------------------------------------------------------

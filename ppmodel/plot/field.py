@@ -10,10 +10,10 @@ from ppmodel.plot.style import BLUE, GREY, ORANGE, PURPLE, SKY, VERMILION, famil
 _LEVELS = {
     "formula": {"marker": "o", "ms": 8, "mfc": "white", "mec": BLUE, "mew": 1.4, "label": "formula"},
     "table_bubble_ratio": {"marker": "o", "ms": 4.5, "color": BLUE, "label": "table"},
-    "idle_without_network": {"marker": "D", "ms": 5, "color": ORANGE, "label": "simulated, no network"},
-    "idle_ratio": {"marker": "s", "ms": 5, "color": VERMILION, "label": "simulated, network"},
+    "idle_without_network": {"marker": "D", "ms": 5, "color": ORANGE, "label": "simulated, without a network"},
+    "idle_ratio": {"marker": "s", "ms": 5, "color": VERMILION, "label": "simulated, with the network"},
 }
-_MOST, _NEAR, _TIE = 0.5, 1e-3, 1e-9
+_MOST, _NEAR = 0.5, 1e-3
 _SIZES = (BLUE, ORANGE, PURPLE, VERMILION, SKY, GREY)
 _MULTIPLES = "o^sDvP"
 _LEAST_OVERHEAD = 0.003
@@ -36,8 +36,8 @@ def plot_levels(study, title, context):
     """
     rows = study.sort_values(["table_bubble_ratio", "idle_without_network"], ignore_index=True)
     figure, axis = plt.subplots(figsize=(6.4, 0.27 * len(rows) + 1.5))
-    span = rows[list(_LEVELS)]
-    axis.hlines(rows.index, span.min(axis=1), span.max(axis=1), color="#bbbbbb", lw=1.2, zorder=1)
+    shares = rows[list(_LEVELS)]
+    axis.hlines(rows.index, shares.min(axis=1), shares.max(axis=1), color="#bbbbbb", lw=1.2, zorder=1)
     for column, style in _LEVELS.items():
         axis.plot(rows[column], rows.index, ls="", **style)
     _schedule_axis(axis, rows.schedule)
@@ -93,7 +93,7 @@ def plot_agreement(ranks, title, context):
         for marker, multiple in zip(_MULTIPLES, multiples, strict=False):
             rows = of_size[of_size.microbatches == multiple * size]
             axis.plot(rows.comm_over_forward, rows.table_time, ls="", marker=marker, color=colour, mec="white", mew=0.5)
-    without = ranks.table_silent.median()
+    without = ranks.table_without_network.median()
     axis.axhline(without, color="black", lw=1.2, ls=(0, (4, 2)))
     axis.axhline(0, color="black", lw=0.8)
     axis.set(xscale="log", xlabel="one transfer over one forward, c / F", ylabel="Kendall's tau, table and time")
@@ -109,12 +109,12 @@ def plot_agreement(ranks, title, context):
     return titled(figure, title, context)
 
 
-def plot_advantages(table, headings, title, context):
+def plot_advantages(table, lost, headings, title, context):
     """Time relative to a base schedule: promised by the table, without a network, and on systems.
 
     Parameters
     ----------
-    table : DataFrame
+    table, lost : DataFrame
         From `studies.advantage_table`.
     headings : dict of str to str
         What the columns of systems are called.
@@ -126,7 +126,7 @@ def plot_advantages(table, headings, title, context):
     matplotlib Figure
         Cells in which a smaller bubble is no shorter time have a frame.
     """
-    columns = [name for name in table if name not in ("schedule", "family")]
+    columns = list(lost)
     figure, axis = plt.subplots(figsize=(0.72 * len(columns) + 2.2, 0.26 * len(table) + 2.0))
     values = table[columns].to_numpy(dtype=float)
     norm = TwoSlopeNorm(0, -_MOST, _MOST)
@@ -134,7 +134,7 @@ def plot_advantages(table, headings, title, context):
     for row, column in np.ndindex(values.shape):
         number = values[row, column]
         _write(axis, picture, row, column, _signed(number), np.clip(number, -_MOST, _MOST))
-        if values[row, 0] < -_TIE and number >= -_TIE:
+        if lost[columns[column]].iat[row]:
             axis.add_patch(plt.Rectangle((column + 0.06, row + 0.08), 0.88, 0.84, fill=False, ec="black", lw=1.3))
     _grid_axes(axis, table.schedule, [headings.get(name, name) for name in columns])
     handle = plt.Rectangle(

@@ -10,8 +10,8 @@ _STYLES = [  # colour, marker, dash; where lines coincide the later, narrower on
     (ORANGE, "v", "-."), (SKY, "P", "-"), (GREY, "X", "--"),
 ]  # fmt: skip
 _FAMILIES = {  # of studies.FAMILIES, so that a family looks the same in every figure
-    "one chunk": (BLUE, "o"), "one chunk, split backward": (SKY, "P"), "chunks": (ORANGE, "^"), "waves": (PURPLE, "D"),
-    "two directions": (VERMILION, "s"),
+    "one chunk": (BLUE, "o"), "one chunk, split backward": (SKY, "P"), "loop": (ORANGE, "^"),
+    "V or waves": (PURPLE, "D"), "two directions": (VERMILION, "s"),
 }  # fmt: skip
 _FIXED = ("GPipe", "1F1B", "Chimera", "Chimera forward-doubling", "Hanayo W = 2", "eager 1F1B")
 
@@ -68,8 +68,8 @@ def family_styles(families):
 
     Examples
     --------
-    >>> list(family_styles(["waves", "one chunk", "waves"]))
-    ['one chunk', 'waves']
+    >>> list(family_styles(["loop", "one chunk", "loop"]))
+    ['one chunk', 'loop']
     """
     there = set(families)
     return {

@@ -9,7 +9,7 @@ from ppmodel.studies.bubble import (
     level_study,
     published_bubble_ratio,
 )
-from ppmodel.studies.cases import FAMILIES, label, legal_schedules, spread
+from ppmodel.studies.cases import FAMILIES, PLACEMENTS, label, legal_schedules, placement_text, spread
 from ppmodel.studies.effects import (
     convergence_study,
     halves_study,
@@ -20,7 +20,8 @@ from ppmodel.studies.effects import (
     replica_study,
     second_opinion,
 )
-from ppmodel.studies.field import field_cases, field_study, headings, kinds_of_systems
+from ppmodel.studies.field import field_cases, field_study, headings, kinds_of_systems, longest_hidden
+from ppmodel.studies.field_texts import cause_text, halves_text, lasting_text, worth_text
 from ppmodel.studies.fronts import front_changes, front_study, front_table, nearest
 from ppmodel.studies.hanayo import hanayo_gains, hanayo_study, hanayo_tables
 from ppmodel.studies.memory import memory_in_tib, memory_study, unit_peaks
@@ -50,7 +51,6 @@ from ppmodel.studies.optimum import (
     distance_study,
     distances,
     largest_losses,
-    placement_text,
 )
 from ppmodel.studies.own import (
     between,
@@ -147,6 +147,7 @@ __all__ = [
     "LOSSES",
     "NOISE_SCHEDULES",
     "PHASE_SCHEDULES",
+    "PLACEMENTS",
     "advantage_study",
     "advantage_table",
     "agreement_study",
@@ -165,6 +166,7 @@ __all__ = [
     "candidate_study",
     "carry_text",
     "cases_table",
+    "cause_text",
     "certificate_study",
     "changing_orders",
     "clear_reversals",
@@ -208,6 +210,7 @@ __all__ = [
     "largest_gain",
     "largest_loss",
     "largest_losses",
+    "lasting_text",
     "lead_text",
     "legal_schedules",
     "level_rank_study",
@@ -215,6 +218,7 @@ __all__ = [
     "level_rank_text",
     "level_study",
     "load_speed",
+    "longest_hidden",
     "longest_wait",
     "lowest_peak_study",
     "machine_text",
@@ -294,4 +298,5 @@ __all__ = [
     "waiting_study",
     "winners",
     "worst_reversals",
+    "worth_text",
 ]

@@ -10,7 +10,7 @@ from ppmodel.graph import P2P, compile
 from ppmodel.specs import cards_of
 from ppmodel.studies.cases import built
 from ppmodel.studies.runtime import relative_to, runtime_study
-from ppmodel.studies.times import NO_NETWORK
+from ppmodel.studies.times import WITHOUT_NETWORK
 
 _NO_GAIN = 1e-5
 
@@ -131,7 +131,7 @@ def asymmetric_causes(model, system, stages_list, num_microbatches, split):
         steps = [
             over(lambda schedule: uniform_costs(schedule, 1, 2)),
             over(lambda schedule, f=forward, b=backward: uniform_costs(schedule, f, b)),
-            over(lambda schedule: NO_NETWORK.costs(model_costs(schedule, model, system), schedule)),
+            over(lambda schedule: WITHOUT_NETWORK.costs(model_costs(schedule, model, system), schedule)),
             over(lambda schedule: model_costs(schedule, model, system)),
         ]
         added = [later - earlier for earlier, later in pairwise([0.0, *steps])]

@@ -14,7 +14,10 @@ PAPER_SCHEDULES = ("gpipe", "1f1b", "chimera")
 TIE = 1e-9
 """Relative difference below which two times are one: rounding is no order."""
 
-FAMILIES = ("one chunk", "one chunk, split backward", "chunks", "waves", "two directions")
+PLACEMENTS = ("one chunk", "loop", "V", "waves", "two directions")
+"""What `placement_text` may say."""
+
+FAMILIES = ("one chunk", "one chunk, split backward", "loop", "V or waves", "two directions")
 """What `family` may say."""
 
 _SYMBOLS = {"microbatches": "B", "stages": "S"}
@@ -109,6 +112,35 @@ def named(case):
     return name, {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
 
 
+def placement_text(schedule):
+    """Where the stages of a schedule lie, in a word.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table.
+
+    Returns
+    -------
+    str
+        One of `PLACEMENTS`. *Two directions*: a second copy of the model runs against the first. *One chunk*: a device
+        has one stage. Else it has several: dealt out in turn, a *loop*, or to and fro, once in a *V* and more often
+        in *waves*.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> [placement_text(build(*case)) for case in (("1f1b", 4, 4), ("chimera", 4, 4), ("hanayo", 4, 4))]
+    ['one chunk', 'two directions', 'V']
+    """
+    if schedule.num_replicas > 1:
+        return "two directions"
+    if schedule.chunks_per_device == 1:
+        return "one chunk"
+    turns = (schedule.placement[:, 1:] == schedule.placement[:, :-1]).any()
+    return ("V" if schedule.chunks_per_device == 2 else "waves") if turns else "loop"
+
+
 def family(schedule):
     """What kind of schedule a table is, by its structure and not by its name.
 
@@ -120,21 +152,19 @@ def family(schedule):
     Returns
     -------
     str
-        One of `FAMILIES`: two copies of the pipeline; else several stages on a device, as *waves* where a stage and
-        the next one lie on the same device, else as *chunks*; else one, the backward whole or in halves.
+        One of `FAMILIES`: its `placement_text`, to and fro once or more often being one; those of one chunk by whether
+        they split backwards.
 
     Examples
     --------
     >>> from ppmodel import build
     >>> [family(build(name, 4, 4)) for name in ("gpipe", "hanayo", "chimera")]
-    ['one chunk', 'waves', 'two directions']
+    ['one chunk', 'V or waves', 'two directions']
     """
-    if schedule.num_replicas > 1:
-        return "two directions"
-    if schedule.chunks_per_device > 1:
-        turns = schedule.placement[:, 1:] == schedule.placement[:, :-1]
-        return "waves" if turns.any() else "chunks"
-    return "one chunk, split backward" if (schedule.kind == OpKind.I).any() else "one chunk"
+    placement = placement_text(schedule)
+    if placement == "one chunk" and (schedule.kind == OpKind.I).any():
+        return "one chunk, split backward"
+    return "V or waves" if placement in ("V", "waves") else placement
 
 
 def legal_schedules(cases, num_stages, num_microbatches):

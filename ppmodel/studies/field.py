@@ -11,7 +11,7 @@ from ppmodel.metrics import memory, messages_sent
 from ppmodel.studies.bubble import published_bubble_ratio
 from ppmodel.studies.cases import family, label, legal_schedules, named, table_numbers
 from ppmodel.studies.runtime import comm_over_forward
-from ppmodel.studies.times import NO_NETWORK, UNCHANGED, times
+from ppmodel.studies.times import UNCHANGED, WITHOUT_NETWORK, times
 
 
 def field_cases(listed=()):
@@ -113,7 +113,7 @@ def _of_table(name, options, schedule, model, system):
 def _of_systems(name, options, schedule, model, systems, p2p, allreduce):
     size = (schedule.num_devices, schedule.num_microbatches)
     case = (name, tuple(options.items()))
-    found = times(case, *size, model, systems, p2p, allreduce, changes=(UNCHANGED, NO_NETWORK))
+    found = times(case, *size, model, systems, p2p, allreduce, changes=(UNCHANGED, WITHOUT_NETWORK))
     return {
         "system": [system.name for system in systems],
         "comm_over_forward": [comm_over_forward(schedule, model, system) for system in systems],
@@ -122,14 +122,14 @@ def _of_systems(name, options, schedule, model, systems, p2p, allreduce):
     }  # fmt: skip
 
 
-def kinds_of_systems(study, close=0.05):
+def kinds_of_systems(study, alike=0.05):
     """One system of each kind: those in which a transfer takes the same share of a forward behave alike.
 
     Parameters
     ----------
     study : DataFrame
         From `field_study`.
-    close : float
+    alike : float
         Relative difference of c/F up to which two are of one kind.
 
     Returns
@@ -146,9 +146,34 @@ def kinds_of_systems(study, close=0.05):
     weights = study.groupby("system", sort=False).comm_over_forward.median()
     kinds = {}
     for system, weight in weights.sort_values(kind="stable").items():
-        same = next((one for one in kinds if weight <= weights[one] * (1 + close)), None)
+        same = next((one for one in kinds if weight <= weights[one] * (1 + alike)), None)
         kinds.setdefault(same or system, []).append(system)
     return kinds
+
+
+def longest_hidden(study, most=1.0):
+    """The system with the longest transfers that a computation can still hide.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `field_study`.
+    most : float
+        Transfers of up to so many forwards are hidden behind a forward.
+
+    Returns
+    -------
+    str
+        Name of the first such system; where every transfer is longer, of that with the shortest.
+
+    Examples
+    --------
+    >>> longest_hidden(pd.DataFrame({"system": ["a", "b", "c"], "comm_over_forward": [0.2, 0.9, 1.8]}))
+    'b'
+    """
+    weights = study.groupby("system", sort=False).comm_over_forward.median()
+    hidden = weights[weights <= most]
+    return hidden.idxmax() if len(hidden) else weights.idxmin()
 
 
 def headings(study, systems, words="c / F =\n{:.2g}"):

@@ -3,30 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from ppmodel.studies.cases import TIE
-
-
-def pareto_front(first, second):
-    """Points that no other point beats: none is as good in both and better in one.
-
-    Parameters
-    ----------
-    first, second : array of float, shape (n,)
-        Two things to be small; a billionth of them is no difference. Equal points are beaten together, or not at all.
-
-    Returns
-    -------
-    ndarray of bool, shape (n,)
-
-    Examples
-    --------
-    >>> pareto_front([1.0, 2.0, 2.0, 3.0], [5.0, 3.0, 3.0, 4.0]).tolist()
-    [True, True, True, False]
-    """
-    first, second = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
-    as_good = (first[:, None] <= first * (1 + TIE)) & (second[:, None] <= second * (1 + TIE))
-    better = (first[:, None] < first * (1 - TIE)) | (second[:, None] < second * (1 - TIE))
-    return ~(as_good & better).any(axis=0)
+from ppmodel.studies.orders import every_two, order_of_amounts, pareto_front
 
 
 def front_study(study):
@@ -48,7 +25,7 @@ def front_study(study):
     tables = []
     for _, group in study.groupby(["system", "stages"], sort=False):
         seconds, held = group.t_sim_s.to_numpy(), group.total_bytes.to_numpy()
-        fits = held[:, None] <= held * (1 + TIE)
+        fits = every_two(order_of_amounts, held) <= 0
         fastest = np.where(fits, seconds[:, None], np.inf).min(axis=0)
         tables.append(group[columns].assign(front=pareto_front(seconds, held), behind=seconds / fastest - 1))
     return pd.concat(tables, ignore_index=True)

@@ -10,7 +10,7 @@ import pandas as pd
 from ppmodel import schedules
 from ppmodel.errors import ScheduleError
 from ppmodel.optimum import answers, bounds, is_whole, peak_of, problem_of, solve, time_of
-from ppmodel.studies.cases import TIE, label, legal_schedules, named
+from ppmodel.studies.cases import TIE, label, legal_schedules, named, placement_text
 from ppmodel.studies.words import listed
 
 STEPS = {"order": "the best order", "halves": "backwards split", "free": "and no limit of memory"}
@@ -127,22 +127,6 @@ def _row(entry, comm, steps, objective):
             f"{step}_proven": solved and found.proven,
         }
     return row
-
-
-def placement_text(schedule):
-    """Where the stages of a schedule lie, in a word.
-
-    >>> from ppmodel import build
-    >>> [placement_text(build(*case)) for case in (("1f1b", 4, 4), ("chimera", 4, 4), ("hanayo", 4, 4))]
-    ['line', 'both ways', 'V']
-    """
-    first = schedule.placement[0]
-    if schedule.num_replicas > 1:
-        return "both ways"
-    if schedule.num_stages == schedule.num_devices:
-        return "line"
-    turns = bool((np.diff(first) == 0).any())
-    return ("V" if schedule.num_stages == 2 * schedule.num_devices else "zigzag") if turns else "loop"
 
 
 def distances(study):

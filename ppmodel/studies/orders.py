@@ -1,4 +1,4 @@
-"""Who is ahead of whom: orders of schedules by bubble ratio and by time, where they disagree, and how much."""
+"""Who is ahead of whom: orders of schedules by bubble ratio, time and memory, where they disagree, and fronts."""
 
 import numpy as np
 
@@ -27,8 +27,8 @@ def order_of_bubbles(first, second):
     return np.where(abs(apart) > TIE, np.sign(apart), 0).astype(int)
 
 
-def order_of_times(first, second):
-    """The order of times; a billionth of them is rounding, and none.
+def order_of_amounts(first, second):
+    """The order of times or of memory; a billionth of them is rounding, and none.
 
     Parameters
     ----------
@@ -38,11 +38,11 @@ def order_of_times(first, second):
     Returns
     -------
     ndarray of int
-        -1 where the first is the shorter one, 1 where the second is, 0 where they are one.
+        -1 where the first is the smaller one, 1 where the second is, 0 where they are one.
 
     Examples
     --------
-    >>> order_of_times([1.0, 2.0, 3.0], 2.0).tolist()
+    >>> order_of_amounts([1.0, 2.0, 3.0], 2.0).tolist()
     [-1, 0, 1]
     """
     first, second = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
@@ -55,7 +55,7 @@ def every_two(order, values):
     Parameters
     ----------
     order : callable
-        `order_of_bubbles` or `order_of_times`.
+        `order_of_bubbles` or `order_of_amounts`.
     values : array of float, shape (n, ...)
         One of each schedule.
 
@@ -66,23 +66,23 @@ def every_two(order, values):
 
     Examples
     --------
-    >>> every_two(order_of_times, [1.0, 3.0]).tolist()
+    >>> every_two(order_of_amounts, [1.0, 3.0]).tolist()
     [[0, -1], [1, 0]]
     """
     values = np.asarray(values, dtype=float)
     return order(values[:, None], values[None])
 
 
-def reversed_pairs(bubbles, spans, silent=None):
+def reversed_pairs(bubbles, times, without_network=None):
     """Pairs whose order by bubble ratio is not that by time. Equal bubbles, and equal times, are no order.
 
     Parameters
     ----------
     bubbles : array of float, shape (n, ...)
         Bubble ratios of n schedules.
-    spans : array of float, shape (n, ...)
+    times : array of float, shape (n, ...)
         Their times.
-    silent : array of float, shape (n, ...), optional
+    without_network : array of float, shape (n, ...), optional
         Their times without a network. With it only what the network reverses counts: pairs whose order without it
         is not reversed, too.
 
@@ -96,8 +96,75 @@ def reversed_pairs(bubbles, spans, silent=None):
     >>> reversed_pairs([0.1, 0.2, 0.2], [3.0, 2.0, 4.0]).tolist()
     [[False, True, False], [False, False, False], [False, False, False]]
     """
-    found = (every_two(order_of_bubbles, bubbles) < 0) & (every_two(order_of_times, spans) > 0)
-    return found if silent is None else found & (every_two(order_of_times, silent) <= 0)
+    found = (every_two(order_of_bubbles, bubbles) < 0) & (every_two(order_of_amounts, times) > 0)
+    if without_network is None:
+        return found
+    return found & (every_two(order_of_amounts, without_network) <= 0)
+
+
+def negated(bubble, base_bubble, time, base_time):
+    """Where a smaller bubble than that of a base schedule is no shorter time.
+
+    Parameters
+    ----------
+    bubble, base_bubble : array of float
+        Bubble ratios, of shapes that fit together.
+    time, base_time : array of float
+        Times of the same.
+
+    Returns
+    -------
+    ndarray of bool
+        False where the bubble is not smaller.
+
+    Examples
+    --------
+    >>> negated([0.1, 0.1, 0.3], 0.2, [1.0, 2.0, 2.0], 2.0).tolist()
+    [False, True, False]
+    """
+    return (order_of_bubbles(bubble, base_bubble) < 0) & (order_of_amounts(time, base_time) >= 0)
+
+
+def beats(first, second):
+    """Which points beat which: as good in both things, and better in one.
+
+    Parameters
+    ----------
+    first, second : array of float, shape (n,)
+        Two things to be small, such as time and memory; a billionth of them is no difference.
+
+    Returns
+    -------
+    ndarray of bool, shape (n, n)
+        Whether a row's point beats a column's.
+
+    Examples
+    --------
+    >>> beats([1.0, 2.0, 1.0], [3.0, 3.0, 3.0]).tolist()
+    [[False, True, False], [False, False, False], [False, True, False]]
+    """
+    orders = np.stack([every_two(order_of_amounts, values) for values in (first, second)])
+    return (orders <= 0).all(axis=0) & (orders < 0).any(axis=0)
+
+
+def pareto_front(first, second):
+    """Points that no other point beats.
+
+    Parameters
+    ----------
+    first, second : array of float, shape (n,)
+        As in `beats`; equal points are beaten together, or not at all.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+
+    Examples
+    --------
+    >>> pareto_front([1.0, 2.0, 2.0, 3.0], [5.0, 3.0, 3.0, 4.0]).tolist()
+    [True, True, True, False]
+    """
+    return ~beats(first, second).any(axis=0)
 
 
 def kendall_tau(first, second):
@@ -117,7 +184,7 @@ def kendall_tau(first, second):
     Examples
     --------
     >>> values = [0.1, 0.2, 0.3]
-    >>> kendall_tau(every_two(order_of_bubbles, values), every_two(order_of_times, [1.0, 3.0, 2.0]))
+    >>> kendall_tau(every_two(order_of_bubbles, values), every_two(order_of_amounts, [1.0, 3.0, 2.0]))
     0.3333333333333333
     """
     ordered = np.count_nonzero(first) * np.count_nonzero(second)

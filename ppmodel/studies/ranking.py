@@ -4,17 +4,16 @@ import numpy as np
 import pandas as pd
 
 from ppmodel.graph import P2P
-from ppmodel.studies.cases import TIE
 from ppmodel.studies.field import field_study
-from ppmodel.studies.orders import every_two, kendall_tau, order_of_bubbles, order_of_times, reversed_pairs
+from ppmodel.studies.orders import every_two, kendall_tau, negated, order_of_amounts, order_of_bubbles, reversed_pairs
 from ppmodel.studies.reversals import reversal_study
 
 _POINT = ["system", "stages", "microbatches"]
 _COUNTS = ["reversed", "by_network", "clear"]
-_LEVELS = ["formula", "table", "no network"]
+_LEVELS = ["formula", "table", "without network"]
 
 
-def level_rank_study(study, clear=0.01):
+def level_rank_study(study, clear):
     """How far the order of all schedules by one level is that by another, at each size and system.
 
     Parameters
@@ -29,10 +28,10 @@ def level_rank_study(study, clear=0.01):
     -------
     DataFrame
         One row a system, S and B; columns ``system, stages, microbatches, comm_over_forward, schedules, pairs,
-        formula_table, table_silent, table_time, formula_time, reversed, by_network, clear``: c/F as the median
-        over the schedules; pairs that the table orders; Kendall's tau-b of the orders by formula, by table, by time
-        without a network and by time, formulas among the schedules that have one; and of the pairs those whose order
-        by table the time reverses, those that only the network reverses, and of these the clear ones.
+        formula_table, table_without_network, table_time, formula_time, reversed, by_network, clear``: c/F as the
+        median over the schedules; pairs that the table orders; Kendall's tau-b of the orders by formula, by table, by
+        time without a network and by time, formulas among the schedules that have one; and of the pairs those whose
+        order by table the time reverses, those that only the network reverses, and of these the clear ones.
     """
     rows = []
     for point, group in study.groupby(_POINT, sort=False):
@@ -53,23 +52,23 @@ def _correlations(group):
     """Kendall's tau-b between levels; where a formula is compared, of the schedules that have one."""
     known = group[group.formula.notna()]
     by_formula = every_two(order_of_bubbles, known.formula)
-    silent = every_two(order_of_times, group.t_without_network_s)
+    without_network = every_two(order_of_amounts, group.t_without_network_s)
     return {
         "formula_table": kendall_tau(by_formula, _by_table(known)),
-        "table_silent": kendall_tau(_by_table(group), silent),
-        "table_time": kendall_tau(_by_table(group), every_two(order_of_times, group.t_sim_s)),
-        "formula_time": kendall_tau(by_formula, every_two(order_of_times, known.t_sim_s)),
+        "table_without_network": kendall_tau(_by_table(group), without_network),
+        "table_time": kendall_tau(_by_table(group), every_two(order_of_amounts, group.t_sim_s)),
+        "formula_time": kendall_tau(by_formula, every_two(order_of_amounts, known.t_sim_s)),
     }
 
 
 def _reversals(group, clear):
     """Which of every two are reversed, by the network, and clearly."""
-    ratios, spans = group.table_bubble_ratio.to_numpy(), group.t_sim_s.to_numpy()
-    by_network = reversed_pairs(ratios, spans, group.t_without_network_s)
+    ratios, seconds = group.table_bubble_ratio.to_numpy(), group.t_sim_s.to_numpy()
+    by_network = reversed_pairs(ratios, seconds, group.t_without_network_s)
     promised = (1 - ratios)[:, None] / (1 - ratios) - 1
-    lost = spans[:, None] / spans - 1
+    lost = seconds[:, None] / seconds - 1
     return {
-        "reversed": reversed_pairs(ratios, spans), "by_network": by_network,
+        "reversed": reversed_pairs(ratios, seconds), "by_network": by_network,
         "clear": by_network & (promised >= clear) & (lost >= clear),
     }  # fmt: skip
 
@@ -93,7 +92,7 @@ def totals_by_system(ranks):
     return middle.join(sums).sort_values("comm_over_forward", kind="stable").reset_index()
 
 
-def level_rank_text(ranks, short=0.1):
+def level_rank_text(ranks, short):
     """How far the table's order is that of time, in words.
 
     Parameters
@@ -116,11 +115,11 @@ def level_rank_text(ranks, short=0.1):
     ]
     return (
         f"Kendall's tau of the orders by table and by time is {', '.join(parts)}; without a network it is "
-        f"{ranks.table_silent.median():.2f}, all as medians. 1 would be the same order, 0 no relation."
+        f"{ranks.table_without_network.median():.2f}, all as medians. 1 would be the same order, 0 no relation."
     )
 
 
-def semantics_rank_study(model, systems, num_stages, multiple, cases, clear=0.01):
+def semantics_rank_study(model, systems, num_stages, multiple, cases, clear):
     """The rank correlation of table and time under every communication semantics.
 
     Parameters
@@ -160,7 +159,7 @@ def level_rank_table(study, num_stages, num_microbatches):
     -------
     DataFrame
         One row a schedule, in the order of its place by the table, then by time on the system where a transfer is
-        shortest; columns ``schedule, family, formula, table, no network`` and one for each system, that with the
+        shortest; columns ``schedule, family, formula, table, without network`` and one for each system, that with the
         shortest transfer first. A place is 1 more than the number of schedules that are ahead; equals share it. By
         formula those are placed that have one.
     """
@@ -170,15 +169,15 @@ def level_rank_table(study, num_stages, num_microbatches):
     first = here[here.system == systems[0]].reset_index(drop=True)
     table = first[["schedule", "family"]].copy()
     levels = [(order_of_bubbles, first.formula), (order_of_bubbles, first.table_bubble_ratio)]
-    levels.append((order_of_times, first.t_without_network_s))
-    levels += [(order_of_times, here[here.system == system].t_sim_s) for system in systems]
+    levels.append((order_of_amounts, first.t_without_network_s))
+    levels += [(order_of_amounts, here[here.system == system].t_sim_s) for system in systems]
     for name, (order, values) in zip([*_LEVELS, *systems], levels, strict=True):
         place = 1 + (every_two(order, values) > 0).sum(axis=1)
         table[name] = np.where(pd.isna(values), np.nan, place)
-    return table.sort_values(["table", "no network", systems[0], "schedule"], ignore_index=True)
+    return table.sort_values(["table", "without network", systems[0], "schedule"], ignore_index=True)
 
 
-def clear_reversals(study, clear=0.01):
+def clear_reversals(study, clear):
     """Every pair at every size and system whose order by table the network reverses, with what it costs.
 
     Parameters
@@ -244,23 +243,25 @@ def advantage_study(study, base):
     -------
     DataFrame
         One row of each other schedule for each of the base's points; columns ``system, stages, microbatches,
-        schedule, family, comm_over_forward, promised, silent, relative, negated, by_network``: time relative to the
-        base, less 1, by the tables, without a network and with it; whether a smaller bubble is no shorter time, and
-        whether without a network it would be a shorter one.
+        schedule, family, comm_over_forward, promised, without_network, relative``: time relative to the base, less 1,
+        by the tables, without a network and with it; then ``smaller_bubble, negated_without_network, negated,
+        by_network``: whether its bubble is the smaller one; whether that is no shorter time, without a network and
+        with it (see `orders.negated`); and whether it is with it alone.
     """
     columns = ["table_bubble_ratio", "t_without_network_s", "t_sim_s"]
     bases = study.loc[study.schedule == base, [*_POINT, *columns]]
     both = study[study.schedule != base].merge(bases, on=_POINT, suffixes=("", "_base"))
-    smaller = order_of_bubbles(both.table_bubble_ratio, both.table_bubble_ratio_base) < 0
-    kept = ["schedule", "family", "comm_over_forward"]
-    negated = smaller & (order_of_times(both.t_sim_s, both.t_sim_s_base) >= 0)
-    faster_without = order_of_times(both.t_without_network_s, both.t_without_network_s_base) < 0
-    return both[[*_POINT, *kept]].assign(
+    bubbles = both.table_bubble_ratio, both.table_bubble_ratio_base
+    without = negated(*bubbles, both.t_without_network_s, both.t_without_network_s_base)
+    lost = negated(*bubbles, both.t_sim_s, both.t_sim_s_base)
+    return both[[*_POINT, "schedule", "family", "comm_over_forward"]].assign(
         promised=(1 - both.table_bubble_ratio_base) / (1 - both.table_bubble_ratio) - 1,
-        silent=both.t_without_network_s / both.t_without_network_s_base - 1,
+        without_network=both.t_without_network_s / both.t_without_network_s_base - 1,
         relative=both.t_sim_s / both.t_sim_s_base - 1,
-        negated=negated,
-        by_network=negated & faster_without,
+        smaller_bubble=order_of_bubbles(*bubbles) < 0,
+        negated_without_network=without,
+        negated=lost,
+        by_network=lost & ~without,
     )
 
 
@@ -278,15 +279,21 @@ def advantage_table(advantages, num_stages, num_microbatches, systems):
 
     Returns
     -------
-    DataFrame
-        Columns ``schedule, family, table, no network`` and one for each system: what the table promises and what
-        comes of it. The greatest promise first.
+    table : DataFrame
+        Columns ``schedule, family, smaller_bubble, table, without network`` and one for each system: whether its bubble
+        is smaller than that of the base, what the table promises and what comes of it. The greatest promise first.
+    lost : DataFrame of bool
+        A column for each of these but the first three, with the rows of the table: whether a smaller bubble is no
+        shorter time there; in the column of the table nowhere.
     """
     here = advantages[(advantages.stages == num_stages) & (advantages.microbatches == num_microbatches)]
-    spans = here.pivot(index="schedule", columns="system", values="relative")[list(systems)]
-    fixed = here[here.system == systems[0]].set_index("schedule")[["family", "promised", "silent"]]
-    table = fixed.rename(columns={"promised": "table", "silent": "no network"}).join(spans).reset_index()
-    return table.sort_values(["table", "no network", "schedule"], ignore_index=True)
+    fixed = here[here.system == systems[0]].set_index("schedule").assign(none=False)
+    by_system = {name: here.pivot(index="schedule", columns="system", values=name) for name in ("relative", "negated")}
+    levels = {"promised": "table", "without_network": "without network"}
+    table = fixed[["family", "smaller_bubble", *levels]].rename(columns=levels).join(by_system["relative"][[*systems]])
+    table = table.reset_index().sort_values(["table", "without network", "schedule"], ignore_index=True)
+    lost = fixed[["none", "negated_without_network"]].set_axis(levels.values(), axis=1)
+    return table, lost.join(by_system["negated"][[*systems]]).loc[table.schedule].reset_index(drop=True)
 
 
 def negated_table(advantages):
@@ -305,10 +312,9 @@ def negated_table(advantages):
         without a network; and the smallest c/F among these. The most often negated by the network first.
     """
     rows = []
+    counted = ["smaller_bubble", "negated", "by_network"]
     for (name, kind), group in advantages.groupby(["schedule", "family"], sort=False):
-        smaller, lost = int((group.promised < -TIE).sum()), group[group.by_network]
-        rows.append((name, kind, smaller, int(group.negated.sum()), len(lost), lost.comm_over_forward.min()))
-    columns = ["schedule", "family", "smaller_bubble", "negated", "by_network", "least"]
-    table = pd.DataFrame(rows, columns=columns)
+        rows.append((name, kind, *group[counted].sum(), group[group.by_network].comm_over_forward.min()))
+    table = pd.DataFrame(rows, columns=["schedule", "family", *counted, "least"])
     keys, up = ["by_network", "smaller_bubble", "schedule"], [False, False, True]
     return table.sort_values(keys, ascending=up, ignore_index=True)

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 
 from ppmodel.graph import ALLREDUCE
-from ppmodel.studies.cases import PAPER_SCHEDULES, TIE, label
-from ppmodel.studies.orders import reversed_pairs
-from ppmodel.studies.runtime import relative_to, runtime_study
+from ppmodel.studies.cases import PAPER_SCHEDULES, label
+from ppmodel.studies.orders import negated, order_of_bubbles, reversed_pairs
+from ppmodel.studies.runtime import runtime_study
 
 
 def reversal_study(study):
@@ -174,12 +174,13 @@ def negation_study(model, systems, num_stages, microbatches, bases=("gpipe", "1f
     for base in bases:
         for allreduce in ALLREDUCE:
             study = runtime_study(model, systems, num_stages, microbatches, [base, "chimera"], allreduce=allreduce)
-            bubbles = relative_to(study, label(base), "table_bubble_ratio").relative
-            times = relative_to(study, label(base))
-            smaller = times[bubbles < -TIE]
-            lost = smaller[smaller.relative >= 0]
+            of_base, others = (study[(study.schedule == label(base)) == same] for same in (True, False))
+            both = others.merge(of_base, on=["system", "microbatches"], suffixes=("", "_base"))
+            bubbles = both.table_bubble_ratio, both.table_bubble_ratio_base
+            lost = both[negated(*bubbles, both.t_sim_s, both.t_sim_s_base)]
             rows.append({
-                "against": label(base), "allreduce": allreduce, "smaller_bubble": len(smaller),
+                "against": label(base), "allreduce": allreduce,
+                "smaller_bubble": int((order_of_bubbles(*bubbles) < 0).sum()),
                 "not_faster": len(lost), "systems": ", ".join(dict.fromkeys(lost.system)),
             })  # fmt: skip
     return pd.DataFrame(rows)

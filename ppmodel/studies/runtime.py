@@ -7,7 +7,7 @@ from ppmodel.engine import simulate, simulate_events
 from ppmodel.graph import ALLREDUCE, P2P
 from ppmodel.metrics import idle_ratio, peak_activations
 from ppmodel.studies.cases import PAPER_SCHEDULES, TIE, label, legal_schedules, table_numbers
-from ppmodel.studies.times import NO_NETWORK, times
+from ppmodel.studies.times import WITHOUT_NETWORK, times
 
 
 def runtime_study(
@@ -53,9 +53,9 @@ def runtime_study(
             case = (name, tuple(options.items()))
             bubble = table_numbers(name, num_stages, count, case[1]).bubble_ratio
             size = (case, num_stages, count, model, systems)
-            silent = times(*size, "latency", changes=[NO_NETWORK]).t_sim_s[0].tolist()
+            without_network = times(*size, "latency", changes=[WITHOUT_NETWORK]).t_sim_s[0].tolist()
             simulated = (column[0].tolist() for column in times(*size, p2p, allreduce))
-            for system, t_sim, idle, without in zip(systems, *simulated, silent, strict=True):
+            for system, t_sim, idle, without in zip(systems, *simulated, without_network, strict=True):
                 rows.append({
                     "system": system.name, "schedule": label(name, options), "stages": num_stages,
                     "microbatches": count, "p2p": p2p, "allreduce": allreduce,
@@ -321,7 +321,7 @@ def timeline_study(timelines, model, system):
         rows.append({
             "schedule": name, "t_sim_s": timeline.makespan_s,
             "t_sim_events_s": simulate_events(timeline.graph, costs).makespan_s,
-            "t_without_network_s": simulate(timeline.graph, NO_NETWORK.costs(costs, schedule)).makespan_s,
+            "t_without_network_s": simulate(timeline.graph, WITHOUT_NETWORK.costs(costs, schedule)).makespan_s,
             "idle_ratio": idle_ratio(timeline), "peak_activations": peak_activations(schedule).max(),
         })  # fmt: skip
     return pd.DataFrame(rows)

@@ -43,8 +43,8 @@ class Change:
     backward : float or None
         Time of a backward in forwards, on every stage; None keeps the model's own.
     overlap : float
-        Factor on the time of operations that share a cell, F&B; below 1 where a forward and a backward fill each
-        other's gaps.
+        Factor on the time of a cell in which a forward meets a backward, F&B; below 1 where the two fill each other's
+        gaps. Other operations that share a cell, such as two forwards that are doubled, keep their times.
     straggler : float
         Factor on the time of every operation on one S-th of the model.
     straggling : float
@@ -169,7 +169,7 @@ class Change:
 
 
 UNCHANGED = Change()
-NO_NETWORK = Change(network=False)
+WITHOUT_NETWORK = Change(network=False)
 
 
 def _slow_stages(schedule, where):
@@ -235,7 +235,8 @@ def times(case, num_stages, num_microbatches, model, systems, p2p, allreduce="ex
     --------
     >>> from ppmodel.specs import load_model, load_system
     >>> systems = [load_system("mid_cp_mid_nw"), load_system("mid_cp_slow_nw")]
-    >>> both = times(("1f1b", ()), 4, 8, load_model("paper"), systems, "overlapped", changes=[UNCHANGED, NO_NETWORK])
+    >>> changes = [UNCHANGED, WITHOUT_NETWORK]
+    >>> both = times(("1f1b", ()), 4, 8, load_model("paper"), systems, "overlapped", changes=changes)
     >>> both.t_sim_s.shape, bool(both.t_sim_s[1, 0] == both.t_sim_s[1, 1])
     ((2, 2), True)
     """

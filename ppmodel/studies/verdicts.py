@@ -4,13 +4,13 @@ import pandas as pd
 
 from ppmodel.studies.cases import TIE, label, named
 from ppmodel.studies.fronts import nearest
+from ppmodel.studies.orders import order_of_amounts
 from ppmodel.studies.ranking import level_rank_study
 
 PAPERS_OWN = ("gpipe", "1f1b", "chimera", "asymmetric-chimera", "hanayo")
 CARRIES, PARTLY, FAILS = "carries over", "in part", "does not"
-_SMALL_GAP, _GAIN = 1e-3, 0.01
-_SHORT = 0.1
-"""Transfers below this share of a forward count as short."""
+_EXACT = 1e-3
+"""A formula gives a bubble ratio of a table where the two differ by no more."""
 
 
 def papers_own(cases):
@@ -67,27 +67,30 @@ def gap_table(study):
     Returns
     -------
     DataFrame
-        One row a schedule; columns ``schedule, family, sizes, least, most, silent``: at how many (S, B) it is
-        defined; bubble ratio of the table less that of the formula, over these the least and the most; and the most
+        One row a schedule; columns ``schedule, family, sizes, least, most, without_network``: at how many (S, B) it is
+        defined; bubble ratio of the table less that of the published formula, over these the least and the most, NaN
+        where none is published, for a closed form that is derived from the table cannot differ from it; and the most
         that the idle time of a simulation without a network is above the table's bubble. The largest of these first.
     """
     rows = []
     for (name, kind), group in study.groupby(["schedule", "family"], sort=False):
         apart = group.table_bubble_ratio - group.formula
-        silent = group.idle_without_network - group.table_bubble_ratio
+        idle = group.idle_without_network - group.table_bubble_ratio
         sizes = len(group[["stages", "microbatches"]].drop_duplicates())
-        rows.append((name, kind, sizes, apart.min(), apart.max(), silent.max()))
-    table = pd.DataFrame(rows, columns=["schedule", "family", "sizes", "least", "most", "silent"])
-    return table.sort_values(["silent", "schedule"], ascending=[False, True], ignore_index=True)
+        rows.append((name, kind, sizes, apart.min(), apart.max(), idle.max()))
+    table = pd.DataFrame(rows, columns=["schedule", "family", "sizes", "least", "most", "without_network"])
+    return table.sort_values(["without_network", "schedule"], ascending=[False, True], ignore_index=True)
 
 
-def gap_text(gaps):
+def gap_text(gaps, clear):
     """Which formulas are exact, and which schedules' tables are, in words.
 
     Parameters
     ----------
     gaps : DataFrame
         From `gap_table`.
+    clear : float
+        Share of the total time from which on a simulation clearly idles longer than its table.
 
     Returns
     -------
@@ -95,21 +98,23 @@ def gap_text(gaps):
 
     Examples
     --------
-    >>> gaps = pd.DataFrame({"schedule": ["a", "b"], "least": [0, 0.1], "most": [0, 0.2], "silent": [0, 0.3]})
-    >>> gap_text(gaps)
-    'Of 2 published formulas 1 give the bubble of the table at every size; understated is that of b (by up to 20.0 \
-points). Simulated without a network, b (+30.0) idles longer than its table says, in points of the total time.'
+    >>> gaps = {"schedule": ["a", "b"], "least": [0, 0.1], "most": [0, 0.2], "without_network": [0, 0.3]}
+    >>> gap_text(pd.DataFrame(gaps), 0.01)
+    'Of 2 published formulas 1 gives the bubble of the table at every size; that of b (by up to 20.0 points) \
+understates it. Simulated without a network, b (+30.0) idles longer than its table says, in points of the total time.'
     """
     known = gaps[gaps.least.notna()]
-    under, over = known[known.most > _SMALL_GAP], known[known.least < -_SMALL_GAP]
+    under, over = known[known.most > _EXACT], known[known.least < -_EXACT]
     exact = len(known) - len(under.index.union(over.index))
-    text = f"Of {len(known)} published formulas {exact} give the bubble of the table at every size"
-    for word, rows, values in (("understated", under, under.most), ("overstated", over, -over.least)):
+    gives = "gives" if exact == 1 else "give"
+    text = f"Of {len(known)} published formulas {exact} {gives} the bubble of the table at every size"
+    for word, rows, values in (("understate", under, under.most), ("overstate", over, -over.least)):
         if len(rows):
-            text += f"; {word} is that of {_listed(rows.schedule, values, '{} (by up to {:.1f} points)')}"
-    idle = gaps[gaps.silent > _GAIN]
+            those, verb = ("that", f"{word}s") if len(rows) == 1 else ("those", word)
+            text += f"; {those} of {_listed(rows.schedule, values, '{} (by up to {:.1f} points)')} {verb} it"
+    idle = gaps[gaps.without_network > clear]
     if len(idle):
-        found = _listed(idle.schedule, idle.silent, "{} (+{:.1f})")
+        found = _listed(idle.schedule, idle.without_network, "{} (+{:.1f})")
         verb = "idles longer than its table says" if len(idle) == 1 else "idle longer than their tables say"
         text += f". Simulated without a network, {found} {verb}, in points of the total time"
     return f"{text}."
@@ -119,7 +124,7 @@ def _listed(names, shares, form):
     return ", ".join(form.format(name, 100 * share) for name, share in zip(names, shares, strict=True))
 
 
-def verdict_table(study, gaps, ranks, advantages, fronts, convergence, old, clear=0.01):
+def verdict_table(study, gaps, ranks, advantages, fronts, convergence, old, base, clear, close, short):
     """The paper's statements, asked of all schedules: what stands, and the number behind it.
 
     Parameters
@@ -128,8 +133,12 @@ def verdict_table(study, gaps, ranks, advantages, fronts, convergence, old, clea
         From `field_study`, `gap_table`, `level_rank_study`, `advantage_study`, `front_study` and `convergence_study`.
     old : sequence of str
         Labels of the schedules that the paper studies, from `papers_own`.
-    clear : float
-        As `level_rank_study` was given it.
+    base : str
+        Label of the schedule that `advantage_study` was given.
+    clear, close : float
+        As `level_rank_study` and `convergence_study` were given them.
+    short : float
+        Transfers of less of a forward count as short.
 
     Returns
     -------
@@ -142,11 +151,11 @@ def verdict_table(study, gaps, ranks, advantages, fronts, convergence, old, clea
         ("Formula and table rank schedules alike without a network, and so does the simulation.", *_alike(ranks)),
         ("Schedule rankings are not abstraction-invariant.", *_invariant(ranks, level_rank_study(papers, clear))),
         ("It is communication that reverses them.", *_by_network(ranks)),
-        ("Communication can negate a structural advantage.", *_negated(advantages)),
-        ("Gains shrink as B grows.", *_shrinking(advantages)),
-        ("Gains are made where the network is fast.", *_fast_networks(advantages)),
-        ("All schedules converge for large B.", *_converging(convergence)),
-        ("A smaller bubble costs messages or memory.", *_costs(study, advantages)),
+        ("Communication can negate a structural advantage.", *_negated(advantages, clear)),
+        ("Gains shrink as B grows.", *_shrinking(advantages, short)),
+        ("Gains are made where the network is fast.", *_fast_networks(advantages, short)),
+        ("All schedules converge for large B.", *_converging(convergence, close)),
+        ("A smaller bubble costs messages or memory.", *_costs(study, advantages, base)),
         ("A schedule of the paper is worth taking, in time or in memory.", *_worth_taking(fronts, old)),
     ]
     return pd.DataFrame(rows, columns=["statement", "verdict", "number"])
@@ -159,19 +168,19 @@ def _word(found, of):
 
 def _understates(gaps, old):
     new = gaps[gaps.least.notna() & ~gaps.schedule.isin(old)]
-    under = new[new.most > _SMALL_GAP]
-    number = f"{len(under)} of {len(new)} formulas of schedules that are not the paper's"
+    under = new[new.most > _EXACT]
+    number = f"{len(under)} of {len(new)} formulas that are published for schedules that are not the paper's"
     if len(under):
         number += f": {_listed(under.schedule, under.most, '{} by up to {:.1f} points')}"
     return _word(len(under), len(new)), number
 
 
 def _alike(ranks):
-    formula, silent = ranks.formula_table.median(), ranks.table_silent.median()
+    formula, without = ranks.formula_table.median(), ranks.table_without_network.median()
     number = (
-        f"Kendall's tau of formula and table {formula:.2f}, of table and time without a network {silent:.2f} (medians)"
+        f"Kendall's tau of formula and table {formula:.2f}, of table and time without a network {without:.2f} (medians)"
     )
-    return CARRIES if min(formula, silent) > 1 - TIE else PARTLY if min(formula, silent) > 0.5 else FAILS, number
+    return CARRIES if min(formula, without) > 1 - TIE else PARTLY if min(formula, without) > 0.5 else FAILS, number
 
 
 def _invariant(ranks, papers):
@@ -194,13 +203,13 @@ def _by_network(ranks):
     return _word(network, every), number
 
 
-def _negated(advantages):
-    promised = advantages[advantages.promised < -TIE]
-    lost = promised[promised.by_network & (promised.silent <= -_GAIN)]
+def _negated(advantages, clear):
+    promised = advantages[advantages.smaller_bubble]
+    lost = promised[promised.by_network & (promised.without_network <= -clear)]
     lost = lost.groupby("schedule").comm_over_forward.min().sort_values(kind="stable")
     every = list(dict.fromkeys(promised.schedule))
     number = (
-        f"{len(lost)} of {len(every)} schedules with a smaller bubble lose a gain of {_GAIN:.0%} or more to the network"
+        f"{len(lost)} of {len(every)} schedules with a smaller bubble lose a gain of {clear:.0%} or more to the network"
     )
     if len(lost):
         number += f", first {lost.index[0]} at c/F = {lost.iloc[0]:.2g}"
@@ -215,42 +224,39 @@ def _best_gain(advantages):
     return best.assign(multiple=best.microbatches // best.stages)
 
 
-def _shrinking(advantages):
-    best = _best_gain(advantages[advantages.comm_over_forward < _SHORT])
+def _shrinking(advantages, short):
+    best = _best_gain(advantages[advantages.comm_over_forward < short])
     if best.empty:
         return PARTLY, "no system has short transfers"
     gains = -best.groupby("multiple").relative.median()
     number = ", ".join(f"{gain:.0%} at B = {multiple} S" for multiple, gain in gains.items())
-    number = f"the best schedule's median gain where a transfer takes less than {_SHORT:g} of a forward: {number}"
+    number = f"the best schedule's median gain where a transfer takes less than {short:g} of a forward: {number}"
     return CARRIES if gains.is_monotonic_decreasing else PARTLY, number
 
 
-def _fast_networks(advantages):
-    short = advantages.comm_over_forward < _SHORT
-    gains = [-_best_gain(advantages[rows]).relative.median() for rows in (short, ~short)]
-    number = (
-        f"the best schedule's median gain {gains[0]:.0%} where a transfer takes less than {_SHORT:g} of a forward, "
-    )
+def _fast_networks(advantages, short):
+    fast = advantages.comm_over_forward < short
+    gains = [-_best_gain(advantages[rows]).relative.median() for rows in (fast, ~fast)]
+    number = f"the best schedule's median gain {gains[0]:.0%} where a transfer takes less than {short:g} of a forward, "
     number += f"{gains[1]:.0%} where it takes more"
     return CARRIES if not gains[1] > 0 else PARTLY, number
 
 
-def _converging(convergence):
+def _converging(convergence, close):
     last = convergence[convergence.microbatches == convergence.microbatches.max()]
     close = int((last.within == last.schedules).sum())
     spreads = ", ".join(f"{row.within} of {row.schedules} on {row.system}" for row in last.itertuples())
-    return _word(close, len(last)), f"within 5 % of the fastest at B = {last.microbatches.iloc[0]}: {spreads}"
+    return _word(close, len(last)), f"within {close:.0%} of the fastest at B = {last.microbatches.iloc[0]}: {spreads}"
 
 
-def _costs(study, advantages):
+def _costs(study, advantages, base):
     """Schedules with a smaller bubble than the base's that nowhere hold or send more than it."""
-    base = next(name for name in dict.fromkeys(study.schedule) if name not in set(advantages.schedule))
     keys = ["system", "stages", "microbatches"]
     both = study.merge(
         study.loc[study.schedule == base, [*keys, "messages", "total_bytes"]], on=keys, suffixes=("", "_base")
     )
-    both = both.merge(advantages.loc[advantages.promised < -TIE, [*keys, "schedule"]], on=[*keys, "schedule"])
-    more = (both.messages > both.messages_base) | (both.total_bytes > both.total_bytes_base * (1 + TIE))
+    both = both.merge(advantages.loc[advantages.smaller_bubble, [*keys, "schedule"]], on=[*keys, "schedule"])
+    more = (both.messages > both.messages_base) | (order_of_amounts(both.total_bytes, both.total_bytes_base) > 0)
     free = ~more.groupby(both.schedule, sort=False).any()
     names = list(free.index[free])
     number = f"{len(names)} of {len(free)} schedules with a smaller bubble than {base} send and hold no more"
