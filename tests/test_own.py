@@ -32,7 +32,6 @@ from ppmodel.specs import DATA, cards_of, load_model, load_system, template_path
 from ppmodel.studies import (
     between,
     between_text,
-    halves_text,
     marked_cells,
     rank_of,
     rank_study,
@@ -40,6 +39,7 @@ from ppmodel.studies import (
     rank_text,
     refusal,
     refusal_text,
+    rivals_text,
     timelines_beside,
 )
 from ppmodel.studies.own import beaten_by
@@ -334,11 +334,11 @@ def test_what_the_rivals_have_in_common_is_counted(generated):
     tables = [build(of_labels[label], 8, 32) for label in others.schedule]
     assert others.halves.tolist() == [bool((table.kind == OpKind.W).any()) for table in tables]
     rivals = beaten_by(study, "mine")
-    assert halves_text(study.assign(halves=True)).startswith("Whatever beats mine on both time and peak splits")
-    named = halves_text(study.assign(halves=study.schedule != rivals[0]))
+    assert rivals_text(study.assign(halves=True)).startswith("Whatever beats mine on both time and peak splits")
+    named = rivals_text(study.assign(halves=study.schedule != rivals[0]))
     assert named.startswith(f"Of the {len(rivals)} schedules that beat mine")
     assert named.endswith(f"{len(rivals) - 1} split the backward; {rivals[0]} does not split it.")
-    assert halves_text(study[~study.schedule.isin(rivals)]) == ""
+    assert rivals_text(study[~study.schedule.isin(rivals)]) == ""
 
 
 def test_the_text_says_what_the_study_holds(table):

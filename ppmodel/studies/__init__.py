@@ -55,11 +55,11 @@ from ppmodel.studies.optimum import (
 from ppmodel.studies.own import (
     between,
     between_text,
-    halves_text,
     rank_of,
     rank_study,
     rank_table,
     rank_text,
+    rivals_text,
     table_facts,
     timelines_beside,
 )
@@ -269,6 +269,7 @@ __all__ = [
     "reversal_matrix",
     "reversal_study",
     "reversals_of_systems",
+    "rivals_text",
     "round_trip_study",
     "runtime_study",
     "search_size",

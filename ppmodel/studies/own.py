@@ -13,6 +13,7 @@ from ppmodel.metrics import messages_sent, peak_activations, table_bubble_ratio,
 from ppmodel.ops import OpKind
 from ppmodel.studies.bubble import published_bubble_ratio
 from ppmodel.studies.cases import TIE, label, legal_schedules
+from ppmodel.studies.orders import beats, every_two, order_of_amounts, order_of_bubbles, pareto_front
 from ppmodel.studies.words import listed
 
 _MANY = 4
@@ -102,9 +103,9 @@ def rank_study(title, schedule, costs_of, registered=None, p2p="overlapped", all
         with suppress(CostError):
             rows.append(_row(text, name, other, costs_of(other), p2p, allreduce, cards))
     study = pd.DataFrame(rows).assign(own=[True] + [False] * (len(rows) - 1))
-    study = study.assign(equal=[float(f"{seconds:.9g}") for seconds in study.t_sim_s])  # rounding is no order
-    study = study.sort_values(["equal", "peak_activations", "schedule"], ignore_index=True).drop(columns="equal")
-    return study.assign(unbeaten=[not beaten_by(study, name) for name in study.schedule])
+    study = study.assign(place=(every_two(order_of_amounts, study.t_sim_s) > 0).sum(axis=1))  # rounding is no order
+    study = study.sort_values(["place", "peak_activations", "schedule"], ignore_index=True).drop(columns="place")
+    return study.assign(unbeaten=pareto_front(study.t_sim_s, study.peak_activations))
 
 
 def _size(schedule):
@@ -164,10 +165,8 @@ def beaten_by(study, name):
     list of str
         Labels, the fastest first.
     """
-    one = study[study.schedule == name].iloc[0]
-    no_worse = study[(study.t_sim_s <= one.t_sim_s * (1 + TIE)) & (study.peak_activations <= one.peak_activations)]
-    faster = no_worse.t_sim_s < one.t_sim_s * (1 - TIE)
-    return no_worse.schedule[faster | (no_worse.peak_activations < one.peak_activations)].tolist()
+    better = beats(study.t_sim_s, study.peak_activations)[:, study.schedule == name]
+    return study.schedule[better.ravel()].tolist()
 
 
 def rank_of(study, measure):
@@ -185,9 +184,9 @@ def rank_of(study, measure):
     place, equals : int
         How many are better, plus 1; and how many others are equal, to 1 part in 10**9.
     """
-    values, own = study[measure], study.loc[study.own, measure].item()
-    better = int((values < own * (1 - TIE)).sum())
-    return better + 1, int((values <= own * (1 + TIE)).sum()) - better - 1
+    order = order_of_bubbles if measure == "bubble_ratio" else order_of_amounts
+    against_own = order(study[measure], study.loc[study.own, measure].item())
+    return int((against_own < 0).sum()) + 1, int((against_own == 0).sum()) - 1
 
 
 def rank_text(study):
@@ -228,7 +227,7 @@ def _verdict(study, name):
     return f"At least as good on both time and peak, and better on one: {listed(beaten, _MANY)}."
 
 
-def halves_text(study):
+def rivals_text(study):
     """What the schedules that beat one's own on both time and memory have in common, in words.
 
     Parameters
