@@ -19,7 +19,7 @@ def cause_text(ranks):
     --------
     >>> import pandas as pd
     >>> cause_text(pd.DataFrame({"pairs": [9], "reversed": [3], "by_network": [2]}))
-    'An order by bubble ratio is no order by time: of 9 ordered pairs 3 take times in the other one. The network is \
+    'An order by bubble ratio is no order by time: of 9 ordered pairs 3 take times in the other order. The network is \
 the cause of 2; 1 would be reversed without it, too, since what a table has as equal slots takes unequal times.'
     """
     pairs, every, network = (int(ranks[name].sum()) for name in ("pairs", "reversed", "by_network"))
