@@ -15,6 +15,7 @@ from ppmodel.compiled import kernels
 from ppmodel.ops import OpKind
 from ppmodel.schedule import Schedule
 from ppmodel.schedules.registry import Option, require, schedule
+from ppmodel.schedules.rounds import in_rounds
 
 NEVER = 2**62
 _LONGEST = 2**60
@@ -224,14 +225,9 @@ def _candidates(sizes, times, memory, order):
 
 
 def _hand_made(num_stages, num_microbatches, depth):
-    """Kinds of ZB-H1 (depth 1) or ZB-H2 (depth 2), any B: depth (S-1-d) + depth-1 forwards, W lags by depth x d."""
-    device, number = np.arange(num_stages)[:, None], np.arange(num_microbatches)
-    warm_up = depth * (num_stages - 1 - device)
-    forward = np.maximum(number - warm_up, 0)  # the round that an operation belongs to
-    weight_grad = np.minimum(number + depth * device, num_microbatches)
-    rounds = np.hstack((forward, np.broadcast_to(number, forward.shape), weight_grad))
-    kind = np.repeat(np.array((_F, _I, _W), dtype=np.int32), num_microbatches)
-    return kind[np.argsort(rounds * len(OpKind) + kind, axis=1, kind="stable")]
+    """Kinds of ZB-H1 (depth 1) or ZB-H2 (depth 2), for any B."""
+    delay = depth * np.arange(num_stages)
+    return in_rounds(num_microbatches, (OpKind.F, OpKind.I, OpKind.W), (-delay[::-1], 0 * delay, delay))[0]
 
 
 def _peak(kind, memory):

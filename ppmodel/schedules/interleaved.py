@@ -5,8 +5,9 @@ import numpy as np
 from ppmodel import formulas
 from ppmodel.ops import OpKind
 from ppmodel.schedule import Schedule
-from ppmodel.schedules.linear import one_f_one_b, one_forward_one_backward
-from ppmodel.schedules.registry import CHUNKS, require_size, schedule
+from ppmodel.schedules.loops import looped, require_chunks
+from ppmodel.schedules.registry import CHUNKS, schedule
+from ppmodel.schedules.rounds import in_rounds
 
 
 def _is_published(num_stages, num_microbatches, chunks=2):
@@ -54,12 +55,11 @@ def interleaved_one_f_one_b(num_stages, num_microbatches, chunks=2):
     >>> print(*interleaved_one_f_one_b(2, 2).table(backward=1)[0])
     0F0 0F1 2F0 2F1 . 2B0 . 2B1 0B0 0B1
     """
-    if chunks == 1:
-        return one_f_one_b(num_stages, num_microbatches)
     require_chunks(num_stages, num_microbatches, chunks)
     group = group_size(num_stages, num_microbatches)
-    warm_up = 2 * np.arange(num_stages)[::-1] + (chunks - 1) * group
-    program = one_forward_one_backward(chunks * num_microbatches, warm_up)
+    ahead = np.arange(num_stages)[::-1] * (2 if chunks > 1 else 1)
+    warm_up = ahead + (chunks - 1) * group
+    program = in_rounds(chunks * num_microbatches, (OpKind.F, OpKind.B), (-warm_up, 0 * warm_up))
     return looped("interleaved-1f1b", num_stages, num_microbatches, chunks, group, *program)
 
 
@@ -112,17 +112,6 @@ def looped_bfs(num_stages, num_microbatches, chunks=2):
     )
 
 
-def require_chunks(num_stages, num_microbatches, chunks):
-    """Refuse a number of chunks that makes a table too large.
-
-    Raises
-    ------
-    ScheduleError
-        With the rule.
-    """
-    require_size(num_stages, num_microbatches, chunks, f" with {chunks} chunks", "pass fewer chunks")
-
-
 def group_size(num_stages, num_microbatches):
     """Microbatches that go through one chunk before the next has its turn, N.
 
@@ -151,35 +140,3 @@ def group_size(num_stages, num_microbatches):
         if last == 0 or last >= num_stages:
             return group
     return num_microbatches
-
-
-def looped(name, num_stages, num_microbatches, chunks, group, kind, number):
-    """The schedule in which microbatches go through the chunks of every device in groups.
-
-    Parameters
-    ----------
-    name, num_stages, num_microbatches, chunks
-        As of the schedule.
-    group : int
-        Microbatches of a group; the last may be short.
-    kind, number : ndarray of int, shape (S, operations of a device)
-        Each device's program: the kind of each operation, and the how many-th of its kind it is.
-
-    Returns
-    -------
-    Schedule
-    """
-    chunk, microbatch = _groups(num_microbatches, chunks, group)
-    stage = (chunk * num_stages).take(number)
-    np.subtract((chunks - 1) * num_stages, stage, out=stage, where=kind != OpKind.F)  # the last chunk goes back first
-    device = np.arange(num_stages, dtype=np.int32)
-    stage += device[:, None]
-    return Schedule.from_programs(name, np.tile(device, chunks), num_microbatches, kind, stage, microbatch.take(number))
-
-
-def _groups(num_microbatches, chunks, group):
-    """Chunk and microbatch of a device's forwards in order: group by group, in it chunk by chunk."""
-    first = np.arange(0, num_microbatches, group)
-    members = [np.arange(start, min(start + group, num_microbatches)) for start in first]
-    chunk = np.concatenate([np.repeat(np.arange(chunks), len(each)) for each in members])
-    return chunk.astype(np.int32), np.concatenate([np.tile(each, chunks) for each in members]).astype(np.int32)

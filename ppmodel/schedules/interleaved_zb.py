@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from ppmodel.schedules.interleaved import looped, require_chunks
+from ppmodel.ops import OpKind
+from ppmodel.schedules.loops import looped, require_chunks
 from ppmodel.schedules.registry import CHUNKS, require, schedule
-from ppmodel.schedules.zero_bubble import split_backwards
+from ppmodel.schedules.rounds import in_rounds
 
 
 @schedule(
@@ -51,5 +52,6 @@ def interleaved_zb(num_stages, num_microbatches, chunks=2):
     remedy = f"pass microbatches {num_microbatches - num_microbatches % rounds}, or take the schedule interleaved-1f1b"
     require(num_microbatches % rounds == 0, "microbatches", num_microbatches, rule, remedy)
     group, delay = num_microbatches // rounds, np.arange(num_stages)
-    program = split_backwards(chunks * num_microbatches, delay[::-1] + (chunks - 1) * group, delay)
+    first = (-delay[::-1] - (chunks - 1) * group, 0 * delay, delay)
+    program = in_rounds(chunks * num_microbatches, (OpKind.F, OpKind.I, OpKind.W), first)
     return looped("interleaved-zb", num_stages, num_microbatches, chunks, group, *program)

@@ -4,8 +4,8 @@ import numpy as np
 
 from ppmodel import formulas
 from ppmodel.ops import OpKind
-from ppmodel.schedule import Schedule
 from ppmodel.schedules.registry import schedule
+from ppmodel.schedules.rounds import on_own_devices
 
 
 @schedule(
@@ -35,7 +35,7 @@ def gpipe(num_stages, num_microbatches):
     >>> print(*gpipe(2, 2).table(backward=1)[1])
     . 1F0 1F1 1B0 1B1 .
     """
-    return _one_forward_one_backward("gpipe", num_stages, num_microbatches, np.full(num_stages, num_microbatches))
+    return _after_warm_up("gpipe", num_microbatches, np.full(num_stages, num_microbatches))
 
 
 @schedule(
@@ -65,8 +65,7 @@ def one_f_one_b(num_stages, num_microbatches):
     >>> print(*one_f_one_b(2, 2).table(backward=1)[0])
     0F0 0F1 . 0B0 . 0B1
     """
-    warm_up = np.arange(num_stages)[::-1]
-    return _one_forward_one_backward("1f1b", num_stages, num_microbatches, warm_up)
+    return _after_warm_up("1f1b", num_microbatches, np.arange(num_stages)[::-1])
 
 
 @schedule(
@@ -98,48 +97,9 @@ def eager_one_f_one_b(num_stages, num_microbatches):
     >>> eager_one_f_one_b(4, 8).table()[0][:7]
     ['0F0', '0F1', '0F2', '0F3', '0F4', '0F5', '0F6']
     """
-    warm_up = 2 * np.arange(num_stages)[::-1]
-    return _one_forward_one_backward("eager-1f1b", num_stages, num_microbatches, warm_up)
+    return _after_warm_up("eager-1f1b", num_microbatches, 2 * np.arange(num_stages)[::-1])
 
 
-def _one_forward_one_backward(name, num_stages, num_microbatches, warm_up):
-    """One stage a device, the microbatches in order."""
-    kind, microbatch = one_forward_one_backward(num_microbatches, warm_up)
-    stage = np.arange(num_stages)
-    return Schedule.from_programs(name, stage, num_microbatches, kind, stage[:, None], microbatch)
-
-
-def one_forward_one_backward(count, warm_up):
-    """Forwards alone, then pairs of a forward and a backward, then backwards alone.
-
-    Parameters
-    ----------
-    count : int
-        Forwards of a device, and backwards.
-    warm_up : sequence of int, length S
-        Forwards that each device runs before its first pair; at most `count` of them.
-
-    Returns
-    -------
-    kind, number : ndarray of int, shape (S, 2 count)
-        Each device's program: the kind of each operation, and the how many-th of its kind it is.
-
-    Examples
-    --------
-    >>> kind, number = one_forward_one_backward(3, [1])
-    >>> " ".join(f"{OpKind(k).name}{n}" for k, n in zip(kind[0], number[0]))
-    'F0 F1 B0 F2 B1 B2'
-    """
-    size = (len(warm_up), 2 * count)
-    kind, number = np.full(size, OpKind.B, dtype=np.int32), np.empty(size, dtype=np.int32)
-    numbers = np.arange(count, dtype=np.int32)
-    for device, early in enumerate(np.minimum(warm_up, count)):
-        paired = count - early
-        warming, cooling = slice(early), slice(early + 2 * paired, None)
-        forwards, backwards = slice(early, cooling.start, 2), slice(early + 1, cooling.start, 2)
-        kind[device, warming] = kind[device, forwards] = OpKind.F
-        number[device, warming] = numbers[:early]
-        number[device, forwards] = numbers[early:]
-        number[device, backwards] = numbers[:paired]
-        number[device, cooling] = numbers[paired:]
-    return kind, number
+def _after_warm_up(name, num_microbatches, warm_up):
+    """Forwards alone, then pairs of a forward and a backward, then backwards alone."""
+    return on_own_devices(name, num_microbatches, (OpKind.F, OpKind.B), (-warm_up, 0 * warm_up))

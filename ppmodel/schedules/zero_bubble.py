@@ -4,8 +4,8 @@ import numpy as np
 
 from ppmodel import formulas
 from ppmodel.ops import OpKind
-from ppmodel.schedule import Schedule
 from ppmodel.schedules.registry import require, schedule
+from ppmodel.schedules.rounds import on_own_devices
 
 
 @schedule(
@@ -46,7 +46,7 @@ def zb_h1(num_stages, num_microbatches):
     """
     _require_microbatches("zb-h1", num_microbatches, num_stages, "zb-1p")
     delay = np.arange(num_stages)
-    return _on_own_devices("zb-h1", num_stages, num_microbatches, delay[::-1], delay)
+    return _with_late_weight_grads("zb-h1", num_microbatches, delay[::-1], delay)
 
 
 @schedule(
@@ -89,7 +89,7 @@ def zb_h2(num_stages, num_microbatches):
     """
     _require_microbatches("zb-h2", num_microbatches, 2 * num_stages - 1, "zb-2p")
     delay = 2 * np.arange(num_stages)
-    return _on_own_devices("zb-h2", num_stages, num_microbatches, delay[::-1], delay)
+    return _with_late_weight_grads("zb-h2", num_microbatches, delay[::-1], delay)
 
 
 def _require_microbatches(name, num_microbatches, least, other):
@@ -99,44 +99,6 @@ def _require_microbatches(name, num_microbatches, least, other):
     require(num_microbatches >= least, "microbatches", num_microbatches, rule, remedy)
 
 
-def _on_own_devices(name, num_stages, num_microbatches, warm_up, delay):
-    """One stage a device, the microbatches in order."""
-    kind, microbatch = split_backwards(num_microbatches, warm_up, delay)
-    stage = np.arange(num_stages)
-    return Schedule.from_programs(name, stage, num_microbatches, kind, stage[:, None], microbatch)
-
-
-def split_backwards(count, warm_up, delay):
-    """Forwards alone; then a forward, an input and a weight gradient in turn while there are any; then the late W.
-
-    Parameters
-    ----------
-    count : int
-        Forwards of a device, and backwards.
-    warm_up : sequence of int, length S
-        Forwards that each device runs before its first input gradient's forward.
-    delay : sequence of int, length S
-        Input gradients that each device runs before the turn of its first weight gradient.
-
-    Returns
-    -------
-    kind, number : ndarray of int, shape (S, 3 count)
-        Each device's program: the kind of each operation, and the how many-th of its kind it is.
-
-    Examples
-    --------
-    >>> kind, number = split_backwards(2, [1], [1])
-    >>> " ".join(f"{OpKind(k).name}{n}" for k, n in zip(kind[0], number[0]))
-    'F0 F1 I0 I1 W0 W1'
-    """
-    kind, number = np.empty((2, len(warm_up), 3 * count), dtype=np.int32)
-    step = np.arange(count, dtype=np.int32)
-    turn, steps = np.tile(np.array([OpKind.F, OpKind.I, OpKind.W], dtype=np.int32), count), np.repeat(step, 3)
-    for device, (early, late) in enumerate(zip(np.minimum(warm_up, count), np.minimum(delay, count), strict=True)):
-        warming, steady, cooling = slice(early), slice(early, 3 * count - late), slice(3 * count - late, None)
-        numbers = steps + np.tile(np.array([early, 0, -late], dtype=np.int32), count)
-        left = numbers.view(np.uint32) < count  # neither below 0 nor past the last
-        kind[device, warming], number[device, warming] = OpKind.F, step[:early]
-        kind[device, steady], number[device, steady] = turn[left], numbers[left]
-        kind[device, cooling], number[device, cooling] = OpKind.W, step[count - late :]
-    return kind, number
+def _with_late_weight_grads(name, num_microbatches, warm_up, delay):
+    """Forwards alone; then a forward, an input and a weight gradient in turn while there are any; then the late W."""
+    return on_own_devices(name, num_microbatches, (OpKind.F, OpKind.I, OpKind.W), (-warm_up, 0 * delay, delay))

@@ -1,0 +1,87 @@
+"""Device orders in rounds, one operation of each kind in turn; what 1F1B, Zero Bubble and their like are written in.
+
+Registers nothing: schedules that share an order share it from here.
+"""
+
+import numpy as np
+
+from ppmodel.schedule import Schedule
+
+
+def in_rounds(count, kinds, first):
+    """Every kind goes through its operations, one a round, from a round of its own on; within a round in turn.
+
+    Forwards that begin some rounds before the backwards are the warm-up; weight gradients that begin some rounds after
+    the input gradients are delayed by as many, and those that are left at the end are the cool-down.
+
+    Parameters
+    ----------
+    count : int
+        Operations of a kind on a device.
+    kinds : sequence of OpKind
+        In their turn within a round.
+    first : array of int, shape (len(kinds), S)
+        The round in which each kind begins on each device; only differences matter.
+
+    Returns
+    -------
+    kind, number : ndarray of int, shape (S, len(kinds) count)
+        Each device's program: the kind of each operation, and the how many-th of its kind it is.
+
+    Examples
+    --------
+    >>> from ppmodel.ops import OpKind
+    >>> kind, number = in_rounds(3, (OpKind.F, OpKind.I, OpKind.W), [[-1], [0], [1]])
+    >>> " ".join(f"{OpKind(k).name}{n}" for k, n in zip(kind[0], number[0]))
+    'F0 F1 I0 F2 I1 W0 I2 W1 W2'
+    """
+    first, last = np.asarray(first), len(kinds) - 1
+    kind = np.full((first.shape[1], len(kinds) * count), kinds[last], dtype=np.int32)
+    number, step = np.empty_like(kind), np.arange(count, dtype=np.int32)
+    for of, device, begin, until, every, start, end in _stretches(count, first):
+        number[device, begin:until:every] = step[start:end]
+        if of != last:
+            kind[device, begin:until:every] = kinds[of]
+    return kind, number
+
+
+def _stretches(count, first):
+    """Where each kind stands while no other begins or ends: every so many-th place of a device, and which of its own.
+
+    For all devices at once: a call of numpy costs as much as a hundred operations.
+    """
+    rounds = np.sort(np.concatenate((first, first + count)), axis=0)
+    begin, end = rounds[:-1], rounds[1:]
+    there = (first <= begin[:, None]) & (begin[:, None] < first + count)
+    every = there.sum(axis=1)
+    until = np.cumsum(every * (end - begin), axis=0)
+    place = (until - every * (end - begin))[:, None] + np.cumsum(there, axis=1) - 1
+    at, of, device = np.nonzero(there)
+    here, own = (at, device), first[of, device]
+    columns = of, device, place[at, of, device], until[here], every[here], begin[here] - own, end[here] - own
+    return zip(*(column.tolist() for column in columns), strict=True)
+
+
+def on_own_devices(name, num_microbatches, kinds, first):
+    """The schedule with stage s on device s, whose microbatches go in order.
+
+    Parameters
+    ----------
+    name : str
+    num_microbatches : int
+    kinds, first
+        As of `in_rounds`.
+
+    Returns
+    -------
+    Schedule
+
+    Examples
+    --------
+    >>> from ppmodel.ops import OpKind
+    >>> print(*on_own_devices("mine", 2, (OpKind.F, OpKind.B), [[-1, 0], [0, 0]]).table(backward=1)[0])
+    0F0 0F1 . 0B0 . 0B1
+    """
+    kind, microbatch = in_rounds(num_microbatches, kinds, first)
+    stage = np.arange(len(kind))
+    return Schedule.from_programs(name, stage, num_microbatches, kind, stage[:, None], microbatch)
