@@ -53,14 +53,16 @@ def zero_bubble_order(sizes, times, memory, rule):
                 answered = max(now, free[device + 1]) + input_grad + comm
                 soonest_input_grad = max(answered, forward_end + hops * (forward + input_grad + 2 * comm))
         held = whole * forwards - (whole - kept) * input_grads - kept * weight_grads
-        room = held + whole <= limit
+        room = held + max(whole, kept) <= limit
         if depth > 0 and forwards - input_grads > depth * (num_devices - 1 - device):
             room = False
 
         # what to begin
         kind = NOTHING
         may_forward, may_input_grad = room and forward_there <= now, input_grad_there <= now
-        if may_input_grad and (input_grads == 0 or forward_was_last[device] or not may_forward):
+        if may_input_grad and held + kept - whole > limit:
+            kind = _W
+        elif may_input_grad and (input_grads == 0 or forward_was_last[device] or not may_forward):
             kind = _I
         elif may_forward:
             if soonest_input_grad >= now + forward:

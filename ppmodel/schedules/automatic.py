@@ -6,7 +6,7 @@ so that the search is never worse than they are for the times that it was given.
 """
 
 from fractions import Fraction
-from math import lcm
+from math import ceil, lcm
 from typing import NamedTuple
 
 import numpy as np
@@ -80,7 +80,7 @@ def _times(text):
 
 
 def _is_share(share):
-    return isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share <= 1
+    return isinstance(share, int | float) and not isinstance(share, bool) and 0 <= share < float("inf")
 
 
 def _number(text):
@@ -97,8 +97,8 @@ _LIMIT_1P, _LIMIT_2P = (
     for usual in ("S", "2S")
 )
 _HELD = Option(
-    "held", _number, 1, "SHARE", "must be a number from 0 to 1", "share of the activations kept from I until W",
-    _is_share, (1, 0.5),
+    "held", _number, 1, "SHARE", "must be a number of at least 0",
+    "what is kept from I until W, in activations kept from F until I; above 1 with recomputation", _is_share, (1, 0.5),
 )  # fmt: skip
 
 
@@ -123,10 +123,12 @@ def zb_1p(num_stages, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
         Forward, input gradient, weight gradient and transfer of one microbatch on one stage, in one unit; the
         transfer occupies nothing (``latency``). They order the operations and no more.
     limit : int, optional
-        Microbatches whose activations a device holds at most; S if not given.
-    held : number from 0 to 1
-        Share of a stage's activations that the weight gradient still needs. The paper's limit counts
-        it so, for it is well below 1 where attention is kept: 32 of 34 + 5as/h parts.
+        Microbatches whose activations a device holds at most, between F and I; S if not given.
+    held : number
+        What the weight gradient still needs, as a share of a stage's activations between F and I. The
+        paper's limit counts it so, for it is well below 1 where attention is kept: 32 of 34 + 5as/h
+        parts. With recomputation it is above 1, for what I computes again stays until W; `limit` must
+        then be at least as much.
 
     Returns
     -------
@@ -136,7 +138,7 @@ def zb_1p(num_stages, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
     Raises
     ------
     ScheduleError
-        If an option is illegal, or the times have so many digits that they cannot be added up exactly.
+        If one microbatch exceeds the limit, or a number has so many digits that it cannot be added up exactly.
 
     Examples
     --------
@@ -164,6 +166,16 @@ def zb_2p(num_stages, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
     num_stages, num_microbatches, times, limit, held
         As in `zb_1p`, but that the limit is 2S if not given.
 
+    Returns
+    -------
+    Schedule
+        As of `zb_1p`.
+
+    Raises
+    ------
+    ScheduleError
+        As of `zb_1p`.
+
     Examples
     --------
     >>> for row in zb_2p(2, 3).table():
@@ -175,11 +187,14 @@ def zb_2p(num_stages, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
 
 
 def _searched(name, num_stages, num_microbatches, times, limit, held):
+    rule, enough = f"must be at least held, {held}, so that one microbatch fits", f"pass limit {ceil(held)} or more"
+    require(held <= limit, "limit", limit, rule, enough)
     sizes, times, memory = (num_stages, num_microbatches), _whole(times), _whole((1, held))
-    longest = num_stages * num_microbatches * (sum(times) + times[3])
+    longest, largest = num_stages * num_microbatches * (sum(times) + times[3]), num_microbatches * max(memory)
     rule = "has too many digits to be added up exactly"
     require(longest < _LONGEST, "times", ":".join(map(str, times)), rule, "round the times")
-    kind = _best(sizes, times, (limit * memory[0], *memory))
+    require(largest < _LONGEST, "held", held, rule, "round it")
+    kind = _best(sizes, times, (min(limit * memory[0], largest), *memory))
     microbatch = np.empty_like(kind)
     for of in (_F, _I, _W):
         microbatch[kind == of] = np.tile(np.arange(num_microbatches), num_stages)
@@ -312,18 +327,23 @@ class _Play:
         answered = max(now, self.free[device + 1]) + self.input_grad + self.comm
         return NEVER, max(answered, forward_end + hops * (self.forward + self.input_grad + 2 * self.comm))
 
-    def has_room(self, device):
+    def held(self, device):
         forwards, input_grads, weight_grads = (self.done(kind, device) for kind in (_F, _I, _W))
-        held = self.whole * forwards - (self.whole - self.kept) * input_grads - self.kept * weight_grads
-        depth = self.rule.depth
-        deep = depth and forwards - input_grads > depth * (self.num_devices - 1 - device)
-        return held + self.whole <= self.limit and not deep
+        return self.whole * forwards - (self.whole - self.kept) * input_grads - self.kept * weight_grads
+
+    def has_room(self, device):
+        """Whether a forward fits, and where input gradients need more than it gave, one of these after it."""
+        forwards, depth = self.done(_F, device), self.rule.depth
+        deep = depth and forwards - self.done(_I, device) > depth * (self.num_devices - 1 - device)
+        return self.held(device) + max(self.whole, self.kept) <= self.limit and not deep
 
     def choice(self, device, now):
         """The kind of the operation to begin, or None."""
         forward_there, soonest_forward = self.next_forward(device, now)
         input_grad_there, soonest_input_grad = self.next_input_grad(device, now)
         room, warming_up = self.has_room(device), not self.done(_I, device)
+        if input_grad_there <= now and self.held(device) + self.kept - self.whole > self.limit:
+            return _W  # one is owed: after a forward there is room for an input gradient
         may_forward, may_input_grad = room and forward_there <= now, input_grad_there <= now
         if may_input_grad and (warming_up or self.last[device] == _F or not may_forward):
             return _I
