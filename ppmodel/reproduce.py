@@ -114,7 +114,7 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=No
         shutil.copytree(pages, copy, ignore=shutil.ignore_patterns("_build", "nb", "results"))
         shutil.copytree(DATA / "templates", copy / "templates")
         (copy / "results").mkdir()
-        changes = {source: _bring(values, copy) for source, values in changes.items()}
+        changes = {source: bring(values, copy) for source, values in changes.items()}
         with tqdm(total=len(sources) + 1, unit="step", desc="notebooks", file=sys.stderr) as bar:
             seconds = _execute_all(changes, copy, copy / "nb", jobs, bar)
             bar.set_description("book")
@@ -164,7 +164,7 @@ def run(notebook, given=(), out=None):
         folder = work / "run"
         folder.mkdir()
         with tqdm(disable=True) as bar:
-            _execute_all({source: _bring(values, folder)}, folder, folder, 1, bar)
+            _execute_all({source: bring(values, folder)}, folder, folder, 1, bar)
         _publish(folder, out)
     return f"{source.name} executed; it and its results are in {out}"
 
@@ -270,8 +270,26 @@ def _require_own_folder(out, names):
         raise ReproduceError("out", out, "is a file", "choose a new folder")
 
 
-def _bring(values, folder):
-    """The same values, with each specification's file copied to where notebooks find it: no page shows a path."""
+def bring(values, folder):
+    """Copy the files that parameters name to where notebooks find them: no page shows a path.
+
+    Parameters
+    ----------
+    values : dict of str to object
+        Parameters of a notebook, by name.
+    folder : Path
+        Where the notebook runs.
+
+    Returns
+    -------
+    dict of str to object
+        The same values, with a path in `folder` for each file.
+
+    Raises
+    ------
+    ReproduceError
+        If two files of one kind share a name.
+    """
     rooms = _ROOMS | _TEMPLATES
     return {key: _copied(value, rooms[key], folder) if key in rooms else value for key, value in values.items()}
 

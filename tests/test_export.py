@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pytorch_orders import FILES, blocks
 from strategies import schedules, tables
 
 from ppmodel import Op, build
@@ -13,7 +14,7 @@ from ppmodel.errors import TableError
 from ppmodel.export import parse_table, read_table, write_table
 
 HERE = Path(__file__).parent
-BAD, GOLDEN, PYTORCH = (HERE / folder for folder in ("bad/tables", "golden/exchange", "golden/pytorch"))
+BAD, GOLDEN = HERE / "bad/tables", HERE / "golden/exchange"
 EXPECTED = {
     "cell.csv": ":3: slot 1 = '0G1': is not an operation",
     "continued.csv": ":3: slot 2 = ~: continues no operation",
@@ -195,16 +196,15 @@ def test_what_pytorchs_form_cannot_hold_is_refused(schedule, said):
         write_table(schedule, "pytorch")
 
 
-@pytest.mark.parametrize("path", sorted(PYTORCH.glob("*.csv")), ids=lambda path: path.stem)
-def test_pytorchs_own_orders_are_read(path):
+@pytest.mark.parametrize("file", FILES)
+def test_pytorchs_own_orders_are_read(file):
     """Every order of PyTorch is read and written back, but for its plan of 1F1B: the last rank counts from 1."""
-    for block in path.read_text().split("# ")[1:]:
-        if path.stem == "1f1b":
+    for block in blocks(file):
+        if file == "1f1b":
             with pytest.raises(TableError, match="is missing"):
-                parse_table(f"# {block}")
+                parse_table(block.source)
             continue
-        rows = [",".join(filter(None, line.split(","))) + "\n" for line in block.splitlines()[1:]]
-        assert write_table(parse_table(f"# {block}"), "pytorch") == "".join(rows)
+        assert write_table(parse_table(block.source), "pytorch") == block.text
 
 
 def loaded(path, schedule):

@@ -25,8 +25,8 @@ from ppmodel.metrics import messages_sent, peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.parameters import check
 from ppmodel.plot import plot_marked, plot_rank
-from ppmodel.plot.own import _spread
-from ppmodel.reproduce import _bring
+from ppmodel.plot.own import kept_apart
+from ppmodel.reproduce import bring
 from ppmodel.schedules import register_file, registry
 from ppmodel.specs import DATA, cards_of, load_model, load_system, template_path
 from ppmodel.studies import (
@@ -207,7 +207,7 @@ def test_parameters_name_a_template_or_a_file(tmp_path, monkeypatch):
     given = {"table": "mine.csv", "mistakes": ["slip.csv", "deadlock"], "generator": "mine.py"}
     check(given, own)
     (tmp_path / "work").mkdir()
-    brought = _bring(given, tmp_path / "work")
+    brought = bring(given, tmp_path / "work")
     assert brought["mistakes"][1] == "deadlock"
     for name in (brought["table"], brought["mistakes"][0], brought["generator"]):
         assert (tmp_path / "work" / name).read_bytes() == (tmp_path / Path(name).name).read_bytes()
@@ -368,7 +368,7 @@ def test_the_picture_has_a_point_and_a_name_for_each(table):
 def test_heights_of_names_keep_their_distance(wanted):
     """Names rise with their points, a gap apart, within the axis."""
     wanted, gap = sorted(wanted), min(0.06, 1 / max(1, len(wanted) - 1))
-    heights = _spread(wanted, gap)
+    heights = kept_apart(wanted, gap)
     assert (np.diff(heights) >= gap - 1e-12).all()
     assert heights[-1] <= 1
     assert heights[0] >= -1e-9

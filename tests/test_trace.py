@@ -245,8 +245,8 @@ def test_traces_too_large_for_a_viewer_are_refused(monkeypatch):
     with pytest.raises(PPModelError, match=r"makespan = 3e\+07 s: must be at most 9007199 s"):
         trace_events(timeline_of((schedule, uniform_costs(schedule, 1e7, 2e7)), "latency"))
     most = 16 * 3 + 8 * 4  # a slice and two counts an operation; a slice and three of an arrow a message
-    monkeypatch.setattr(trace, "_MAX_EVENTS", most)
+    monkeypatch.setattr(trace, "MAX_EVENTS", most)
     assert len([event for event in trace_events(some_timeline()) if event["ph"] != "M"]) <= most
-    monkeypatch.setattr(trace, "_MAX_EVENTS", most - 1)
+    monkeypatch.setattr(trace, "MAX_EVENTS", most - 1)
     with pytest.raises(PPModelError, match=f"events of the trace = {most}: must be at most {most - 1}"):
         trace_events(some_timeline())

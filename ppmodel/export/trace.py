@@ -30,7 +30,8 @@ _COLOURS = {
     OpKind.R: "generic_work",
 }  # fmt: skip
 """Of the names that chrome://tracing knows; Perfetto colours by the letter of the name itself."""
-_MAX_EVENTS = 10**6
+MAX_EVENTS = 10**6
+"""Viewers hardly open more."""
 _MAX_NS = 2**53
 _FIRST_THREAD = 1001  # Perfetto shows it behind the name of a track, where it must not look like a device
 
@@ -159,8 +160,8 @@ def trace_events(timeline, stages=None):
 def _refuse_too_much(timeline, num_counters):
     schedule = timeline.graph.schedule
     at_most = schedule.num_operations * (1 + 2 * num_counters) + 4 * int(schedule.dependencies.remote.sum())
-    if at_most > _MAX_EVENTS:
-        rule = f"must be at most {_MAX_EVENTS}, more than which viewers hardly open"
+    if at_most > MAX_EVENTS:
+        rule = f"must be at most {MAX_EVENTS}, more than which viewers hardly open"
         raise PPModelError("events of the trace", at_most, rule, "trace fewer stages or microbatches")
     if timeline.makespan_s * 1e9 > _MAX_NS:
         rule = f"must be at most {_MAX_NS / 1e9:.0f} s, to be told in nanoseconds"

@@ -106,7 +106,7 @@ def _label_beside(axis, study):
     wanted = rows.peak_activations.to_numpy() / axis.get_ylim()[1]
     room = axis.figure.get_figheight() - _AROUND_IN
     gap = min(_NAME_IN / room, 1 / max(1, len(rows) - 1))
-    for row, height in zip(rows.itertuples(), _spread(wanted, gap), strict=True):
+    for row, height in zip(rows.itertuples(), kept_apart(wanted, gap), strict=True):
         axis.annotate(
             row.schedule, (row.t_sim_s, row.peak_activations), (1.03, height), xycoords="data",
             textcoords="axes fraction", va="center", fontsize=8.5, weight="bold" if row.own else "normal",
@@ -115,8 +115,12 @@ def _label_beside(axis, study):
         )  # fmt: skip
 
 
-def _spread(wanted, gap):
-    """Rising heights as near to the wanted ones as a gap between them and an axis from 0 to 1 allow."""
+def kept_apart(wanted, gap):
+    """Rising heights as near to the wanted ones as a gap between them and an axis from 0 to 1 allow.
+
+    >>> kept_apart([0.25, 0.25, 1.0], 0.25).tolist()
+    [0.25, 0.5, 1.0]
+    """
     heights = np.array(wanted, dtype=float)
     for number in range(1, len(heights)):
         heights[number] = max(heights[number], heights[number - 1] + gap)

@@ -1,41 +1,16 @@
 """PyTorch's orders: ours are equal to them, operation for operation; tests/golden/pytorch says how they were made."""
 
-import csv
 import importlib.util
 import re
 from itertools import zip_longest
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from pytorch_orders import FILES, GOLDEN, blocks
 
 from ppmodel import build
 from ppmodel.schedules import get
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "pytorch"
 WITHOUT_OWN_NAME = {"1f1b-run": "1f1b"}
-_HEAD = re.compile(r"S=(\d+) B=(\d+) chunks=(\d+)")
-
-
-class Block(NamedTuple):
-    """One schedule of a golden file; a row is a device's cells, idle steps left out."""
-
-    file: str
-    stages: int
-    microbatches: int
-    chunks: int
-    rows: list
-
-    def __str__(self):
-        return f"{self.file}-{self.stages}-{self.microbatches}-{self.chunks}"
-
-
-def blocks(file):
-    """The blocks of a golden file."""
-    for block in (GOLDEN / f"{file}.csv").read_text().split("# ")[1:]:
-        head, *lines = block.splitlines()
-        rows = [[cell for cell in row if cell] for row in csv.reader(lines)]
-        yield Block(file, *map(int, _HEAD.fullmatch(head).groups()), rows)
 
 
 def ours(block):
@@ -70,7 +45,6 @@ def _unequal(row, other):
     return [(place, ops) for place, ops in enumerate(zip_longest(row, other)) if ops[0] != ops[1]]
 
 
-FILES = sorted(path.stem for path in GOLDEN.glob("*.csv"))
 BLOCKS = [block for file in FILES for block in blocks(file)]
 
 
