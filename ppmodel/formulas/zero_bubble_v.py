@@ -96,6 +96,9 @@ def makespan_v_half(num_stages, num_microbatches):
     S/(2B) of the time; the exact numbers are those of the authors' generator, and of our table. The even S win because
     their block holds the backward back by three slots, which the first and the last microbatches need not wait.
 
+    At other times every further microbatch takes max(F + I + W, 2F + W/2, 2I + W/2), if S >= 2: no more than it has to
+    compute where W + 2I >= 2F and W + 2F >= 2I, the authors' condition; the rest is measured here.
+
     Parameters
     ----------
     num_stages : int
@@ -170,9 +173,12 @@ def peak_activations_v_half(num_stages):
 def makespan_v_min(num_stages, num_microbatches):
     """Makespan of V-Min in forward-times at F = I = W: 3B + (4S-7)/2, or 3B + (4S-5)/2 where S leaves 1 over threes.
 
-    For B >= S; of one device 3B. Transfers take no time. The paper gives the bubble's order, about 2S/(3B) of the time.
-    The authors' generator takes 3B + (4S-5)/2 where S leaves 2 as well: our table is one forward-time shorter there,
-    within the same peak.
+    For B >= S; of one device 3B, of two 3B + 1 from three microbatches on. Transfers take no time. The paper gives the
+    bubble's order, about 2S/(3B) of the time. The authors' generator takes 3B + (4S-5)/2 where S leaves 2 as well: our
+    table is one forward-time shorter there, for S = 2 half of one, within the same peak.
+
+    At other times every further microbatch takes max(F + I + W, 3F, 3I), if S >= 3: what the authors' block takes where
+    nothing but its order holds the devices back; measured here.
 
     Parameters
     ----------
@@ -191,7 +197,7 @@ def makespan_v_min(num_stages, num_microbatches):
     >>> makespan_v_min(7, 16), makespan_v_min(8, 16), makespan_v_min(9, 16)
     (Fraction(119, 2), Fraction(121, 2), Fraction(125, 2))
     """
-    chunks = max(0, 4 * num_stages - (5 if num_stages % 3 == 1 else 7))
+    chunks = {1: 0, 2: 2}.get(num_stages, 4 * num_stages - (5 if num_stages % 3 == 1 else 7))
     return 3 * num_microbatches + Fraction(chunks, 2)
 
 

@@ -9,7 +9,7 @@ NOWHERE = -1
 
 
 @kernel
-def squeeze(home, slot, turns, limit, length):
+def squeeze(home, slot, turns, stable, limit, length):
     """Each device's slots with the operations' numbers, shape (num_devices, length); arguments of 32-bit integers."""
     num_steps, num_microbatches = slot.shape
     num_devices, num_forwards = home.max() + 1, num_steps // 2 * num_microbatches
@@ -24,7 +24,7 @@ def squeeze(home, slot, turns, limit, length):
             held, owed = _after(cells[device, at], count[device, at, 0], count[device, at, 1], num_forwards)
             count[device, at + 1, 0], count[device, at + 1, 1] = held, owed
 
-    # each operation to the first free slot that its inputs and the limit allow
+    # each operation of the warm-up and the cool-down to the first free slot that its inputs and the limit allow
     for number in turns:
         step, microbatch = divmod(number, num_microbatches)
         device, at, here = home[step], slot[step, microbatch], 0
@@ -32,6 +32,10 @@ def squeeze(home, slot, turns, limit, length):
             here = slot[step - 1, microbatch] + 1
         if microbatch > 0:
             here = max(here, slot[step, microbatch - 1] + 1)
+        if at >= stable[device, 1]:
+            here = max(here, stable[device, 1])
+        elif at >= stable[device, 0]:
+            here = at
         while here < at:
             _reach(count, filled, device, here)
             if cells[device, here] == FREE:

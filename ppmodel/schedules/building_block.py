@@ -1,13 +1,18 @@
-"""Orders from a building block: one microbatch's slots on every device, repeated at a fixed period and squeezed.
+"""Orders from a building block: one microbatch's slots on every device, repeated at a fixed period, its ends squeezed.
 
 The framework is that of Qi et al., "Pipeline Parallelism with Controllable Memory" (arXiv:2405.15362): how long a
-block holds its activations decides the peak, whatever the number of microbatches. The rules are ours:
+block holds its activations decides the peak, whatever the number of microbatches, and its stable phase decides what a
+further microbatch takes; squeezing shortens the warm-up and the cool-down. The rules are ours:
 
 1. Microbatch b has its forwards and input gradients at their offsets in the block plus b periods.
 2. Weight gradients take a device's free slots, the oldest first.
-3. In the order of their slots (of two in one slot the lower device's), operations move to the first free slot after
-   what they need and after the same operation of the microbatch before, provided that no forward, then or later,
-   exceeds the memory limit. Weight gradients then make way, and take the slots that remain.
+3. A slot is in a device's stable phase if the period that ends with it has every forward and input gradient of the
+   block: those from a period, less one slot, after the first microbatch's last one to the last microbatch's first.
+   There operations keep their slots. If a device has no such slot, for few microbatches, no device has a stable phase.
+4. In the order of their slots (of two in one slot the lower device's), the operations of the warm-up and of the
+   cool-down move to the first free slot after what they need, after the same operation of the microbatch before and,
+   in the cool-down, after the stable phase, provided that no forward, then or later, exceeds the memory limit. Weight
+   gradients then make way, and take the slots that remain.
 """
 
 from collections import deque
@@ -56,8 +61,18 @@ def squeezed(placement, offsets, period, num_microbatches, limit):
     num_gradients = np.bincount(placement).max() * num_microbatches  # of a device; each needs a slot
     length = int(slot.max() + num_gradients) + 1
     fast = kernels(_WORK * slot.size + len(placement) * length)
-    cells = (fast.squeeze if fast else squeeze)(home, slot, turns, limit, length)
+    stable = _stable_phases(home, slot, period, length)
+    cells = (fast.squeeze if fast else squeeze)(home, slot, turns, stable, limit, length)
     return _orders(cells, num_microbatches, len(placement))
+
+
+def _stable_phases(home, slot, period, length):
+    """The first slot of each device's stable phase and the one after its last; `length` twice if there is none."""
+    begin, last = np.zeros(home.max() + 1, dtype=np.int32), np.full(home.max() + 1, length, dtype=np.int32)
+    np.maximum.at(begin, home, slot[:, 0])
+    np.minimum.at(last, home, slot[:, -1])
+    stable = np.stack([begin + period - 1, last + 1], axis=1).astype(np.int32)
+    return stable if (stable[:, 0] < stable[:, 1]).all() else np.full_like(stable, length)
 
 
 def _orders(cells, num_microbatches, num_stages):
@@ -103,7 +118,7 @@ def stretched(kind, stage, microbatch, cut, length, times):
 # ---- plain twin of the compiled code ---------------------------------------------------------
 
 
-def squeeze(home, slot, turns, limit, length):
+def squeeze(home, slot, turns, stable, limit, length):
     """Move operations to earlier slots, then put the weight gradients in those that remain; the compiled one's twin.
 
     Operations are numbered: step times microbatches plus microbatch. The steps are the forwards, from the first stage
@@ -117,6 +132,8 @@ def squeeze(home, slot, turns, limit, length):
         Where each stands before.
     turns : ndarray of int, shape (2 num_stages num_microbatches,)
         Their numbers in the order in which they move.
+    stable : ndarray of int, shape (num_devices, 2)
+        First slot of each device's stable phase, whose operations stay, and the slot after its last.
     limit : int
         Stages' activations that a device may hold.
     length : int
@@ -127,12 +144,14 @@ def squeeze(home, slot, turns, limit, length):
     ndarray of int, shape (num_devices, length)
         The number of the operation in each slot, or ``FREE``.
     """
-    home, slot, num_microbatches = list(home), slot.tolist(), slot.shape[1]
+    home, slot, num_microbatches, stable = list(home), slot.tolist(), slot.shape[1], stable.tolist()
     rows = _rows(home, slot, limit, length)
     for number in turns.tolist():
         step, microbatch = divmod(number, num_microbatches)
         needed = max(slot[step - 1][microbatch] if step else -1, slot[step][microbatch - 1] if microbatch else -1)
-        slot[step][microbatch] = rows[home[step]].move_forward(slot[step][microbatch], needed + 1)
+        at, (first, beyond) = slot[step][microbatch], stable[home[step]]
+        earliest = needed + 1 if at < first else at if at < beyond else max(needed + 1, beyond)
+        slot[step][microbatch] = rows[home[step]].move_forward(at, earliest)
     return np.array([row.with_weight_grads() for row in rows], dtype=np.int32)
 
 

@@ -90,8 +90,9 @@ def _order(num_devices, num_microbatches, device):
 def v_half(num_stages, num_microbatches):
     """V-Half (Qi et al., arXiv:2405.15362): at most (S+2)/2 units of activations, rounded down.
 
-    The offsets are the authors'. How the repeated block is squeezed is ours, see `building_block`; it takes as
-    long as the authors' generator does.
+    The block is the authors'. In the stable phase it repeats as it is: there no device waits where W + 2I >= 2F and
+    W + 2F >= 2I, as they state. How the warm-up and the cool-down are squeezed is ours, see `building_block`; at
+    F = I = W the table takes as long as that of the authors' generator.
 
     Parameters
     ----------
@@ -136,8 +137,10 @@ def v_half(num_stages, num_microbatches):
 def v_min(num_stages, num_microbatches):
     """V-Min (Qi et al., arXiv:2405.15362): at most (S+4)/3 units of activations, rounded down.
 
-    The offsets are the authors'. How the repeated block is squeezed is ours, see `building_block`; where S leaves
-    2 over multiples of 3 it takes two chunks' time less than the authors' generator, else as long.
+    The block is the authors'. In the stable phase it repeats as it is: there no device waits where W + I >= 2F and
+    W + F >= 2I. How the warm-up and the cool-down are squeezed is ours, see `building_block`; at F = I = W the table
+    takes two chunks' time less than that of the authors' generator where S leaves 2 over multiples of 3, one less for
+    S = 2, and as long elsewhere.
 
     Parameters
     ----------
@@ -160,8 +163,8 @@ def v_min(num_stages, num_microbatches):
     --------
     >>> for row in v_min(2, 3).table():
     ...     print(*row)
-    0F0 0F1 . 3F0 3I0 3F1 3I1 0I0 3W0 0F2 0I1 3W1 0W0 3F2 3I2 0W1 3W2 0I2 0W2
-    . 1F0 2F0 1F1 2F1 2I0 1I0 2I1 1I1 2W0 1F2 1W0 2F2 2W1 1W1 2I2 1I2 2W2 1W2
+    0F0 0F1 . 3F0 3I0 3F1 3I1 0I0 3W0 3W1 0W0 0F2 0I1 0W1 3F2 3I2 3W2 . 0I2 0W2
+    . 1F0 2F0 1F1 2F1 2I0 1I0 2W0 1W0 2I1 1I1 . 1F2 2F2 2W1 1W1 2I2 1I2 2W2 1W2
     """
     device, apart = np.arange(num_stages), 2 * (num_stages % 3 == 0)
     forwards = device, 2 * num_stages - 1 - device
@@ -171,14 +174,14 @@ def v_min(num_stages, num_microbatches):
 
 
 def steady_from(num_devices):
-    """Microbatches from which on a table of building blocks has a steady state: 2S + 2.
+    """Microbatches from which on a table of building blocks has a stretch of the stable phase to repeat: S + 5.
 
-    Found by trying all S to 96, and some to 1024.
+    Every device's stable phase then has a period from the first forward of microbatch S + 2 on.
 
     >>> steady_from(4)
-    10
+    9
     """
-    return 2 * num_devices + 2
+    return num_devices + 5
 
 
 def _repeated_block(name, num_devices, num_microbatches, forwards, gradients, peak):
@@ -193,9 +196,8 @@ def _repeated_block(name, num_devices, num_microbatches, forwards, gradients, pe
     ways = [offsets[::direction] for offsets, direction in zip((*forwards, *gradients), (1, -1, 1, -1), strict=True)]
     orders = squeezed(placement.tolist(), np.concatenate(ways), 6, short, 2 * peak)
     if num_microbatches > short:
-        first = 3 * num_devices // 2 + 1
         for device, (kind, stage, microbatch) in enumerate(orders):
-            cut = np.flatnonzero((kind == OpKind.F) & (stage == device) & (microbatch == first))[0]
+            cut = np.flatnonzero((kind == OpKind.F) & (stage == device) & (microbatch == num_devices + 2))[0]
             orders[device] = stretched(kind, stage, microbatch, cut, 6, num_microbatches - short)
     columns = (np.stack(column) for column in zip(*orders, strict=True))
     return Schedule.from_programs(name, placement, num_microbatches, *columns)
