@@ -265,10 +265,7 @@ def test_with_equal_halves_the_simulation_is_the_table(model, systems, cases):
     assert halves.equal.tolist() == pytest.approx(halves.table.tolist(), abs=1e-12)
     assert {"ZB-H1", "ZB-V", "V-Min"} <= set(halves.schedule)
     assert "1F1B" not in set(halves.schedule)
-    assert (
-        halves.own[halves.schedule.isin(["V-Half", "V-Min"])]
-        > 0.05 + halves.table[halves.schedule.isin(["V-Half", "V-Min"])]
-    ).all()
+    assert (halves.own > halves.table)[halves.schedule.isin(["V-Half", "V-Min"])].all()
 
 
 def test_messages_are_worth_it_up_to_the_border():
@@ -401,9 +398,10 @@ def test_gaps_are_signed(study):
 def test_only_published_formulas_are_held_against_tables(study):
     """A closed form that is derived from the order cannot differ from it, and is not counted."""
     gaps = studies.gap_table(study).set_index("schedule")
-    derived = [get(name).label for name in names() if get(name).bubble_ratio and not get(name).published(4, 8)]
-    assert {"ZB-H2", "ZB-V", "V-Half", "V-Min"} <= set(derived)
+    derived = [get(name).label for name in names() if get(name).bubble_ratio and not get(name).published]
+    assert {"V-Half", "V-Min"} <= set(derived)
     assert gaps.least[derived].isna().all()
+    assert (gaps.least[["ZB-H2", "ZB-V"]] > CLEAR).all()  # their authors' zero is over a device's span
     assert f"Of {gaps.least.notna().sum()} published formulas" in studies.gap_text(gaps.reset_index(), CLEAR)
 
 

@@ -43,6 +43,7 @@ from ppmodel.formulas.linear import (
     peak_activations_gpipe,
 )
 from ppmodel.formulas.zero_bubble import (
+    bubble_ratio_span_zb_h2,
     bubble_ratio_zb_h1,
     bubble_ratio_zb_h2,
     makespan_interleaved_zb,
@@ -55,6 +56,7 @@ from ppmodel.formulas.zero_bubble import (
     span_zb_h2,
 )
 from ppmodel.formulas.zero_bubble_v import (
+    bubble_ratio_span_zb_v,
     bubble_ratio_v_half,
     bubble_ratio_v_min,
     bubble_ratio_zb_v,
@@ -77,6 +79,8 @@ __all__ = [
     "bubble_ratio_hanayo",
     "bubble_ratio_ideal",
     "bubble_ratio_interleaved",
+    "bubble_ratio_span_zb_h2",
+    "bubble_ratio_span_zb_v",
     "bubble_ratio_v_half",
     "bubble_ratio_v_min",
     "bubble_ratio_zb_h1",

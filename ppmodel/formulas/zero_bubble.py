@@ -61,6 +61,33 @@ def bubble_ratio_zb_h2(num_stages, num_microbatches):
     return 1 - 3 * num_microbatches / Fraction(makespan_zb_h2(num_stages, num_microbatches))
 
 
+def bubble_ratio_span_zb_h2(num_stages, num_microbatches):
+    """Idle share of the longest span of a device of ZB-H2 if F = I = W: 0.
+
+    Over the total time it is `bubble_ratio_zb_h2`. Assumes transfers that take no time and B >= 2S-1.
+
+    Source: Qi et al., 2024, section 2.3: an idle time of (S-1)(F+I-2W).
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; each holds one stage.
+    num_microbatches : int
+        Microbatches of one iteration, B; at least 2S-1.
+
+    Returns
+    -------
+    Fraction
+        Idle time over the longest time from a device's first operation to its last.
+
+    Examples
+    --------
+    >>> bubble_ratio_span_zb_h2(8, 16)
+    Fraction(0, 1)
+    """
+    return 1 - Fraction(3 * num_microbatches, span_zb_h2(num_stages, num_microbatches))
+
+
 def makespan_zb_h1(num_stages, num_microbatches, forward=1, input_grad=1, weight_grad=1, comm=0):
     """Makespan of ZB-H1: B(F+I+W) + (S-1) max(F+I-W+4c, I+2c, F+3c).
 

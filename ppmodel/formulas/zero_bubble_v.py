@@ -66,6 +66,33 @@ def bubble_ratio_zb_v(num_stages, num_microbatches):
     return 1 - 3 * num_microbatches / makespan_zb_v(num_stages, num_microbatches)
 
 
+def bubble_ratio_span_zb_v(num_stages, num_microbatches):
+    """Idle share of the longest span of a device of ZB-V if F = I = W: 0 from B = 2S-1 on.
+
+    Over the total time it is `bubble_ratio_zb_v`. Assumes transfers that take no time.
+
+    Source: Qi et al., 2024, section 6.
+
+    Parameters
+    ----------
+    num_stages : int
+        Devices, S; each holds two stages.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+
+    Returns
+    -------
+    Fraction or None
+        Idle time over the longest time from a device's first operation to its last; None for fewer microbatches.
+
+    Examples
+    --------
+    >>> bubble_ratio_span_zb_v(4, 8)
+    Fraction(0, 1)
+    """
+    return Fraction(0) if num_microbatches >= 2 * num_stages - 1 else None
+
+
 def peak_activations_zb_v(num_stages):
     """Peak activations of each device of ZB-V: S, as 1F1B's first device, if B >= 2S-1.
 

@@ -10,9 +10,10 @@ from ppmodel.schedules.registry import CHUNKS, schedule
 from ppmodel.schedules.rounds import in_rounds
 
 
-def _is_published(num_stages, num_microbatches, chunks=2):
+def _published(num_stages, num_microbatches, chunks=2):
     """The papers have no fewer microbatches than devices; with one chunk their form is 1F1B's, which serves any."""
-    return chunks == 1 or num_microbatches >= num_stages
+    served = chunks == 1 or num_microbatches >= num_stages
+    return formulas.bubble_ratio_interleaved(num_stages, num_microbatches, chunks) if served else None
 
 
 @schedule(
@@ -22,7 +23,7 @@ def _is_published(num_stages, num_microbatches, chunks=2):
     legal="B >= 1; groups of S where S divides B",
     options=[CHUNKS],
     bubble_ratio=formulas.bubble_ratio_interleaved,
-    published=_is_published,
+    published=_published,
 )
 def interleaved_one_f_one_b(num_stages, num_microbatches, chunks=2):
     """Interleaved 1F1B (Narayanan et al., 2021, section 2.2.2), with groups of microbatches as in Megatron-LM.
@@ -70,7 +71,7 @@ def interleaved_one_f_one_b(num_stages, num_microbatches, chunks=2):
     legal="B >= 1",
     options=[CHUNKS],
     bubble_ratio=formulas.bubble_ratio_interleaved,
-    published=_is_published,
+    published=_published,
 )
 def looped_bfs(num_stages, num_microbatches, chunks=2):
     """Looped breadth-first pipeline (Lamy-Poirier, 2023, arXiv:2211.05953), in PyTorch's order.

@@ -111,9 +111,9 @@ class Entry(NamedTuple):
         ``(num_stages, num_microbatches, **options)`` to the closed form of the bubble ratio over the total time,
         without communication and with Bw = 2 F unless the closed form says otherwise; None where there is none,
         and it gives None at a size that it does not serve.
-    published : callable
-        With the same arguments, whether the closed form is what the schedule's own authors publish, be it over
-        another denominator. If not, it is derived in this project, and its docstring says from what.
+    published : callable or None
+        With the same arguments, the bubble ratio that the schedule's own authors publish, over the denominator that
+        they take; None where they publish none. Where it is not `bubble_ratio`, that is derived in this project.
     searched : bool
         Whether the order is found operation by operation, by simulating it, and not written down at once.
     """
@@ -125,14 +125,14 @@ class Entry(NamedTuple):
     legal: str
     options: tuple[Option, ...]
     bubble_ratio: Callable | None
-    published: Callable
+    published: Callable | None
     searched: bool
 
 
 def schedule(name, *, label, title, legal, options=(), bubble_ratio=None, published=True, searched=False):
     """Register the decorated generator; the arguments are those of `Entry`.
 
-    `published` may also be True or False, for every size.
+    `published` may also be True, for `bubble_ratio` itself, or False, for none.
 
     Raises
     ------
@@ -143,8 +143,8 @@ def schedule(name, *, label, title, legal, options=(), bubble_ratio=None, publis
     def register(generate):
         free = name not in _registry or _same(_registry[name].generate, generate)
         require(free, "schedule", name, "is the name of another schedule", "give yours a name of its own")
-        always = published if callable(published) else lambda *_, **__: published
-        _registry[name] = Entry(name, generate, label, title, legal, tuple(options), bubble_ratio, always, searched)
+        authors = published if callable(published) else bubble_ratio if published else None
+        _registry[name] = Entry(name, generate, label, title, legal, tuple(options), bubble_ratio, authors, searched)
         return generate
 
     return register

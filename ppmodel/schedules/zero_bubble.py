@@ -55,7 +55,7 @@ def zb_h1(num_stages, num_microbatches):
     title="twice the warm-up of ZB-H1 and twice its delay: no bubble within a device, twice the memory",
     legal="B >= 2S-1",
     bubble_ratio=formulas.bubble_ratio_zb_h2,
-    published=False,
+    published=formulas.bubble_ratio_span_zb_h2,
 )
 def zb_h2(num_stages, num_microbatches):
     """ZB-H2 (Qi et al., 2024, section 2.2): a warm-up of 2(S-1-d) forwards, and W delayed by 2d microbatches.

@@ -23,7 +23,7 @@ _MAX_SQUEEZED = 1024
     title="two stages per device in a V, backward split, no bubble within a device's span at F = I = W",
     legal="B >= 1 (without a bubble from B = 2S-1)",
     bubble_ratio=formulas.bubble_ratio_zb_v,
-    published=False,
+    published=formulas.bubble_ratio_span_zb_v,
 )
 def zb_v(num_stages, num_microbatches):
     """ZB-V (Qi et al., arXiv:2401.10241, section 6), as PyTorch orders it.

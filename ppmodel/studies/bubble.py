@@ -33,7 +33,7 @@ def closed_form_bubble_ratio(schedule, num_stages, num_microbatches, options=Non
     Examples
     --------
     >>> closed_form_bubble_ratio("zb-h2", 8, 16), published_bubble_ratio("zb-h2", 8, 16)
-    (Fraction(7, 55), nan)
+    (Fraction(7, 55), Fraction(0, 1))
     """
     closed_form = schedules.get(schedule).bubble_ratio
     ratio = closed_form and closed_form(num_stages, num_microbatches, **(options or {}))
@@ -41,10 +41,10 @@ def closed_form_bubble_ratio(schedule, num_stages, num_microbatches, options=Non
 
 
 def published_bubble_ratio(schedule, num_stages, num_microbatches, options=None):
-    """The bubble ratio that a schedule's own authors publish, over the total time.
+    """The bubble ratio that a schedule's own authors publish.
 
-    What they publish over another denominator is put over the total; a closed form that is derived here is none, see
-    `closed_form_bubble_ratio`.
+    It is over the total time, but for ZB-H2 and ZB-V, whose authors' is over the longest span of a device. A closed
+    form that is derived here is none of theirs, see `closed_form_bubble_ratio`.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def published_bubble_ratio(schedule, num_stages, num_microbatches, options=None)
     Returns
     -------
     Fraction or float
-        Idle time over the total time; NaN where they publish none.
+        Idle time over the time that they divide by; NaN where they publish none.
 
     Examples
     --------
@@ -67,9 +67,9 @@ def published_bubble_ratio(schedule, num_stages, num_microbatches, options=None)
     >>> published_bubble_ratio("hanayo", 8, 8, {"waves": 2})
     Fraction(14, 55)
     """
-    published = schedules.get(schedule).published(num_stages, num_microbatches, **(options or {}))
-    given = schedule, num_stages, num_microbatches, options
-    return closed_form_bubble_ratio(*given) if published else float("nan")
+    published = schedules.get(schedule).published
+    ratio = published and published(num_stages, num_microbatches, **(options or {}))
+    return float("nan") if ratio is None else ratio
 
 
 def bubble_study(num_stages, microbatches, cases=PAPER_SCHEDULES):
