@@ -612,17 +612,21 @@ def specification_path(name, room):
     >>> specification_path("paper", "models").name
     'paper.yaml'
     """
-    packaged = DATA / room / f"{name}.yaml"
-    known = sorted(found.stem for found in (DATA / room).glob("*.yaml"))
-    if str(name) not in known:
-        if os.path.isfile(name):
-            return Path(name)
-        if os.sep in str(name) or str(name).endswith((".yaml", ".yml")):
-            raise SpecificationError(room[:-1], name, "is not a file", "check the path")
-        near = get_close_matches(str(name), known, n=1, cutoff=0.4)
-        remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(known)}"
-        raise SpecificationError(room[:-1], name, "is neither a known name nor a path to a .yaml file", remedy)
-    return packaged
+    return _path_of(name, (DATA / room).glob("*.yaml"), room[:-1], (".yaml", ".yml"))
+
+
+def _path_of(name, packaged, field, suffixes):
+    """The packaged file of a name, or else the file at a path; a packaged name comes first."""
+    paths = {path.stem: path for path in sorted(packaged, key=lambda path: path.stem)}
+    if str(name) in paths:
+        return paths[str(name)]
+    if os.path.isfile(name):
+        return Path(name)
+    if os.sep in str(name) or str(name).endswith(suffixes):
+        raise SpecificationError(field, name, "is not a file", "check the path")
+    near = get_close_matches(str(name), paths, n=1, cutoff=0.4)
+    remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(paths)}"
+    raise SpecificationError(field, name, f"is neither a known name nor a path to a {suffixes[0]} file", remedy)
 
 
 def template_names(suffix):
@@ -670,14 +674,7 @@ def template_path(name, suffix):
     >>> template_path("my_table", ".csv").name
     'my_table.csv'
     """
-    known = template_names(suffix)
-    if str(name) in known:
-        return next((DATA / "templates").rglob(f"{name}{suffix}"))
-    if os.path.isfile(name):
-        return Path(name)
-    near = get_close_matches(str(name), known, n=1, cutoff=0.4)
-    remedy = f"did you mean {near[0]}?" if near else f"check the path, or choose one of {', '.join(known)}"
-    raise SpecificationError("file", name, "is neither a file nor one that comes with the project", remedy)
+    return _path_of(name, (DATA / "templates").rglob(f"*{suffix}"), "file", (suffix,))
 
 
 def same_name(path, room):
