@@ -366,7 +366,9 @@ def test_verdicts_follow_from_the_numbers(study, model, systems):
     verdict, number = found["Schedule rankings are not abstraction-invariant"]
     assert verdict == "carries over"
     assert f"{ranks.clear.sum()} of {ranks.pairs.sum()}" in number
-    assert found["All schedules converge for large B"][0] == "does not"  # Chimera's seams stay
+    verdict, number = found["All schedules converge for large B"]
+    assert verdict == "does not"  # Chimera's seams stay
+    assert number.startswith("within 5% of the fastest at B = 64")
     alike = study[study.schedule.isin(["GPipe", "1F1B"])]
     together = studies.field_study(model, systems[:1], [4], [2, 16], ["1f1b", "gpipe"])
     found = judged(alike, together)
@@ -411,10 +413,10 @@ def test_only_published_formulas_are_held_against_tables(study):
 def test_words_follow_from_the_numbers(study, model, systems, cases):
     """Names and counts are those of the tables; with nothing to tell the sentence says so."""
     halves, gaps = studies.halves_study(model, systems[0], 4, [8, 16], cases), studies.gap_table(study)
-    text = studies.halves_text(halves, gaps, CLEAR)
+    text = studies.unequal_halves_text(halves, gaps, CLEAR)
     assert "is the table to the last digit" in text
     assert "V-Half" in text
-    assert "No schedule here splits" in studies.halves_text(halves.head(0), gaps, CLEAR)
+    assert "No schedule here splits" in studies.unequal_halves_text(halves.head(0), gaps, CLEAR)
     two = study[study.schedule.isin(["GPipe", "1F1B"])]
     assert "is an order by time here" in studies.cause_text(studies.level_rank_study(two, CLEAR))
     last = studies.field_study(model, systems, [4], [64], ["1f1b", "chimera"])

@@ -21,7 +21,7 @@ from ppmodel.studies.effects import (
     second_opinion,
 )
 from ppmodel.studies.field import field_cases, field_study, headings, kinds_of_systems, longest_hidden
-from ppmodel.studies.field_texts import cause_text, halves_text, lasting_text, worth_text
+from ppmodel.studies.field_texts import cause_text, lasting_text, unequal_halves_text, worth_text
 from ppmodel.studies.fronts import front_changes, front_study, front_table, nearest
 from ppmodel.studies.hanayo import hanayo_gains, hanayo_study, hanayo_tables
 from ppmodel.studies.memory import memory_in_tib, memory_study, unit_peaks
@@ -197,7 +197,6 @@ __all__ = [
     "growth_table",
     "growth_text",
     "halves_study",
-    "halves_text",
     "hanayo_gains",
     "hanayo_study",
     "hanayo_tables",
@@ -289,6 +288,7 @@ __all__ = [
     "timeline_study",
     "timelines_beside",
     "totals_by_system",
+    "unequal_halves_text",
     "unit_peaks",
     "verdict_counts",
     "verdict_study",

@@ -36,7 +36,7 @@ the cause of 2; 1 would be reversed without it, too, since what a table has as e
     )
 
 
-def halves_text(halves, gaps, clear):
+def unequal_halves_text(halves, gaps, clear):
     """What a table of equal slots leaves out, and whether it fades as B grows.
 
     Parameters
