@@ -69,7 +69,7 @@ def plot_places(table, headings, title, context):
     picture = axis.pcolormesh(places, cmap="cividis_r", edgecolors="white", lw=0.8)
     for row, column in np.argwhere(~np.isnan(places)):
         _write(axis, picture, row, column, f"{places[row, column]:.0f}", places[row, column])
-    _grid_axes(axis, table.schedule, [headings.get(name, name) for name in columns])
+    _grid_axes(axis, table.schedule, [headings.get(name, name.replace(" ", "\n")) for name in columns])
     return titled(figure, title, context)
 
 
@@ -136,7 +136,7 @@ def plot_advantages(table, lost, headings, title, context):
         _write(axis, picture, row, column, _signed(number), np.clip(number, -_MOST, _MOST))
         if lost[columns[column]].iat[row]:
             axis.add_patch(plt.Rectangle((column + 0.06, row + 0.08), 0.88, 0.84, fill=False, ec="black", lw=1.3))
-    _grid_axes(axis, table.schedule, [headings.get(name, name) for name in columns])
+    _grid_axes(axis, table.schedule, [headings.get(name, name.replace(" ", "\n")) for name in columns])
     handle = plt.Rectangle(
         (0, 0), 1, 1, fill=False, ec="black", lw=1.3, label="smaller bubble by the table, no shorter time"
     )
