@@ -1,4 +1,8 @@
-"""The schedules: every module in this folder registers its own, and nothing else names them."""
+"""The schedules: every module in this folder registers its own, and nothing else names them.
+
+What they share registers nothing: `registry` itself, `rounds`, `phases` and `building_block` (three ways to write an
+order down), and `loops` (several stages on each device).
+"""
 
 from importlib import import_module
 from pkgutil import iter_modules

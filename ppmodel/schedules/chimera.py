@@ -73,6 +73,11 @@ def chimera(num_stages, num_microbatches, concat="direct"):
         as long as a backward (section 3.5 of the paper). With ``backward-halving`` the two are halves of
         one microbatch, which keeps the memory of ``direct``.
 
+    Returns
+    -------
+    Schedule
+        Two replicas of every stage, and a gradient sum of each.
+
     Raises
     ------
     ScheduleError
@@ -105,6 +110,16 @@ def asymmetric_chimera(num_stages, num_microbatches, split=(1, 2), concat="direc
     split : tuple of int, (a, b)
     concat : str
         As in `chimera`.
+
+    Returns
+    -------
+    Schedule
+        As of `chimera`, with the stages' shares of the model.
+
+    Raises
+    ------
+    ScheduleError
+        As of `chimera`.
 
     Examples
     --------

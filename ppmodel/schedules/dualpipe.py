@@ -39,6 +39,7 @@ def dualpipe(num_stages, num_microbatches):
     Returns
     -------
     Schedule
+        Two replicas; on each device B forwards and as many backwards, whole or in halves, and two gradient sums.
 
     Raises
     ------
@@ -90,6 +91,7 @@ def dualpipev(num_stages, num_microbatches):
     Returns
     -------
     Schedule
+        Two stages on each device; 2 B forwards and as many backwards, whole or in halves.
 
     Raises
     ------

@@ -33,10 +33,15 @@ def hanayo(num_stages, num_microbatches, waves=1):
     waves : int
         W.
 
+    Returns
+    -------
+    Schedule
+        A table of S rows and 4 W B operations in each.
+
     Raises
     ------
     ScheduleError
-        If B differs from S.
+        If B differs from S, or the table is too large.
 
     Examples
     --------

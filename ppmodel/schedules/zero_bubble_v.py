@@ -176,7 +176,8 @@ def v_min(num_stages, num_microbatches):
 def steady_from(num_devices):
     """Microbatches from which on a table of building blocks has a stretch of the stable phase to repeat: S + 5.
 
-    Every device's stable phase then has a period from the first forward of microbatch S + 2 on.
+    Every device's stable phase then has a period from the first forward of microbatch S + 2 on. A test tries
+    all S to 96.
 
     >>> steady_from(4)
     9
