@@ -7,11 +7,12 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
+from strategies import is_legal
 
 from ppmodel import build, names, studies
 from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.engine import simulate
-from ppmodel.errors import PPModelError, ScheduleError
+from ppmodel.errors import PPModelError
 from ppmodel.graph import compile
 from ppmodel.metrics import idle_ratio
 from ppmodel.ops import OpKind
@@ -59,18 +60,11 @@ def study(model, systems, cases):
 # ---- the study -----------------------------------------------------------------------------------
 
 
-def legal(name, num_stages, num_microbatches):
-    try:
-        return build(name, num_stages, num_microbatches)
-    except ScheduleError:
-        return None
-
-
 def test_every_registered_schedule_is_there_wherever_it_is_legal(study):
     """A schedule that is added to the registry needs no edit here to appear."""
     for num_stages, multiple in product(STAGES, MULTIPLES):
         here = study[(study.stages == num_stages) & (study.microbatches == multiple * num_stages)]
-        wanted = {get(name).label for name in names() if legal(name, num_stages, multiple * num_stages)}
+        wanted = {get(name).label for name in names() if is_legal(name, (num_stages, multiple * num_stages))}
         assert set(here.schedule) - {"Chimera forward-doubling"} == wanted
         assert (here.groupby("schedule").size() == len(SYSTEMS)).all()
 
@@ -309,7 +303,8 @@ def test_only_cells_of_a_forward_and_a_backward_overlap(model, systems, cases):
 def test_the_all_reduce_takes_from_two_copies_alone(model, systems, cases):
     """Only schedules of two directions are listed; the sum costs time, most where it blocks."""
     table = studies.replica_study(model, systems, 4, 8, cases, "1f1b")
-    double = {get(name).label for name in names() if (one := legal(name, 4, 8)) and one.num_replicas > 1}
+    here = [name for name in names() if is_legal(name, (4, 8))]
+    double = {get(name).label for name in here if build(name, 4, 8).num_replicas > 1}
     assert set(table.schedule) == double | {"Chimera forward-doubling"}
     assert "DualPipe" in double
     assert (table.excluded < table.blocking).all()
