@@ -448,17 +448,21 @@ def substitutes(given, own):
     Returns
     -------
     dict
-        Each takes the place of its namesake; a model or system also stands in front of ``models`` or ``systems``,
-        and a system that has nodes in front of ``node_systems``.
+        Each takes the place of its namesake; a model or system also stands in front of ``models`` or ``systems`` and
+        ``picture_systems``, a system that has nodes in front of ``node_systems``. On a page that shows several systems
+        and has no ``system`` it is the ``other_system`` as well.
 
     Examples
     --------
     >>> substitutes({"system": "mine.yaml", "model": None}, {"systems": ["mi300x"], "model": "paper"})
     {'systems': ['mine.yaml', 'mi300x']}
     """
+    system = given.get("system")
     changed = {name: value for name, value in given.items() if value is not None and name in own}
-    places = [("model", "models"), ("system", "systems")]
-    if given.get("system") is not None and "node_systems" in own and load_system(given["system"]).nodes:
+    places = [("model", "models"), ("system", "systems"), ("system", "picture_systems")]
+    if system is not None and "other_system" in own and "system" not in own:
+        changed["other_system"] = system
+    if system is not None and "node_systems" in own and load_system(system).nodes:
         places.append(("system", "node_systems"))
     for name, several in places:
         if given.get(name) is not None and several in own:

@@ -130,6 +130,16 @@ def test_a_users_system_takes_its_place():
     assert substitutes({"system": None, "model": None, "memory_limit": None}, own) == {}
 
 
+def test_a_users_system_is_pictured():
+    """It leads the pictures, and is the one other system of a page without a system; where it has one, that stays."""
+    own = {"systems": ["x"], "picture_systems": ["x"], "other_system": "y"}
+    assert substitutes({"system": "a"}, own) == {
+        "systems": ["a", "x"], "picture_systems": ["a", "x"], "other_system": "a",
+    }  # fmt: skip
+    assert substitutes({"system": "a"}, {"system": "b", "other_system": "y"}) == {"system": "a"}
+    assert substitutes({"model": "m"}, own) == {}
+
+
 def test_a_users_nodes_take_their_place():
     """A system with nodes stands in front of those of the page about nodes; one without leaves them as they are."""
     own = {"node_systems": ["slow_between_nodes", "a2_highgpu_8g"]}

@@ -186,7 +186,7 @@ def plot_fronts(fronts, headings, title, context):
 def _name_front(axis, best):
     """A name at every point of the front; schedules that share a point share it."""
     for (held, seconds), rows in best.groupby([best.total_bytes.round(-6), best.t_sim_s.round(9)], sort=False):
-        name = " = ".join(rows.schedule) + f", {rows.microbatches.iloc[0]}"
+        name = " = ".join(rows.schedule) + f", B = {rows.microbatches.iloc[0]}"
         at = (held / 2**40, seconds)
         axis.annotate(name, at, (-4, -4), textcoords="offset points", fontsize=7.5, ha="right", va="top")
 

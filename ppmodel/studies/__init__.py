@@ -1,5 +1,6 @@
 """The tables behind the book's figures: one function a question, one tidy row a point."""
 
+from ppmodel.studies.advice import advice_table, advice_text
 from ppmodel.studies.asymmetric import asymmetric_causes, asymmetric_study, best_split_study
 from ppmodel.studies.bubble import (
     agreement_study,
@@ -22,7 +23,15 @@ from ppmodel.studies.effects import (
 )
 from ppmodel.studies.field import field_cases, field_study, headings, kinds_of_systems, longest_hidden
 from ppmodel.studies.field_texts import cause_text, lasting_text, unequal_halves_text, worth_text
-from ppmodel.studies.fronts import front_changes, front_study, front_table, nearest
+from ppmodel.studies.fronts import (
+    front_changes,
+    front_model_study,
+    front_model_table,
+    front_model_text,
+    front_study,
+    front_table,
+    nearest,
+)
 from ppmodel.studies.hanayo import hanayo_gains, hanayo_study, hanayo_tables
 from ppmodel.studies.memory import memory_in_tib, memory_study, unit_peaks
 from ppmodel.studies.mistakes import marked_cells, refusal, refusal_text
@@ -150,6 +159,8 @@ __all__ = [
     "PLACEMENTS",
     "advantage_study",
     "advantage_table",
+    "advice_table",
+    "advice_text",
     "agreement_study",
     "allreduce_study",
     "asymmetric_causes",
@@ -188,6 +199,9 @@ __all__ = [
     "field_cases",
     "field_study",
     "front_changes",
+    "front_model_study",
+    "front_model_table",
+    "front_model_text",
     "front_study",
     "front_table",
     "frontier_study",

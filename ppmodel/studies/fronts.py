@@ -1,8 +1,11 @@
 """Time against memory: which schedules nothing beats on both, and how far behind the others are."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
+from ppmodel.studies.field import field_study
 from ppmodel.studies.orders import every_two, order_of_amounts, pareto_front
 
 
@@ -77,6 +80,88 @@ def nearest(fronts):
         rows.append((*point, bool(group.front.any()), group.behind.min(), counts))
     columns = ["system", "stages", "schedule", "family", "front", "behind", "microbatches"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def front_model_study(models, recompute, system, stages_list, multiples, cases, p2p="overlapped", largest_searched=2**31):
+    """Fronts on one system, with one thing changed at a time: the model, what it computes again, the all-reduce.
+
+    Parameters
+    ----------
+    models : sequence of ModelSpec
+        Each is asked with its own recomputation and with another; the last one also with its all-reduce counted.
+    recompute : str
+        The other recomputation.
+    system : SystemSpec
+        The system.
+    stages_list, multiples, cases, p2p, largest_searched
+        As in `field_study`.
+
+    Returns
+    -------
+    DataFrame
+        The columns of `front_study` and, before them, ``model, recompute, allreduce``.
+    """
+    variants = {(one.name, how): replace(one, recompute=how) for one in models for how in (one.recompute, recompute)}
+    asked = [(key, one, "excluded") for key, one in variants.items()]
+    asked.append((*list(variants.items())[-1], "blocking"))
+    tables = []
+    for (name, how), model, allreduce in asked:
+        study = field_study(model, [system], stages_list, multiples, cases, p2p, allreduce, largest_searched)
+        fronts = front_study(study)
+        for place, (column, value) in enumerate({"model": name, "recompute": how, "allreduce": allreduce}.items()):
+            fronts.insert(place, column, value)
+        tables.append(fronts)
+    return pd.concat(tables, ignore_index=True)
+
+
+def front_model_table(fronts):
+    """Who is on the front under each model and assumption: a row each.
+
+    Parameters
+    ----------
+    fronts : DataFrame
+        From `front_model_study`.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``model, recompute, allreduce, sizes, on_front``: at how many S there is a front, and every schedule
+        that is on one, with at how many S.
+    """
+    keys, rows = ["model", "recompute", "allreduce"], []
+    for point, group in fronts.groupby(keys, sort=False):
+        there = front_table(group).query("on_front > 0")
+        said = ", ".join(f"{row.schedule} {row.on_front}" for row in there.itertuples())
+        rows.append((*point, group.stages.nunique(), said))
+    return pd.DataFrame(rows, columns=[*keys, "sizes", "on_front"])
+
+
+def front_model_text(fronts):
+    """Whether the front depends on the model, in words.
+
+    Parameters
+    ----------
+    fronts : DataFrame
+        From `front_model_study`.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> fronts = pd.DataFrame({"model": ["m", "n", "n"], "recompute": "full", "allreduce": "excluded", "stages": 4})
+    >>> front_model_text(fronts.assign(schedule=["a", "a", "b"], front=True))
+    'Who is on the front depends on the model: of 2 schedules that are on one of these fronts 1 is under every \
+assumption below (a).'
+    """
+    found = [set(group.schedule[group.front]) for _, group in fronts.groupby(["model", "recompute", "allreduce"])]
+    ever, always = set.union(*found), sorted(set.intersection(*found))
+    if len(ever) == len(always):
+        return f"The same {len(ever)} schedules are on the front under every assumption below."
+    named = f"{len(always)} {'is' if len(always) == 1 else 'are'} under every assumption below"
+    named = f"{named} ({', '.join(always)})" if always else "none is under every assumption below"
+    return f"Who is on the front depends on the model: of {len(ever)} schedules that are on one of these fronts {named}."
 
 
 def front_changes(before, after):
