@@ -321,7 +321,7 @@ def check(given, own):
         Values by name.
     own : dict
         From `defaults`. A parameter is a list of values where the notebook's own value is one; one that `KNOWN`
-        does not list must be of the type of the notebook's own value.
+        does not list must be of the type of the notebook's own value. It may be empty where that is.
 
     Returns
     -------
@@ -344,13 +344,13 @@ def check(given, own):
         _require_name(name, value, own)
         parameter = KNOWN.get(name) or _like(own[name])
         if isinstance(own[name], list):
-            _check_list(name, value, parameter)
+            _check_list(name, value, parameter, not own[name])
         else:
             _check_one(name, value, parameter)
 
 
-def _check_list(name, values, parameter):
-    if not isinstance(values, list) or not values:
+def _check_list(name, values, parameter, may_be_empty):
+    if not isinstance(values, list) or not (values or may_be_empty):
         rule = f"must be a list, each of it {parameter.rule.removeprefix('must be ')}"
         raise PPModelError(name, _shown(values), rule, f"write for example [{parameter.example}]")
     for value in values:
