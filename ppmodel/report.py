@@ -8,6 +8,19 @@ import pandas as pd
 from matplotlib import pyplot
 
 _LONG_TEXT = 40
+_WORDS = {  # of columns whose name means the same on every page
+    "allreduce": "all-reduce", "at_most_free": "at most, any memory", "bubble_faster": "its bubble",
+    "bubble_smaller": "bubble", "by_network": "by the network", "comm_over_forward": "c / F",
+    "forward_times": "length (F)", "idle_ratio": "idle share", "input_grad": "input gradient / F",
+    "longest_wait": "longest wait", "mean_wait": "mean wait", "microbatches": "B", "not_faster": "not faster",
+    "on_front": "on the front", "over_base": "messages over base", "over_free": "over best, any memory",
+    "over_halves": "over best, split backward", "over_mean": "over the mean stage", "over_order": "over best order",
+    "p2p": "transfers", "peak_activations": "peak activations", "reversed_by_network": "by the network",
+    "slowest_stage": "slowest stage", "smaller_bubble": "smaller bubble", "stages": "S", "t_faster_s": "its T_sim (s)",
+    "t_sim_events_s": "T_sim by events (s)", "t_sim_s": "T_sim (s)", "t_smaller_s": "T_sim (s)",
+    "t_without_network_s": "without network (s)", "table_time": "tau, table and time", "time_lost": "time lost",
+    "weight_grad": "weight gradient / F", "worth_until": "faster up to c / F",
+}  # fmt: skip
 
 
 def record(name, folder, figure=None, table=None, page=None, **facts):
@@ -55,21 +68,33 @@ def record(name, folder, figure=None, table=None, page=None, **facts):
         (folder / f"{name}.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def show(table, /, **formats):
-    """A table as a page shows it: no index, numbers in a given form, the same bytes every time.
+def show(table, words=None, /, **formats):
+    """A table as a page shows it: no index, headings in words, numbers in a given form, the same bytes every time.
 
     Parameters
     ----------
     table : DataFrame
         Its numbers are set to the right, its words to the left; missing values stay empty.
+    words : dict of str to str, optional
+        What columns of this table are called, by name. Else those that mean the same on every page have fixed words, and
+        others their names.
     **formats : str
-        Format of a column's numbers, for example ``table="{:.1%}"``.
+        Format of a column's numbers by its name, for example ``table="{:.1%}"``.
 
     Returns
     -------
     pandas Styler
         Its identifier follows from the content and the formats.
+
+    Examples
+    --------
+    >>> table = show(pd.DataFrame({"stages": [4], "least": [0.25]}), {"least": "least c / F"}, least="{:.1f}")
+    >>> list(table.columns)
+    ['S', 'least c / F']
     """
+    called = {name: (words or {}).get(name) or _WORDS.get(name, name) for name in table}
+    table = table.rename(columns=called)
+    formats = {called[name]: form for name, form in formats.items() if name in called}
     styler = table.style.format(formats, na_rep="").hide(axis="index").set_table_attributes('class="dataframe"')
     numbers = [column for column in table if pd.api.types.is_numeric_dtype(table[column])]
     words = [column for column in table if column not in numbers]

@@ -118,6 +118,13 @@ def test_what_does_not_fit_is_left_out(model, systems):
         studies.field_study(small, systems[:1], [8], [1], ["1f1b"])
 
 
+def test_a_single_device_is_refused(model, systems):
+    """Its pipeline sends nothing, so that neither a network nor the length of a transfer can be asked of it."""
+    with pytest.raises(PPModelError) as caught:
+        studies.field_study(model, systems, [4, 1], [2], ["gpipe"])
+    assert (caught.value.field, caught.value.value) == ("stages", [4, 1])
+
+
 def test_searched_schedules_may_be_capped(model, systems):
     """Above a size, orders that are searched operation by operation are left out, and no others."""
     cases = ["1f1b", "hanayo"]

@@ -95,6 +95,7 @@ from ppmodel.studies.recommend import (
     recommend_study,
     recommendation_table,
     recommendation_text,
+    undefined_text,
 )
 from ppmodel.studies.reversals import (
     negation_study,
@@ -302,6 +303,7 @@ __all__ = [
     "timeline_study",
     "timelines_beside",
     "totals_by_system",
+    "undefined_text",
     "unequal_halves_text",
     "unit_peaks",
     "verdict_counts",

@@ -72,8 +72,11 @@ def field_study(
     ScheduleError
         If a name is unknown.
     PPModelError
-        If a semantics is unknown, or no size is left.
+        If a semantics is unknown, an S has no transfers, or no size is left.
     """
+    if min(stages_list) < 2:
+        rule = "holds a pipeline without transfers, which has no network to ask of"
+        raise PPModelError("stages", list(stages_list), rule, "take numbers of devices of at least 2")
     tables = []
     for num_stages, multiple in product(stages_list, multiples):
         count = num_stages * multiple

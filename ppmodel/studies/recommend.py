@@ -7,7 +7,7 @@ import pandas as pd
 from ppmodel.costs import model_costs, stages
 from ppmodel.errors import CostError
 from ppmodel.metrics import memory
-from ppmodel.studies.cases import TIE, built, family, label, legal_schedules
+from ppmodel.studies.cases import TIE, built, family, label, legal_schedules, named
 from ppmodel.studies.times import times
 
 _GIB = 2**30
@@ -181,6 +181,37 @@ def _fastest(candidates):
 
 def _first(candidates, order):
     return next(candidates.sort_values(order).itertuples(), None)
+
+
+def undefined_text(candidates, cases, stages_list):
+    """Which schedules were asked and are no candidates, for each number of devices.
+
+    Parameters
+    ----------
+    candidates : DataFrame
+        From `candidate_study`.
+    cases : iterable of str or (str, dict)
+        What it was asked of.
+    stages_list : sequence of int
+        Values of S.
+
+    Returns
+    -------
+    str
+        One sentence an S at which one is left out, or nothing.
+
+    Examples
+    --------
+    >>> undefined_text(pd.DataFrame({"schedule": ["GPipe"], "stages": 4}), ["gpipe", "zb-v"], [4])
+    'Not defined at any of these B, or the model has too few blocks for their stages: S = 4: ZB-V.'
+    """
+    asked, said = [label(*named(case)) for case in cases], []
+    for num_stages in stages_list:
+        found = set(candidates.schedule[candidates.stages == num_stages])
+        if left := [name for name in asked if name not in found]:
+            said.append(f"S = {num_stages}: {', '.join(left)}")
+    about = "Not defined at any of these B, or the model has too few blocks for their stages"
+    return f"{about}: {'; '.join(said)}." if said else ""
 
 
 def recommendation_table(study):
