@@ -76,8 +76,8 @@ def show(table, words=None, /, **formats):
     table : DataFrame
         Its numbers are set to the right, its words to the left; missing values stay empty.
     words : dict of str to str, optional
-        What columns of this table are called, by name. Else those that mean the same on every page have fixed words, and
-        others their names.
+        What columns of this table are called, by name. Else those that mean the same on every page have fixed words,
+        and others their names.
     **formats : str
         Format of a column's numbers by its name, for example ``table="{:.1%}"``.
 

@@ -431,3 +431,51 @@ def test_the_longest_hidden_transfer_is_no_longer_than_a_forward(study):
     weights = study.groupby("system").comm_over_forward.median()
     assert weights[studies.longest_hidden(study)] == weights[weights <= 1].max()
     assert weights[studies.longest_hidden(study, 0.0)] == weights.min()
+
+
+# ---- what to take --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def advice(study):
+    here = study[(study.stages == 4) & (study.microbatches == 8)]
+    return here, studies.advice_table(here, here[here.system == SYSTEMS[0]], "1F1B", SHORT, "another")
+
+
+def test_what_to_take_is_the_best_of_its_kind(advice):
+    """The fastest, the fastest that holds no more than the base, and the smallest; every system is counted once."""
+    here, table = advice
+    for (_, _, asked), rows in table.groupby(["kind", "where", "asked"]):
+        assert rows.best_on.sum() == rows.of.iloc[0]
+        assert (rows.bytes_high <= 1e-9).all() or asked == "fastest"
+    assert table[table.kind.str.endswith("transfers")].groupby("kind").of.first().sum() == len(SYSTEMS)
+    one = here[here.system == SYSTEMS[0]].set_index("schedule")
+    real = table[table.kind == "Another model"].set_index("asked")
+    assert real.time_low["fastest"] == pytest.approx(one.t_sim_s.min() / one.t_sim_s["1F1B"] - 1)
+    least = table[table.kind == "Least memory"]
+    assert least.bytes_low.min() == pytest.approx(one.total_bytes.min() / one.total_bytes["1F1B"] - 1)
+
+
+def test_what_to_take_is_said_for_networks_that_are_there(advice):
+    """Where all transfers are long nothing is said of short ones; each kind has one line."""
+    here, table = advice
+    assert studies.advice_text(table, "1F1B", {"Least memory": "See."}).count("See.") == 1
+    long = studies.advice_table(here, here[here.system == SYSTEMS[0]], "1F1B", 1e-9, "another")
+    assert set(long.kind) == set(table.kind) - {"Short transfers"}
+    assert len(studies.advice_text(long, "1F1B").splitlines()) == 3
+
+
+def test_fronts_by_model_change_one_thing_at_a_time(model, systems):
+    """A model with the other recomputation already is asked once; the last row alone counts the all-reduce."""
+    models = [model, replace(model, name="again", recompute="full")]
+    cases = ["1f1b", "zb-v", "dualpipe"]
+    fronts = studies.front_model_study(models, "full", systems[0], [4], [2], cases)
+    table = studies.front_model_table(fronts)
+    wanted = [("paper", model.recompute, "excluded"), ("paper", "full", "excluded")]
+    wanted += [("again", "full", "excluded"), ("again", "full", "blocking")]
+    assert list(table[["model", "recompute", "allreduce"]].itertuples(index=False, name=None)) == wanted
+    assert table.on_front[1] == table.on_front[2]
+    alone = studies.front_table(studies.front_study(studies.field_study(model, systems[:1], [4], [2], cases)))
+    assert table.on_front[0] == ", ".join(f"{row.schedule} 1" for row in alone[alone.on_front > 0].itertuples())
+    same = studies.front_model_text(fronts[fronts.model == "again"].query("allreduce == 'excluded'"))
+    assert same.startswith("The same")

@@ -29,10 +29,10 @@ def advice_table(study, real, base, short, real_words):
     -------
     DataFrame
         One row a place, a question and a schedule that is the answer on at least one of its systems; columns ``kind,
-        where, asked, schedule, best_on, of, time_low, time_high, bytes_low, bytes_high``: on how many systems, of how many; and
-        the least and the most, over these, of its time and of the bytes of its fullest device over those of the base,
-        less 1. Of equally fast ones that with fewer bytes is taken, then the first by name; of those that hold as much
-        the fastest.
+        where, asked, schedule, best_on, of, time_low, time_high, bytes_low, bytes_high``: on how many systems, of how
+        many; and the least and the most, over these, of its time and of the bytes of its fullest device over those of
+        the base, less 1. Of equally fast ones that with fewer bytes is taken, then the first by name; of those that
+        hold as much the fastest.
     """
     is_short = study.groupby("system").comm_over_forward.transform("median") < short
     kinds = [
@@ -102,7 +102,7 @@ def advice_text(table, base, links=None):
     """
     lines = []
     for (kind, where), here in table.groupby(["kind", "where"], sort=False):
-        asked = {asked: rows for asked, rows in here.groupby("asked", sort=False)}
+        asked = dict(list(here.groupby("asked", sort=False)))
         if WITHIN in asked and list(asked[WITHIN].schedule) == list(asked[FASTEST].schedule):
             del asked[WITHIN]  # the fastest holds no more than the base: nothing is left to say
         parts = [f"{_asked(name, base)}, {_named(rows, base)}" for name, rows in asked.items()]
@@ -119,11 +119,17 @@ def _named(rows, base):
     said = []
     for row in rows.itertuples():
         share = f" on {row.best_on} of {row.of}" if row.best_on < row.of else ""
-        numbers = f"{_range(row.time_low, row.time_high)} time, {_range(row.bytes_low, row.bytes_high)} bytes"
+        numbers = f"{_change(row.time_low, row.time_high, 'time')}, {_change(row.bytes_low, row.bytes_high, 'bytes')}"
         said.append(f"**{row.schedule}**{share}" + (f": {numbers}" if row.schedule != base else " itself"))
     return ", and ".join(said)
 
 
-def _range(low, high):
-    first, last = (f"{round(100 * value) + 0:+d}%".replace("+0%", "±0%") for value in (low, high))
-    return first if first == last else f"{first} to {last}"
+def _change(low, high, what):
+    """A range of changes: in percent, as a multiple where it is more than twice as much, or none."""
+    if low > 1:
+        first, last = f"{1 + low:.1f}", f"{1 + high:.1f}"
+        return f"{first if first == last else f'{first} to {last}'} times the {what}"
+    first, last = (f"{share:+.0%}" for share in (low, high))
+    if first == last:
+        return f"{first} {what}" if round(100 * low) else f"the same {what}"
+    return f"{first} to {last} {what}"

@@ -82,7 +82,9 @@ def nearest(fronts):
     return pd.DataFrame(rows, columns=columns)
 
 
-def front_model_study(models, recompute, system, stages_list, multiples, cases, p2p="overlapped", largest_searched=2**31):
+def front_model_study(
+    models, recompute, system, stages_list, multiples, cases, p2p="overlapped", largest_searched=2**31
+):
     """Fronts on one system, with one thing changed at a time: the model, what it computes again, the all-reduce.
 
     Parameters
@@ -161,7 +163,8 @@ assumption below (a).'
         return f"The same {len(ever)} schedules are on the front under every assumption below."
     named = f"{len(always)} {'is' if len(always) == 1 else 'are'} under every assumption below"
     named = f"{named} ({', '.join(always)})" if always else "none is under every assumption below"
-    return f"Who is on the front depends on the model: of {len(ever)} schedules that are on one of these fronts {named}."
+    said = f"of {len(ever)} schedules that are on one of these fronts {named}"
+    return f"Who is on the front depends on the model: {said}."
 
 
 def front_changes(before, after):
