@@ -203,15 +203,15 @@ def undefined_text(candidates, cases, stages_list):
     Examples
     --------
     >>> undefined_text(pd.DataFrame({"schedule": ["GPipe"], "stages": 4}), ["gpipe", "zb-v"], [4])
-    'Not defined at any of these B, or the model has too few blocks for their stages: S = 4: ZB-V.'
+    'Not defined at any of these B, or the model has too few blocks for their stages, at S = 4: ZB-V.'
     """
     asked, said = [label(*named(case)) for case in cases], []
     for num_stages in stages_list:
         found = set(candidates.schedule[candidates.stages == num_stages])
         if left := [name for name in asked if name not in found]:
-            said.append(f"S = {num_stages}: {', '.join(left)}")
+            said.append(f"at S = {num_stages}: {', '.join(left)}")
     about = "Not defined at any of these B, or the model has too few blocks for their stages"
-    return f"{about}: {'; '.join(said)}." if said else ""
+    return f"{about}, {'; '.join(said)}." if said else ""
 
 
 def recommendation_table(study):
