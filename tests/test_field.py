@@ -283,6 +283,13 @@ def test_messages_are_worth_it_up_to_the_border():
     assert set(relative.schedule) == {"ZB-V", "ZB-H1", "GPipe"}
 
 
+def by_hand(schedule, model, systems, apart):
+    """Time on each system, one simulation each."""
+    schedule = schedule.taken_apart() if apart else schedule
+    costs = [model_costs(schedule, model, system) for system in systems]
+    return np.array([simulate(compile(schedule), one).makespan_s for one in costs])
+
+
 def test_only_cells_of_a_forward_and_a_backward_overlap(model, systems, cases):
     """Doubled forwards share cells as well, gain nothing, and keep their time while others come past them."""
     assert overlaps(build("dualpipe", 4, 8))
@@ -295,6 +302,17 @@ def test_only_cells_of_a_forward_and_a_backward_overlap(model, systems, cases):
     assert (table["time at 1"] == 0).all()
     assert (table["time at 0.5"] < 0).all()
     assert (table["place at 0.5"] <= table["place at 1"]).all()
+    joined, taken = (by_hand(build("dualpipe", 4, 8), model, systems, apart) for apart in (False, True))
+    ours = table[table.schedule == "DualPipe"].set_index("system")
+    assert ours["time apart"].loc[list(SYSTEMS)].tolist() == pytest.approx((taken / joined - 1).tolist())
+    for system, factor in ours["worth below"].dropna().items():
+        near = [Change(overlap=factor), Change(overlap=factor + 1e-3)]
+        by_factor = times(("dualpipe", ()), 4, 8, model, [load_system(system)], "overlapped", changes=near).t_sim_s[
+            :, 0
+        ]
+        aim = taken[list(SYSTEMS).index(system)]
+        assert by_factor[0] <= aim * (1 + 1e-9) < by_factor[1]
+    assert ours["worth below"].notna().any()
     doubled = ("chimera", (("concat", "forward-doubling"),))
     kept = times(doubled, 4, 8, model, systems, "overlapped", changes=[UNCHANGED, Change(overlap=0.5)]).t_sim_s
     assert (kept[0] == kept[1]).all()

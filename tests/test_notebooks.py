@@ -402,7 +402,8 @@ def test_the_optimum_is_asked_of_every_registered_schedule(tmp_path):
     """A schedule that is registered later needs no edit of the page."""
     sizes = {"stages": [4], "multiples": [2], "span_stages": [2], "large_stages": [2], "large_multiple": 2}
     rows = executed("optimum", {**sizes, "comms": [0.0], "work": 0.01}, tmp_path)("optimum.csv")
-    assert set(rows.schedule) == labels_at(4, [8]) - {label("asymmetric-chimera")}  # its stages are not alike
+    apart = {"DualPipe apart", "DualPipeV apart"}
+    assert set(rows.schedule) == labels_at(4, [8]) - {label("asymmetric-chimera")} | apart  # that has unlike stages
 
 
 @of("field")

@@ -230,6 +230,14 @@ def test_rows_are_single_problems(study):
     assert row.free_time == solve(problem_of(schedule, comm=0.5)).time
 
 
+def test_pairs_are_judged_whole_and_apart():
+    """On two devices DualPipeV's order is optimal, as ZB-V's is, but for its pairs."""
+    table = distances(distance_study([2], [2], [0.0], ["dualpipev", "zb-v"], work=0.5)).set_index("schedule")
+    assert table.index.tolist() == ["DualPipeV", "DualPipeV apart", "ZB-V"]
+    assert table.time.tolist() == [13, 12.5, 12.5]
+    assert table.over_free.tolist() == pytest.approx([0.04, 0, 0])
+
+
 def test_searched_schedules_are_searched_for_the_times(study):
     """ZB-1p is ordered for the transfer at hand."""
     row = study[(study.schedule == "ZB-1p") & (study.microbatches == 4) & (study.comm_over_forward == 0.5)].iloc[0]

@@ -22,7 +22,7 @@ from ppmodel.studies.effects import (
     second_opinion,
 )
 from ppmodel.studies.field import field_cases, field_study, headings, kinds_of_systems, longest_hidden
-from ppmodel.studies.field_texts import cause_text, lasting_text, unequal_halves_text, worth_text
+from ppmodel.studies.field_texts import cause_text, lasting_text, unequal_halves_text, worth_of_pairs_text, worth_text
 from ppmodel.studies.fronts import (
     front_changes,
     front_model_study,
@@ -315,5 +315,6 @@ __all__ = [
     "waiting_study",
     "winners",
     "worst_reversals",
+    "worth_of_pairs_text",
     "worth_text",
 ]

@@ -6,13 +6,16 @@ import pandas as pd
 from ppmodel import schedules
 from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.engine import makespans, simulate_events
-from ppmodel.graph import ALLREDUCE
+from ppmodel.graph import ALLREDUCE, compile
 from ppmodel.metrics import computing_s, messages_sent
 from ppmodel.ops import OpKind
+from ppmodel.specs import by_cards
 from ppmodel.studies.cases import TIE, built, compiled, label, legal_schedules, named, table_numbers
 from ppmodel.studies.orders import order_of_amounts
 from ppmodel.studies.phases import border_study, phase_study
 from ppmodel.studies.times import Change, times
+
+_HALVINGS = 12
 
 
 def message_study(num_stages, multiple, ratios, cases, base, p2p="overlapped"):
@@ -178,7 +181,10 @@ def replica_study(model, systems, num_stages, num_microbatches, cases, base, p2p
 
 
 def overlap_study(model, systems, num_stages, num_microbatches, cases, factors, p2p="overlapped"):
-    """What it would change if a forward and a backward that share a cell took less than one after the other.
+    """What it changes if F&B pairs take less than their operations one after the other, or are taken apart.
+
+    A pair is one operation: it waits for what both need, and hands on what both give at its end. That costs time
+    against the same order taken apart, and pays from some factor on.
 
     Parameters
     ----------
@@ -199,24 +205,49 @@ def overlap_study(model, systems, num_stages, num_microbatches, cases, factors, 
     Returns
     -------
     DataFrame
-        One row a schedule with such cells and a system; columns ``schedule, system`` and, for each factor, ``time at
-        ...`` over that at 1, less 1, and ``place at ...``, 1 more than the number of schedules that are faster.
+        One row a schedule with such cells and a system; columns ``schedule, system``, then for "apart" (see
+        `Schedule.taken_apart`) and for each factor ``time apart`` or ``time at ...``, over that at 1, less 1, and
+        ``place apart`` or ``place at ...``, 1 more than the number of schedules that are faster; last
+        ``worth below``, the factor from which down the schedule takes no longer than apart (NaN where none is).
     """
     found = list(legal_schedules(cases, num_stages, num_microbatches))
     size = (num_stages, num_microbatches, model, systems, p2p)
-    changes = [Change(overlap=factor) for factor in (1.0, *factors)]
+    changes, ways = [Change(overlap=factor) for factor in (1.0, *factors)], ["at 1", "apart"]
+    ways += [f"at {factor:g}" for factor in factors]
     keys = [(name, tuple(options.items())) for name, options, _ in found]
     seconds = np.array([times(key, *size, changes=changes).t_sim_s for key in keys])
+    apart = np.array([_apart_s(schedule, model, systems, p2p) for *_, schedule in found])
+    seconds = np.insert(seconds, 1, np.where(np.isnan(apart), seconds[:, 0], apart), axis=1)
     rows = []
     for number, (name, options, schedule) in enumerate(found):
         for column, system in enumerate(systems if overlaps(schedule) else ()):
             own = seconds[number, :, column]
             ahead = (order_of_amounts(seconds[:, :, column], own) < 0).sum(axis=0) + 1
             row = {"schedule": label(name, options), "system": system.name}
-            for factor, length, place in zip((1.0, *factors), own, ahead, strict=True):
-                row |= {f"time at {factor:g}": length / own[0] - 1, f"place at {factor:g}": int(place)}
-            rows.append(row)
+            for way, length, place in zip(ways, own, ahead, strict=True):
+                row |= {f"time {way}": length / own[0] - 1, f"place {way}": int(place)}
+            rows.append(row | {"worth below": _worth_below(keys[number], own[1], (*size[:3], [system], p2p))})
     return pd.DataFrame(rows)
+
+
+def _apart_s(schedule, model, systems, p2p):
+    """Time of a schedule with its pairs taken apart, on each system; NaN where it has none."""
+    seconds, apart = np.full(len(systems), np.nan), schedule.taken_apart()
+    if apart is not schedule:
+        for cards, places in by_cards(systems, schedule.num_devices, p2p).items():
+            costs = [model_costs(apart, model, systems[place]) for place in places]
+            seconds[places] = makespans(compile(apart, p2p, cards=cards), costs)
+    return seconds
+
+
+def _worth_below(key, apart, size):
+    """The largest factor on its pairs, to 1 in 4096, at which a schedule takes no longer than apart; by bisection."""
+    least, most = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        factor = (least + most) / 2
+        lasts = times(key, *size, changes=[Change(overlap=factor)]).t_sim_s[0, 0]
+        least, most = (factor, most) if lasts <= apart * (1 + TIE) else (least, factor)
+    return least or np.nan
 
 
 def overlaps(schedule):

@@ -1,5 +1,7 @@
 """What the chapter on all schedules says in words, from its numbers."""
 
+import math
+
 from ppmodel.studies.cases import TIE
 
 
@@ -117,3 +119,36 @@ def lasting_text(growing, close):
         f"At B = {last.microbatches.iloc[0]} these take more than {close:.0%} above their computing time, without a "
         f"network: {', '.join(still.index[still]) or 'none'}; with the network {', '.join(lost)}."
     )
+
+
+def worth_of_pairs_text(study):
+    """What F&B pairs cost without a gain, and from which gain on they pay, in words.
+
+    Parameters
+    ----------
+    study : DataFrame
+        From `overlap_study`.
+
+    Returns
+    -------
+    str
+        In Markdown; one item a schedule.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> rows = [("DualPipe", "a", -0.1, 0.875), ("DualPipe", "b", -0.2, float("nan"))]
+    >>> print(worth_of_pairs_text(pd.DataFrame(rows, columns=["schedule", "system", "time apart", "worth below"])))
+    - **DualPipe**: taken apart, its time changes by -10.0% (a), -20.0% (b); pairs pay below 0.88 (a), never (b).
+    """
+    items = []
+    for name, rows in study.groupby("schedule", sort=False):
+        both = list(zip(rows["time apart"], rows["worth below"], rows.system, strict=True))
+        apart = ", ".join(f"{change:+.1%} ({system})" for change, _, system in both)
+        below = ", ".join(f"{_below(factor)} ({system})" for _, factor, system in both)
+        items.append(f"- **{name}**: taken apart, its time changes by {apart}; pairs pay {below}.")
+    return "\n".join(items)
+
+
+def _below(factor):
+    return "never" if math.isnan(factor) else f"below {factor:.2f}"

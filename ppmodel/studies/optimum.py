@@ -37,7 +37,8 @@ def distance_study(stages_list, multiples, comms, cases, work=1.0, objective="ma
         Times of a transfer in forwards; transfers occupy nothing.
     cases : iterable of str or (str, dict)
         As in `legal_schedules`; schedules with stages of unequal size, or parts of microbatches, are left out.
-        Searched ones are searched for the times at hand.
+        Searched ones are searched for the times at hand. One with F&B pairs, cells in which a forward meets a
+        backward, is followed by its order with the pairs taken apart, its label by "apart".
     work : float
         The solver's limit for each problem, as in `optimum.solve`; 0 asks for bounds alone.
     objective : {"makespan", "span"}
@@ -84,7 +85,15 @@ def _entries(cases, num_stages, num_microbatches, comm):
                 problem_of(schedule)
             except ScheduleError:
                 continue  # its stages are not alike
-            yield _Entry(label(case, shown), schedule, exact, peak_of(schedule), is_whole(schedule))
+            for said, order in _whole_and_apart(label(case, shown), schedule):
+                yield _Entry(said, order, exact, peak_of(order), is_whole(order))
+
+
+def _whole_and_apart(said, schedule):
+    """A schedule, and its order with the F&B pairs taken apart where it has any: the solver's orders have none."""
+    yield said, schedule
+    if schedule.overlaps.any():
+        yield f"{said} apart", schedule.taken_apart()
 
 
 def _for_times(name, options, comm):
