@@ -176,16 +176,18 @@ def table(name, stages, microbatches, form, backward_slots, input_grad_slots, we
 def check(file):
     """Judge a table file: every operation once, in its place, and no deadlock."""
     from ppmodel import metrics
-    from ppmodel.export import read_table
+    from ppmodel.export import read_file
 
-    schedule = read_table(file)
+    reading = read_file(file)
+    schedule = reading.schedule
+    said = f"{reading}\n" if reading.pytorch or reading.letters != "pytorch" else ""
     replicas = f", {schedule.num_replicas} replicas" if schedule.num_replicas > 1 else ""
     sums = int((schedule.kind == OpKind.R).sum())
     reductions = f" and {sums} gradient sums" if sums else ""
     click.echo(
         f"{file}: a schedule of {schedule.num_operations - sums} operations{reductions} "
         f"on {_counted(schedule.num_devices, 'device')}, {_counted(schedule.num_stages, 'stage')}{replicas}, "
-        f"{_counted(schedule.num_microbatches, 'microbatch')}\n"
+        f"{_counted(schedule.num_microbatches, 'microbatch')}\n{said}"
         f"idealised table (backward of two slots): {metrics.table_slots(schedule)} slots, "
         f"bubble ratio {metrics.table_bubble_ratio(schedule):.4f}\n"
         f"peak activations by device: {_numbers(metrics.peak_activations(schedule))}"

@@ -68,8 +68,11 @@ def cases(draw, **sizes):
 
 
 @st.composite
-def tables(draw, max_devices=4, max_microbatches=5):
-    """Any order at all that can run: chunks anywhere, backwards whole or in halves, cells of two operations."""
+def tables(draw, max_devices=4, max_microbatches=5, any_pairs=True):
+    """Any order at all that can run: chunks anywhere, backwards whole or in halves, cells of two operations.
+
+    Without `any_pairs` these are a forward and a backward.
+    """
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     num_devices, num_microbatches = draw(st.integers(1, max_devices)), draw(st.integers(1, max_microbatches))
     num_stages = num_devices * draw(st.integers(1, 2))
@@ -86,7 +89,9 @@ def tables(draw, max_devices=4, max_microbatches=5):
         ready = sorted(op for op in waiting if needs(op, num_stages - 1, split) in done | {None})
         op = ready[random.integers(len(ready))]
         row, fresh = rows[home[op.stage]], since[home[op.stage]]
-        if row and len(row[-1]) == 1 and needs(op, num_stages - 1, split) not in fresh and random.random() < pairs:
+        alone = row and len(row[-1]) == 1
+        fits = alone and (any_pairs or (op.kind == OpKind.F) != (row[-1][0].kind == OpKind.F))
+        if fits and needs(op, num_stages - 1, split) not in fresh and random.random() < pairs:
             row[-1] += (op,)
         else:
             row.append((op,))

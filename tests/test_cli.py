@@ -177,7 +177,11 @@ def test_pytorchs_tables_go_the_same_way(capsys, tmp_path):
     """What table --format pytorch prints is judged and simulated like the schedule that it names."""
     path = tmp_path / "mine.csv"
     path.write_text(run(capsys, "table 1f1b --stages 4 --microbatches 8 --format pytorch")[1])
-    assert run(capsys, ["check", str(path)])[0] == 0
+    code, out, _ = run(capsys, ["check", str(path)])
+    assert (code, out.splitlines()[1]) == (
+        0,
+        "read as PyTorch's CSV, in the letters of pytorch: B is the full backward",
+    )
     by_file = json.loads(run(capsys, ["simulate", "--table", str(path), *SECONDS.split(), "--json"])[1])
     by_name = json.loads(run(capsys, f"{SIMULATE} {SECONDS} --json")[1])
     assert by_file == by_name | {"schedule": "mine"}

@@ -61,6 +61,15 @@ def convention(said, lines):
     return ZERO_BUBBLE if "BW" in used or ("W" in used and "I" not in used) else PYTORCH
 
 
+def meaning_of_b(letters):
+    """What B is in a convention.
+
+    >>> meaning_of_b("zero-bubble"), meaning_of_b("pytorch")
+    ('input gradient', 'full backward')
+    """
+    return _MEANINGS[letters]["B"]
+
+
 def _named(number, value):
     """The convention that a comment names, or with whose letters all that it says agrees."""
     if value in _MEANINGS:

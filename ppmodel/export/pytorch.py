@@ -1,6 +1,7 @@
 """The table files of `torch.distributed.pipelining`: what `_dump_csv` writes and `_load_csv` reads (torch 2.13).
 
-A row for each rank, an operation a cell, ``<stage><F|B|I|W><microbatch>``; ``(0F4;7B0)OVERLAP_F_B`` runs two as one.
+A row for each rank, an operation a cell, ``<stage><F|B|I|W><microbatch>``; ``(0F4;7B0)OVERLAP_F_B`` names a forward
+and a backward, in whole or a half of it, that may overlap.
 Idle steps are empty cells, or left out. There are no comments and no header. Files of the form ``compute_comms``
 also hold transfers (SEND_F, RECV_F, SEND_B, RECV_B) and what sharded weights need (UNSHARD, RESHARD, REDUCE_GRAD):
 here the first follow from the table, and the second take no part.
@@ -49,6 +50,11 @@ class Extra(NamedTuple):
     def __str__(self):
         return f"{self.stage}{self.word}{'' if self.microbatch is None else self.microbatch}"
 
+    @property
+    def is_transfer(self):
+        """Whether it is a SEND or a RECV."""
+        return self.word in _TRANSFERS
+
 
 def write(schedule):
     """A schedule as PyTorch's CSV: operations alone, in the order of each rank, without idle steps.
@@ -65,7 +71,8 @@ def write(schedule):
     Raises
     ------
     TableError
-        If the table has what this form cannot hold: replicas, parts of microbatches, uneven stages.
+        If the table has what this form cannot hold: replicas, parts of microbatches, uneven stages, cells of several
+        operations that are not a forward and a backward.
 
     Examples
     --------
@@ -97,6 +104,8 @@ def _refuse_what_it_cannot_hold(schedule):
         rule = f"cuts microbatches into {schedule.microbatch_parts} parts, which PyTorch's form does not know"
     elif np.ptp(schedule.stage_shares):
         rule = "has stages of uneven shares, which PyTorch's form does not know"
+    elif (schedule.joined & (~schedule.overlaps | np.append(schedule.joined[1:], False))).any():
+        rule = "has cells of several operations that are not a forward and a backward, as OVERLAP_F_B is"
     if rule:
         raise TableError("schedule", schedule.name, rule, "write our own form, --format csv")
 
@@ -109,6 +118,34 @@ def operations(text):
     """
     pair = _PAIR.fullmatch(text)
     return pair[1].split(";") if pair else text.split("&")
+
+
+def check_pair(text, cell):
+    """Refuse an OVERLAP_F_B that is not a forward and a backward; our own ``&`` joins any operations.
+
+    Parameters
+    ----------
+    text : str
+        The cell as it stands in the file.
+    cell : tuple of Op
+        What was read from it.
+
+    Raises
+    ------
+    TableError
+        Without a place.
+
+    Examples
+    --------
+    >>> from ppmodel import Op
+    >>> check_pair("(0B0;0B1)OVERLAP_F_B", (Op.parse("0B0"), Op.parse("0B1")))
+    Traceback (most recent call last):
+    ppmodel.errors.TableError: cell = (0B0;0B1)OVERLAP_F_B: must be a forward and a backward; write 0B0&0B1, or separate
+    """
+    pair = len(cell) == 2 and sum(op.kind == OpKind.F for op in cell) == 1
+    if _PAIR.fullmatch(text) and not pair:
+        remedy = f"write {'&'.join(map(str, cell))}, or separate"
+        raise TableError("cell", text, "must be a forward and a backward", remedy)
 
 
 def parse_extra(text, *place):
@@ -127,6 +164,9 @@ def parse_extra(text, *place):
 
 def check_extras(schedule, extras):
     """Refuse transfers and words of sharding that contradict the table.
+
+    The order of a link's RECVs is not held against that of its SENDs: PyTorch's ``defer_pp_recv`` moves RECVs behind
+    later ones (ZB-V, DualPipeV, interleaved ZB).
 
     Each must stand on its stage's device. Transfers are all there or none is, between devices that differ; a SEND comes
     after the operation whose result it sends, a RECV before the one that needs it.
@@ -148,7 +188,7 @@ def check_extras(schedule, extras):
         _refuse(extras[0], rule, "delete all such words")
     for extra in extras:
         _refuse_elsewhere(schedule, extra)
-    transfers = [extra for extra in extras if extra.word in _TRANSFERS]
+    transfers = [extra for extra in extras if extra.is_transfer]
     if transfers:
         _check_transfers(schedule, transfers)
 

@@ -10,18 +10,46 @@ understood in every file. `letters` says which letters a file may use.
 import csv
 import io
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from ppmodel.errors import TableError
 from ppmodel.export import pytorch
-from ppmodel.export.letters import ZERO_BUBBLE, convention, read_operation
+from ppmodel.export.letters import ZERO_BUBBLE, convention, meaning_of_b, read_operation
 from ppmodel.ops import OpKind
 from ppmodel.schedule import CONTINUED, IDLE, NO_OPERATION, Schedule
 
 _VERSION = "ppmodel table 1"
 _LETTERS = "F forward, B full backward, I input gradient, W weight gradient, R gradient reduction; @1 second replica"
 _EMPTY = ("", IDLE, "None")
+
+
+class Reading(NamedTuple):
+    """A table, and what it was taken for.
+
+    Attributes
+    ----------
+    schedule : Schedule
+    pytorch : bool
+        Whether the file is in PyTorch's form: rows with commas, without comments or a header; or words of that form.
+    letters : {"pytorch", "zero-bubble"}
+    transfers, sharding : int
+        How many SEND and RECV agree with the table, and how many UNSHARD, RESHARD and REDUCE_GRAD take no part.
+    """
+
+    schedule: Schedule
+    pytorch: bool
+    letters: str
+    transfers: int
+    sharding: int
+
+    def __str__(self):
+        form = "PyTorch's CSV, " if self.pytorch else "a table "
+        parts = [f"read as {form}in the letters of {self.letters}: B is the {meaning_of_b(self.letters)}"]
+        parts += [f"{self.transfers} SEND and RECV agree with the table"] * (self.transfers > 0)
+        parts += [f"{self.sharding} UNSHARD, RESHARD and REDUCE_GRAD take no part"] * (self.sharding > 0)
+        return "; ".join(parts)
 
 
 def write_table(schedule, form="text", **slots):
@@ -108,6 +136,35 @@ def read_table(path):
     ...     read_table(path).name
     'mine'
     """
+    return read_file(path).schedule
+
+
+def read_file(path):
+    """Read a table file as `read_table` does, and say what it was taken for.
+
+    Parameters
+    ----------
+    path : str or Path
+        As for `read_table`.
+
+    Returns
+    -------
+    Reading
+
+    Raises
+    ------
+    TableError
+        As `read_table`.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "old.csv"
+    ...     _ = path.write_text("0F0,0B0,0W0")
+    ...     print(read_file(path))
+    read as PyTorch's CSV, in the letters of zero-bubble: B is the input gradient
+    """
     path = Path(path)
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -117,7 +174,7 @@ def read_table(path):
         rule = f"cannot be read ({error.strerror})"
         raise TableError("table", path, rule, "check the path") from None
     try:
-        return parse_table(text, name=path.stem)
+        return _parse(text, path.stem)
     except TableError as error:
         error.where = f"{path}:{error.where}" if error.where else str(path)
         raise
@@ -148,6 +205,11 @@ def parse_table(text, name="table"):
     >>> parse_table("0F0, 0F1, 0B0, 0B1").num_microbatches
     2
     """
+    return _parse(text, name).schedule
+
+
+def _parse(text, name):
+    """The `Reading` of a file's text."""
     notes, lines = {}, []
     for number, line in enumerate(text.splitlines(), start=1):
         if line.lstrip().startswith("#"):
@@ -179,7 +241,9 @@ def parse_table(text, name="table"):
     pytorch.check_extras(schedule, extras)
     if slotted:
         _check_slots(schedule, np.array(begin), np.array(end))
-    return schedule
+    transfers = sum(extra.is_transfer for extra in extras)
+    bare = comma and not notes and not slotted
+    return Reading(schedule, bare or bool(extras), letters, transfers, len(extras) - transfers)
 
 
 def _split(number, line, comma):
@@ -244,7 +308,9 @@ def _read_cells(rows, letters, slotted):
 def _read_cell(text, letters, number, field):
     """The operations of a cell."""
     try:
-        return tuple(read_operation(part, letters) for part in pytorch.operations(text))
+        cell = tuple(read_operation(part, letters) for part in pytorch.operations(text))
+        pytorch.check_pair(text, cell)
+        return cell
     except TableError as error:
         error.where, error.field = number, field
         raise
