@@ -349,6 +349,15 @@ def test_own_times_are_given_to_the_search(model, systems):
     assert table.relative[0] == pytest.approx(seconds[0] / seconds[1] - 1)
 
 
+def test_a_search_for_a_system_with_nodes_counts_its_slowest_transfer(model):
+    """Where transfers within a node and between nodes differ, one number stands for them."""
+    system = load_system("a2_highgpu_8g")
+    table = studies.own_times_study(model, [system], 4, 8, ["zb-1p"])
+    costs = model_costs(build("1f1b", 4, 8), model, system)
+    transfer = (costs.occupancy_s + costs.latency_s).max() / costs.compute_s[0].mean()
+    assert int(table.times[0].split(":")[-1]) == round(100 * transfer)
+
+
 def test_the_event_queue_finds_the_same_reversals(study, model, systems, cases):
     """The costliest reversals hold when they are computed by discrete events."""
     worst = studies.second_opinion(studies.clear_reversals(study, CLEAR).head(4), model, systems, cases)

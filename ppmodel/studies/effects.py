@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from ppmodel import schedules
-from ppmodel.costs import model_costs, uniform_costs
+from ppmodel.costs import model_costs, slowest_transfer_s, uniform_costs
 from ppmodel.engine import makespans, simulate_events
 from ppmodel.graph import ALLREDUCE, compile
 from ppmodel.metrics import computing_s, messages_sent
@@ -316,10 +316,9 @@ def own_times_study(model, systems, num_stages, num_microbatches, cases, p2p="ov
 
 
 def _hundredths(costs):
-    """Forward, input gradient, weight gradient and transfer of a stage, the forward being 100."""
+    """Forward, input gradient, weight gradient and slowest transfer of a stage, the forward being 100."""
     seconds = costs.compute_s.mean(axis=1)
-    transfer = (costs.occupancy_s + costs.latency_s)[OpKind.F, 0]
-    known = (seconds[OpKind.F], seconds[OpKind.I], seconds[OpKind.W], transfer)
+    known = (seconds[OpKind.F], seconds[OpKind.I], seconds[OpKind.W], slowest_transfer_s(costs))
     return tuple(round(100 * one / seconds[OpKind.F]) for one in known)
 
 
