@@ -34,6 +34,10 @@ class PPModelError(ValueError):
         self.where, self.why, self.grid = where, why, grid
         super().__init__(field, value, rule, remedy)
 
+    def _render_traceback_(self):
+        """What a notebook shows in place of a traceback: the message, and the grid below it."""
+        return [f"{type(self).__name__}: {self}", *str(self.grid or "").splitlines()]
+
     def __str__(self):
         place = f"{self.where}: " if self.where else ""
         value = "nothing" if self.value is None else self.value

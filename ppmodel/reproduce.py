@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from ppmodel import parameters
 from ppmodel.claims import published
-from ppmodel.errors import PPModelError, ReproduceError, SpecificationError
+from ppmodel.errors import PPModelError, ReproduceError, SpecificationError, TableError
 from ppmodel.specs import (
     DATA,
     load_model,
@@ -163,8 +163,9 @@ def run(notebook, given=(), out=None):
     with _workspace(out.parent) as work:
         folder = work / "run"
         folder.mkdir()
-        with tqdm(disable=True) as bar:
-            _execute_all({source: bring(values, folder)}, folder, folder, 1, bar)
+        brought = bring(values, folder)
+        with tqdm(disable=True) as bar, _given_paths(values, brought):
+            _execute_all({source: brought}, folder, folder, 1, bar)
         _publish(folder, out)
     return f"{source.name} executed; it and its results are in {out}"
 
@@ -198,6 +199,18 @@ def _named(place):
         yield
     except PPModelError as error:
         error.where = error.where or place
+        raise
+
+
+@contextmanager
+def _given_paths(given, brought):
+    """Name files in errors of a notebook as its user did, and not as the copies that it reads."""
+    try:
+        yield
+    except ReproduceError as error:
+        for key, copy in brought.items():
+            if isinstance(copy, str) and copy != given[key]:
+                error.rule = error.rule.replace(copy, given[key])
         raise
 
 
@@ -407,7 +420,7 @@ def execute(source, folder, values):
         )  # fmt: skip
     except PapermillExecutionError as error:
         rule = f"failed in cell {error.cell_index}: {error.ename}: {error.evalue}"
-        raise ReproduceError("notebook", source.name, rule, _KEPT) from None
+        raise ReproduceError("notebook", source.name, rule, _KEPT, grid=_grid_of(error)) from None
     except PapermillException as error:
         raise ReproduceError("notebook", source.name, f"cannot be run: {error}", _KEPT) from None
     for number, cell in enumerate(done.cells):
@@ -418,6 +431,11 @@ def execute(source, folder, values):
     if _SPECIFIED & values.keys() and f"nb/{source.stem}" != _OWN_PAGE:
         done.cells[0].source += f"\n\n> {_WRITTEN_FOR} {_one_node(source, folder, values)}".rstrip()
     return _normalise(done)
+
+
+def _grid_of(error):
+    """The grid of a refused table, which stands below its message in a notebook; None for any other error."""
+    return "\n".join(error.traceback[1:]) or None if error.ename == TableError.__name__ else None
 
 
 def _one_node(source, folder, values):

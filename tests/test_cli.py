@@ -173,6 +173,14 @@ def test_tables_written_by_hand_go_the_same_way(capsys, tmp_path):
     assert json.loads(by_file) == json.loads(by_name)
 
 
+@pytest.mark.parametrize("line", ["simulate mine.py", "table mine.py", "check mine.py", "simulate --table mine.py"])
+def test_a_generators_file_is_told_how_to_run(capsys, line):
+    """A file of Python is no schedule's name and no table: the remedy is the command that takes it."""
+    code, out, err = run(capsys, line)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.endswith("run it with: ppmodel run own-schedule -p generator mine.py\n")
+
+
 def test_pytorchs_tables_go_the_same_way(capsys, tmp_path):
     """What table --format pytorch prints is judged and simulated like the schedule that it names."""
     path = tmp_path / "mine.csv"

@@ -199,6 +199,14 @@ def test_both_conventions_of_letters_are_read(comment):
     assert parse_table("# letters: pytorch\n" + NEW).rows() == parse_table(NEW).rows()
 
 
+def test_older_comments_on_letters_are_read():
+    """A file whose comment does not name ``~``, ``.`` and ``&`` yet is the same table."""
+    text = write_table(build("dualpipev", 2, 4))
+    older = text.replace("; ~ goes on, . idle, & as one", "")
+    assert older != text
+    assert parse_table(older).rows() == parse_table(text).rows()
+
+
 def test_the_comment_on_letters_decides():
     """B without I and W is a whole backward, unless the file says that it is half of one."""
     assert parse_table("0F0,0B0").op(1) == Op.parse("0B0")

@@ -195,6 +195,45 @@ def test_a_file_may_be_registered_again(generated, tmp_path):
     assert register_file(shutil.copy(copy, tmp_path / "node_1f1b.py")) == [generated]
 
 
+GENERATOR_MISTAKES = {
+    "a name": (("sum(later", "summ(later"), r":24: generator = node-1f1b: fails at S = 4, B = 8 \(NameError: .*summ"),
+    "a list": (('return Schedule.from_rows("node-1f1b", rows)', "return rows"),
+               r":12: generator = node-1f1b: returns a list at S = 4, B = 8, and must return a Schedule; end it with"),
+    "a device": (("device in range(num_stages)", "device in range(num_stages - 1)"),
+                 "generator = node-1f1b: returns 3 devices and 8 microbatches at S = 4, B = 8"),
+    "an operation": (("backwards[num_microbatches - warm_up :]", "backwards[num_microbatches - warm_up + 1 :]"),
+                     ":32: device 0 = 0B.: is missing from the table: at S = 4, B = 8; add 0B. to the row of device 0"),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("own_registry")
+@pytest.mark.parametrize("mistake", GENERATOR_MISTAKES)
+def test_a_generators_mistake_is_told_where_it_is(tmp_path, mistake):
+    """File, line and size in one line, with the grid of a table that is none; whatever the generator raises."""
+    (good, bad), said = GENERATOR_MISTAKES[mistake]
+    path = tmp_path / "mine.py"
+    path.write_text(template_path("my_schedule", ".py").read_text().replace(good, bad))
+    (name,) = register_file(path)
+    with pytest.raises(PPModelError, match=f"mine.py.*{said}") as caught:
+        build(name, 4, 8)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith(str(path))
+    assert (">" in str(caught.value.grid)) == (mistake == "an operation")
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_a_size_that_a_generator_refuses_is_left_out(tmp_path):
+    """Its own refusal passes as it is: no page fails because a schedule is not defined at a size."""
+    even = "    require_even_stages('it', num_stages)\n    rows = []"
+    text = template_path("my_schedule", ".py").read_text().replace("    rows = []", even)
+    path = tmp_path / "mine.py"
+    path.write_text(text.replace("import Option, schedule", "import Option, require_even_stages, schedule"))
+    (name,) = register_file(path)
+    assert [size for size in (3, 4) if is_legal(name, (size, 8))] == [4]
+    with pytest.raises(ScheduleError, match=r"^stages = 3: must be even for it"):
+        build(name, 3, 8)
+
+
 # ---- parameters --------------------------------------------------------------------------------------
 
 

@@ -283,6 +283,23 @@ def test_a_notebook_that_fails_leaves_no_folder(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["notebooks"]
 
 
+def test_a_refused_table_keeps_its_grid(tmp_path):
+    """What a page says below a message comes with the error of the run, too."""
+    source = notebook(tmp_path, "from ppmodel.export import parse_table\nparse_table('0F0,0F1,0B0')")
+    with pytest.raises(ReproduceError, match="TableError: device 0 = 0B1: is missing") as caught:
+        run(source, out=tmp_path / "failed")
+    assert caught.value.grid == "device 0 | 0F0 >0F1< 0B0"
+
+
+def test_a_failed_run_names_files_as_they_were_given(tmp_path):
+    """Not by the copy in a folder that is gone."""
+    own = tmp_path / "mine.yaml"
+    shutil.copy(ROOT / "data" / "systems" / "dgx_h100.yaml", own)
+    with pytest.raises(ReproduceError) as caught:
+        run(notebook(tmp_path, "raise ValueError(system)"), [("system", str(own))], out=tmp_path / "failed")
+    assert caught.value.rule.endswith(f": ValueError: {own}")
+
+
 def test_notebooks_are_needed(tmp_path):
     """An empty folder of notebooks is refused."""
     with pytest.raises(PPModelError, match="holds no notebooks"):

@@ -21,7 +21,10 @@ from ppmodel.ops import OpKind
 from ppmodel.schedule import CONTINUED, IDLE, NO_OPERATION, Schedule
 
 _VERSION = "ppmodel table 1"
-_LETTERS = "F forward, B full backward, I input gradient, W weight gradient, R gradient reduction; @1 second replica"
+_LETTERS = (
+    "F forward, B full backward, I input gradient, W weight gradient, R gradient reduction; @1 second replica; "
+    "~ goes on, . idle, & as one"
+)
 _EMPTY = ("", IDLE, "None")
 
 
@@ -166,6 +169,9 @@ def read_file(path):
     read as PyTorch's CSV, in the letters of zero-bubble: B is the input gradient
     """
     path = Path(path)
+    if path.suffix == ".py":
+        remedy = f"run it with: ppmodel run own-schedule -p generator {path}"
+        raise TableError("table", path, "is a file of Python, not a table", remedy)
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:

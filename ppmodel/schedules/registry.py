@@ -7,7 +7,8 @@ from runpy import run_path
 from traceback import extract_tb
 from typing import NamedTuple
 
-from ppmodel.errors import PPModelError, ScheduleError
+from ppmodel.errors import PPModelError, ScheduleError, TableError
+from ppmodel.schedule import Schedule
 
 _MAX_CELLS = 2**24
 _registry = {}
@@ -116,6 +117,8 @@ class Entry(NamedTuple):
         they take; None where they publish none. Where it is not `bubble_ratio`, that is derived in this project.
     searched : bool
         Whether the order is found operation by operation, by simulating it, and not written down at once.
+    file : str or None
+        The file of one's own that registered it; what its generator raises is told with the place in it.
     """
 
     name: str
@@ -127,6 +130,7 @@ class Entry(NamedTuple):
     bubble_ratio: Callable | None
     published: Callable | None
     searched: bool
+    file: str | None = None
 
 
 def schedule(name, *, label, title, legal, options=(), bubble_ratio=None, published=True, searched=False):
@@ -197,6 +201,7 @@ def register_file(path):
         _restore(before)
         said = f"cannot be run ({type(error).__name__}: {error})"
         raise ScheduleError("file", path, said, "mend it", where=_line_of(error, path)) from error
+    _registry.update({name: _registry[name]._replace(file=str(path)) for name in found})
     return found
 
 
@@ -235,6 +240,9 @@ def get(name):
     'S even, B a multiple of S (of 2S for forward-doubling, B > S)'
     """
     if name not in _registry:
+        if str(name).endswith(".py"):
+            rule = "is a file of Python, not a schedule's name"
+            raise ScheduleError("schedule", name, rule, f"run it with: ppmodel run own-schedule -p generator {name}")
         near = get_close_matches(str(name).lower(), names(), n=1, cutoff=0.3)
         remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(names())}"
         raise ScheduleError("schedule", name, "is not a known schedule", remedy)
@@ -277,7 +285,44 @@ def build(name, num_stages, num_microbatches, **options):
         listed = ", ".join(sorted(known)) or "none"
         require(option in known, option, value, f"is not an option of {name}", f"its options: {listed}")
         known[option].check(value)
-    return entry.generate(num_stages, num_microbatches, **options)
+    generate = entry.generate if entry.file is None else _guarded(entry)
+    return generate(num_stages, num_microbatches, **options)
+
+
+def _guarded(entry):
+    """The generator of a file of one's own: what goes wrong in it is told in one line, with place and size."""
+
+    def generate(num_stages, num_microbatches, **options):
+        size = f"at S = {num_stages}, B = {num_microbatches}"
+        try:
+            made = entry.generate(num_stages, num_microbatches, **options)
+        except TableError as error:
+            error.where = error.where or _line_of(error, entry.file)
+            error.why = f"{error.why}; {size}" if error.why else size
+            raise
+        except PPModelError:  # a size or an option that the generator refuses itself
+            raise
+        except Exception as error:  # whatever a user's generator may raise
+            said, where = f"fails {size} ({type(error).__name__}: {error})", _line_of(error, entry.file)
+            raise ScheduleError("generator", entry.name, said, "mend the line", where=where) from error
+        _require_of_size(entry, made, num_stages, num_microbatches, size)
+        return made
+
+    return generate
+
+
+def _require_of_size(entry, made, num_stages, num_microbatches, size):
+    """Refuse what a generator of one's own returns unless it is a schedule of the size asked for."""
+    rule, remedy = None, "return one row a device, and all microbatches"
+    if not isinstance(made, Schedule):
+        rule = f"returns a {type(made).__name__} {size}, and must return a Schedule"
+        remedy = f'end it with return Schedule.from_rows("{entry.name}", rows)'
+    elif (made.num_devices, made.num_microbatches) != (num_stages, num_microbatches):
+        rule = f"returns {made.num_devices} devices and {made.num_microbatches} microbatches {size}"
+    if rule:
+        code = getattr(entry.generate, "__code__", None)
+        where = f"{entry.file}:{code.co_firstlineno}" if code and code.co_filename == entry.file else entry.file
+        raise ScheduleError("generator", entry.name, rule, remedy, where=where)
 
 
 def require_counts(**values):
