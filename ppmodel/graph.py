@@ -89,7 +89,8 @@ class ExecutionGraph:
     @property
     def overlaps(self):
         """Whether each operation is of a cell in which a forward meets a backward; shape (num_operations,)."""
-        return self.schedule.overlaps[self.index]
+        overlaps = self.schedule.overlaps
+        return overlaps[self.index] if self.schedule.joined.any() else overlaps[: self.num_operations]
 
     @cached_property
     def reduces(self):

@@ -361,7 +361,9 @@ def _execute_all(changes, folder, into, jobs, bar):
     """Run notebooks side by side, write them into a folder, and return the seconds of each."""
     into.mkdir(exist_ok=True)
     seconds = {}
-    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_isolate, initargs=[folder.parent]) as pool:
+    with ProcessPoolExecutor(
+        jobs, get_context("spawn"), initializer=_isolate, initargs=[folder.parent, os.getpid()]
+    ) as pool:
         runs = {pool.submit(_timed, source, folder, values): source for source, values in changes.items()}
         try:
             for done in as_completed(runs):
@@ -376,10 +378,12 @@ def _execute_all(changes, folder, into, jobs, bar):
     return seconds
 
 
-def _isolate(folder):
+def _isolate(folder, parent):
     """Keep a user's own Jupyter start-up files, random hashes and Ctrl-C out of a worker's kernels."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _libc("prctl", _PR_SET_PDEATHSIG, signal.SIGTERM)  # a worker ends with the run, even if that is killed
+    if os.getppid() != parent:  # it was, before this worker asked for it
+        os._exit(1)
     (folder / "ipython").mkdir(exist_ok=True)
     os.environ.update(PYTHONHASHSEED="0", JUPYTER_PLATFORM_DIRS="1", IPYTHONDIR=str(folder / "ipython"))
 

@@ -225,9 +225,10 @@ class Schedule:
         """Whether each operation shares its cell so that a forward meets a backward (F&B); shape (num_operations,)."""
         if not self.joined.any():
             return np.zeros(self.num_operations, dtype=bool)
-        forward = np.bincount(self.cell, self.kind == OpKind.F)
-        backward = np.bincount(self.cell, (self.kind != OpKind.F) & (self.kind != OpKind.R))
-        return ((forward > 0) & (backward > 0))[self.cell]
+        first, forward = np.flatnonzero(~self.joined), self.kind == OpKind.F
+        pairs = np.logical_or.reduceat(forward, first)
+        pairs &= np.logical_or.reduceat(~forward & (self.kind != OpKind.R), first)
+        return np.repeat(pairs, np.diff(first, append=self.num_operations))
 
     @property
     def cost_class(self):
