@@ -95,7 +95,7 @@ class _Model:
     def __init__(self, problem, objective, hint):
         from ortools.sat.python import cp_model
 
-        self.library, self.model = cp_model, cp_model.CpModel()
+        self.cp_sat, self.model = cp_model, cp_model.CpModel()
         self.problem, self.objective = problem, objective
         times = [*problem.lengths.values(), problem.comm]
         self.scale = lcm(*(time.denominator for time in times))
@@ -235,12 +235,12 @@ class _Model:
         self._devices()
         self._memory()
         self._target()
-        solver = self.library.CpSolver()
+        solver = self.cp_sat.CpSolver()
         solver.parameters.num_workers, solver.parameters.random_seed = 1, 0
         solver.parameters.max_deterministic_time = work
         status = solver.solve(self.model)
         bound = Fraction(max(self.least, round(solver.best_objective_bound)), self.scale)
-        if status not in (self.library.OPTIMAL, self.library.FEASIBLE):
+        if status not in (self.cp_sat.OPTIMAL, self.cp_sat.FEASIBLE):
             return Optimum(None, bound, False, None)
         schedule = self._schedule(solver)
         reached = time_of(schedule, self._whole_times(), self.objective)
