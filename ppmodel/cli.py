@@ -115,15 +115,9 @@ def _build(name, stages, microbatches, options):
             try:
                 given[key] = known[key].parse(text)
             except ValueError:
-                remedy = f"pass for example --{key} {_example(known[key])}"
+                remedy = f"pass for example --{key} {known[key].example}"
                 raise PPModelError(f"--{key}", text, known[key].rule, remedy) from None
     return schedules.build(name, stages, microbatches, **given)
-
-
-def _example(option):
-    if option.default is None:
-        return 8
-    return ":".join(map(str, option.default)) if isinstance(option.default, tuple) else option.default
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -139,7 +133,7 @@ def list_schedules():
         entry = schedules.get(name)
         click.echo(f"{name}\n    {entry.title}\n    legal: {entry.legal}")
         for option in entry.options:
-            usual = "" if option.default is None else f" (default {_example(option)})"
+            usual = "" if option.default is None else f" (default {option.example})"
             click.echo(f"    --{option.name} {option.form}  {option.help}{usual}")
 
 
@@ -247,6 +241,8 @@ def simulate(
     """
     from ppmodel import engine, graph
 
+    if trace is not None:
+        _refuse_inputs(trace, file, model, system)
     schedule = _given_schedule(name, file, stages, microbatches, options)
     seconds = {
         "--forward": forward, "--backward": backward, "--input-grad": input_grad, "--weight-grad": weight_grad,
@@ -264,7 +260,6 @@ def simulate(
     if None not in specs:
         result |= _specified(schedule, *specs) | _on_nodes(schedule, specs[1], p2p)
     if trace is not None:
-        _refuse_inputs(trace, file, model, system)
         result["trace"], result["trace_events"] = trace, _write_trace(trace, timeline, *specs)
     click.echo(json.dumps(result) if as_json else _simulated_text(result, schedule, specs[1]))
 

@@ -19,7 +19,6 @@ from ppmodel.ops import OpKind
 from ppmodel.schedules import get
 from ppmodel.specs import load_model, load_system
 from ppmodel.studies.cases import FAMILIES, family
-from ppmodel.studies.effects import overlaps
 from ppmodel.studies.orders import (
     every_two,
     kendall_tau,
@@ -292,10 +291,10 @@ def by_hand(schedule, model, systems, apart):
 
 def test_only_cells_of_a_forward_and_a_backward_overlap(model, systems, cases):
     """Doubled forwards share cells as well, gain nothing, and keep their time while others come past them."""
-    assert overlaps(build("dualpipe", 4, 8))
-    assert overlaps(build("dualpipev", 4, 8))
-    assert not overlaps(build("chimera", 4, 8, concat="forward-doubling"))
-    assert not overlaps(build("zb-v", 4, 8))
+    assert build("dualpipe", 4, 8).overlaps.any()
+    assert build("dualpipev", 4, 8).overlaps.any()
+    assert not build("chimera", 4, 8, concat="forward-doubling").overlaps.any()
+    assert not build("zb-v", 4, 8).overlaps.any()
     table = studies.overlap_study(model, systems, 4, 8, cases, [0.5])
     assert {"DualPipe", "DualPipeV"} <= set(table.schedule)
     assert not {"Chimera forward-doubling", "ZB-V"} & set(table.schedule)

@@ -76,9 +76,21 @@ class Option(NamedTuple):
             With the rule and an example.
         """
         usual = value is None and self.default is None
-        example = next((one for one in (self.default, *self.examples) if one is not None), self.form)
-        shown = ":".join(map(str, example)) if isinstance(example, tuple) else example
-        require(usual or self.accepts(value), self.name, value, self.rule, f"write for example {shown}")
+        require(usual or self.accepts(value), self.name, value, self.rule, f"write for example {self.example}")
+
+    @property
+    def example(self):
+        """The default as people write it; where it follows from the size, a legal value."""
+        return option_text(next((one for one in (self.default, *self.examples) if one is not None), self.form))
+
+
+def option_text(value):
+    """The value of an option as people write it.
+
+    >>> option_text((1, 2)), option_text("direct")
+    ('1:2', 'direct')
+    """
+    return ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 _COUNTED = "must be a whole number of at least 1"

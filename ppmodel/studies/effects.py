@@ -220,7 +220,7 @@ def overlap_study(model, systems, num_stages, num_microbatches, cases, factors, 
     seconds = np.insert(seconds, 1, np.where(np.isnan(apart), seconds[:, 0], apart), axis=1)
     rows = []
     for number, (name, options, schedule) in enumerate(found):
-        for column, system in enumerate(systems if overlaps(schedule) else ()):
+        for column, system in enumerate(systems if schedule.overlaps.any() else ()):
             own = seconds[number, :, column]
             ahead = (order_of_amounts(seconds[:, :, column], own) < 0).sum(axis=0) + 1
             row = {"schedule": label(name, options), "system": system.name}
@@ -248,30 +248,6 @@ def _worth_below(key, apart, size):
         lasts = times(key, *size, changes=[Change(overlap=factor)]).t_sim_s[0, 0]
         least, most = (factor, most) if lasts <= apart * (1 + TIE) else (least, factor)
     return least or np.nan
-
-
-def overlaps(schedule):
-    """Whether a table has cells that hold a forward and a backward, F&B.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        The table.
-
-    Returns
-    -------
-    bool
-        Not where shared cells hold forwards alone, as those of two microbatches that Chimera doubles.
-
-    Examples
-    --------
-    >>> from ppmodel import build
-    >>> overlaps(build("chimera", 4, 8, concat="forward-doubling"))
-    False
-    """
-    later = np.flatnonzero(schedule.joined)
-    forward = schedule.kind == OpKind.F
-    return bool((forward[later] != forward[later - 1]).any())
 
 
 def own_times_study(model, systems, num_stages, num_microbatches, cases, p2p="overlapped"):

@@ -10,8 +10,8 @@ from ppmodel.costs import model_costs, stages
 from ppmodel.engine import makespans
 from ppmodel.errors import PPModelError, SweepError
 from ppmodel.graph import compile
+from ppmodel.schedules.registry import option_text
 from ppmodel.specs import cards_of
-from ppmodel.sweep.specification import option_text
 from ppmodel.sweep.versions import versions
 from ppmodel.uncertainty import noisy_runs
 

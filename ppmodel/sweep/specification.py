@@ -197,17 +197,7 @@ def _option_value(path, location, value, option):
             raise ValueError
         return option.parse(str(value))
     except ValueError:
-        example = 8 if option.default is None else option_text(option.default)
-        return _refuse(path, location, value, option.rule, f"write for example {location[-1]}: {example}")
-
-
-def option_text(value):
-    """The value of an option as people write it.
-
-    >>> option_text((1, 2)), option_text("direct")
-    ('1:2', 'direct')
-    """
-    return ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        return _refuse(path, location, value, option.rule, f"write for example {location[-1]}: {option.example}")
 
 
 def _require_different(path, variants):
