@@ -19,6 +19,7 @@ from ppmodel.errors import PPModelError
 from ppmodel.export import read_table
 from ppmodel.graph import ALLREDUCE, P2P
 from ppmodel.schedules.chimera import CONCATENATIONS
+from ppmodel.schedules.registry import option_text
 from ppmodel.specs import PLACEMENTS, Recompute, load_model, load_setting, load_system, parse_size, template_path
 from ppmodel.uncertainty import MAX_JITTER, MAX_SLOWDOWN
 
@@ -148,7 +149,7 @@ def _schedule(value):
             raise PPModelError(f"{name}.{key}", _shown(given), f"is not an option of {name}", f"its options: {listed}")
         option, plain = known[key], tuple(given) if isinstance(given, list) else given
         try:
-            _require(option.parse(":".join(map(str, plain)) if isinstance(plain, tuple) else str(plain)) == plain)
+            _require(option.parse(option_text(plain)) == plain)
         except ValueError:
             raise PPModelError(f"{name}.{key}", _shown(given), option.rule, f"write {key} as {option.form}") from None
 

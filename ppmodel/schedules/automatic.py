@@ -14,7 +14,7 @@ import numpy as np
 from ppmodel.compiled import kernels
 from ppmodel.ops import OpKind
 from ppmodel.schedule import Schedule
-from ppmodel.schedules.registry import Option, require, schedule
+from ppmodel.schedules.registry import Option, option_text, require, schedule
 from ppmodel.schedules.rounds import in_rounds
 
 NEVER = 2**62
@@ -192,7 +192,7 @@ def _searched(name, num_stages, num_microbatches, times, limit, held):
     sizes, times, memory = (num_stages, num_microbatches), _whole(times), _whole((1, held))
     longest, largest = num_stages * num_microbatches * (sum(times) + times[3]), num_microbatches * max(memory)
     rule = "has too many digits to be added up exactly"
-    require(longest < _LONGEST, "times", ":".join(map(str, times)), rule, "round the times")
+    require(longest < _LONGEST, "times", option_text(times), rule, "round the times")
     require(largest < _LONGEST, "held", held, rule, "round it")
     kind = _best(sizes, times, (min(limit * memory[0], largest), *memory))
     microbatch = np.empty_like(kind)

@@ -8,6 +8,7 @@ from ppmodel.errors import ScheduleError
 from ppmodel.graph import compile
 from ppmodel.metrics import peak_activations, table_bubble_ratio, table_slots
 from ppmodel.ops import OpKind
+from ppmodel.schedules.registry import option_text
 
 PAPER_SCHEDULES = ("gpipe", "1f1b", "chimera")
 
@@ -46,8 +47,7 @@ def label(name, options=None):
     forms = {option.name: option.form for option in entry.options}
     words = [entry.label]
     for key, value in (options or {}).items():
-        ratio = ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        words.append(f"{forms[key]} = {value}" if isinstance(value, int) else ratio)
+        words.append(f"{forms[key]} = {value}" if isinstance(value, int) else option_text(value))
     return " ".join(words)
 
 

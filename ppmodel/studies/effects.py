@@ -9,6 +9,7 @@ from ppmodel.engine import makespans, simulate_events
 from ppmodel.graph import ALLREDUCE, compile
 from ppmodel.metrics import computing_s, messages_sent
 from ppmodel.ops import OpKind
+from ppmodel.schedules.registry import option_text
 from ppmodel.specs import by_cards
 from ppmodel.studies.cases import TIE, built, compiled, label, legal_schedules, named, table_numbers
 from ppmodel.studies.orders import order_of_amounts
@@ -287,7 +288,7 @@ def own_times_study(model, systems, num_stages, num_microbatches, cases, p2p="ov
                 seconds = [
                     times((name, tuple((options | more).items())), *size).t_sim_s[0, 0] for more in ({"times": own}, {})
                 ]
-                rows.append((label(name, options), system.name, ":".join(map(str, own)), seconds[0] / seconds[1] - 1))
+                rows.append((label(name, options), system.name, option_text(own), seconds[0] / seconds[1] - 1))
     return pd.DataFrame(rows, columns=["schedule", "system", "times", "relative"])
 
 
