@@ -27,38 +27,38 @@ def _parts():
     """What the tasks need of the package; importing it is part of their time."""
     from ppmodel import build
     from ppmodel.costs import uniform_costs
-    from ppmodel.engine import makespans, simulate
-    from ppmodel.graph import compile
+    from ppmodel.simulation import makespans, run_graph
+    from ppmodel.simulation import compile_graph
 
     return build, uniform_costs, compile, simulate, makespans
 
 
-def whole(num_stages, num_microbatches):
+def whole(num_ranks, num_microbatches):
     """From a schedule's name to its makespan, with transfers; all start and end times are there at the end."""
     began = perf_counter_ns()
     build, uniform_costs, compile, simulate, _ = _parts()
-    schedule = build("1f1b", num_stages, num_microbatches)
-    makespan_s = simulate(compile(schedule), uniform_costs(schedule, 1.0, 2.0, 0.1)).makespan_s
+    schedule = build("1f1b", num_ranks, num_microbatches)
+    makespan_s = run_graph(compile_graph(schedule), uniform_costs(schedule, 1.0, 2.0, 0.1)).makespan_s
     seconds = (perf_counter_ns() - began) * 1e-9
     return {"seconds": seconds, "peak_bytes": peak_bytes(), "makespan_s": makespan_s}
 
 
-def compiling(num_stages, num_microbatches):
+def compiling(num_ranks, num_microbatches):
     """The median of compile in a process that has done nothing else, with the pages that it gets there."""
     from benchmarks.stages import fresh, ready
     from benchmarks.timing import measure
     from ppmodel import build, kernels  # noqa: F401 - the compiled path, whatever the size
 
-    schedule = build("1f1b", num_stages, num_microbatches)
+    schedule = build("1f1b", num_ranks, num_microbatches)
     return {"median_s": measure(ready, lambda: fresh(schedule)).median}
 
 
-def systems(num_stages, num_microbatches, num_systems):
+def systems(num_ranks, num_microbatches, num_systems):
     """How much more memory many systems take than one."""
     build, uniform_costs, compile, _, makespans = _parts()
     many_of = [
-        (compile(schedule), [uniform_costs(schedule, 1.0, 2.0, 0.001 * n) for n in range(num_systems)])
-        for schedule in (build("1f1b", 8, 64), build("1f1b", num_stages, num_microbatches))
+        (compile_graph(schedule), [uniform_costs(schedule, 1.0, 2.0, 0.001 * n) for n in range(num_systems)])
+        for schedule in (build("1f1b", 8, 64), build("1f1b", num_ranks, num_microbatches))
     ]
     makespans(*many_of[0])  # code is loaded
     graph, many = many_of[1]

@@ -3,7 +3,7 @@
 from benchmarks.stages import NS, costs_of, fresh, ready
 from benchmarks.timing import measure
 from ppmodel import build
-from ppmodel.engine import makespans, simulate
+from ppmodel.simulation import makespans, run_graph
 
 
 def growth(plan):
@@ -20,21 +20,21 @@ def growth(plan):
         take longer than the plan allows, and all above it, are left out.
     """
     spent, before = 0.0, 1
-    for num_stages in plan.growth:
-        count = 32 * num_stages**2
+    for num_ranks in plan.growth:
+        count = 32 * num_ranks**2
         if spent * count / before > plan.growth_budget_s:
             return
-        rows = list(_rows(num_stages, plan.growth_systems))
+        rows = list(_rows(num_ranks, plan.growth_systems))
         spent, before = sum(row["median_s"] for row in rows), count
         yield from rows
 
 
-def _rows(num_stages, num_systems):
-    schedule = build("1f1b", num_stages, 16 * num_stages)
+def _rows(num_ranks, num_systems):
+    schedule = build("1f1b", num_ranks, 16 * num_ranks)
     graph, costs = ready(schedule), costs_of(schedule)
     many = [costs_of(schedule, 0.2 * n / num_systems) for n in range(num_systems)]
     stages = (
-        ("generation", 1, lambda: build("1f1b", num_stages, 16 * num_stages), tuple),
+        ("generation", 1, lambda: build("1f1b", num_ranks, 16 * num_ranks), tuple),
         ("compile", 1, ready, lambda: fresh(schedule)),
         ("one evaluation", 1, simulate, lambda: (graph, costs)),
         ("many systems", num_systems, makespans, lambda: (graph, many)),
@@ -42,7 +42,7 @@ def _rows(num_stages, num_systems):
     for stage, per, run, prepare in stages:
         seconds, count = measure(run, prepare, budget_s=30.0), schedule.num_operations
         yield {
-            "stage": stage, "stages": num_stages, "microbatches": 16 * num_stages, "operations": count,
+            "stage": stage, "stages": num_ranks, "microbatches": 16 * num_ranks, "operations": count,
             "systems": per, "runs": seconds.runs, "best_s": seconds.best, "median_s": seconds.median,
             "ns_per_operation": seconds.median / count / per * NS,
         }  # fmt: skip

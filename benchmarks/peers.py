@@ -14,14 +14,14 @@ NOT_HERE = -1
 
 
 class Case(NamedTuple):
-    """A table in plain lists, one entry an operation, device by device in program order.
+    """A table in plain lists, one entry an operation, rank by rank in program order.
 
     Attributes
     ----------
     rows : list of range
-        Each device's operations.
-    device, source, receiver : list of int
-        Where an operation runs, which one's result it needs, and which other device needs its own; -1 for none.
+        Each rank's operations.
+    rank, source, receiver : list of int
+        Where an operation runs, which one's result it needs, and which other rank needs its own; -1 for none.
     duration_s, transfer_s : list of float
         Of the operation, and of the message with its result.
     schedule : Schedule
@@ -29,7 +29,7 @@ class Case(NamedTuple):
     """
 
     rows: list
-    device: list
+    rank: list
     source: list
     receiver: list
     duration_s: list
@@ -54,18 +54,18 @@ def case_of(schedule, costs):
     table = [[op for (op,) in row if op.kind != OpKind.R] for row in schedule.rows()]
     ops = [op for row in table for op in row]
     place = {op: number for number, op in enumerate(ops)}
-    device = [number for number, row in enumerate(table) for _ in row]
+    rank = [number for number, row in enumerate(table) for _ in row]
     source = [_source(op, place, schedule.num_stages - 1) for op in ops]
     receiver = [NOT_HERE] * len(ops)
     for op, needed in enumerate(source):
-        if needed != NOT_HERE and device[needed] != device[op]:
-            receiver[needed] = device[op]
+        if needed != NOT_HERE and rank[needed] != rank[op]:
+            receiver[needed] = rank[op]
     starts = accumulate(map(len, table), initial=0)
     rows = [range(first, last) for first, last in pairwise(starts)]
     duration, transfer = (
         [float(times[op.kind, op.stage]) for op in ops] for times in (costs.compute_s, costs.occupancy_s)
     )
-    return Case(rows, device, source, receiver, duration, transfer, schedule)
+    return Case(rows, rank, source, receiver, duration, transfer, schedule)
 
 
 def _source(op, place, last_stage):
@@ -85,7 +85,7 @@ def _source(op, place, last_stage):
 
 
 def plain_sweep(case):
-    """A pointer into each device's row; a device goes on until it has to wait, and its message wakes it.
+    """A pointer into each rank's row; a rank goes on until it has to wait, and its message wakes it.
 
     Parameters
     ----------
@@ -96,8 +96,8 @@ def plain_sweep(case):
     float
         The makespan in seconds.
     """
-    _, device, source, receiver, duration, transfer, _ = case
-    arrived, asleep, link_free = [None] * len(device), {}, {}
+    _, rank, source, receiver, duration, transfer, _ = case
+    arrived, asleep, link_free = [None] * len(rank), {}, {}
     position, free = [row.start for row in case.rows], [0.0] * len(case.rows)
     awake = list(range(len(case.rows)))
     while awake:
@@ -105,7 +105,7 @@ def plain_sweep(case):
         now = free[here]
         for op in range(position[here], case.rows[here].stop):
             needed = source[op]
-            if needed != NOT_HERE and device[needed] != here:
+            if needed != NOT_HERE and rank[needed] != here:
                 ready = arrived[needed]
                 if ready is None:
                     asleep[needed] = here
@@ -129,7 +129,7 @@ def plain_sweep(case):
 
 
 def simpy_simulation(case):
-    """A process for each device, and one event for each operation: a link's queue is a sum, and needs no process.
+    """A process for each rank, and one event for each operation: a link's queue is a sum, and needs no process.
 
     Parameters
     ----------
@@ -143,14 +143,14 @@ def simpy_simulation(case):
     import simpy
 
     env = simpy.Environment()
-    _, device, source, receiver, duration, transfer, _ = case
-    arrived, asleep, link_free = [None] * len(device), {}, {}
+    _, rank, source, receiver, duration, transfer, _ = case
+    arrived, asleep, link_free = [None] * len(rank), {}, {}
 
-    def run_device(here, row):
+    def run_rank(here, row):
         for op in row:
             needed, wait = source[op], 0.0
-            if needed != NOT_HERE and device[needed] != here:
-                if arrived[needed] is None:  # not sent yet: whoever sends it wakes this device
+            if needed != NOT_HERE and rank[needed] != here:
+                if arrived[needed] is None:  # not sent yet: whoever sends it wakes this rank
                     asleep[needed] = env.event()
                     yield asleep[needed]
                 wait = max(0.0, arrived[needed] - env.now)
@@ -162,7 +162,7 @@ def simpy_simulation(case):
                     asleep.pop(op).succeed()
 
     for here, row in enumerate(case.rows):
-        env.process(run_device(here, row))
+        env.process(run_rank(here, row))
     env.run()
     return env.now
 
@@ -183,7 +183,7 @@ def networkx_graph(case):
     """
     import networkx
 
-    size, end = len(case.device), -1
+    size, end = len(case.rank), -1
     edges, last_on_link = [], {}
     for row in case.rows:
         edges += [(op, op + 1 if op + 1 < row.stop else end, case.duration_s[op]) for op in row]
@@ -191,13 +191,13 @@ def networkx_graph(case):
         if there == NOT_HERE:
             continue
         edges.append((op, size + op, case.duration_s[op]))  # the message, as a node after the operations
-        link = case.device[op], there
+        link = case.rank[op], there
         if link in last_on_link:
             before = last_on_link[link]
             edges.append((size + before, size + op, case.transfer_s[before]))
         last_on_link[link] = op
     for op, needed in enumerate(case.source):
-        if needed != NOT_HERE and case.device[needed] != case.device[op]:
+        if needed != NOT_HERE and case.rank[needed] != case.rank[op]:
             edges.append((size + needed, op, case.transfer_s[needed]))
     graph = networkx.DiGraph()
     graph.add_weighted_edges_from(edges)

@@ -7,8 +7,8 @@ from benchmarks.peers import PEERS, case_of, unit_steps
 from benchmarks.stages import costs_of, fresh
 from benchmarks.timing import measure, timed
 from ppmodel import build
-from ppmodel.engine import makespans, simulate
-from ppmodel.graph import compile
+from ppmodel.simulation import makespans, run_graph
+from ppmodel.simulation import compile_graph
 
 AGREE = 1e-9
 SYSTEMS = 256
@@ -33,15 +33,15 @@ def ratios(plan):
     ValueError
         If a peer's makespan is not ours: then its time means nothing.
     """
-    for (num_stages, num_microbatches), pairs in plan.pairs:
-        schedule = build("1f1b", num_stages, num_microbatches)
-        graph = compile(schedule)
+    for (num_ranks, num_microbatches), pairs in plan.pairs:
+        schedule = build("1f1b", num_ranks, num_microbatches)
+        graph = compile_graph(schedule)
         many = [costs_of(schedule, 0.2 * n / SYSTEMS) for n in range(SYSTEMS)]
         ours_again = measure(makespans, lambda graph=graph, many=many: (graph, many)).median / SYSTEMS
         case = case_of(schedule, costs_of(schedule))
         for peer in PEERS:
             row = {
-                "peer": peer.name, "stages": num_stages, "microbatches": num_microbatches,
+                "peer": peer.name, "stages": num_ranks, "microbatches": num_microbatches,
                 "operations": schedule.num_operations, "installed": peer.installed,
             }  # fmt: skip
             yield row | (_pairs(peer, case, pairs, ours_again) if peer.installed else {})
@@ -77,7 +77,7 @@ def _pairs(peer, case, pairs, ours_again):
 def _ours(case):
     """Seconds from a table that has kept nothing to its makespan, and the makespan."""
     (schedule,), costs = fresh(case.schedule), costs_of(case.schedule)
-    return timed(lambda: simulate(compile(schedule), costs).makespan_s)
+    return timed(lambda: run_graph(compile_graph(schedule), costs).makespan_s)
 
 
 def _theirs(peer, case):

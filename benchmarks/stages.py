@@ -11,13 +11,13 @@ from benchmarks.timing import REPEATS, Seconds, in_fresh_process, measure, proce
 from ppmodel import build, schedules
 from ppmodel.compiled import LARGE
 from ppmodel.costs import uniform_costs
-from ppmodel.engine import makespans, simulate, simulate_events
+from ppmodel.simulation import makespans, run_graph, run_events
 from ppmodel.errors import ScheduleError
-from ppmodel.graph import P2P, compile
+from ppmodel.simulation import P2P, compile_graph
 from ppmodel.metrics import peak_activations
-from ppmodel.schedule import NO_OPERATION
+from ppmodel.tables import NO_OPERATION
 from ppmodel.schedules.chimera import CONCATENATIONS
-from ppmodel.uncertainty import Noise, noisy_makespans
+from ppmodel.noise import Noise, noisy_makespans
 
 NS = 1e9
 OPTIONS = {
@@ -107,7 +107,7 @@ def row(stage, case, unit, seconds, per, operations, goal=None):
 def case_text(name, schedule, *words, **options):
     """A schedule with its options, its size, and what else a case is told apart by."""
     named = " ".join([name, *(f"{key}={value}" for key, value in options.items())])
-    return ", ".join([named, f"({schedule.num_devices}, {schedule.num_microbatches})", *words])
+    return ", ".join([named, f"({schedule.num_ranks}, {schedule.num_microbatches})", *words])
 
 
 def costs_of(schedule, comm=0.1):
@@ -148,13 +148,13 @@ def ready(schedule, p2p="overlapped"):
     ----------
     schedule : Schedule
     p2p : str
-        One of `ppmodel.graph.P2P`.
+        One of `ppmodel.simulation.P2P`.
 
     Returns
     -------
     ExecutionGraph
     """
-    graph = compile(schedule, p2p)
+    graph = compile_graph(schedule, p2p)
     _ = graph.instructions
     return graph
 
@@ -178,7 +178,7 @@ def nearest(name, size, **options):
     Returns
     -------
     tuple of int
-        S and B; of several that are as near, the one with the fewest devices, then with the fewest microbatches.
+        S and B; of several that are as near, the one with the fewest ranks, then with the fewest microbatches.
 
     Raises
     ------
@@ -190,11 +190,11 @@ def nearest(name, size, **options):
     >>> nearest("dualpipe", (5, 9))
     (4, 8)
     """
-    num_stages, num_microbatches = size
-    for apart in range(num_stages + num_microbatches + 1):
-        for more in range(-min(apart, num_stages - 1), apart + 1):
+    num_ranks, num_microbatches = size
+    for apart in range(num_ranks + num_microbatches + 1):
+        for more in range(-min(apart, num_ranks - 1), apart + 1):
             for side in (-1, 1):
-                one = num_stages + more, max(1, num_microbatches + side * (apart - abs(more)))
+                one = num_ranks + more, max(1, num_microbatches + side * (apart - abs(more)))
                 try:
                     build(name, *one, **options)
                 except ScheduleError as error:
@@ -233,10 +233,10 @@ def warm_up(plan):
     ----------
     plan : Plan
     """
-    num_stages, num_microbatches = plan.size
-    schedule = build("1f1b", num_stages, 4 * num_microbatches)
+    num_ranks, num_microbatches = plan.size
+    schedule = build("1f1b", num_ranks, 4 * num_microbatches)
     graph, costs = ready(schedule), costs_of(schedule)
-    simulate(graph, costs)
+    run_graph(graph, costs)
     makespans(graph, [costs, costs])
 
 
@@ -273,8 +273,8 @@ def evaluation(plan):
     for name, size, options in legal(plan):
         schedule = build(name, *size, **options)
         for p2p in P2P if name == "1f1b" else ["latency", "overlapped"]:
-            graph, costs = compile(schedule, p2p), costs_of(schedule)
-            seconds = measure(lambda graph=graph, costs=costs: simulate(graph, costs))
+            graph, costs = compile_graph(schedule, p2p), costs_of(schedule)
+            seconds = measure(lambda graph=graph, costs=costs: run_graph(graph, costs))
             case, count = case_text(name, schedule, p2p, **options), graph.num_operations
             goal = 3.0 if p2p in ("latency", "overlapped") and size == plan.size else None
             yield row("one evaluation", case, "ns/op", seconds, count / NS, count, goal)
@@ -283,8 +283,8 @@ def evaluation(plan):
 def reading(plan):
     """Start and end of every operation in the table's order, of a timeline that has them in the graph's."""
     schedule = build("1f1b", *plan.size)
-    graph, costs = compile(schedule), costs_of(schedule)
-    seconds = measure(lambda one: (one.start_s, one.end_s), lambda: (simulate(graph, costs),))
+    graph, costs = compile_graph(schedule), costs_of(schedule)
+    seconds = measure(lambda one: (one.start_s, one.end_s), lambda: (run_graph(graph, costs),))
     case, count = case_text("1f1b", schedule, "overlapped"), graph.num_operations
     yield row("times in the table's order", case, "ns/op", seconds, count / NS, count)
 
@@ -293,7 +293,7 @@ def many_systems(plan):
     """Makespans of many systems in one call, and the memory that they take."""
     for name, options, p2p in MANY_SYSTEMS:
         schedule = build(name, *size_of(name, plan), **options)
-        graph, many = compile(schedule, p2p), [costs_of(schedule, 0.2 * n / plan.systems) for n in range(plan.systems)]
+        graph, many = compile_graph(schedule, p2p), [costs_of(schedule, 0.2 * n / plan.systems) for n in range(plan.systems)]
         seconds = measure(lambda graph=graph, many=many: makespans(graph, many))
         case = case_text(name, schedule, p2p, f"{plan.systems} systems", **options)
         count = graph.num_operations
@@ -312,29 +312,29 @@ def _memory_of_many(plan):
 
 
 def events(plan):
-    """The event queue: an event is the end of a node, or that a message leaves its link or card, or arrives."""
+    """The event queue: an event is the end of a node, or that a message leaves its link or nic, or arrives."""
     schedule = build("1f1b", *plan.size)
-    nodes_of_eight = tuple(device // 8 for device in range(schedule.num_devices))
+    nodes_of_eight = tuple(rank // 8 for rank in range(schedule.num_ranks))
     cases = [
-        ("latency", compile(schedule, "latency"), 1),
-        ("overlapped", compile(schedule), 2),
-        ("a card for 8 devices", compile(schedule, cards=nodes_of_eight), 2),
+        ("latency", compile_graph(schedule, "latency"), 1),
+        ("overlapped", compile_graph(schedule), 2),
+        ("a nic for 8 ranks", compile_graph(schedule, nics=nodes_of_eight), 2),
     ]
     for words, graph, of_message in cases:
-        count = len(graph.node_start) - 1 + of_message * int(graph.remote.sum()) + _through_two_cards(graph)
-        seconds = measure(simulate_events, lambda graph=graph: (graph, costs_of(schedule)))
+        count = len(graph.node_start) - 1 + of_message * int(graph.remote.sum()) + _through_two_nics(graph)
+        seconds = measure(run_events, lambda graph=graph: (graph, costs_of(schedule)))
         case = case_text("1f1b", schedule, words, f"{count:,} events")
         yield row("event queue", case, "ns/event", seconds, count / NS, graph.num_operations, 150.0)
 
 
-def _through_two_cards(graph):
-    """Messages that leave two cards, the sender's and the receiver's, and not one link."""
+def _through_two_nics(graph):
+    """Messages that leave two nics, the sender's and the receiver's, and not one link."""
     link = graph.link[graph.link != NO_OPERATION]
     return int((graph.routes[link, 1] != NO_OPERATION).sum())
 
 
 def activations(plan):
-    """Peak activations of each device, once a table."""
+    """Peak activations of each rank, once a table."""
     for name in ("1f1b", "chimera"):
         schedule = build(name, *plan.size)
         seconds, count = measure(peak_activations, lambda one=schedule: fresh(one)), schedule.num_operations
@@ -342,9 +342,9 @@ def activations(plan):
 
 
 def uncertainty(plan):
-    """Runs with jitter and slow devices."""
+    """Runs with jitter and slow ranks."""
     schedule = build("1f1b", *plan.size)
-    graph, costs, seeds = compile(schedule), costs_of(schedule), range(plan.runs)
+    graph, costs, seeds = compile_graph(schedule), costs_of(schedule), range(plan.runs)
     for words, noise in (("jitter", Noise(jitter=0.05)), ("stragglers", Noise(straggling=0.05, slowdown=1.5))):
         seconds = measure(lambda noise=noise: noisy_makespans(graph, costs, noise, seeds))
         case, per = case_text("1f1b", schedule, words, f"{plan.runs} runs"), graph.num_operations * plan.runs / NS
@@ -388,10 +388,10 @@ def _first_makespan(plan):
             ("kernels not compiled yet", FIRST_COMPILED, {"NUMBA_CACHE_DIR": empty}),
             ("kernels compiled before", FIRST_COMPILED, {}),
         ]
-        for words, (num_stages, num_microbatches), where in cases:
-            first = in_fresh_process("whole", num_stages, num_microbatches, **where)
+        for words, (num_ranks, num_microbatches), where in cases:
+            first = in_fresh_process("whole", num_ranks, num_microbatches, **where)
             seconds = Seconds.of([first["seconds"]]) if first else None
-            case, count = f"({num_stages}, {num_microbatches}), {words}", 2 * num_stages * num_microbatches
+            case, count = f"({num_ranks}, {num_microbatches}), {words}", 2 * num_ranks * num_microbatches
             yield row("first makespan", case, "s", seconds, 1, count)
 
 

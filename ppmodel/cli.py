@@ -13,7 +13,7 @@ import click
 
 from ppmodel import __version__, schedules
 from ppmodel.errors import PPModelError
-from ppmodel.graph import ALLREDUCE, P2P
+from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.ops import OpKind
 
 _MAX_COUNT = 10**9
@@ -153,7 +153,7 @@ def list_schedules():
     "--weight-grad-slots", type=_Count(), metavar="N", help="Slots of the gradient of the weights (default 1)."
 )
 def table(name, stages, microbatches, form, backward_slots, input_grad_slots, weight_grad_slots, **options):
-    """Print the idealised table of a schedule: devices x slots, no communication."""
+    """Print the idealised table of a schedule: ranks x slots, no communication."""
     from ppmodel.export import write_table
 
     slots = {"backward": backward_slots, "input_grad": input_grad_slots, "weight_grad": weight_grad_slots}
@@ -180,11 +180,11 @@ def check(file):
     reductions = f" and {sums} gradient sums" if sums else ""
     click.echo(
         f"{file}: a schedule of {schedule.num_operations - sums} operations{reductions} "
-        f"on {_counted(schedule.num_devices, 'device')}, {_counted(schedule.num_stages, 'stage')}{replicas}, "
+        f"on {_counted(schedule.num_ranks, 'rank')}, {_counted(schedule.num_stages, 'stage')}{replicas}, "
         f"{_counted(schedule.num_microbatches, 'microbatch')}\n{said}"
         f"idealised table (backward of two slots): {metrics.table_slots(schedule)} slots, "
         f"bubble ratio {metrics.table_bubble_ratio(schedule):.4f}\n"
-        f"peak activations by device: {_numbers(metrics.peak_activations(schedule))}"
+        f"peak activations by rank: {_numbers(metrics.peak_activations(schedule))}"
     )
 
 
@@ -235,11 +235,11 @@ def simulate(
 ):
     """Simulate one iteration of a schedule with communication.
 
-    Idle ratio: what devices do not compute, over their whole time. Over the ideal time: the same over what they
-    compute (Megatron). Over the longest span: over the longest time from a device's first operation to its last (Zero
+    Idle ratio: what ranks do not compute, over their whole time. Over the ideal time: the same over what they
+    compute (Megatron). Over the longest span: over the longest time from a rank's first operation to its last (Zero
     Bubble). An order that is searched for (zb-1p, zb-2p) is searched for the times given, unless --times says others.
     """
-    from ppmodel import engine, graph
+    from ppmodel import simulation
 
     if trace is not None:
         _refuse_inputs(trace, file, model, system)
@@ -254,8 +254,8 @@ def simulate(
     if times is not None:
         schedule = _given_schedule(name, file, stages, microbatches, options | {"times": times})
         costs, *specs = _given_costs(schedule, seconds, specified, allreduce)
-    compiled = graph.compile(schedule, p2p, allreduce, _cards(specs[1], schedule.num_devices, p2p))
-    timeline = engine.simulate(compiled, costs)
+    compiled = simulation.compile_graph(schedule, p2p, allreduce, _nics(specs[1], schedule.num_ranks, p2p))
+    timeline = simulation.run_graph(compiled, costs)
     result = _simulated(timeline) | ({} if times is None else {"ordered_for": times})
     if None not in specs:
         result |= _specified(schedule, *specs) | _on_nodes(schedule, specs[1], p2p)
@@ -280,7 +280,7 @@ def _simulated(timeline):
     graph, schedule = timeline.graph, timeline.graph.schedule
     return {
         "schedule": schedule.name,
-        "stages": schedule.num_devices,
+        "stages": schedule.num_ranks,
         "microbatches": schedule.num_microbatches,
         "p2p": graph.p2p,
         "allreduce": graph.allreduce,
@@ -295,10 +295,10 @@ def _simulated(timeline):
 
 def _simulated_text(result, schedule, system):
     """The same in lines, and what is told with a model, a system, nodes or a trace."""
-    cut = f", {schedule.num_stages} stages" if schedule.num_stages != schedule.num_devices else ""
+    cut = f", {schedule.num_stages} stages" if schedule.num_stages != schedule.num_ranks else ""
     halves = ", its halves of one" if (schedule.kind == OpKind.I).any() else ""
     lines = [
-        f"{result['schedule']}, {result['stages']} devices{cut}, {result['microbatches']} microbatches; "
+        f"{result['schedule']}, {result['stages']} ranks{cut}, {result['microbatches']} microbatches; "
         f"transfers {result['p2p']}, all-reduce {result['allreduce']}",
         f"makespan            {result['makespan_s']:.6g} s",
         f"idle ratio          {result['idle_ratio']:.4f}  (over the ideal time {result['bubble_ratio_ideal']:.4f}, "
@@ -348,18 +348,18 @@ def _numbers(values):
 
 
 def _peaks(values):
-    """Peaks of the devices: all of them, or of many the largest, the smallest and the first."""
+    """Peaks of the ranks: all of them, or of many the largest, the smallest and the first."""
     if len(values) <= _MAX_SHOWN:
-        return f"{_numbers(values)}  (microbatches on 1/S of the model, by device)"
+        return f"{_numbers(values)}  (microbatches on 1/S of the model, by rank)"
     return (
         f"largest {max(values):.4g}, smallest {min(values):.4g}; "
-        f"from device 0 on {_numbers(values[:_FIRST_SHOWN])} ...  "
+        f"from rank 0 on {_numbers(values[:_FIRST_SHOWN])} ...  "
         f"(microbatches on 1/S of the model; --json has all {len(values)})"
     )
 
 
 def _specified(schedule, model, system):
-    """Names of model and system, and what the fullest device holds of its memory."""
+    """Names of model and system, and what the fullest rank holds of its memory."""
     from ppmodel.costs import microbatch_sequences, stages
     from ppmodel.metrics import memory
 
@@ -379,47 +379,47 @@ def _specified_text(result):
         fits += f"; with more microbatches each has fewer than {result['microbatch_sequences']} sequences"
     return (
         f"microbatch          {_counted(result['microbatch_sequences'], 'sequence')}\n"
-        f"memory              {held:.4g} GiB on the fullest device, of {room:.4g}{fits}\n"
+        f"memory              {held:.4g} GiB on the fullest rank, of {room:.4g}{fits}\n"
         f"model, system       {result['model']}, {result['system']}"
     )
 
 
 def _on_nodes(schedule, system, p2p):
-    """Where the devices lie, their messages, and whether these pass shared cards; nothing without nodes."""
+    """Where the ranks lie, their messages, and whether these pass shared nics; nothing without nodes."""
     from ppmodel.metrics import messages_by_node
     from ppmodel.specs import nodes_of
 
-    nodes = nodes_of(system, schedule.num_devices)
+    nodes = nodes_of(system, schedule.num_ranks)
     if nodes is None:
         return {}
-    spec, held = system.nodes, _cards(system, schedule.num_devices, p2p) is not None
+    spec, held = system.nodes, _nics(system, schedule.num_ranks, p2p) is not None
     inside, between = messages_by_node(schedule, nodes)
-    cards = "own links"
-    if spec.shared_card:
-        cards = "held" if held else "not used" if not nodes.any() else f"not held under {p2p}"
+    nics = "own links"
+    if spec.shared_nic:
+        nics = "held" if held else "not used" if not nodes.any() else f"not held under {p2p}"
     return {
         "nodes": {
             "placement": spec.placement if isinstance(spec.placement, str) else list(spec.placement),
             "devices_per_node": spec.devices_per_node, "used": int(nodes.max()) + 1,
         },
-        "messages_inside_nodes": inside, "messages_between_nodes": between, "shared_cards": held, "cards": cards,
+        "messages_inside_nodes": inside, "messages_between_nodes": between, "shared_nics": held, "nics": nics,
     }  # fmt: skip
 
 
 def _nodes_text(result, system):
-    """The same in lines; and that the network is not used, where all devices lie on one node."""
+    """The same in lines; and that the network is not used, where all ranks lie on one node."""
     from ppmodel.specs import one_node_text
 
     nodes = result["nodes"]
     placement = nodes["placement"] if isinstance(nodes["placement"], str) else "by the file's list"
-    way = " through shared cards" if result["shared_cards"] else ""
+    way = " through shared nics" if result["shared_nics"] else ""
     lines = [
-        f"nodes               {nodes['used']} of up to {nodes['devices_per_node']} devices, {placement}",
+        f"nodes               {nodes['used']} of up to {nodes['devices_per_node']} ranks, {placement}",
         f"messages            {result['messages_inside_nodes']} inside nodes, "
         f"{result['messages_between_nodes']} between them{way}",
     ]
-    if result["cards"].startswith("not held"):
-        lines.append(f"shared cards: {result['cards']}")
+    if result["nics"].startswith("not held"):
+        lines.append(f"shared nics: {result['nics']}")
     said = one_node_text(system, [result["stages"]])
     return "\n".join([*lines, said] if said else lines)
 
@@ -480,13 +480,13 @@ def _wanted(seconds):
     return "--forward", *halves
 
 
-def _cards(system, num_devices, p2p):
-    """The network card of each device, where a system's nodes share cards that messages hold."""
+def _nics(system, num_ranks, p2p):
+    """The NIC of each rank, where a system's nodes share nics that messages hold."""
     if system is None:
         return None
-    from ppmodel.specs import cards_of
+    from ppmodel.specs import nics_of
 
-    return cards_of(system, num_devices, p2p)
+    return nics_of(system, num_ranks, p2p)
 
 
 @cli.command("sweep")
@@ -549,7 +549,7 @@ def run_notebook(notebook, given, out):
 @cli.command()
 @click.option("--system", metavar="NAME|FILE", help="Your system, in front of the paper's.")
 @click.option("--model", metavar="NAME|FILE", help="Your model, instead of the paper's.")
-@click.option("--memory-limit", metavar="SIZE", help='Memory to use of a device, such as "64 GiB" (default: all).')
+@click.option("--memory-limit", metavar="SIZE", help='Memory to use of a rank, such as "64 GiB" (default: all).')
 @click.option(
     "--out", type=click.Path(), metavar="FOLDER", help="For the built book (default book/_build, or one in it)."
 )

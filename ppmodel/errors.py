@@ -49,6 +49,10 @@ class ScheduleError(PPModelError):
     """A schedule that its generator does not define: an unknown name or an illegal size."""
 
 
+class SizeError(ScheduleError):
+    """A size, ranks or microbatches, at which a schedule is not defined."""
+
+
 class TableError(PPModelError):
     """A table that is not a schedule: an operation is missing, doubled, misplaced or waits forever."""
 
@@ -59,6 +63,10 @@ class SpecificationError(PPModelError):
 
 class CostError(PPModelError):
     """Durations, or a model on a schedule, that cannot be: negative times, more stages than blocks."""
+
+
+class BatchError(CostError):
+    """A global batch that does not divide into the microbatches of a table."""
 
 
 class ReproduceError(PPModelError):

@@ -6,29 +6,29 @@ _PLACES_SHOWN, _DEVICES_SHOWN = 16, 24
 
 
 class Grid(NamedTuple):
-    """Rows of cells, some of them marked; as a string, aligned text, one line per device.
+    """Rows of cells, some of them marked; as a string, aligned text, one line per rank.
 
     Parameters
     ----------
     rows : list of list of str
-        The cells of each device in program order.
+        The cells of each rank in program order.
     marks : set of (int, int)
         Device and place in its row of the cells in question.
 
     Examples
     --------
     >>> print(Grid([["0F0", "0B0"], ["1F0", "1B0"]], {(1, 0)}))
-    device 0 | 0F0  0B0
-    device 1 |>1F0< 1B0
+    rank 0 | 0F0  0B0
+    rank 1 |>1F0< 1B0
     """
 
     rows: list
     marks: set = frozenset()
 
     @property
-    def devices(self):
-        """The devices that are shown: of a tall table those around the first mark."""
-        top = max(0, min((device for device, _ in self.marks), default=0) - _DEVICES_SHOWN // 2)
+    def ranks(self):
+        """The ranks that are shown: of a tall table those around the first mark."""
+        top = max(0, min((rank for rank, _ in self.marks), default=0) - _DEVICES_SHOWN // 2)
         return range(top, min(top + _DEVICES_SHOWN, len(self.rows)))
 
     @property
@@ -39,22 +39,22 @@ class Grid(NamedTuple):
         return range(first, min(max(last, first + _PLACES_SHOWN), first + 3 * _PLACES_SHOWN))
 
     def __str__(self):
-        devices, places = self.devices, self.places
-        shown = {device: [self._text(device, place) for place in places[: self._until(device)]] for device in devices}
+        ranks, places = self.ranks, self.places
+        shown = {rank: [self._text(rank, place) for place in places[: self._until(rank)]] for rank in ranks}
         width = max((len(text) for row in shown.values() for text in row), default=0)
         digits = len(str(len(self.rows) - 1))
         lines = []
-        for device, row in shown.items():
+        for rank, row in shown.items():
             cells = "".join(text.ljust(width) for text in row).rstrip()
-            more = ("..." if places.start else "", "..." if places.stop < len(self.rows[device]) else "")
-            lines.append(f"device {device:>{digits}} |{more[0]}{cells}{more[1]}")
-        above, below = ["..."] * (devices.start > 0), ["..."] * (devices.stop < len(self.rows))
+            more = ("..." if places.start else "", "..." if places.stop < len(self.rows[rank]) else "")
+            lines.append(f"rank {rank:>{digits}} |{more[0]}{cells}{more[1]}")
+        above, below = ["..."] * (ranks.start > 0), ["..."] * (ranks.stop < len(self.rows))
         return "\n".join([*above, *lines, *below])
 
-    def _until(self, device):
+    def _until(self, rank):
         """How many of the places that are shown a row has."""
-        return max(0, len(self.rows[device]) - self.places.start)
+        return max(0, len(self.rows[rank]) - self.places.start)
 
-    def _text(self, device, place):
-        cell = self.rows[device][place]
-        return f">{cell}<" if (device, place) in self.marks else f" {cell} "
+    def _text(self, rank, place):
+        cell = self.rows[rank][place]
+        return f">{cell}<" if (rank, place) in self.marks else f" {cell} "

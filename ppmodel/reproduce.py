@@ -86,7 +86,7 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=No
     notebooks, book : Path, optional
         Folders of the notebooks and of the book's sources, the clone's by default.
     memory_limit : str, optional
-        Bytes that a schedule may take of a device, such as ``64 GiB``; all of its memory by default.
+        Bytes that a schedule may take of a rank, such as ``64 GiB``; all of its memory by default.
 
     Returns
     -------
@@ -443,7 +443,7 @@ def _grid_of(error):
 
 
 def _one_node(source, folder, values):
-    """Say of a page's own sizes at which of them all devices of a given system lie on one node."""
+    """Say of a page's own sizes at which of them all ranks of a given system lie on one node."""
     name = values.get("system") or next(iter(values.get("systems", ())), None)
     sizes = (parameters.defaults(_read(source)) | values).get("stages")
     if name is None or sizes is None:

@@ -11,7 +11,7 @@ _HEAD = re.compile(r"S=(\d+) B=(\d+) chunks=(\d+)")
 
 
 class Block(NamedTuple):
-    """One schedule of a golden file; a row is a device's cells, idle steps left out, which the source still has."""
+    """One schedule of a golden file; a row is a rank's cells, idle steps left out, which the source still has."""
 
     file: str
     stages: int

@@ -10,7 +10,7 @@ from twin import needs
 from ppmodel import Op, OpKind, Schedule, build
 from ppmodel.costs import OpCosts
 from ppmodel.errors import ScheduleError
-from ppmodel.graph import ALLREDUCE, P2P
+from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.schedules import get
 from ppmodel.schedules import names as registered
 
@@ -68,30 +68,30 @@ def cases(draw, **sizes):
 
 
 @st.composite
-def tables(draw, max_devices=4, max_microbatches=5, any_pairs=True):
+def tables(draw, max_ranks=4, max_microbatches=5, any_pairs=True):
     """Any order at all that can run: chunks anywhere, backwards whole or in halves, cells of two operations.
 
     Without `any_pairs` these are a forward and a backward.
     """
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    num_devices, num_microbatches = draw(st.integers(1, max_devices)), draw(st.integers(1, max_microbatches))
-    num_stages = num_devices * draw(st.integers(1, 2))
-    home = np.concatenate((random.permutation(num_devices), random.integers(0, num_devices, num_stages - num_devices)))
-    halves = random.random((num_stages, num_microbatches)) < draw(st.sampled_from([0, 0.5, 1]))
+    num_ranks, num_microbatches = draw(st.integers(1, max_ranks)), draw(st.integers(1, max_microbatches))
+    num_ranks = num_ranks * draw(st.integers(1, 2))
+    home = np.concatenate((random.permutation(num_ranks), random.integers(0, num_ranks, num_ranks - num_ranks)))
+    halves = random.random((num_ranks, num_microbatches)) < draw(st.sampled_from([0, 0.5, 1]))
     pairs = draw(st.sampled_from([0, 0.3]))
-    rows, done, since = [[] for _ in range(num_devices)], set(), [set() for _ in range(num_devices)]
-    waiting = {Op(OpKind.F, s, m) for s in range(num_stages) for m in range(num_microbatches)}
+    rows, done, since = [[] for _ in range(num_ranks)], set(), [set() for _ in range(num_ranks)]
+    waiting = {Op(OpKind.F, s, m) for s in range(num_ranks) for m in range(num_microbatches)}
     for s, m in np.ndindex(halves.shape):
         kinds = (OpKind.I, OpKind.W) if halves[s, m] else (OpKind.B,)
         waiting |= {Op(kind, int(s), int(m)) for kind in kinds}
     split = {Op(OpKind.B, int(s), int(m)) for s, m in np.argwhere(halves)}
     while waiting:
-        ready = sorted(op for op in waiting if needs(op, num_stages - 1, split) in done | {None})
+        ready = sorted(op for op in waiting if needs(op, num_ranks - 1, split) in done | {None})
         op = ready[random.integers(len(ready))]
         row, fresh = rows[home[op.stage]], since[home[op.stage]]
         alone = row and len(row[-1]) == 1
         fits = alone and (any_pairs or (op.kind == OpKind.F) != (row[-1][0].kind == OpKind.F))
-        if fits and needs(op, num_stages - 1, split) not in fresh and random.random() < pairs:
+        if fits and needs(op, num_ranks - 1, split) not in fresh and random.random() < pairs:
             row[-1] += (op,)
         else:
             row.append((op,))

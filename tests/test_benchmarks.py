@@ -28,9 +28,9 @@ from benchmarks.stages import (
 from benchmarks.timing import measure
 from ppmodel import build, names
 from ppmodel.costs import OpCosts, uniform_costs
-from ppmodel.engine import simulate
+from ppmodel.simulation import run_graph
 from ppmodel.errors import PPModelError
-from ppmodel.graph import compile
+from ppmodel.simulation import compile_graph
 from ppmodel.studies import cases_table, growth_text, headline_table, load_speed, ratio_table, slope_table
 from ppmodel.studies.provenance import git
 from ppmodel.studies.speed import speed_text, with_speed
@@ -51,7 +51,7 @@ def test_peers_agree_with_the_engine(peer, case):
     schedule, costs = case
     assume(not schedule.joined.any())
     costs = OpCosts(costs.compute_s, costs.occupancy_s, 0 * costs.latency_s)
-    expected = simulate(compile(schedule), costs).makespan_s
+    expected = run_graph(compile_graph(schedule), costs).makespan_s
     assert peer.run(peer.prepare(case_of(schedule, costs))) == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 

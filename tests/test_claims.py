@@ -21,9 +21,9 @@ from ppmodel.claims import (
 from ppmodel.claims.quantities import QUANTITIES
 from ppmodel.cli import main
 from ppmodel.costs import model_costs
-from ppmodel.engine import simulate
+from ppmodel.simulation import run_graph
 from ppmodel.errors import PPModelError, SpecificationError
-from ppmodel.graph import compile
+from ppmodel.simulation import compile_graph
 from ppmodel.metrics import idle_ratio
 from ppmodel.specs import DATA, load_model, load_setting, load_system
 from ppmodel.studies.times import Change
@@ -81,7 +81,7 @@ def test_quantities_are_single_simulations(bench, model):
     timelines = {}
     for schedule in ("gpipe", "1f1b"):
         table = build(schedule, 4, 16)
-        timelines[schedule] = simulate(compile(table, "overlapped"), model_costs(table, model, system))
+        timelines[schedule] = run_graph(compile_graph(table, "overlapped"), model_costs(table, model, system))
     spans = [timelines[schedule].makespan_s for schedule in ("1f1b", "gpipe")]
     gain = QUANTITIES["gain"](bench, (4, 16), "1f1b", "gpipe")
     assert gain[0, column] == pytest.approx(1 - spans[0] / spans[1], rel=1e-12)

@@ -43,7 +43,7 @@ def test_tables_are_printed(capsys, form):
 
 
 def test_json_has_the_promised_keys(capsys):
-    """One object with the fixed names, numbers as numbers, peaks one a device."""
+    """One object with the fixed names, numbers as numbers, peaks one a rank."""
     code, out, _ = run(capsys, f"simulate hanayo --stages 8 --microbatches 8 --waves 2 {SECONDS} --json")
     result = json.loads(out)
     assert code == 0
@@ -83,35 +83,35 @@ def test_a_trace_takes_the_place_of_no_input(tmp_path, capsys):
 
 
 def test_nodes_are_told_where_a_system_has_them(capsys):
-    """Messages inside and between nodes, and whether they share cards; under blocking semantics no card is held."""
+    """Messages inside and between nodes, and whether they share nics; under blocking semantics no nic is held."""
     line = "simulate 1f1b --stages 16 --microbatches 64 --model llama3_70b --system a2_highgpu_8g"
     result = json.loads(run(capsys, f"{line} --json")[1])
     assert (result["messages_inside_nodes"], result["messages_between_nodes"]) == (2 * 14 * 64, 2 * 64)
-    assert result["shared_cards"] is True
-    assert "1792 inside nodes, 128 between them through shared cards" in run(capsys, line)[1]
-    assert json.loads(run(capsys, f"{line} --p2p blocking --json")[1])["shared_cards"] is False
+    assert result["shared_nics"] is True
+    assert "1792 inside nodes, 128 between them through shared nics" in run(capsys, line)[1]
+    assert json.loads(run(capsys, f"{line} --p2p blocking --json")[1])["shared_nics"] is False
     flat = json.loads(run(capsys, f"{line.replace('a2_highgpu_8g', 'dgx_h100')} --json")[1])
-    assert not any("nodes" in key or "cards" in key for key in flat)
+    assert not any("nodes" in key or "nics" in key for key in flat)
 
 
 def test_what_was_asked_is_named(capsys):
-    """JSON names system, model and placement; the text, too, and where cards are not held or the network not used."""
+    """JSON names system, model and placement; the text, too, and where nics are not held or the network not used."""
     line = "simulate 1f1b --stages 16 --microbatches 64 --model llama3_70b --system a2_highgpu_8g"
     result = json.loads(run(capsys, f"{line} --json")[1])
-    assert (result["system"], result["model"], result["cards"]) == ("a2_highgpu_8g", "llama3_70b", "held")
+    assert (result["system"], result["model"], result["nics"]) == ("a2_highgpu_8g", "llama3_70b", "held")
     assert result["nodes"] == {"placement": "blocked", "devices_per_node": 8, "used": 2}
     text = run(capsys, f"{line} --p2p blocking_send")[1]
-    assert "\nshared cards: not held under blocking_send\n" in text
-    assert "\nnodes               2 of up to 8 devices, blocked\n" in text
+    assert "\nshared nics: not held under blocking_send\n" in text
+    assert "\nnodes               2 of up to 8 ranks, blocked\n" in text
     assert "\nmodel, system       llama3_70b, a2_highgpu_8g\n" in text
     one = run(capsys, line.replace("--stages 16", "--stages 8") + " --p2p blocking")[1]
-    assert "All S = 8 devices lie on one node of a2_highgpu_8g: its network between nodes is not used." in one
+    assert "All S = 8 ranks lie on one node of a2_highgpu_8g: its network between nodes is not used." in one
     assert "not held" not in one
     assert not {"system", "model"} & json.loads(run(capsys, f"{SIMULATE} {SECONDS} --json")[1]).keys()
 
 
-def test_memory_is_held_against_the_device(capsys, tmp_path):
-    """The bytes of the fullest device and what it has, from the same sums as the recommendation's."""
+def test_memory_is_held_against_the_rank(capsys, tmp_path):
+    """The bytes of the fullest rank and what it has, from the same sums as the recommendation's."""
     line = "simulate 1f1b --stages 8 --microbatches 64 --model llama3_70b --system dgx_h100"
     result = json.loads(run(capsys, f"{line} --json")[1])
     schedule, model, system = build("1f1b", 8, 64), load_model("llama3_70b"), load_system("dgx_h100")
@@ -120,20 +120,20 @@ def test_memory_is_held_against_the_device(capsys, tmp_path):
     held, room = (result[key] / 2**30 for key in ("peak_memory_bytes", "memory_capacity_bytes"))
     assert held > room
     assert (
-        f"\nmemory              {held:.4g} GiB on the fullest device, of {room:.4g}: does not fit; "
+        f"\nmemory              {held:.4g} GiB on the fullest rank, of {room:.4g}: does not fit; "
         in (run(capsys, line)[1])
     )
     path = tmp_path / "large.yaml"
     path.write_text((DATA / "systems" / "dgx_h100.yaml").read_text().replace("unit: GiB", "unit: TiB"))
     fits = run(capsys, [*line.split()[:-1], str(path)])[1]
-    assert f"GiB on the fullest device, of {1024 * room:.4g}\n" in fits
+    assert f"GiB on the fullest rank, of {1024 * room:.4g}\n" in fits
 
 
 def test_many_peaks_are_summed_up(capsys):
-    """Of more than 16 devices the text has the largest, the smallest and the first eight; JSON has all."""
+    """Of more than 16 ranks the text has the largest, the smallest and the first eight; JSON has all."""
     line = f"simulate 1f1b --stages 17 --microbatches 32 {SECONDS}"
     peaks = next(row for row in run(capsys, line)[1].splitlines() if row.startswith("peak activations"))
-    assert "largest 17, smallest 1; from device 0 on 17 16 15 14 13 12 11 10 ..." in peaks
+    assert "largest 17, smallest 1; from rank 0 on 17 16 15 14 13 12 11 10 ..." in peaks
     assert len(json.loads(run(capsys, f"{line} --json")[1])["peak_activations"]) == 17
 
 
@@ -167,7 +167,7 @@ def test_tables_written_by_hand_go_the_same_way(capsys, tmp_path):
     path.write_text(write_table(build("chimera", 4, 4), "csv"))
     code, out, _ = run(capsys, ["check", str(path)])
     assert code == 0
-    assert "a schedule of 32 operations and 8 gradient sums on 4 devices, 4 stages, 2 replicas, 4 microbatches" in out
+    assert "a schedule of 32 operations and 8 gradient sums on 4 ranks, 4 stages, 2 replicas, 4 microbatches" in out
     by_file = run(capsys, ["simulate", "--table", str(path), *SECONDS.split(), "--json"])[1]
     by_name = run(capsys, f"simulate chimera --stages 4 --microbatches 4 {SECONDS} --json")[1]
     assert json.loads(by_file) == json.loads(by_name)
@@ -256,7 +256,7 @@ REFUSED = {
     f"{SIMULATE} {SECONDS} --frwrd 1": "No such option",
     f"simulate {SECONDS}": "NAME = nothing: must be given",
     "table gpipe --stages 2 --microbatches 2 --format xml": "--format = xml: must be one of",
-    "table chimera --stages 4 --microbatches 4 --format pytorch": "has stage 0 on devices 0 and 3; .*--format csv",
+    "table chimera --stages 4 --microbatches 4 --format pytorch": "has stage 0 on ranks 0 and 3; .*--format csv",
     "table gpipe --stages 2 --microbatches 2 --format pytorch --weight-grad-slots 2": "--weight-grad-slots = 2: has no",
     f"{SIMULATE} {SECONDS} --trace nowhere/trace.json": "trace = .*nowhere, which is no folder",
     "check nowhere.csv": "cannot be read",
@@ -308,7 +308,7 @@ def test_bad_tables_are_refused(capsys, path):
     assert (code, out) == (2, "")
     first, *grid = err.splitlines()
     assert first.startswith(f"error: {path}")
-    assert not grid or grid[0].startswith("device 0")
+    assert not grid or grid[0].startswith("rank 0")
     assert (path.stem not in MARKED) or ">" in err
 
 

@@ -23,10 +23,10 @@ from ppmodel.costs import (
     stages,
     uniform_costs,
 )
-from ppmodel.engine import simulate
+from ppmodel.simulation import run_graph
 from ppmodel.errors import CostError
 from ppmodel.export import parse_table
-from ppmodel.graph import compile
+from ppmodel.simulation import compile_graph
 from ppmodel.specs import load_model, load_system, model_names, system_names
 
 GEMMS = {"query-key-value", "scores", "context", "projection", "MLP up", "MLP down"}
@@ -318,9 +318,9 @@ def test_an_overlapped_pair_has_a_cost_of_its_own():
     schedule = parse_table("0F0 0F1&0B0 0B1")
     for seconds in (1.0, 2.5, 3.0):
         costs = uniform_costs(schedule, 1, input_grad=1, weight_grad=1, pair=seconds)
-        assert simulate(compile(schedule), costs).makespan_s == pytest.approx(3 + seconds)
+        assert run_graph(compile_graph(schedule), costs).makespan_s == pytest.approx(3 + seconds)
     for wrong in ((1, 2, -1), (0, 0, 1)):
         with pytest.raises(CostError, match="pair"):
             uniform_costs(schedule, *wrong[:2], pair=wrong[2])
     alone = parse_table("0F0&0F1 0B0 0B1")
-    assert simulate(compile(alone), uniform_costs(alone, 1, 2, pair=1)).makespan_s == 6
+    assert run_graph(compile_graph(alone), uniform_costs(alone, 1, 2, pair=1)).makespan_s == 6

@@ -11,10 +11,10 @@ from twin import end_times
 
 from ppmodel import Schedule, build
 from ppmodel.costs import OpCosts, uniform_costs
-from ppmodel.engine import makespans, simulate, simulate_events
+from ppmodel.simulation import makespans, run_graph, run_events
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.export import parse_table
-from ppmodel.graph import ALLREDUCE, P2P, compile
+from ppmodel.simulation import ALLREDUCE, P2P, compile_graph
 from ppmodel.ops import OpKind
 
 COLUMNS = ("start_s", "end_s", "sent_s", "arrived_s")
@@ -25,8 +25,8 @@ COLUMNS = ("start_s", "end_s", "sent_s", "arrived_s")
 def test_longest_path_and_discrete_events_agree(case, p2p, allreduce):
     """A thousand random cases over all schedules and semantics: every time of every operation to 1e-9."""
     schedule, costs = case
-    graph = compile(schedule, p2p, allreduce)
-    path, events = simulate(graph, costs), simulate_events(graph, costs)
+    graph = compile_graph(schedule, p2p, allreduce)
+    path, events = run_graph(graph, costs), run_events(graph, costs)
     for column in COLUMNS:
         np.testing.assert_allclose(getattr(path, column), getattr(events, column), rtol=0, atol=1e-9, equal_nan=True)
 
@@ -40,7 +40,7 @@ def test_both_agree_with_a_twin_that_knows_only_rows(case, p2p):
 
 
 def assert_like_twin(schedule, costs, p2p):
-    timeline, ends = simulate(compile(schedule, p2p), costs), end_times(schedule, costs, p2p)
+    timeline, ends = run_graph(compile_graph(schedule, p2p), costs), end_times(schedule, costs, p2p)
     expected = [ends.get(schedule.op(index), np.nan) for index in range(schedule.num_operations)]
     np.testing.assert_allclose(timeline.end_s, expected, rtol=0, atol=1e-9, equal_nan=True)
 
@@ -60,8 +60,8 @@ def test_engines_agree_on_tables_by_hand(p2p, name):
     schedule = parse_table(BY_HAND[name])
     random = np.random.default_rng(5)
     costs = OpCosts(*(random.uniform(0.1, 2, (5, 2)) for _ in range(3)), overlap_factor=0.7)
-    graph = compile(schedule, p2p)
-    path, events = simulate(graph, costs), simulate_events(graph, costs)
+    graph = compile_graph(schedule, p2p)
+    path, events = run_graph(graph, costs), run_events(graph, costs)
     for column in COLUMNS:
         np.testing.assert_allclose(getattr(path, column), getattr(events, column), atol=1e-12, equal_nan=True)
     assert_like_twin(schedule, costs, p2p)
@@ -71,7 +71,7 @@ def test_engines_agree_on_tables_by_hand(p2p, name):
 def test_transfers_take_their_time(p2p):
     """Every transfer begins when its producer has ended or later, and lasts what it costs, or twice that."""
     schedule = build("1f1b", 4, 6)
-    timeline = simulate(compile(schedule, p2p), uniform_costs(schedule, 1, 2, comm=0.25, latency=0.125))
+    timeline = run_graph(compile_graph(schedule, p2p), uniform_costs(schedule, 1, 2, comm=0.25, latency=0.125))
     source = schedule.dependencies.source[schedule.dependencies.remote]
     sent, arrived = timeline.sent_s[source], timeline.arrived_s[source]
     assert (sent >= timeline.end_s[source] - 1e-12).all()
@@ -86,32 +86,32 @@ def test_transfers_take_their_time(p2p):
 def test_time_scales_with_costs(case, p2p, allreduce, factor):
     """Costs that are k times as large take k times as long."""
     schedule, costs = case
-    graph = compile(schedule, p2p, allreduce)
+    graph = compile_graph(schedule, p2p, allreduce)
     scaled = replace(
         costs,
         compute_s=factor * costs.compute_s,
         occupancy_s=factor * costs.occupancy_s,
         latency_s=factor * costs.latency_s,
     )
-    assert simulate(graph, scaled).makespan_s == pytest.approx(factor * simulate(graph, costs).makespan_s)
+    assert run_graph(graph, scaled).makespan_s == pytest.approx(factor * run_graph(graph, costs).makespan_s)
 
 
 @given(cases(), p2ps)
 def test_higher_costs_never_save_time(case, p2p):
     """A longer operation or a slower link never ends an iteration earlier."""
     schedule, costs = case
-    graph = compile(schedule, p2p)
-    base = simulate(graph, costs).makespan_s
+    graph = compile_graph(schedule, p2p)
+    base = run_graph(graph, costs).makespan_s
     for name in ("compute_s", "occupancy_s", "latency_s"):
         slower = replace(costs, **{name: getattr(costs, name) + 0.3})
-        assert simulate(graph, slower).makespan_s >= base - 1e-9
+        assert run_graph(graph, slower).makespan_s >= base - 1e-9
 
 
 @given(cases())
 def test_semantics_are_ordered(case):
-    """A link that is held costs no less than one that is not, and a blocked device no less than a free one."""
+    """A link that is held costs no less than one that is not, and a blocked rank no less than a free one."""
     schedule, costs = case
-    time = {p2p: simulate(compile(schedule, p2p), costs).makespan_s for p2p in P2P}
+    time = {p2p: run_graph(compile_graph(schedule, p2p), costs).makespan_s for p2p in P2P}
     assert time["latency"] <= time["overlapped"] + 1e-9
     assert time["latency"] <= time["blocking_send"] + 1e-9
     assert time["latency"] <= time["blocking_recv"] + 1e-9
@@ -123,18 +123,18 @@ def test_without_communication_semantics_do_not_matter(case):
     """Free transfers give one time under all five semantics, and the idealised table's where costs are whole."""
     schedule, costs = case
     silent = replace(costs, occupancy_s=0 * costs.occupancy_s, latency_s=0 * costs.latency_s)
-    times = [simulate(compile(schedule, p2p), silent).makespan_s for p2p in P2P]
+    times = [run_graph(compile_graph(schedule, p2p), silent).makespan_s for p2p in P2P]
     assert times == pytest.approx([times[0]] * len(P2P))
     ones = np.repeat([[1.0], [2.0], [1.0], [1.0], [0.0]], schedule.num_stages, axis=1)
     plain = OpCosts(ones, 0 * ones, 0 * ones)
-    assert simulate(compile(schedule), plain).makespan_s == schedule.slots()[1].max()
+    assert run_graph(compile_graph(schedule), plain).makespan_s == schedule.slots()[1].max()
 
 
 @given(cases())
 def test_allreduces_cost_in_order(case):
     """Leaving the gradient sum out is fastest; beside the computation it costs at most what it costs in front."""
     schedule, costs = case
-    times = [simulate(compile(schedule, allreduce=how), costs).makespan_s for how in ALLREDUCE]
+    times = [run_graph(compile_graph(schedule, allreduce=how), costs).makespan_s for how in ALLREDUCE]
     assert times[0] <= times[1] + 1e-9
     assert times[1] <= times[2] + 1e-9
 
@@ -143,9 +143,9 @@ def test_allreduces_cost_in_order(case):
 def test_many_systems_at_once_are_as_one_by_one(case, p2p, allreduce):
     """The makespans of a batch are those of its members."""
     schedule, costs = case
-    graph = compile(schedule, p2p, allreduce)
+    graph = compile_graph(schedule, p2p, allreduce)
     many = [costs, replace(costs, compute_s=2 * costs.compute_s), replace(costs, overlap_factor=0.5)]
-    expected = [simulate(graph, one).makespan_s for one in many]
+    expected = [run_graph(graph, one).makespan_s for one in many]
     np.testing.assert_allclose(makespans(graph, many), expected, rtol=1e-12)
 
 
@@ -154,21 +154,21 @@ def test_a_transfer_occupies_what_its_semantics_says():
     schedule = build("gpipe", 2, 2)
     costs = uniform_costs(schedule, forward=1, backward=1, comm=3, latency=0.5)
     second = int(np.flatnonzero((schedule.kind == OpKind.F) & (schedule.stage == 1) & (schedule.microbatch == 1))[0])
-    starts = {p2p: simulate(compile(schedule, p2p), costs).start_s[second] for p2p in P2P}
+    starts = {p2p: run_graph(compile_graph(schedule, p2p), costs).start_s[second] for p2p in P2P}
     assert starts == {
         "latency": 2 + 3.5,  # ends at 2, arrives 3.5 later
         "overlapped": 4 + 3.5,  # the link is free again at 1 + 3
-        "blocking_send": 1 + 3.5 + 1 + 3.5,  # the device sends for 3.5 before it computes again
-        "blocking_recv": 1 + 3.5 + 1 + 3.5,  # the device receives for 3.5, computes 1, receives for 3.5
+        "blocking_send": 1 + 3.5 + 1 + 3.5,  # the rank sends for 3.5 before it computes again
+        "blocking_recv": 1 + 3.5 + 1 + 3.5,  # the rank receives for 3.5, computes 1, receives for 3.5
         "blocking": 1 + 3.5 + 1 + 3.5 + 3.5,  # sent at 9, then received
     }
 
 
 def test_overlapped_reductions_run_beside_and_blocking_ones_in_order():
-    """The gradient sums of Chimera's two replicas start together, on their own stream or on the devices."""
+    """The gradient sums of Chimera's two replicas start together, on their own stream or on the ranks."""
     schedule = build("chimera", 4, 4)
     costs = uniform_costs(schedule, 1, 2, reduction=3)
-    excluded, overlapped, blocking = (simulate(compile(schedule, allreduce=how), costs) for how in ALLREDUCE)
+    excluded, overlapped, blocking = (run_graph(compile_graph(schedule, allreduce=how), costs) for how in ALLREDUCE)
     assert np.isnan(excluded.end_s[schedule.kind == OpKind.R]).all()
     assert overlapped.makespan_s == excluded.makespan_s + 3
     compute = schedule.kind != OpKind.R
@@ -183,13 +183,13 @@ def test_times_that_no_number_holds_are_refused():
     """Durations that add up to infinity are an error, not an answer."""
     schedule = build("gpipe", 4, 4)
     with pytest.raises(CostError, match="makespan = inf: must be finite"):
-        simulate(compile(schedule), uniform_costs(schedule, 1e308, 1e308))
+        run_graph(compile_graph(schedule), uniform_costs(schedule, 1e308, 1e308))
 
 
 def test_costs_must_fit_the_schedule():
     """Costs for another number of stages are refused by both engines."""
-    graph, other = compile(build("gpipe", 4, 4)), uniform_costs(build("gpipe", 3, 4), 1, 2)
-    for run in (simulate, simulate_events, lambda g, c: makespans(g, [c])):
+    graph, other = compile_graph(build("gpipe", 4, 4)), uniform_costs(build("gpipe", 3, 4), 1, 2)
+    for run in (simulate, run_events, lambda g, c: makespans(g, [c])):
         with pytest.raises(CostError, match="one entry per stage"):
             run(graph, other)
 
@@ -198,10 +198,10 @@ def test_costs_must_fit_the_schedule():
 def test_unknown_semantics_are_refused(field, value):
     """A semantics that does not exist is refused with those that do."""
     with pytest.raises(PPModelError, match=f"{field} = {value}: must be one of"):
-        compile(build("gpipe", 2, 2), **{field: value})
+        compile_graph(build("gpipe", 2, 2), **{field: value})
 
 
-@pytest.mark.parametrize("run", [simulate, simulate_events])
+@pytest.mark.parametrize("run", [simulate, run_events])
 @pytest.mark.parametrize(
     ("factors", "rule"),
     [(np.ones(3), "one number for each operation"), (np.full(8, np.nan), "finite"), (np.full(8, -1.0), "not negative")],
@@ -210,7 +210,7 @@ def test_factors_must_fit_the_operations(run, factors, rule):
     """A factor too few would be read from elsewhere: it is refused, and so is what is no duration."""
     schedule = build("gpipe", 2, 2)
     with pytest.raises(CostError, match=f"factors = .*: must be .*{rule}"):
-        run(compile(schedule), uniform_costs(schedule, 1, 2), factors)
+        run(compile_graph(schedule), uniform_costs(schedule, 1, 2), factors)
 
 
 @pytest.mark.parametrize("shape", [(4, 2), (5,), (5, 3), (5, 3, 2)])
@@ -218,7 +218,7 @@ def test_cost_tables_have_a_shape(shape):
     """A table without all kinds of operations, or for other stages or replicas, never reaches an engine."""
     schedule = build("gpipe", 2, 2)
     with pytest.raises(CostError, match=r"shape of|for 3 replicas"):
-        simulate(compile(schedule), OpCosts(np.ones((5, 2)), np.ones(shape), np.ones((5, 2))))
+        run_graph(compile_graph(schedule), OpCosts(np.ones((5, 2)), np.ones(shape), np.ones((5, 2))))
 
 
 def test_deadlocks_are_found_before_anything_runs():

@@ -19,11 +19,11 @@ EXPECTED = {
     "cell.csv": ":3: slot 1 = '0G1': is not an operation",
     "continued.csv": ":3: slot 2 = ~: continues no operation",
     "deadlock.csv": "0B0: waits for 1B0.*deadlock",
-    "deadlock_in_a_cell.csv": "device 0 = 0B0: waits for 0F0.*deadlock",
-    "deadlock_of_reductions.csv": "device 0 = 0R: waits for 0R@1.*deadlock",
-    "devices.csv": ":4: device = 0: must number the rows 0 to 1, each once",
-    "doubled.csv": "device 0 = 0B1: stands twice",
-    "early.csv": "device 1 = 1F0: begins in slot 0, before 0F0 has ended",
+    "deadlock_in_a_cell.csv": "rank 0 = 0B0: waits for 0F0.*deadlock",
+    "deadlock_of_reductions.csv": "rank 0 = 0R: waits for 0R@1.*deadlock",
+    "ranks.csv": ":4: rank = 0: must number the rows 0 to 1, each once",
+    "doubled.csv": "rank 0 = 0B1: stands twice",
+    "early.csv": "rank 1 = 1F0: begins in slot 0, before 0F0 has ended",
     "empty.csv": "table = empty: must hold operations",
     "header.csv": ":1: microbatches = many: must be a positive number",
     "huge.csv": "microbatch 2 = missing: has no operation",
@@ -31,21 +31,21 @@ EXPECTED = {
     "letters_comment.csv": ":1: letters = B backward: must be pytorch or zero-bubble, or say what each letter",
     "letters_mixed.csv": ":2: letters = I and BW: are of two conventions",
     "letters_other.csv": ":2: column 3 = '0BW0': is not of the letters of pytorch",
-    "letters_zero_bubble.csv": "device 0 = 0W1: is missing from the table: in our letters, I is the B of the file",
-    "misplaced.csv": "device 0 = 1F1: is misplaced: stage 1 of replica 0 lives on device 1",
-    "missing.csv": "device 1 = 1B1: is missing from the table",
+    "letters_zero_bubble.csv": "rank 0 = 0W1: is missing from the table: in our letters, I is the B of the file",
+    "misplaced.csv": "rank 0 = 1F1: is misplaced: stage 1 of replica 0 lives on rank 1",
+    "missing.csv": "rank 1 = 1B1: is missing from the table",
     "overlap_backwards.csv": ":1: column 3 = \\(0B0;0B1\\)OVERLAP_F_B: must be a forward and a backward; .*0B0&0B1",
     "overlap_forwards.csv": ":1: column 1 = \\(0F0;0F1\\)OVERLAP_F_B: must be a forward and a backward",
     "overlap_three.csv": ":1: column 3 = .*: must be a forward and a backward",
     "pair.csv": ":1: column 5 = '\\(1F1;1B0\\)OVERLAP': is not an operation",
     "recv_late.csv": ":2: column 2 = 1RECV_F0: comes after 1F0, which needs what it receives",
-    "same_cell.csv": "device 0 = 0B0: needs 0F0, which stands in the same cell",
+    "same_cell.csv": "rank 0 = 0B0: needs 0F0, which stands in the same cell",
     "send_early.csv": ":1: column 2 = 0SEND_F1: comes before 0F1, whose result it sends",
-    "sharding.csv": ":2: column 1 = 0UNSHARD: is misplaced: stage 0 lives on device 2",
+    "sharding.csv": ":2: column 1 = 0UNSHARD: is misplaced: stage 0 lives on rank 2",
     "short.csv": "microbatch 1 = missing: has no operation",
     "transfer_doubled.csv": ":1: column 4 = 0SEND_F0: stands twice",
     "transfer_local.csv": ":1: column 3 = 0SEND_F0: is no transfer of this table",
-    "transfer_missing.csv": "device 0 = 0RECV_B0: is missing: a table has all transfers",
+    "transfer_missing.csv": "rank 0 = 0RECV_B0: is missing: a table has all transfers",
     "transfer_of_replicas.csv": ":2: slot 1 = 0SEND_F0: stands in a table of several replicas",
     "transfer_stage.csv": ":1: column 2 = 7SEND_F0: names a stage outside 0 .. 1",
     "word.csv": ":1: column 1 = '0UNSHARD0': is not an operation",
@@ -84,15 +84,15 @@ def test_order_alone_counts_without_a_header():
     rows = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n"
     assert parse_table(rows).num_microbatches == 2
     with pytest.raises(TableError, match="before 0F0 has ended"):
-        parse_table("device,0,1,2,3\n0,0F0,0F1,0B0,0B1\n1,1F0,1B0,1F1,1B1\n")
+        parse_table("rank,0,1,2,3\n0,0F0,0F1,0B0,0B1\n1,1F0,1B0,1F1,1B1\n")
 
 
 def test_a_continued_cell_continues_all_of_its_operations():
     """Both operations of a cell end in its last slot, so that what needs either has to wait."""
-    text = "device,0,1,2,3,4,5\n0,0F0&0F1,~,,0B0,,0B1\n1,,{},1B0,1F1,1B1,\n"
+    text = "rank,0,1,2,3,4,5\n0,0F0&0F1,~,,0B0,,0B1\n1,,{},1B0,1F1,1B1,\n"
     with pytest.raises(TableError, match="1F0: begins in slot 1, before 0F0 has ended"):
         parse_table(text.format("1F0"))
-    late = "device,0,1,2,3,4,5,6\n0,0F0&0F1,~,,,0B0,,0B1\n1,,,1F0,1B0,1F1,1B1,\n"
+    late = "rank,0,1,2,3,4,5,6\n0,0F0&0F1,~,,,0B0,,0B1\n1,,,1F0,1B0,1F1,1B1,\n"
     assert parse_table(late).num_microbatches == 2
 
 
@@ -113,13 +113,13 @@ def test_broken_csv_is_refused(text):
     ("text", "said"),
     [
         ("# ppmodel table 99\n0F0,0B0", "version = ppmodel table 99: is not"),
-        ("device,5,3\n0,0F0,0B0", "must number the slots"),
-        ("device,0\n0,0F0,0B0", "is longer than the header"),
+        ("rank,5,3\n0,0F0,0B0", "must number the slots"),
+        ("rank,0\n0,0F0,0B0", "is longer than the header"),
         ("0,0F0,0B0", "the file has no header row"),
     ],
 )
 def test_headers_are_held_to(text, said):
-    """A header that does not fit, another version, device numbers without a header."""
+    """A header that does not fit, another version, rank numbers without a header."""
     with pytest.raises(TableError, match=said):
         parse_table(text)
 
@@ -217,7 +217,7 @@ def test_the_comment_on_letters_decides():
 @pytest.mark.parametrize(
     ("schedule", "said"),
     [
-        (build("chimera", 4, 4), "chimera: has stage 0 on devices 0 and 3"),
+        (build("chimera", 4, 4), "chimera: has stage 0 on ranks 0 and 3"),
         (parse_table("# microbatch_parts: 2\n0F0,0F1,0B0,0B1"), "cuts microbatches into 2 parts"),
         (parse_table("# stage_shares: 1 3\n0F0,0B0\n1F0,1B0"), "stages of uneven shares"),
         (parse_table("0F0&0F1,0B0,0B1"), "several operations that are not a forward and a backward"),
@@ -246,7 +246,7 @@ def loaded(path, schedule):
     schedules = pytest.importorskip("torch.distributed.pipelining.schedules", reason="torch is not installed")
     runtime = object.__new__(schedules._PipelineScheduleRuntime)
     runtime.pipeline_order, runtime._stages, runtime._defer_pp_recv = {}, [], False
-    runtime.pp_group_size, runtime._num_stages = schedule.num_devices, schedule.num_stages
+    runtime.pp_group_size, runtime._num_stages = schedule.num_ranks, schedule.num_stages
     runtime._n_microbatches = schedule.num_microbatches
     runtime._load_csv(path, format="compute_only")
     return runtime
@@ -264,7 +264,7 @@ def test_pytorch_loads_what_we_write(schedule, tmp_path_factory):
     path, lowered = folder / "ours.csv", folder / "lowered.csv"
     path.write_text(write_table(schedule, "pytorch"))
     runtime = loaded(path, schedule)
-    rows = [[str(schedule.op(index)) for index in range(*span)] for span in pairwise(schedule.device_start)]
+    rows = [[str(schedule.op(index)) for index in range(*span)] for span in pairwise(schedule.rank_start)]
     assert flat(runtime.pipeline_order) == rows
     runtime._dump_csv(lowered, format="compute_comms")
     assert read_table(lowered).rows() == schedule.rows()

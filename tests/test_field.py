@@ -11,9 +11,9 @@ from strategies import is_legal
 
 from ppmodel import build, names, studies
 from ppmodel.costs import model_costs, uniform_costs
-from ppmodel.engine import simulate
+from ppmodel.simulation import run_graph
 from ppmodel.errors import PPModelError
-from ppmodel.graph import compile
+from ppmodel.simulation import compile_graph
 from ppmodel.metrics import idle_ratio
 from ppmodel.ops import OpKind
 from ppmodel.schedules import get
@@ -61,9 +61,9 @@ def study(model, systems, cases):
 
 def test_every_registered_schedule_is_there_wherever_it_is_legal(study):
     """A schedule that is added to the registry needs no edit here to appear."""
-    for num_stages, multiple in product(STAGES, MULTIPLES):
-        here = study[(study.stages == num_stages) & (study.microbatches == multiple * num_stages)]
-        wanted = {get(name).label for name in names() if is_legal(name, (num_stages, multiple * num_stages))}
+    for num_ranks, multiple in product(STAGES, MULTIPLES):
+        here = study[(study.stages == num_ranks) & (study.microbatches == multiple * num_ranks)]
+        wanted = {get(name).label for name in names() if is_legal(name, (num_ranks, multiple * num_ranks))}
         assert set(here.schedule) - {"Chimera forward-doubling"} == wanted
         assert (here.groupby("schedule").size() == len(SYSTEMS)).all()
 
@@ -72,7 +72,7 @@ def test_a_row_is_a_simulation(study, model, systems):
     """Times, idle time and bytes are those of a single run."""
     row = study[(study.schedule == "ZB-H1") & (study.system == SYSTEMS[2]) & (study.microbatches == 8)].iloc[0]
     schedule = build("zb-h1", int(row.stages), 8)
-    timeline = simulate(compile(schedule), model_costs(schedule, model, systems[2]))
+    timeline = run_graph(compile_graph(schedule), model_costs(schedule, model, systems[2]))
     assert row.t_sim_s == timeline.makespan_s
     assert row.idle_ratio == pytest.approx(idle_ratio(timeline), rel=1e-12)
 
@@ -117,7 +117,7 @@ def test_what_does_not_fit_is_left_out(model, systems):
         studies.field_study(small, systems[:1], [8], [1], ["1f1b"])
 
 
-def test_a_single_device_is_refused(model, systems):
+def test_a_single_rank_is_refused(model, systems):
     """Its pipeline sends nothing, so that neither a network nor the length of a transfer can be asked of it."""
     with pytest.raises(PPModelError) as caught:
         studies.field_study(model, systems, [4, 1], [2], ["gpipe"])
@@ -277,7 +277,7 @@ def test_messages_are_worth_it_up_to_the_border():
     schedule, base = build("zb-v", 4, 8), build("1f1b", 4, 8)
     for factor, faster in ((0.8, True), (1.25, False)):
         comm = table.worth_until["ZB-V"] * factor
-        seconds = [simulate(compile(one), uniform_costs(one, 1, 2, comm)).makespan_s for one in (schedule, base)]
+        seconds = [run_graph(compile_graph(one), uniform_costs(one, 1, 2, comm)).makespan_s for one in (schedule, base)]
         assert (seconds[0] < seconds[1]) == faster
     assert set(relative.schedule) == {"ZB-V", "ZB-H1", "GPipe"}
 
@@ -286,7 +286,7 @@ def by_hand(schedule, model, systems, apart):
     """Time on each system, one simulation each."""
     schedule = schedule.taken_apart() if apart else schedule
     costs = [model_costs(schedule, model, system) for system in systems]
-    return np.array([simulate(compile(schedule), one).makespan_s for one in costs])
+    return np.array([run_graph(compile_graph(schedule), one).makespan_s for one in costs])
 
 
 def test_only_cells_of_a_forward_and_a_backward_overlap(model, systems, cases):
@@ -343,7 +343,7 @@ def test_own_times_are_given_to_the_search(model, systems):
     seconds = []
     for lengths in (own, (1, 1, 1, 0)):
         schedule = build("zb-1p", 4, 8, times=lengths)
-        seconds.append(simulate(compile(schedule), model_costs(schedule, model, systems[2])).makespan_s)
+        seconds.append(run_graph(compile_graph(schedule), model_costs(schedule, model, systems[2])).makespan_s)
     assert own[0] == 100 > own[2]
     assert table.relative[0] == pytest.approx(seconds[0] / seconds[1] - 1)
 
@@ -431,7 +431,7 @@ def test_only_published_formulas_are_held_against_tables(study):
     derived = [get(name).label for name in names() if get(name).bubble_ratio and not get(name).published]
     assert {"V-Half", "V-Min"} <= set(derived)
     assert gaps.least[derived].isna().all()
-    assert (gaps.least[["ZB-H2", "ZB-V"]] > CLEAR).all()  # their authors' zero is over a device's span
+    assert (gaps.least[["ZB-H2", "ZB-V"]] > CLEAR).all()  # their authors' zero is over a rank's span
     assert f"Of {gaps.least.notna().sum()} published formulas" in studies.gap_text(gaps.reset_index(), CLEAR)
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from ppmodel import build, formulas
 from ppmodel.costs import uniform_costs
-from ppmodel.engine import simulate
-from ppmodel.graph import P2P, compile
+from ppmodel.simulation import run_graph
+from ppmodel.simulation import P2P, compile_graph
 from ppmodel.metrics import idle_ratio, peak_activations, table_slots
 
 FORMULAS = {"gpipe": formulas.makespan_gpipe, "1f1b": formulas.makespan_1f1b}
@@ -22,7 +22,7 @@ def test_formula_table_and_simulation_agree(stages):
             schedule = build(name, stages, count)
             ratio = formula(stages, count)
             assert 1 - Fraction(3 * count, table_slots(schedule)) == ratio
-            timeline = simulate(compile(schedule), uniform_costs(schedule, forward=1, backward=2))
+            timeline = run_graph(compile_graph(schedule), uniform_costs(schedule, forward=1, backward=2))
             assert timeline.makespan_s == formulas.makespan_gpipe(stages, count)
             assert idle_ratio(timeline) == pytest.approx(float(ratio), abs=1e-12)
 
@@ -82,7 +82,7 @@ def test_hanayos_formula_is_near():
 @pytest.mark.parametrize("comm", [0, 0.1, 0.5, 1.0])
 @pytest.mark.parametrize("p2p", P2P)
 def test_makespans_with_communication(p2p, comm):
-    """GPipe and 1F1B meet their closed forms under all semantics, and eager 1F1B where no device is occupied."""
+    """GPipe and 1F1B meet their closed forms under all semantics, and eager 1F1B where no rank is occupied."""
     cases = [(name, partial(formula, p2p=p2p)) for name, formula in FORMULAS.items()]
     if not p2p.startswith("blocking"):
         cases.append(("eager-1f1b", formulas.makespan_eager_1f1b))
@@ -90,13 +90,13 @@ def test_makespans_with_communication(p2p, comm):
         for stages in (1, 2, 3, 4, 8):
             for count in (1, 2, 3, 8, 9, 16, 17):
                 schedule = build(name, stages, count)
-                timeline = simulate(compile(schedule, p2p), uniform_costs(schedule, 1, 2, comm))
+                timeline = run_graph(compile_graph(schedule, p2p), uniform_costs(schedule, 1, 2, comm))
                 assert timeline.makespan_s == pytest.approx(formula(stages, count, 1, 2, comm), rel=1e-12)
 
 
 @pytest.mark.parametrize("p2p", [p2p for p2p in P2P if p2p.startswith("blocking")])
 def test_blocking_makes_gpipe_and_1f1b_equal_to_two_transfers(p2p):
-    """Where a transfer occupies a device they differ by one of them, by two where it occupies both."""
+    """Where a transfer occupies a rank they differ by one of them, by two where it occupies both."""
     apart = [FORMULAS["gpipe"](8, b, 1, 2, 1, p2p) - FORMULAS["1f1b"](8, b, 1, 2, 1, p2p) for b in (2, 8, 64, 256)]
     assert set(apart) == {2 if p2p == "blocking" else 1}
 
@@ -109,7 +109,7 @@ def test_the_form_for_whole_rounds_is_the_general_one():
 
 
 def test_peaks_have_their_closed_forms():
-    """Peak activations by device, for every schedule that has a closed form."""
+    """Peak activations by rank, for every schedule that has a closed form."""
     for stages in (2, 4, 6, 8):
         for count in (1, 3, stages, 2 * stages, 4 * stages):
             for name, formula in (

@@ -12,26 +12,26 @@ from ppmodel.grid import Grid
 def grids(draw):
     """Rows of any lengths, some tall or long, and marks in them."""
     lengths = draw(st.lists(st.integers(0, 60), min_size=1, max_size=60))
-    rows = [[f"{device}F{place}&0B1@1" for place in range(length)] for device, length in enumerate(lengths)]
-    cells = [(device, place) for device, length in enumerate(lengths) for place in range(length)]
+    rows = [[f"{rank}F{place}&0B1@1" for place in range(length)] for rank, length in enumerate(lengths)]
+    cells = [(rank, place) for rank, length in enumerate(lengths) for place in range(length)]
     return Grid(rows, draw(st.sets(st.sampled_from(cells), max_size=4)) if cells else set())
 
 
 def written(line):
-    """The device and the cells of a line, as text."""
-    device, _, cells = line.partition("|")
-    return int(device.removeprefix("device")), re.findall(r"[^\s.]+", cells)
+    """The rank and the cells of a line, as text."""
+    rank, _, cells = line.partition("|")
+    return int(rank.removeprefix("rank")), re.findall(r"[^\s.]+", cells)
 
 
 @given(grid=grids())
 def test_the_text_is_the_window(grid):
-    """Each line holds the cells of one device's row from the first place that is shown on, the marked ones marked."""
+    """Each line holds the cells of one rank's row from the first place that is shown on, the marked ones marked."""
     assert ("|..." in str(grid)) == (grid.places.start > 0)
     lines = [line for line in str(grid).splitlines() if line != "..."]
-    assert [written(line)[0] for line in lines] == list(grid.devices)
-    for device, cells in map(written, lines):
-        places = [place for place in grid.places if place < len(grid.rows[device])]
-        texts = [f">{grid.rows[device][place]}<" if (device, place) in grid.marks else grid.rows[device][place]
+    assert [written(line)[0] for line in lines] == list(grid.ranks)
+    for rank, cells in map(written, lines):
+        places = [place for place in grid.places if place < len(grid.rows[rank])]
+        texts = [f">{grid.rows[rank][place]}<" if (rank, place) in grid.marks else grid.rows[rank][place]
                  for place in places]  # fmt: skip
         assert [cell for text in cells for cell in text.replace("<>", "< >").split()] == texts
 
@@ -39,10 +39,10 @@ def test_the_text_is_the_window(grid):
 @given(grid=grids())
 def test_the_first_mark_is_shown(grid):
     """The window holds the uppermost and the leftmost mark, and is no larger than a screen."""
-    assert len(grid.devices) <= 24
+    assert len(grid.ranks) <= 24
     assert len(grid.places) <= 48
     if grid.marks:
-        assert min(device for device, _ in grid.marks) in grid.devices
+        assert min(rank for rank, _ in grid.marks) in grid.ranks
         assert min(place for _, place in grid.marks) in grid.places
 
 

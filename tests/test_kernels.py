@@ -17,8 +17,8 @@ from strategies import allreduces, cases, legal_sizes, p2ps, random_cases
 
 from ppmodel import PPModelError, Schedule, build, compiled, kernels, names
 from ppmodel.costs import OpCosts, uniform_costs
-from ppmodel.engine import makespans, simulate, simulate_events
-from ppmodel.graph import compile
+from ppmodel.simulation import makespans, run_graph, run_events
+from ppmodel.simulation import compile_graph
 
 MODULES = [
     name
@@ -60,11 +60,11 @@ COLD = """
 import ppmodel.kernels
 from ppmodel import build
 from ppmodel.costs import uniform_costs
-from ppmodel.engine import simulate
-from ppmodel.graph import compile
+from ppmodel.simulation import run_graph
+from ppmodel.simulation import compile_graph
 from ppmodel.kernels.paths import longest_path
 schedule = build("chimera", 8, 16)
-print(simulate(compile(schedule), uniform_costs(schedule, 1, 2, 0.1)).makespan_s.hex())
+print(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2, 0.1)).makespan_s.hex())
 print(longest_path.stats.cache_path)
 """
 
@@ -79,7 +79,7 @@ def test_without_a_folder_to_write_to_kernels_compile_all_the_same(tmp_path):
     environment = os.environ | nowhere | {"PYTHONPATH": os.pathsep.join(sys.path)}
     cold = subprocess.run([sys.executable, "-c", COLD], capture_output=True, text=True, env=environment)
     schedule = build("chimera", 8, 16)
-    span = simulate(compile(schedule), uniform_costs(schedule, 1, 2, 0.1)).makespan_s
+    span = run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2, 0.1)).makespan_s
     assert (cold.stderr, cold.stdout) == ("", f"{span.hex()}\nNone\n")
 
 
@@ -87,7 +87,7 @@ def test_without_a_folder_to_write_to_kernels_compile_all_the_same(tmp_path):
 @given(cases() | random_cases(), p2ps, allreduces)
 def test_graphs_are_the_same(case, p2p, allreduce):
     """Sources, order, levels and every array of the graph."""
-    plain, fast = both(lambda: compile(again(case[0]), p2p, allreduce))
+    plain, fast = both(lambda: compile_graph(again(case[0]), p2p, allreduce))
     for one, other in zip(plain.schedule.dependencies, fast.schedule.dependencies, strict=True):
         np.testing.assert_array_equal(one, other)
     for name in GRAPH:
@@ -101,8 +101,8 @@ def test_times_are_the_same_to_the_last_bit(case, p2p, allreduce, noisy, seed):
     schedule, costs = case
     random = np.random.default_rng(seed)
     factors = random.uniform(0.5, 2, schedule.num_operations) if noisy else None
-    graph = compile(schedule, p2p, allreduce)
-    plain, fast = both(lambda: all_times(simulate(graph, costs, factors)))
+    graph = compile_graph(schedule, p2p, allreduce)
+    plain, fast = both(lambda: all_times(run_graph(graph, costs, factors)))
     np.testing.assert_array_equal(plain, fast)
     many = [replace(costs, compute_s=costs.compute_s * factor) for factor in random.uniform(0.5, 2, 3)]
     np.testing.assert_array_equal(*both(lambda: makespans(graph, many)))
@@ -111,16 +111,16 @@ def test_times_are_the_same_to_the_last_bit(case, p2p, allreduce, noisy, seed):
 @settings(max_examples=500)
 @given(cases() | random_cases(), p2ps, allreduces, st.integers(0, 2**32 - 1))
 def test_events_are_the_same_to_the_last_bit(case, p2p, allreduce, seed):
-    """All times by the event queue, with cards that devices share and costs that make ties."""
+    """All times by the event queue, with nics that ranks share and costs that make ties."""
     schedule, costs = case
     random = np.random.default_rng(seed)
-    cards = random.integers(0, 3, schedule.num_devices) if p2p == "overlapped" else None
+    nics = random.integers(0, 3, schedule.num_ranks) if p2p == "overlapped" else None
     if random.random() < 0.5:
         costs = replace(
             costs, **{name: np.round(getattr(costs, name)) for name in ("compute_s", "occupancy_s", "latency_s")}
         )
-    graph = compile(schedule, p2p, allreduce, cards)
-    np.testing.assert_array_equal(*both(lambda: all_times(simulate_events(graph, costs))))
+    graph = compile_graph(schedule, p2p, allreduce, nics)
+    np.testing.assert_array_equal(*both(lambda: all_times(run_events(graph, costs))))
 
 
 @given(cases() | random_cases(), st.integers(0, 3), st.integers(0, 4))
@@ -153,7 +153,7 @@ def parse_rows(text):
 def test_systems_need_not_fill_a_batch():
     """More systems than are taken side by side, and none."""
     schedule = build("1f1b", 3, 5)
-    graph = compile(schedule)
+    graph = compile_graph(schedule)
     many = [OpCosts(*np.random.default_rng(seed).uniform(0, 1, (3, 5, 3))) for seed in range(150)]
     np.testing.assert_array_equal(*both(lambda: makespans(graph, many)))
     assert both(lambda: makespans(graph, []).tolist()) == ([], [])
@@ -161,7 +161,7 @@ def test_systems_need_not_fill_a_batch():
 
 def test_registers_are_used_again():
     """Only messages under way have a place: as many in a long 1F1B as in a short one."""
-    short, long = (compile(build("1f1b", 6, count)).instructions[1][0] for count in (20, 200))
+    short, long = (compile_graph(build("1f1b", 6, count)).instructions[1][0] for count in (20, 200))
     assert short == long
     assert short <= 2 * 6 + 2
 
@@ -188,7 +188,7 @@ def own_kernels():
 def test_all_that_choose_are_known():
     """Both kinds of code can be chosen where tables, graphs and times are made, and in the searches."""
     searches = {"ppmodel.schedules.automatic", "ppmodel.schedules.building_block"}
-    assert set(MODULES) >= {"ppmodel.schedule", "ppmodel.graph", "ppmodel.engine"} | searches
+    assert set(MODULES) >= {"ppmodel.tables", "ppmodel.simulation", "ppmodel.simulation"} | searches
     shared = {name for name in kernels.__all__ if hasattr(getattr(kernels, name), "signatures")}
     assert {"dependencies", "slots", "squeeze"} <= shared <= {one.__name__ for one in own_kernels()}
 
@@ -201,13 +201,13 @@ def test_each_kernel_is_compiled_once():
         for one in (schedule, Schedule.from_rows(name, schedule.rows())):
             for found in (None, kernels):
                 with using(found):
-                    graph = compile(again(one), allreduce="overlapped")
+                    graph = compile_graph(again(one), allreduce="overlapped")
                 with using(kernels):
                     costs = uniform_costs(graph.schedule, 1, 2, 0.1)
-                    compile(graph.schedule)
+                    compile_graph(graph.schedule)
                     graph.schedule.slots()
-                    simulate(graph, costs, np.ones(graph.schedule.num_operations))
+                    run_graph(graph, costs, np.ones(graph.schedule.num_operations))
                     makespans(graph, [costs])
-                    simulate_events(graph, costs)
+                    run_events(graph, costs)
     signatures = {one.__name__: len(one.signatures) for one in own_kernels()}
     assert set(signatures.values()) == {1}, signatures

@@ -9,9 +9,9 @@ from strategies import cases, p2ps, schedules
 
 from ppmodel import OpKind, build
 from ppmodel.costs import OpCosts, stages, uniform_costs
-from ppmodel.engine import simulate
+from ppmodel.simulation import run_graph
 from ppmodel.export import parse_table
-from ppmodel.graph import compile
+from ppmodel.simulation import compile_graph
 from ppmodel.metrics import (
     bubble_ratios,
     busy_s,
@@ -64,7 +64,7 @@ def test_activations_stay_until_the_weights_gradient():
 def test_idle_ratio_counts_what_does_not_compute(case, p2p):
     """Between 0 and 1, computing time independent of the semantics, and consistent with the three ratios."""
     schedule, costs = case
-    timeline = simulate(compile(schedule, p2p), costs)
+    timeline = run_graph(compile_graph(schedule, p2p), costs)
     if timeline.makespan_s == 0 or busy_s(timeline).sum() == 0:
         return
     idle, ratios = idle_ratio(timeline), bubble_ratios(timeline)
@@ -81,16 +81,16 @@ def test_computing_time_follows_from_the_costs_alone(case, p2p):
     added = operations_s(schedule, costs)
     assert (added[schedule.kind == OpKind.R] == 0).all()
     assert added.sum() == pytest.approx(computing_s(schedule, [costs])[0])
-    assert added.sum() == pytest.approx(busy_s(simulate(compile(schedule, p2p), costs)).sum())
+    assert added.sum() == pytest.approx(busy_s(run_graph(compile_graph(schedule, p2p), costs)).sum())
 
 
 def test_the_three_ratios_differ_where_they_should():
-    """1F1B's first device spans everything; a schedule without bubbles may still end later than it computes."""
+    """1F1B's first rank spans everything; a schedule without bubbles may still end later than it computes."""
     schedule = build("1f1b", 4, 8)
-    ratios = bubble_ratios(simulate(compile(schedule), uniform_costs(schedule, 1, 2)))
+    ratios = bubble_ratios(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2)))
     assert ratios == pytest.approx((3 / 11, 3 / 8, 3 / 11))
     shifted = parse_table("0F0 0F1 0F2 0I0 0W0 0I1 0W1 0I2 0W2\n1F0 1I0 1F1 1I1 1F2 1I2 1W0 1W1 1W2")
-    ratios = bubble_ratios(simulate(compile(shifted), uniform_costs(shifted, 1, 2)))
+    ratios = bubble_ratios(run_graph(compile_graph(shifted), uniform_costs(shifted, 1, 2)))
     assert ratios == pytest.approx((1 / 10, 1 / 9, 0))
 
 
@@ -99,7 +99,7 @@ def test_reductions_do_not_count_as_computing():
     schedule = build("chimera", 4, 4)
     costs = uniform_costs(schedule, 1, 2, reduction=4)
     for how in ("excluded", "overlapped", "blocking"):
-        assert busy_s(simulate(compile(schedule, allreduce=how), costs)).tolist() == [12] * 4
+        assert busy_s(run_graph(compile_graph(schedule, allreduce=how), costs)).tolist() == [12] * 4
 
 
 @given(schedules())
@@ -110,15 +110,15 @@ def test_table_ratio_is_the_share_of_idle_cells(schedule):
     assert table_bubble_ratio(schedule) == pytest.approx(idle / (len(grid) * len(grid[0])))
 
 
-def test_messages_follow_the_boundaries_between_devices():
-    """2(S-1) messages a microbatch for one chunk a device, whichever schedule."""
+def test_messages_follow_the_boundaries_between_ranks():
+    """2(S-1) messages a microbatch for one chunk a rank, whichever schedule."""
     for name in ("gpipe", "1f1b", "chimera"):
         assert messages_sent(build(name, 4, 8)).sum() == 8 * 2 * 3
     assert messages_sent(build("gpipe", 1, 4)).tolist() == [0]
 
 
 def test_persistent_memory_counts_replicas():
-    """Chimera's devices hold two stages' weights, gradients and optimizer state, 18 bytes a parameter."""
+    """Chimera's ranks hold two stages' weights, gradients and optimizer state, 18 bytes a parameter."""
     model, system = load_model("paper"), load_system("mid_cp_mid_nw")
     one, two = (
         memory(schedule, model, stages(schedule, model, system))

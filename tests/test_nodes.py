@@ -1,4 +1,4 @@
-"""Nodes: laws of links inside and between them, and of network cards that devices share."""
+"""Nodes: laws of links inside and between them, and of NICs that ranks share."""
 
 from dataclasses import replace
 from math import factorial
@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import allreduces, p2ps, schedules
-from twin import card_times
+from twin import nic_times
 
 from ppmodel import build
 from ppmodel.costs import OpCosts, message_bytes, model_costs, receivers, side_by_side, uniform_costs
-from ppmodel.engine import simulate
+from ppmodel.simulation import run_graph
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.export import parse_table
-from ppmodel.graph import compile
+from ppmodel.simulation import compile_graph
 from ppmodel.metrics import messages_by_node
 from ppmodel.ops import OpKind
-from ppmodel.plot import plot_cards, plot_nodes
-from ppmodel.specs import DATA, NodeSpec, cards_of, load_model, load_system, one_node_text
+from ppmodel.plot import plot_nics, plot_nodes
+from ppmodel.specs import DATA, NodeSpec, nics_of, load_model, load_system, one_node_text
 from ppmodel.studies import (
     crossing_table,
     inside_study,
@@ -36,18 +36,18 @@ from ppmodel.studies import (
     search_text,
     waiting_study,
 )
-from ppmodel.studies.nodes import card_study, full_placements, longest_wait, waiting_facts
+from ppmodel.studies.nodes import nic_study, full_placements, longest_wait, waiting_facts
 from ppmodel.studies.times import UNCHANGED, WITHOUT_NETWORK, Change, times
 from ppmodel.sweep import load_sweep
 from ppmodel.sweep.rows import compute_rows
-from ppmodel.uncertainty import Noise
+from ppmodel.noise import Noise
 
 SLOW = load_system("mid_cp_slow_nw")
 
 
 def nodes_like(system, bandwidth=1.0, **more):
     """Nodes whose inner links are as those of a flat system, or some times as fast."""
-    given = {"devices_per_node": 2, "shared_card": False, "placement": "blocked"} | more
+    given = {"devices_per_node": 2, "shared_nic": False, "placement": "blocked"} | more
     return NodeSpec(
         node_bandwidth_bytes_per_s=system.network_bandwidth_bytes_per_s * bandwidth,
         node_latency_s=system.network_latency_s / bandwidth,
@@ -57,9 +57,9 @@ def nodes_like(system, bandwidth=1.0, **more):
 
 @st.composite
 def on_nodes(draw, **sizes):
-    """A schedule, and nodes for its devices."""
+    """A schedule, and nodes for its ranks."""
     schedule = draw(schedules(**sizes))
-    return schedule, tuple(draw(st.lists(st.integers(0, 2), min_size=(n := schedule.num_devices), max_size=n)))
+    return schedule, tuple(draw(st.lists(st.integers(0, 2), min_size=(n := schedule.num_ranks), max_size=n)))
 
 
 def model_for(schedule):
@@ -69,7 +69,7 @@ def model_for(schedule):
 
 def columns(schedule, system, p2p="overlapped", allreduce="excluded"):
     """Start and end of every operation of a model on a system."""
-    timeline = simulate(compile(schedule, p2p, allreduce), model_costs(schedule, model_for(schedule), system))
+    timeline = run_graph(compile_graph(schedule, p2p, allreduce), model_costs(schedule, model_for(schedule), system))
     return np.stack((timeline.start_s, timeline.end_s, timeline.sent_s, timeline.arrived_s))
 
 
@@ -85,8 +85,8 @@ def test_equal_links_are_a_flat_network(case, p2p, allreduce):
 @settings(max_examples=40)
 @given(schedules(), p2ps, allreduces)
 def test_one_node_is_a_flat_network_of_its_links(schedule, p2p, allreduce):
-    """With all devices on one node nothing but the links inside counts."""
-    system = replace(SLOW, nodes=nodes_like(SLOW, 7.0, devices_per_node=schedule.num_devices))
+    """With all ranks on one node nothing but the links inside counts."""
+    system = replace(SLOW, nodes=nodes_like(SLOW, 7.0, devices_per_node=schedule.num_ranks))
     nodes = system.nodes
     flat = replace(
         SLOW, network_bandwidth_bytes_per_s=nodes.node_bandwidth_bytes_per_s, network_latency_s=nodes.node_latency_s
@@ -96,8 +96,8 @@ def test_one_node_is_a_flat_network_of_its_links(schedule, p2p, allreduce):
 
 @settings(max_examples=40)
 @given(schedules(), p2ps, allreduces)
-def test_nodes_of_one_device_are_a_flat_network(schedule, p2p, allreduce):
-    """With one device on each node nothing but the links between nodes counts."""
+def test_nodes_of_one_rank_are_a_flat_network(schedule, p2p, allreduce):
+    """With one rank on each node nothing but the links between nodes counts."""
     system = replace(SLOW, nodes=nodes_like(SLOW, 7.0, devices_per_node=1))
     np.testing.assert_array_equal(columns(schedule, system, p2p, allreduce), columns(schedule, SLOW, p2p, allreduce))
 
@@ -105,7 +105,7 @@ def test_nodes_of_one_device_are_a_flat_network(schedule, p2p, allreduce):
 @settings(max_examples=40)
 @given(on_nodes(), p2ps, allreduces, st.floats(1, 100))
 def test_faster_links_inside_never_cost_time(case, p2p, allreduce, factor):
-    """No operation ends later where the links inside nodes are faster, as long as each pair of devices has its own."""
+    """No operation ends later where the links inside nodes are faster, as long as each pair of ranks has its own."""
     schedule, where = case
     room = len(where)
     slow, fast = (
@@ -151,7 +151,7 @@ def test_receivers_are_those_of_the_table(schedule):
     consumer = np.flatnonzero(schedule.dependencies.remote)
     sender = schedule.dependencies.source[consumer]
     found = receivers(schedule)[schedule.kind[sender], schedule.replica[sender], schedule.stage[sender]]
-    np.testing.assert_array_equal(found, schedule.device[consumer])
+    np.testing.assert_array_equal(found, schedule.rank[consumer])
 
 
 @given(on_nodes())
@@ -160,11 +160,11 @@ def test_messages_are_counted_once(case):
     schedule, where = case
     inside, between = messages_by_node(schedule, np.array(where))
     assert inside + between == schedule.dependencies.remote.sum()
-    assert messages_by_node(schedule, np.zeros(schedule.num_devices, dtype=int)) == (inside + between, 0)
+    assert messages_by_node(schedule, np.zeros(schedule.num_ranks, dtype=int)) == (inside + between, 0)
 
 
 def test_a_message_takes_the_link_that_it_goes_over():
-    """Of two nodes of two devices only stages 1 and 2 use the link between them; the ends of the pipeline send less."""
+    """Of two nodes of two ranks only stages 1 and 2 use the link between them; the ends of the pipeline send less."""
     schedule, model = build("1f1b", 4, 8), load_model("paper")
     system = replace(SLOW, nodes=nodes_like(SLOW, 10.0))
     costs = model_costs(schedule, model, system)
@@ -186,12 +186,12 @@ def test_plain_numbers_know_nodes_too():
     half = uniform_costs(halves, 1, 2, 0.5, nodes=[0, 0, 1, 1], node_comm=0.1).occupancy_s[OpKind.F, 0]
     assert half.tolist() == [0.05, 0.25, 0.05, 0]
     for wrong in ([0, 0, 1], [[0, 0, 1, 1]], 3):
-        with pytest.raises(CostError, match=r"nodes = .*: must name the node of each device, of 4"):
+        with pytest.raises(CostError, match=r"nodes = .*: must name the node of each rank, of 4"):
             uniform_costs(schedule, 1, 2, nodes=wrong)
 
 
 def test_gradients_are_summed_at_the_slowest_link_of_their_ring():
-    """Chimera's replicas of a stage lie on devices s and S-1-s: folded nodes hold both, blocked ones do not."""
+    """Chimera's replicas of a stage lie on ranks s and S-1-s: folded nodes hold both, blocked ones do not."""
     schedule, model = build("chimera", 4, 8), load_model("paper")
 
     def ring(**more):
@@ -216,82 +216,82 @@ def test_changes_of_a_network_reach_the_links_inside():
     assert both[1, 0] == both[1, 1]
 
 
-# ---- shared cards --------------------------------------------------------------------------------
+# ---- shared nics --------------------------------------------------------------------------------
 
 
 @st.composite
-def on_cards(draw, **sizes):
-    """A schedule, cards for its devices, and costs of which no two are alike, so that no two events coincide."""
-    schedule, cards = draw(on_nodes(**sizes))
+def on_nics(draw, **sizes):
+    """A schedule, nics for its ranks, and costs of which no two are alike, so that no two events coincide."""
+    schedule, nics = draw(on_nodes(**sizes))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     shape = (5, schedule.num_replicas, schedule.num_stages)
     tables = [random.uniform(0.1, top, shape) for top in (2.0, 2.0, 1.0)]
-    return schedule, np.array(cards), OpCosts(*tables, overlap_factor=float(random.uniform(0.5, 1.0)))
+    return schedule, np.array(nics), OpCosts(*tables, overlap_factor=float(random.uniform(0.5, 1.0)))
 
 
-@given(on_cards())
-def test_shared_cards_agree_with_a_twin(case):
-    """A simulator that knows only rows, links and cards gives the same ends, departures and arrivals."""
-    schedule, cards, costs = case
-    timeline = simulate(compile(schedule, cards=cards), costs)
-    for column, times_s in zip(("end_s", "sent_s", "arrived_s"), card_times(schedule, costs, cards), strict=True):
+@given(on_nics())
+def test_shared_nics_agree_with_a_twin(case):
+    """A simulator that knows only rows, links and nics gives the same ends, departures and arrivals."""
+    schedule, nics, costs = case
+    timeline = run_graph(compile_graph(schedule, nics=nics), costs)
+    for column, times_s in zip(("end_s", "sent_s", "arrived_s"), nic_times(schedule, costs, nics), strict=True):
         expected = [times_s.get(schedule.op(index), np.nan) for index in range(schedule.num_operations)]
         np.testing.assert_allclose(getattr(timeline, column), expected, rtol=0, atol=1e-9, equal_nan=True)
 
 
-@given(on_cards())
-def test_a_shared_card_never_saves_time(case):
-    """No operation ends earlier on shared cards than on own links: a card keeps all that a link keeps, and more."""
-    schedule, cards, costs = case
-    shared, own = (simulate(compile(schedule, **given), costs).end_s for given in ({"cards": cards}, {}))
+@given(on_nics())
+def test_a_shared_nic_never_saves_time(case):
+    """No operation ends earlier on shared nics than on own links: a nic keeps all that a link keeps, and more."""
+    schedule, nics, costs = case
+    shared, own = (run_graph(compile_graph(schedule, **given), costs).end_s for given in ({"nics": nics}, {}))
     assert (shared >= own - 1e-9)[~np.isnan(own)].all()
 
 
-@given(on_cards(), allreduces)
-def test_one_card_for_all_is_no_card(case, allreduce):
-    """Where all devices lie on one node every message has a link of its own."""
+@given(on_nics(), allreduces)
+def test_one_nic_for_all_is_no_nic(case, allreduce):
+    """Where all ranks lie on one node every message has a link of its own."""
     schedule, _, costs = case
-    ours = simulate(compile(schedule, allreduce=allreduce, cards=np.zeros(schedule.num_devices, dtype=int)), costs)
-    np.testing.assert_allclose(ours.end_s, simulate(compile(schedule, allreduce=allreduce), costs).end_s, atol=1e-9)
+    ours = run_graph(compile_graph(schedule, allreduce=allreduce, nics=np.zeros(schedule.num_ranks, dtype=int)), costs)
+    np.testing.assert_allclose(ours.end_s, run_graph(compile_graph(schedule, allreduce=allreduce), costs).end_s, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "eager-1f1b"])
-def test_a_card_with_one_pair_in_each_direction_is_a_link(name):
-    """Two blocked nodes of a linear schedule: forwards leave one card and gradients the other, as on own links."""
+def test_a_nic_with_one_pair_in_each_direction_is_a_link(name):
+    """Two blocked nodes of a linear schedule: forwards leave one nic and gradients the other, as on own links."""
     schedule = build(name, 6, 9)
     random = np.random.default_rng(3)
     costs = OpCosts(*(random.uniform(0.1, 2, (5, 6)) for _ in range(3)))
-    ours = simulate(compile(schedule, cards=np.array([0, 0, 0, 1, 1, 1])), costs)
-    np.testing.assert_allclose(ours.end_s, simulate(compile(schedule), costs).end_s, atol=1e-9)
+    ours = run_graph(compile_graph(schedule, nics=np.array([0, 0, 0, 1, 1, 1])), costs)
+    np.testing.assert_allclose(ours.end_s, run_graph(compile_graph(schedule), costs).end_s, atol=1e-9)
 
 
-@given(on_cards(), st.permutations(range(5)))
-def test_names_of_cards_do_not_matter(case, names):
-    """Other numbers for the same cards give the same times."""
-    schedule, cards, costs = case
-    ends = [simulate(compile(schedule, cards=c), costs).end_s for c in (cards, np.array(names)[cards])]
+@given(on_nics(), st.permutations(range(5)))
+def test_names_of_nics_do_not_matter(case, names):
+    """Other numbers for the same nics give the same times."""
+    schedule, nics, costs = case
+    ends = [run_graph(compile_graph(schedule, nics=c), costs).end_s for c in (nics, np.array(names)[nics])]
     np.testing.assert_array_equal(*ends)
 
 
-def test_two_messages_at_a_card_follow_one_another():
+def test_two_messages_at_a_nic_follow_one_another():
     """Devices 0 and 1 send to another node at once; the second message leaves when the first one is gone."""
     schedule = parse_table("0F0 0B0\n0F1@1 0B1@1\n1F0 1B0\n1F1@1 1B1@1")
-    costs = uniform_costs(schedule, 0.5, 0.5, comm=3, latency=0.5)  # two stages on four devices: twice 1 / S
+    costs = uniform_costs(schedule, 0.5, 0.5, comm=3, latency=0.5)  # two stages on four ranks: twice 1 / S
     forward = (schedule.kind == OpKind.F) & (schedule.stage == 1)
     own, shared = (
-        simulate(compile(schedule, **cards), costs).start_s[forward]
-        for cards in ({}, {"cards": np.array([0, 0, 1, 1])})
+        run_graph(compile_graph(schedule, **nics), costs).start_s[forward]
+        for nics in ({}, {"nics": np.array([0, 0, 1, 1])})
     )
     assert sorted(own) == [4.5, 4.5]
     assert sorted(shared) == [4.5, 7.5]
 
 
-def test_a_faster_link_may_cost_time_at_a_card():
+def test_a_faster_link_may_cost_time_at_a_nic():
     """First in, first out is not best: a faster link inside a node reorders a queue, and the end is later."""
     schedule, nodes = build("chimera", 6, 6), np.array([1, 1, 0, 0, 1, 0])
     slow, fast = (
-        simulate(
-            compile(schedule, cards=nodes),
+        run_graph(
+            compile_graph(schedule, nics=nodes),
             uniform_costs(schedule, 1.003, 2.011, 2.017, nodes=nodes, node_comm=inside),
         ).makespan_s
         for inside in (1.02, 1.0)
@@ -299,35 +299,35 @@ def test_a_faster_link_may_cost_time_at_a_card():
     assert (round(slow, 3), round(fast, 3)) == (55.409, 56.349)
 
 
-def test_times_takes_the_cards_of_each_system():
-    """Systems with and without shared cards in one call, each simulated with its own; only where links are occupied."""
+def test_times_takes_the_nics_of_each_system():
+    """Systems with and without shared nics in one call, each simulated with its own; only where links are occupied."""
     shared = load_system("slow_between_nodes")
-    apart = placed(shared, "round-robin", shared_card=True)
-    systems = [shared, apart, placed(apart, "round-robin", shared_card=False), SLOW]
+    apart = placed(shared, "round-robin", shared_nic=True)
+    systems = [shared, apart, placed(apart, "round-robin", shared_nic=False), SLOW]
     size = (("chimera", ()), 8, 16, load_model("paper"))
     together = times(*size, systems, "overlapped").t_sim_s[0]
     for system, span in zip(systems, together, strict=True):
         schedule = build("chimera", 8, 16)
-        graph = compile(schedule, cards=cards_of(system, 8))
-        assert span == simulate(graph, model_costs(schedule, load_model("paper"), system)).makespan_s
+        graph = compile_graph(schedule, nics=nics_of(system, 8))
+        assert span == run_graph(graph, model_costs(schedule, load_model("paper"), system)).makespan_s
     assert together[0] < together[3] < together[1]
     assert together[2] == together[3]
     silent = times(*size, systems, "latency").t_sim_s[0]
     assert silent[1] == silent[2]
 
 
-def test_faster_inner_links_may_cost_time_on_shared_cards_alone():
-    """On own links slower inner links never save time; on blocked nodes of two with shared cards Hanayo's do."""
+def test_faster_inner_links_may_cost_time_on_shared_nics_alone():
+    """On own links slower inner links never save time; on blocked nodes of two with shared nics Hanayo's do."""
     study = inside_study(("hanayo", {"waves": 2}), 8, 8, 2, 1.0, [0.0, 0.05, 1.0])
     assert study["own links"].is_monotonic_increasing
     assert largest_loss(study) == pytest.approx(0.0341, abs=1e-4)
-    assert (study["shared card"] >= study["own links"]).all()
-    assert largest_loss(study.rename(columns={"own links": "shared card", "shared card": "other"})) == 0
+    assert (study["shared nic"] >= study["own links"]).all()
+    assert largest_loss(study.rename(columns={"own links": "shared nic", "shared nic": "other"})) == 0
 
 
-def test_noise_and_sweeps_take_the_cards_of_each_system(tmp_path):
-    """Noisy runs and rows of a sweep are simulated with each system's own cards, whatever stands beside it."""
-    systems = [SLOW, placed(load_system("slow_between_nodes"), "round-robin", shared_card=True), SLOW]
+def test_noise_and_sweeps_take_the_nics_of_each_system(tmp_path):
+    """Noisy runs and rows of a sweep are simulated with each system's own nics, whatever stands beside it."""
+    systems = [SLOW, placed(load_system("slow_between_nodes"), "round-robin", shared_nic=True), SLOW]
     model, seeds = load_model("paper"), [1, 2]
     found = noise_study(model, systems, 8, [16], [Noise(jitter=0.1)], seeds, ["chimera"])
     alone = [noise_study(model, [one], 8, [16], [Noise(jitter=0.1)], seeds, ["chimera"]) for one in systems]
@@ -345,27 +345,27 @@ def test_noise_and_sweeps_take_the_cards_of_each_system(tmp_path):
     )
     rows = compute_rows(load_sweep(tmp_path / "sweep.yaml"), 0, 3)
     assert rows["makespan_s"] == [*expected[:2], None]
-    assert "names the nodes of 4 devices, and is used for 8" in rows["refused"][2]
+    assert "names the nodes of 4 ranks, and is used for 8" in rows["refused"][2]
 
 
 # ---- the study -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("devices", "room"), [(4, 2), (6, 3), (8, 4), (8, 2), (6, 1), (4, 4)])
-def test_every_way_to_fill_nodes_is_there_once(devices, room):
-    """As many placements as there are ways to put devices into unnamed groups, all full, blocked first."""
-    ways = full_placements(devices, room)
-    groups = devices // room
-    assert len(set(ways)) == len(ways) == factorial(devices) // (factorial(room) ** groups * factorial(groups))
+@pytest.mark.parametrize(("ranks", "room"), [(4, 2), (6, 3), (8, 4), (8, 2), (6, 1), (4, 4)])
+def test_every_way_to_fill_nodes_is_there_once(ranks, room):
+    """As many placements as there are ways to put ranks into unnamed groups, all full, blocked first."""
+    ways = full_placements(ranks, room)
+    groups = ranks // room
+    assert len(set(ways)) == len(ways) == factorial(ranks) // (factorial(room) ** groups * factorial(groups))
     assert all(np.bincount(way).tolist() == [room] * groups for way in ways)
     assert ways[0] == tuple(np.repeat(np.arange(groups), room).tolist())
 
 
-@pytest.mark.parametrize(("devices", "room", "said"), [(7, 4, "must be a multiple of"), (24, 2, "has more than 1000")])
-def test_placements_that_cannot_be_tried_are_refused(devices, room, said):
+@pytest.mark.parametrize(("ranks", "room", "said"), [(7, 4, "must be a multiple of"), (24, 2, "has more than 1000")])
+def test_placements_that_cannot_be_tried_are_refused(ranks, room, said):
     """Nodes that would not be full, and more placements than anyone waits for."""
-    with pytest.raises(PPModelError, match=f"stages = {devices}: {said}"):
-        full_placements(devices, room)
+    with pytest.raises(PPModelError, match=f"stages = {ranks}: {said}"):
+        full_placements(ranks, room)
 
 
 def test_a_flat_system_has_no_placement():
@@ -411,12 +411,12 @@ def test_the_search_finds_the_fold_that_gradients_want(study):
 
 
 def test_pictures_show_every_point_and_every_message(study):
-    """A mark for each schedule, placement and network; a box for each message on either card that it passes."""
+    """A mark for each schedule, placement and network; a box for each message on either nic that it passes."""
     points = plot_nodes(study, "title", "context").axes[0]
     assert sum(line.get_marker() != "None" for line in points.lines) == len(study)
-    system = placed(load_system("slow_between_nodes"), "round-robin", shared_card=True)
-    timeline, messages = card_study(load_model("paper"), system, "1f1b", 8, 8)
-    figure = plot_cards(timeline, messages, (0.0, timeline.makespan_s), "title", "context")
+    system = placed(load_system("slow_between_nodes"), "round-robin", shared_nic=True)
+    timeline, messages = nic_study(load_model("paper"), system, "1f1b", 8, 8)
+    figure = plot_nics(timeline, messages, (0.0, timeline.makespan_s), "title", "context")
     assert len(figure.axes[1].patches) == 2 * len(messages) == 4 * 7 * 8
     assert figure.axes[1].get_ylim()[0] > figure.axes[1].get_ylim()[1]
     facts = waiting_facts(timeline, messages)
@@ -451,16 +451,16 @@ def test_what_is_not_searched_is_said(room, said):
 
 
 def test_one_node_has_no_queues():
-    """Where all devices lie on one node the study says so, no message waits, and the picture shows the devices."""
+    """Where all ranks lie on one node the study says so, no message waits, and the picture shows the ranks."""
     model, system = load_model("paper"), replace(SLOW, nodes=nodes_like(SLOW, 9.0, devices_per_node=8))
     study = node_study(model, [system], 8, 8, ["gpipe", "1f1b"])
     first, *_ = node_findings(study, pd.DataFrame(), [one_node_text(system, [8])])
-    assert first == "All S = 8 devices lie on one node of mid_cp_slow_nw: its network between nodes is not used."
+    assert first == "All S = 8 ranks lie on one node of mid_cp_slow_nw: its network between nodes is not used."
     assert (waiting_study(model, system, ["gpipe"], 8, 8).drop(columns=["schedule", "placement"]) == 0).all(axis=None)
     _, timeline, messages = most_waiting(model, system, ["gpipe", "1f1b"], 8, 8)
-    figure = plot_cards(timeline, messages, longest_wait(messages), "title", "context")
+    figure = plot_nics(timeline, messages, longest_wait(messages), "title", "context")
     assert len(figure.axes) == 1
-    assert "all devices lie on one node" in figure.get_suptitle()
+    assert "all ranks lie on one node" in figure.get_suptitle()
 
 
 def test_no_gain_that_prints_as_nothing_is_one(study):

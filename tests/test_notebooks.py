@@ -11,11 +11,11 @@ import pytest
 from ppmodel import build, formulas, names
 from ppmodel.claims import TARGETS, load_claims, rows_of
 from ppmodel.costs import model_costs, uniform_costs
-from ppmodel.engine import simulate
-from ppmodel.graph import compile
+from ppmodel.simulation import run_graph
+from ppmodel.simulation import compile_graph
 from ppmodel.specs import load_model, load_system
 from ppmodel.studies import batch_sizes, label, legal_schedules, load_speed
-from ppmodel.uncertainty import Noise, noisy_makespans
+from ppmodel.noise import Noise, noisy_makespans
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 PARAMETERS = {
@@ -123,14 +123,14 @@ PARAMETERS = {
 }
 
 
-def labels_at(num_stages, microbatches):
+def labels_at(num_ranks, microbatches):
     """Labels of all registered schedules that are legal at any of some sizes."""
-    return {label(name) for count in microbatches for name, _, _ in legal_schedules(names(), num_stages, count)}
+    return {label(name) for count in microbatches for name, _, _ in legal_schedules(names(), num_ranks, count)}
 
 
 def t_sim(name, stages, count, model, system, p2p="overlapped", **options):
     schedule = build(name, stages, count, **options)
-    return simulate(compile(schedule, p2p), model_costs(schedule, load_model(model), load_system(system))).makespan_s
+    return run_graph(compile_graph(schedule, p2p), model_costs(schedule, load_model(model), load_system(system))).makespan_s
 
 
 def executed(name, parameters, folder):
@@ -289,11 +289,11 @@ def test_your_system(recorded):
 def test_own_schedule(recorded):
     """The cells of the deadlock and none of a good table; both ranks hold single simulations, one's own among them."""
     assert recorded("own_marked.csv").operation.tolist() == ["0B0", "1F3", "2F3", "3F3"]
-    assert dict(recorded("own_facts.csv").values)["peak activations by device"] == "5, 4, 2, 1"
+    assert dict(recorded("own_facts.csv").values)["peak activations by rank"] == "5, 4, 2, 1"
     by_hand, ranked = (recorded(f"{stem}.csv").set_index("schedule") for stem in ("own_rank_by_hand", "own_rank"))
     table = build("1f1b", 4, 8)
     costs = uniform_costs(table, 1, 2, 1.5, nodes=[0, 0, 1, 1], node_comm=0.1)
-    assert by_hand.t_sim_s["1F1B"] == pytest.approx(simulate(compile(table), costs).makespan_s)
+    assert by_hand.t_sim_s["1F1B"] == pytest.approx(run_graph(compile_graph(table), costs).makespan_s)
     assert by_hand.index[by_hand.own].tolist() == ["node-aware 1F1B by hand"]
     assert ranked.t_sim_s["1F1B"] == pytest.approx(t_sim("1f1b", 6, 8, "paper", "mid_cp_slow_nw"))
     assert ranked.peak_activations["node-aware 1F1B"] == 7
@@ -304,17 +304,17 @@ def test_own_schedule(recorded):
 
 @of("nodes")
 def test_nodes(recorded):
-    """A shared card never saves time, blocked sends least, and folded wins where gradients are summed."""
+    """A shared nic never saves time, blocked sends least, and folded wins where gradients are summed."""
     study = recorded("nodes.csv").set_index(["schedule", "placement", "network"]).t_sim_s
-    assert (study.xs("own links", level="network") <= study.xs("shared card", level="network") * (1 + 1e-12)).all()
+    assert (study.xs("own links", level="network") <= study.xs("shared nic", level="network") * (1 + 1e-12)).all()
     crossings = recorded("nodes_crossings.csv")
     assert (crossings.blocked < crossings.folded).all()
     assert (crossings.folded < crossings["round-robin"]).all()
     found = recorded("nodes_search.csv").set_index(["schedule", "allreduce", "network"])
-    assert found.fastest["1F1B", "excluded", "shared card"] == "0 0 0 0 1 1 1 1"
+    assert found.fastest["1F1B", "excluded", "shared nic"] == "0 0 0 0 1 1 1 1"
     assert found.fastest["Chimera", "blocking", "own links"] == "0 0 1 1 1 1 0 0"
     assert study["1F1B", "blocked", "own links"] == pytest.approx(found.t_fastest_s["1F1B", "excluded", "own links"])
-    assert recorded("nodes_cards.json")["messages"] == len(recorded("nodes_cards.csv")) == 2 * 8
+    assert recorded("nodes_nics.json")["messages"] == len(recorded("nodes_nics.csv")) == 2 * 8
 
 
 @of("provenance")
@@ -376,7 +376,7 @@ def test_phases(recorded):
     """The winner of a point is the fastest there, and reversals are listed."""
     points = recorded("phases.csv").set_index(["microbatches", "comm_over_forward"])
     fastest = {
-        name: simulate(compile(table := build(name, 4, 8)), uniform_costs(table, 1, 2, 0.001)).makespan_s
+        name: run_graph(compile_graph(table := build(name, 4, 8)), uniform_costs(table, 1, 2, 0.001)).makespan_s
         for name in ("gpipe", "1f1b", "chimera")
     }
     assert points.schedule[8, 0.001].lower() == min(fastest, key=fastest.get)
@@ -430,7 +430,7 @@ def test_sensitivity(recorded):
     model, spans = load_model("paper"), {}
     for name in ("1f1b", "gpipe"):
         table = build(name, 4, 8)
-        spans[name] = simulate(compile(table), model_costs(table, model, slower)).makespan_s
+        spans[name] = run_graph(compile_graph(table), model_costs(table, model, slower)).makespan_s
     assert study["network bandwidth x", 0.5, "1F1B"] == pytest.approx(spans["1f1b"] / spans["gpipe"] - 1)
     same = rows[(rows.value == 1) & ~rows.knob.str.contains("all-reduce|backward")]
     assert (same.groupby("schedule").relative.nunique() == 1).all()
@@ -439,17 +439,17 @@ def test_sensitivity(recorded):
 
 @of("uncertainty")
 def test_uncertainty(recorded):
-    """Means are those of the seeds, the winner has nothing to beat, and a slow device costs what its run takes."""
+    """Means are those of the seeds, the winner has nothing to beat, and a slow rank costs what its run takes."""
     study = recorded("ranking.csv").set_index(["microbatches", "jitter", "schedule"])
     table = build("1f1b", 4, 8)
-    graph, costs = compile(table), model_costs(table, load_model("paper"), load_system("mid_cp_slow_nw"))
+    graph, costs = compile_graph(table), model_costs(table, load_model("paper"), load_system("mid_cp_slow_nw"))
     spans = noisy_makespans(graph, costs, Noise(0.5), range(1, 21))
     assert study.mean_s[8, 0.5, "1F1B"] == pytest.approx(spans.mean())
     first = study[study.index.get_level_values("schedule") == study.winner]
     assert first.beats_winner.isna().all()
     assert (first.over_winner == 0).all()
-    slow = recorded("slow_devices.csv").set_index(["microbatches", "schedule", "device"])
-    t_slow = noisy_makespans(graph, costs, Noise(slowdown=2.0, slow_devices=(1,)), [0])[0]
+    slow = recorded("slow_ranks.csv").set_index(["microbatches", "schedule", "rank"])
+    t_slow = noisy_makespans(graph, costs, Noise(slowdown=2.0, slow_ranks=(1,)), [0])[0]
     assert slow.t_slow_s[8, "1F1B", 1] == pytest.approx(t_slow)
     assert slow.passed_on.between(0, 1).all()
     assert len(recorded("slow_winners.csv")) == 2 * 4

@@ -84,7 +84,7 @@ def every_order(split, num_microbatches):
 
 
 def every_table(split, num_microbatches):
-    """Every table of two devices that does not deadlock."""
+    """Every table of two ranks that does not deadlock."""
     for orders in product(every_order(split, num_microbatches), repeat=2):
         rows = [[Op(kind, stage, number) for kind, number in order] for stage, order in enumerate(orders)]
         with suppress(TableError):
@@ -94,7 +94,7 @@ def every_table(split, num_microbatches):
 @pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize("limit", [1, 2])
 def test_the_optimum_is_the_best_of_all_tables(limit, split):
-    """Trying every order of two devices, microbatches out of turn among them, finds nothing faster."""
+    """Trying every order of two ranks, microbatches out of turn among them, finds nothing faster."""
     problem = Problem([[0, 1]], 2, 3, 2, 1, Fraction(1, 2), limit, split)
     fitting = [table for table in every_table(split, 2) if peak_activations(table).max() <= limit]
     for objective in OBJECTIVES:
@@ -231,7 +231,7 @@ def test_rows_are_single_problems(study):
 
 
 def test_pairs_are_judged_whole_and_apart():
-    """On two devices DualPipeV's order is optimal, as ZB-V's is, but for its pairs."""
+    """On two ranks DualPipeV's order is optimal, as ZB-V's is, but for its pairs."""
     table = distances(distance_study([2], [2], [0.0], ["dualpipev", "zb-v"], work=0.5)).set_index("schedule")
     assert table.index.tolist() == ["DualPipeV", "DualPipeV apart", "ZB-V"]
     assert table.time.tolist() == [13, 12.5, 12.5]

@@ -17,10 +17,10 @@ from strategies import is_legal
 from ppmodel import build, names
 from ppmodel.cli import main
 from ppmodel.costs import model_costs, uniform_costs
-from ppmodel.engine import simulate
+from ppmodel.simulation import run_graph
 from ppmodel.errors import CostError, PPModelError, ScheduleError
 from ppmodel.export import parse_table, read_table
-from ppmodel.graph import compile
+from ppmodel.simulation import compile_graph
 from ppmodel.grid import Grid
 from ppmodel.metrics import messages_sent, peak_activations
 from ppmodel.ops import OpKind
@@ -29,7 +29,7 @@ from ppmodel.plot import plot_marked, plot_rank
 from ppmodel.plot.own import kept_apart
 from ppmodel.reproduce import bring
 from ppmodel.schedules import register_file, registry
-from ppmodel.specs import DATA, cards_of, load_model, load_system, template_path
+from ppmodel.specs import DATA, nics_of, load_model, load_system, template_path
 from ppmodel.studies import (
     between,
     between_text,
@@ -98,7 +98,7 @@ def words(path):
 MISTAKES = {
     "missing_operation": ("2B3 is missing from the table", [(2, "2F3")]),
     "deadlock": ("0B0 waits for 1B0", [(0, "0B0"), (1, "1F3"), (2, "2F3"), (3, "3F3")]),
-    "wrong_device": ("3F4 is misplaced", [(2, "3F4")]),
+    "wrong_rank": ("3F4 is misplaced", [(2, "3F4")]),
 }
 
 
@@ -108,9 +108,9 @@ def test_each_mistake_is_marked_where_it_is(name):
     short, cells = MISTAKES[name]
     refused = refusal(template_path(name, ".csv"))
     assert refused.short == short
-    assert refused.said.startswith(f"{name}.csv: device {cells[0][0]} = ")
+    assert refused.said.startswith(f"{name}.csv: rank {cells[0][0]} = ")
     marked = marked_cells({name: refused})
-    assert list(zip(marked.device, marked.operation, strict=True)) == cells
+    assert list(zip(marked.rank, marked.operation, strict=True)) == cells
     axis = plot_marked({name: refused.grid}, "title", "context").axes[0]
     frames = [patch for patch in axis.patches if not patch.get_fill()]
     assert len(frames) == len(cells)
@@ -123,10 +123,10 @@ def test_the_remedies_mend_the_tables():
     """Each mistake is one change away from the table by hand: the change that its remedy names."""
     good = words(template_path("my_table", ".csv"))
     missing, deadlock, misplaced = (words(template_path(name, ".csv")) for name in MISTAKES)
-    missing[2].insert(good[2].index("2B3"), "2B3")  # add 2B3 to the row of device 2
+    missing[2].insert(good[2].index("2B3"), "2B3")  # add 2B3 to the row of rank 2
     deadlock[0].remove("0B0")  # reorder the marked cells
     deadlock[0].insert(good[0].index("0B0"), "0B0")
-    misplaced[2].remove("3F4")  # move the cell to the row of device 3
+    misplaced[2].remove("3F4")  # move the cell to the row of rank 3
     misplaced[3].insert(good[3].index("3F4"), "3F4")
     assert missing == deadlock == misplaced == good
 
@@ -151,11 +151,11 @@ def test_a_cell_that_is_no_operation_has_no_grid(tmp_path):
 
 def test_of_a_large_table_the_marked_cells_are_drawn():
     """Devices and cells around the mark, which is on its own cell; the others are left out."""
-    grid = Grid([[f"{device}F{place}" for place in range(100)] for device in range(40)], {(30, 60)})
+    grid = Grid([[f"{rank}F{place}" for place in range(100)] for rank in range(40)], {(30, 60)})
     axis = plot_marked({"large": grid}, "title", "context").axes[0]
-    assert len(axis.texts) == len(grid.devices) * len(grid.places) < 400
+    assert len(axis.texts) == len(grid.ranks) * len(grid.places) < 400
     assert [text.get_text() for text in axis.texts if text.get_weight() == "bold"] == ["30F60"]
-    assert [label.get_text() for label in axis.get_yticklabels()] == [str(device) for device in grid.devices]
+    assert [label.get_text() for label in axis.get_yticklabels()] == [str(rank) for rank in grid.ranks]
 
 
 # ---- registering a file ------------------------------------------------------------------------------
@@ -199,10 +199,10 @@ GENERATOR_MISTAKES = {
     "a name": (("sum(later", "summ(later"), r":24: generator = node-1f1b: fails at S = 4, B = 8 \(NameError: .*summ"),
     "a list": (('return Schedule.from_rows("node-1f1b", rows)', "return rows"),
                r":12: generator = node-1f1b: returns a list at S = 4, B = 8, and must return a Schedule; end it with"),
-    "a device": (("device in range(num_stages)", "device in range(num_stages - 1)"),
-                 "generator = node-1f1b: returns 3 devices and 8 microbatches at S = 4, B = 8"),
+    "a rank": (("rank in range(num_ranks)", "rank in range(num_ranks - 1)"),
+                 "generator = node-1f1b: returns 3 ranks and 8 microbatches at S = 4, B = 8"),
     "an operation": (("backwards[num_microbatches - warm_up :]", "backwards[num_microbatches - warm_up + 1 :]"),
-                     ":32: device 0 = 0B.: is missing from the table: at S = 4, B = 8; add 0B. to the row of device 0"),
+                     ":32: rank 0 = 0B.: is missing from the table: at S = 4, B = 8; add 0B. to the row of rank 0"),
 }  # fmt: skip
 
 
@@ -224,7 +224,7 @@ def test_a_generators_mistake_is_told_where_it_is(tmp_path, mistake):
 @pytest.mark.usefixtures("own_registry")
 def test_a_size_that_a_generator_refuses_is_left_out(tmp_path):
     """Its own refusal passes as it is: no page fails because a schedule is not defined at a size."""
-    even = "    require_even_stages('it', num_stages)\n    rows = []"
+    even = "    require_even_stages('it', num_ranks)\n    rows = []"
     text = template_path("my_schedule", ".py").read_text().replace("    rows = []", even)
     path = tmp_path / "mine.py"
     path.write_text(text.replace("import Option, schedule", "import Option, require_even_stages, schedule"))
@@ -256,7 +256,7 @@ def test_parameters_name_a_template_or_a_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("table", "slip.csv", "slip.csv: device 0 = 0B0: waits for 1B0"),
+        ("table", "slip.csv", "slip.csv: rank 0 = 0B0: waits for 1B0"),
         ("generator", "nowhere", "generator = nowhere: is neither a known name nor a path to a .py file"),
         ("table", "my_tabel", "table = my_tabel: .*did you mean my_table"),
         ("table", 4, "table = 4: must be the name or the file of a table"),
@@ -288,7 +288,7 @@ def test_a_rank_is_single_simulations(table):
     for name, schedule in (("mine", table), ("Chimera", build("chimera", 4, 8)), ("GPipe", build("gpipe", 4, 8))):
         row = study.loc[name]
         allreduce = "blocking" if schedule.num_replicas > 1 else "excluded"
-        assert row.t_sim_s == simulate(compile(schedule, allreduce=allreduce), SLOW(schedule)).makespan_s
+        assert row.t_sim_s == run_graph(compile_graph(schedule, allreduce=allreduce), SLOW(schedule)).makespan_s
         assert row.peak_activations == peak_activations(schedule).max()
         assert row.messages == messages_sent(schedule).sum()
         assert row.weights == schedule.num_replicas
@@ -362,7 +362,7 @@ def test_what_the_rivals_have_in_common_is_counted(generated):
     """Who splits the backward is read off the tables; rivals that do not are named, and no rival is no sentence."""
     system = load_system("slow_between_nodes")
     costs_of = partial(model_costs, model=load_model("paper"), system=system)
-    study = rank_study("mine", build(generated, 8, 32), costs_of, generated, cards=cards_of(system, 8))
+    study = rank_study("mine", build(generated, 8, 32), costs_of, generated, nics=nics_of(system, 8))
     of_labels, others = {registry.get(name).label: name for name in names()}, study[~study.own]
     tables = [build(of_labels[label], 8, 32) for label in others.schedule]
     assert others.halves.tolist() == [bool((table.kind == OpKind.W).any()) for table in tables]
@@ -411,7 +411,7 @@ def test_timelines_stand_beside_ones_own(table):
     """One's own first, then the others of its size; those that are not legal there are left out."""
     timelines = timelines_beside("mine", table, ["1f1b", "chimera", ("hanayo", {"waves": 2})], SLOW)
     assert list(timelines)[:3] == ["mine", "1F1B", "Chimera"]
-    assert timelines["mine"].makespan_s == simulate(compile(table), SLOW(table)).makespan_s
+    assert timelines["mine"].makespan_s == run_graph(compile_graph(table), SLOW(table)).makespan_s
 
 
 # ---- the page ----------------------------------------------------------------------------------------
@@ -446,4 +446,4 @@ def test_the_python_of_the_page_runs(tmp_path, monkeypatch):
     (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     variables = {}
     exec(block, variables)
-    assert parse_table(variables["text"]).num_devices == 16
+    assert parse_table(variables["text"]).num_ranks == 16

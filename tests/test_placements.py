@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from ppmodel import build
 from ppmodel.costs import model_costs
-from ppmodel.engine import simulate, simulate_events
+from ppmodel.simulation import run_graph, run_events
 from ppmodel.errors import PPModelError, ScheduleError
-from ppmodel.graph import compile
+from ppmodel.simulation import compile_graph
 from ppmodel.metrics import peak_activations
 from ppmodel.schedules.chimera import placed_chimera
 from ppmodel.specs import load_model, load_system
@@ -39,10 +39,10 @@ def frontier(model, system):
 @st.composite
 def placed(draw):
     """A placement of the second pipeline, one or two units long, and a split in whole parts."""
-    num_stages = draw(st.sampled_from([2, 4, 6]))
-    second = draw(st.permutations(range(num_stages)))
-    split = draw(st.lists(st.integers(1, 9), min_size=num_stages, max_size=num_stages))
-    return placed_chimera(num_stages, num_stages * draw(st.integers(1, 2)), second), np.array(split)
+    num_ranks = draw(st.sampled_from([2, 4, 6]))
+    second = draw(st.permutations(range(num_ranks)))
+    split = draw(st.lists(st.integers(1, 9), min_size=num_ranks, max_size=num_ranks))
+    return placed_chimera(num_ranks, num_ranks * draw(st.integers(1, 2)), second), np.array(split)
 
 
 # ---- placements ----------------------------------------------------------------------------------
@@ -67,8 +67,8 @@ def test_every_placement_is_a_schedule_in_slot_order():
 
 @pytest.mark.parametrize("second", [(0, 1, 2), (0, 1, 2, 2), (1, 2, 3, 4), ()])
 def test_what_is_no_permutation_is_refused(second):
-    """The second pipeline names every device once."""
-    with pytest.raises(ScheduleError, match="must name each of the devices 0 to 3 once"):
+    """The second pipeline names every rank once."""
+    with pytest.raises(ScheduleError, match="must name each of the ranks 0 to 3 once"):
         placed_chimera(4, 4, second)
 
 
@@ -94,29 +94,29 @@ def test_no_split_is_below_the_lowest_peak(case):
 
 @given(placed())
 def test_even_work_never_lowers_the_bound(case):
-    """On any placement the splits that leave devices even work stay at or above their bound, the peak of Chimera."""
+    """On any placement the splits that leave ranks even work stay at or above their bound, the peak of Chimera."""
     schedule, _ = case
-    num_stages = schedule.num_stages
-    splits = peaks.compositions(2 * num_stages, num_stages)
+    num_ranks = schedule.num_stages
+    splits = peaks.compositions(2 * num_ranks, num_ranks)
     work = splits + splits[:, np.argsort(schedule.placement[1])]
     even = splits[(work == work[:, :1]).all(axis=1)]
     bound = peaks.even_work_bound(schedule)
     assert len(even)
     assert peaks.split_peaks(schedule, even).min() >= 2 * bound
-    assert bound == peak_activations(build("chimera", num_stages, num_stages)).max()
+    assert bound == peak_activations(build("chimera", num_ranks, num_ranks)).max()
 
 
-@pytest.mark.parametrize("num_stages", [4, 6, 8])
+@pytest.mark.parametrize("num_ranks", [4, 6, 8])
 @pytest.mark.parametrize("units", [1, 2])
-def test_the_certificate_agrees_with_brute_force(num_stages, units):
+def test_the_certificate_agrees_with_brute_force(num_ranks, units):
     """On a fine grid of splits a : b none is below the certified peak, by the game's solution as well."""
-    schedule = placed_chimera(num_stages, units * num_stages, peaks.mirrored(num_stages))
+    schedule = placed_chimera(num_ranks, units * num_ranks, peaks.mirrored(num_ranks))
     proof = peaks.front_back_certificate(schedule)
-    splits = peaks.front_back_splits(400, num_stages)
-    assert peaks.split_peaks(schedule, splits).min() == 200 * proof.peak == 200 * num_stages
+    splits = peaks.front_back_splits(400, num_ranks)
+    assert peaks.split_peaks(schedule, splits).min() == 200 * proof.peak == 200 * num_ranks
     assert peaks.lowest_peak(schedule, FRONT_BACK).peak == proof.peak
     assert peaks.lowest_peak(schedule, EVEN).peak == proof.peak
-    assert sum(proof.certificate[0].in_flight[: num_stages // 2]) == num_stages // 2
+    assert sum(proof.certificate[0].in_flight[: num_ranks // 2]) == num_ranks // 2
 
 
 def test_a_minimum_between_a_rising_and_a_falling_row():
@@ -129,7 +129,7 @@ def test_a_minimum_between_a_rising_and_a_falling_row():
 
 
 def test_what_is_no_minimum_has_no_certificate():
-    """A placement with two front stages on one device has a lower peak off the even split, and is refused."""
+    """A placement with two front stages on one rank has a lower peak off the even split, and is refused."""
     schedule = placed_chimera(4, 4, (0, 1, 3, 2))
     assert peaks.split_peaks(schedule, np.array([[6, 6, 8, 8], [7, 7, 7, 7]])).tolist() == [24, 28]
     with pytest.raises(PPModelError, match=r"split = 1:1: is not a minimum .* choose a smaller front"):
@@ -204,16 +204,16 @@ def test_the_frontier_is_not_dominated(frontier):
 
 def test_symmetric_chimera_is_on_or_above_the_frontier(frontier):
     """It is the origin, first among the splits a : b of its time, and some point is at least as good as it."""
-    for num_stages, points in frontier.points.groupby("stages"):
+    for num_ranks, points in frontier.points.groupby("stages"):
         origin = points[(points.relative_time == 0) & (points.relative_peak == 0)].iloc[0]
-        assert (origin.family, origin.split) == (FRONT_BACK, ":".join("1" * num_stages))
-        assert origin.peak == num_stages
+        assert (origin.family, origin.split) == (FRONT_BACK, ":".join("1" * num_ranks))
+        assert origin.peak == num_ranks
         best = points[points.frontier]
         assert ((best.relative_time <= 0) & (best.relative_peak <= 0)).any()
 
 
 def test_splits_with_even_work_never_lower_the_peak(frontier):
-    """Neither splits a : b nor any others that leave devices even work; others do, and some are faster as well."""
+    """Neither splits a : b nor any others that leave ranks even work; others do, and some are faster as well."""
     counts = frontier.counts.set_index(["stages", "family"])
     assert counts.xs(FRONT_BACK, level="family").lower.tolist() == [0, 0]
     assert counts.xs(EVEN, level="family").lower.tolist() == [0, 0]
@@ -237,9 +237,9 @@ def test_a_split_in_whole_blocks_is_faster_and_lower(model, system):
     schedule = build("chimera", 4, 4)
     blocks = [36, 4, 52, 36]
     assert peak_activations(schedule, np.array(blocks) / 32).max() == 3.5 < peak_activations(schedule).max()
-    for engine in (simulate, simulate_events):
+    for engine in (simulate, run_events):
         uneven, even = (
-            engine(compile(schedule), model_costs(schedule, model, system, split)).makespan_s
+            engine(compile_graph(schedule), model_costs(schedule, model, system, split)).makespan_s
             for split in (blocks, None)
         )
         assert counts.fastest < uneven / even - 1 < -0.03

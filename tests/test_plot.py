@@ -6,8 +6,8 @@ from matplotlib.patches import Rectangle
 
 from ppmodel import build
 from ppmodel.costs import uniform_costs
-from ppmodel.engine import simulate
-from ppmodel.graph import compile
+from ppmodel.simulation import run_graph
+from ppmodel.simulation import compile_graph
 from ppmodel.plot import (
     context,
     plot_bars,
@@ -49,7 +49,7 @@ def boxes(axis):
     [("1f1b", (4, 6), {}), ("chimera", (4, 8), {"concat": "forward-doubling"}), ("hanayo", (3, 3), {"waves": 2})],
 )
 def test_a_table_has_a_box_for_every_operation(name, size, options):
-    """As many boxes as operations, inside the axes, devices from the top."""
+    """As many boxes as operations, inside the axes, ranks from the top."""
     schedule = build(name, *size, **options)
     axis = plot_table({name: schedule}, "title").axes[0]
     assert len(boxes(axis)) == schedule.num_operations
@@ -60,7 +60,7 @@ def test_a_table_has_a_box_for_every_operation(name, size, options):
 def test_a_timeline_has_boxes_and_transfers():
     """A box for each operation that took place and a line for each transfer, at their times."""
     schedule = build("chimera", 4, 4)
-    timeline = simulate(compile(schedule, allreduce="overlapped"), uniform_costs(schedule, 1, 2, 0.3, reduction=1))
+    timeline = run_graph(compile_graph(schedule, allreduce="overlapped"), uniform_costs(schedule, 1, 2, 0.3, reduction=1))
     axis = plot_timelines({"Chimera": timeline}, "title", "context").axes[0]
     assert len(boxes(axis)) == schedule.num_operations
     assert len(axis.lines) == 4 * 2 * 3

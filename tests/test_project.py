@@ -116,14 +116,14 @@ def test_the_templates_nodes_are_legal_and_explained(tmp_path):
     from ppmodel import specs
 
     text = (specs.DATA / "templates" / "system.yaml").read_text()
-    device, start, block = text.partition("# nodes:\n")
+    rank, start, block = text.partition("# nodes:\n")
     block = re.sub(r"^# ?", "", start + block, flags=re.MULTILINE)
     path = tmp_path / "mine.yaml"
-    path.write_text(device + block)
+    path.write_text(rank + block)
     given = {entry.field: entry for entry in specs.load_system(path).provenance if "." in entry.field}
     explained = dict(re.findall(r"^  (# .+\n(?:  # .+\n)*)  (\w+):", block, re.MULTILINE))
     assert [f"nodes.{key}" for key in explained.values()] == list(given)
-    assert device.splitlines()[-1] == "# ---- marker: the block of nodes begins with the next line ----"
+    assert rank.splitlines()[-1] == "# ---- marker: the block of nodes begins with the next line ----"
     for comment, key in explained.items():
         unit = given[f"nodes.{key}"].unit
         assert unit in comment.partition("Units:")[2]
@@ -153,9 +153,9 @@ def test_python_in_the_guide_runs():
         code = ast.parse(block)
         last = ast.Expression(code.body.pop().value)
         names = {}
-        exec(compile(code, "run.md", "exec"), names)
-        assert eval(compile(last, "run.md", "eval"), names) is not None
-    assert 0 <= min(eval(compile(last, "run.md", "eval"), names)) <= 1
+        exec(compile_graph(code, "run.md", "exec"), names)
+        assert eval(compile_graph(last, "run.md", "eval"), names) is not None
+    assert 0 <= min(eval(compile_graph(last, "run.md", "eval"), names)) <= 1
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -12,8 +12,8 @@ from ppmodel import build
 from ppmodel.claims import judge, load_claims
 from ppmodel.cli import main
 from ppmodel.costs import model_costs, stages
-from ppmodel.engine import simulate
-from ppmodel.graph import compile
+from ppmodel.simulation import run_graph
+from ppmodel.simulation import compile_graph
 from ppmodel.metrics import memory
 from ppmodel.plot import plot_candidates
 from ppmodel.plot.recommend import _ticks
@@ -48,11 +48,11 @@ def candidates(model, system):
 
 
 def test_candidates_are_single_simulations(model, system, candidates):
-    """Time with the all-reduce, and the bytes of the device that holds most; sizes without a schedule are left out."""
+    """Time with the all-reduce, and the bytes of the rank that holds most; sizes without a schedule are left out."""
     assert len(candidates) == 3 * 2 * 2 + 1  # B = 24 does not divide the batch, and Hanayo is defined at (8, 8) only
     row = candidates.query("schedule == 'Chimera' and stages == 8 and microbatches == 16").iloc[0]
     schedule = build("chimera", 8, 16)
-    timeline = simulate(compile(schedule, "overlapped", "blocking"), model_costs(schedule, model, system))
+    timeline = run_graph(compile_graph(schedule, "overlapped", "blocking"), model_costs(schedule, model, system))
     held = memory(schedule, model, stages(schedule, model, system))
     assert row.t_sim_s == pytest.approx(timeline.makespan_s, rel=1e-12)
     assert row.total_bytes == held.total.max() == row.activations_bytes + row.persistent_bytes

@@ -81,13 +81,13 @@ def test_given_parameters_reach_the_cells(tmp_path):
 
 
 def test_pages_say_where_the_network_of_a_given_system_is_not_used(tmp_path):
-    """A page whose devices all lie on one node of the system that was given says so, and no other page does."""
+    """A page whose ranks all lie on one node of the system that was given says so, and no other page does."""
     path = notebook(tmp_path, "print(system)")
     whole = nbformat.read(path, as_version=4)
     whole.cells[0].source += "\nstages = [8, 16]"
     whole.cells.insert(0, new_markdown_cell("# Small"))
     nbformat.write(whole, path)
-    said = "All S = 8 devices lie on one node of a2_highgpu_8g"
+    said = "All S = 8 ranks lie on one node of a2_highgpu_8g"
     heads = {name: execute(path, tmp_path, {"system": name}).cells[0].source for name in ("a2_highgpu_8g", "dgx_h100")}
     assert said in heads["a2_highgpu_8g"]
     assert "one node" not in heads["dgx_h100"]
@@ -288,9 +288,9 @@ def test_a_notebook_that_fails_leaves_no_folder(tmp_path):
 def test_a_refused_table_keeps_its_grid(tmp_path):
     """What a page says below a message comes with the error of the run, too."""
     source = notebook(tmp_path, "from ppmodel.export import parse_table\nparse_table('0F0,0F1,0B0')")
-    with pytest.raises(ReproduceError, match="TableError: device 0 = 0B1: is missing") as caught:
+    with pytest.raises(ReproduceError, match="TableError: rank 0 = 0B1: is missing") as caught:
         run(source, out=tmp_path / "failed")
-    assert caught.value.grid == "device 0 | 0F0 >0F1< 0B0"
+    assert caught.value.grid == "rank 0 | 0F0 >0F1< 0B0"
 
 
 def test_a_failed_run_names_files_as_they_were_given(tmp_path):

@@ -9,7 +9,7 @@ from strategies import schedules
 
 from ppmodel import Op, OpKind, Schedule, build
 from ppmodel.errors import PPModelError, ScheduleError, TableError
-from ppmodel.schedule import NO_OPERATION
+from ppmodel.tables import NO_OPERATION
 
 
 def rows(text):
@@ -17,7 +17,7 @@ def rows(text):
 
 
 @given(schedules())
-def test_every_operation_stands_once_on_its_device(schedule):
+def test_every_operation_stands_once_on_its_rank(schedule):
     """Each microbatch passes each stage forward and backward once, on one replica, where the stage lives."""
     schedule.validate()
     ops = [schedule.op(index) for index in range(schedule.num_operations)]
@@ -39,30 +39,30 @@ def test_rows_round_trip(schedule):
         num_microbatches=schedule.num_microbatches,
         microbatch_parts=schedule.microbatch_parts,
     )
-    for name in ("kind", "stage", "microbatch", "replica", "joined", "device_start", "placement"):
+    for name in ("kind", "stage", "microbatch", "replica", "joined", "rank_start", "placement"):
         np.testing.assert_array_equal(getattr(again, name), getattr(schedule, name))
 
 
 @given(schedules())
 def test_order_respects_dependencies(schedule):
-    """In the order by level each operation follows its source and the one before it on its device."""
+    """In the order by level each operation follows its source and the one before it on its rank."""
     source, remote, node, order, level_start = schedule.dependencies
     position = np.empty(len(order), dtype=int)
     position[order] = np.arange(len(order))
     level = np.searchsorted(level_start, position, side="right")
     needs = source != NO_OPERATION
     assert (level[source[needs]] < level[needs]).all()
-    assert (remote[needs] == (schedule.device[source[needs]] != schedule.device[needs])).all()
-    same_device = np.flatnonzero((np.diff(schedule.device) == 0) & (np.diff(node) != 0))
-    assert (level[same_device] < level[same_device + 1]).all()
+    assert (remote[needs] == (schedule.rank[source[needs]] != schedule.rank[needs])).all()
+    same_rank = np.flatnonzero((np.diff(schedule.rank) == 0) & (np.diff(node) != 0))
+    assert (level[same_rank] < level[same_rank + 1]).all()
 
 
 @given(schedules())
 def test_slots_never_overlap_and_wait_for_inputs(schedule):
-    """On each device one cell follows the other, and nothing begins before its input has ended."""
+    """On each rank one cell follows the other, and nothing begins before its input has ended."""
     start, end = schedule.slots(reduction=1)
     heads = np.flatnonzero(~schedule.joined)
-    follows = np.diff(schedule.device[heads]) == 0
+    follows = np.diff(schedule.rank[heads]) == 0
     assert (start[heads][1:][follows] >= end[heads][:-1][follows]).all()
     source = schedule.dependencies.source
     needs = source != NO_OPERATION
@@ -91,7 +91,7 @@ BROKEN = {
     "missing": ("0F0 0F1 0B0 0B1\n1F0 1B0 1B1", "1F1", "is missing from the table"),
     "missing half": ("0F0 0I0", "0W0", "is missing from the table"),
     "doubled": ("0F0 0F1 0B0 0B1 0B1\n1F0 1B0 1F1 1B1", "0B1", "stands twice"),
-    "misplaced": ("0F0 0F1 0B0 0B1 1B1\n1F0 1B0 1F1", "1B1", "is misplaced: stage 1 of replica 0 lives on device 1"),
+    "misplaced": ("0F0 0F1 0B0 0B1 1B1\n1F0 1B0 1F1", "1B1", "is misplaced: stage 1 of replica 0 lives on rank 1"),
     "deadlock": ("0F0 0B0 0F1 0B1\n1F1 1F0 1B0 1B1", "0B0", "deadlock"),
     "backward first": ("0B0 0F0", "0B0", "deadlock"),
     "weights first": ("0F0 0W0 0I0", "0W0", "deadlock"),
@@ -171,12 +171,12 @@ def test_numbers_out_of_range_are_refused_before_a_loop_reads_them(name, value):
         _ = replace(build("1f1b", 4, 8), **{name: column}).dependencies
 
 
-def test_devices_begin_where_others_end():
+def test_ranks_begin_where_others_end():
     """Starts that do not fit the operations are refused."""
-    starts = build("1f1b", 4, 8).device_start.copy()
+    starts = build("1f1b", 4, 8).rank_start.copy()
     starts[-1] += 1
-    with pytest.raises(TableError, match=r"device_start = .*: must rise from 0"):
-        _ = replace(build("1f1b", 4, 8), device_start=starts).dependencies
+    with pytest.raises(TableError, match=r"rank_start = .*: must rise from 0"):
+        _ = replace(build("1f1b", 4, 8), rank_start=starts).dependencies
 
 
 @pytest.mark.parametrize("slots", [0.5, -1, 10**10, "2"])

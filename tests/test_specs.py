@@ -14,7 +14,7 @@ from ppmodel.specs import (
     DATA,
     PLACEMENTS,
     NodeSpec,
-    cards_of,
+    nics_of,
     load_model,
     load_setting,
     load_system,
@@ -36,7 +36,7 @@ EXPECTED = {
     "nan.yaml": ": network_bandwidth.value = nan: must be a finite number",
     "negative.yaml": ": network_bandwidth.value = -50.0: must be greater than 0",
     "nodes_empty.yaml": ":11: nodes.devices_per_node = nothing: is missing; add the key devices_per_node",
-    "nodes_flag.yaml": ":15: nodes.shared_card.value = 'yes': must be a valid boolean; write true or false",
+    "nodes_flag.yaml": ":15: nodes.shared_nic.value = 'yes': must be a valid boolean; write true or false",
     "nodes_full.yaml": ": nodes.placement = .*: puts 5 devices on a node, which has room for devices_per_node = 4",
     "nodes_half.yaml": ":12: nodes.devices_per_node.value = 4.5: must be a valid integer",
     "nodes_missing.yaml": ":11: nodes.node_latency = nothing: is missing; add the key node_latency",
@@ -134,25 +134,25 @@ def test_files_are_named_after_what_they_hold(path):
 
 def with_nodes(**changed):
     return NodeSpec(**{
-        "devices_per_node": 4, "node_bandwidth_bytes_per_s": 1e9, "node_latency_s": 0.0, "shared_card": True,
+        "devices_per_node": 4, "node_bandwidth_bytes_per_s": 1e9, "node_latency_s": 0.0, "shared_nic": True,
         "placement": "blocked",
     } | changed)  # fmt: skip
 
 
 @given(st.integers(1, 9), st.integers(1, 40), st.sampled_from(["blocked", "round-robin"]))
-def test_nodes_are_as_few_as_hold_all_devices(room, num_devices, placement):
+def test_nodes_are_as_few_as_hold_all_devices(room, num_ranks, placement):
     """Blocked and round-robin use as few nodes as there is room for, numbered from 0, and overfill none."""
-    nodes = with_nodes(devices_per_node=room, placement=placement).of_devices(num_devices)
-    assert sorted(set(nodes.tolist())) == list(range(-(-num_devices // room)))
+    nodes = with_nodes(devices_per_node=room, placement=placement).of_devices(num_ranks)
+    assert sorted(set(nodes.tolist())) == list(range(-(-num_ranks // room)))
     assert np.bincount(nodes).max() <= room
 
 
 @given(st.integers(2, 9), st.integers(1, 40))
-def test_folded_nodes_hold_both_ends(room, num_devices):
+def test_folded_nodes_hold_both_ends(room, num_ranks):
     """Devices d and S-1-d share a node, as few nodes as there is room for whole pairs, and none is overfull."""
-    nodes = with_nodes(devices_per_node=room, placement="folded").of_devices(num_devices).tolist()
+    nodes = with_nodes(devices_per_node=room, placement="folded").of_devices(num_ranks).tolist()
     assert nodes == nodes[::-1]
-    assert sorted(set(nodes)) == list(range(-(-((num_devices + 1) // 2) // (room // 2))))
+    assert sorted(set(nodes)) == list(range(-(-((num_ranks + 1) // 2) // (room // 2))))
     assert np.bincount(nodes).max() <= room
 
 
@@ -189,12 +189,12 @@ def test_a_list_of_nodes_is_for_its_number_of_devices():
         with_nodes(placement="snake")
 
 
-def test_cards_are_shared_where_messages_leave_nodes_that_share_one():
+def test_nics_are_shared_where_messages_leave_nodes_that_share_one():
     """Cards are the nodes; there are none without nodes, on a single node, with own links, or where nothing queues."""
     shared, own, flat = (load_system(name) for name in ("a2_highgpu_8g", "dgx_h100_nodes", "dgx_h100"))
-    assert list(cards_of(shared, 16)) == nodes_of(shared, 16).tolist() == [0] * 8 + [1] * 8
-    assert cards_of(shared, 8) is cards_of(own, 16) is cards_of(flat, 16) is nodes_of(flat, 16) is None
-    assert cards_of(shared, 16, "latency") is cards_of(shared, 16, "blocking") is None
+    assert list(nics_of(shared, 16)) == nodes_of(shared, 16).tolist() == [0] * 8 + [1] * 8
+    assert nics_of(shared, 8) is nics_of(own, 16) is nics_of(flat, 16) is nodes_of(flat, 16) is None
+    assert nics_of(shared, 16, "latency") is nics_of(shared, 16, "blocking") is None
 
 
 def test_systems_with_nodes_can_be_looked_up():

@@ -10,9 +10,9 @@ import pytest
 from ppmodel import build, studies
 from ppmodel.claims import compare
 from ppmodel.costs import model_costs
-from ppmodel.engine import simulate
+from ppmodel.simulation import run_graph
 from ppmodel.errors import PPModelError, ScheduleError
-from ppmodel.graph import compile
+from ppmodel.simulation import compile_graph
 from ppmodel.metrics import idle_ratio
 from ppmodel.report import record, show
 from ppmodel.specs import load_model, load_system
@@ -34,7 +34,7 @@ def test_runtime_rows_are_single_simulations(model, systems):
     assert len(study) == 2 * (3 + 2)
     row = study[(study.system == "fast_cp_slow_nw") & (study.schedule == "Chimera") & (study.microbatches == 8)].iloc[0]
     schedule = build("chimera", 4, 8)
-    timeline = simulate(compile(schedule, "blocking"), model_costs(schedule, model, systems[1]))
+    timeline = run_graph(compile_graph(schedule, "blocking"), model_costs(schedule, model, systems[1]))
     assert row.t_sim_s == timeline.makespan_s
     assert row.idle_ratio == pytest.approx(idle_ratio(timeline), rel=1e-12)
     assert row.idle_ratio > row.table_bubble_ratio
@@ -44,7 +44,7 @@ def test_runtime_rows_are_single_simulations(model, systems):
 
 def runtime_without_network(schedule, model, system):
     fast = replace(system, network_bandwidth_bytes_per_s=1e30, network_latency_s=0.0)
-    return simulate(compile(schedule, "blocking"), model_costs(schedule, model, fast)).makespan_s
+    return run_graph(compile_graph(schedule, "blocking"), model_costs(schedule, model, fast)).makespan_s
 
 
 def test_unknown_schedules_are_not_left_out(model, systems):
@@ -105,7 +105,7 @@ def test_published_formulas_follow_the_options():
 
 
 def test_a_formula_derived_here_is_not_published():
-    """V-Half, V-Min, and interleaved 1F1B with fewer microbatches than devices have closed forms alone.
+    """V-Half, V-Min, and interleaved 1F1B with fewer microbatches than ranks have closed forms alone.
 
     What is published of ZB-H2 and ZB-V, and from how many microbatches on, is over another time.
     """

@@ -23,7 +23,7 @@ from ppmodel import build, engine, metrics
 from ppmodel.cli import main
 from ppmodel.costs import model_costs, stages
 from ppmodel.errors import SpecificationError, SweepError
-from ppmodel.graph import compile
+from ppmodel.simulation import compile_graph
 from ppmodel.specs import DATA, load_model, load_system
 from ppmodel.sweep import (
     COLUMNS,
@@ -37,7 +37,7 @@ from ppmodel.sweep import (
     store,
 )
 from ppmodel.sweep import run as whole
-from ppmodel.uncertainty import Noise, noisy_makespans, operation_factors
+from ppmodel.noise import Noise, noisy_makespans, operation_factors
 
 BAD = Path(__file__).parent / "bad" / "sweeps"
 PLAIN = """
@@ -155,7 +155,7 @@ def test_rows_are_what_single_calls_give(plain_rows):
         options |= {"waves": row["waves"]} if row["waves"] else {}
         schedule = build(row["schedule"], row["stages"], row["microbatches"], **options)
         model, system = load_model(row["model"]), load_system(row["system"])
-        timeline = engine.simulate(compile(schedule, row["p2p"]), model_costs(schedule, model, system))
+        timeline = run_graph(compile_graph(schedule, row["p2p"]), model_costs(schedule, model, system))
         held = metrics.memory(schedule, model, stages(schedule, model, system))
         assert row["makespan_s"] == pytest.approx(timeline.makespan_s, rel=1e-12)
         assert row["busy_s"] == pytest.approx(metrics.busy_s(timeline).sum(), rel=1e-12)
@@ -193,7 +193,7 @@ def test_noisy_rows_are_runs_with_their_seeds(noisy):
     seeds = [3, 4, 5, 6, 7, 8, 9, 1]
     assert columns["seed"] == seeds * (noisy.num_rows // len(seeds))
     schedule, model, system = build("1f1b", 4, 8), load_model("paper"), load_system("mid_cp_slow_nw")
-    costs, graph = model_costs(schedule, model, system), compile(schedule, "overlapped", "blocking")
+    costs, graph = model_costs(schedule, model, system), compile_graph(schedule, "overlapped", "blocking")
     noises = (Noise(jitter=0.1), Noise(straggling=0.5, slowdown=2.0))
     first = columns["microbatches"].index(8) + 2 * len(seeds)  # behind those without an all-reduce
     for noise, start in zip(noises, (first, first + len(seeds)), strict=True):
@@ -201,7 +201,7 @@ def test_noisy_rows_are_runs_with_their_seeds(noisy):
         assert columns["allreduce"][start] == "blocking"
         assert columns["jitter"][start] == noise.jitter
         assert columns["makespan_s"][rows] == noisy_makespans(graph, costs, noise, seeds).tolist()
-        timeline = engine.simulate(graph, costs, operation_factors(schedule, noise, 3))
+        timeline = run_graph(graph, costs, operation_factors(schedule, noise, 3))
         assert columns["busy_s"][start] == pytest.approx(metrics.busy_s(timeline).sum(), rel=1e-12)
         assert columns["idle_ratio"][start] == pytest.approx(metrics.idle_ratio(timeline), abs=1e-12)
 
@@ -218,12 +218,12 @@ def test_noisy_rows_do_not_depend_on_the_threads_of_the_machine(file, tmp_path):
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
 
 
-def test_rows_say_what_fits_and_whether_cards_are_shared(file):
-    """The memory of the system's devices; cards that a node shares are held under overlapped transfers alone."""
+def test_rows_say_what_fits_and_whether_nics_are_shared(file):
+    """The memory of the system's ranks; nics that a node shares are held under overlapped transfers alone."""
     text = SHORT.replace("[2, 3, 4, 5]", "[4, 16]").replace("dgx_h100", "[dgx_h100, a2_highgpu_8g]")
     sweep = load_sweep(file(text))
     columns = compute_rows(sweep, 0, sweep.num_rows)
-    names = ("p2p", "system", "stages", "refused", "memory_capacity_bytes", "cards_shared")
+    names = ("p2p", "system", "stages", "refused", "memory_capacity_bytes", "nics_shared")
     for p2p, system, size, refused, capacity, shared in zip(*(columns[name] for name in names), strict=True):
         if refused is None:
             assert capacity == load_system(system).memory_capacity_bytes
@@ -305,8 +305,8 @@ REFUSED = {
     "unknown_schedule": ":1: schedules.1 = gpip: is not a known schedule; did you mean gpipe",
     "unknown_system": ":4: systems.1 = dgx_h10: is neither a known name .*did you mean dgx_h100",
     "unnamed_schedule": ":1: schedules.0.name = nothing: is missing",
-    "useless_slowdown": r":8: noise.0.slowdown = 1.3: has no effect: no device is slow; add .*straggling: 0.02",
-    "useless_straggling": ":9: noise.1.straggling = 0.02: has no effect: slow devices are as .*add .*slowdown: 1.5",
+    "useless_slowdown": r":8: noise.0.slowdown = 1.3: has no effect: no rank is slow; add .*straggling: 0.02",
+    "useless_straggling": ":9: noise.1.straggling = 0.02: has no effect: slow ranks are as .*add .*slowdown: 1.5",
     "useless_waves": r":6: waves = \[2\]: has no effect: no schedule takes it",
     "zero": ":3: microbatches.1 = 0: must be greater than or equal to 1; write 1 or a larger number",
 }
@@ -719,13 +719,13 @@ def test_a_full_disk_costs_one_line(file, tmp_path, capsys, monkeypatch, expecte
     def full(_):
         synced.append(None)
         if len(synced) == 4:
-            raise OSError(28, "No space left on device")
+            raise OSError(28, "No space left on rank")
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         code, _, said = run(capsys, path, "--out", out)
     assert (code, said.count("\n")) == (2, 1)
-    assert re.search(r"cannot be written \(No space left on device\); make room", said)
+    assert re.search(r"cannot be written \(No space left on rank\); make room", said)
     assert len(list(tmp_path.glob("*.parts/part-*.parquet"))) == 2
     assert run(capsys, path, "--out", out)[0] == 0
     assert out.read_bytes() == expected[SHORT]

@@ -13,10 +13,10 @@ from strategies import allreduces, cases, p2ps, random_cases
 
 from ppmodel import build
 from ppmodel.costs import stages, uniform_costs
-from ppmodel.engine import simulate
+from ppmodel.simulation import run_graph
 from ppmodel.errors import PPModelError
 from ppmodel.export import trace, trace_events, write_trace
-from ppmodel.graph import compile
+from ppmodel.simulation import compile_graph
 from ppmodel.metrics import memory, peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.specs import load_model, load_system
@@ -33,7 +33,7 @@ def ns(us):
 
 def timeline_of(case, p2p, allreduce="excluded"):
     schedule, costs = case
-    return simulate(compile(schedule, p2p, allreduce), costs)
+    return run_graph(compile_graph(schedule, p2p, allreduce), costs)
 
 
 def of(events, *phases):
@@ -70,7 +70,7 @@ def test_the_format_can_be_broken(change):
 
 @given(case=any_case, p2p=p2ps, allreduce=allreduces)
 def test_slices_of_a_track_do_not_overlap(case, p2p, allreduce):
-    """On devices and on links, to the nanosecond; viewers drop slices that do."""
+    """On ranks and on links, to the nanosecond; viewers drop slices that do."""
     for slices in tracks(trace_events(timeline_of(case, p2p, allreduce))).values():
         slices.sort(key=lambda event: (event["ts"], event["dur"]))
         for event, following in pairwise(slices):
@@ -78,7 +78,7 @@ def test_slices_of_a_track_do_not_overlap(case, p2p, allreduce):
 
 
 @given(case=any_case, p2p=p2ps, allreduce=allreduces)
-def test_every_cell_is_a_slice_of_its_device(case, p2p, allreduce):
+def test_every_cell_is_a_slice_of_its_rank(case, p2p, allreduce):
     """By name, with begin and end of the timeline; sums that run beside have a track beside."""
     timeline = timeline_of(case, p2p, allreduce)
     schedule = timeline.graph.schedule
@@ -86,13 +86,13 @@ def test_every_cell_is_a_slice_of_its_device(case, p2p, allreduce):
     for index in np.flatnonzero(~schedule.joined & ~np.isnan(timeline.start_s)).tolist():
         cell = np.flatnonzero(schedule.cell == schedule.cell[index])
         beside = allreduce == "overlapped" and schedule.kind[index] == OpKind.R
-        track = f"device {schedule.device[index]}" + (", gradient sums" if beside else "")
+        track = f"rank {schedule.rank[index]}" + (", gradient sums" if beside else "")
         times = (round(timeline.start_s[index] * 1e9), round(timeline.end_s[index] * 1e9))
-        expected["devices", track].append(("&".join(str(schedule.op(op)) for op in cell), *times))
+        expected["ranks", track].append(("&".join(str(schedule.op(op)) for op in cell), *times))
     found = {
         key: [(event["name"], ns(event["ts"]), ns(event["ts"]) + ns(event["dur"])) for event in slices]
         for key, slices in tracks(trace_events(timeline)).items()
-        if key[0] == "devices"
+        if key[0] == "ranks"
     }
     assert found == expected
 
@@ -109,11 +109,11 @@ def test_every_message_has_a_slice_and_an_arrow(case, p2p):
     for consumer in np.flatnonzero(dependencies.remote).tolist():
         producer = int(dependencies.source[consumer])
         ends = (str(schedule.op(producer)), str(schedule.op(consumer)))
-        source, target = int(schedule.device[producer]), int(schedule.device[consumer])
+        source, target = int(schedule.rank[producer]), int(schedule.rank[consumer])
         leaves = max(start[producer], end[producer] - 1)  # within the slice, in its last nanosecond
         expected_slices.append((*ends, f"{source} -> {target}", sent[producer], arrived[producer]))
         expected_arrows.append(
-            (f"device {source}", leaves, f"{source} -> {target}", sent[producer], f"device {target}", start[consumer])
+            (f"rank {source}", leaves, f"{source} -> {target}", sent[producer], f"rank {target}", start[consumer])
         )
     events = trace_events(timeline)
     slices = [
@@ -139,12 +139,12 @@ def arrows(events):
 
 @given(case=any_case, p2p=p2ps)
 def test_counters_peak_where_the_metrics_do(case, p2p):
-    """The highest value of each device's counter is its peak, and all is given back."""
+    """The highest value of each rank's counter is its peak, and all is given back."""
     timeline = timeline_of(case, p2p)
     values = defaultdict(list)
     for event in of(trace_events(timeline), "C"):
         values[event["name"]].append((event["ts"], event["args"]["microbatches"]))
-    assert list(values) == [f"device {device} holds" for device in range(timeline.graph.schedule.num_devices)]
+    assert list(values) == [f"rank {rank} holds" for rank in range(timeline.graph.schedule.num_ranks)]
     for steps in values.values():
         assert steps == sorted(steps, key=lambda step: step[0])
         assert steps[0] == (0, 0)
@@ -163,7 +163,7 @@ def test_bytes_are_those_of_the_memory(case):
         return
     held = stages(schedule, model, load_system("mid_cp_mid_nw"))
     peaks = defaultdict(float)
-    for event in of(trace_events(simulate(compile(schedule), costs), held), "C"):
+    for event in of(trace_events(run_graph(compile_graph(schedule), costs), held), "C"):
         if event["name"].endswith("memory"):
             peaks[event["name"]] = max(peaks[event["name"]], event["args"]["GiB"])
     expected = memory(schedule, model, held).activations / 2**30
@@ -175,13 +175,13 @@ def test_a_small_trace_in_full():
     schedule = build("gpipe", 2, 1)
     found = tracks(trace_events(timeline_of((schedule, uniform_costs(schedule, 1, 2, 0.5)), "overlapped")))
     assert {key: [(e["name"], e["ts"], e["dur"]) for e in slices] for key, slices in found.items()} == {
-        ("devices", "device 0"): [("0F0", 0, 1e6), ("0B0", 5e6, 2e6)],
-        ("devices", "device 1"): [("1F0", 1.5e6, 1e6), ("1B0", 2.5e6, 2e6)],
+        ("ranks", "rank 0"): [("0F0", 0, 1e6), ("0B0", 5e6, 2e6)],
+        ("ranks", "rank 1"): [("1F0", 1.5e6, 1e6), ("1B0", 2.5e6, 2e6)],
         ("links", "0 -> 1"): [("0F0", 1e6, 0.5e6)],
         ("links", "1 -> 0"): [("1B0", 4.5e6, 0.5e6)],
     }
     assert [found["links", way][0]["cat"] for way in ("0 -> 1", "1 -> 0")] == ["activations", "gradients"]
-    forward, backward = found["devices", "device 0"]
+    forward, backward = found["ranks", "rank 0"]
     assert forward["args"] == {"kind": "F", "stage": 0, "microbatch": 0, "replica": 0}
     assert (forward["cat"], backward["cat"]) == ("F", "B")
     assert forward["cname"] != backward["cname"]
@@ -213,7 +213,7 @@ def test_files_are_whole_and_the_same_every_time(tmp_path):
     assert content["traceEvents"] == trace_events(some_timeline())
     assert len(content["traceEvents"]) == count
     about = content["otherData"]
-    assert (about["schedule"], about["devices"], about["microbatches"], about["p2p"]) == ("1f1b", 2, 4, "overlapped")
+    assert (about["schedule"], about["ranks"], about["microbatches"], about["p2p"]) == ("1f1b", 2, 4, "overlapped")
     assert about["makespan_s"] == some_timeline().makespan_s
     assert about["model"] == "paper"
 
@@ -222,7 +222,7 @@ def test_a_trace_that_cannot_be_written_leaves_what_was_there(tmp_path, monkeypa
     """A full disk costs one line; the old file stays, and nothing else."""
 
     def full(*_):
-        raise OSError(28, "No space left on device")
+        raise OSError(28, "No space left on rank")
 
     path = tmp_path / "trace.json"
     path.write_text("old")

@@ -13,20 +13,20 @@ from twin import end_times
 
 from ppmodel import build, studies
 from ppmodel.costs import OpCosts, model_costs, uniform_costs
-from ppmodel.engine import simulate
+from ppmodel.simulation import run_graph
 from ppmodel.errors import PPModelError
-from ppmodel.graph import compile
+from ppmodel.simulation import compile_graph
 from ppmodel.ops import OpKind
-from ppmodel.plot import plot_noise, plot_ranking, plot_slow_devices
+from ppmodel.plot import plot_noise, plot_ranking, plot_slow_ranks
 from ppmodel.specs import load_model, load_system
-from ppmodel.uncertainty import (
+from ppmodel.noise import (
     Noise,
     distribution,
     noisy_makespans,
     noisy_makespans_on,
     operation_factors,
     probability_faster,
-    slow_devices,
+    slow_ranks,
 )
 
 seeds = st.integers(0, 2**64)
@@ -37,8 +37,8 @@ noises = st.builds(Noise, st.floats(0, 0.5), st.floats(0, 1), st.floats(1, 3))
 def test_no_noise_is_the_noiseless_makespan(case, p2p, allreduce, seed):
     """Without jitter and stragglers every run is the noiseless one, to the last digit."""
     schedule, costs = case
-    graph = compile(schedule, p2p, allreduce)
-    expected = simulate(graph, costs).makespan_s
+    graph = compile_graph(schedule, p2p, allreduce)
+    expected = run_graph(graph, costs).makespan_s
     assert noisy_makespans(graph, costs, Noise(slowdown=2.0), [seed, seed + 1]).tolist() == [expected] * 2
 
 
@@ -46,7 +46,7 @@ def test_no_noise_is_the_noiseless_makespan(case, p2p, allreduce, seed):
 def test_a_run_is_its_seed(case, noise, some):
     """A run gives the same number in any order, alone, and beside any other."""
     schedule, costs = case
-    graph = compile(schedule)
+    graph = compile_graph(schedule)
     spans = noisy_makespans(graph, costs, noise, some)
     np.testing.assert_array_equal(noisy_makespans(graph, costs, noise, some[::-1]), spans[::-1])
     assert [noisy_makespans(graph, costs, noise, [seed])[0] for seed in some] == spans.tolist()
@@ -56,7 +56,7 @@ def test_a_run_is_its_seed(case, noise, some):
 def test_systems_of_one_run_share_its_noise(case, noise, some, factor):
     """Systems together give what they give one by one; one that is k times as slow takes k times as long."""
     schedule, costs = case
-    graph = compile(schedule)
+    graph = compile_graph(schedule)
     slower = OpCosts(
         factor * costs.compute_s, factor * costs.occupancy_s, factor * costs.latency_s, costs.overlap_factor
     )
@@ -72,8 +72,8 @@ def test_reductions_keep_their_time(case, noise, seed, allreduce):
     factors, reduces = operation_factors(schedule, noise, seed), schedule.kind == OpKind.R
     assert (factors[reduces] == 1).all()
     assert (factors > 0).all()
-    noisy = simulate(compile(schedule, allreduce=allreduce), costs, factors)
-    plain = simulate(compile(schedule, allreduce=allreduce), costs)
+    noisy = run_graph(compile_graph(schedule, allreduce=allreduce), costs, factors)
+    plain = run_graph(compile_graph(schedule, allreduce=allreduce), costs)
     took, nominal = (timeline.end_s - timeline.start_s for timeline in (noisy, plain))
     np.testing.assert_allclose(took[reduces], nominal[reduces], atol=1e-9, equal_nan=True)
 
@@ -85,22 +85,22 @@ def test_noisy_runs_agree_with_the_twin(case, noise, seed, p2p):
     drawn = operation_factors(schedule, noise, seed)
     factors = {schedule.op(index): drawn[index] for index in range(schedule.num_operations)}
     span = max(end_times(schedule, costs, p2p, factors).values())
-    assert noisy_makespans(compile(schedule, p2p), costs, noise, [seed])[0] == pytest.approx(span, abs=1e-9)
+    assert noisy_makespans(compile_graph(schedule, p2p), costs, noise, [seed])[0] == pytest.approx(span, abs=1e-9)
 
 
 @given(st.integers(0, 2**40), st.floats(0, 1), st.integers(1, 20), st.integers(1, 20))
-def test_slow_devices_follow_from_the_seed_alone(seed, straggling, num_devices, others):
-    """A device is slow or not whatever the number of devices; more straggling slows no fewer of them."""
-    slow = slow_devices(Noise(straggling=straggling), num_devices, seed)
-    more = slow_devices(Noise(jitter=0.1, straggling=straggling, slowdown=2.0), num_devices + others, seed)
-    np.testing.assert_array_equal(slow, more[:num_devices])
-    assert (slow <= slow_devices(Noise(straggling=min(1, straggling + 0.2)), num_devices, seed)).all()
+def test_slow_ranks_follow_from_the_seed_alone(seed, straggling, num_ranks, others):
+    """A rank is slow or not whatever the number of ranks; more straggling slows no fewer of them."""
+    slow = slow_ranks(Noise(straggling=straggling), num_ranks, seed)
+    more = slow_ranks(Noise(jitter=0.1, straggling=straggling, slowdown=2.0), num_ranks + others, seed)
+    np.testing.assert_array_equal(slow, more[:num_ranks])
+    assert (slow <= slow_ranks(Noise(straggling=min(1, straggling + 0.2)), num_ranks, seed)).all()
 
 
 def test_seeds_may_come_from_anywhere():
     """A generator gives the runs of its list; what cannot be gone through is refused."""
     schedule = build("gpipe", 2, 2)
-    graph, costs, noise = compile(schedule), uniform_costs(schedule, 1, 2), Noise(jitter=0.1)
+    graph, costs, noise = compile_graph(schedule), uniform_costs(schedule, 1, 2), Noise(jitter=0.1)
     spans = noisy_makespans(graph, costs, noise, (seed for seed in (3, 1)))
     assert spans.tolist() == noisy_makespans(graph, costs, noise, [3, 1]).tolist()
     assert noisy_makespans(graph, costs, noise, np.array([3, 1])).tolist() == spans.tolist()
@@ -111,20 +111,20 @@ def test_seeds_may_come_from_anywhere():
 def test_the_largest_noise_is_finite():
     """At the bounds of jitter and slowdown every makespan is a number."""
     schedule = build("gpipe", 2, 2)
-    spans = noisy_makespans(compile(schedule), uniform_costs(schedule, 1, 2), Noise(5, 0.5, 1e6), range(20))
+    spans = noisy_makespans(compile_graph(schedule), uniform_costs(schedule, 1, 2), Noise(5, 0.5, 1e6), range(20))
     assert np.isfinite(spans).all()
     assert (spans > 0).all()
 
 
-def test_named_devices_are_slow_in_every_run():
+def test_named_ranks_are_slow_in_every_run():
     """Devices that are named are slow, the others by chance."""
-    noise = Noise(straggling=0.5, slow_devices=[3, 1])
-    slow = np.array([slow_devices(noise, 6, seed) for seed in range(200)])
+    noise = Noise(straggling=0.5, slow_ranks=[3, 1])
+    slow = np.array([slow_ranks(noise, 6, seed) for seed in range(200)])
     assert slow[:, [1, 3]].all()
     assert (abs(slow[:, [0, 2, 4, 5]].mean(axis=0) - 0.5) < 4 * np.sqrt(0.25 / 200)).all()
 
 
-def test_tables_of_one_seed_share_slow_devices_and_not_their_jitter():
+def test_tables_of_one_seed_share_slow_ranks_and_not_their_jitter():
     """One table under two names meets one jitter; two tables meet two, without correlation."""
     noise, seed = Noise(jitter=0.2), 5
     same = [operation_factors(build(name, 8, 1), noise, seed) for name in ("gpipe", "1f1b")]
@@ -148,10 +148,10 @@ def test_factors_are_lognormal_with_mean_1():
         assert below == pytest.approx(share, abs=4 * np.sqrt(share * (1 - share) / size))
 
 
-def test_one_device_takes_the_sum_of_its_operations():
-    """On one device a run is a sum of lognormals: mean n d, variance n d^2 (exp(sigma^2) - 1)."""
+def test_one_rank_takes_the_sum_of_its_operations():
+    """On one rank a run is a sum of lognormals: mean n d, variance n d^2 (exp(sigma^2) - 1)."""
     schedule, jitter, runs = build("gpipe", 1, 16), 0.3, 2000
-    spans = noisy_makespans(compile(schedule), uniform_costs(schedule, 1, 1), Noise(jitter=jitter), range(runs))
+    spans = noisy_makespans(compile_graph(schedule), uniform_costs(schedule, 1, 1), Noise(jitter=jitter), range(runs))
     variance = 32 * np.expm1(jitter**2)
     assert spans.mean() == pytest.approx(32, abs=4 * np.sqrt(variance / runs))
     assert spans.var(ddof=1) == pytest.approx(variance, rel=4 * np.sqrt(2 / runs) * 1.1)  # a little above a normal's
@@ -162,38 +162,38 @@ def test_one_device_takes_the_sum_of_its_operations():
 def test_noise_of_mean_1_costs_time(case, p2p, jitter):
     """The makespan is convex in durations: its mean is no less than the makespan of the mean (Jensen)."""
     schedule, costs = case
-    graph = compile(schedule, p2p)
+    graph = compile_graph(schedule, p2p)
     spans = noisy_makespans(graph, costs, Noise(jitter=jitter), range(100))
-    assert spans.mean() >= simulate(graph, costs).makespan_s - 4 * spans.std() / 10 - 1e-9
+    assert spans.mean() >= run_graph(graph, costs).makespan_s - 4 * spans.std() / 10 - 1e-9
 
 
 @given(cases(), p2ps, st.floats(1, 4), st.data())
 def test_a_straggler_costs_at_most_its_factor(case, p2p, slowdown, data):
-    """With one device slower by f the makespan is between T and f T; on a single device it is f T."""
+    """With one rank slower by f the makespan is between T and f T; on a single rank it is f T."""
     schedule, costs = case
-    device = data.draw(st.integers(0, schedule.num_devices - 1))
-    graph = compile(schedule, p2p)
-    plain = simulate(graph, costs).makespan_s
-    span = noisy_makespans(graph, costs, Noise(slowdown=slowdown, slow_devices=(device,)), [0])[0]
+    rank = data.draw(st.integers(0, schedule.num_ranks - 1))
+    graph = compile_graph(schedule, p2p)
+    plain = run_graph(graph, costs).makespan_s
+    span = noisy_makespans(graph, costs, Noise(slowdown=slowdown, slow_ranks=(rank,)), [0])[0]
     assert plain - 1e-9 <= span <= slowdown * plain + 1e-9
-    if schedule.num_devices == 1:
+    if schedule.num_ranks == 1:
         assert span == pytest.approx(slowdown * plain)
 
 
-@pytest.mark.parametrize("device", [0, 2, 4])
-def test_gpipe_feels_a_slow_device_wherever_it_stands(device):
-    """Without transfers every microbatch waits for the slow device: T = (S - 1 + f B)(F + Bw)."""
+@pytest.mark.parametrize("rank", [0, 2, 4])
+def test_gpipe_feels_a_slow_rank_wherever_it_stands(rank):
+    """Without transfers every microbatch waits for the slow rank: T = (S - 1 + f B)(F + Bw)."""
     schedule = build("gpipe", 5, 12)
-    noise = Noise(slowdown=1.5, slow_devices=(device,))
-    spans = noisy_makespans(compile(schedule), uniform_costs(schedule, 1, 2), noise, [0])
+    noise = Noise(slowdown=1.5, slow_ranks=(rank,))
+    spans = noisy_makespans(compile_graph(schedule), uniform_costs(schedule, 1, 2), noise, [0])
     assert spans[0] == pytest.approx((4 + 1.5 * 12) * 3)
 
 
-def test_devices_straggle_as_often_as_they_should():
-    """One device: the share of slow runs is the probability, within four standard errors of the binomial."""
+def test_ranks_straggle_as_often_as_they_should():
+    """One rank: the share of slow runs is the probability, within four standard errors of the binomial."""
     schedule, probability, runs = build("1f1b", 1, 2), 0.2, 2000
     noise = Noise(straggling=probability, slowdown=3.0)
-    spans = noisy_makespans(compile(schedule), uniform_costs(schedule, 1, 2), noise, range(runs))
+    spans = noisy_makespans(compile_graph(schedule), uniform_costs(schedule, 1, 2), noise, range(runs))
     assert set(spans) == {6.0, 18.0}
     assert (spans == 18).mean() == pytest.approx(probability, abs=4 * np.sqrt(probability * (1 - probability) / runs))
 
@@ -230,10 +230,10 @@ def test_wilsons_interval_is_where_the_score_test_ends():
 
 
 def test_independent_runs_are_compared_as_theory_says():
-    """Two tables on one device, longer by a sum of lognormals: the probability of a normal difference."""
+    """Two tables on one rank, longer by a sum of lognormals: the probability of a normal difference."""
     fast, slow = build("gpipe", 1, 40), build("1f1b", 1, 41)
     noise, runs = Noise(jitter=0.1), range(1000)
-    spans = [noisy_makespans(compile(table), uniform_costs(table, 1, 1), noise, runs) for table in (fast, slow)]
+    spans = [noisy_makespans(compile_graph(table), uniform_costs(table, 1, 1), noise, runs) for table in (fast, slow)]
     expected = NormalDist(2, np.sqrt((80 + 82) * np.expm1(0.1**2))).cdf(0)
     found = probability_faster(spans[1], spans[0])
     assert found.probability == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / len(runs)))
@@ -291,8 +291,8 @@ def test_every_confidence_below_1_has_an_interval():
         ("slowdown", 0.5, "at least 1"),
         ("slowdown", float("inf"), "finite"),
         ("slowdown", 2e6, "at most 1000000"),
-        ("slow_devices", (-1,), "whole numbers"),
-        ("slow_devices", 3, "list of whole numbers"),
+        ("slow_ranks", (-1,), "whole numbers"),
+        ("slow_ranks", 3, "list of whole numbers"),
     ],
 )
 def test_impossible_noise_is_refused(field, value, rule):
@@ -302,13 +302,13 @@ def test_impossible_noise_is_refused(field, value, rule):
     assert refused.value.field == field
 
 
-@pytest.mark.parametrize(("noise", "seed", "field"), [(Noise(slow_devices=(4,)), 0, "slow_devices"),
+@pytest.mark.parametrize(("noise", "seed", "field"), [(Noise(slow_ranks=(4,)), 0, "slow_ranks"),
                                                        (Noise(), -1, "seed"), (Noise(), 1.5, "seed")])  # fmt: skip
 def test_runs_that_cannot_be_are_refused(noise, seed, field):
-    """A slow device that is not there, and seeds that are no whole numbers."""
+    """A slow rank that is not there, and seeds that are no whole numbers."""
     schedule = build("gpipe", 4, 4)
     with pytest.raises(PPModelError) as refused:
-        noisy_makespans(compile(schedule), uniform_costs(schedule, 1, 2), noise, [seed])
+        noisy_makespans(compile_graph(schedule), uniform_costs(schedule, 1, 2), noise, [seed])
     assert refused.value.field == field
 
 
@@ -334,7 +334,7 @@ def test_rows_of_the_study_are_runs_of_their_seeds(size, study):
     for name in ("1f1b", row.winner.lower()):
         table = build(name, 4, 8)
         costs = model_costs(table, size[0], size[1][0])
-        spans[name] = noisy_makespans(compile(table), costs, Noise(0.3, 0.2, 1.5), range(30))
+        spans[name] = noisy_makespans(compile_graph(table), costs, Noise(0.3, 0.2, 1.5), range(30))
     found = distribution(spans["1f1b"])
     assert (row.mean_s, row.standard_error_s) == pytest.approx(found[:2])
     assert row[["q5_s", "q25_s", "q50_s", "q75_s", "q95_s"]].tolist() == pytest.approx(found.quantiles_s.tolist())
@@ -399,60 +399,60 @@ def test_prices_are_means_over_noiseless_times(study):
     assert "A jitter of 5% costs" in studies.price_text(few)
 
 
-def test_a_slow_device_passes_on_a_share(size):
+def test_a_slow_rank_passes_on_a_share(size):
     """Between none and all of the slowdown; Chimera is the same from both ends, and GPipe from everywhere."""
-    slow = studies.slow_device_study(*size, slowdown=1.5)
+    slow = studies.slow_rank_study(*size, slowdown=1.5)
     assert slow.passed_on.between(0, 1).all()
     long = slow[slow.microbatches == 8]
     shares = long[long.system == "slow_cp_fast_nw"].groupby("schedule").passed_on.agg(list)
     assert shares["Chimera"] == pytest.approx(shares["Chimera"][::-1])
     assert shares["GPipe"] == pytest.approx([8 / 11] * 4, abs=1e-3)
     table = studies.place_table(slow).set_index(["system", "microbatches", "schedule"])
-    last = long[(long.schedule == "1F1B") & (long.device == 3)].set_index("system").passed_on
+    last = long[(long.schedule == "1F1B") & (long.rank == 3)].set_index("system").passed_on
     assert table["last"]["slow_cp_fast_nw", 8, "1F1B"] == last["slow_cp_fast_nw"]
-    assert table["least at"]["slow_cp_fast_nw", 8, "GPipe"] == "any device"
-    assert table["least at"]["slow_cp_fast_nw", 8, "Chimera"] == "devices 0 and 3"
+    assert table["least at"]["slow_cp_fast_nw", 8, "GPipe"] == "any rank"
+    assert table["least at"]["slow_cp_fast_nw", 8, "Chimera"] == "ranks 0 and 3"
 
 
 @given(st.sampled_from(["gpipe", "1f1b", "eager-1f1b", "chimera"]), st.integers(1, 4), st.integers(1, 16),
        st.floats(0.5, 3), st.floats(1, 5))  # fmt: skip
 def test_places_without_transfers_obey_their_laws(name, half, count, backward, slowdown):
-    """GPipe feels a slow device alike everywhere, Chimera from both ends; 1F1B's first no more than its last."""
+    """GPipe feels a slow rank alike everywhere, Chimera from both ends; 1F1B's first no more than its last."""
     schedule = build(name, 2 * half, 2 * half * (count // 4 + 1) if name == "chimera" else count)
-    graph, costs = compile(schedule), uniform_costs(schedule, 1, backward)
-    noises = [Noise(slowdown=slowdown, slow_devices=(device,)) for device in range(2 * half)]
+    graph, costs = compile_graph(schedule), uniform_costs(schedule, 1, backward)
+    noises = [Noise(slowdown=slowdown, slow_ranks=(rank,)) for rank in range(2 * half)]
     spans = [noisy_makespans(graph, costs, noise, [0])[0] for noise in noises]
     if name in ("gpipe", "chimera"):
         np.testing.assert_allclose(spans, spans[::-1] if name == "chimera" else spans[0], rtol=1e-9)
     assert spans[0] <= spans[-1] * (1 + 1e-9)
 
 
-def slow_table(schedules, num_stages=4):
-    """What `slow_device_study` gives, from times with each device slow by schedule, system and B."""
+def slow_table(schedules, num_ranks=4):
+    """What `slow_rank_study` gives, from times with each rank slow by schedule, system and B."""
     rows = [
-        (system, num_stages, count, name, 2.0, device, 1.0, t_slow, t_slow - 1)
+        (system, num_ranks, count, name, 2.0, rank, 1.0, t_slow, t_slow - 1)
         for name, points in schedules.items()
         for (system, count), times in points.items()
-        for device, t_slow in enumerate(times)
+        for rank, t_slow in enumerate(times)
     ]
-    names = ["system", "stages", "microbatches", "schedule", "slowdown", "device", "t_sim_s", "t_slow_s", "passed_on"]
+    names = ["system", "stages", "microbatches", "schedule", "slowdown", "rank", "t_sim_s", "t_slow_s", "passed_on"]
     return pd.DataFrame(rows, columns=names)
 
 
 def test_the_best_place_is_named_by_point_where_it_differs():
-    """One device that is best everywhere, any device, or the best ones with their points; with the worst's price."""
+    """One rank that is best everywhere, any rank, or the best ones with their points; with the worst's price."""
     ends, middle, first = [1.1, 1.5, 1.5, 1.1], [1.4, 1.2, 1.2, 1.4], [1.1, 1.1, 1.1 + 1e-12, 1.32]
     alike = [1.3, 1.3, 1.3 * (1 + 1e-12), 1.3]
     points = [("x", 8), ("x", 16), ("y", 8)]
     tables = {"a": [alike] * 3, "b": [first, alike, sorted(ends)], "c": [ends, middle, ends], "d": [alike]}
     text = studies.best_place_text(slow_table({n: dict(zip(points, t, strict=False)) for n, t in tables.items()}))
     assert text.splitlines() == [
-        "- **a:** any device, at all 3 points.",
-        "- **b:** devices 0 and 1, at all 3 points. In the worst place instead, an iteration takes up to 36.4% longer"
+        "- **a:** any rank, at all 3 points.",
+        "- **b:** ranks 0 and 1, at all 3 points. In the worst place instead, an iteration takes up to 36.4% longer"
         " (on y with B = 8).",
-        "- **c:** not the same everywhere: devices 0 and 3 on x with B = 8, on y with B = 8; devices 1 and 2 on x with"
+        "- **c:** not the same everywhere: ranks 0 and 3 on x with B = 8, on y with B = 8; ranks 1 and 2 on x with"
         " B = 16. In the worst place instead, an iteration takes up to 36.4% longer (on x with B = 8).",
-        "- **d:** any device, at the only point.",
+        "- **d:** any rank, at the only point.",
     ]
 
 
@@ -496,12 +496,12 @@ def test_losses_are_told_by_challenger():
 
 
 def test_places_change_hands_where_another_is_faster_then():
-    """The fastest with the slow device; a change between equals is a tie decided, any other a reversal."""
+    """The fastest with the slow rank; a change between equals is a tie decided, any other a reversal."""
     times = {"a": (1.0, [1.5, 1.5]), "b": (1.0, [1.2, 1.5]), "c": (1.1, [1.6, 1.3])}
     rows = [
-        (name, t_sim, device, t_slow) for name, (t_sim, both) in times.items() for device, t_slow in enumerate(both)
+        (name, t_sim, rank, t_slow) for name, (t_sim, both) in times.items() for rank, t_slow in enumerate(both)
     ]
-    slow = pd.DataFrame(rows, columns=["schedule", "t_sim_s", "device", "t_slow_s"])
+    slow = pd.DataFrame(rows, columns=["schedule", "t_sim_s", "rank", "t_slow_s"])
     slow = slow.assign(system="x", stages=2, microbatches=4, slowdown=1.5)
     slow = slow.assign(passed_on=(slow.t_slow_s / slow.t_sim_s - 1) / 0.5)
     winners = studies.slow_winner_study(slow)
@@ -510,7 +510,7 @@ def test_places_change_hands_where_another_is_faster_then():
     assert winners.verdict.tolist() == ["tie decided", "reversed"]
     assert winners.lead.tolist() == pytest.approx([1.5 / 1.2 - 1, 1.5 / 1.3 - 1])
     grid = studies.place_winners(winners).iloc[0]
-    assert (grid["no slow device"], grid["first"], grid["last"]) == ("a", "b, by 25.0%", "c, by 15.4%")
+    assert (grid["no slow rank"], grid["first"], grid["last"]) == ("a", "b, by 25.0%", "c, by 15.4%")
     text = studies.place_text(slow, winners)
     assert "at 1 of 2 cases" in text
     assert "decides a tie at 1." in text
@@ -524,7 +524,7 @@ def test_pictures_have_every_schedule_at_every_point(size, study):
     ranking = plot_ranking(study[study.straggling == 0], "title", "context").axes
     assert all(len(axis.lines[0].get_xdata()) in (0, 2) for axis in ranking)
     assert all("first: " in axis.get_title(loc="left") for axis in ranking)
-    slow = plot_slow_devices(studies.slow_device_study(*size, slowdown=1.5), "title", "context").axes
+    slow = plot_slow_ranks(studies.slow_rank_study(*size, slowdown=1.5), "title", "context").axes
     assert [axis.get_title(loc="left") for axis in slow] == ["B = 4", "B = 8"] * 2
     assert all(len(axis.lines) == 5 for axis in slow)
     plt.close("all")

@@ -1,7 +1,7 @@
 """The slow, obvious twin of the engine: from rows of operations to times, sharing nothing with the package.
 
-Each device walks its row. A cell runs when everything that its operations need is there; whoever can go
-next goes, until all rows are done. Only cells, letters, the five semantics and shared cards are known here.
+Each rank walks its row. A cell runs when everything that its operations need is there; whoever can go
+next goes, until all rows are done. Only cells, letters, the five semantics and shared nics are known here.
 """
 
 from ppmodel.ops import OpKind
@@ -28,10 +28,10 @@ def is_pair(cell):
 
 
 def in_plain_words(schedule):
-    """Rows without reductions; of each operation its device, what it needs, and the other device that waits for it."""
+    """Rows without reductions; of each operation its rank, what it needs, and the other rank that waits for it."""
     rows = [[[op for op in cell if op.kind != R] for cell in row] for row in schedule.rows()]
     rows = [[cell for cell in row if cell] for row in rows]
-    home = {op: device for device, row in enumerate(rows) for cell in row for op in cell}
+    home = {op: rank for rank, row in enumerate(rows) for cell in row for op in cell}
     split = {op._replace(kind=B) for op in home if op.kind == I}
     last_stage = max(op.stage for op in home)
     source = {op: needs(op, last_stage, split) for op in home}
@@ -47,28 +47,28 @@ def end_times(schedule, costs, p2p, factors=None):
     occupied = {op: costs.occupancy_s[op.kind, op.stage] for op in home}
     late = {op: costs.latency_s[op.kind, op.stage] for op in home}
 
-    def run(device, cell):
-        now = clock[device]
+    def run(rank, cell):
+        now = clock[rank]
         for op in cell:
             s = source[op]
-            if s is None or home[s] == device:
+            if s is None or home[s] == rank:
                 continue
             now = max(now, there[s])
             if p2p in ("blocking_recv", "blocking"):
                 now += occupied[s] + late[s]
         duration = sum(factors.get(op, 1.0) * costs.compute_s[op.kind, op.stage] for op in cell)
         now += duration * (costs.overlap_factor if is_pair(cell) else 1)
-        clock[device] = now
+        clock[rank] = now
         for op in cell:
             end[op] = now
         for op in cell:
             if op not in receiver:
                 continue
             if p2p in ("blocking_send", "blocking"):
-                clock[device] += occupied[op] + late[op]
-                there[op] = clock[device]
+                clock[rank] += occupied[op] + late[op]
+                there[op] = clock[rank]
             elif p2p == "overlapped":
-                link = (device, receiver[op])
+                link = (rank, receiver[op])
                 leaves = max(now, link_free.get(link, 0.0))
                 link_free[link] = leaves + occupied[op]
                 there[op] = leaves + occupied[op] + late[op]
@@ -80,16 +80,16 @@ def end_times(schedule, costs, p2p, factors=None):
             d for d, row in enumerate(rows) if row and all(source[op] in end or source[op] is None for op in row[0])
         ]
         assert going, "deadlock"
-        for device in going:
-            run(device, rows[device].pop(0))
+        for rank in going:
+            run(rank, rows[rank].pop(0))
     return end
 
 
-def card_times(schedule, costs, cards):
-    """When each computing operation ends, and when its message is sent and there, with shared cards; by operation.
+def nic_times(schedule, costs, nics):
+    """When each computing operation ends, and when its message is sent and there, with shared nics; by operation.
 
-    What ends first is sent first: inside a node over the link of its pair of devices; else at its turn by the sender's
-    card. From then on it waits for its turn at the receiver's card, and passes both at once if it need not wait.
+    What ends first is sent first: inside a node over the link of its pair of ranks; else at its turn by the sender's
+    nic. From then on it waits for its turn at the receiver's nic, and passes both at once if it need not wait.
     """
     rows, home, source, receiver = in_plain_words(schedule)
     shape = (len(OpKind), schedule.num_replicas, schedule.num_stages)
@@ -106,38 +106,38 @@ def card_times(schedule, costs, cards):
         free[place] = begins + occupied[op]
         return begins
 
-    def start(device):
-        cell = rows[device][0]
+    def start(rank):
+        cell = rows[rank][0]
         wanted = [source[op] for op in cell if source[op] is not None]
-        inputs = [there.get(s) if home[s] != device else end.get(s) for s in wanted]
+        inputs = [there.get(s) if home[s] != rank else end.get(s) for s in wanted]
         if None not in inputs:
             duration = sum(compute[op] for op in cell) * (costs.overlap_factor if is_pair(cell) else 1)
-            clock[device] = max([clock[device], *inputs]) + duration
-            running[device] = rows[device].pop(0)
+            clock[rank] = max([clock[rank], *inputs]) + duration
+            running[rank] = rows[rank].pop(0)
 
-    def finish(device, now):
-        for op in running[device]:
+    def finish(rank, now):
+        for op in running[rank]:
             end[op] = now
             if op in receiver:
-                pair = (device, receiver[op])
-                apart = cards[pair[0]] != cards[pair[1]]
-                sent[op] = through(("out", cards[device]) if apart else pair, op, now)
+                pair = (rank, receiver[op])
+                apart = nics[pair[0]] != nics[pair[1]]
+                sent[op] = through(("out", nics[rank]) if apart else pair, op, now)
                 if apart:
                     leaving[op] = sent[op]
                 else:
                     there[op] = sent[op] + occupied[op] + late[op]
-        running[device] = None
+        running[rank] = None
 
     while any(rows) or any(running):
-        for device, row in enumerate(rows):
-            if row and not running[device]:
-                start(device)
-        soonest = [(clock[device], device) for device, cell in enumerate(running) if cell]
+        for rank, row in enumerate(rows):
+            if row and not running[rank]:
+                start(rank)
+        soonest = [(clock[rank], rank) for rank, cell in enumerate(running) if cell]
         op = min(leaving, key=leaving.get, default=None)
         assert soonest or leaving, "deadlock"
         if op is not None and (not soonest or leaving[op] <= min(soonest)[0]):
-            there[op] = through(("in", cards[receiver[op]]), op, leaving.pop(op)) + occupied[op] + late[op]
+            there[op] = through(("in", nics[receiver[op]]), op, leaving.pop(op)) + occupied[op] + late[op]
         else:
-            now, device = min(soonest)
-            finish(device, now)
+            now, rank = min(soonest)
+            finish(rank, now)
     return end, sent, there

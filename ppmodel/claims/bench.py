@@ -156,14 +156,14 @@ class Bench:
         options = {key: value for key, value in open_options.items() if key in known and value != known[key]} | options
         return name, tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in options.items())
 
-    def schedule(self, schedule, num_stages, num_microbatches):
+    def schedule(self, schedule, num_ranks, num_microbatches):
         """The table of a schedule at a size.
 
         Parameters
         ----------
         schedule : str or list
             As in `case`.
-        num_stages, num_microbatches : int
+        num_ranks, num_microbatches : int
             Devices S and microbatches B.
 
         Returns
@@ -172,16 +172,16 @@ class Bench:
             Built once.
         """
         name, options = self.case(schedule)
-        return built(name, num_stages, num_microbatches, options)
+        return built(name, num_ranks, num_microbatches, options)
 
-    def table(self, schedule, num_stages, num_microbatches):
+    def table(self, schedule, num_ranks, num_microbatches):
         """What is read off a schedule's table alone.
 
         Parameters
         ----------
         schedule : str or list
             As in `case`.
-        num_stages, num_microbatches : int
+        num_ranks, num_microbatches : int
             Devices S and microbatches B.
 
         Returns
@@ -190,16 +190,16 @@ class Bench:
             Computed once.
         """
         name, options = self.case(schedule)
-        return table_numbers(name, num_stages, num_microbatches, options)
+        return table_numbers(name, num_ranks, num_microbatches, options)
 
-    def times(self, schedule, num_stages, num_microbatches, network=True):
+    def times(self, schedule, num_ranks, num_microbatches, network=True):
         """Simulated time and idle ratio on every system under every change.
 
         Parameters
         ----------
         schedule : str or list
             As in `case`.
-        num_stages, num_microbatches : int
+        num_ranks, num_microbatches : int
             Devices S and microbatches B.
         network : bool
             Whether transfers and all-reduces take time.
@@ -209,7 +209,7 @@ class Bench:
         Times
             Arrays of shape (num_changes, num_systems).
         """
-        size = (self.case(schedule), num_stages, num_microbatches, self.model, self.systems)
+        size = (self.case(schedule), num_ranks, num_microbatches, self.model, self.systems)
         if network:
             return times(*size, self.setting.p2p, self.setting.allreduce, self.applied)
         return times(*size, "latency", changes=[replace(change, network=False) for change in self.applied])

@@ -13,8 +13,8 @@ from ppmodel.claims.bench import Bench
 from ppmodel.claims.file import FLIPS, rows_of
 from ppmodel.claims.quantities import QUANTITIES
 from ppmodel.compiled import LARGE, prepare
-from ppmodel.errors import CostError, ScheduleError
-from ppmodel.graph import ALLREDUCE, P2P
+from ppmodel.errors import BatchError, CostError, ScheduleError
+from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.specs import load_setting
 from ppmodel.studies.times import UNCHANGED, Change
@@ -83,9 +83,8 @@ def measure(row, bench, rows=()):
     for size in product(stages, counts):
         try:
             measured.append(quantity(size, **given)[:, columns])
-        except CostError as error:
-            if error.field != "global_batch":
-                raise
+        except BatchError:  # a size that the model does not have
+            continue
     if not measured:
         return np.full(len(bench.changes), np.nan)
     values = np.concatenate(measured, axis=1).astype(float)
@@ -334,7 +333,7 @@ KNOBS = {
     "straggler": (1.05, 1.1, 1.2, 1.35, 1.5, 2.0),
 }
 """What is turned to see where an answer changes, by the fields of `Change`, and to which values: network and
-devices by factors from 0.1 to 10, fine around 1; a backward in forwards; the slowness of the last stage."""
+ranks by factors from 0.1 to 10, fine around 1; a backward in forwards; the slowness of the last stage."""
 
 
 class Turn(NamedTuple):

@@ -12,9 +12,9 @@ import pandas as pd
 
 from ppmodel import formulas
 from ppmodel.costs import stages, uniform_costs
-from ppmodel.engine import simulate
+from ppmodel.simulation import run_graph
 from ppmodel.errors import PPModelError
-from ppmodel.graph import compile
+from ppmodel.simulation import compile_graph
 from ppmodel.metrics import bubble_ratios, idle_ratio, memory, peak_activations, table_slots
 from ppmodel.schedules.chimera import placed_chimera
 from ppmodel.specs import DATA
@@ -42,11 +42,11 @@ def level_gap(bench, size, of):
 
 
 @cache
-def _level_gap(name, num_stages, num_microbatches):
-    schedule = built(name, num_stages, num_microbatches, ())
-    formula = published_bubble_ratio(name, num_stages, num_microbatches)
+def _level_gap(name, num_ranks, num_microbatches):
+    schedule = built(name, num_ranks, num_microbatches, ())
+    formula = published_bubble_ratio(name, num_ranks, num_microbatches)
     table = 1 - Fraction(3 * num_microbatches, table_slots(schedule))
-    simulated = idle_ratio(simulate(compile(schedule), uniform_costs(schedule, 1, 2)))
+    simulated = idle_ratio(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2)))
     return max(abs(formula - table), abs(float(formula) - simulated))
 
 
@@ -81,8 +81,8 @@ def forward_times(bench, size, of):
 @_quantity
 def first_loss(bench, size, of, over):
     """The smallest multiple of S at which a table is longer than another; searched up to the given B."""
-    num_stages, most = size
-    sizes = [(num_stages, count) for count in range(num_stages, most + 1, num_stages)]
+    num_ranks, most = size
+    sizes = [(num_ranks, count) for count in range(num_ranks, most + 1, num_ranks)]
     lost = [size[1] for size in sizes if bench.table(of, *size).forward_times > bench.table(over, *size).forward_times]
     return bench.everywhere(lost[0] if lost else np.inf)
 
@@ -111,7 +111,7 @@ def gain_lead(bench, size, of, over, less):
 
 @_quantity
 def idle(bench, size, of):
-    """Idle-time ratio: share of all devices' simulated time in which they do not compute."""
+    """Idle-time ratio: share of all ranks' simulated time in which they do not compute."""
     return bench.times(of, *size).idle_ratio
 
 
@@ -140,7 +140,7 @@ def negations(bench, size, of, over):
 
 @_quantity
 def peak(bench, size, of):
-    """Peak activations of the fullest device, in microbatches on 1/S of the model."""
+    """Peak activations of the fullest rank, in microbatches on 1/S of the model."""
     return bench.everywhere(bench.table(of, *size).peak)
 
 
@@ -153,7 +153,7 @@ def peak_over(bench, size, of, over, less=None):
 
 @_quantity
 def peak_tib(bench, size, of):
-    """Peak activations of the fullest device in TiB."""
+    """Peak activations of the fullest rank in TiB."""
     schedule = bench.schedule(of, *size)
     held = memory(schedule, bench.model, stages(schedule, bench.model, bench.systems[0]))
     return bench.everywhere(held.activations.max() / 2**40)
@@ -166,8 +166,8 @@ def split_minimum(bench, size):
 
 
 @cache
-def _split_minimum(num_stages, num_microbatches):
-    schedule = placed_chimera(num_stages, num_microbatches, mirrored(num_stages))
+def _split_minimum(num_ranks, num_microbatches):
+    schedule = placed_chimera(num_ranks, num_microbatches, mirrored(num_ranks))
     try:
         proof = front_back_certificate(schedule)
     except PPModelError:  # some split is lower
@@ -187,10 +187,10 @@ def _measurements(name):
 @cache
 def _profiled(entry, num_microbatches):
     """1F1B with times that were profiled on hardware, under Zero Bubble's semantics."""
-    table = built("1f1b", entry.devices, num_microbatches, ())
+    table = built("1f1b", entry.ranks, num_microbatches, ())
     backward = entry.t_input_grad_ms + entry.t_weight_grad_ms
     costs = uniform_costs(table, entry.t_forward_ms, backward, entry.t_comm_ms)
-    return simulate(compile(table, "latency"), costs)
+    return run_graph(compile_graph(table, "latency"), costs)
 
 
 @cache
@@ -221,7 +221,7 @@ def measured_throughput(bench, _size, model):
 
 @_quantity
 def measured_scaling(bench, size):
-    """Share of the throughput that S devices keep of S single ones, 1 - bubble of 1F1B, less the measured share."""
+    """Share of the throughput that S ranks keep of S single ones, 1 - bubble of 1F1B, less the measured share."""
     measured = _measurements("megatron_sc21.csv")
     runs = measured[(measured.figure == 11) & (measured.batch == size[1])].set_index("pipeline")
     ours = 1 - table_numbers("1f1b", *size, ()).bubble_ratio

@@ -10,7 +10,7 @@ from ppmodel.claims.bench import Bench, change_of
 from ppmodel.claims.file import load_claims, rows_of
 from ppmodel.claims.judge import BACKWARDS, MEMORY_BANDWIDTHS, STRUCTURE, WAVES, measure
 from ppmodel.compiled import LARGE, prepare
-from ppmodel.graph import ALLREDUCE, P2P
+from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.specs import load_setting
 

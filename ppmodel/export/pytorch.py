@@ -31,7 +31,7 @@ class Extra(NamedTuple):
     stage : int
     microbatch : int or None
         Of a transfer.
-    device : int
+    rank : int
         The row that it stands in.
     place : int
         How many cells of operations come before it in the row.
@@ -42,7 +42,7 @@ class Extra(NamedTuple):
     word: str
     stage: int
     microbatch: int | None
-    device: int
+    rank: int
     place: int
     where: int
     field: str
@@ -66,7 +66,7 @@ def write(schedule):
     Returns
     -------
     str
-        A line for each device; `_load_csv(..., format="compute_only")` reads it.
+        A line for each rank; `_load_csv(..., format="compute_only")` reads it.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def write(schedule):
         else:
             cells.append(text)
     cells = [f"({text})OVERLAP_F_B" if ";" in text else text for text in cells]
-    bounds = np.append(schedule.cell, len(cells))[schedule.device_start].tolist()
+    bounds = np.append(schedule.cell, len(cells))[schedule.rank_start].tolist()
     return "".join(",".join(cells[first:last]) + "\n" for first, last in pairwise(bounds))
 
 
@@ -99,7 +99,7 @@ def _refuse_what_it_cannot_hold(schedule):
     rule = None
     if schedule.num_replicas > 1:
         homes = " and ".join(map(str, schedule.placement[:, 0]))
-        rule = f"has stage 0 on devices {homes}; in PyTorch's form a stage is on one device"
+        rule = f"has stage 0 on ranks {homes}; in PyTorch's form a stage is on one rank"
     elif schedule.microbatch_parts > 1:
         rule = f"cuts microbatches into {schedule.microbatch_parts} parts, which PyTorch's form does not know"
     elif np.ptp(schedule.stage_shares):
@@ -168,7 +168,7 @@ def check_extras(schedule, extras):
     The order of a link's RECVs is not held against that of its SENDs: PyTorch's ``defer_pp_recv`` moves RECVs behind
     later ones (ZB-V, DualPipeV, interleaved ZB).
 
-    Each must stand on its stage's device. Transfers are all there or none is, between devices that differ; a SEND comes
+    Each must stand on its stage's rank. Transfers are all there or none is, between ranks that differ; a SEND comes
     after the operation whose result it sends, a RECV before the one that needs it.
 
     Parameters
@@ -201,19 +201,19 @@ def _refuse_elsewhere(schedule, extra):
     if extra.stage >= schedule.num_stages:
         _refuse(extra, f"names a stage outside 0 .. {schedule.num_stages - 1}", "mend or delete it")
     home = schedule.placement[0, extra.stage]
-    if home != extra.device:
-        _refuse(extra, f"is misplaced: stage {extra.stage} lives on device {home}", f"move it to the row of {home}")
+    if home != extra.rank:
+        _refuse(extra, f"is misplaced: stage {extra.stage} lives on rank {home}", f"move it to the row of {home}")
 
 
 def _check_transfers(schedule, transfers):
     """Hold the transfers of a file against those that follow from its table."""
     expected = _expected_transfers(schedule)
-    place = schedule.cell - schedule.cell[schedule.device_start[:-1]][schedule.device]
+    place = schedule.cell - schedule.cell[schedule.rank_start[:-1]][schedule.rank]
     seen = set()
     for extra in transfers:
         key = (extra.word, extra.stage, extra.microbatch)
         if key not in expected:
-            _refuse(extra, "is no transfer of this table: nothing goes there from another device", "delete it")
+            _refuse(extra, "is no transfer of this table: nothing goes there from another rank", "delete it")
         if key in seen:
             _refuse(extra, "stands twice in the table", "delete one of them")
         seen.add(key)
@@ -223,9 +223,9 @@ def _check_transfers(schedule, transfers):
         if extra.word.startswith("RECV") and place[expected[key]] < extra.place:
             _refuse(extra, f"comes after {operation}, which needs what it receives", f"put it before {operation}")
     for word, stage, microbatch in sorted(expected.keys() - seen)[:1]:
-        rule = "is missing: a table has all transfers between its devices, or none"
+        rule = "is missing: a table has all transfers between its ranks, or none"
         remedy = "add it, or delete every SEND and RECV"
-        raise TableError(f"device {schedule.placement[0, stage]}", f"{stage}{word}{microbatch}", rule, remedy)
+        raise TableError(f"rank {schedule.placement[0, stage]}", f"{stage}{word}{microbatch}", rule, remedy)
 
 
 def _expected_transfers(schedule):

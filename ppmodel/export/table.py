@@ -1,8 +1,8 @@
 """Table files: text and CSV, written and read.
 
-Our own form begins with comment lines (``# key: value``). With a header row ``device, 0, 1, 2, ...`` its columns
+Our own form begins with comment lines (``# key: value``). With a header row ``rank, 0, 1, 2, ...`` its columns
 are slots, and every operation must begin after the slots of what it needs; without one the rows are
-devices and only the order within a row counts. An idle cell is empty or ``.``, a ``~`` continues the
+ranks and only the order within a row counts. An idle cell is empty or ``.``, a ``~`` continues the
 operation before it. `pytorch` describes PyTorch's form: no comments, no header, and words of its own, which are
 understood in every file. `letters` says which letters a file may use.
 """
@@ -18,7 +18,7 @@ from ppmodel.errors import TableError
 from ppmodel.export import pytorch
 from ppmodel.export.letters import ZERO_BUBBLE, convention, meaning_of_b, read_operation
 from ppmodel.ops import OpKind
-from ppmodel.schedule import CONTINUED, IDLE, NO_OPERATION, Schedule
+from ppmodel.tables import CONTINUED, IDLE, NO_OPERATION, Schedule
 
 _VERSION = "ppmodel table 1"
 _LETTERS = (
@@ -71,7 +71,7 @@ def write_table(schedule, form="text", **slots):
     Returns
     -------
     str
-        Comment lines, a header row of slots, and one row for each device; in PyTorch's form the rows alone.
+        Comment lines, a header row of slots, and one row for each rank; in PyTorch's form the rows alone.
 
     Raises
     ------
@@ -90,8 +90,8 @@ def write_table(schedule, form="text", **slots):
         return pytorch.write(schedule)
     grid = schedule.table(**slots)
     lines = [f"# {key}: {value}" if value else f"# {key}" for key, value in _header(schedule)]
-    rows = [["device", *map(str, range(len(grid[0])))]]
-    rows += [[str(device), *row] for device, row in enumerate(grid)]
+    rows = [["rank", *map(str, range(len(grid[0])))]]
+    rows += [[str(rank), *row] for rank, row in enumerate(grid)]
     if form == "csv":
         out = io.StringIO()
         csv.writer(out, lineterminator="\n").writerows([["" if c == IDLE else c for c in row] for row in rows])
@@ -199,12 +199,12 @@ def parse_table(text, name="table"):
     Returns
     -------
     Schedule
-        Checked: every operation is there once, and no device waits forever.
+        Checked: every operation is there once, and no rank waits forever.
 
     Raises
     ------
     TableError
-        With line or device, cell, rule and remedy.
+        With line or rank, cell, rule and remedy.
 
     Examples
     --------
@@ -224,16 +224,16 @@ def _parse(text, name):
         elif line.strip(" ,\t"):
             lines.append((number, line))
     if not lines:
-        raise TableError("table", "empty", "must hold operations", "write one row per device")
+        raise TableError("table", "empty", "must hold operations", "write one row per rank")
     comma = any("," in line for _, line in lines)
     rows = [(number, _split(number, line, comma)) for number, line in lines]
     _refuse_other_versions(notes)
-    slotted = rows[0][1][0].lower() == "device"
+    slotted = rows[0][1][0].lower() == "rank"
     if slotted:
-        rows = _by_device(*rows)
+        rows = _by_rank(*rows)
     elif rows[0][1][0].isdecimal():
-        rule = "is a device's number, but the file has no header row"
-        remedy = "begin with a row device,0,1,2,... or drop the numbers"
+        rule = "is a rank's number, but the file has no header row"
+        remedy = "begin with a row rank,0,1,2,... or drop the numbers"
         raise TableError("cell", rows[0][1][0], rule, remedy, where=rows[0][0])
     letters = convention(notes.get("letters"), lines)
     cells, begin, end, extras = _read_cells(rows, letters, slotted)
@@ -266,26 +266,26 @@ def _refuse_other_versions(notes):
             raise TableError("version", key, f"is not {_VERSION!r}", "write the table anew", where=number)
 
 
-def _by_device(header, *rows):
-    """The rows in the order of the devices that their first cell names; the header must number the slots."""
+def _by_rank(header, *rows):
+    """The rows in the order of the ranks that their first cell names; the header must number the slots."""
     number, (_, *slots) = header
     if slots != [str(slot) for slot in range(len(slots))]:
         rule = "must number the slots 0, 1, 2, ..."
         raise TableError("header", ",".join(slots), rule, "mend the first row, or drop it", where=number)
     found = {}
-    for number, (device, *cells) in rows:
+    for number, (rank, *cells) in rows:
         if any(cells[len(slots) :]):
-            field, rule = f"row of device {device}", f"is longer than the header, which has {len(slots)} slots"
+            field, rule = f"row of rank {rank}", f"is longer than the header, which has {len(slots)} slots"
             raise TableError(field, f"{len(cells)} cells", rule, "lengthen the header", where=number)
-        if not device.isdecimal() or int(device) in found or int(device) >= len(rows):
+        if not rank.isdecimal() or int(rank) in found or int(rank) >= len(rows):
             rule = f"must number the rows 0 to {len(rows) - 1}, each once"
-            raise TableError("device", device, rule, "mend the first column", where=number)
-        found[int(device)] = (number, cells)
-    return [found[device] for device in sorted(found)]
+            raise TableError("rank", rank, rule, "mend the first column", where=number)
+        found[int(rank)] = (number, cells)
+    return [found[rank] for rank in sorted(found)]
 
 
 def _read_cells(rows, letters, slotted):
-    """Rows of cells, the slot in which each operation begins and ends, device by device, and what is no operation."""
+    """Rows of cells, the slot in which each operation begins and ends, rank by rank, and what is no operation."""
     cells, begin, end, extras = [], [], [], []
     for number, row in rows:
         cells.append([])
@@ -359,5 +359,5 @@ def _check_slots(schedule, begin, end):
         needed = schedule.op(source[index])
         rule = f"begins in slot {begin[index]}, before {needed} has ended (slot {end[source[index]] - 1})"
         remedy = "move the cell to the right, or drop the header row to keep only the order"
-        field = f"device {schedule.device[index]}"
+        field = f"rank {schedule.rank[index]}"
         raise TableError(field, schedule.op(index), rule, remedy, grid=schedule.marked([index, source[index]]))

@@ -1,7 +1,7 @@
 """A simulated run as a trace in Chrome's trace-event format, which Perfetto and chrome://tracing open.
 
-Three groups: *devices*, a track each, a slice for each cell of the table; *links*, a track for each directed link that
-carries messages, a slice for each message from when it leaves until it is there; *activations*, what each device
+Three groups: *ranks*, a track each, a slice for each cell of the table; *links*, a track for each directed link that
+carries messages, a slice for each message from when it leaves until it is there; *activations*, what each rank
 holds, in microbatches on 1/S of the model and, where a model is given, in GiB. An arrow leads from the operation that
 sends, over its message, to the one that needs it. Where messages of one link are under way at once, it has further
 tracks: slices of one track never overlap, which viewers would drop.
@@ -24,7 +24,7 @@ from ppmodel.metrics import activation_bytes, activations_in_use
 from ppmodel.ops import NO_MICROBATCH, OpKind
 
 _DEVICES, _LINKS, _ACTIVATIONS = 1, 2, 3
-_GROUPS = {_DEVICES: "devices", _LINKS: "links", _ACTIVATIONS: "activations"}
+_GROUPS = {_DEVICES: "ranks", _LINKS: "links", _ACTIVATIONS: "activations"}
 _COLOURS = {
     OpKind.F: "rail_response", OpKind.B: "rail_idle", OpKind.I: "startup", OpKind.W: "rail_load",
     OpKind.R: "generic_work",
@@ -33,7 +33,7 @@ _COLOURS = {
 MAX_EVENTS = 10**6
 """Viewers hardly open more."""
 _MAX_NS = 2**53
-_FIRST_THREAD = 1001  # Perfetto shows it behind the name of a track, where it must not look like a device
+_FIRST_THREAD = 1001  # Perfetto shows it behind the name of a track, where it must not look like a rank
 
 
 def write_trace(path, timeline, stages=None, **about):
@@ -63,10 +63,10 @@ def write_trace(path, timeline, stages=None, **about):
     >>> from tempfile import TemporaryDirectory
     >>> from ppmodel import build
     >>> from ppmodel.costs import uniform_costs
-    >>> from ppmodel.engine import simulate
-    >>> from ppmodel.graph import compile
+    >>> from ppmodel.simulation import run_graph
+    >>> from ppmodel.simulation import compile_graph
     >>> schedule = build("gpipe", 2, 1)
-    >>> timeline = simulate(compile(schedule), uniform_costs(schedule, 1, 2, 0.5))
+    >>> timeline = run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2, 0.5))
     >>> with TemporaryDirectory() as folder:
     ...     write_trace(Path(folder) / "gpipe.json", timeline)
     32
@@ -102,7 +102,7 @@ def _about(timeline):
     graph = timeline.graph
     schedule = graph.schedule
     return {
-        "program": f"ppmodel {__version__}", "schedule": schedule.name, "devices": schedule.num_devices,
+        "program": f"ppmodel {__version__}", "schedule": schedule.name, "ranks": schedule.num_ranks,
         "stages": schedule.num_stages, "replicas": schedule.num_replicas, "microbatches": schedule.num_microbatches,
         "p2p": graph.p2p, "allreduce": graph.allreduce, "makespan_s": timeline.makespan_s,
         "activations": "microbatches on 1/S of the model",
@@ -133,17 +133,17 @@ def trace_events(timeline, stages=None):
     --------
     >>> from ppmodel import build
     >>> from ppmodel.costs import uniform_costs
-    >>> from ppmodel.engine import simulate
-    >>> from ppmodel.graph import compile
+    >>> from ppmodel.simulation import run_graph
+    >>> from ppmodel.simulation import compile_graph
     >>> schedule = build("gpipe", 1, 1)
-    >>> events = trace_events(simulate(compile(schedule), uniform_costs(schedule, 1, 2)))
+    >>> events = trace_events(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2)))
     >>> [(event["name"], event["ts"], event["dur"]) for event in events if event["ph"] == "X"]
     [('0F0', 0.0, 1000000.0), ('0B0', 1000000.0, 2000000.0)]
     """
     schedule = timeline.graph.schedule
     _refuse_too_much(timeline, 1 + (stages is not None))
     spans = (_nanoseconds(timeline.start_s), _nanoseconds(timeline.end_s))
-    thread, names = _device_tracks(timeline.graph)
+    thread, names = _rank_tracks(timeline.graph)
     first_link = _FIRST_THREAD + len(names)
     messages, links = _messages(timeline, first_link)
     events = [*_group_names(), *_track_names(_DEVICES, names, _FIRST_THREAD), *_track_names(_LINKS, links, first_link)]
@@ -196,16 +196,16 @@ def _track_names(group, names, first_thread):
         yield _metadata("thread_sort_index", group, thread, sort_index=thread)
 
 
-def _device_tracks(graph):
-    """The track of each operation, and the tracks' names: the devices, and sums that run beside them."""
+def _rank_tracks(graph):
+    """The track of each operation, and the tracks' names: the ranks, and sums that run beside them."""
     schedule = graph.schedule
     stream = np.zeros(schedule.num_operations, dtype=np.int64)
     stream[graph.index] = graph.stream
-    beside = np.unique(stream[stream >= schedule.num_devices])
-    names = [f"device {device}" for device in range(schedule.num_devices)]
-    names += [f"device {device - schedule.num_devices}, gradient sums" for device in beside.tolist()]
-    aside = schedule.num_devices + np.searchsorted(beside, stream)
-    return _FIRST_THREAD + np.where(stream < schedule.num_devices, stream, aside), names
+    beside = np.unique(stream[stream >= schedule.num_ranks])
+    names = [f"rank {rank}" for rank in range(schedule.num_ranks)]
+    names += [f"rank {rank - schedule.num_ranks}, gradient sums" for rank in beside.tolist()]
+    aside = schedule.num_ranks + np.searchsorted(beside, stream)
+    return _FIRST_THREAD + np.where(stream < schedule.num_ranks, stream, aside), names
 
 
 # ---- slices --------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def _messages(timeline, first_thread):
     consumer = np.flatnonzero(dependencies.remote)
     producer = dependencies.source[consumer]
     begin, end = (_nanoseconds(column[producer]) for column in (timeline.sent_s, timeline.arrived_s))
-    ways = schedule.device[producer], schedule.device[consumer]
+    ways = schedule.rank[producer], schedule.rank[consumer]
     names, messages, way, free, base = [], [], None, [], 0
     for index in np.lexsort((producer, begin, *ways[::-1])).tolist():
         here = (int(ways[0][index]), int(ways[1][index]))
@@ -285,13 +285,13 @@ def _arrows(schedule, thread, begin, end, messages):
 
 
 def _counters(schedule, begin, end, name, unit, levels):
-    """What each device holds, a counter each."""
+    """What each rank holds, a counter each."""
     first = np.flatnonzero(~schedule.joined)
     first = first[begin[first] >= 0]
     columns = (begin[first], end[first], *(level[schedule.cell[first]] for level in levels))
-    bounds = np.searchsorted(schedule.device[first], np.arange(schedule.num_devices + 1)).tolist()
-    for device, (start, stop) in enumerate(pairwise(bounds)):
-        same = {"ph": "C", "name": f"device {device} {name}", "pid": _ACTIVATIONS, "tid": 0}
+    bounds = np.searchsorted(schedule.rank[first], np.arange(schedule.num_ranks + 1)).tolist()
+    for rank, (start, stop) in enumerate(pairwise(bounds)):
+        same = {"ph": "C", "name": f"rank {rank} {name}", "pid": _ACTIVATIONS, "tid": 0}
         for time, level in _steps(*(column[start:stop].tolist() for column in columns)):
             yield {**same, "ts": _us(time), "args": {unit: round(level, 9)}}
 

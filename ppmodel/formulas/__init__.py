@@ -1,7 +1,7 @@
 """Closed forms: bubble ratios, makespans and memory, each with its source and what it assumes.
 
 Nothing here looks at a table; it is what tables and simulations are held against. Rational inputs give
-exact results (`fractions.Fraction`). S devices, B microbatches, F and Bw the times of the forward and of
+exact results (`fractions.Fraction`). S ranks, B microbatches, F and Bw the times of the forward and of
 the whole backward of one stage and one microbatch, I and W those of its halves, c the time of one transfer.
 """
 

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 
-def bubble_ratio_chimera_equal(num_stages, num_microbatches):
+def bubble_ratio_chimera_equal(num_ranks, num_microbatches):
     """Idle share of the total time of Chimera, (S-2)/(2B+S-2), if a backward costs as much as a forward.
 
     For even S and S dividing B; transfers and the all-reduce take no time.
@@ -12,7 +12,7 @@ def bubble_ratio_chimera_equal(num_stages, num_microbatches):
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -20,24 +20,24 @@ def bubble_ratio_chimera_equal(num_stages, num_microbatches):
     Returns
     -------
     Fraction
-        Idle time over the total time of all devices.
+        Idle time over the total time of all ranks.
 
     Examples
     --------
     >>> bubble_ratio_chimera_equal(8, 16)
     Fraction(3, 19)
     """
-    return Fraction(num_stages - 2, 2 * num_microbatches + num_stages - 2)
+    return Fraction(num_ranks - 2, 2 * num_microbatches + num_ranks - 2)
 
 
-def bubble_ratio_chimera(num_stages, num_microbatches):
+def bubble_ratio_chimera(num_ranks, num_microbatches):
     """Idle share of the total time of Chimera with direct concatenation, if Bw = 2 F.
 
     From `makespan_chimera`: 1 - 3B/T, under what that assumes.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; even.
     num_microbatches : int
         Microbatches of one iteration, B; a multiple of S.
@@ -45,17 +45,17 @@ def bubble_ratio_chimera(num_stages, num_microbatches):
     Returns
     -------
     Fraction
-        Idle time over the total time of all devices.
+        Idle time over the total time of all ranks.
 
     Examples
     --------
     >>> bubble_ratio_chimera(8, 16)
     Fraction(3, 11)
     """
-    return 1 - Fraction(3 * num_microbatches) / makespan_chimera(num_stages, num_microbatches)
+    return 1 - Fraction(3 * num_microbatches) / makespan_chimera(num_ranks, num_microbatches)
 
 
-def bubble_ratio_chimera_doubling(num_stages, num_microbatches):
+def bubble_ratio_chimera_doubling(num_ranks, num_microbatches):
     """Idle share of the total time with forward doubling, (S-2)/(3B/2+S-2), if Bw = 2 F.
 
     For even S, and B = S or 2S dividing B; transfers and the all-reduce take no time.
@@ -65,7 +65,7 @@ def bubble_ratio_chimera_doubling(num_stages, num_microbatches):
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -73,17 +73,17 @@ def bubble_ratio_chimera_doubling(num_stages, num_microbatches):
     Returns
     -------
     Fraction
-        Idle time over the total time of all devices.
+        Idle time over the total time of all ranks.
 
     Examples
     --------
     >>> bubble_ratio_chimera_doubling(8, 16)
     Fraction(1, 5)
     """
-    return Fraction(num_stages - 2) / (Fraction(3 * num_microbatches, 2) + num_stages - 2)
+    return Fraction(num_ranks - 2) / (Fraction(3 * num_microbatches, 2) + num_ranks - 2)
 
 
-def makespan_chimera(num_stages, num_microbatches):
+def makespan_chimera(num_ranks, num_microbatches):
     """Makespan in forward-times of Chimera, 3B + (S-2)(B/S + 1), with direct concatenation and Bw = 2 F.
 
     For even S and S dividing B; at B = S it is 3B + 2(S-2), as in Li and Hoefler, 2021. The seams are
@@ -92,7 +92,7 @@ def makespan_chimera(num_stages, num_microbatches):
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -107,18 +107,18 @@ def makespan_chimera(num_stages, num_microbatches):
     >>> makespan_chimera(8, 8), makespan_chimera(8, 16), makespan_chimera(16, 16)
     (Fraction(36, 1), Fraction(66, 1), Fraction(76, 1))
     """
-    units = Fraction(num_microbatches, num_stages)
-    return 3 * num_microbatches + (num_stages - 2) * (units + 1)
+    units = Fraction(num_microbatches, num_ranks)
+    return 3 * num_microbatches + (num_ranks - 2) * (units + 1)
 
 
-def makespan_chimera_doubling(num_stages, num_microbatches):
+def makespan_chimera_doubling(num_ranks, num_microbatches):
     """Makespan in forward-times of Chimera with forward doubling, 3B + 2(S-2), if Bw = 2 F.
 
     For even S, and B = S or 2S dividing B. Transfers and the all-reduce take no time.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -133,10 +133,10 @@ def makespan_chimera_doubling(num_stages, num_microbatches):
     >>> makespan_chimera_doubling(8, 16)
     60
     """
-    return 3 * num_microbatches + 2 * (num_stages - 2)
+    return 3 * num_microbatches + 2 * (num_ranks - 2)
 
 
-def makespan_chimera_halving(num_stages, num_microbatches):
+def makespan_chimera_halving(num_ranks, num_microbatches):
     """Makespan in forward-times of Chimera with backward halving, 3B + (S-2), if Bw = 2 F.
 
     For even S and S dividing B > S (at B = S nothing is halved). The slots are halves of a backward, each
@@ -145,7 +145,7 @@ def makespan_chimera_halving(num_stages, num_microbatches):
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S.
     num_microbatches : int
         Microbatches of one iteration, B; whole ones, not their halves.
@@ -160,11 +160,11 @@ def makespan_chimera_halving(num_stages, num_microbatches):
     >>> makespan_chimera_halving(8, 16)
     54
     """
-    return 3 * num_microbatches + num_stages - 2
+    return 3 * num_microbatches + num_ranks - 2
 
 
-def peak_activations_chimera(num_stages):
-    """Peak activations of each device of Chimera, in the same units: S/2 + 1 at the ends, S in the middle.
+def peak_activations_chimera(num_ranks):
+    """Peak activations of each rank of Chimera, in the same units: S/2 + 1 at the ends, S in the middle.
 
     For even S, direct concatenation and any B that S divides; the stages are of equal size.
 
@@ -172,18 +172,18 @@ def peak_activations_chimera(num_stages):
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S.
 
     Returns
     -------
     list of int, length S
-        Microbatches on 1/S of the model, device by device.
+        Microbatches on 1/S of the model, rank by rank.
 
     Examples
     --------
     >>> peak_activations_chimera(8)
     [5, 6, 7, 8, 8, 7, 6, 5]
     """
-    half = [num_stages // 2 + 1 + device for device in range(num_stages // 2)]
+    half = [num_ranks // 2 + 1 + rank for rank in range(num_ranks // 2)]
     return half + half[::-1]

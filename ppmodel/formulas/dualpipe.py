@@ -3,10 +3,10 @@
 from fractions import Fraction
 
 
-def makespan_dualpipe(num_stages, num_microbatches, forward=1, input_grad=1, weight_grad=1, pair=None):
-    """Makespan of DualPipe: what an innermost device computes, and (S/2-1)(F&B + Bw - 3W).
+def makespan_dualpipe(num_ranks, num_microbatches, forward=1, input_grad=1, weight_grad=1, pair=None):
+    """Makespan of DualPipe: what an innermost rank computes, and (S/2-1)(F&B + Bw - 3W).
 
-    An innermost device runs B-S-1 pairs, and S+1 forwards and as many backwards alone. That bubble is the published
+    An innermost rank runs B-S-1 pairs, and S+1 forwards and as many backwards alone. That bubble is the published
     one (DeepSeek-AI, 2024, table 2), and exact where F = I >= W. In general, derived here, with n = S/2 it is
     (n-1)(F&B + Bw - 3W + max(0, W-I)) + max((n-1)(F-I), -F). Devices nearer to the ends run fewer pairs, and so wait
     less where a pair is shorter than its two operations. For even S, even B >= 2S, and a pair no shorter than either of
@@ -14,7 +14,7 @@ def makespan_dualpipe(num_stages, num_microbatches, forward=1, input_grad=1, wei
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S.
     num_microbatches : int
         Microbatches of one iteration, B; of both directions.
@@ -35,17 +35,17 @@ def makespan_dualpipe(num_stages, num_microbatches, forward=1, input_grad=1, wei
     >>> makespan_dualpipe(8, 20, 2, 2, 1, pair=4)
     101
     """
-    return _makespan(num_stages // 2, num_microbatches // 2, forward, input_grad, weight_grad, pair)
+    return _makespan(num_ranks // 2, num_microbatches // 2, forward, input_grad, weight_grad, pair)
 
 
-def makespan_dualpipev(num_stages, num_microbatches, forward=1, input_grad=1, weight_grad=1, pair=None):
-    """Makespan of DualPipeV: that of DualPipe on twice the devices and microbatches, of half a stage each.
+def makespan_dualpipev(num_ranks, num_microbatches, forward=1, input_grad=1, weight_grad=1, pair=None):
+    """Makespan of DualPipeV: that of DualPipe on twice the ranks and microbatches, of half a stage each.
 
     For B >= 2S; transfers take no time. As `makespan_dualpipe`, exact for any F, I, W and F&B.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds two stages, of 1/(2S) of the model each.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -64,11 +64,11 @@ def makespan_dualpipev(num_stages, num_microbatches, forward=1, input_grad=1, we
     >>> makespan_dualpipev(4, 10)
     Fraction(33, 1)
     """
-    return Fraction(_makespan(num_stages, num_microbatches, forward, input_grad, weight_grad, pair)) / 2
+    return Fraction(_makespan(num_ranks, num_microbatches, forward, input_grad, weight_grad, pair)) / 2
 
 
 def _makespan(depth, num_microbatches, forward, input_grad, weight_grad, pair):
-    """Of `depth` devices from the end to the turn, in the unit of one device's operations."""
+    """Of `depth` ranks from the end to the turn, in the unit of one rank's operations."""
     backward, ramp = input_grad + weight_grad, depth - 1
     pair = forward + backward if pair is None else pair
     computing = (2 * (num_microbatches - depth) - 1) * pair + (2 * depth + 1) * (forward + backward)
@@ -77,7 +77,7 @@ def _makespan(depth, num_microbatches, forward, input_grad, weight_grad, pair):
     return computing + published + beyond
 
 
-def bubble_ratio_dualpipe(num_stages, num_microbatches):
+def bubble_ratio_dualpipe(num_ranks, num_microbatches):
     """Idle share of the total time of DualPipe, (S-2)/(3B+S-2), at F = I = W and F&B = F + Bw.
 
     For even S and even B >= 2S; transfers and the gradient sums take no time.
@@ -86,7 +86,7 @@ def bubble_ratio_dualpipe(num_stages, num_microbatches):
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S.
     num_microbatches : int
         Microbatches of one iteration, B; of both directions.
@@ -94,17 +94,17 @@ def bubble_ratio_dualpipe(num_stages, num_microbatches):
     Returns
     -------
     Fraction
-        Idle time over the total time of all devices.
+        Idle time over the total time of all ranks.
 
     Examples
     --------
     >>> bubble_ratio_dualpipe(8, 20)
     Fraction(1, 11)
     """
-    return Fraction(num_stages - 2, 3 * num_microbatches + num_stages - 2)
+    return Fraction(num_ranks - 2, 3 * num_microbatches + num_ranks - 2)
 
 
-def bubble_ratio_dualpipev(num_stages, num_microbatches):
+def bubble_ratio_dualpipev(num_ranks, num_microbatches):
     """Idle share of the total time of DualPipeV, (S-1)/(3B+S-1), at F = I = W and F&B = F + Bw.
 
     For B >= 2S; transfers take no time.
@@ -113,7 +113,7 @@ def bubble_ratio_dualpipev(num_stages, num_microbatches):
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds two stages.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -121,24 +121,24 @@ def bubble_ratio_dualpipev(num_stages, num_microbatches):
     Returns
     -------
     Fraction
-        Idle time over the total time of all devices.
+        Idle time over the total time of all ranks.
 
     Examples
     --------
     >>> bubble_ratio_dualpipev(4, 10)
     Fraction(1, 11)
     """
-    return Fraction(num_stages - 1, 3 * num_microbatches + num_stages - 1)
+    return Fraction(num_ranks - 1, 3 * num_microbatches + num_ranks - 1)
 
 
-def peak_activations_dualpipe(num_stages):
-    """Peak activations of each device of DualPipe: S+1, over both replicas.
+def peak_activations_dualpipe(num_ranks):
+    """Peak activations of each rank of DualPipe: S+1, over both replicas.
 
     Source: DeepSeek-AI, 2024, table 2. A pair's forward takes its activations before its backward gives any back.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S.
 
     Returns
@@ -151,18 +151,18 @@ def peak_activations_dualpipe(num_stages):
     >>> peak_activations_dualpipe(4)
     [5, 5, 5, 5]
     """
-    return [num_stages + 1] * num_stages
+    return [num_ranks + 1] * num_ranks
 
 
-def peak_activations_dualpipev(num_stages):
-    """Peak activations of each device of DualPipeV: S + 1/2, that is 2S+1 stages' of half the size.
+def peak_activations_dualpipev(num_ranks):
+    """Peak activations of each rank of DualPipeV: S + 1/2, that is 2S+1 stages' of half the size.
 
     Source: the authors' repository, DualPipe. A pair's forward takes its activations before its backward gives any
     back.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S.
 
     Returns
@@ -175,4 +175,4 @@ def peak_activations_dualpipev(num_stages):
     >>> peak_activations_dualpipev(2)
     [Fraction(5, 2), Fraction(5, 2)]
     """
-    return [num_stages + Fraction(1, 2)] * num_stages
+    return [num_ranks + Fraction(1, 2)] * num_ranks

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 
-def bubble_ratio_hanayo(num_stages, num_waves):
+def bubble_ratio_hanayo(num_ranks, num_waves):
     """Idle share of the total time of Hanayo, (2S-2)/(3SW+S-1), approximately, if Bw = 2 F and B = S.
 
     Transfers take no time.
@@ -12,7 +12,7 @@ def bubble_ratio_hanayo(num_stages, num_waves):
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds 2W stages of 1/(2WS) of the model.
     num_waves : int
         Waves, W.
@@ -20,11 +20,11 @@ def bubble_ratio_hanayo(num_stages, num_waves):
     Returns
     -------
     Fraction
-        Idle time over the total time of all devices.
+        Idle time over the total time of all ranks.
 
     Examples
     --------
     >>> bubble_ratio_hanayo(8, 2)
     Fraction(14, 55)
     """
-    return Fraction(2 * num_stages - 2, 3 * num_stages * num_waves + num_stages - 1)
+    return Fraction(2 * num_ranks - 2, 3 * num_ranks * num_waves + num_ranks - 1)

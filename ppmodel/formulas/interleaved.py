@@ -1,12 +1,12 @@
-"""Closed forms of the schedules that give each device several stages in a loop: interleaved 1F1B and looped BFS."""
+"""Closed forms of the schedules that give each rank several stages in a loop: interleaved 1F1B and looped BFS."""
 
 from fractions import Fraction
 
 
-def bubble_ratio_interleaved(num_stages, num_microbatches, chunks=2):
+def bubble_ratio_interleaved(num_ranks, num_microbatches, chunks=2):
     """Idle share of the total time of interleaved 1F1B and of looped BFS, (S-1)/(vB+S-1), for any F and Bw.
 
-    Over the ideal time it is the published (S-1)/(vB). With fewer microbatches than devices, where nothing is
+    Over the ideal time it is the published (S-1)/(vB). With fewer microbatches than ranks, where nothing is
     published, each of the v-1 turns of the loop waits for S-B more of them: S-1 becomes S-1 + (v-1)(S-B), derived
     here. Assumes stages of equal length and transfers that take no time.
 
@@ -14,32 +14,32 @@ def bubble_ratio_interleaved(num_stages, num_microbatches, chunks=2):
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds v stages of 1/(vS) of the model.
     num_microbatches : int
         Microbatches of one iteration, B.
     chunks : int
-        Stages per device, v.
+        Stages per rank, v.
 
     Returns
     -------
     Fraction
-        Idle time over the total time of all devices.
+        Idle time over the total time of all ranks.
 
     Examples
     --------
     >>> bubble_ratio_interleaved(8, 16, 2), bubble_ratio_interleaved(8, 16, 1)
     (Fraction(7, 39), Fraction(7, 23))
     """
-    bubble = num_stages - 1 + (chunks - 1) * max(0, num_stages - num_microbatches)
+    bubble = num_ranks - 1 + (chunks - 1) * max(0, num_ranks - num_microbatches)
     return Fraction(bubble, chunks * num_microbatches + bubble)
 
 
-def makespan_interleaved(num_stages, num_microbatches, chunks=2, forward=1, backward=2, comm=0):
+def makespan_interleaved(num_ranks, num_microbatches, chunks=2, forward=1, backward=2, comm=0):
     """Makespan of interleaved 1F1B with two chunks or more, B(F+Bw) + (S-1)(F+Bw)/v + (2vS-2)c.
 
     Without transfers exact for any B, with the addition of `bubble_ratio_interleaved` where B < S. With transfers that
-    occupy no device, for S dividing B and c <= min(F, Bw)/v: the whole way of a microbatch through the stages and back
+    occupy no rank, for S dividing B and c <= min(F, Bw)/v: the whole way of a microbatch through the stages and back
     is exposed, and nothing else. Qi et al., 2024, count (2vS-S-2)c, which is S c less than Megatron's order takes.
     With one chunk see `makespan_1f1b`.
 
@@ -47,12 +47,12 @@ def makespan_interleaved(num_stages, num_microbatches, chunks=2, forward=1, back
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds v stages of 1/(vS) of the model.
     num_microbatches : int
         Microbatches of one iteration, B.
     chunks : int
-        Stages per device, v; at least 2.
+        Stages per rank, v; at least 2.
     forward, backward : int, float or Fraction
         Times F and Bw of one microbatch on 1/S of the model, in one unit: forward-times by default.
     comm : int, float or Fraction
@@ -68,26 +68,26 @@ def makespan_interleaved(num_stages, num_microbatches, chunks=2, forward=1, back
     >>> makespan_interleaved(8, 16, 2), makespan_interleaved(8, 16, 2, comm=Fraction(1, 2))
     (Fraction(117, 2), Fraction(147, 2))
     """
-    bubble = num_stages - 1 + (chunks - 1) * max(0, num_stages - num_microbatches)
-    hops = 2 * (chunks * num_stages - 1) if num_stages > 1 else 0
+    bubble = num_ranks - 1 + (chunks - 1) * max(0, num_ranks - num_microbatches)
+    hops = 2 * (chunks * num_ranks - 1) if num_ranks > 1 else 0
     return (num_microbatches + Fraction(bubble, chunks)) * (forward + backward) + hops * comm
 
 
-def makespan_looped_bfs(num_stages, num_microbatches, chunks=2, forward=1, backward=2, comm=0):
-    """Makespan of looped BFS: v loops of the forwards and v of the backwards, and once the way through the devices.
+def makespan_looped_bfs(num_ranks, num_microbatches, chunks=2, forward=1, backward=2, comm=0):
+    """Makespan of looped BFS: v loops of the forwards and v of the backwards, and once the way through the ranks.
 
-    A loop takes the longer of a device's work for it, B f, and a microbatch's way round the devices, S (f + c), with
+    A loop takes the longer of a rank's work for it, B f, and a microbatch's way round the ranks, S (f + c), with
     f = F/v; backwards alike. Without transfers and with B >= S this is B(F+Bw) + (S-1)(F+Bw)/v. Exact for any sizes
     where a transfer occupies nothing, and where it occupies its link if c <= min(F, Bw)/v. Derived here.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds v stages of 1/(vS) of the model.
     num_microbatches : int
         Microbatches of one iteration, B.
     chunks : int
-        Stages per device, v.
+        Stages per rank, v.
     forward, backward : int, float or Fraction
         Times F and Bw of one microbatch on 1/S of the model, in one unit: forward-times by default.
     comm : int, float or Fraction
@@ -103,18 +103,18 @@ def makespan_looped_bfs(num_stages, num_microbatches, chunks=2, forward=1, backw
     >>> makespan_looped_bfs(8, 16, 2), makespan_looped_bfs(8, 4, 2)
     (Fraction(117, 2), Fraction(57, 2))
     """
-    remote = comm if num_stages > 1 else 0
+    remote = comm if num_ranks > 1 else 0
     total = 0
     for each in (Fraction(1, chunks) * forward, Fraction(1, chunks) * backward):
-        loop = max(num_microbatches * each, num_stages * (each + remote))
-        total += (chunks - 1) * loop + (num_stages - 1) * (each + remote) + num_microbatches * each
+        loop = max(num_microbatches * each, num_ranks * (each + remote))
+        total += (chunks - 1) * loop + (num_ranks - 1) * (each + remote) + num_microbatches * each
     return total
 
 
-def peak_activations_interleaved(num_stages, num_microbatches, chunks=2, group=None):
-    """Peak activations of each device of interleaved 1F1B, min(2(S-1-d) + (v-1)N + 1, vB)/v, for v >= 2.
+def peak_activations_interleaved(num_ranks, num_microbatches, chunks=2, group=None):
+    """Peak activations of each rank of interleaved 1F1B, min(2(S-1-d) + (v-1)N + 1, vB)/v, for v >= 2.
 
-    In units of one microbatch on 1/S of the model; S + (S-1)/v on the first device where groups are of N = S
+    In units of one microbatch on 1/S of the model; S + (S-1)/v on the first rank where groups are of N = S
     microbatches and B is large. Assumes stages of equal size; the lengths of the operations do not matter. With one
     chunk see `peak_activations_1f1b`.
 
@@ -122,12 +122,12 @@ def peak_activations_interleaved(num_stages, num_microbatches, chunks=2, group=N
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds v stages of 1/(vS) of the model.
     num_microbatches : int
         Microbatches of one iteration, B.
     chunks : int
-        Stages per device, v; at least 2.
+        Stages per rank, v; at least 2.
     group : int, optional
         Microbatches that go through one chunk before the next has its turn, N; by default S, at most B.
 
@@ -141,6 +141,6 @@ def peak_activations_interleaved(num_stages, num_microbatches, chunks=2, group=N
     >>> [str(peak) for peak in peak_activations_interleaved(4, 8, 2)]
     ['11/2', '9/2', '7/2', '5/2']
     """
-    before = (chunks - 1) * (min(num_stages, num_microbatches) if group is None else group)
-    warm_up = [2 * (num_stages - 1 - device) + before for device in range(num_stages)]
+    before = (chunks - 1) * (min(num_ranks, num_microbatches) if group is None else group)
+    warm_up = [2 * (num_ranks - 1 - rank) + before for rank in range(num_ranks)]
     return [Fraction(min(ahead + 1, chunks * num_microbatches), chunks) for ahead in warm_up]

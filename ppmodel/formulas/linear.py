@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 
-def bubble_ratio_gpipe(num_stages, num_microbatches):
+def bubble_ratio_gpipe(num_ranks, num_microbatches):
     """Idle share of the total time of GPipe, (S-1)/(B+S-1), for any F and Bw.
 
     Assumes stages of equal length and transfers that take no time.
@@ -12,7 +12,7 @@ def bubble_ratio_gpipe(num_stages, num_microbatches):
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -20,17 +20,17 @@ def bubble_ratio_gpipe(num_stages, num_microbatches):
     Returns
     -------
     Fraction
-        Idle time over the total time of all devices.
+        Idle time over the total time of all ranks.
 
     Examples
     --------
     >>> bubble_ratio_gpipe(8, 16)
     Fraction(7, 23)
     """
-    return Fraction(num_stages - 1, num_microbatches + num_stages - 1)
+    return Fraction(num_ranks - 1, num_microbatches + num_ranks - 1)
 
 
-def bubble_ratio_1f1b(num_stages, num_microbatches):
+def bubble_ratio_1f1b(num_ranks, num_microbatches):
     """Idle share of the total time of 1F1B and eager 1F1B: as GPipe, for any F and Bw.
 
     Assumes stages of equal length and transfers that take no time.
@@ -39,7 +39,7 @@ def bubble_ratio_1f1b(num_stages, num_microbatches):
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -47,27 +47,27 @@ def bubble_ratio_1f1b(num_stages, num_microbatches):
     Returns
     -------
     Fraction
-        Idle time over the total time of all devices.
+        Idle time over the total time of all ranks.
 
     Examples
     --------
     >>> bubble_ratio_1f1b(8, 8)
     Fraction(7, 15)
     """
-    return bubble_ratio_gpipe(num_stages, num_microbatches)
+    return bubble_ratio_gpipe(num_ranks, num_microbatches)
 
 
-def bubble_ratio_ideal(num_stages, num_microbatches):
+def bubble_ratio_ideal(num_ranks, num_microbatches):
     """Idle time of GPipe and 1F1B over the ideal time, (S-1)/B.
 
-    The ideal time is the computing time of one device, B(F+Bw). Assumes stages of equal length and transfers
+    The ideal time is the computing time of one rank, B(F+Bw). Assumes stages of equal length and transfers
     that take no time; holds for any F and Bw.
 
     Source: Narayanan et al., 2021, section 2.2.1.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -82,20 +82,20 @@ def bubble_ratio_ideal(num_stages, num_microbatches):
     >>> bubble_ratio_ideal(8, 64)
     Fraction(7, 64)
     """
-    return Fraction(num_stages - 1, num_microbatches)
+    return Fraction(num_ranks - 1, num_microbatches)
 
 
-def makespan_gpipe(num_stages, num_microbatches, forward=1, backward=2, comm=0, p2p="overlapped"):
+def makespan_gpipe(num_ranks, num_microbatches, forward=1, backward=2, comm=0, p2p="overlapped"):
     """Makespan of GPipe: (B+S-1)(F+Bw), and transfers that are exposed.
 
-    These are 2(S-1) where a transfer occupies no device; 2(S-1) + 2(B-1) where it occupies one, and twice that where
-    it occupies both: every device then takes its turn for each microbatch. With two stages no device both receives
+    These are 2(S-1) where a transfer occupies no rank; 2(S-1) + 2(B-1) where it occupies one, and twice that where
+    it occupies both: every rank then takes its turn for each microbatch. With two stages no rank both receives
     and sends in one direction, so that `blocking` exposes 4 + 2(B-1). Under `overlapped` assumes c <= min(F, Bw): a
     link carries one message while the next is computed. Derived here.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -118,32 +118,32 @@ def makespan_gpipe(num_stages, num_microbatches, forward=1, backward=2, comm=0, 
     >>> makespan_gpipe(8, 64, 1, 2, 1, "blocking_send")
     353
     """
-    ramp = num_stages - 1
+    ramp = num_ranks - 1
     exposed = 2 * ramp
     if p2p.startswith("blocking") and ramp:
-        exposed = _blocked(num_stages, num_microbatches, p2p, per_turn=2)
+        exposed = _blocked(num_ranks, num_microbatches, p2p, per_turn=2)
     return (num_microbatches + ramp) * (forward + backward) + exposed * comm
 
 
-def _blocked(num_stages, num_microbatches, p2p, per_turn):
-    """Transfers in the way of the slowest device: those of the first microbatch, then some for each that follows."""
+def _blocked(num_ranks, num_microbatches, p2p, per_turn):
+    """Transfers in the way of the slowest rank: those of the first microbatch, then some for each that follows."""
     both = 2 if p2p == "blocking" else 1
-    through = both if num_stages > 2 else 1  # a middle device receives and sends; one of two does either
-    return 2 * both * (num_stages - 1) + per_turn * through * (num_microbatches - 1)
+    through = both if num_ranks > 2 else 1  # a middle rank receives and sends; one of two does either
+    return 2 * both * (num_ranks - 1) + per_turn * through * (num_microbatches - 1)
 
 
-def makespan_1f1b(num_stages, num_microbatches, forward=1, backward=2, comm=0, p2p="overlapped"):
+def makespan_1f1b(num_ranks, num_microbatches, forward=1, backward=2, comm=0, p2p="overlapped"):
     """Makespan of 1F1B: (B+S-1)(F+Bw), and transfers that are exposed.
 
-    Where a transfer occupies no device these are 2[(S-1) + (B-1) - ceil((B-1)/S)]: in the steady state a device
+    Where a transfer occupies no rank these are 2[(S-1) + (B-1) - ceil((B-1)/S)]: in the steady state a rank
     sends a forward and waits for the backward that answers it, so that both transfers of a round trip are exposed
-    in all but one of S rounds. Where it occupies one device they are GPipe's less one, where it occupies both, less
+    in all but one of S rounds. Where it occupies one rank they are GPipe's less one, where it occupies both, less
     two; with two stages, 2 + (B-1) and 4 + 2(B-1). Exact for any S, B, F, Bw and c; derived here, the first in the
     literature for S dividing B.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -165,24 +165,24 @@ def makespan_1f1b(num_stages, num_microbatches, forward=1, backward=2, comm=0, p
     (337, 352)
     """
     rounds = num_microbatches - 1
-    exposed = 2 * ((num_stages - 1) + rounds - -(-rounds // num_stages))
-    if p2p.startswith("blocking") and num_stages == 2:
-        exposed = _blocked(num_stages, num_microbatches, p2p, per_turn=2 if p2p == "blocking" else 1)
-    elif p2p.startswith("blocking") and num_stages > 2:
+    exposed = 2 * ((num_ranks - 1) + rounds - -(-rounds // num_ranks))
+    if p2p.startswith("blocking") and num_ranks == 2:
+        exposed = _blocked(num_ranks, num_microbatches, p2p, per_turn=2 if p2p == "blocking" else 1)
+    elif p2p.startswith("blocking") and num_ranks > 2:
         turn = (2 if p2p == "blocking" else 1) * (rounds > 0)
-        exposed = _blocked(num_stages, num_microbatches, p2p, per_turn=2) - turn
-    return (num_microbatches + num_stages - 1) * (forward + backward) + comm * exposed
+        exposed = _blocked(num_ranks, num_microbatches, p2p, per_turn=2) - turn
+    return (num_microbatches + num_ranks - 1) * (forward + backward) + comm * exposed
 
 
-def makespan_eager_1f1b(num_stages, num_microbatches, forward=1, backward=2, comm=0):
-    """Makespan of eager 1F1B where a transfer occupies no device: that of GPipe, (B+S-1)(F+Bw) + 2(S-1)c.
+def makespan_eager_1f1b(num_ranks, num_microbatches, forward=1, backward=2, comm=0):
+    """Makespan of eager 1F1B where a transfer occupies no rank: that of GPipe, (B+S-1)(F+Bw) + 2(S-1)c.
 
     Its warm-up of 2(S-1-d) forwards leaves two of them between a forward and the backward that answers it, which
     hides a round trip while c <= (F+Bw)/2. Derived here.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -201,17 +201,17 @@ def makespan_eager_1f1b(num_stages, num_microbatches, forward=1, backward=2, com
     >>> makespan_eager_1f1b(8, 64, 1, 2, 1)
     227
     """
-    return makespan_gpipe(num_stages, num_microbatches, forward, backward, comm)
+    return makespan_gpipe(num_ranks, num_microbatches, forward, backward, comm)
 
 
-def peak_activations_gpipe(num_stages, num_microbatches):
-    """Peak activations of each device of GPipe in units of one microbatch on 1/S of the model: B.
+def peak_activations_gpipe(num_ranks, num_microbatches):
+    """Peak activations of each rank of GPipe in units of one microbatch on 1/S of the model: B.
 
     Assumes stages of equal size; the lengths of the operations do not matter.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -219,25 +219,25 @@ def peak_activations_gpipe(num_stages, num_microbatches):
     Returns
     -------
     list of int, length S
-        Microbatches on 1/S of the model, device by device.
+        Microbatches on 1/S of the model, rank by rank.
 
     Examples
     --------
     >>> peak_activations_gpipe(4, 8)
     [8, 8, 8, 8]
     """
-    return [num_microbatches] * num_stages
+    return [num_microbatches] * num_ranks
 
 
-def peak_activations_1f1b(num_stages, num_microbatches):
-    """Peak activations of each device of 1F1B, in the same units: min(B, S-d).
+def peak_activations_1f1b(num_ranks, num_microbatches):
+    """Peak activations of each rank of 1F1B, in the same units: min(B, S-d).
 
-    Narayanan et al., 2021, section 2.2.1 bounds it by S; the device's own value follows from its warm-up.
+    Narayanan et al., 2021, section 2.2.1 bounds it by S; the rank's own value follows from its warm-up.
     Assumes stages of equal size; the lengths of the operations do not matter.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -252,11 +252,11 @@ def peak_activations_1f1b(num_stages, num_microbatches):
     >>> peak_activations_1f1b(4, 8)
     [4, 3, 2, 1]
     """
-    return [min(num_microbatches, num_stages - device) for device in range(num_stages)]
+    return [min(num_microbatches, num_ranks - rank) for rank in range(num_ranks)]
 
 
-def peak_activations_eager_1f1b(num_stages, num_microbatches):
-    """Peak activations of each device of eager 1F1B, in the same units: min(B, 2(S-1-d) + 1).
+def peak_activations_eager_1f1b(num_ranks, num_microbatches):
+    """Peak activations of each rank of eager 1F1B, in the same units: min(B, 2(S-1-d) + 1).
 
     Assumes stages of equal size; the lengths of the operations do not matter.
 
@@ -264,7 +264,7 @@ def peak_activations_eager_1f1b(num_stages, num_microbatches):
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -279,4 +279,4 @@ def peak_activations_eager_1f1b(num_stages, num_microbatches):
     >>> peak_activations_eager_1f1b(4, 8)
     [7, 5, 3, 1]
     """
-    return [min(num_microbatches, 2 * (num_stages - 1 - device) + 1) for device in range(num_stages)]
+    return [min(num_microbatches, 2 * (num_ranks - 1 - rank) + 1) for rank in range(num_ranks)]

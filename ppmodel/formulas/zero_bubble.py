@@ -6,7 +6,7 @@ I and W are the times of the two halves of a backward; Qi et al. write B for I.
 from fractions import Fraction
 
 
-def bubble_ratio_zb_h1(num_stages, num_microbatches):
+def bubble_ratio_zb_h1(num_ranks, num_microbatches):
     """Idle share of the total time of ZB-H1, (S-1)/(3B+S-1), if F = I = W.
 
     The widely quoted third of 1F1B's bubble ratio, (S-1)/(3(B+S-1)), divides by 1F1B's total time and is smaller; over
@@ -16,7 +16,7 @@ def bubble_ratio_zb_h1(num_stages, num_microbatches):
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B; at least S.
@@ -24,26 +24,26 @@ def bubble_ratio_zb_h1(num_stages, num_microbatches):
     Returns
     -------
     Fraction
-        Idle time over the total time of all devices.
+        Idle time over the total time of all ranks.
 
     Examples
     --------
     >>> bubble_ratio_zb_h1(8, 16)
     Fraction(7, 55)
     """
-    return 1 - 3 * num_microbatches / Fraction(makespan_zb_h1(num_stages, num_microbatches))
+    return 1 - 3 * num_microbatches / Fraction(makespan_zb_h1(num_ranks, num_microbatches))
 
 
-def bubble_ratio_zb_h2(num_stages, num_microbatches):
+def bubble_ratio_zb_h2(num_ranks, num_microbatches):
     """Idle share of the total time of ZB-H2 if F = I = W: that of ZB-H1, (S-1)/(3B+S-1).
 
-    The published 0 is over the longest span from a device's first to its last operation, `span_zb_h2`. The devices
+    The published 0 is over the longest span from a rank's first to its last operation, `span_zb_h2`. The ranks
     begin one after another, S-1 forwards from the first to the last, and that ramp counts in the total. Assumes
     transfers that take no time and B >= 2S-1. Derived here.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B; at least 2S-1.
@@ -51,18 +51,18 @@ def bubble_ratio_zb_h2(num_stages, num_microbatches):
     Returns
     -------
     Fraction
-        Idle time over the total time of all devices.
+        Idle time over the total time of all ranks.
 
     Examples
     --------
     >>> bubble_ratio_zb_h2(8, 16), 1 - Fraction(3 * 16, span_zb_h2(8, 16))
     (Fraction(7, 55), Fraction(0, 1))
     """
-    return 1 - 3 * num_microbatches / Fraction(makespan_zb_h2(num_stages, num_microbatches))
+    return 1 - 3 * num_microbatches / Fraction(makespan_zb_h2(num_ranks, num_microbatches))
 
 
-def bubble_ratio_span_zb_h2(num_stages, num_microbatches):
-    """Idle share of the longest span of a device of ZB-H2 if F = I = W: 0.
+def bubble_ratio_span_zb_h2(num_ranks, num_microbatches):
+    """Idle share of the longest span of a rank of ZB-H2 if F = I = W: 0.
 
     Over the total time it is `bubble_ratio_zb_h2`. Assumes transfers that take no time and B >= 2S-1.
 
@@ -70,7 +70,7 @@ def bubble_ratio_span_zb_h2(num_stages, num_microbatches):
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B; at least 2S-1.
@@ -78,28 +78,28 @@ def bubble_ratio_span_zb_h2(num_stages, num_microbatches):
     Returns
     -------
     Fraction
-        Idle time over the longest time from a device's first operation to its last.
+        Idle time over the longest time from a rank's first operation to its last.
 
     Examples
     --------
     >>> bubble_ratio_span_zb_h2(8, 16)
     Fraction(0, 1)
     """
-    return 1 - Fraction(3 * num_microbatches, span_zb_h2(num_stages, num_microbatches))
+    return 1 - Fraction(3 * num_microbatches, span_zb_h2(num_ranks, num_microbatches))
 
 
-def makespan_zb_h1(num_stages, num_microbatches, forward=1, input_grad=1, weight_grad=1, comm=0):
+def makespan_zb_h1(num_ranks, num_microbatches, forward=1, input_grad=1, weight_grad=1, comm=0):
     """Makespan of ZB-H1: B(F+I+W) + (S-1) max(F+I-W+4c, I+2c, F+3c).
 
     Without transfers exact for any F, I and W; the published bubble, (S-1)(F+I-W), is the first term, the largest while
-    W <= min(F, I). With transfers that occupy no device, for c <= W/2 and B > S; at B = S it is 2c less where
+    W <= min(F, I). With transfers that occupy no rank, for c <= W/2 and B > S; at B = S it is 2c less where
     W <= min(F, I). Longer transfers are exposed in every round, as in 1F1B.
 
     Source: Qi et al., 2024, section 2.3, the first term; the others and the transfers are derived here.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B; at least S.
@@ -120,24 +120,24 @@ def makespan_zb_h1(num_stages, num_microbatches, forward=1, input_grad=1, weight
     """
     work = forward + input_grad + weight_grad
     exposed = (forward + input_grad - weight_grad + 4 * comm, input_grad + 2 * comm, forward + 3 * comm)
-    return num_microbatches * work + (num_stages - 1) * max(exposed) - _saved(num_stages, num_microbatches) * comm
+    return num_microbatches * work + (num_ranks - 1) * max(exposed) - _saved(num_ranks, num_microbatches) * comm
 
 
-def _saved(num_stages, num_microbatches):
+def _saved(num_ranks, num_microbatches):
     """Transfers that are hidden where no microbatch follows those of the first round."""
-    return 2 if num_stages == num_microbatches > 1 else 0
+    return 2 if num_ranks == num_microbatches > 1 else 0
 
 
-def makespan_zb_h2(num_stages, num_microbatches, forward=1, input_grad=1, weight_grad=1, comm=0):
+def makespan_zb_h2(num_ranks, num_microbatches, forward=1, input_grad=1, weight_grad=1, comm=0):
     """Makespan of ZB-H2: B(F+I+W) + (S-1) max(F+I-2W+2c, I-F+2c, F+c).
 
-    Exact for any F, I and W without transfers, and for c <= min(F, W)/2 where these occupy no device. The last term
-    is the ramp: the last device begins S-1 forwards after the first, and with the first two terms no larger than F
+    Exact for any F, I and W without transfers, and for c <= min(F, W)/2 where these occupy no rank. The last term
+    is the ramp: the last rank begins S-1 forwards after the first, and with the first two terms no larger than F
     it never waits again. The published bubble, (S-1)(F+I-2W), is that of the span; see `span_zb_h2`. Derived here.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B; at least 2S-1.
@@ -158,11 +158,11 @@ def makespan_zb_h2(num_stages, num_microbatches, forward=1, input_grad=1, weight
     """
     work = forward + input_grad + weight_grad
     exposed = (forward + input_grad - 2 * weight_grad + 2 * comm, input_grad - forward + 2 * comm, forward + comm)
-    return num_microbatches * work + (num_stages - 1) * max(exposed)
+    return num_microbatches * work + (num_ranks - 1) * max(exposed)
 
 
-def span_zb_h1(num_stages, num_microbatches, forward=1, input_grad=1, weight_grad=1, comm=0):
-    """Longest span of a device of ZB-H1, from its first operation to its last: B(F+I+W) + (S-1) max(F+I-W+4c, I+2c).
+def span_zb_h1(num_ranks, num_microbatches, forward=1, input_grad=1, weight_grad=1, comm=0):
+    """Longest span of a rank of ZB-H1, from its first operation to its last: B(F+I+W) + (S-1) max(F+I-W+4c, I+2c).
 
     Exact where `makespan_zb_h1` is. The denominator of the bubble rates of Qi et al., 2024.
 
@@ -170,7 +170,7 @@ def span_zb_h1(num_stages, num_microbatches, forward=1, input_grad=1, weight_gra
 
     Parameters
     ----------
-    num_stages, num_microbatches, forward, input_grad, weight_grad, comm
+    num_ranks, num_microbatches, forward, input_grad, weight_grad, comm
         As in `makespan_zb_h1`.
 
     Returns
@@ -185,11 +185,11 @@ def span_zb_h1(num_stages, num_microbatches, forward=1, input_grad=1, weight_gra
     """
     exposed = max(forward + input_grad - weight_grad + 4 * comm, input_grad + 2 * comm)
     computing = num_microbatches * (forward + input_grad + weight_grad)
-    return computing + (num_stages - 1) * exposed - _saved(num_stages, num_microbatches) * comm
+    return computing + (num_ranks - 1) * exposed - _saved(num_ranks, num_microbatches) * comm
 
 
-def span_zb_h2(num_stages, num_microbatches, forward=1, input_grad=1, weight_grad=1, comm=0):
-    """Longest span of a device of ZB-H2, from first to last operation: B(F+I+W) + (S-1) max(F+I-2W+2c, I-F+2c, 0).
+def span_zb_h2(num_ranks, num_microbatches, forward=1, input_grad=1, weight_grad=1, comm=0):
+    """Longest span of a rank of ZB-H2, from first to last operation: B(F+I+W) + (S-1) max(F+I-2W+2c, I-F+2c, 0).
 
     Exact where `makespan_zb_h2` is. The denominator of the bubble rates of Qi et al., 2024.
 
@@ -197,7 +197,7 @@ def span_zb_h2(num_stages, num_microbatches, forward=1, input_grad=1, weight_gra
 
     Parameters
     ----------
-    num_stages, num_microbatches, forward, input_grad, weight_grad, comm
+    num_ranks, num_microbatches, forward, input_grad, weight_grad, comm
         As in `makespan_zb_h2`.
 
     Returns
@@ -211,23 +211,23 @@ def span_zb_h2(num_stages, num_microbatches, forward=1, input_grad=1, weight_gra
     (72, 134)
     """
     exposed = (forward + input_grad - 2 * weight_grad + 2 * comm, input_grad - forward + 2 * comm, 0)
-    return num_microbatches * (forward + input_grad + weight_grad) + (num_stages - 1) * max(exposed)
+    return num_microbatches * (forward + input_grad + weight_grad) + (num_ranks - 1) * max(exposed)
 
 
-def makespan_interleaved_zb(num_stages, num_microbatches, chunks=2, forward=1, input_grad=1, weight_grad=1, comm=0):
+def makespan_interleaved_zb(num_ranks, num_microbatches, chunks=2, forward=1, input_grad=1, weight_grad=1, comm=0):
     """Makespan of PyTorch's interleaved ZB: B(F+I+W) + (S-1) max(F+I-W, F, I)/v + (4(S-1) + (v-1)S)c.
 
-    Without transfers exact for any F, I, W and B >= S. With transfers that occupy no device, for W <= min(F, I),
+    Without transfers exact for any F, I, W and B >= S. With transfers that occupy no rank, for W <= min(F, I),
     c <= W/(2v) and S dividing B; at B = S it is 2c less. Derived here: nothing is published.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds v stages of 1/(vS) of the model.
     num_microbatches : int
         Microbatches of one iteration, B; at least S.
     chunks : int
-        Stages per device, v.
+        Stages per rank, v.
     forward, input_grad, weight_grad : int, float or Fraction
         Times F, I and W of one microbatch on 1/S of the model, in one unit.
     comm : int, float or Fraction
@@ -244,13 +244,13 @@ def makespan_interleaved_zb(num_stages, num_microbatches, chunks=2, forward=1, i
     Fraction(151, 2)
     """
     computing = num_microbatches * (forward + input_grad + weight_grad)
-    bubble = Fraction(num_stages - 1, chunks) * max(forward + input_grad - weight_grad, forward, input_grad)
-    exposed = 4 * (num_stages - 1) + (chunks - 1) * num_stages if num_stages > 1 else 0
-    return computing + bubble + (exposed - _saved(num_stages, num_microbatches)) * comm
+    bubble = Fraction(num_ranks - 1, chunks) * max(forward + input_grad - weight_grad, forward, input_grad)
+    exposed = 4 * (num_ranks - 1) + (chunks - 1) * num_ranks if num_ranks > 1 else 0
+    return computing + bubble + (exposed - _saved(num_ranks, num_microbatches)) * comm
 
 
-def peak_activations_zb_h1(num_stages):
-    """Peak activations of each device of ZB-H1 in units of one microbatch on 1/S of the model: S.
+def peak_activations_zb_h1(num_ranks):
+    """Peak activations of each rank of ZB-H1 in units of one microbatch on 1/S of the model: S.
 
     Activations stay until the weight gradient is computed. Assumes B >= S and stages of equal size.
 
@@ -258,24 +258,24 @@ def peak_activations_zb_h1(num_stages):
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds one stage.
 
     Returns
     -------
     list of int, length S
-        Microbatches on 1/S of the model, device by device.
+        Microbatches on 1/S of the model, rank by rank.
 
     Examples
     --------
     >>> peak_activations_zb_h1(4)
     [4, 4, 4, 4]
     """
-    return [num_stages] * num_stages
+    return [num_ranks] * num_ranks
 
 
-def peak_activations_zb_h2(num_stages):
-    """Peak activations of each device of ZB-H2 in units of one microbatch on 1/S of the model: 2S-1.
+def peak_activations_zb_h2(num_ranks):
+    """Peak activations of each rank of ZB-H2 in units of one microbatch on 1/S of the model: 2S-1.
 
     Activations stay until the weight gradient is computed. Assumes B >= 2S-1 and stages of equal size.
 
@@ -283,47 +283,47 @@ def peak_activations_zb_h2(num_stages):
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds one stage.
 
     Returns
     -------
     list of int, length S
-        Microbatches on 1/S of the model, device by device.
+        Microbatches on 1/S of the model, rank by rank.
 
     Examples
     --------
     >>> peak_activations_zb_h2(4)
     [7, 7, 7, 7]
     """
-    return [2 * num_stages - 1] * num_stages
+    return [2 * num_ranks - 1] * num_ranks
 
 
-def peak_activations_interleaved_zb(num_stages, num_microbatches, chunks=2):
-    """Peak activations of each device of PyTorch's interleaved ZB, min((S + (v-1)N)/v, B), alike on all of them.
+def peak_activations_interleaved_zb(num_ranks, num_microbatches, chunks=2):
+    """Peak activations of each rank of PyTorch's interleaved ZB, min((S + (v-1)N)/v, B), alike on all of them.
 
     In units of one microbatch on 1/S of the model; N = B // max(1, B // S) microbatches go through one chunk before the
     next has its turn, so that it is S where S divides B. Assumes stages of equal size. Derived here.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds v stages of 1/(vS) of the model.
     num_microbatches : int
         Microbatches of one iteration, B.
     chunks : int
-        Stages per device, v.
+        Stages per rank, v.
 
     Returns
     -------
     list of Fraction, length S
-        Microbatches on 1/S of the model, device by device.
+        Microbatches on 1/S of the model, rank by rank.
 
     Examples
     --------
     >>> [str(peak) for peak in peak_activations_interleaved_zb(4, 10, 2)]
     ['9/2', '9/2', '9/2', '9/2']
     """
-    group = num_microbatches // max(1, num_microbatches // num_stages)
-    peak = Fraction(num_stages + (chunks - 1) * group, chunks)
-    return [min(peak, Fraction(num_microbatches))] * num_stages
+    group = num_microbatches // max(1, num_microbatches // num_ranks)
+    peak = Fraction(num_ranks + (chunks - 1) * group, chunks)
+    return [min(peak, Fraction(num_microbatches))] * num_ranks

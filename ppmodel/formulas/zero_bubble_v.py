@@ -1,22 +1,22 @@
-"""Closed forms of ZB-V, V-Half and V-Min: two stages per device, the backward split in I and W.
+"""Closed forms of ZB-V, V-Half and V-Min: two stages per rank, the backward split in I and W.
 
-The papers count bubbles on the longest span from a device's first to its last operation; over the total time, as
-here, the first device's start or the last one's end is in it too.
+The papers count bubbles on the longest span from a rank's first to its last operation; over the total time, as
+here, the first rank's start or the last one's end is in it too.
 """
 
 from fractions import Fraction
 
 
-def makespan_zb_v(num_stages, num_microbatches, forward=1, input_grad=1, weight_grad=1):
+def makespan_zb_v(num_ranks, num_microbatches, forward=1, input_grad=1, weight_grad=1):
     """Makespan of ZB-V, B(F+I+W) + (S-1) max(I, 2(I-W))/2.
 
     For B >= 2S-1, F <= I and W <= I; at F = I = W = 1 fewer microbatches leave max(S-1, 4(S-1) - 2(B-1)) chunks' times
-    in place of S-1, chunks being half a stage. No bubble is left within the span of any device at F = I = W: the
-    last device begins S-1 chunks late, which the total counts. Transfers take no time. Derived here.
+    in place of S-1, chunks being half a stage. No bubble is left within the span of any rank at F = I = W: the
+    last rank begins S-1 chunks late, which the total counts. Transfers take no time. Derived here.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds two stages, of 1/(2S) of the model each.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -33,22 +33,22 @@ def makespan_zb_v(num_stages, num_microbatches, forward=1, input_grad=1, weight_
     >>> makespan_zb_v(4, 8), makespan_zb_v(4, 4)
     (Fraction(51, 2), Fraction(15, 1))
     """
-    ramp, computing = num_stages - 1, num_microbatches * (forward + input_grad + weight_grad)
+    ramp, computing = num_ranks - 1, num_microbatches * (forward + input_grad + weight_grad)
     chunks = ramp * max(input_grad, 2 * (input_grad - weight_grad))
     if forward == input_grad == weight_grad:
         chunks = max(ramp, 4 * ramp - 2 * (num_microbatches - 1)) * forward
     return computing + Fraction(chunks) / 2
 
 
-def bubble_ratio_zb_v(num_stages, num_microbatches):
+def bubble_ratio_zb_v(num_ranks, num_microbatches):
     """Idle share of the total time of ZB-V, (S-1)/(6B+S-1), at F = I = W and B >= 2S-1.
 
-    Of a device's span it is zero (Qi et al., 2024, section 6); over the total, derived here from `makespan_zb_v`,
+    Of a rank's span it is zero (Qi et al., 2024, section 6); over the total, derived here from `makespan_zb_v`,
     which also serves fewer microbatches. Transfers take no time.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds two stages.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -56,18 +56,18 @@ def bubble_ratio_zb_v(num_stages, num_microbatches):
     Returns
     -------
     Fraction
-        Idle time over the total time of all devices.
+        Idle time over the total time of all ranks.
 
     Examples
     --------
     >>> bubble_ratio_zb_v(4, 8)
     Fraction(1, 17)
     """
-    return 1 - 3 * num_microbatches / makespan_zb_v(num_stages, num_microbatches)
+    return 1 - 3 * num_microbatches / makespan_zb_v(num_ranks, num_microbatches)
 
 
-def bubble_ratio_span_zb_v(num_stages, num_microbatches):
-    """Idle share of the longest span of a device of ZB-V if F = I = W: 0 from B = 2S-1 on.
+def bubble_ratio_span_zb_v(num_ranks, num_microbatches):
+    """Idle share of the longest span of a rank of ZB-V if F = I = W: 0 from B = 2S-1 on.
 
     Over the total time it is `bubble_ratio_zb_v`. Assumes transfers that take no time.
 
@@ -75,7 +75,7 @@ def bubble_ratio_span_zb_v(num_stages, num_microbatches):
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds two stages.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -83,24 +83,24 @@ def bubble_ratio_span_zb_v(num_stages, num_microbatches):
     Returns
     -------
     Fraction or None
-        Idle time over the longest time from a device's first operation to its last; None for fewer microbatches.
+        Idle time over the longest time from a rank's first operation to its last; None for fewer microbatches.
 
     Examples
     --------
     >>> bubble_ratio_span_zb_v(4, 8)
     Fraction(0, 1)
     """
-    return Fraction(0) if num_microbatches >= 2 * num_stages - 1 else None
+    return Fraction(0) if num_microbatches >= 2 * num_ranks - 1 else None
 
 
-def peak_activations_zb_v(num_stages):
-    """Peak activations of each device of ZB-V: S, as 1F1B's first device, if B >= 2S-1.
+def peak_activations_zb_v(num_ranks):
+    """Peak activations of each rank of ZB-V: S, as 1F1B's first rank, if B >= 2S-1.
 
     Source: Qi et al., 2024, section 6. The activations stay until the weight gradient.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S.
 
     Returns
@@ -113,13 +113,13 @@ def peak_activations_zb_v(num_stages):
     >>> peak_activations_zb_v(4)
     [4, 4, 4, 4]
     """
-    return [num_stages] * num_stages
+    return [num_ranks] * num_ranks
 
 
-def makespan_v_half(num_stages, num_microbatches):
+def makespan_v_half(num_ranks, num_microbatches):
     """Makespan of V-Half in forward-times at F = I = W: 3B + (3S-7)/2 where S is even, 3B + (3S-4)/2 where it is odd.
 
-    For B >= S; of one and two devices 3B + (S-1)/2. Transfers take no time. The paper gives the bubble's order, about
+    For B >= S; of one and two ranks 3B + (S-1)/2. Transfers take no time. The paper gives the bubble's order, about
     S/(2B) of the time; the exact numbers are those of the authors' generator, and of our table. The even S win because
     their block holds the backward back by three slots, which the first and the last microbatches need not wait.
 
@@ -128,7 +128,7 @@ def makespan_v_half(num_stages, num_microbatches):
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds two stages.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -143,19 +143,19 @@ def makespan_v_half(num_stages, num_microbatches):
     >>> makespan_v_half(8, 16), makespan_v_half(7, 16)
     (Fraction(113, 2), Fraction(113, 2))
     """
-    chunks = max(num_stages - 1, 3 * num_stages - (7 if num_stages % 2 == 0 else 4))
+    chunks = max(num_ranks - 1, 3 * num_ranks - (7 if num_ranks % 2 == 0 else 4))
     return 3 * num_microbatches + Fraction(chunks, 2)
 
 
-def bubble_ratio_v_half(num_stages, num_microbatches):
+def bubble_ratio_v_half(num_ranks, num_microbatches):
     """Idle share of the total time of V-Half at F = I = W, for B >= S.
 
-    (3S-7)/(6B+3S-7) where S is even and (3S-4)/(6B+3S-4) where it is odd; (S-1)/(6B+S-1) of one and two devices.
+    (3S-7)/(6B+3S-7) where S is even and (3S-4)/(6B+3S-4) where it is odd; (S-1)/(6B+S-1) of one and two ranks.
     Derived here from `makespan_v_half`, under what that assumes.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds two stages.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -163,25 +163,25 @@ def bubble_ratio_v_half(num_stages, num_microbatches):
     Returns
     -------
     Fraction
-        Idle time over the total time of all devices.
+        Idle time over the total time of all ranks.
 
     Examples
     --------
     >>> bubble_ratio_v_half(8, 16), bubble_ratio_v_half(7, 16)
     (Fraction(17, 113), Fraction(17, 113))
     """
-    return 1 - 3 * num_microbatches / makespan_v_half(num_stages, num_microbatches)
+    return 1 - 3 * num_microbatches / makespan_v_half(num_ranks, num_microbatches)
 
 
-def peak_activations_v_half(num_stages):
-    """Peak activations of each device of V-Half: (S+2)/2, rounded down.
+def peak_activations_v_half(num_ranks):
+    """Peak activations of each rank of V-Half: (S+2)/2, rounded down.
 
     Source: Qi et al., "Pipeline Parallelism with Controllable Memory" (arXiv:2405.15362), and the table that its
     authors publish with their generator. The activations stay until the weight gradient.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S.
 
     Returns
@@ -194,22 +194,22 @@ def peak_activations_v_half(num_stages):
     >>> peak_activations_v_half(4)
     [3, 3, 3, 3]
     """
-    return [(num_stages + 2) // 2] * num_stages
+    return [(num_ranks + 2) // 2] * num_ranks
 
 
-def makespan_v_min(num_stages, num_microbatches):
+def makespan_v_min(num_ranks, num_microbatches):
     """Makespan of V-Min in forward-times at F = I = W: 3B + (4S-7)/2, or 3B + (4S-5)/2 where S leaves 1 over threes.
 
-    For B >= S; of one device 3B, of two 3B + 1 from three microbatches on. Transfers take no time. The paper gives the
+    For B >= S; of one rank 3B, of two 3B + 1 from three microbatches on. Transfers take no time. The paper gives the
     bubble's order, about 2S/(3B) of the time. The authors' generator takes 3B + (4S-5)/2 where S leaves 2 as well: our
     table is one forward-time shorter there, for S = 2 half of one, within the same peak.
 
     At other times every further microbatch takes max(F + I + W, 3F, 3I), if S >= 3: what the authors' block takes where
-    nothing but its order holds the devices back; measured here.
+    nothing but its order holds the ranks back; measured here.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds two stages.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -224,11 +224,11 @@ def makespan_v_min(num_stages, num_microbatches):
     >>> makespan_v_min(7, 16), makespan_v_min(8, 16), makespan_v_min(9, 16)
     (Fraction(119, 2), Fraction(121, 2), Fraction(125, 2))
     """
-    chunks = {1: 0, 2: 2}.get(num_stages, 4 * num_stages - (5 if num_stages % 3 == 1 else 7))
+    chunks = {1: 0, 2: 2}.get(num_ranks, 4 * num_ranks - (5 if num_ranks % 3 == 1 else 7))
     return 3 * num_microbatches + Fraction(chunks, 2)
 
 
-def bubble_ratio_v_min(num_stages, num_microbatches):
+def bubble_ratio_v_min(num_ranks, num_microbatches):
     """Idle share of the total time of V-Min as its authors generate it, at F = I = W: (4S-5)/(6B+4S-5), for B >= S.
 
     Where 3 divides S, (4S-7)/(6B+4S-7). The paper gives its order alone; these are the lengths that the authors'
@@ -237,7 +237,7 @@ def bubble_ratio_v_min(num_stages, num_microbatches):
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; each holds two stages.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -245,26 +245,26 @@ def bubble_ratio_v_min(num_stages, num_microbatches):
     Returns
     -------
     Fraction
-        Idle time over the total time of all devices.
+        Idle time over the total time of all ranks.
 
     Examples
     --------
     >>> bubble_ratio_v_min(8, 16)
     Fraction(9, 41)
     """
-    chunks = max(0, 4 * num_stages - (7 if num_stages % 3 == 0 else 5))
+    chunks = max(0, 4 * num_ranks - (7 if num_ranks % 3 == 0 else 5))
     return Fraction(chunks, 6 * num_microbatches + chunks)
 
 
-def peak_activations_v_min(num_stages):
-    """Peak activations of each device of V-Min: (S+4)/3, rounded down.
+def peak_activations_v_min(num_ranks):
+    """Peak activations of each rank of V-Min: (S+4)/3, rounded down.
 
     Source: Qi et al., "Pipeline Parallelism with Controllable Memory" (arXiv:2405.15362), and the table that its
     authors publish with their generator. The activations stay until the weight gradient.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S.
 
     Returns
@@ -277,4 +277,4 @@ def peak_activations_v_min(num_stages):
     >>> [peak_activations_v_min(stages)[0] for stages in (4, 8, 12, 16)]
     [2, 4, 5, 6]
     """
-    return [(num_stages + 4) // 3] * num_stages
+    return [(num_ranks + 4) // 3] * num_ranks

@@ -1,4 +1,4 @@
-"""Discrete events, compiled: the twin of `engine.simulate_events`, with its rule for ties."""
+"""Discrete events, compiled: the twin of `engine.run_events`, with its rule for ties."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ _KIND = 40
 
 @kernel
 def events(
-    stream, source, link, node_start, routes, remote, reduces, overlaps, sizes, durations, overlap_factor, occupied
+    stream, source, link, group_start, routes, remote, reduces, overlaps, sizes, durations, overlap_factor, occupied
 ):
     """Start, end, leaving and arrival of every operation, shape (4, num_operations).
 
@@ -23,7 +23,7 @@ def events(
     compute, occupancy, latency = durations
     sends, receives, queues = occupied
     count, num_streams = len(stream), sizes[0]
-    node_of, programs, head, program_end = _programs(stream, node_start, num_streams)
+    group_of, programs, head, program_end = _programs(stream, group_start, num_streams)
     receiver, beside = _consumers(stream, source, remote)
     start, end, sent, arrived = np.empty(count), np.empty(count), np.full(count, np.nan), np.full(count, np.nan)
     idle, finished = np.ones(num_streams, np.bool_), np.zeros(count, np.bool_)
@@ -36,19 +36,19 @@ def events(
     awake, num_awake = np.arange(count + 2 * num_streams), num_streams
     now = 0.0
     while True:
-        # streams that were woken take a message in, or start the node at their head
+        # streams that were woken take a message in, or start the group at their head
         while num_awake:
             num_awake -= 1
             here = awake[num_awake]
             if not idle[here] or head[here] == program_end[here]:
                 continue
-            node = programs[head[here]]
-            first, last, free_to_start = node_start[node], node_start[node + 1], True
+            group = programs[head[here]]
+            first, last, free_to_start = group_start[group], group_start[group + 1], True
             for op in range(first, last):
                 needed = source[op]
                 if stream[op] == here and remote[op] and not taken[needed]:
                     free_to_start = False
-                    if delivered[needed]:  # the device takes the message in, which occupies it
+                    if delivered[needed]:  # the rank takes the message in, which occupies it
                         idle[here] = False
                         arrived[needed] = now + (occupancy[needed] + latency[needed])
                         if not sends:
@@ -61,7 +61,7 @@ def events(
             together = longest = 0.0
             for op in range(first, last):
                 needed, there = source[op], stream[op]
-                at_head = idle[there] and head[there] < program_end[there] and programs[head[there]] == node
+                at_head = idle[there] and head[there] < program_end[there] and programs[head[there]] == group
                 has_input = needed == NONE or (taken[needed] if remote[op] else finished[needed])
                 free_to_start = free_to_start and at_head and has_input
                 together += compute[op]
@@ -88,16 +88,16 @@ def events(
 
         # what it changes at once
         kind, op, side = what >> _KIND, (what & ((1 << _KIND) - 1)) >> 1, what & 1
-        first = last = node = NONE  # the operations whose results are sent now, and their node where it has ended
-        served = NONE  # a link or a side of a card that is free again
+        first = last = group = NONE  # the operations whose results are sent now, and their group where it has ended
+        served = NONE  # a link or a side of a nic that is free again
         if kind == _END:
-            node = node_of[op]
-            first, last = node_start[node], node_start[node + 1]
+            group = group_of[op]
+            first, last = group_start[group], group_start[group + 1]
             for done in range(first, last):
                 end[done], finished[done] = now, True
-                if head[stream[done]] < program_end[stream[done]] and programs[head[stream[done]]] == node:
+                if head[stream[done]] < program_end[stream[done]] and programs[head[stream[done]]] == group:
                     head[stream[done]] += 1
-                if beside[done] != NONE:  # a reduction beside the device
+                if beside[done] != NONE:  # a reduction beside the rank
                     awake[num_awake] = beside[done]
                     num_awake += 1
         elif kind == _FREE:
@@ -110,15 +110,15 @@ def events(
             taken[op] = idle[receiver[op]] = True
             awake[num_awake] = receiver[op]
             num_awake += 1
-        else:  # _ARRIVE, or _SENT by a device that goes on with the next message of its node, or is free
+        else:  # _ARRIVE, or _SENT by a rank that goes on with the next message of its group, or is free
             arrived[op], delivered[op], taken[op] = now, True, not receives
             awake[num_awake] = receiver[op]
             num_awake += 1
             if kind == _SENT:
-                first, last, node = op + 1, node_start[node_of[op] + 1], node_of[op]
+                first, last, group = op + 1, group_start[group_of[op] + 1], group_of[op]
 
-        # a device that its messages occupy sends the next one
-        if sends and node != NONE:
+        # a rank that its messages occupy sends the next one
+        if sends and group != NONE:
             while first < last and link[first] == NONE:
                 first += 1
             if first < last:
@@ -126,9 +126,9 @@ def events(
                 new_when[num_new] = now + (occupancy[first] + latency[first])
                 new_key[num_new] = (_SENT << _KIND) + 2 * first
                 num_new += 1
-        free_again = node != NONE and not (sends and first < last)
+        free_again = group != NONE and not (sends and first < last)
 
-        # messages join queues, and links and cards that are free serve them
+        # messages join queues, and links and nics that are free serve them
         while served != NONE or (first < last and not sends):
             if served == NONE:
                 if link[first] != NONE and queues:
@@ -152,13 +152,13 @@ def events(
             new_when[num_new], new_key[num_new] = now + occupancy[message], (_FREE << _KIND) + 2 * message + side
             num_new += 1
             second = routes[link[message], 1]
-            if not side and second != NONE:  # what leaves one card is at the other at once
+            if not side and second != NONE:  # what leaves one nic is at the other at once
                 _join(waiting, last_waiting, behind, second, message)
                 served = second
 
-        # the streams of a node that has sent all go on
+        # the streams of a group that has sent all go on
         if free_again:
-            for done in range(node_start[node], node_start[node + 1]):
+            for done in range(group_start[group], group_start[group + 1]):
                 idle[stream[done]], awake[num_awake] = True, stream[done]
                 num_awake += 1
     times = np.empty((4, count))
@@ -195,7 +195,7 @@ def _pop(when, key, count):
 
 @inlined
 def _join(waiting, last_waiting, behind, place, message):
-    """A message queues at a link or at a side of a card."""
+    """A message queues at a link or at a side of a nic."""
     if waiting[place] == NONE:
         waiting[place] = message
     else:
@@ -204,28 +204,28 @@ def _join(waiting, last_waiting, behind, place, message):
 
 
 @kernel
-def _programs(stream, node_start, num_streams):
-    """The node of each operation, the nodes of each stream in order, and where each stream's begin and end."""
-    node_of = np.empty(len(stream), np.int32)
+def _programs(stream, group_start, num_streams):
+    """The group of each operation, the groups of each stream in order, and where each stream's begin and end."""
+    group_of = np.empty(len(stream), np.int32)
     start = np.zeros(num_streams + 1, np.int64)
-    for node in range(len(node_start) - 1):
-        for op in range(node_start[node], node_start[node + 1]):
-            node_of[op] = node
-            start[stream[op] + 1] += _first_on_its_stream(op, node_start[node], stream)
+    for group in range(len(group_start) - 1):
+        for op in range(group_start[group], group_start[group + 1]):
+            group_of[op] = group
+            start[stream[op] + 1] += _first_on_its_stream(op, group_start[group], stream)
     for k in range(num_streams):
         start[k + 1] += start[k]
     end = start[:-1].copy()
     programs = np.empty(start[-1], np.int32)
     for op in range(len(stream)):
-        if _first_on_its_stream(op, node_start[node_of[op]], stream):
-            programs[end[stream[op]]] = node_of[op]
+        if _first_on_its_stream(op, group_start[group_of[op]], stream):
+            programs[end[stream[op]]] = group_of[op]
             end[stream[op]] += 1
-    return node_of, programs, start[:-1].copy(), end
+    return group_of, programs, start[:-1].copy(), end
 
 
 @kernel
 def _first_on_its_stream(op, first, stream):
-    """Whether no operation of the node before this one, from `first` on, is on the same stream."""
+    """Whether no operation of the group before this one, from `first` on, is on the same stream."""
     found = False
     for other in range(first, op):
         found = found or stream[other] == stream[op]
@@ -234,7 +234,7 @@ def _first_on_its_stream(op, first, stream):
 
 @kernel
 def _consumers(stream, source, remote):
-    """The stream that takes each operation's message, and that of the reduction that waits for it beside its device."""
+    """The stream that takes each operation's message, and that of the reduction that waits for it beside its rank."""
     receiver, beside = np.full(len(stream), NONE, np.int32), np.full(len(stream), NONE, np.int32)
     for op in range(len(stream)):
         if source[op] != NONE and stream[op] != stream[source[op]]:

@@ -14,16 +14,16 @@ CLASS, STREAM, TAKE, GIVE, LINK, KEEP, STEP, OPERATION = _COLUMNS = range(8)
 """Columns of an instruction; see `instructions`."""
 
 
-def instructions(cost_class, stream, source, remote, link, overlaps, node_start, num_links, first_reduction, beside):
-    """What `longest_path` reads of a graph: a row for each operation, two where it shares a node.
+def instructions(cost_class, stream, source, remote, link, overlaps, group_start, num_links, first_reduction, beside):
+    """What `longest_path` reads of a graph: a row for each operation, two where it shares a group.
 
     A message has a register from when it is sent until it is taken, so that only those under way need a place: TAKE
-    is the one to read and GIVE the one to write, KEEP one more for a reduction beside the device, where there are such.
+    is the one to read and GIVE the one to write, KEEP one more for a reduction beside the rank, where there are such.
     Register 0 stands for none, and holds nothing. Returns the rows and the number of registers.
     """
-    size = np.diff(node_start)
+    size = np.diff(group_start)
     rows = np.empty((len(cost_class) + size[size > 1].sum(), len(_COLUMNS)), np.uint32)  # numpy asks for large pages
-    columns = (cost_class, stream, source, remote, link, overlaps, node_start)
+    columns = (cost_class, stream, source, remote, link, overlaps, group_start)
     return rows, fill_instructions(rows, *columns, num_links, first_reduction, beside)
 
 
@@ -36,10 +36,10 @@ def by_operation(rows):
 
 @kernel
 def fill_instructions(
-    rows, cost_class, stream, source, remote, link, overlaps, node_start, num_links, first_reduction, beside
+    rows, cost_class, stream, source, remote, link, overlaps, group_start, num_links, first_reduction, beside
 ):
     """Fill the rows and count the registers; the plain part of `instructions` says what is what."""
-    count, num_nodes = len(cost_class), len(node_start) - 1
+    count, num_groups = len(cost_class), len(group_start) - 1
     give = np.zeros(count, np.uint32)
     keep = np.zeros(count if beside else 0, np.uint32)
     for op in range(len(keep)):
@@ -47,8 +47,8 @@ def fill_instructions(
             keep[source[op]] = 1
     free, num_free, num_registers = np.empty(count + len(keep), np.uint32), 0, np.uint32(1)
     row = 0
-    for node in range(num_nodes):
-        first, last = node_start[node], node_start[node + 1]
+    for group in range(num_groups):
+        first, last = group_start[group], group_start[group + 1]
         for op in range(first, last):
             take = np.uint32(0)
             if remote[op] or (beside and source[op] != NONE and stream[op] != stream[source[op]]):
@@ -194,7 +194,7 @@ def many_longest_paths(rows, sizes, tables, overlap_factor, occupied):
 
         for k in range(systems):
             free[stream, k] = finished[k] if finished[k] > free[stream, k] else free[stream, k]
-        if sends:  # the device is busy beyond the end of the operation
+        if sends:  # the rank is busy beyond the end of the operation
             for k in range(systems):
                 span[k] = finished[k] if finished[k] > span[k] else span[k]
         if rows[row, KEEP]:

@@ -7,23 +7,23 @@ from ppmodel.ops import OpKind
 
 NONE = -1
 ALONE, FIRST, LATER = range(3)
-"""Whether an operation is alone in its node, the first of several, or a later one."""
+"""Whether an operation is alone in its group, the first of several, or a later one."""
 _F, _B, _I, _W, _R = (int(kind) for kind in OpKind)
 
 
 @kernel
-def dependencies(kind, stage, microbatch, replica, device, device_start, node, sharing, sizes):
+def dependencies(kind, stage, microbatch, replica, rank, rank_start, group, sharing, sizes):
     """Source, remote, level, order and level starts of a table; the level of what waits for ever is ``NONE``.
 
-    `node` is the node of each operation, `sharing` whether any two may share one, and `sizes` are the numbers of
+    `group` is the group of each operation, `sharing` whether any two may share one, and `sizes` are the numbers of
     replicas, stages and microbatches.
     """
     source = _sources(kind, stage, microbatch, replica, sizes)
     remote = np.empty(len(kind), np.bool_)
     for op in range(len(kind)):
-        remote[op] = source[op] != NONE and device[source[op]] != device[op]
-    share, following = _shared(node, sharing)
-    level = _levels(source, node, device, device_start, share, following)
+        remote[op] = source[op] != NONE and rank[source[op]] != rank[op]
+    share, following = _shared(group, sharing)
+    level = _levels(source, group, rank, rank_start, share, following)
     order, level_start = _by_level(level, share, following)
     return source, remote, level, order, level_start
 
@@ -65,51 +65,51 @@ def _sources(kind, stage, microbatch, replica, sizes):
 
 
 @kernel
-def _shared(node, sharing):
-    """Whether each operation is ALONE in its node, its FIRST or a LATER one; and the one after it there."""
-    share, following = np.zeros(len(node), np.uint8), np.empty(len(node), np.int32)
-    latest = np.full(node.max() + 1 if sharing else 0, NONE, np.int32)
-    for op in range(len(node) if sharing else 0):
-        before = latest[node[op]]
+def _shared(group, sharing):
+    """Whether each operation is ALONE in its group, its FIRST or a LATER one; and the one after it there."""
+    share, following = np.zeros(len(group), np.uint8), np.empty(len(group), np.int32)
+    latest = np.full(group.max() + 1 if sharing else 0, NONE, np.int32)
+    for op in range(len(group) if sharing else 0):
+        before = latest[group[op]]
         if before != NONE:
             share[op], following[before], following[op] = LATER, op, NONE
             share[before] = max(share[before], FIRST)
-        latest[node[op]] = op
+        latest[group[op]] = op
     return share, following
 
 
 @kernel
-def _levels(source, node, device, device_start, share, following):
-    """Each device runs on until it must wait; what it waits for wakes it. Levels are those of Kahn's algorithm.
+def _levels(source, group, rank, rank_start, share, following):
+    """Each rank runs on until it must wait; what it waits for wakes it. Levels are those of Kahn's algorithm.
 
-    Until its level is known, an operation that device d waits for holds ``NONE - 1 - d`` in its place.
+    Until its level is known, an operation that rank d waits for holds ``NONE - 1 - d`` in its place.
     """
     level = np.full(len(source), NONE, np.int32)
     first, missing, depth_of = (
-        np.empty(len(node), np.int32),
-        np.zeros(len(node), np.int32),
-        np.zeros(len(node), np.int32),
+        np.empty(len(group), np.int32),
+        np.zeros(len(group), np.int32),
+        np.zeros(len(group), np.int32),
     )
-    for op in range(len(node)):
+    for op in range(len(group)):
         if share[op] != ALONE:
-            missing[node[op]] += 1
+            missing[group[op]] += 1
             if share[op] == FIRST:
-                first[node[op]] = op
-    head = device_start[:-1].copy()
-    awake, num_awake = np.empty(len(head) + 2 * len(node), np.int32), len(head)
+                first[group[op]] = op
+    head = rank_start[:-1].copy()
+    awake, num_awake = np.empty(len(head) + 2 * len(group), np.int32), len(head)
     for here in range(len(head)):
         awake[here] = len(head) - 1 - here
     while num_awake:
         num_awake -= 1
         here = awake[num_awake]
-        while head[here] < device_start[here + 1]:
+        while head[here] < rank_start[here + 1]:
             op, depth = head[here], np.int32(0)
-            needed, current, alone = source[op], node[op], share[op] == ALONE
-            if op > device_start[here] and (alone or node[op - 1] != current):
+            needed, current, alone = source[op], group[op], share[op] == ALONE
+            if op > rank_start[here] and (alone or group[op - 1] != current):
                 if level[op - 1] <= NONE:
-                    break  # its node waits for other devices, and wakes this one
+                    break  # its group waits for other ranks, and wakes this one
                 depth = level[op - 1] + 1
-            if needed != NONE and (alone or node[needed] != current):
+            if needed != NONE and (alone or group[needed] != current):
                 if level[needed] <= NONE:
                     level[needed] = NONE - 1 - here
                     break
@@ -121,15 +121,15 @@ def _levels(source, node, device, device_start, share, following):
                     num_awake += 1
                 level[op] = depth
                 continue
-            missing[current] -= 1  # the level of a node is known when all its operations have come up
+            missing[current] -= 1  # the level of a group is known when all its operations have come up
             depth_of[current] = max(depth_of[current], depth)
             done = NONE if missing[current] else first[current]
             while done != NONE:
                 if level[done] < NONE:
                     awake[num_awake] = NONE - 1 - level[done]
                     num_awake += 1
-                if device[done] != here:
-                    awake[num_awake] = device[done]
+                if rank[done] != here:
+                    awake[num_awake] = rank[done]
                     num_awake += 1
                 level[done] = depth_of[current]
                 done = following[done]
@@ -140,7 +140,7 @@ def _levels(source, node, device, device_start, share, following):
 
 @kernel
 def _by_level(level, share, following):
-    """A counting sort: operations by level, then by node, and where each level begins."""
+    """A counting sort: operations by level, then by group, and where each level begins."""
     start = np.zeros(level.max() + 2, np.int32)
     for op in range(len(level)):
         if level[op] != NONE:
@@ -163,44 +163,44 @@ def _by_level(level, share, following):
 
 
 @kernel
-def slots(length, source, device, node, order, num_devices):
-    """Start and end of every node in slots, each as early as its devices and its inputs allow."""
+def slots(length, source, rank, group, order, num_ranks):
+    """Start and end of every group in slots, each as early as its ranks and its inputs allow."""
     start, end = np.zeros(len(length), np.int64), np.zeros(len(length), np.int64)
-    free = np.zeros(num_devices, np.int64)
+    free = np.zeros(num_ranks, np.int64)
     first = 0
     while first < len(order):
-        current, last = node[order[first]], first
+        current, last = group[order[first]], first
         ready = np.int64(0)
-        while last < len(order) and node[order[last]] == current:
+        while last < len(order) and group[order[last]] == current:
             op = order[last]
-            ready = max(ready, free[device[op]])
+            ready = max(ready, free[rank[op]])
             if source[op] != NONE:
-                ready = max(ready, end[node[source[op]]])
+                ready = max(ready, end[group[source[op]]])
             last += 1
         start[current], end[current] = ready, ready + length[current]
         for place in range(first, last):
-            free[device[order[place]]] = end[current]
+            free[rank[order[place]]] = end[current]
         first = last
     return start, end
 
 
 @kernel
-def renumbered(order, kind, replica, stage, device, source, remote, node, reductions, sizes):
+def renumbered(order, kind, replica, stage, rank, source, remote, group, reductions, sizes):
     """The arrays of an `ExecutionGraph`, in the order by level.
 
-    `reductions` is 0 where they are left out, 1 where they occupy the devices, 2 where they have streams of their own;
-    `sizes` are the numbers of replicas, stages and devices.
+    `reductions` is 0 where they are left out, 1 where they occupy the ranks, 2 where they have streams of their own;
+    `sizes` are the numbers of replicas, stages and ranks.
     """
-    num_replicas, num_stages, num_devices = sizes
+    num_replicas, num_stages, num_ranks = sizes
     packed = np.empty((len(order), 4), np.int32)  # one place to read for each operation, and not six
     for op in range(len(order)):
         sums = kind[op] == _R
         packed[op, 0] = (kind[op] * num_replicas + replica[op]) * num_stages + stage[op]
         if sums and reductions == 0:
             packed[op, 0] = NONE
-        packed[op, 1] = 2 * (device[op] + (num_devices if sums and reductions == 2 else 0)) + remote[op]
+        packed[op, 1] = 2 * (rank[op] + (num_ranks if sums and reductions == 2 else 0)) + remote[op]
         packed[op, 2] = source[op]
-        packed[op, 3] = node[op]
+        packed[op, 3] = group[op]
     position = np.empty(len(order), np.int32)
     index, class_, stream = (
         np.empty(len(order), np.int32),
@@ -208,9 +208,9 @@ def renumbered(order, kind, replica, stage, device, source, remote, node, reduct
         np.empty(len(order), np.int32),
     )
     source_, link = np.empty(len(order), np.int32), np.empty(len(order), np.int32)
-    remote_, node_start = np.empty(len(order), np.bool_), np.empty(len(order) + 1, np.int32)
-    used = np.full((2 * num_devices, num_devices), NONE, np.int32)
-    count, num_nodes, previous = 0, 0, NONE
+    remote_, group_start = np.empty(len(order), np.bool_), np.empty(len(order) + 1, np.int32)
+    used = np.full((2 * num_ranks, num_ranks), NONE, np.int32)
+    count, num_groups, previous = 0, 0, NONE
     for op in order:
         if packed[op, 0] == NONE:
             continue
@@ -222,13 +222,13 @@ def renumbered(order, kind, replica, stage, device, source, remote, node, reduct
         if remote_[count]:
             used[stream[source_[count]], stream[count]] = 0
         if packed[op, 3] != previous:
-            node_start[num_nodes], previous = count, packed[op, 3]
-            num_nodes += 1
+            group_start[num_groups], previous = count, packed[op, 3]
+            num_groups += 1
         count += 1
-    node_start[num_nodes] = count
+    group_start[num_groups] = count
     num_links = 0
-    for sender in range(2 * num_devices):
-        for receiver in range(num_devices):
+    for sender in range(2 * num_ranks):
+        for receiver in range(num_ranks):
             if used[sender, receiver] != NONE:
                 used[sender, receiver] = num_links
                 num_links += 1
@@ -236,4 +236,4 @@ def renumbered(order, kind, replica, stage, device, source, remote, node, reduct
         if remote_[place]:
             link[source_[place]] = used[stream[source_[place]], stream[place]]
     index, class_, stream, source_, link = index[:count], class_[:count], stream[:count], source_[:count], link[:count]
-    return index, class_, stream, source_, remote_[:count], link, node_start[: num_nodes + 1], num_links
+    return index, class_, stream, source_, remote_[:count], link, group_start[: num_groups + 1], num_links

@@ -16,15 +16,15 @@ class Bounds(NamedTuple):
     ----------
     critical_path : Fraction
         One microbatch, all the way there and back.
-    busiest_device : Fraction
-        Computing time of a device, after the soonest that it may begin and before what must still follow.
+    busiest_rank : Fraction
+        Computing time of a rank, after the soonest that it may begin and before what must still follow.
     memory : Fraction
         What the limit adds: too few forwards fit to fill the time until the first gradient returns, or
         microbatches must wait for those that came before. 0 without a limit.
     """
 
     critical_path: Fraction
-    busiest_device: Fraction
+    busiest_rank: Fraction
     memory: Fraction
 
     @property
@@ -48,7 +48,7 @@ def bounds(problem, objective="makespan"):
 
     Notes
     -----
-    On each device: until the soonest that a gradient can be there, only forwards run, and no more of them than fit;
+    On each rank: until the soonest that a gradient can be there, only forwards run, and no more of them than fit;
     all other work comes later. A backward, where halves do not stand apart, is followed by those of the stages before
     it; of split ones the weight gradients may come last, so that either they or what follows counts. A stage's
     activations stay from its forward to its (weight) gradient, at least as long as the way to the last stage and back
@@ -63,33 +63,33 @@ def bounds(problem, objective="makespan"):
     Fraction(33, 1)
     """
     ways = _Ways(problem, objective)
-    devices = range(problem.num_devices)
+    ranks = range(problem.num_ranks)
     everything = problem.num_microbatches * problem.placement.shape[1]
     path = max(ways.path(copy) for copy in range(len(problem.placement)))
-    busiest = max(ways.of_device(device, everything) for device in devices)
+    busiest = max(ways.of_rank(rank, everything) for rank in ranks)
     if problem.limit is None:
         return Bounds(path, busiest, Fraction(0))
-    filled = max(ways.of_device(device, problem.stages_at_once) for device in devices)
+    filled = max(ways.of_rank(rank, problem.stages_at_once) for rank in ranks)
     return Bounds(path, busiest, max(filled, *(ways.in_turn(*stage) for stage in np.ndindex(problem.placement.shape))))
 
 
 class _Ways:
-    """How long a microbatch takes before, beyond and after each stage; for a span, from a device's own first start."""
+    """How long a microbatch takes before, beyond and after each stage; for a span, from a rank's own first start."""
 
     def __init__(self, problem, objective):
         self.problem, self.whole = problem, objective == "makespan"
         self.length, self.gradient = problem.lengths, problem.lengths[problem.gradient]
         self.after = problem.lengths.get(OpKind.W, Fraction(0))
         self.stages = [
-            [(copy, stage) for copy, stage in np.argwhere(problem.placement == device).tolist()]
-            for device in range(problem.num_devices)
+            [(copy, stage) for copy, stage in np.argwhere(problem.placement == rank).tolist()]
+            for rank in range(problem.num_ranks)
         ]
 
     def _hops(self, copy, first, last):
         return int(self.problem.hops[copy, first + 1 : last + 1].sum()) * self.problem.comm
 
     def head(self, copy, stage):
-        """The soonest that a stage's forward may begin; 0 for a span, which begins with its device."""
+        """The soonest that a stage's forward may begin; 0 for a span, which begins with its rank."""
         return (stage * self.length[OpKind.F] + self._hops(copy, 0, stage)) if self.whole else Fraction(0)
 
     def around(self, copy, stage):
@@ -106,13 +106,13 @@ class _Ways:
             return Fraction(0)
         return self.length[OpKind.F] + self.around(copy, 0) + self.gradient + self.after
 
-    def of_device(self, device, forwards):
-        """All work of a device, of which so many forwards at most come before the first gradient."""
-        own = self.stages[device]
+    def of_rank(self, rank, forwards):
+        """All work of a rank, of which so many forwards at most come before the first gradient."""
+        own = self.stages[rank]
         begins = min(self.head(*stage) for stage in own)
         gradient_there = min(self.head(*stage) + self.length[OpKind.F] + self.around(*stage) for stage in own)
         begins = max(begins, gradient_there - forwards * self.length[OpKind.F])
-        work, follows = self.problem.device_work[device], min(self.tail(*stage) for stage in own)
+        work, follows = self.problem.rank_work[rank], min(self.tail(*stage) for stage in own)
         if not self.problem.split:
             return begins + work + follows
         without = len(own) * self.problem.microbatches_per_copy * self.after

@@ -7,14 +7,14 @@ from functools import cached_property
 import numpy as np
 
 from ppmodel.costs import uniform_costs
-from ppmodel.engine import simulate
+from ppmodel.simulation import run_graph
 from ppmodel.errors import ScheduleError
-from ppmodel.graph import compile
+from ppmodel.simulation import compile_graph
 from ppmodel.metrics import longest_span_s, peak_activations
 from ppmodel.ops import OpKind
 
 OBJECTIVES = ("makespan", "span")
-"""From the first start to the last end of all devices, or of the device where that is longest (Zero Bubble's)."""
+"""From the first start to the last end of all ranks, or of the rank where that is longest (Zero Bubble's)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,13 +24,13 @@ class Problem:
     Parameters
     ----------
     placement : array of int, shape (num_replicas, num_stages)
-        The device of each stage of each copy of the pipeline, as in `Schedule`. Stages are of equal size.
+        The rank of each stage of each copy of the pipeline, as in `Schedule`. Stages are of equal size.
     num_microbatches : int
         B; every copy of the pipeline runs as many.
     forward, input_grad, weight_grad, comm : number
         Times of one microbatch on 1/S of the model, in one unit, and of one transfer; the first three above 0.
     limit : number, optional
-        Activations that fit on a device, in microbatches on 1/S of the model; no limit if not given.
+        Activations that fit on a rank, in microbatches on 1/S of the model; no limit if not given.
     split : bool
         Whether input and weight gradients may stand apart; else a backward is one operation.
 
@@ -41,7 +41,7 @@ class Problem:
 
     Examples
     --------
-    >>> Problem([[0, 1]], 4, split=False).device_work
+    >>> Problem([[0, 1]], 4, split=False).rank_work
     [Fraction(12, 1), Fraction(12, 1)]
     """
 
@@ -69,17 +69,17 @@ class Problem:
             object.__setattr__(self, "limit", Fraction(str(self.limit)))
             needed = max(np.bincount(homes).max() for homes in self.placement) * self.share
             if self.limit < needed:
-                rule = f"must be at least {needed}: a device holds a microbatch on all its stages at once"
+                rule = f"must be at least {needed}: a rank holds a microbatch on all its stages at once"
                 raise ScheduleError("limit", self.limit, rule, f"pass {needed} or more")
 
     @property
-    def num_devices(self):
+    def num_ranks(self):
         return int(self.placement.max()) + 1
 
     @property
     def share(self):
         """A stage's share of a unit, 1/v."""
-        return Fraction(self.num_devices, self.placement.shape[1])
+        return Fraction(self.num_ranks, self.placement.shape[1])
 
     @property
     def lengths(self):
@@ -106,18 +106,18 @@ class Problem:
 
     @property
     def stages_at_once(self):
-        """Stages' microbatches that fit on a device; None without a limit."""
+        """Stages' microbatches that fit on a rank; None without a limit."""
         return None if self.limit is None else int(self.limit / self.share)
 
     @cached_property
-    def device_work(self):
-        """Computing time of each device."""
+    def rank_work(self):
+        """Computing time of each rank."""
         each = self.microbatches_per_copy * sum(self.lengths.values())
-        return [int(count) * each for count in np.bincount(self.placement.ravel(), minlength=self.num_devices)]
+        return [int(count) * each for count in np.bincount(self.placement.ravel(), minlength=self.num_ranks)]
 
     @cached_property
     def hops(self):
-        """Transfers between a stage and the one before it: 0 on one device, else 1; shape of `placement`."""
+        """Transfers between a stage and the one before it: 0 on one rank, else 1; shape of `placement`."""
         return (np.diff(self.placement, axis=1, prepend=self.placement[:, :1]) != 0).astype(int)
 
 
@@ -143,7 +143,7 @@ def problem_of(schedule, forward=1, input_grad=1, weight_grad=1, comm=0, limit=N
 
 
 def time_of(schedule, problem, objective="makespan"):
-    """What a schedule takes with a problem's times: the makespan, or the longest span of a device.
+    """What a schedule takes with a problem's times: the makespan, or the longest span of a rank.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def simulated(schedule, problem, scale=1):
     costs = uniform_costs(
         schedule, times["forward"], input_grad=times["input_grad"], weight_grad=times["weight_grad"], latency=latency
     )
-    return simulate(compile(schedule, p2p="latency"), costs)
+    return run_graph(compile_graph(schedule, p2p="latency"), costs)
 
 
 def is_whole(schedule):
@@ -203,7 +203,7 @@ def is_whole(schedule):
 
 
 def peak_of(schedule):
-    """Peak activations of a schedule's fullest device, exactly.
+    """Peak activations of a schedule's fullest rank, exactly.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def peak_of(schedule):
     >>> peak_of(build("interleaved-1f1b", 3, 6, chunks=3))
     Fraction(11, 3)
     """
-    share = Fraction(schedule.num_devices, schedule.num_stages)
+    share = Fraction(schedule.num_ranks, schedule.num_stages)
     return round(float(peak_activations(schedule).max() / share)) * share
 
 

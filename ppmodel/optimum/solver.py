@@ -11,7 +11,7 @@ from ppmodel.errors import ScheduleError
 from ppmodel.ops import OpKind
 from ppmodel.optimum.lower_bounds import bounds
 from ppmodel.optimum.problem import Problem, answers, simulated, time_of
-from ppmodel.schedule import Schedule
+from ppmodel.tables import Schedule
 
 
 class Optimum(NamedTuple):
@@ -180,18 +180,18 @@ class _Model:
     def _lag(self, copy, stage):
         return int(self.problem.hops[copy, stage]) * self.comm
 
-    def _devices(self):
-        self.of_device = [[] for _ in range(self.problem.num_devices)]
+    def _ranks(self):
+        self.of_rank = [[] for _ in range(self.problem.num_ranks)]
         for key in self.start:
-            self.of_device[self.problem.placement[key[1], key[2]]].append(key)
-        for keys in self.of_device:
+            self.of_rank[self.problem.placement[key[1], key[2]]].append(key)
+        for keys in self.of_rank:
             self.model.add_no_overlap([self.interval[key] for key in keys])
 
     def _memory(self):
         places = self.problem.stages_at_once
         if places is None:
             return
-        for keys in self.of_device:
+        for keys in self.of_rank:
             held = [key for key in keys if key[0] == OpKind.F]
             if len({key[1:3] for key in held}) == 1:
                 self._in_turn(held, places)
@@ -199,7 +199,7 @@ class _Model:
                 self.model.add_cumulative([self._stay(key) for key in held], [1] * len(held), places)
 
     def _in_turn(self, held, places):
-        """With one stage on a device, a forward waits until the microbatch `places` before it has gone."""
+        """With one stage on a rank, a forward waits until the microbatch `places` before it has gone."""
         for _, copy, stage, number in held[places:]:
             self._after((OpKind.F, copy, stage, number), (self.problem.last, copy, stage, number - places))
 
@@ -217,7 +217,7 @@ class _Model:
 
     def _target(self):
         target = self.model.new_int_var(self.least, self.horizon, "")
-        for keys in self.of_device:
+        for keys in self.of_rank:
             first = 0
             if self.objective == "span":
                 first = self.model.new_int_var(0, self.horizon, "")
@@ -232,7 +232,7 @@ class _Model:
     def solved(self, work):
         self._operations()
         self._order()
-        self._devices()
+        self._ranks()
         self._memory()
         self._target()
         solver = self.cp_sat.CpSolver()

@@ -13,14 +13,14 @@ from ppmodel.plot.field import (
 )
 from ppmodel.plot.frontier import plot_frontier
 from ppmodel.plot.maps import plot_phases, plot_round_trip, plot_search, plot_sensitivity, plot_verdicts
-from ppmodel.plot.nodes import plot_cards, plot_nodes
+from ppmodel.plot.nodes import plot_nics, plot_nodes
 from ppmodel.plot.optimum import plot_losses
 from ppmodel.plot.own import plot_marked, plot_rank
 from ppmodel.plot.recommend import plot_candidates
 from ppmodel.plot.speed import plot_growth
 from ppmodel.plot.style import context, style_of
 from ppmodel.plot.timelines import plot_table, plot_timelines
-from ppmodel.plot.uncertainty import plot_noise, plot_ranking, plot_slow_devices
+from ppmodel.plot.uncertainty import plot_noise, plot_ranking, plot_slow_ranks
 
 __all__ = [
     "context",
@@ -29,7 +29,7 @@ __all__ = [
     "plot_bars",
     "plot_bubbles",
     "plot_candidates",
-    "plot_cards",
+    "plot_nics",
     "plot_convergence",
     "plot_front_map",
     "plot_frontier",
@@ -50,7 +50,7 @@ __all__ = [
     "plot_runtime",
     "plot_search",
     "plot_sensitivity",
-    "plot_slow_devices",
+    "plot_slow_ranks",
     "plot_table",
     "plot_timelines",
     "plot_verdicts",

@@ -104,7 +104,7 @@ def plot_grid(study, base, title, context):
 
 
 def plot_memory(study, title, context, capacity_bytes=None):
-    """Peak activations of the fullest device on a logarithmic axis, the persistent part dotted beside it.
+    """Peak activations of the fullest rank on a logarithmic axis, the persistent part dotted beside it.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def plot_memory(study, title, context, capacity_bytes=None):
     title, context : str
         The point of the figure, and what it shows; see `context`.
     capacity_bytes : float, optional
-        Memory of one device, drawn as a line.
+        Memory of one rank, drawn as a line.
 
     Returns
     -------
@@ -132,13 +132,13 @@ def plot_memory(study, title, context, capacity_bytes=None):
         microbatch_axis(axis, study)
         if capacity_bytes:
             axis.axhline(capacity_bytes / 2**40, color="black", lw=0.9)
-    axes[0, 0].set_ylabel("bytes on the fullest device (TiB)")
+    axes[0, 0].set_ylabel("bytes on the fullest rank (TiB)")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     handles.append(plt.Line2D([], [], color="#555555", ls=":", lw=1.2))
     labels.append("persistent part")
     if capacity_bytes:
         handles.append(plt.Line2D([], [], color="black", lw=0.9))
-        labels.append("memory of one device")
+        labels.append("memory of one rank")
     figure.legend(handles, labels, loc="outside lower center", ncols=4)
     return titled(figure, title, context)
 

@@ -176,7 +176,7 @@ def plot_fronts(fronts, headings, title, context):
         axis.set(xlim=(held.min() / _ROOM, held.max() * 1.1), ylim=(seconds.min() / 1.15, seconds.max() * 1.1))
         for scale in (axis.xaxis, axis.yaxis):
             _plain_ticks(scale)
-    axes[-1, 0].set_xlabel("bytes on the fullest device (TiB)")
+    axes[-1, 0].set_xlabel("bytes on the fullest rank (TiB)")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     handles.append(plt.Line2D([], [], color="black", lw=1.3))
     figure.legend(handles, [*labels, "the front; a name and its B"], loc="outside lower center", ncols=2)

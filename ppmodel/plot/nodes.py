@@ -1,4 +1,4 @@
-"""Pictures of nodes: what placements cost, and how messages queue at network cards."""
+"""Pictures of nodes: what placements cost, and how messages queue at NICs."""
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -16,7 +16,7 @@ _ROUNDING = 1e-9
 
 
 def plot_nodes(study, title, context):
-    """Time against a flat network, one panel a system: full marks on own links, hollow ones on shared cards.
+    """Time against a flat network, one panel a system: full marks on own links, hollow ones on shared nics.
 
     Parameters
     ----------
@@ -73,17 +73,17 @@ def _draw_placements(axis, rows, schedules, styles, networks):
             axis.plot(relative[network], height, marker, ms=6, color=colour, mfc=face, mew=1.3, zorder=3)
 
 
-def plot_cards(timeline, messages, window, title, context):
-    """A stretch of a timeline, and below it what each node's network card sends and receives in it.
+def plot_nics(timeline, messages, window, title, context):
+    """A stretch of a timeline, and below it what each node's NIC sends and receives in it.
 
     Parameters
     ----------
     timeline : Timeline
-        From `studies.nodes.card_study`.
+        From `studies.nodes.nic_study`.
     messages : DataFrame
-        From `studies.nodes.card_study`, too.
+        From `studies.nodes.nic_study`, too.
     window : (float, float)
-        Begin and end of the stretch, in seconds; where no message passes a card all of the timeline is shown.
+        Begin and end of the stretch, in seconds; where no message passes a nic all of the timeline is shown.
     title, context : str
         The point of the figure, and what it shows; see `style.context`.
 
@@ -93,40 +93,40 @@ def plot_cards(timeline, messages, window, title, context):
     """
     schedule = timeline.graph.schedule
     if messages.empty:
-        return _draw_no_cards(timeline, title, context)
+        return _draw_no_nics(timeline, title, context)
     nodes = sorted({*messages.node_out, *messages.node_in})
     lanes = [(side, node) for node in nodes for side in ("out", "in")]
-    heights = [0.3 * schedule.num_devices, 0.42 * len(lanes)]
+    heights = [0.3 * schedule.num_ranks, 0.42 * len(lanes)]
     figure, (above, below) = plt.subplots(2, sharex=True, height_ratios=heights, figsize=(7.8, 1.9 + sum(heights)))
     draw_operations(above, schedule, timeline.start_s, timeline.end_s, window)
     at = [messages[messages[f"node_{side}"] == node] for side, node in lanes]
     queues = [_queue(of, *_MOMENTS[side]) for of, (side, _) in zip(at, lanes, strict=True)]
     most = max(1, *(length.max(initial=0) for _, length in queues))
     for row, (side, _) in enumerate(lanes):
-        _draw_card(below, at[row], _MOMENTS[side][1], row, window)
+        _draw_nic(below, at[row], _MOMENTS[side][1], row, window)
         time, length = queues[row]
         base = np.full(len(time), row - 0.08)
         below.fill_between(time, base, base - 0.38 * length / most, step="post", color=VERMILION, lw=0, zorder=2)
     below.set_yticks(range(len(lanes)), [f"node {node} {side}" for side, node in lanes])
-    below.set(ylim=(len(lanes) - 0.4, -0.6), xlim=window, xlabel="time (s)", ylabel="network card")
+    below.set(ylim=(len(lanes) - 0.4, -0.6), xlim=window, xlabel="time (s)", ylabel="NIC")
     below.grid(axis="y", visible=False)
     waiting = Patch(facecolor=VERMILION, label=f"messages that wait (at most {most:g})")
     operation_legend(figure, schedule, [waiting])
     return titled(figure, title, f"{context}; numbers are microbatches")
 
 
-def _draw_no_cards(timeline, title, context):
-    """The devices alone, with a line that says why there is no card."""
+def _draw_no_nics(timeline, title, context):
+    """The ranks alone, with a line that says why there is no nic."""
     schedule = timeline.graph.schedule
-    figure, axis = plt.subplots(figsize=(7.8, 1.9 + 0.3 * schedule.num_devices))
+    figure, axis = plt.subplots(figsize=(7.8, 1.9 + 0.3 * schedule.num_ranks))
     draw_operations(axis, schedule, timeline.start_s, timeline.end_s, (0.0, timeline.makespan_s))
     axis.set_xlabel("time (s)")
     operation_legend(figure, schedule, [])
-    return titled(figure, title, f"{context}; all devices lie on one node, and no message passes a card")
+    return titled(figure, title, f"{context}; all ranks lie on one node, and no message passes a nic")
 
 
 def _queue(messages, comes, goes):
-    """How many messages wait for a card: times, and the number from each time on; who goes makes room first."""
+    """How many messages wait for a nic: times, and the number from each time on; who goes makes room first."""
     waiting = messages[messages[goes] - messages[comes] > _ROUNDING * messages.occupancy_s]
     time = np.concatenate((waiting[goes], waiting[comes]))
     order = np.argsort(time, kind="stable")
@@ -134,8 +134,8 @@ def _queue(messages, comes, goes):
     return time[order], np.cumsum(change)
 
 
-def _draw_card(axis, messages, begins, row, window):
-    """A box for each message while it holds a card."""
+def _draw_nic(axis, messages, begins, row, window):
+    """A box for each message while it holds a nic."""
     begin, end = window
     for one in messages[(messages.arrived_s > begin) & (messages.ready_s < end)].itertuples():
         start = getattr(one, begins)

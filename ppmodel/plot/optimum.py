@@ -46,7 +46,7 @@ def _parts(losses):
     """Name, column and colour of each step from one time to the next, from the best possible on."""
     *_, (_, best) = losses.values()
     steps = [(what, longer, colour) for (what, (longer, _)), colour in zip(losses.items(), _COLOURS, strict=True)]
-    return [("no order on these devices is faster", best, "#d9d9d9"), *reversed(steps)]
+    return [("no order on these ranks is faster", best, "#d9d9d9"), *reversed(steps)]
 
 
 def _bars(axis, here, parts):

@@ -32,7 +32,7 @@ def plot_marked(grids, title, context):
     grids = {name: grid for name, grid in grids.items() if grid}
     if not grids:
         return titled(plt.figure(figsize=(7.8, 0.4)), title, "no table with marked cells")
-    heights = [len(grid.devices) for grid in grids.values()]
+    heights = [len(grid.ranks) for grid in grids.values()]
     figure, axes = plt.subplots(
         len(grids), squeeze=False, sharex=True, height_ratios=heights,
         figsize=(7.8, 0.8 + 0.32 * sum(heights) + 0.3 * len(heights)),
@@ -47,14 +47,14 @@ def plot_marked(grids, title, context):
 
 def _draw_grid(axis, grid):
     columns = 0
-    for line, device in enumerate(grid.devices):
-        row = grid.rows[device][grid.places.start : grid.places.stop]
+    for line, rank in enumerate(grid.ranks):
+        row = grid.rows[rank][grid.places.start : grid.places.stop]
         for column, text in enumerate(row):
-            _draw_cell(axis, column, line, text, (device, grid.places.start + column) in grid.marks)
+            _draw_cell(axis, column, line, text, (rank, grid.places.start + column) in grid.marks)
         columns = max(columns, len(row))
-    axis.set(ylim=(len(grid.devices) - 0.45, -0.55), ylabel="device")
+    axis.set(ylim=(len(grid.ranks) - 0.45, -0.55), ylabel="rank")
     axis.set_xlim(-0.05, max(axis.get_xlim()[1], columns) + 0.05)
-    axis.set_yticks(range(len(grid.devices)), list(grid.devices))
+    axis.set_yticks(range(len(grid.ranks)), list(grid.ranks))
     axis.set_xticks([])
     axis.grid(visible=False)
     axis.spines[["left", "bottom"]].set_visible(False)

@@ -11,7 +11,7 @@ _LEAST_TICKS, _MOST_TICKS = 2, 4
 
 
 def plot_candidates(candidates, recommended, limit_bytes, title, context):
-    """Simulated time against memory of the fullest device, a point a candidate, one panel for each S.
+    """Simulated time against memory of the fullest rank, a point a candidate, one panel for each S.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def plot_candidates(candidates, recommended, limit_bytes, title, context):
         taken = recommended[recommended.stages == size]
         axis.plot(taken.take_total_bytes / _GIB, taken.take_t_sim_s, "o", ms=12, mfc="none", mec="black", mew=1.4)
         axis.axvline(limit_bytes / _GIB, color="black", lw=0.9)
-        axis.set(title=f"S = {size}{_names(taken)}", xscale="log", xlabel="fullest device (GiB)")
+        axis.set(title=f"S = {size}{_names(taken)}", xscale="log", xlabel="fullest rank (GiB)")
         axis.xaxis.set_major_locator(FixedLocator(_ticks(*axis.get_xlim())))
         axis.xaxis.set_minor_locator(NullLocator())  # a narrow range would get labels over one another
         axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

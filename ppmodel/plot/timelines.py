@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ppmodel.ops import OpKind
 from ppmodel.plot.style import GREY, ORANGE, PURPLE, SKY, YELLOW, titled
-from ppmodel.schedule import NO_OPERATION
+from ppmodel.tables import NO_OPERATION
 
 KIND_COLOURS = {OpKind.F: SKY, OpKind.B: ORANGE, OpKind.I: YELLOW, OpKind.W: PURPLE, OpKind.R: GREY}
 _KIND_NAMES = {OpKind.F: "forward", OpKind.B: "backward", OpKind.I: "input gradient", OpKind.W: "weight gradient",
@@ -34,13 +34,13 @@ def operation_legend(figure, schedule, extra=()):
     handles = [Patch(facecolor=KIND_COLOURS[kind], edgecolor="#555555", label=_KIND_NAMES[kind]) for kind in kinds]
     if schedule.num_replicas > 1:
         handles.append(Patch(facecolor="white", hatch="////", edgecolor="#777777", label="second replica"))
-    if schedule.chunks_per_device > 1:
-        handles.append(Patch(facecolor="none", edgecolor="none", label="darker: deeper stage of the device"))
+    if schedule.chunks_per_rank > 1:
+        handles.append(Patch(facecolor="none", edgecolor="none", label="darker: deeper stage of the rank"))
     figure.legend(handles=[*handles, *extra], loc="outside lower center", ncols=6, fontsize=8.5)
 
 
 def _shade(colour, chunk, chunks):
-    """A colour that darkens with the chunk, so that the stages of one device can be told apart."""
+    """A colour that darkens with the chunk, so that the stages of one rank can be told apart."""
     share = 0.0 if chunks <= 1 else 0.45 * chunk / (chunks - 1)
     return tuple((1 - share) * channel for channel in to_rgb(colour))
 
@@ -60,8 +60,8 @@ def draw_operations(axes, schedule, start, end, window, beside=False):
         Whether reductions run beside the computation, and are thin.
     """
     left, right = window
-    chunks = max(1, int(schedule.chunks_per_device))
-    chunk = schedule.stage // schedule.num_devices
+    chunks = max(1, int(schedule.chunks_per_rank))
+    chunk = schedule.stage // schedule.num_ranks
     cell = np.flatnonzero(~schedule.joined).tolist() + [schedule.num_operations]
     for first, last in pairwise(cell):
         begin, length = start[first], end[first] - start[first]
@@ -70,9 +70,9 @@ def draw_operations(axes, schedule, start, end, window, beside=False):
         middle = begin + length / 2
         for lane, op in enumerate(range(first, last)):
             height = 0.84 / (last - first)
-            bottom = schedule.device[op] - 0.42 + lane * height
+            bottom = schedule.rank[op] - 0.42 + lane * height
             if beside and schedule.kind[op] == OpKind.R:
-                height, bottom = 0.14, schedule.device[op] + 0.28
+                height, bottom = 0.14, schedule.rank[op] + 0.28
             colour = _shade(KIND_COLOURS[OpKind(schedule.kind[op])], chunk[op], chunks)
             hatch = "////" if schedule.replica[op] else None
             style = {"facecolor": colour, "edgecolor": "#555555", "hatch": hatch, "lw": 0.5}
@@ -88,8 +88,8 @@ def draw_operations(axes, schedule, start, end, window, beside=False):
                     middle, bottom + height / 2, str(schedule.microbatch[op]), ha="center", va="center",
                     fontsize=7.5, color="white" if dark and not hatch else "black", bbox=box,
                 )  # fmt: skip
-    axes.set(ylim=(schedule.num_devices - 0.45, -0.55), xlim=window, ylabel="device")
-    axes.set_yticks(range(schedule.num_devices))
+    axes.set(ylim=(schedule.num_ranks - 0.45, -0.55), xlim=window, ylabel="rank")
+    axes.set_yticks(range(schedule.num_ranks))
     axes.grid(axis="y", visible=False)
 
 
@@ -113,7 +113,7 @@ def plot_table(schedules, title, backward=2, note=""):
     """
     slots = {name: schedule.slots(backward=backward, reduction=1) for name, schedule in schedules.items()}
     total = max(int(end.max()) for _, end in slots.values())
-    heights = [schedule.num_devices for schedule in schedules.values()]
+    heights = [schedule.num_ranks for schedule in schedules.values()]
     figure, axes = plt.subplots(
         len(schedules), squeeze=False, sharex=True, height_ratios=heights,
         figsize=(7.8, 1.1 + 0.34 * sum(heights) + 0.35 * len(heights)),
@@ -148,10 +148,10 @@ def plot_timelines(timelines, title, context, paths=None, unit="s"):
     matplotlib Figure
     """
     total = max(timeline.makespan_s for timeline in timelines.values())
-    devices = [timeline.graph.schedule.num_devices for timeline in timelines.values()]
+    ranks = [timeline.graph.schedule.num_ranks for timeline in timelines.values()]
     figure, axes = plt.subplots(
-        len(timelines), squeeze=False, sharex=True, height_ratios=devices,
-        figsize=(7.8, 1.1 + 0.34 * sum(devices) + 0.35 * len(devices)),
+        len(timelines), squeeze=False, sharex=True, height_ratios=ranks,
+        figsize=(7.8, 1.1 + 0.34 * sum(ranks) + 0.35 * len(ranks)),
     )  # fmt: skip
     for axis, (name, timeline) in zip(axes[:, 0], timelines.items(), strict=True):
         schedule = timeline.graph.schedule
@@ -177,11 +177,11 @@ def _draw_path(axis, timeline, path):
     schedule, dependencies = timeline.graph.schedule, timeline.graph.schedule.dependencies
     for op in path:
         size = (timeline.end_s[op] - timeline.start_s[op], 0.84)
-        corner = (timeline.start_s[op], schedule.device[op] - 0.42)
+        corner = (timeline.start_s[op], schedule.rank[op] - 0.42)
         axis.add_patch(Rectangle(corner, *size, fill=False, ec=_PATH_COLOUR, lw=2, zorder=4))
     for before, after in pairwise(path):
         if dependencies.remote[after] and dependencies.source[after] == before:
-            begin, end = schedule.device[before], schedule.device[after]
+            begin, end = schedule.rank[before], schedule.rank[after]
             edge = 0.42 if end > begin else -0.42
             times = [timeline.sent_s[before], timeline.arrived_s[before]]
             axis.plot(times, [begin + edge, end - edge], color=_PATH_COLOUR, lw=2, zorder=4)
@@ -191,7 +191,7 @@ def _draw_transfers(axis, timeline):
     dependencies, schedule = timeline.graph.schedule.dependencies, timeline.graph.schedule
     for consumer in np.flatnonzero(dependencies.remote):
         producer = dependencies.source[consumer]
-        begin, end = schedule.device[producer], schedule.device[consumer]
+        begin, end = schedule.rank[producer], schedule.rank[consumer]
         edge = 0.42 if end > begin else -0.42
         axis.plot(
             [timeline.sent_s[producer], timeline.arrived_s[producer]], [begin + edge, end - edge],

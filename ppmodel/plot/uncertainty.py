@@ -1,4 +1,4 @@
-"""Pictures of noisy runs: where they lie, who is ahead, and what a slow device costs by its place."""
+"""Pictures of noisy runs: where they lie, who is ahead, and what a slow rank costs by its place."""
 
 from matplotlib import pyplot as plt
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
@@ -55,7 +55,7 @@ def _marker(colour, second):
 
 
 def _said(jitter, straggling, slowdown):
-    stragglers = f"; each device slow by {slowdown:g} in {straggling:.0%} of the runs" if straggling else ""
+    stragglers = f"; each rank slow by {slowdown:g} in {straggling:.0%} of the runs" if straggling else ""
     return f"jitter {jitter:.0%}{stragglers}"
 
 
@@ -96,13 +96,13 @@ def _first(point):
     return " = ".join(dict.fromkeys([point.winner.iloc[0], *point.schedule[point.over_winner <= _TIE]]))
 
 
-def plot_slow_devices(study, title, context):
-    """The share of one device's slowdown that the iteration feels, over the device: one panel a system and B.
+def plot_slow_ranks(study, title, context):
+    """The share of one rank's slowdown that the iteration feels, over the rank: one panel a system and B.
 
     Parameters
     ----------
     study : DataFrame
-        From `studies.slow_device_study`.
+        From `studies.slow_rank_study`.
     title, context : str
         The point of the figure, and what it shows; see `style.context`.
 
@@ -110,11 +110,11 @@ def plot_slow_devices(study, title, context):
     -------
     matplotlib Figure
     """
-    figure, axes = _panels(study, "the slow device")
+    figure, axes = _panels(study, "the slow rank")
     for axis, point in axes:
         for name, style in style_of(study.schedule).items():
             rows = point[point.schedule == name]
-            axis.plot(rows.device, rows.passed_on, **style | {"ms": 3.5, "lw": 1.5})
+            axis.plot(rows.rank, rows.passed_on, **style | {"ms": 3.5, "lw": 1.5})
         axis.set(ylim=(-0.04, 1.04))
         axis.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         axis.xaxis.get_major_locator().set_params(integer=True)

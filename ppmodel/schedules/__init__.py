@@ -1,7 +1,7 @@
 """The schedules: every module in this folder registers its own, and nothing else names them.
 
 What they share registers nothing: `registry` itself, `rounds`, `phases` and `building_block` (three ways to write an
-order down), and `loops` (several stages on each device).
+order down), and `loops` (several stages on each rank).
 """
 
 from importlib import import_module

@@ -1,6 +1,6 @@
 """Zero Bubble schedules by search (Qi et al., ICLR 2024, section 3.1): orders for given times and a memory limit.
 
-A greedy scheduler plays the devices in simulated time; what its rules leave open is set in several ways, each
+A greedy scheduler plays the ranks in simulated time; what its rules leave open is set in several ways, each
 gives a candidate, and the best is kept. Beside these stand the hand-made ZB-H1 and ZB-H2 where they fit the limit,
 so that the search is never worse than they are for the times that it was given.
 """
@@ -13,9 +13,9 @@ import numpy as np
 
 from ppmodel.compiled import kernels
 from ppmodel.ops import OpKind
-from ppmodel.schedule import Schedule
 from ppmodel.schedules.registry import Option, option_text, require, schedule
 from ppmodel.schedules.rounds import in_rounds
+from ppmodel.tables import Schedule
 
 NEVER = 2**62
 _LONGEST = 2**60
@@ -30,14 +30,14 @@ class Rule(NamedTuple):
     Attributes
     ----------
     eager : bool
-        A device that still waits for its first input gradient begins a forward that may delay it.
+        A rank that still waits for its first input gradient begins a forward that may delay it.
     skip : bool
-        A device at least two forwards ahead of the next leaves out one that may delay an input gradient.
+        A rank at least two forwards ahead of the next leaves out one that may delay an input gradient.
     fill : {0, 1, 2}
-        A gap shorter than a weight gradient takes one: never, if this device would otherwise become
+        A gap shorter than a weight gradient takes one: never, if this rank would otherwise become
         the one that has waited longest, always.
     depth : {0, 1, 2}
-        Microbatches under way on device d, at most: as memory allows, S-d as in 1F1B, 2(S-d)-1 as in ZB-H2.
+        Microbatches under way on rank d, at most: as memory allows, S-d as in 1F1B, 2(S-d)-1 as in ZB-H2.
     free : bool
         At the memory limit a weight gradient makes room for a forward that waits, however short the gap.
     """
@@ -93,7 +93,7 @@ _TIMES = Option(
     _is_times, ((1, 1, 1, 0), (18.5, 18, 9.3, 0.6)),
 )  # fmt: skip
 _LIMIT_1P, _LIMIT_2P = (
-    Option.count("limit", None, "N", f"microbatches whose activations fit on a device, {usual} unless set", (None, 3))
+    Option.count("limit", None, "N", f"microbatches whose activations fit on a rank, {usual} unless set", (None, 3))
     for usual in ("S", "2S")
 )
 _HELD = Option(
@@ -110,20 +110,20 @@ _HELD = Option(
     options=[_TIMES, _LIMIT_1P, _HELD],
     searched=True,
 )
-def zb_1p(num_stages, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
+def zb_1p(num_ranks, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
     """ZB-1p (Qi et al., 2024, section 3.1): the best order found under 1F1B's memory, S microbatches.
 
     Parameters
     ----------
-    num_stages : int
-        Devices, S; stage s is on device s.
+    num_ranks : int
+        Devices, S; stage s is on rank s.
     num_microbatches : int
         Microbatches of one iteration, B.
     times : tuple of four numbers
         Forward, input gradient, weight gradient and transfer of one microbatch on one stage, in one unit; the
         transfer occupies nothing (``latency``). They order the operations and no more.
     limit : int, optional
-        Microbatches whose activations a device holds at most, between F and I; S if not given.
+        Microbatches whose activations a rank holds at most, between F and I; S if not given.
     held : number
         What the weight gradient still needs, as a share of a stage's activations between F and I. The
         paper's limit counts it so, for it is well below 1 where attention is kept: 32 of 34 + 5as/h
@@ -133,7 +133,7 @@ def zb_1p(num_stages, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
     Returns
     -------
     Schedule
-        Forwards, input gradients and weight gradients of a device each go through the microbatches in order.
+        Forwards, input gradients and weight gradients of a rank each go through the microbatches in order.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def zb_1p(num_stages, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
     0F0 0F1 . 0I0 0W0 0F2 0I1 0W1 0I2 0W2
     . 1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2
     """
-    return _searched("zb-1p", num_stages, num_microbatches, times, num_stages if limit is None else limit, held)
+    return _searched("zb-1p", num_ranks, num_microbatches, times, num_ranks if limit is None else limit, held)
 
 
 @schedule(
@@ -158,12 +158,12 @@ def zb_1p(num_stages, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
     options=[_TIMES, _LIMIT_2P, _HELD],
     searched=True,
 )
-def zb_2p(num_stages, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
+def zb_2p(num_ranks, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
     """ZB-2p (Qi et al., 2024, section 3.1): the best order found under twice 1F1B's memory, 2S microbatches.
 
     Parameters
     ----------
-    num_stages, num_microbatches, times, limit, held
+    num_ranks, num_microbatches, times, limit, held
         As in `zb_1p`, but that the limit is 2S if not given.
 
     Returns
@@ -183,22 +183,22 @@ def zb_2p(num_stages, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
     0F0 0F1 0F2 0I0 0W0 0I1 0W1 0I2 0W2 .
     . 1F0 1I0 1F1 1I1 1F2 1I2 1W0 1W1 1W2
     """
-    return _searched("zb-2p", num_stages, num_microbatches, times, 2 * num_stages if limit is None else limit, held)
+    return _searched("zb-2p", num_ranks, num_microbatches, times, 2 * num_ranks if limit is None else limit, held)
 
 
-def _searched(name, num_stages, num_microbatches, times, limit, held):
+def _searched(name, num_ranks, num_microbatches, times, limit, held):
     rule, enough = f"must be at least held, {held}, so that one microbatch fits", f"pass limit {ceil(held)} or more"
     require(held <= limit, "limit", limit, rule, enough)
-    sizes, times, memory = (num_stages, num_microbatches), _whole(times), _whole((1, held))
-    longest, largest = num_stages * num_microbatches * (sum(times) + times[3]), num_microbatches * max(memory)
+    sizes, times, memory = (num_ranks, num_microbatches), _whole(times), _whole((1, held))
+    longest, largest = num_ranks * num_microbatches * (sum(times) + times[3]), num_microbatches * max(memory)
     rule = "has too many digits to be added up exactly"
     require(longest < _LONGEST, "times", option_text(times), rule, "round the times")
     require(largest < _LONGEST, "held", held, rule, "round it")
     kind = _best(sizes, times, (min(limit * memory[0], largest), *memory))
     microbatch = np.empty_like(kind)
     for of in (_F, _I, _W):
-        microbatch[kind == of] = np.tile(np.arange(num_microbatches), num_stages)
-    stage = np.arange(num_stages)
+        microbatch[kind == of] = np.tile(np.arange(num_microbatches), num_ranks)
+    stage = np.arange(num_ranks)
     return Schedule.from_programs(name, stage, num_microbatches, kind, stage[:, None], microbatch)
 
 
@@ -239,14 +239,14 @@ def _candidates(sizes, times, memory, order):
             yield kind
 
 
-def _hand_made(num_stages, num_microbatches, depth):
+def _hand_made(num_ranks, num_microbatches, depth):
     """Kinds of ZB-H1 (depth 1) or ZB-H2 (depth 2), for any B."""
-    delay = depth * np.arange(num_stages)
+    delay = depth * np.arange(num_ranks)
     return in_rounds(num_microbatches, (OpKind.F, OpKind.I, OpKind.W), (-delay[::-1], 0 * delay, delay))[0]
 
 
 def _peak(kind, memory):
-    """The most that any device holds, in the unit of `memory`."""
+    """The most that any rank holds, in the unit of `memory`."""
     _, whole, kept = memory
     change = np.zeros(len(OpKind), dtype=np.int64)
     change[[_F, _I, _W]] = whole, kept - whole, -kept
@@ -257,9 +257,9 @@ def _peak(kind, memory):
 
 
 def greedy(sizes, times, memory, rule):
-    """One candidate: the kind of every operation of each device in order; the twin of the compiled one.
+    """One candidate: the kind of every operation of each rank in order; the twin of the compiled one.
 
-    The device that is due first decides (of several, the lowest) what to begin: an input gradient that is there,
+    The rank that is due first decides (of several, the lowest) what to begin: an input gradient that is there,
     unless it is a forward's turn; a forward that fits the memory; a weight gradient in a gap. If nothing, it is due
     again when the next message arrives, or when a neighbour begins something.
 
@@ -274,126 +274,126 @@ def greedy(sizes, times, memory, rule):
     """
     play = _Play(sizes, times, memory, rule)
     while (now := min(play.due)) < NEVER:
-        device = play.due.index(now)
-        play.due[device] = NEVER
-        kind = play.choice(device, now)
+        rank = play.due.index(now)
+        play.due[rank] = NEVER
+        kind = play.choice(rank, now)
         if kind is None:
-            play.wait(device, now)
+            play.wait(rank, now)
         else:
-            play.begin(device, now, kind)
+            play.begin(rank, now, kind)
     return np.array(play.program, dtype=np.int32)
 
 
 class _Play:
-    """The devices while a greedy order is made."""
+    """The ranks while a greedy order is made."""
 
     def __init__(self, sizes, times, memory, rule):
-        (self.num_devices, self.num_microbatches), self.rule = map(int, sizes), Rule(*map(int, rule))
+        (self.num_ranks, self.num_microbatches), self.rule = map(int, sizes), Rule(*map(int, rule))
         self.forward, self.input_grad, self.weight_grad, self.comm = map(int, times)
         self.limit, self.whole, self.kept = map(int, memory)
-        everyone = range(self.num_devices)
-        self.due = [0] + [NEVER] * (self.num_devices - 1)
+        everyone = range(self.num_ranks)
+        self.due = [0] + [NEVER] * (self.num_ranks - 1)
         self.end = {kind: [[] for _ in everyone] for kind in (_F, _I, _W)}
         self.program = [[] for _ in everyone]
-        self.free, self.idle, self.longest_idle = [0] * self.num_devices, [0] * self.num_devices, 0
-        self.last = [_I] * self.num_devices
+        self.free, self.idle, self.longest_idle = [0] * self.num_ranks, [0] * self.num_ranks, 0
+        self.last = [_I] * self.num_ranks
 
-    def done(self, kind, device):
-        return len(self.end[kind][device])
+    def done(self, kind, rank):
+        return len(self.end[kind][rank])
 
-    def next_forward(self, device, now):
+    def next_forward(self, rank, now):
         """When the next forward's input is there (NEVER while that is open), and the soonest that it may be."""
-        number = self.done(_F, device)
+        number = self.done(_F, rank)
         if number == self.num_microbatches:
             return NEVER, NEVER
-        if device == 0:
+        if rank == 0:
             return 0, 0
-        if number < self.done(_F, device - 1):
-            there = self.end[_F][device - 1][number] + self.comm
+        if number < self.done(_F, rank - 1):
+            there = self.end[_F][rank - 1][number] + self.comm
             return there, there
-        return NEVER, max(now, self.free[device - 1]) + self.forward + self.comm
+        return NEVER, max(now, self.free[rank - 1]) + self.forward + self.comm
 
-    def next_input_grad(self, device, now):
+    def next_input_grad(self, rank, now):
         """The same of the next input gradient; NEVER while its forward has not begun."""
-        number = self.done(_I, device)
-        if number == self.done(_F, device):
+        number = self.done(_I, rank)
+        if number == self.done(_F, rank):
             return NEVER, NEVER
-        forward_end, hops = self.end[_F][device][number], self.num_devices - 1 - device
+        forward_end, hops = self.end[_F][rank][number], self.num_ranks - 1 - rank
         if hops == 0:
             return forward_end, forward_end
-        if number < self.done(_I, device + 1):
-            there = self.end[_I][device + 1][number] + self.comm
+        if number < self.done(_I, rank + 1):
+            there = self.end[_I][rank + 1][number] + self.comm
             return there, there
-        answered = max(now, self.free[device + 1]) + self.input_grad + self.comm
+        answered = max(now, self.free[rank + 1]) + self.input_grad + self.comm
         return NEVER, max(answered, forward_end + hops * (self.forward + self.input_grad + 2 * self.comm))
 
-    def held(self, device):
-        forwards, input_grads, weight_grads = (self.done(kind, device) for kind in (_F, _I, _W))
+    def held(self, rank):
+        forwards, input_grads, weight_grads = (self.done(kind, rank) for kind in (_F, _I, _W))
         return self.whole * forwards - (self.whole - self.kept) * input_grads - self.kept * weight_grads
 
-    def has_room(self, device):
+    def has_room(self, rank):
         """Whether a forward fits, and where input gradients need more than it gave, one of these after it."""
-        forwards, depth = self.done(_F, device), self.rule.depth
-        deep = depth and forwards - self.done(_I, device) > depth * (self.num_devices - 1 - device)
-        return self.held(device) + max(self.whole, self.kept) <= self.limit and not deep
+        forwards, depth = self.done(_F, rank), self.rule.depth
+        deep = depth and forwards - self.done(_I, rank) > depth * (self.num_ranks - 1 - rank)
+        return self.held(rank) + max(self.whole, self.kept) <= self.limit and not deep
 
-    def choice(self, device, now):
+    def choice(self, rank, now):
         """The kind of the operation to begin, or None."""
-        forward_there, soonest_forward = self.next_forward(device, now)
-        input_grad_there, soonest_input_grad = self.next_input_grad(device, now)
-        room, warming_up = self.has_room(device), not self.done(_I, device)
-        if input_grad_there <= now and self.held(device) + self.kept - self.whole > self.limit:
+        forward_there, soonest_forward = self.next_forward(rank, now)
+        input_grad_there, soonest_input_grad = self.next_input_grad(rank, now)
+        room, warming_up = self.has_room(rank), not self.done(_I, rank)
+        if input_grad_there <= now and self.held(rank) + self.kept - self.whole > self.limit:
             return _W  # one is owed: after a forward there is room for an input gradient
         may_forward, may_input_grad = room and forward_there <= now, input_grad_there <= now
-        if may_input_grad and (warming_up or self.last[device] == _F or not may_forward):
+        if may_input_grad and (warming_up or self.last[rank] == _F or not may_forward):
             return _I
-        if may_forward and self.takes_forward(device, soonest_input_grad < now + self.forward, warming_up):
+        if may_forward and self.takes_forward(rank, soonest_input_grad < now + self.forward, warming_up):
             return _F
         gap = min(soonest_forward if room else NEVER, soonest_input_grad) - now
-        if self.takes_weight_grad(device, now, gap, starved=not room and forward_there <= now):
+        if self.takes_weight_grad(rank, now, gap, starved=not room and forward_there <= now):
             return _W
         return _I if may_input_grad else None
 
-    def takes_forward(self, device, delays, warming_up):
+    def takes_forward(self, rank, delays, warming_up):
         """Whether a forward that fits begins now; `delays`: it may keep the next input gradient waiting."""
         if not delays:
             return True
         if warming_up:
             return self.rule.eager
-        ahead = self.done(_F, device) - self.done(_F, device + 1) if device + 1 < self.num_devices else 0
-        waits = self.done(_W, device) < self.done(_I, device)
-        return self.last[device] == _I and not (self.rule.skip and ahead > 1 and waits)
+        ahead = self.done(_F, rank) - self.done(_F, rank + 1) if rank + 1 < self.num_ranks else 0
+        waits = self.done(_W, rank) < self.done(_I, rank)
+        return self.last[rank] == _I and not (self.rule.skip and ahead > 1 and waits)
 
-    def takes_weight_grad(self, device, now, gap, starved):
-        if self.done(_W, device) == self.done(_I, device):
+    def takes_weight_grad(self, rank, now, gap, starved):
+        if self.done(_W, rank) == self.done(_I, rank):
             return False
         if gap >= self.weight_grad or self.rule.fill == 2 or (self.rule.free and starved):
             return True
-        waited = self.idle[device] + now - self.free[device] + gap
+        waited = self.idle[rank] + now - self.free[rank] + gap
         return self.rule.fill == 1 and waited > self.longest_idle
 
-    def begin(self, device, now, kind):
-        if self.program[device]:
-            self.idle[device] += now - self.free[device]
-            self.longest_idle = max(self.longest_idle, self.idle[device])
+    def begin(self, rank, now, kind):
+        if self.program[rank]:
+            self.idle[rank] += now - self.free[rank]
+            self.longest_idle = max(self.longest_idle, self.idle[rank])
         length = {_F: self.forward, _I: self.input_grad, _W: self.weight_grad}[kind]
-        self.free[device] = self.due[device] = now + length
-        self.end[kind][device].append(now + length)
-        self.program[device].append(kind)
+        self.free[rank] = self.due[rank] = now + length
+        self.end[kind][rank].append(now + length)
+        self.program[rank].append(kind)
         if kind != _W:
-            self.last[device] = kind
-        for neighbour in {max(device - 1, 0), min(device + 1, self.num_devices - 1)} - {device}:
+            self.last[rank] = kind
+        for neighbour in {max(rank - 1, 0), min(rank + 1, self.num_ranks - 1)} - {rank}:
             self.due[neighbour] = min(self.due[neighbour], max(now, self.free[neighbour]))
 
-    def wait(self, device, now):
-        forward_there, _ = self.next_forward(device, now)
-        input_grad_there, _ = self.next_input_grad(device, now)
-        there = [forward_there] * self.has_room(device) + [input_grad_there]
-        self.due[device] = min((time for time in there if time > now), default=NEVER)
+    def wait(self, rank, now):
+        forward_there, _ = self.next_forward(rank, now)
+        input_grad_there, _ = self.next_input_grad(rank, now)
+        there = [forward_there] * self.has_room(rank) + [input_grad_there]
+        self.due[rank] = min((time for time in there if time > now), default=NEVER)
 
 
 def span_and_makespan(kind, times):
-    """The longest span of a device from its first to its last operation, and the makespan; the compiled one's twin.
+    """The longest span of a rank from its first to its last operation, and the makespan; the compiled one's twin.
 
     Parameters
     ----------
@@ -405,7 +405,7 @@ def span_and_makespan(kind, times):
     Returns
     -------
     span, makespan : int
-        In the unit of `times`; NEVER where devices wait for one another.
+        In the unit of `times`; NEVER where ranks wait for one another.
     """
     forward, input_grad, weight_grad, comm = map(int, times)
     length = {_F: forward, _I: input_grad, _W: weight_grad}
@@ -415,23 +415,23 @@ def span_and_makespan(kind, times):
     programs, moved = kind.tolist(), True
     while moved:
         moved = False
-        for device, program in enumerate(programs):
-            while at[device] < len(program):
-                of = program[at[device]]
+        for rank, program in enumerate(programs):
+            while at[rank] < len(program):
+                of = program[at[rank]]
                 there = 0
-                if of != _W and (of == _I or device):
-                    source = device if of == _I and device == last else device + (1 if of == _I else -1)
-                    sent = ends[_F if source == device else of][source]
-                    number = len(ends[of][device])
+                if of != _W and (of == _I or rank):
+                    source = rank if of == _I and rank == last else rank + (1 if of == _I else -1)
+                    sent = ends[_F if source == rank else of][source]
+                    number = len(ends[of][rank])
                     if number >= len(sent):
                         break
-                    there = sent[number] + comm * (source != device)
-                start = max(free[device], there)
-                first[device] = min(first[device], start)
-                free[device] = start + length[of]
+                    there = sent[number] + comm * (source != rank)
+                start = max(free[rank], there)
+                first[rank] = min(first[rank], start)
+                free[rank] = start + length[of]
                 if of != _W:
-                    ends[of][device].append(free[device])
-                at[device] += 1
+                    ends[of][rank].append(free[rank])
+                at[rank] += 1
                 moved = True
     if any(place < len(program) for place, program in zip(at, programs, strict=True)):
         return NEVER, NEVER

@@ -1,15 +1,15 @@
-"""Orders from a building block: one microbatch's slots on every device, repeated at a fixed period, its ends squeezed.
+"""Orders from a building block: one microbatch's slots on every rank, repeated at a fixed period, its ends squeezed.
 
 The framework is that of Qi et al., "Pipeline Parallelism with Controllable Memory" (arXiv:2405.15362): how long a
 block holds its activations decides the peak, whatever the number of microbatches, and its stable phase decides what a
 further microbatch takes; squeezing shortens the warm-up and the cool-down. The rules are ours:
 
 1. Microbatch b has its forwards and input gradients at their offsets in the block plus b periods.
-2. Weight gradients take a device's free slots, the oldest first.
-3. A slot is in a device's stable phase if the period that ends with it has every forward and input gradient of the
+2. Weight gradients take a rank's free slots, the oldest first.
+3. A slot is in a rank's stable phase if the period that ends with it has every forward and input gradient of the
    block: those from a period, less one slot, after the first microbatch's last one to the last microbatch's first.
-   There operations keep their slots. If a device has no such slot, for few microbatches, no device has a stable phase.
-4. In the order of their slots (of two in one slot the lower device's), the operations of the warm-up and of the
+   There operations keep their slots. If a rank has no such slot, for few microbatches, no rank has a stable phase.
+4. In the order of their slots (of two in one slot the lower rank's), the operations of the warm-up and of the
    cool-down move to the first free slot after what they need, after the same operation of the microbatch before and,
    in the cool-down, after the stable phase, provided that no forward, then or later, exceeds the memory limit. Weight
    gradients then make way, and take the slots that remain.
@@ -21,7 +21,7 @@ import numpy as np
 
 from ppmodel.compiled import kernels
 from ppmodel.ops import OpKind
-from ppmodel.schedule import by_keys
+from ppmodel.tables import by_keys
 
 FREE = -1
 _WORK = 8
@@ -29,24 +29,24 @@ _WORK = 8
 
 
 def squeezed(placement, offsets, period, num_microbatches, limit):
-    """Each device's order of the operations of `num_microbatches` blocks.
+    """Each rank's order of the operations of `num_microbatches` blocks.
 
     Parameters
     ----------
-    placement : sequence of int, length num_stages
-        The device of each stage.
-    offsets : sequence of int, length 2 num_stages
+    placement : sequence of int, length num_ranks
+        The rank of each stage.
+    offsets : sequence of int, length 2 num_ranks
         The slot in the block of each stage's forward, from the first stage to the last, then of each stage's
-        input gradient, from the last to the first. On every device they differ by other than whole periods.
+        input gradient, from the last to the first. On every rank they differ by other than whole periods.
     period : int
         Slots from one microbatch to the next.
     num_microbatches : int
     limit : int
-        Stages' activations that a device may hold.
+        Stages' activations that a rank may hold.
 
     Returns
     -------
-    list of (ndarray, ndarray, ndarray), one a device
+    list of (ndarray, ndarray, ndarray), one a rank
         Kind, stage and microbatch in order.
 
     Examples
@@ -58,7 +58,7 @@ def squeezed(placement, offsets, period, num_microbatches, limit):
     home = np.array([*placement, *placement[::-1]], dtype=np.int32)
     slot = np.array(offsets, dtype=np.int32)[:, None] + period * np.arange(num_microbatches, dtype=np.int32)
     turns = by_keys(slot.ravel(), np.repeat(home, num_microbatches)).astype(np.int32)
-    num_gradients = np.bincount(placement).max() * num_microbatches  # of a device; each needs a slot
+    num_gradients = np.bincount(placement).max() * num_microbatches  # of a rank; each needs a slot
     length = int(slot.max() + num_gradients) + 1
     fast = kernels(_WORK * slot.size + len(placement) * length)
     stable = _stable_phases(home, slot, period, length)
@@ -67,7 +67,7 @@ def squeezed(placement, offsets, period, num_microbatches, limit):
 
 
 def _stable_phases(home, slot, period, length):
-    """The first slot of each device's stable phase and the one after its last; `length` twice if there is none."""
+    """The first slot of each rank's stable phase and the one after its last; `length` twice if there is none."""
     begin, last = np.zeros(home.max() + 1, dtype=np.int32), np.full(home.max() + 1, length, dtype=np.int32)
     np.maximum.at(begin, home, slot[:, 0])
     np.minimum.at(last, home, slot[:, -1])
@@ -75,12 +75,12 @@ def _stable_phases(home, slot, period, length):
     return stable if (stable[:, 0] < stable[:, 1]).all() else np.full_like(stable, length)
 
 
-def _orders(cells, num_microbatches, num_stages):
-    """Kind, stage and microbatch of each device's operations."""
+def _orders(cells, num_microbatches, num_ranks):
+    """Kind, stage and microbatch of each rank's operations."""
     taken = cells != FREE
     step, microbatch = np.divmod(cells[taken], num_microbatches)
-    part, step = np.divmod(step, num_stages)
-    stage = np.where(part == 0, step, num_stages - 1 - step)
+    part, step = np.divmod(step, num_ranks)
+    stage = np.where(part == 0, step, num_ranks - 1 - step)
     columns = np.array([OpKind.F, OpKind.I, OpKind.W], dtype=np.int32)[part], stage, microbatch
     ends = np.cumsum(np.count_nonzero(taken, axis=1))[:-1]
     return list(zip(*(np.split(column, ends) for column in columns), strict=True))
@@ -92,7 +92,7 @@ def stretched(kind, stage, microbatch, cut, length, times):
     Parameters
     ----------
     kind, stage, microbatch : ndarray of int
-        A device's order, as of `squeezed`.
+        A rank's order, as of `squeezed`.
     cut : int
         Where the stretch begins.
     length : int
@@ -126,22 +126,22 @@ def squeeze(home, slot, turns, stable, limit, length):
 
     Parameters
     ----------
-    home : sequence of int, length 2 num_stages
-        The device of each forward and input gradient.
-    slot : ndarray of int, shape (2 num_stages, num_microbatches)
+    home : sequence of int, length 2 num_ranks
+        The rank of each forward and input gradient.
+    slot : ndarray of int, shape (2 num_ranks, num_microbatches)
         Where each stands before.
-    turns : ndarray of int, shape (2 num_stages num_microbatches,)
+    turns : ndarray of int, shape (2 num_ranks num_microbatches,)
         Their numbers in the order in which they move.
-    stable : ndarray of int, shape (num_devices, 2)
-        First slot of each device's stable phase, whose operations stay, and the slot after its last.
+    stable : ndarray of int, shape (num_ranks, 2)
+        First slot of each rank's stable phase, whose operations stay, and the slot after its last.
     limit : int
-        Stages' activations that a device may hold.
+        Stages' activations that a rank may hold.
     length : int
-        Slots of a device, with room for the weight gradients that are left at the end.
+        Slots of a rank, with room for the weight gradients that are left at the end.
 
     Returns
     -------
-    ndarray of int, shape (num_devices, length)
+    ndarray of int, shape (num_ranks, length)
         The number of the operation in each slot, or ``FREE``.
     """
     home, slot, num_microbatches, stable = list(home), slot.tolist(), slot.shape[1], stable.tolist()
@@ -156,16 +156,16 @@ def squeeze(home, slot, turns, stable, limit, length):
 
 
 def _rows(home, slot, limit, length):
-    num_microbatches, num_stages = len(slot[0]), len(home) // 2
+    num_microbatches, num_ranks = len(slot[0]), len(home) // 2
     cells = [[FREE] * length for _ in range(max(home) + 1)]
     for step, row in enumerate(slot):
         for microbatch, at in enumerate(row):
             cells[home[step]][at] = step * num_microbatches + microbatch
-    return [_Row(row, num_stages * num_microbatches, limit) for row in cells]
+    return [_Row(row, num_ranks * num_microbatches, limit) for row in cells]
 
 
 class _Row:
-    """One device's slots, each free or with an operation's number.
+    """One rank's slots, each free or with an operation's number.
 
     Before each slot stand the activations held and the weight gradients owed, the free slots used for these.
     """

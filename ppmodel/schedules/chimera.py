@@ -1,17 +1,17 @@
-"""Chimera (Li and Hoefler, SC'21): two pipelines in opposite directions over the same devices.
+"""Chimera (Li and Hoefler, SC'21): two pipelines in opposite directions over the same ranks.
 
 Each direction holds its own copy of the model. A unit of work fills both: every pipeline injects half of
-the unit's microbatches at its stage 0, one every two slots; each moves one device per slot, turns at the
+the unit's microbatches at its stage 0, one every two slots; each moves one rank per slot, turns at the
 last stage and returns. Forward and backward take one slot each; the slots of the two pipelines never
-collide when the number of devices is even. The order so found is kept, whatever the operations cost.
+collide when the number of ranks is even. The order so found is kept, whatever the operations cost.
 """
 
 import numpy as np
 
 from ppmodel import formulas
 from ppmodel.ops import NO_MICROBATCH, OpKind
-from ppmodel.schedule import Schedule, by_keys
-from ppmodel.schedules.registry import Option, require, require_even_stages, schedule
+from ppmodel.schedules.registry import Option, require, require_even_ranks, require_legal, schedule
+from ppmodel.tables import Schedule, by_keys
 
 _MAX_SHARE = 1000
 CONCATENATIONS = ("direct", "overlapping", "forward-doubling", "backward-halving")
@@ -43,11 +43,11 @@ _SPLIT = Option(
 _LEGAL = "S even, B a multiple of S (of 2S for forward-doubling, B > S)"
 
 
-def _bubble_ratio(num_stages, num_microbatches, concat="direct"):
-    if concat == "direct" or num_stages == num_microbatches:
-        return formulas.bubble_ratio_chimera_equal(num_stages, num_microbatches)
+def _bubble_ratio(num_ranks, num_microbatches, concat="direct"):
+    if concat == "direct" or num_ranks == num_microbatches:
+        return formulas.bubble_ratio_chimera_equal(num_ranks, num_microbatches)
     if concat == "forward-doubling":
-        return formulas.bubble_ratio_chimera_doubling(num_stages, num_microbatches)
+        return formulas.bubble_ratio_chimera_doubling(num_ranks, num_microbatches)
     return None
 
 
@@ -59,12 +59,12 @@ def _bubble_ratio(num_stages, num_microbatches, concat="direct"):
     options=[_CONCAT],
     bubble_ratio=_bubble_ratio,
 )
-def chimera(num_stages, num_microbatches, concat="direct"):
+def chimera(num_ranks, num_microbatches, concat="direct"):
     """Chimera with one pair of pipelines.
 
     Parameters
     ----------
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         S even, B a multiple of S.
     concat : {"direct", "overlapping", "forward-doubling", "backward-halving"}
         Where B > S: repeat the unit's order (``direct``); let units begin 3S slots apart in the table with
@@ -88,7 +88,7 @@ def chimera(num_stages, num_microbatches, concat="direct"):
     >>> print(*chimera(4, 4).table(backward=1)[0])
     0F0 0F1 . 3F2@1 3B2@1 3F3@1 3B3@1 0B0 3R@1 0B1 0R
     """
-    return _chimera("chimera", num_stages, num_microbatches, concat)
+    return _chimera("chimera", num_ranks, num_microbatches, concat)
 
 
 @schedule(
@@ -98,14 +98,14 @@ def chimera(num_stages, num_microbatches, concat="direct"):
     legal=_LEGAL,
     options=[_SPLIT, _CONCAT],
 )
-def asymmetric_chimera(num_stages, num_microbatches, split=(1, 2), concat="direct"):
+def asymmetric_chimera(num_ranks, num_microbatches, split=(1, 2), concat="direct"):
     """Chimera with the model's blocks split a : b between the front and the back half of the pipeline.
 
-    Every device still holds the same share, one stage of each half.
+    Every rank still holds the same share, one stage of each half.
 
     Parameters
     ----------
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         S even, B a multiple of S.
     split : tuple of int, (a, b)
     concat : str
@@ -127,24 +127,24 @@ def asymmetric_chimera(num_stages, num_microbatches, split=(1, 2), concat="direc
     [0.667, 0.667, 1.333, 1.333]
     """
     front, back = split
-    shares = np.repeat([2 * front / (front + back), 2 * back / (front + back)], max(1, num_stages // 2))
-    return _chimera("asymmetric-chimera", num_stages, num_microbatches, concat, stage_shares=shares)
+    shares = np.repeat([2 * front / (front + back), 2 * back / (front + back)], max(1, num_ranks // 2))
+    return _chimera("asymmetric-chimera", num_ranks, num_microbatches, concat, stage_shares=shares)
 
 
-def placed_chimera(num_stages, num_microbatches, second, stage_shares=None):
-    """Chimera whose second pipeline lies on the devices in any order; for studies, and not in the registry.
+def placed_chimera(num_ranks, num_microbatches, second, stage_shares=None):
+    """Chimera whose second pipeline lies on the ranks in any order; for studies, and not in the registry.
 
-    Every operation keeps its slot of the symmetric Chimera. Where two pipelines then want one slot of a device,
+    Every operation keeps its slot of the symmetric Chimera. Where two pipelines then want one slot of a rank,
     the first goes first; within a pipeline no two operations want the same slot. The slots stay an order in which
     each operation comes after all that it needs, so that no placement deadlocks.
 
     Parameters
     ----------
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         S even, B a multiple of S.
-    second : sequence of int, length num_stages
-        The device of each stage of the second pipeline; stage s of the first is on device s.
-    stage_shares : sequence of float, length num_stages, optional
+    second : sequence of int, length num_ranks
+        The rank of each stage of the second pipeline; stage s of the first is on rank s.
+    stage_shares : sequence of float, length num_ranks, optional
         Each stage's share of the model, relative to an even split.
 
     Returns
@@ -154,7 +154,7 @@ def placed_chimera(num_stages, num_microbatches, second, stage_shares=None):
     Raises
     ------
     ScheduleError
-        If S is odd, B does not fill whole units, or `second` does not name every device once.
+        If S is odd, B does not fill whole units, or `second` does not name every rank once.
 
     Examples
     --------
@@ -163,46 +163,46 @@ def placed_chimera(num_stages, num_microbatches, second, stage_shares=None):
     >>> print(*placed_chimera(4, 4, (0, 1, 2, 3)).table(backward=1)[0])
     0F0 0F2@1 0F1 0F3@1 . . . . 0B0 0B2@1 . . 0B1 0B3@1 0R@1
     """
-    rule = f"must name each of the devices 0 to {num_stages - 1} once"
-    require(sorted(second) == list(range(num_stages)), "second", tuple(second), rule, "give a permutation")
+    rule = f"must name each of the ranks 0 to {num_ranks - 1} once"
+    require(sorted(second) == list(range(num_ranks)), "second", tuple(second), rule, "give a permutation")
     shares = {} if stage_shares is None else {"stage_shares": np.asarray(stage_shares)}
-    return _chimera("placed-chimera", num_stages, num_microbatches, "direct", second=np.asarray(second), **shares)
+    return _chimera("placed-chimera", num_ranks, num_microbatches, "direct", second=np.asarray(second), **shares)
 
 
-def _chimera(name, num_stages, num_microbatches, concat, **more):
-    require_even_stages(name, num_stages)
-    waves = 2 if concat == "forward-doubling" and num_microbatches > num_stages else 1
-    unit = waves * num_stages
+def _chimera(name, num_ranks, num_microbatches, concat, **more):
+    require_even_ranks(name, num_ranks)
+    waves = 2 if concat == "forward-doubling" and num_microbatches > num_ranks else 1
+    unit = waves * num_ranks
     nearest = unit * max(1, round(num_microbatches / unit))
-    rule = f"must be a multiple of {unit} for {name} ({concat}) on {num_stages} stages"
-    require(num_microbatches % unit == 0, "microbatches", num_microbatches, rule, f"pass microbatches {nearest}")
-    if concat == "backward-halving" and num_microbatches > num_stages:
+    rule = f"must be a multiple of {unit} for {name} ({concat}) on {num_ranks} stages"
+    require_legal(num_microbatches % unit == 0, "microbatches", num_microbatches, rule, f"pass microbatches {nearest}")
+    if concat == "backward-halving" and num_microbatches > num_ranks:
         waves, more["microbatch_parts"] = 2, 2
-    more["overlapping"] = concat == "overlapping" and num_microbatches > num_stages
-    return _concatenated_units(name, num_stages, num_microbatches, waves, **more)
+    more["overlapping"] = concat == "overlapping" and num_microbatches > num_ranks
+    return _concatenated_units(name, num_ranks, num_microbatches, waves, **more)
 
 
-def _concatenated_units(name, num_devices, num_microbatches, waves, overlapping=False, second=None, **more):
+def _concatenated_units(name, num_ranks, num_microbatches, waves, overlapping=False, second=None, **more):
     """Copies of a unit that begin one period after the other; the reductions belong to the last."""
-    first = np.arange(num_devices)
+    first = np.arange(num_ranks)
     placement = np.stack((first, first[::-1] if second is None else second))
-    unit, period = _unit(num_devices, waves), (waves + 1) * num_devices
+    unit, period = _unit(num_ranks, waves), (waves + 1) * num_ranks
     if overlapping:
-        one = Schedule.from_slots(name, placement, num_devices, *unit)
-        slot, period = one.slots(forward=1, backward=2)[0], 3 * num_devices
+        one = Schedule.from_slots(name, placement, num_ranks, *unit)
+        slot, period = one.slots(forward=1, backward=2)[0], 3 * num_ranks
         unit = [one.kind, one.stage, one.microbatch, one.replica, slot]
     sums = _reductions(placement, unit[1], *unit[3:], beside=overlapping)
     unit = [np.concatenate(pair) for pair in zip(unit, sums, strict=True)]
-    num_units = num_microbatches * more.get("microbatch_parts", 1) // (waves * num_devices)
+    num_units = num_microbatches * more.get("microbatch_parts", 1) // (waves * num_ranks)
     columns = _repeated(placement, *unit, num_units, period, earlier_first=overlapping)
     return Schedule.from_programs(name, placement, num_microbatches, *columns, **more)
 
 
-def _unit(num_devices, waves):
+def _unit(num_ranks, waves):
     """One unit, in slots of one forward each: `waves` microbatches are forwarded as one, and return in turn."""
-    kind, replica, injected, wave, stage = np.ogrid[:2, :2, : num_devices // 2, :waves, :num_devices]
-    microbatch = (replica * (num_devices // 2) + injected) * waves + wave
-    way = np.where(kind == OpKind.F, stage, (2 + wave) * num_devices - 1 - stage)
+    kind, replica, injected, wave, stage = np.ogrid[:2, :2, : num_ranks // 2, :waves, :num_ranks]
+    microbatch = (replica * (num_ranks // 2) + injected) * waves + wave
+    way = np.where(kind == OpKind.F, stage, (2 + wave) * num_ranks - 1 - stage)
     columns = np.broadcast_arrays(kind, stage, microbatch, replica, 2 * injected + way)
     return [column.ravel() for column in columns]
 
@@ -222,7 +222,7 @@ def _reductions(placement, stage, replica, slot, beside):
         free = np.tile(np.arange(first, end), (len(stage_), 1))
         free[placement[replica[late], stage[late]], slot[late] - first] = end
         free = np.minimum.accumulate(free[:, ::-1], axis=1)[:, ::-1]  # the first free slot from each slot on
-        earlier, later = by_keys(home, time, replica_).reshape(-1, 2).T  # each device sums for two stages
+        earlier, later = by_keys(home, time, replica_).reshape(-1, 2).T  # each rank sums for two stages
         after = free[home[later], time[later] - first]
         time[earlier] = free[home[earlier], time[earlier] - first]
         time[later] = np.where(after == time[earlier], free[home[later], time[earlier] + 1 - first], after)
@@ -230,16 +230,16 @@ def _reductions(placement, stage, replica, slot, beside):
 
 
 def _repeated(placement, kind, stage, microbatch, replica, slot, num_units, period, earlier_first):
-    """Each device's program when a unit begins every `period` slots: kind, stage, microbatch, replica, joined.
+    """Each rank's program when a unit begins every `period` slots: kind, stage, microbatch, replica, joined.
 
     Of two operations that want one slot the one of the earlier unit goes first, or the one of the first pipeline.
     """
-    device = placement[replica, stage]
+    rank = placement[replica, stage]
     begun, phase = np.divmod(slot, period)  # how many periods ago its unit began
     sums = kind == OpKind.R
     ties = (begun.max() - begun, replica) if earlier_first else (replica, begun.max() - begun)
     shape = (len(placement[0]), 1, -1)
-    pattern = by_keys(device, phase, *ties, sums).reshape(shape)
+    pattern = by_keys(rank, phase, *ties, sums).reshape(shape)
     kind, stage, microbatch, replica, slot, begun, sums = (
         column.astype(np.int32)[pattern] for column in (kind, stage, microbatch, replica, slot, begun, sums)
     )

@@ -2,7 +2,7 @@
 
 A pair's two operations hide one another's communication. Where no pair can be made, the backward is split and its
 weight gradients fill the gaps. DualPipe sends microbatches from both ends over two copies of the model; DualPipeV
-is one half of it, folded: its device d does what device d of the first half of DualPipe does, with the stages of the
+is one half of it, folded: its rank d does what rank d of the first half of DualPipe does, with the stages of the
 way up in place of the opposite direction's. One order therefore serves both.
 """
 
@@ -10,9 +10,9 @@ import numpy as np
 
 from ppmodel import formulas
 from ppmodel.ops import NO_MICROBATCH, OpKind
-from ppmodel.schedule import Schedule
 from ppmodel.schedules.phases import programs, v_placement
-from ppmodel.schedules.registry import require, require_even_stages, schedule
+from ppmodel.schedules.registry import require_even_ranks, require_legal, schedule
+from ppmodel.tables import Schedule
 
 
 @schedule(
@@ -22,16 +22,16 @@ from ppmodel.schedules.registry import require, require_even_stages, schedule
     legal="S even, B even, B >= 2S",
     bubble_ratio=formulas.bubble_ratio_dualpipe,
 )
-def dualpipe(num_stages, num_microbatches):
+def dualpipe(num_ranks, num_microbatches):
     """DualPipe (DeepSeek-AI, arXiv:2412.19437, section 3.2.1).
 
-    Replica 0 runs from device 0 to S-1 with the first half of the microbatches, replica 1 the other way with the
+    Replica 0 runs from rank 0 to S-1 with the first half of the microbatches, replica 1 the other way with the
     second half. Both hold every stage, so that each stage's gradients are summed over the two: after all that a
-    device computes, the deeper of its two stages before the other, whose last weight gradients come later.
+    rank computes, the deeper of its two stages before the other, whose last weight gradients come later.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; even.
     num_microbatches : int
         Microbatches of both directions, B; even, at least 2S.
@@ -39,7 +39,7 @@ def dualpipe(num_stages, num_microbatches):
     Returns
     -------
     Schedule
-        Two replicas; on each device B forwards and as many backwards, whole or in halves, and two gradient sums.
+        Two replicas; on each rank B forwards and as many backwards, whole or in halves, and two gradient sums.
 
     Raises
     ------
@@ -53,18 +53,18 @@ def dualpipe(num_stages, num_microbatches):
     0F0 1F2@1 0F1 1B2@1 1F3@1&0B0 1B3@1 0I1 0W1 1R@1 0R
     0F2@1 1F0 0F3@1 1B0 1F1&0B2@1 1B1 0I3@1 0W3@1 1R 0R@1
     """
-    require_even_stages("dualpipe", num_stages)
-    rule, enough = f"must be even and at least {2 * num_stages} for dualpipe on {num_stages} stages", 2 * num_stages
+    require_even_ranks("dualpipe", num_ranks)
+    rule, enough = f"must be even and at least {2 * num_ranks} for dualpipe on {num_ranks} stages", 2 * num_ranks
     remedy = f"pass microbatches {max(enough, num_microbatches + 1)}"
     legal = num_microbatches % 2 == 0 and num_microbatches >= enough
-    require(legal, "microbatches", num_microbatches, rule, remedy)
-    half, down = num_microbatches // 2, np.arange(num_stages, dtype=np.int32)
-    sums = ("R1 R0", 1)  # way 1 ends at the deeper of a device's stages
-    orders = [[*_order(num_stages // 2, half, rank), sums] for rank in range(num_stages // 2)]
+    require_legal(legal, "microbatches", num_microbatches, rule, remedy)
+    half, down = num_microbatches // 2, np.arange(num_ranks, dtype=np.int32)
+    sums = ("R1 R0", 1)  # way 1 ends at the deeper of a rank's stages
+    orders = [[*_order(num_ranks // 2, half, rank), sums] for rank in range(num_ranks // 2)]
     kind, way, microbatch, joined, start = programs(orders + orders[::-1])
-    device = np.repeat(down, np.diff(start))
-    replica = way ^ (device >= num_stages // 2)
-    stage = device + replica * (num_stages - 1 - 2 * device)  # replica 1 counts from the other end
+    rank = np.repeat(down, np.diff(start))
+    replica = way ^ (rank >= num_ranks // 2)
+    stage = rank + replica * (num_ranks - 1 - 2 * rank)  # replica 1 counts from the other end
     microbatch += half * replica
     microbatch[np.flatnonzero(kind == OpKind.R)] = NO_MICROBATCH
     placement = np.stack((down, down[::-1]))
@@ -74,16 +74,16 @@ def dualpipe(num_stages, num_microbatches):
 @schedule(
     "dualpipev",
     label="DualPipeV",
-    title="DualPipe folded to a V: two stages per device, one copy of the weights",
+    title="DualPipe folded to a V: two stages per rank, one copy of the weights",
     legal="B >= 2S",
     bubble_ratio=formulas.bubble_ratio_dualpipev,
 )
-def dualpipev(num_stages, num_microbatches):
+def dualpipev(num_ranks, num_microbatches):
     """DualPipeV (DeepSeek-AI's DualPipe repository, after Sea AI Lab's "cut in half"), as PyTorch orders it.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; there are 2S stages.
     num_microbatches : int
         Microbatches of one iteration, B; at least 2S.
@@ -91,7 +91,7 @@ def dualpipev(num_stages, num_microbatches):
     Returns
     -------
     Schedule
-        Two stages on each device; 2 B forwards and as many backwards, whole or in halves.
+        Two stages on each rank; 2 B forwards and as many backwards, whole or in halves.
 
     Raises
     ------
@@ -105,21 +105,21 @@ def dualpipev(num_stages, num_microbatches):
     0F0 0F1 0F2 3F0 3I0 3W0 3F1 0F3&3B1 3F2&0B0 3B2 3F3&0B1 3B3 0I2 0W2 0I3 0W3
     1F0 2F0 1F1 2F1 1F2 2B0 2F2&1B0 1F3&2B1 2F3&1B1 2B2 1B2 2I3 1I3 2W3 1W3
     """
-    rule = f"must be at least {2 * num_stages} for dualpipev on {num_stages} stages"
-    remedy = f"pass microbatches {2 * num_stages} or more"
-    require(num_microbatches >= 2 * num_stages, "microbatches", num_microbatches, rule, remedy)
-    orders = [_order(num_stages, num_microbatches, device) for device in range(num_stages)]
+    rule = f"must be at least {2 * num_ranks} for dualpipev on {num_ranks} stages"
+    remedy = f"pass microbatches {2 * num_ranks} or more"
+    require_legal(num_microbatches >= 2 * num_ranks, "microbatches", num_microbatches, rule, remedy)
+    orders = [_order(num_ranks, num_microbatches, rank) for rank in range(num_ranks)]
     kind, chunk, microbatch, joined, start = programs(orders)
-    device = np.repeat(np.arange(num_stages, dtype=np.int32), np.diff(start))
-    stage = device + chunk * (2 * num_stages - 1 - 2 * device)  # chunk 1 is on the way up
+    rank = np.repeat(np.arange(num_ranks, dtype=np.int32), np.diff(start))
+    stage = rank + chunk * (2 * num_ranks - 1 - 2 * rank)  # chunk 1 is on the way up
     columns = kind, stage, microbatch, np.zeros_like(kind), joined
-    return Schedule("dualpipev", np.atleast_2d(v_placement(num_stages)), num_microbatches, *columns, start)
+    return Schedule("dualpipev", np.atleast_2d(v_placement(num_ranks)), num_microbatches, *columns, start)
 
 
 def _order(depth, num_microbatches, rank):
-    """The phases of a device; `rank` counts `depth` devices from the end, way 0 leads away from it.
+    """The phases of a rank; `rank` counts `depth` ranks from the end, way 0 leads away from it.
 
-    The first pair of the innermost device stays two cells, so that its forward reaches the neighbour earlier.
+    The first pair of the innermost rank stays two cells, so that its forward reaches the neighbour earlier.
     """
     beyond, main = depth - 1 - rank, num_microbatches - 2 * depth + rank + 1
     apart = int(beyond == 0)

@@ -1,26 +1,26 @@
-"""Hanayo (Liu et al., SC'23): waves that zigzag over the devices, without copies of the weights."""
+"""Hanayo (Liu et al., SC'23): waves that zigzag over the ranks, without copies of the weights."""
 
 import numpy as np
 
 from ppmodel import formulas
 from ppmodel.ops import OpKind
-from ppmodel.schedule import Schedule
-from ppmodel.schedules.registry import Option, require, require_size, schedule
+from ppmodel.schedules.registry import Option, require_legal, require_size, schedule
+from ppmodel.tables import Schedule
 
 
 @schedule(
     "hanayo",
     label="Hanayo",
-    title="2W stages per device in W waves, one copy of the weights",
+    title="2W stages per rank in W waves, one copy of the weights",
     legal="B = S",
-    options=[Option.count("waves", 1, "W", "waves, of two stages per device each")],
-    bubble_ratio=lambda num_stages, _, waves=1: formulas.bubble_ratio_hanayo(num_stages, waves),
+    options=[Option.count("waves", 1, "W", "waves, of two stages per rank each")],
+    bubble_ratio=lambda num_ranks, _, waves=1: formulas.bubble_ratio_hanayo(num_ranks, waves),
     searched=True,
 )
-def hanayo(num_stages, num_microbatches, waves=1):
-    """Hanayo in its restricted regime, as many microbatches as devices.
+def hanayo(num_ranks, num_microbatches, waves=1):
+    """Hanayo in its restricted regime, as many microbatches as ranks.
 
-    The model is cut into 2 W S stages that run over the devices to and fro. The authors published no
+    The model is cut into 2 W S stages that run over the ranks to and fro. The authors published no
     code; the order is found by list scheduling without communication, a backward twice as long as a
     forward, and then kept: backward first, then the operation furthest along its microbatch's way, then
     the oldest microbatch. (The furthest backward is the one nearest to the input: taking the backward of
@@ -28,7 +28,7 @@ def hanayo(num_stages, num_microbatches, waves=1):
 
     Parameters
     ----------
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices and microbatches; B = S.
     waves : int
         W.
@@ -48,12 +48,12 @@ def hanayo(num_stages, num_microbatches, waves=1):
     >>> print(*hanayo(2, 2).table(backward=1)[1])
     . 1F0 2F0 1F1 2F1 2B0 1B0 2B1 1B1 .
     """
-    rule = f"must equal stages ({num_stages}) for hanayo, which is defined in this regime only"
-    remedy = f"pass microbatches {num_stages}"
-    require(num_microbatches == num_stages, "microbatches", num_microbatches, rule, remedy)
-    require_size(num_stages, num_microbatches, 2 * waves, f" with {waves} waves", "pass fewer waves")
-    segment, step = np.divmod(np.arange(2 * waves * num_stages), num_stages)
-    placement = np.where(segment % 2 == 0, step, num_stages - 1 - step)
+    rule = f"must equal stages ({num_ranks}) for hanayo, which is defined in this regime only"
+    remedy = f"pass microbatches {num_ranks}"
+    require_legal(num_microbatches == num_ranks, "microbatches", num_microbatches, rule, remedy)
+    require_size(num_ranks, num_microbatches, 2 * waves, f" with {waves} waves", "pass fewer waves")
+    segment, step = np.divmod(np.arange(2 * waves * num_ranks), num_ranks)
+    placement = np.where(segment % 2 == 0, step, num_ranks - 1 - step)
     way, microbatch, slot = _list_schedule(placement, num_microbatches)
     backward = way >= len(placement)
     stage = np.where(backward, 2 * len(placement) - 1 - way, way)
@@ -62,10 +62,10 @@ def hanayo(num_stages, num_microbatches, waves=1):
 
 
 def _list_schedule(placement, num_microbatches):
-    """Way, microbatch and first slot of every operation: each free device takes what is ready and furthest.
+    """Way, microbatch and first slot of every operation: each free rank takes what is ready and furthest.
 
     A microbatch's way leads up the stages and down again: forward s is step s of it, backward s step 2 K - 1 - s of
-    K stages. A device runs each step's microbatches in order, so that only how many have come and gone must be known.
+    K stages. A rank runs each step's microbatches in order, so that only how many have come and gone must be known.
     """
     way_home = np.concatenate((placement, placement[::-1]))
     duration = np.repeat((1, 2), len(placement))  # slots of a forward and of a backward
@@ -78,12 +78,12 @@ def _list_schedule(placement, num_microbatches):
         idle = np.flatnonzero(free_at <= slot)
         ready = waiting[furthest_first[idle]] > 0
         starting = ready.any(axis=1)
-        device = idle[starting]
-        way = furthest_first[device, ready.argmax(axis=1)[starting]]
+        rank = idle[starting]
+        way = furthest_first[rank, ready.argmax(axis=1)[starting]]
         taken.append((way, begun[way], np.full(len(way), slot)))
         waiting[way] -= 1
         begun[way] += 1
-        running[device], free_at[device] = way, slot + duration[way]
+        running[rank], free_at[rank] = way, slot + duration[way]
         slot += 1
         ended = (free_at == slot) & (running < len(way_home))
         waiting[running[ended] + 1] += 1

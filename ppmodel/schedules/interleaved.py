@@ -1,45 +1,45 @@
-"""Several stages on each device, in a loop over the devices: interleaved 1F1B and looped BFS."""
+"""Several stages on each rank, in a loop over the ranks: interleaved 1F1B and looped BFS."""
 
 import numpy as np
 
 from ppmodel import formulas
 from ppmodel.ops import OpKind
-from ppmodel.schedule import Schedule
 from ppmodel.schedules.loops import looped, require_chunks
 from ppmodel.schedules.registry import CHUNKS, schedule
 from ppmodel.schedules.rounds import in_rounds
+from ppmodel.tables import Schedule
 
 
-def _published(num_stages, num_microbatches, chunks=2):
-    """The papers have no fewer microbatches than devices; with one chunk their form is 1F1B's, which serves any."""
-    served = chunks == 1 or num_microbatches >= num_stages
-    return formulas.bubble_ratio_interleaved(num_stages, num_microbatches, chunks) if served else None
+def _published(num_ranks, num_microbatches, chunks=2):
+    """The papers have no fewer microbatches than ranks; with one chunk their form is 1F1B's, which serves any."""
+    served = chunks == 1 or num_microbatches >= num_ranks
+    return formulas.bubble_ratio_interleaved(num_ranks, num_microbatches, chunks) if served else None
 
 
 @schedule(
     "interleaved-1f1b",
     label="interleaved 1F1B",
-    title="1F1B over v stages per device, the microbatches in groups",
+    title="1F1B over v stages per rank, the microbatches in groups",
     legal="B >= 1; groups of S where S divides B",
     options=[CHUNKS],
     bubble_ratio=formulas.bubble_ratio_interleaved,
     published=_published,
 )
-def interleaved_one_f_one_b(num_stages, num_microbatches, chunks=2):
+def interleaved_one_f_one_b(num_ranks, num_microbatches, chunks=2):
     """Interleaved 1F1B (Narayanan et al., 2021, section 2.2.2), with groups of microbatches as in Megatron-LM.
 
-    Stage s is on device s mod S. A group of N microbatches goes through a device's first chunk, then through the next,
-    and so on; the backwards of a group start at the last chunk. The warm-up is 2(S-1-d) + (v-1)N forwards on device d.
+    Stage s is on rank s mod S. A group of N microbatches goes through a rank's first chunk, then through the next,
+    and so on; the backwards of a group start at the last chunk. The warm-up is 2(S-1-d) + (v-1)N forwards on rank d.
     N is `group_size`: S where it divides B. With one chunk this is 1F1B (PyTorch then has eager 1F1B).
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; the model is cut into v S stages.
     num_microbatches : int
         Microbatches of one iteration, B.
     chunks : int
-        Stages per device, v.
+        Stages per rank, v.
 
     Returns
     -------
@@ -56,37 +56,37 @@ def interleaved_one_f_one_b(num_stages, num_microbatches, chunks=2):
     >>> print(*interleaved_one_f_one_b(2, 2).table(backward=1)[0])
     0F0 0F1 2F0 2F1 . 2B0 . 2B1 0B0 0B1
     """
-    require_chunks(num_stages, num_microbatches, chunks)
-    group = group_size(num_stages, num_microbatches)
-    ahead = np.arange(num_stages)[::-1] * (2 if chunks > 1 else 1)
+    require_chunks(num_ranks, num_microbatches, chunks)
+    group = group_size(num_ranks, num_microbatches)
+    ahead = np.arange(num_ranks)[::-1] * (2 if chunks > 1 else 1)
     warm_up = ahead + (chunks - 1) * group
     program = in_rounds(chunks * num_microbatches, (OpKind.F, OpKind.B), (-warm_up, 0 * warm_up))
-    return looped("interleaved-1f1b", num_stages, num_microbatches, chunks, group, *program)
+    return looped("interleaved-1f1b", num_ranks, num_microbatches, chunks, group, *program)
 
 
 @schedule(
     "looped-bfs",
     label="looped BFS",
-    title="v stages per device, all microbatches through one chunk before the next",
+    title="v stages per rank, all microbatches through one chunk before the next",
     legal="B >= 1",
     options=[CHUNKS],
     bubble_ratio=formulas.bubble_ratio_interleaved,
     published=_published,
 )
-def looped_bfs(num_stages, num_microbatches, chunks=2):
+def looped_bfs(num_ranks, num_microbatches, chunks=2):
     """Looped breadth-first pipeline (Lamy-Poirier, 2023, arXiv:2211.05953), in PyTorch's order.
 
-    Stage s is on device s mod S. All forwards of the first chunk, of the second and so on; then the backwards, the last
+    Stage s is on rank s mod S. All forwards of the first chunk, of the second and so on; then the backwards, the last
     chunk first and in each the last microbatch first. With one chunk this is GPipe with its backwards turned round.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; the model is cut into v S stages.
     num_microbatches : int
         Microbatches of one iteration, B.
     chunks : int
-        Stages per device, v.
+        Stages per rank, v.
 
     Returns
     -------
@@ -103,17 +103,17 @@ def looped_bfs(num_stages, num_microbatches, chunks=2):
     >>> print(*looped_bfs(2, 2).table(backward=1)[0])
     0F0 0F1 2F0 2F1 . . 2B1 2B0 0B1 0B0
     """
-    require_chunks(num_stages, num_microbatches, chunks)
+    require_chunks(num_ranks, num_microbatches, chunks)
     forwards = np.arange(chunks * num_microbatches)
     chunk, microbatch = np.divmod(np.concatenate((forwards, forwards[::-1])), num_microbatches)
     kind = np.repeat([OpKind.F, OpKind.B], len(forwards))
-    placement, device = np.arange(chunks * num_stages) % num_stages, np.arange(num_stages)[:, None]
+    placement, rank = np.arange(chunks * num_ranks) % num_ranks, np.arange(num_ranks)[:, None]
     return Schedule.from_programs(
-        "looped-bfs", placement, num_microbatches, kind, chunk * num_stages + device, microbatch
+        "looped-bfs", placement, num_microbatches, kind, chunk * num_ranks + rank, microbatch
     )
 
 
-def group_size(num_stages, num_microbatches):
+def group_size(num_ranks, num_microbatches):
     """Microbatches that go through one chunk before the next has its turn, N.
 
     The smallest N that Megatron-LM accepts for its ``microbatch_group_size_per_vp_stage``: at least S, and such that
@@ -122,7 +122,7 @@ def group_size(num_stages, num_microbatches):
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -136,8 +136,8 @@ def group_size(num_stages, num_microbatches):
     >>> [group_size(4, count) for count in (3, 8, 9, 10, 13)]
     [3, 4, 5, 5, 7]
     """
-    for group in range(num_stages, num_microbatches):
+    for group in range(num_ranks, num_microbatches):
         last = num_microbatches % group
-        if last == 0 or last >= num_stages:
+        if last == 0 or last >= num_ranks:
             return group
     return num_microbatches

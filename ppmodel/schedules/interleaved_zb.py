@@ -1,10 +1,10 @@
-"""PyTorch's interleaved Zero Bubble: ZB-H1's order over several stages per device."""
+"""PyTorch's interleaved Zero Bubble: ZB-H1's order over several stages per rank."""
 
 import numpy as np
 
 from ppmodel.ops import OpKind
 from ppmodel.schedules.loops import looped, require_chunks
-from ppmodel.schedules.registry import CHUNKS, require, schedule
+from ppmodel.schedules.registry import CHUNKS, require_legal, schedule
 from ppmodel.schedules.rounds import in_rounds
 
 
@@ -15,21 +15,21 @@ from ppmodel.schedules.rounds import in_rounds
     legal="B a multiple of its rounds, max(1, B // S)",
     options=[CHUNKS],
 )
-def interleaved_zb(num_stages, num_microbatches, chunks=2):
+def interleaved_zb(num_ranks, num_microbatches, chunks=2):
     """Interleaved Zero Bubble as PyTorch's ``ScheduleInterleavedZeroBubble`` has it (torch 2.13).
 
-    Stage s is on device s mod S. The microbatches go in max(1, B // S) rounds of N; a round goes through a device's
-    first chunk, then through the next, and so on. The warm-up is S-1-d + (v-1)N forwards on device d, and weight
+    Stage s is on rank s mod S. The microbatches go in max(1, B // S) rounds of N; a round goes through a rank's
+    first chunk, then through the next, and so on. The warm-up is S-1-d + (v-1)N forwards on rank d, and weight
     gradients come d operations late. With one chunk this is ZB-H1.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; the model is cut into v S stages.
     num_microbatches : int
         Microbatches of one iteration, B; a multiple of the rounds.
     chunks : int
-        Stages per device, v.
+        Stages per rank, v.
 
     Returns
     -------
@@ -46,12 +46,12 @@ def interleaved_zb(num_stages, num_microbatches, chunks=2):
     >>> print(*interleaved_zb(2, 2).table()[0])
     0F0 0F1 2F0 2F1 . 2I0 2W0 2I1 2W1 0I0 0W0 0I1 0W1
     """
-    require_chunks(num_stages, num_microbatches, chunks)
-    rounds = max(1, num_microbatches // num_stages)
+    require_chunks(num_ranks, num_microbatches, chunks)
+    rounds = max(1, num_microbatches // num_ranks)
     rule = f"must be a multiple of the rounds, B // S = {rounds}, for interleaved-zb"
     remedy = f"pass microbatches {num_microbatches - num_microbatches % rounds}, or take the schedule interleaved-1f1b"
-    require(num_microbatches % rounds == 0, "microbatches", num_microbatches, rule, remedy)
-    group, delay = num_microbatches // rounds, np.arange(num_stages)
+    require_legal(num_microbatches % rounds == 0, "microbatches", num_microbatches, rule, remedy)
+    group, delay = num_microbatches // rounds, np.arange(num_ranks)
     first = (-delay[::-1] - (chunks - 1) * group, 0 * delay, delay)
     program = in_rounds(chunks * num_microbatches, (OpKind.F, OpKind.I, OpKind.W), first)
-    return looped("interleaved-zb", num_stages, num_microbatches, chunks, group, *program)
+    return looped("interleaved-zb", num_ranks, num_microbatches, chunks, group, *program)

@@ -1,11 +1,11 @@
-"""Schedules that keep stage s on device s: GPipe, 1F1B and 1F1B with a deeper warm-up."""
+"""Schedules that keep stage s on rank s: GPipe, 1F1B and 1F1B with a deeper warm-up."""
 
 import numpy as np
 
 from ppmodel import formulas
 from ppmodel.ops import OpKind
 from ppmodel.schedules.registry import schedule
-from ppmodel.schedules.rounds import on_own_devices
+from ppmodel.schedules.rounds import on_own_ranks
 
 
 @schedule(
@@ -15,13 +15,13 @@ from ppmodel.schedules.rounds import on_own_devices
     legal="B >= 1",
     bubble_ratio=formulas.bubble_ratio_gpipe,
 )
-def gpipe(num_stages, num_microbatches):
-    """GPipe (Huang et al., 2019): F0 .. F(B-1), then B0 .. B(B-1) on every device.
+def gpipe(num_ranks, num_microbatches):
+    """GPipe (Huang et al., 2019): F0 .. F(B-1), then B0 .. B(B-1) on every rank.
 
     Parameters
     ----------
-    num_stages : int
-        Devices, S; stage s is on device s.
+    num_ranks : int
+        Devices, S; stage s is on rank s.
     num_microbatches : int
         Microbatches of one iteration, B.
 
@@ -35,7 +35,7 @@ def gpipe(num_stages, num_microbatches):
     >>> print(*gpipe(2, 2).table(backward=1)[1])
     . 1F0 1F1 1B0 1B1 .
     """
-    return _after_warm_up("gpipe", num_microbatches, np.full(num_stages, num_microbatches))
+    return _after_warm_up("gpipe", num_microbatches, np.full(num_ranks, num_microbatches))
 
 
 @schedule(
@@ -45,13 +45,13 @@ def gpipe(num_stages, num_microbatches):
     legal="B >= 1",
     bubble_ratio=formulas.bubble_ratio_1f1b,
 )
-def one_f_one_b(num_stages, num_microbatches):
-    """1F1B, synchronous (Narayanan et al., 2021, section 2.2): warm-up of S-1-d forwards on device d.
+def one_f_one_b(num_ranks, num_microbatches):
+    """1F1B, synchronous (Narayanan et al., 2021, section 2.2): warm-up of S-1-d forwards on rank d.
 
     Parameters
     ----------
-    num_stages : int
-        Devices, S; stage s is on device s.
+    num_ranks : int
+        Devices, S; stage s is on rank s.
     num_microbatches : int
         Microbatches of one iteration, B; they bound the warm-up.
 
@@ -65,7 +65,7 @@ def one_f_one_b(num_stages, num_microbatches):
     >>> print(*one_f_one_b(2, 2).table(backward=1)[0])
     0F0 0F1 . 0B0 . 0B1
     """
-    return _after_warm_up("1f1b", num_microbatches, np.arange(num_stages)[::-1])
+    return _after_warm_up("1f1b", num_microbatches, np.arange(num_ranks)[::-1])
 
 
 @schedule(
@@ -75,15 +75,15 @@ def one_f_one_b(num_stages, num_microbatches):
     legal="B >= 1",
     bubble_ratio=formulas.bubble_ratio_1f1b,
 )
-def eager_one_f_one_b(num_stages, num_microbatches):
+def eager_one_f_one_b(num_ranks, num_microbatches):
     """Eager 1F1B (Zhuang et al., arXiv:2211.05322): twice the warm-up hides the round trip of a transfer.
 
-    The warm-up is 2(S-1-d) forwards on device d.
+    The warm-up is 2(S-1-d) forwards on rank d.
 
     Parameters
     ----------
-    num_stages : int
-        Devices, S; stage s is on device s.
+    num_ranks : int
+        Devices, S; stage s is on rank s.
     num_microbatches : int
         Microbatches of one iteration, B; they bound the warm-up.
 
@@ -97,9 +97,9 @@ def eager_one_f_one_b(num_stages, num_microbatches):
     >>> eager_one_f_one_b(4, 8).table()[0][:7]
     ['0F0', '0F1', '0F2', '0F3', '0F4', '0F5', '0F6']
     """
-    return _after_warm_up("eager-1f1b", num_microbatches, 2 * np.arange(num_stages)[::-1])
+    return _after_warm_up("eager-1f1b", num_microbatches, 2 * np.arange(num_ranks)[::-1])
 
 
 def _after_warm_up(name, num_microbatches, warm_up):
     """Forwards alone, then pairs of a forward and a backward, then backwards alone."""
-    return on_own_devices(name, num_microbatches, (OpKind.F, OpKind.B), (-warm_up, 0 * warm_up))
+    return on_own_ranks(name, num_microbatches, (OpKind.F, OpKind.B), (-warm_up, 0 * warm_up))

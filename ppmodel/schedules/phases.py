@@ -1,10 +1,10 @@
 """Device orders that are phases of a repeated pattern; what the schedules on the V placement are written in.
 
-On the V placement a device holds two stages, chunk 0 on the way down and chunk 1 on the way up; where there are two
+On the V placement a rank holds two stages, chunk 0 on the way down and chunk 1 on the way up; where there are two
 replicas instead, they take the place of the chunks. A pattern names kinds and chunks, ``F0 I1 W1``; microbatches are
 counted, and cells of two are joined by ``&``.
 
-Everything is done for all devices at once: a call of numpy costs as much as a hundred operations.
+Everything is done for all ranks at once: a call of numpy costs as much as a hundred operations.
 """
 
 from functools import lru_cache
@@ -21,12 +21,12 @@ _OLDEST, _NO_TURN = 6, 7
 """Turns of a ``W`` without a number, whose microbatch is that which has waited longest, and of a reduction."""
 
 
-def v_placement(num_devices):
-    """The device of each of 2 S stages: down the devices and up again.
+def v_placement(num_ranks):
+    """The rank of each of 2 S stages: down the ranks and up again.
 
     Parameters
     ----------
-    num_devices : int
+    num_ranks : int
         Devices, S.
 
     Returns
@@ -38,18 +38,18 @@ def v_placement(num_devices):
     >>> v_placement(3).tolist()
     [0, 1, 2, 2, 1, 0]
     """
-    down = np.arange(num_devices)
+    down = np.arange(num_ranks)
     return np.concatenate((down, down[::-1]))
 
 
 def programs(orders):
-    """All devices' operations, each device's of phases that repeat a pattern.
+    """All ranks' operations, each rank's of phases that repeat a pattern.
 
     Parameters
     ----------
-    orders : list of lists of (str, int), one a device
+    orders : list of lists of (str, int), one a rank
         Pattern and how often it runs. A number after a kind is the chunk; a ``W`` without one is the oldest
-        input gradient's that is still owed; where there are such, all weight gradients are. Every device has
+        input gradient's that is still owed; where there are such, all weight gradients are. Every rank has
         equally many forwards of a chunk, equally many backwards (whole or input gradients), and so on.
 
     Returns
@@ -58,8 +58,8 @@ def programs(orders):
         A chunk's forwards, backwards and weight gradients each count from 0; reductions have ``NO_MICROBATCH``.
     joined : ndarray of bool, shape (num_operations,)
         Whether an operation shares the cell of the one before it.
-    device_start : ndarray of int, shape (num_devices + 1,)
-        Where each device's operations begin.
+    rank_start : ndarray of int, shape (num_ranks + 1,)
+        Where each rank's operations begin.
 
     Examples
     --------
@@ -67,20 +67,20 @@ def programs(orders):
     >>> kind.tolist(), microbatch.tolist(), joined.tolist()
     ([0, 0, 0, 1, 0, 1], [0, 1, 0, 0, 1, 1], [False, False, False, True, False, True])
     """
-    operations, device_start = _laid_out(orders)
+    operations, rank_start = _laid_out(orders)
     kind, chunk, joined, turn = operations
     kind, chunk, microbatch = kind.astype(np.int32), chunk.astype(np.int32), _counted(turn, len(orders))
     paid = np.flatnonzero(turn == _OLDEST)
     if len(paid):
-        owed = np.flatnonzero(kind == OpKind.I)  # device by device as many, and in the same order
+        owed = np.flatnonzero(kind == OpKind.I)  # rank by rank as many, and in the same order
         chunk[paid], microbatch[paid] = chunk[owed], microbatch[owed]
-    return kind, chunk, microbatch, joined.astype(bool), device_start
+    return kind, chunk, microbatch, joined.astype(bool), rank_start
 
 
 def _laid_out(orders):
-    """The patterns' operations one after the other, and where each device's begin.
+    """The patterns' operations one after the other, and where each rank's begin.
 
-    Each pattern is repeated once, as often as any device runs it; a device's phase is the beginning of that.
+    Each pattern is repeated once, as often as any rank runs it; a rank's phase is the beginning of that.
     """
     longest = {}
     for text, times in (phase for phases in orders for phase in phases):
@@ -88,16 +88,16 @@ def _laid_out(orders):
     length = {text: _pattern(text).shape[1] for text in longest}
     repeated = {text: np.tile(_pattern(text), times) for text, times in longest.items()}
     phases = [repeated[text][:, : times * length[text]] for phases in orders for text, times in phases]
-    device_start = np.cumsum([0] + [sum(times * length[text] for text, times in phases) for phases in orders])
-    return np.concatenate(phases, axis=1), device_start
+    rank_start = np.cumsum([0] + [sum(times * length[text] for text, times in phases) for phases in orders])
+    return np.concatenate(phases, axis=1), rank_start
 
 
-def _counted(turn, num_devices):
-    """Each operation's microbatch: the how many-th it is of its turn on its device."""
+def _counted(turn, num_ranks):
+    """Each operation's microbatch: the how many-th it is of its turn on its rank."""
     microbatch = np.full(len(turn), NO_MICROBATCH, dtype=np.int32)
     for one in _COUNTED:
         places = np.flatnonzero(turn == one)  # several times as fast as a mask for an index
-        microbatch[places] = np.tile(np.arange(len(places) // num_devices, dtype=np.int32), num_devices)
+        microbatch[places] = np.tile(np.arange(len(places) // num_ranks, dtype=np.int32), num_ranks)
     return microbatch
 
 

@@ -7,8 +7,8 @@ from runpy import run_path
 from traceback import extract_tb
 from typing import NamedTuple
 
-from ppmodel.errors import PPModelError, ScheduleError, TableError
-from ppmodel.schedule import Schedule
+from ppmodel.errors import PPModelError, ScheduleError, SizeError, TableError
+from ppmodel.tables import Schedule
 
 _MAX_CELLS = 2**24
 _registry = {}
@@ -49,7 +49,7 @@ class Option(NamedTuple):
     def count(cls, name, default, form, help, examples=(1, 2, 3)):
         """An option that is a whole number of at least 1.
 
-        >>> Option.count("chunks", 2, "V", "stages per device").parse("3")
+        >>> Option.count("chunks", 2, "V", "stages per rank").parse("3")
         3
         """
         return cls(name, int, default, form, _COUNTED, help, _is_count, examples)
@@ -100,8 +100,8 @@ def _is_count(value):
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-CHUNKS = Option.count("chunks", 2, "V", "stages per device")
-"""Stages per device, of the schedules that take any number of them."""
+CHUNKS = Option.count("chunks", 2, "V", "stages per rank")
+"""Stages per rank, of the schedules that take any number of them."""
 
 
 class Entry(NamedTuple):
@@ -112,7 +112,7 @@ class Entry(NamedTuple):
     name : str
         What `build` and the command line call it.
     generate : callable
-        ``(num_stages, num_microbatches, **options) -> Schedule``.
+        ``(num_ranks, num_microbatches, **options) -> Schedule``.
     label : str
         What figures and tables call it.
     title : str
@@ -121,7 +121,7 @@ class Entry(NamedTuple):
         The sizes for which it is defined.
     options : tuple of Option
     bubble_ratio : callable or None
-        ``(num_stages, num_microbatches, **options)`` to the closed form of the bubble ratio over the total time,
+        ``(num_ranks, num_microbatches, **options)`` to the closed form of the bubble ratio over the total time,
         without communication and with Bw = 2 F unless the closed form says otherwise; None where there is none,
         and it gives None at a size that it does not serve.
     published : callable or None
@@ -261,14 +261,14 @@ def get(name):
     return _registry[name]
 
 
-def build(name, num_stages, num_microbatches, **options):
+def build(name, num_ranks, num_microbatches, **options):
     """Generate a schedule by name.
 
     Parameters
     ----------
     name : str
         One of `names`.
-    num_stages : int
+    num_ranks : int
         Devices, S; a schedule with v chunks has v S stages.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -290,24 +290,24 @@ def build(name, num_stages, num_microbatches, **options):
     16
     """
     entry = get(name)
-    require_counts(stages=num_stages, microbatches=num_microbatches)
-    require_size(num_stages, num_microbatches)
+    require_counts(pp=num_ranks, microbatches=num_microbatches)
+    require_size(num_ranks, num_microbatches)
     known = {option.name: option for option in entry.options}
     for option, value in options.items():
         listed = ", ".join(sorted(known)) or "none"
         require(option in known, option, value, f"is not an option of {name}", f"its options: {listed}")
         known[option].check(value)
     generate = entry.generate if entry.file is None else _guarded(entry)
-    return generate(num_stages, num_microbatches, **options)
+    return generate(num_ranks, num_microbatches, **options)
 
 
 def _guarded(entry):
     """The generator of a file of one's own: what goes wrong in it is told in one line, with place and size."""
 
-    def generate(num_stages, num_microbatches, **options):
-        size = f"at S = {num_stages}, B = {num_microbatches}"
+    def generate(num_ranks, num_microbatches, **options):
+        size = f"at S = {num_ranks}, B = {num_microbatches}"
         try:
-            made = entry.generate(num_stages, num_microbatches, **options)
+            made = entry.generate(num_ranks, num_microbatches, **options)
         except TableError as error:
             error.where = error.where or _line_of(error, entry.file)
             error.why = f"{error.why}; {size}" if error.why else size
@@ -317,20 +317,20 @@ def _guarded(entry):
         except Exception as error:  # whatever a user's generator may raise
             said, where = f"fails {size} ({type(error).__name__}: {error})", _line_of(error, entry.file)
             raise ScheduleError("generator", entry.name, said, "mend the line", where=where) from error
-        _require_of_size(entry, made, num_stages, num_microbatches, size)
+        _require_of_size(entry, made, num_ranks, num_microbatches, size)
         return made
 
     return generate
 
 
-def _require_of_size(entry, made, num_stages, num_microbatches, size):
+def _require_of_size(entry, made, num_ranks, num_microbatches, size):
     """Refuse what a generator of one's own returns unless it is a schedule of the size asked for."""
-    rule, remedy = None, "return one row a device, and all microbatches"
+    rule, remedy = None, "return one row a rank, and all microbatches"
     if not isinstance(made, Schedule):
         rule = f"returns a {type(made).__name__} {size}, and must return a Schedule"
         remedy = f'end it with return Schedule.from_rows("{entry.name}", rows)'
-    elif (made.num_devices, made.num_microbatches) != (num_stages, num_microbatches):
-        rule = f"returns {made.num_devices} devices and {made.num_microbatches} microbatches {size}"
+    elif (made.num_ranks, made.num_microbatches) != (num_ranks, num_microbatches):
+        rule = f"returns {made.num_ranks} ranks and {made.num_microbatches} microbatches {size}"
     if rule:
         code = getattr(entry.generate, "__code__", None)
         where = f"{entry.file}:{code.co_firstlineno}" if code and code.co_filename == entry.file else entry.file
@@ -349,15 +349,15 @@ def require_counts(**values):
         require(_is_count(value), field, value, _COUNTED, f"pass {field} of 1 or more")
 
 
-def require_size(num_devices, num_microbatches, chunks=2, note="", remedy="choose a smaller size"):
+def require_size(num_ranks, num_microbatches, chunks=2, note="", remedy="choose a smaller size"):
     """Refuse a table that would not fit into memory: of more than 2^24 stages times microbatches.
 
     Parameters
     ----------
-    num_devices, num_microbatches : int
+    num_ranks, num_microbatches : int
         S and B.
     chunks : int
-        Stages per device; one counts as two, so that a size is legal with one and with two.
+        Stages per rank; one counts as two, so that a size is legal with one and with two.
     note, remedy : str
         What the message says beside the rule, and what helps.
 
@@ -370,14 +370,14 @@ def require_size(num_devices, num_microbatches, chunks=2, note="", remedy="choos
     --------
     >>> require_size(4, 8, chunks=10**6, note=" with 1000000 chunks", remedy="pass fewer chunks")
     Traceback (most recent call last):
-    ppmodel.errors.ScheduleError: stages x microbatches = 32: must be at most 16 with 1000000 chunks; pass fewer chunks
+    ppmodel.errors.ScheduleError: pp x microbatches = 32: must be at most 16 with 1000000 chunks; pass fewer chunks
     """
-    most, size = _MAX_CELLS // max(2, chunks), num_devices * num_microbatches
-    require(size <= most, "stages x microbatches", size, f"must be at most {most}{note}", remedy)
+    most, size = _MAX_CELLS // max(2, chunks), num_ranks * num_microbatches
+    require(size <= most, "pp x microbatches", size, f"must be at most {most}{note}", remedy)
 
 
-def require_even_stages(name, num_stages):
-    """Refuse an odd number of devices.
+def require_even_ranks(name, num_ranks):
+    """Refuse an odd number of ranks.
 
     Raises
     ------
@@ -386,16 +386,28 @@ def require_even_stages(name, num_stages):
 
     Examples
     --------
-    >>> require_even_stages("chimera", 5)
+    >>> require_even_ranks("chimera", 5)
     Traceback (most recent call last):
-    ppmodel.errors.ScheduleError: stages = 5: must be even for chimera; pass stages 4 or 6
+    ppmodel.errors.ScheduleError: stages = 5: must be even for chimera; pass pp 4 or 6
     """
-    beside = f"{num_stages - 1} or {num_stages + 1}" if num_stages > 1 else "2"
-    require(num_stages % 2 == 0, "stages", num_stages, f"must be even for {name}", f"pass stages {beside}")
+    beside = f"{num_ranks - 1} or {num_ranks + 1}" if num_ranks > 1 else "2"
+    require_legal(num_ranks % 2 == 0, "pp", num_ranks, f"must be even for {name}", f"pass pp {beside}")
+
+
+def require_legal(condition, field, value, rule, remedy):
+    """Refuse a size at which a schedule is not defined.
+
+    Raises
+    ------
+    SizeError
+        Unless `condition` holds.
+    """
+    if not condition:
+        raise SizeError(field, value, rule, remedy)
 
 
 def require(condition, field, value, rule, remedy):
-    """Refuse an illegal size or option of a schedule.
+    """Refuse an illegal option of a schedule.
 
     Raises
     ------

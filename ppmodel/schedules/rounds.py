@@ -5,7 +5,7 @@ Registers nothing: schedules that share an order share it from here.
 
 import numpy as np
 
-from ppmodel.schedule import Schedule
+from ppmodel.tables import Schedule
 
 
 def in_rounds(count, kinds, first):
@@ -17,16 +17,16 @@ def in_rounds(count, kinds, first):
     Parameters
     ----------
     count : int
-        Operations of a kind on a device.
+        Operations of a kind on a rank.
     kinds : sequence of OpKind
         In their turn within a round.
     first : array of int, shape (len(kinds), S)
-        The round in which each kind begins on each device; only differences matter.
+        The round in which each kind begins on each rank; only differences matter.
 
     Returns
     -------
     kind, number : ndarray of int, shape (S, len(kinds) count)
-        Each device's program: the kind of each operation, and the how many-th of its kind it is.
+        Each rank's program: the kind of each operation, and the how many-th of its kind it is.
 
     Examples
     --------
@@ -38,17 +38,17 @@ def in_rounds(count, kinds, first):
     first, last = np.asarray(first), len(kinds) - 1
     kind = np.full((first.shape[1], len(kinds) * count), kinds[last], dtype=np.int32)
     number, step = np.empty_like(kind), np.arange(count, dtype=np.int32)
-    for of, device, begin, until, every, start, end in _stretches(count, first):
-        number[device, begin:until:every] = step[start:end]
+    for of, rank, begin, until, every, start, end in _stretches(count, first):
+        number[rank, begin:until:every] = step[start:end]
         if of != last:
-            kind[device, begin:until:every] = kinds[of]
+            kind[rank, begin:until:every] = kinds[of]
     return kind, number
 
 
 def _stretches(count, first):
-    """Where each kind stands while no other begins or ends: every so many-th place of a device, and which of its own.
+    """Where each kind stands while no other begins or ends: every so many-th place of a rank, and which of its own.
 
-    For all devices at once: a call of numpy costs as much as a hundred operations.
+    For all ranks at once: a call of numpy costs as much as a hundred operations.
     """
     rounds = np.sort(np.concatenate((first, first + count)), axis=0)
     begin, end = rounds[:-1], rounds[1:]
@@ -56,14 +56,14 @@ def _stretches(count, first):
     every = there.sum(axis=1)
     until = np.cumsum(every * (end - begin), axis=0)
     place = (until - every * (end - begin))[:, None] + np.cumsum(there, axis=1) - 1
-    at, of, device = np.nonzero(there)
-    here, own = (at, device), first[of, device]
-    columns = of, device, place[at, of, device], until[here], every[here], begin[here] - own, end[here] - own
+    at, of, rank = np.nonzero(there)
+    here, own = (at, rank), first[of, rank]
+    columns = of, rank, place[at, of, rank], until[here], every[here], begin[here] - own, end[here] - own
     return zip(*(column.tolist() for column in columns), strict=True)
 
 
-def on_own_devices(name, num_microbatches, kinds, first):
-    """The schedule with stage s on device s, whose microbatches go in order.
+def on_own_ranks(name, num_microbatches, kinds, first):
+    """The schedule with stage s on rank s, whose microbatches go in order.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def on_own_devices(name, num_microbatches, kinds, first):
     Examples
     --------
     >>> from ppmodel.ops import OpKind
-    >>> print(*on_own_devices("mine", 2, (OpKind.F, OpKind.B), [[-1, 0], [0, 0]]).table(backward=1)[0])
+    >>> print(*on_own_ranks("mine", 2, (OpKind.F, OpKind.B), [[-1, 0], [0, 0]]).table(backward=1)[0])
     0F0 0F1 . 0B0 . 0B1
     """
     kind, microbatch = in_rounds(num_microbatches, kinds, first)

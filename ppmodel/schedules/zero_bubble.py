@@ -4,8 +4,8 @@ import numpy as np
 
 from ppmodel import formulas
 from ppmodel.ops import OpKind
-from ppmodel.schedules.registry import require, schedule
-from ppmodel.schedules.rounds import on_own_devices
+from ppmodel.schedules.registry import require_legal, schedule
+from ppmodel.schedules.rounds import on_own_ranks
 
 
 @schedule(
@@ -15,15 +15,15 @@ from ppmodel.schedules.rounds import on_own_devices
     legal="B >= S",
     bubble_ratio=formulas.bubble_ratio_zb_h1,
 )
-def zb_h1(num_stages, num_microbatches):
-    """ZB-H1 (Qi et al., 2024, section 2.1): 1F1B's warm-up, and W delayed by d microbatches on device d.
+def zb_h1(num_ranks, num_microbatches):
+    """ZB-H1 (Qi et al., 2024, section 2.1): 1F1B's warm-up, and W delayed by d microbatches on rank d.
 
-    Every device then holds S microbatches at its peak, and the weight gradients fill what 1F1B leaves idle at the end.
+    Every rank then holds S microbatches at its peak, and the weight gradients fill what 1F1B leaves idle at the end.
 
     Parameters
     ----------
-    num_stages : int
-        Devices, S; stage s is on device s.
+    num_ranks : int
+        Devices, S; stage s is on rank s.
     num_microbatches : int
         Microbatches of one iteration, B; at least S.
 
@@ -44,29 +44,29 @@ def zb_h1(num_stages, num_microbatches):
     0F0 0F1 . 0I0 0W0 0I1 0W1
     . 1F0 1I0 1F1 1I1 1W0 1W1
     """
-    _require_microbatches("zb-h1", num_microbatches, num_stages, "zb-1p")
-    delay = np.arange(num_stages)
+    _require_microbatches("zb-h1", num_microbatches, num_ranks, "zb-1p")
+    delay = np.arange(num_ranks)
     return _with_late_weight_grads("zb-h1", num_microbatches, delay[::-1], delay)
 
 
 @schedule(
     "zb-h2",
     label="ZB-H2",
-    title="twice the warm-up of ZB-H1 and twice its delay: no bubble within a device, twice the memory",
+    title="twice the warm-up of ZB-H1 and twice its delay: no bubble within a rank, twice the memory",
     legal="B >= 2S-1",
     bubble_ratio=formulas.bubble_ratio_zb_h2,
     published=formulas.bubble_ratio_span_zb_h2,
 )
-def zb_h2(num_stages, num_microbatches):
+def zb_h2(num_ranks, num_microbatches):
     """ZB-H2 (Qi et al., 2024, section 2.2): a warm-up of 2(S-1-d) forwards, and W delayed by 2d microbatches.
 
-    Every device holds 2S-1 microbatches at its peak. The source assumes that there are as many, and says nothing of
-    fewer, which are therefore refused; cut short, the warm-up no longer fills the devices.
+    Every rank holds 2S-1 microbatches at its peak. The source assumes that there are as many, and says nothing of
+    fewer, which are therefore refused; cut short, the warm-up no longer fills the ranks.
 
     Parameters
     ----------
-    num_stages : int
-        Devices, S; stage s is on device s.
+    num_ranks : int
+        Devices, S; stage s is on rank s.
     num_microbatches : int
         Microbatches of one iteration, B; at least 2S-1.
 
@@ -87,8 +87,8 @@ def zb_h2(num_stages, num_microbatches):
     0F0 0F1 0F2 0I0 0W0 0I1 0W1 0I2 0W2 .
     . 1F0 1I0 1F1 1I1 1F2 1I2 1W0 1W1 1W2
     """
-    _require_microbatches("zb-h2", num_microbatches, 2 * num_stages - 1, "zb-2p")
-    delay = 2 * np.arange(num_stages)
+    _require_microbatches("zb-h2", num_microbatches, 2 * num_ranks - 1, "zb-2p")
+    delay = 2 * np.arange(num_ranks)
     return _with_late_weight_grads("zb-h2", num_microbatches, delay[::-1], delay)
 
 
@@ -96,9 +96,9 @@ def _require_microbatches(name, num_microbatches, least, other):
     """Refuse fewer microbatches; the other schedule has the same memory and takes any number."""
     rule = f"must be at least {least} for {name}"
     remedy = f"pass microbatches {least} or more, or take the schedule {other}"
-    require(num_microbatches >= least, "microbatches", num_microbatches, rule, remedy)
+    require_legal(num_microbatches >= least, "microbatches", num_microbatches, rule, remedy)
 
 
 def _with_late_weight_grads(name, num_microbatches, warm_up, delay):
     """Forwards alone; then a forward, an input and a weight gradient in turn while there are any; then the late W."""
-    return on_own_devices(name, num_microbatches, (OpKind.F, OpKind.I, OpKind.W), (-warm_up, 0 * delay, delay))
+    return on_own_ranks(name, num_microbatches, (OpKind.F, OpKind.I, OpKind.W), (-warm_up, 0 * delay, delay))

@@ -1,7 +1,7 @@
 """Zero Bubble schedules on the V placement: ZB-V, and V-Half and V-Min, which take less memory.
 
-A device holds two stages, s and 2S-1-s, so that the last stage is on the device of the first and the memory of the
-devices is even. The backward is split: the input gradient goes on at once, the weight gradient fills the gaps. The
+A rank holds two stages, s and 2S-1-s, so that the last stage is on the rank of the first and the memory of the
+ranks is even. The backward is split: the input gradient goes on at once, the weight gradient fills the gaps. The
 letters are ours: the papers write B for I.
 """
 
@@ -9,10 +9,10 @@ import numpy as np
 
 from ppmodel import formulas
 from ppmodel.ops import OpKind
-from ppmodel.schedule import Schedule
 from ppmodel.schedules.building_block import squeezed, stretched
 from ppmodel.schedules.phases import programs, v_placement
-from ppmodel.schedules.registry import require, require_size, schedule
+from ppmodel.schedules.registry import require_legal, require_size, schedule
+from ppmodel.tables import Schedule
 
 _MAX_SQUEEZED = 1024
 
@@ -20,19 +20,19 @@ _MAX_SQUEEZED = 1024
 @schedule(
     "zb-v",
     label="ZB-V",
-    title="two stages per device in a V, backward split, no bubble within a device's span at F = I = W",
+    title="two stages per rank in a V, backward split, no bubble within a rank's span at F = I = W",
     legal="B >= 1 (without a bubble from B = 2S-1)",
     bubble_ratio=formulas.bubble_ratio_zb_v,
     published=formulas.bubble_ratio_span_zb_v,
 )
-def zb_v(num_stages, num_microbatches):
+def zb_v(num_ranks, num_microbatches):
     """ZB-V (Qi et al., arXiv:2401.10241, section 6), as PyTorch orders it.
 
     With fewer than 2S-1 microbatches it is the order of 2S-1 with the microbatches that are not there left out.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; there are 2S stages.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -54,49 +54,49 @@ def zb_v(num_stages, num_microbatches):
     0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 3W2 0I1 0W1 0I2 0W2 .
     . 1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1I1 2I2 1I2 1W1 2W2 1W2
     """
-    count = max(2 * num_stages - 1, num_microbatches)
+    count = max(2 * num_ranks - 1, num_microbatches)
     note = f" with B = {count} for zb-v, which orders 2S-1 microbatches or more"
-    require_size(num_stages, count, note=note, remedy="pass fewer stages")
-    orders = [_order(num_stages, count, device) for device in range(num_stages)]
-    columns = [column.reshape(num_stages, -1) for column in programs(orders)[:3]]
+    require_size(num_ranks, count, note=note, remedy="pass fewer ranks")
+    orders = [_order(num_ranks, count, rank) for rank in range(num_ranks)]
+    columns = [column.reshape(num_ranks, -1) for column in programs(orders)[:3]]
     if count > num_microbatches:
         there = columns[2] < num_microbatches
-        columns = [column[there].reshape(num_stages, -1) for column in columns]
+        columns = [column[there].reshape(num_ranks, -1) for column in columns]
     kind, chunk, microbatch = columns
-    device = np.arange(num_stages, dtype=np.int32)[:, None]
-    stage = device + chunk * (2 * num_stages - 1 - 2 * device)  # chunk 1 is on the way up
-    return Schedule.from_programs("zb-v", v_placement(num_stages), num_microbatches, kind, stage, microbatch)
+    rank = np.arange(num_ranks, dtype=np.int32)[:, None]
+    stage = rank + chunk * (2 * num_ranks - 1 - 2 * rank)  # chunk 1 is on the way up
+    return Schedule.from_programs("zb-v", v_placement(num_ranks), num_microbatches, kind, stage, microbatch)
 
 
-def _order(num_devices, num_microbatches, device):
-    """The phases of a device, for 2S-1 microbatches or more."""
-    ahead = num_devices - device
+def _order(num_ranks, num_microbatches, rank):
+    """The phases of a rank, for 2S-1 microbatches or more."""
+    ahead = num_ranks - rank
     return [
-        ("F0", 2 * ahead - 1), ("F1 F0", device), ("F1 I1 W1", ahead),  # warm-up
-        ("F0 I0 W0 F1 I1 W1", num_microbatches - 2 * num_devices + 1 + device), ("I0 W0 F1 I1 W1", ahead - 1),  # steady
-        ("I0 I1", device), ("I0 W0", ahead), ("W1", device), ("W0", device),  # cool-down
+        ("F0", 2 * ahead - 1), ("F1 F0", rank), ("F1 I1 W1", ahead),  # warm-up
+        ("F0 I0 W0 F1 I1 W1", num_microbatches - 2 * num_ranks + 1 + rank), ("I0 W0 F1 I1 W1", ahead - 1),  # steady
+        ("I0 I1", rank), ("I0 W0", ahead), ("W1", rank), ("W0", rank),  # cool-down
     ]  # fmt: skip
 
 
 @schedule(
     "v-half",
     label="V-Half",
-    title="two stages per device in a V, backward split, half the activations of 1F1B",
+    title="two stages per rank in a V, backward split, half the activations of 1F1B",
     legal="B >= 1, S <= 1024",
     bubble_ratio=formulas.bubble_ratio_v_half,
     published=False,
     searched=True,
 )
-def v_half(num_stages, num_microbatches):
+def v_half(num_ranks, num_microbatches):
     """V-Half (Qi et al., arXiv:2405.15362): at most (S+2)/2 units of activations, rounded down.
 
-    The block is the authors'. In the stable phase it repeats as it is: there no device waits where W + 2I >= 2F and
+    The block is the authors'. In the stable phase it repeats as it is: there no rank waits where W + 2I >= 2F and
     W + 2F >= 2I, as they state. How the warm-up and the cool-down are squeezed is ours, see `building_block`; at
     F = I = W the table takes as long as that of the authors' generator.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; there are 2S stages.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -118,33 +118,33 @@ def v_half(num_stages, num_microbatches):
     0F0 0F1 . 3F0 3I0 3F1 3W0 0F2 0I0 3I1 0W0 3F2 3I2 0I1 3W1 0I2 3W2 0W1 0W2
     . 1F0 2F0 1F1 2F1 2I0 1I0 2W0 1F2 1W0 2F2 2I1 1I1 2I2 1I2 2W1 1W1 2W2 1W2
     """
-    device, apart = np.arange(num_stages), 3 * (num_stages % 2 == 0)
-    forwards = 2 * device, 3 * num_stages - device - 2
-    gradients = 3 * num_stages + apart + 2 * device - 1, 6 * num_stages + apart - device - 2
-    peak = formulas.peak_activations_v_half(num_stages)[0]
-    return _repeated_block("v-half", num_stages, num_microbatches, forwards, gradients, peak)
+    rank, apart = np.arange(num_ranks), 3 * (num_ranks % 2 == 0)
+    forwards = 2 * rank, 3 * num_ranks - rank - 2
+    gradients = 3 * num_ranks + apart + 2 * rank - 1, 6 * num_ranks + apart - rank - 2
+    peak = formulas.peak_activations_v_half(num_ranks)[0]
+    return _repeated_block("v-half", num_ranks, num_microbatches, forwards, gradients, peak)
 
 
 @schedule(
     "v-min",
     label="V-Min",
-    title="two stages per device in a V, backward split, a third of the activations of 1F1B",
+    title="two stages per rank in a V, backward split, a third of the activations of 1F1B",
     legal="B >= 1, S <= 1024",
     bubble_ratio=formulas.bubble_ratio_v_min,
     published=False,
     searched=True,
 )
-def v_min(num_stages, num_microbatches):
+def v_min(num_ranks, num_microbatches):
     """V-Min (Qi et al., arXiv:2405.15362): at most (S+4)/3 units of activations, rounded down.
 
-    The block is the authors'. In the stable phase it repeats as it is: there no device waits where W + I >= 2F and
+    The block is the authors'. In the stable phase it repeats as it is: there no rank waits where W + I >= 2F and
     W + F >= 2I. How the warm-up and the cool-down are squeezed is ours, see `building_block`; at F = I = W the table
     takes two chunks' time less than that of the authors' generator where S leaves 2 over multiples of 3, one less for
     S = 2, and as long elsewhere.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S; there are 2S stages.
     num_microbatches : int
         Microbatches of one iteration, B.
@@ -166,39 +166,39 @@ def v_min(num_stages, num_microbatches):
     0F0 0F1 . 3F0 3I0 3F1 3I1 0I0 3W0 3W1 0W0 0F2 0I1 0W1 3F2 3I2 3W2 . 0I2 0W2
     . 1F0 2F0 1F1 2F1 2I0 1I0 2W0 1W0 2I1 1I1 . 1F2 2F2 2W1 1W1 2I2 1I2 2W2 1W2
     """
-    device, apart = np.arange(num_stages), 2 * (num_stages % 3 == 0)
-    forwards = device, 2 * num_stages - 1 - device
-    gradients = 2 * num_stages + apart + device, 4 * num_stages + apart - 1 - device
-    peak = formulas.peak_activations_v_min(num_stages)[0]
-    return _repeated_block("v-min", num_stages, num_microbatches, forwards, gradients, peak)
+    rank, apart = np.arange(num_ranks), 2 * (num_ranks % 3 == 0)
+    forwards = rank, 2 * num_ranks - 1 - rank
+    gradients = 2 * num_ranks + apart + rank, 4 * num_ranks + apart - 1 - rank
+    peak = formulas.peak_activations_v_min(num_ranks)[0]
+    return _repeated_block("v-min", num_ranks, num_microbatches, forwards, gradients, peak)
 
 
-def steady_from(num_devices):
+def steady_from(num_ranks):
     """Microbatches from which on a table of building blocks has a stretch of the stable phase to repeat: S + 5.
 
-    Every device's stable phase then has a period from the first forward of microbatch S + 2 on. A test tries
+    Every rank's stable phase then has a period from the first forward of microbatch S + 2 on. A test tries
     all S to 96.
 
     >>> steady_from(4)
     9
     """
-    return num_devices + 5
+    return num_ranks + 5
 
 
-def _repeated_block(name, num_devices, num_microbatches, forwards, gradients, peak):
-    """A table of building blocks; offsets by device, of the way down and of the way up.
+def _repeated_block(name, num_ranks, num_microbatches, forwards, gradients, peak):
+    """A table of building blocks; offsets by rank, of the way down and of the way up.
 
     From some number of microbatches on a table has a steady state, whose operations repeat every six; longer tables
     repeat it.
     """
     rule = f"must be at most {_MAX_SQUEEZED} for {name}, whose blocks are squeezed one operation at a time"
-    require(num_devices <= _MAX_SQUEEZED, "stages", num_devices, rule, "pass fewer stages")
-    placement, short = v_placement(num_devices), min(num_microbatches, steady_from(num_devices))
+    require_legal(num_ranks <= _MAX_SQUEEZED, "pp", num_ranks, rule, "pass fewer ranks")
+    placement, short = v_placement(num_ranks), min(num_microbatches, steady_from(num_ranks))
     ways = [offsets[::direction] for offsets, direction in zip((*forwards, *gradients), (1, -1, 1, -1), strict=True)]
     orders = squeezed(placement.tolist(), np.concatenate(ways), 6, short, 2 * peak)
     if num_microbatches > short:
-        for device, (kind, stage, microbatch) in enumerate(orders):
-            cut = np.flatnonzero((kind == OpKind.F) & (stage == device) & (microbatch == num_devices + 2))[0]
-            orders[device] = stretched(kind, stage, microbatch, cut, 6, num_microbatches - short)
+        for rank, (kind, stage, microbatch) in enumerate(orders):
+            cut = np.flatnonzero((kind == OpKind.F) & (stage == rank) & (microbatch == num_ranks + 2))[0]
+            orders[rank] = stretched(kind, stage, microbatch, cut, 6, num_microbatches - short)
     columns = (np.stack(column) for column in zip(*orders, strict=True))
     return Schedule.from_programs(name, placement, num_microbatches, *columns)

@@ -30,7 +30,7 @@ def advice_table(study, real, base, short, real_words):
     DataFrame
         One row a place, a question and a schedule that is the answer on at least one of its systems; columns ``kind,
         where, asked, schedule, best_on, of, time_low, time_high, bytes_low, bytes_high``: on how many systems, of how
-        many; and the least and the most, over these, of its time and of the bytes of its fullest device over those of
+        many; and the least and the most, over these, of its time and of the bytes of its fullest rank over those of
         the base, less 1. Of equally fast ones that with fewer bytes is taken, then the first by name; of those that
         hold as much the fastest.
     """

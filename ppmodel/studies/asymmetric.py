@@ -5,9 +5,9 @@ from itertools import pairwise
 import pandas as pd
 
 from ppmodel.costs import model_costs, uniform_costs
-from ppmodel.engine import simulate
-from ppmodel.graph import P2P, compile
-from ppmodel.specs import cards_of
+from ppmodel.simulation import run_graph
+from ppmodel.simulation import P2P, compile_graph
+from ppmodel.specs import nics_of
 from ppmodel.studies.cases import built
 from ppmodel.studies.runtime import relative_to, runtime_study
 from ppmodel.studies.times import WITHOUT_NETWORK
@@ -44,7 +44,7 @@ def asymmetric_study(model, systems, stages_list, microbatches, splits, p2p="ove
         If a semantics is unknown.
     """
     cases = ["chimera"] + [("asymmetric-chimera", {"split": split}) for split in splits]
-    studies = [runtime_study(model, systems, num_stages, microbatches, cases, p2p) for num_stages in stages_list]
+    studies = [runtime_study(model, systems, num_ranks, microbatches, cases, p2p) for num_ranks in stages_list]
     return relative_to(pd.concat(studies), "Chimera")
 
 
@@ -77,9 +77,9 @@ def best_split_study(model, systems, stages_list, microbatches, splits):
     rows = []
     for p2p in P2P:
         study = asymmetric_study(model, systems, stages_list, microbatches, splits, p2p)
-        for num_stages, group in study.groupby("stages", sort=False):
+        for num_ranks, group in study.groupby("stages", sort=False):
             best = group.loc[group.relative.idxmin()]
-            row = {"stages": num_stages, "p2p": p2p, "gain": 0.0, "schedule": "none", "system": "", "microbatches": ""}
+            row = {"stages": num_ranks, "p2p": p2p, "gain": 0.0, "schedule": "none", "system": "", "microbatches": ""}
             if best.relative < -_NO_GAIN:
                 row |= {"gain": -best.relative, "schedule": best.schedule, "system": best.system,
                         "microbatches": str(best.microbatches)}  # fmt: skip
@@ -118,14 +118,14 @@ def asymmetric_causes(model, system, stages_list, num_microbatches, split):
         If the model does not fit a schedule: too few blocks, or a batch that does not divide.
     """
     rows = []
-    for num_stages in stages_list:
-        base = built("chimera", num_stages, num_microbatches, ())
-        uneven = built("asymmetric-chimera", num_stages, num_microbatches, (("split", tuple(split)),))
+    for num_ranks in stages_list:
+        base = built("chimera", num_ranks, num_microbatches, ())
+        uneven = built("asymmetric-chimera", num_ranks, num_microbatches, (("split", tuple(split)),))
         forward, backward = model_costs(base, model, system).compute_s[:2, 0]
 
-        def over(costs, base=base, uneven=uneven, num_stages=num_stages):
-            graphs = (compile(schedule, cards=cards_of(system, num_stages)) for schedule in (uneven, base))
-            times = [simulate(graph, costs(graph.schedule)).makespan_s for graph in graphs]
+        def over(costs, base=base, uneven=uneven, num_ranks=num_ranks):
+            graphs = (compile_graph(schedule, nics=nics_of(system, num_ranks)) for schedule in (uneven, base))
+            times = [run_graph(graph, costs(graph.schedule)).makespan_s for graph in graphs]
             return times[0] / times[1] - 1
 
         steps = [
@@ -135,5 +135,5 @@ def asymmetric_causes(model, system, stages_list, num_microbatches, split):
             over(lambda schedule: model_costs(schedule, model, system)),
         ]
         added = [later - earlier for earlier, later in pairwise([0.0, *steps])]
-        rows.append(dict(zip(["stages", "table", "backward", "blocks", "network"], [num_stages, *added], strict=True)))
+        rows.append(dict(zip(["stages", "table", "backward", "blocks", "network"], [num_ranks, *added], strict=True)))
     return pd.DataFrame(rows)

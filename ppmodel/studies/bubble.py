@@ -6,21 +6,21 @@ import pandas as pd
 
 from ppmodel import schedules
 from ppmodel.costs import uniform_costs
-from ppmodel.engine import simulate
-from ppmodel.graph import compile
+from ppmodel.simulation import run_graph
+from ppmodel.simulation import compile_graph
 from ppmodel.metrics import idle_ratio, peak_activations, table_bubble_ratio, table_slots
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.studies.cases import PAPER_SCHEDULES, built, label, legal_schedules
 
 
-def closed_form_bubble_ratio(schedule, num_stages, num_microbatches, options=None):
+def closed_form_bubble_ratio(schedule, num_ranks, num_microbatches, options=None):
     """The bubble ratio of a schedule by closed form, over the total time, whether published or derived here.
 
     Parameters
     ----------
     schedule : str
         Name of the schedule.
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
     options : dict, optional
         The schedule's options.
@@ -36,21 +36,21 @@ def closed_form_bubble_ratio(schedule, num_stages, num_microbatches, options=Non
     (Fraction(7, 55), Fraction(0, 1))
     """
     closed_form = schedules.get(schedule).bubble_ratio
-    ratio = closed_form and closed_form(num_stages, num_microbatches, **(options or {}))
+    ratio = closed_form and closed_form(num_ranks, num_microbatches, **(options or {}))
     return float("nan") if ratio is None else ratio
 
 
-def published_bubble_ratio(schedule, num_stages, num_microbatches, options=None):
+def published_bubble_ratio(schedule, num_ranks, num_microbatches, options=None):
     """The bubble ratio that a schedule's own authors publish.
 
-    It is over the total time, but for ZB-H2 and ZB-V, whose authors' is over the longest span of a device. A closed
+    It is over the total time, but for ZB-H2 and ZB-V, whose authors' is over the longest span of a rank. A closed
     form that is derived here is none of theirs, see `closed_form_bubble_ratio`.
 
     Parameters
     ----------
     schedule : str
         Name of the schedule.
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
     options : dict, optional
         The schedule's options.
@@ -68,16 +68,16 @@ def published_bubble_ratio(schedule, num_stages, num_microbatches, options=None)
     Fraction(14, 55)
     """
     published = schedules.get(schedule).published
-    ratio = published and published(num_stages, num_microbatches, **(options or {}))
+    ratio = published and published(num_ranks, num_microbatches, **(options or {}))
     return float("nan") if ratio is None else ratio
 
 
-def bubble_study(num_stages, microbatches, cases=PAPER_SCHEDULES):
+def bubble_study(num_ranks, microbatches, cases=PAPER_SCHEDULES):
     """Bubble ratio by published formula and from the idealised table, over the total time.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S.
     microbatches : iterable of int
         Values of B. Sizes at which a schedule is not defined are left out.
@@ -102,10 +102,10 @@ def bubble_study(num_stages, microbatches, cases=PAPER_SCHEDULES):
     """
     rows = []
     for count in microbatches:
-        for name, options, schedule in legal_schedules(cases, num_stages, count):
-            formula = published_bubble_ratio(name, num_stages, count, options)
+        for name, options, schedule in legal_schedules(cases, num_ranks, count):
+            formula = published_bubble_ratio(name, num_ranks, count, options)
             rows.append({
-                "schedule": label(name, options), "stages": num_stages, "microbatches": count,
+                "schedule": label(name, options), "stages": num_ranks, "microbatches": count,
                 "formula": float(formula), "table": table_bubble_ratio(schedule), "slots": table_slots(schedule),
             })  # fmt: skip
     return pd.DataFrame(rows)
@@ -135,12 +135,12 @@ def agreement_study(max_stages, max_microbatches):
     rows = []
     for name in ("gpipe", "1f1b"):
         worst = [Fraction(0), 0.0]
-        for num_stages in range(1, max_stages + 1):
+        for num_ranks in range(1, max_stages + 1):
             for count in range(1, max_microbatches + 1):
-                schedule = schedules.build(name, num_stages, count)
-                formula = published_bubble_ratio(name, num_stages, count)
+                schedule = schedules.build(name, num_ranks, count)
+                formula = published_bubble_ratio(name, num_ranks, count)
                 table = 1 - Fraction(3 * count, table_slots(schedule))
-                simulated = idle_ratio(simulate(compile(schedule), uniform_costs(schedule, 1, 2)))
+                simulated = idle_ratio(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2)))
                 worst = [max(worst[0], abs(formula - table)), max(worst[1], abs(float(formula) - simulated))]
         rows.append({
             "schedule": label(name), "cases": max_stages * max_microbatches,
@@ -149,14 +149,14 @@ def agreement_study(max_stages, max_microbatches):
     return pd.DataFrame(rows)
 
 
-def level_study(names, num_stages, num_microbatches):
+def level_study(names, num_ranks, num_microbatches):
     """The bubble ratio at the three levels without communication: formula, table, simulation.
 
     Parameters
     ----------
     names : iterable of str or (str, dict)
         As the cases of `legal_schedules`.
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
 
     Returns
@@ -176,29 +176,29 @@ def level_study(names, num_stages, num_microbatches):
     [['GPipe', 0.429, 0.429, 0.429]]
     """
     rows = []
-    for name, options, schedule in legal_schedules(names, num_stages, num_microbatches):
-        simulated = simulate(compile(schedule), uniform_costs(schedule, forward=1, backward=2))
+    for name, options, schedule in legal_schedules(names, num_ranks, num_microbatches):
+        simulated = run_graph(compile_graph(schedule), uniform_costs(schedule, forward=1, backward=2))
         rows.append({
             "schedule": label(name, options),
-            "formula": float(published_bubble_ratio(name, num_stages, num_microbatches, options)),
+            "formula": float(published_bubble_ratio(name, num_ranks, num_microbatches, options)),
             "table": table_bubble_ratio(schedule), "simulation": idle_ratio(simulated),
         })  # fmt: skip
     return pd.DataFrame(rows)
 
 
-def concatenation_study(num_stages, num_microbatches):
+def concatenation_study(num_ranks, num_microbatches):
     """Chimera's ways of following one unit by the next: table length, bubble and peak activations.
 
     Parameters
     ----------
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices S and microbatches B, at which every way is defined: S even, and B = S or 2S dividing B.
 
     Returns
     -------
     DataFrame
         One row a way; columns ``concatenation, forward_times, bubble, peak_activations``. A forward-time is
-        that of one microbatch on one stage; peak activations are those of the fullest device in units of one
+        that of one microbatch on one stage; peak activations are those of the fullest rank in units of one
         microbatch on 1/S of the model.
 
     Raises
@@ -213,7 +213,7 @@ def concatenation_study(num_stages, num_microbatches):
     """
     rows = []
     for way in CONCATENATIONS:
-        schedule = built("chimera", num_stages, num_microbatches, (("concat", way),))
+        schedule = built("chimera", num_ranks, num_microbatches, (("concat", way),))
         rows.append({
             "concatenation": way, "forward_times": table_slots(schedule) / schedule.pieces_per_unit,
             "bubble": table_bubble_ratio(schedule), "peak_activations": peak_activations(schedule).max(),

@@ -4,8 +4,8 @@ from functools import cache
 from typing import NamedTuple
 
 from ppmodel import schedules
-from ppmodel.errors import ScheduleError
-from ppmodel.graph import compile
+from ppmodel.errors import ScheduleError, SizeError
+from ppmodel.simulation import compile_graph
 from ppmodel.metrics import peak_activations, table_bubble_ratio, table_slots
 from ppmodel.ops import OpKind
 from ppmodel.schedules.registry import option_text
@@ -52,15 +52,15 @@ def label(name, options=None):
 
 
 @cache
-def built(name, num_stages, num_microbatches, options):
+def built(name, num_ranks, num_microbatches, options):
     """`schedules.build`, once for each schedule; the options as a tuple of pairs."""
-    return schedules.build(name, num_stages, num_microbatches, **dict(options))
+    return schedules.build(name, num_ranks, num_microbatches, **dict(options))
 
 
 @cache
-def compiled(name, num_stages, num_microbatches, options, p2p, allreduce, cards=None):
-    """`graph.compile`, once for each schedule, semantics and network cards; these as a tuple."""
-    return compile(built(name, num_stages, num_microbatches, options), p2p, allreduce, cards)
+def compiled(name, num_ranks, num_microbatches, options, p2p, allreduce, nics=None):
+    """`graph.compile`, once for each schedule, semantics and NICs; these as a tuple."""
+    return compile_graph(built(name, num_ranks, num_microbatches, options), p2p, allreduce, nics)
 
 
 class TableNumbers(NamedTuple):
@@ -73,7 +73,7 @@ class TableNumbers(NamedTuple):
     forward_times : float
         Its length in forwards of 1/S of the model.
     peak : float
-        Peak activations of the fullest device, in microbatches on 1/S of the model.
+        Peak activations of the fullest rank, in microbatches on 1/S of the model.
     """
 
     bubble_ratio: float
@@ -82,9 +82,9 @@ class TableNumbers(NamedTuple):
 
 
 @cache
-def table_numbers(name, num_stages, num_microbatches, options):
+def table_numbers(name, num_ranks, num_microbatches, options):
     """`TableNumbers` of a schedule, once for each; the options as a tuple of pairs."""
-    schedule = built(name, num_stages, num_microbatches, options)
+    schedule = built(name, num_ranks, num_microbatches, options)
     length = table_slots(schedule) / schedule.pieces_per_unit
     return TableNumbers(table_bubble_ratio(schedule), length, float(peak_activations(schedule).max()))
 
@@ -123,7 +123,7 @@ def placement_text(schedule):
     Returns
     -------
     str
-        One of `PLACEMENTS`. *Two directions*: a second copy of the model runs against the first. *One chunk*: a device
+        One of `PLACEMENTS`. *Two directions*: a second copy of the model runs against the first. *One chunk*: a rank
         has one stage. Else it has several: dealt out in turn, a *loop*, or to and fro, once in a *V* and more often
         in *waves*.
 
@@ -135,10 +135,10 @@ def placement_text(schedule):
     """
     if schedule.num_replicas > 1:
         return "two directions"
-    if schedule.chunks_per_device == 1:
+    if schedule.chunks_per_rank == 1:
         return "one chunk"
     turns = (schedule.placement[:, 1:] == schedule.placement[:, :-1]).any()
-    return ("V" if schedule.chunks_per_device == 2 else "waves") if turns else "loop"
+    return ("V" if schedule.chunks_per_rank == 2 else "waves") if turns else "loop"
 
 
 def family(schedule):
@@ -167,14 +167,14 @@ def family(schedule):
     return "V or waves" if placement in ("V", "waves") else placement
 
 
-def legal_schedules(cases, num_stages, num_microbatches):
+def legal_schedules(cases, num_ranks, num_microbatches):
     """Those of some schedules that are defined at a size.
 
     Parameters
     ----------
     cases : iterable of str or (str, dict)
         Names, with options where they differ from the defaults.
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
 
     Yields
@@ -194,13 +194,13 @@ def legal_schedules(cases, num_stages, num_microbatches):
     >>> [name for name, _, _ in legal_schedules(["gpipe", "chimera"], 4, 6)]
     ['gpipe']
     """
-    built("gpipe", num_stages, num_microbatches, ())  # legal everywhere: refuses what is no size at all
+    built("gpipe", num_ranks, num_microbatches, ())  # legal everywhere: refuses what is no size at all
     for case in cases:
         name, options = named(case)
         try:
-            yield name, options, built(name, num_stages, num_microbatches, tuple(options.items()))
+            yield name, options, built(name, num_ranks, num_microbatches, tuple(options.items()))
         except ScheduleError as error:
-            if error.field not in ("stages", "microbatches"):
+            if not isinstance(error, SizeError):
                 raise  # an unknown name or option is an error, an illegal size is not
 
 

@@ -5,12 +5,12 @@ import pandas as pd
 
 from ppmodel import schedules
 from ppmodel.costs import model_costs, slowest_transfer_s, uniform_costs
-from ppmodel.engine import makespans, simulate_events
-from ppmodel.graph import ALLREDUCE, compile
+from ppmodel.simulation import makespans, run_events
+from ppmodel.simulation import ALLREDUCE, compile_graph
 from ppmodel.metrics import computing_s, messages_sent
 from ppmodel.ops import OpKind
 from ppmodel.schedules.registry import option_text
-from ppmodel.specs import by_cards
+from ppmodel.specs import by_nics
 from ppmodel.studies.cases import TIE, built, compiled, label, legal_schedules, named, table_numbers
 from ppmodel.studies.orders import order_of_amounts
 from ppmodel.studies.phases import border_study, phase_study
@@ -19,14 +19,14 @@ from ppmodel.studies.times import Change, times
 _HALVINGS = 12
 
 
-def message_study(num_stages, multiple, ratios, cases, base, p2p="overlapped"):
+def message_study(num_ranks, multiple, ratios, cases, base, p2p="overlapped"):
     """What each schedule's bubble costs in messages, and up to which length of a transfer it is worth them.
 
     Costs are uniform, a backward takes two forwards and each half of it one.
 
     Parameters
     ----------
-    num_stages, multiple : int
+    num_ranks, multiple : int
         Devices S, and B/S.
     ratios : sequence of float
         Times of a transfer in forwards of 1/S of the model, c/F, rising.
@@ -44,18 +44,18 @@ def message_study(num_stages, multiple, ratios, cases, base, p2p="overlapped"):
         less 1.
     table : DataFrame
         One row a schedule; columns ``schedule, bubble, messages, over_base, worth_until``: bubble ratio of its table,
-        messages of the device that sends most, these over the base's, and the first c/F from which on it is no
+        messages of the rank that sends most, these over the base's, and the first c/F from which on it is no
         faster than the base, interpolated; NaN where it never is faster, infinite where it always is. The smallest
         bubble first.
     """
-    count, of_base = num_stages * multiple, label(*named(base))
-    study = phase_study([num_stages], [multiple], ratios, [base, *(one for one in cases if one != base)], p2p)
+    count, of_base = num_ranks * multiple, label(*named(base))
+    study = phase_study([num_ranks], [multiple], ratios, [base, *(one for one in cases if one != base)], p2p)
     lengths = study.pivot(index="comm_over_forward", columns="schedule", values="time")
     relative = lengths.div(lengths[of_base], axis=0).drop(columns=of_base) - 1
     borders = border_study(study, {name: (name, of_base, 1.0) for name in relative})
     sent = {}
-    for name, options, schedule in legal_schedules([base, *cases], num_stages, count):
-        numbers = table_numbers(name, num_stages, count, tuple(options.items()))
+    for name, options, schedule in legal_schedules([base, *cases], num_ranks, count):
+        numbers = table_numbers(name, num_ranks, count, tuple(options.items()))
         sent[label(name, options)] = (numbers.bubble_ratio, int(messages_sent(schedule).max()))
     rows = []
     for name in relative:
@@ -72,7 +72,7 @@ def _worth_until(relative, borders):
     return borders.comm_over_forward.min() if len(borders) else np.inf
 
 
-def halves_study(model, system, num_stages, microbatches, cases):
+def halves_study(model, system, num_ranks, microbatches, cases):
     """What a table of equal slots leaves out where the halves of a backward are not equally long, without a network.
 
     Parameters
@@ -81,7 +81,7 @@ def halves_study(model, system, num_stages, microbatches, cases):
         The model.
     system : SystemSpec
         The system, for the lengths of forward and halves.
-    num_stages : int
+    num_ranks : int
         Devices, S.
     microbatches : sequence of int
         Values of B. Sizes at which a schedule is not defined are left out.
@@ -103,14 +103,14 @@ def halves_study(model, system, num_stages, microbatches, cases):
     """
     rows = []
     for count in microbatches:
-        seconds = model_costs(built("1f1b", num_stages, count, ()), model, system).compute_s.mean(axis=1)
+        seconds = model_costs(built("1f1b", num_ranks, count, ()), model, system).compute_s.mean(axis=1)
         halves = seconds[[OpKind.I, OpKind.W]] / seconds[OpKind.F]
-        for name, options, schedule in legal_schedules(cases, num_stages, count):
+        for name, options, schedule in legal_schedules(cases, num_ranks, count):
             if (schedule.kind == OpKind.I).any():
-                key = (name, num_stages, count, tuple(options.items()))
+                key = (name, num_ranks, count, tuple(options.items()))
                 graph, lengths = compiled(*key, "latency", "excluded"), ((1.0, 1.0), halves)
                 costs = [uniform_costs(schedule, 1.0, input_grad=i, weight_grad=w) for i, w in lengths]
-                idle = 1 - computing_s(schedule, costs) / (num_stages * makespans(graph, costs))
+                idle = 1 - computing_s(schedule, costs) / (num_ranks * makespans(graph, costs))
                 rows.append((label(name, options), count, *halves, table_numbers(*key).bubble_ratio, *idle))
     columns = ["schedule", "microbatches", "input_grad", "weight_grad", "table", "equal", "own"]
     return pd.DataFrame(rows, columns=columns)
@@ -145,7 +145,7 @@ def convergence_study(study, close):
     return pd.DataFrame(rows, columns=columns)
 
 
-def replica_study(model, systems, num_stages, num_microbatches, cases, base, p2p="overlapped"):
+def replica_study(model, systems, num_ranks, num_microbatches, cases, base, p2p="overlapped"):
     """What the all-reduce of the gradients takes from schedules with two copies of the weights.
 
     Parameters
@@ -154,7 +154,7 @@ def replica_study(model, systems, num_stages, num_microbatches, cases, base, p2p
         The model.
     systems : sequence of SystemSpec
         The systems.
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
     cases : sequence of str or (str, dict)
         Those without copies are left out.
@@ -169,10 +169,10 @@ def replica_study(model, systems, num_stages, num_microbatches, cases, base, p2p
         One row a schedule and system; columns ``schedule, system`` and one for each of `graph.ALLREDUCE`: time over
         that of the base, less 1.
     """
-    size = (num_stages, num_microbatches, model, systems, p2p)
+    size = (num_ranks, num_microbatches, model, systems, p2p)
     of_base = times(_key(base), *size).t_sim_s[0]
     rows = []
-    for name, options, schedule in legal_schedules(cases, num_stages, num_microbatches):
+    for name, options, schedule in legal_schedules(cases, num_ranks, num_microbatches):
         if schedule.num_replicas > 1:
             case = (name, tuple(options.items()))
             ways = np.array([times(case, *size, way).t_sim_s[0] for way in ALLREDUCE]) / of_base - 1
@@ -181,7 +181,7 @@ def replica_study(model, systems, num_stages, num_microbatches, cases, base, p2p
     return pd.DataFrame(rows, columns=["schedule", "system", *ALLREDUCE])
 
 
-def overlap_study(model, systems, num_stages, num_microbatches, cases, factors, p2p="overlapped"):
+def overlap_study(model, systems, num_ranks, num_microbatches, cases, factors, p2p="overlapped"):
     """What it changes if F&B pairs take less than their operations one after the other, or are taken apart.
 
     A pair is one operation: it waits for what both need, and hands on what both give at its end. That costs time
@@ -193,7 +193,7 @@ def overlap_study(model, systems, num_stages, num_microbatches, cases, factors, 
         The model.
     systems : sequence of SystemSpec
         The systems.
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
     cases : sequence of str or (str, dict)
         All are ranked; those without such cells stay as they are, other shared cells, too: two forwards that Chimera
@@ -211,8 +211,8 @@ def overlap_study(model, systems, num_stages, num_microbatches, cases, factors, 
         ``place apart`` or ``place at ...``, 1 more than the number of schedules that are faster; last
         ``worth below``, the factor from which down the schedule takes no longer than apart (NaN where none is).
     """
-    found = list(legal_schedules(cases, num_stages, num_microbatches))
-    size = (num_stages, num_microbatches, model, systems, p2p)
+    found = list(legal_schedules(cases, num_ranks, num_microbatches))
+    size = (num_ranks, num_microbatches, model, systems, p2p)
     changes, ways = [Change(overlap=factor) for factor in (1.0, *factors)], ["at 1", "apart"]
     ways += [f"at {factor:g}" for factor in factors]
     keys = [(name, tuple(options.items())) for name, options, _ in found]
@@ -235,9 +235,9 @@ def _apart_s(schedule, model, systems, p2p):
     """Time of a schedule with its pairs taken apart, on each system; NaN where it has none."""
     seconds, apart = np.full(len(systems), np.nan), schedule.taken_apart()
     if apart is not schedule:
-        for cards, places in by_cards(systems, schedule.num_devices, p2p).items():
+        for nics, places in by_nics(systems, schedule.num_ranks, p2p).items():
             costs = [model_costs(apart, model, systems[place]) for place in places]
-            seconds[places] = makespans(compile(apart, p2p, cards=cards), costs)
+            seconds[places] = makespans(compile_graph(apart, p2p, nics=nics), costs)
     return seconds
 
 
@@ -251,7 +251,7 @@ def _worth_below(key, apart, size):
     return least or np.nan
 
 
-def own_times_study(model, systems, num_stages, num_microbatches, cases, p2p="overlapped"):
+def own_times_study(model, systems, num_ranks, num_microbatches, cases, p2p="overlapped"):
     """What a search for the times of a system wins over one for unit times, of the schedules that search their order.
 
     Parameters
@@ -260,7 +260,7 @@ def own_times_study(model, systems, num_stages, num_microbatches, cases, p2p="ov
         The model.
     systems : sequence of SystemSpec
         The systems.
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
     cases : sequence of str or (str, dict)
         Those whose order does not depend on an option ``times`` are left out.
@@ -279,12 +279,12 @@ def own_times_study(model, systems, num_stages, num_microbatches, cases, p2p="ov
         If the batch does not divide into B.
     """
     rows = []
-    plain = built("1f1b", num_stages, num_microbatches, ())
-    for name, options, _ in legal_schedules(cases, num_stages, num_microbatches):
+    plain = built("1f1b", num_ranks, num_microbatches, ())
+    for name, options, _ in legal_schedules(cases, num_ranks, num_microbatches):
         if "times" in {option.name for option in schedules.get(name).options} - set(options):
             for system in systems:
                 own = _hundredths(model_costs(plain, model, system))
-                size = (num_stages, num_microbatches, model, [system], p2p)
+                size = (num_ranks, num_microbatches, model, [system], p2p)
                 seconds = [
                     times((name, tuple((options | more).items())), *size).t_sim_s[0, 0] for more in ({"times": own}, {})
                 ]
@@ -356,10 +356,10 @@ def opinion_text(again):
     return f"The {len(again)} costliest, computed a second time by discrete events; the times agree {agree}."
 
 
-def _by_events(key, num_stages, num_microbatches, model, system, p2p):
-    size = (key[0], num_stages, num_microbatches, key[1])
+def _by_events(key, num_ranks, num_microbatches, model, system, p2p):
+    size = (key[0], num_ranks, num_microbatches, key[1])
     graph = compiled(*size, p2p, "excluded")
-    return simulate_events(graph, model_costs(built(*size), model, system)).makespan_s
+    return run_events(graph, model_costs(built(*size), model, system)).makespan_s
 
 
 def _key(case):

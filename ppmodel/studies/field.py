@@ -64,7 +64,7 @@ def field_study(
         table_bubble_ratio, peak, activations_bytes, total_bytes, messages, sent_bytes, comm_over_forward, t_sim_s,
         idle_ratio, t_without_network_s, idle_without_network``. Two bubble ratios over the total time, the formula's
         NaN where none is published; peak activations in microbatches on 1/S of the model, those in bytes, and all
-        bytes, of the device that holds most in all; messages and bytes of the device that sends most; times in
+        bytes, of the rank that holds most in all; messages and bytes of the rank that sends most; times in
         seconds, and idle time over the total.
 
     Raises
@@ -76,12 +76,12 @@ def field_study(
     """
     if min(stages_list) < 2:
         rule = "holds a pipeline without transfers, which has no network to ask of"
-        raise PPModelError("stages", list(stages_list), rule, "take numbers of devices of at least 2")
+        raise PPModelError("stages", list(stages_list), rule, "take numbers of ranks of at least 2")
     tables = []
-    for num_stages, multiple in product(stages_list, multiples):
-        count = num_stages * multiple
-        found = [case for case in cases if num_stages * count <= largest_searched or not _is_searched(case)]
-        for name, options, schedule in legal_schedules(found, num_stages, count):
+    for num_ranks, multiple in product(stages_list, multiples):
+        count = num_ranks * multiple
+        found = [case for case in cases if num_ranks * count <= largest_searched or not _is_searched(case)]
+        for name, options, schedule in legal_schedules(found, num_ranks, count):
             try:
                 fixed = _of_table(name, options, schedule, model, systems[0])
                 tables.append(
@@ -101,7 +101,7 @@ def _is_searched(case):
 
 def _of_table(name, options, schedule, model, system):
     """What depends on no system; of memory only the times of the stages do, and they are not used."""
-    size = (schedule.num_devices, schedule.num_microbatches)
+    size = (schedule.num_ranks, schedule.num_microbatches)
     numbers = table_numbers(name, *size, tuple(options.items()))
     held = memory(schedule, model, stages(schedule, model, system))
     fullest, messages = held.total.argmax(), int(messages_sent(schedule).max())
@@ -114,7 +114,7 @@ def _of_table(name, options, schedule, model, system):
 
 
 def _of_systems(name, options, schedule, model, systems, p2p, allreduce):
-    size = (schedule.num_devices, schedule.num_microbatches)
+    size = (schedule.num_ranks, schedule.num_microbatches)
     case = (name, tuple(options.items()))
     found = times(case, *size, model, systems, p2p, allreduce, changes=(UNCHANGED, WITHOUT_NETWORK))
     return {

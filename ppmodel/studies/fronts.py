@@ -21,7 +21,7 @@ def front_study(study):
     -------
     DataFrame
         One row a system, S, schedule and B; columns ``system, stages, schedule, family, microbatches, t_sim_s,
-        total_bytes, front, behind``: time in seconds, bytes of the fullest device, and how much more time it takes
+        total_bytes, front, behind``: time in seconds, bytes of the fullest rank, and how much more time it takes
         than the fastest that holds no more.
     """
     columns = ["system", "stages", "schedule", "family", "microbatches", "t_sim_s", "total_bytes"]

@@ -8,12 +8,12 @@ from ppmodel.studies.cases import label, legal_schedules
 from ppmodel.studies.runtime import relative_to, runtime_study
 
 
-def hanayo_tables(num_stages, waves):
+def hanayo_tables(num_ranks, waves):
     """Chimera and Hanayo at B = S without communication.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices S, and microbatches.
     waves : iterable of int
         Waves of Hanayo, W.
@@ -23,7 +23,7 @@ def hanayo_tables(num_stages, waves):
     DataFrame
         One row a schedule; columns ``schedule, forward_times, bubble, formula, peak_activations``. A
         forward-time is that of one microbatch on 1/S of the model; bubble and formula are ratios of the total
-        time; peak activations are those of the fullest device in units of one microbatch on 1/S of the model.
+        time; peak activations are those of the fullest rank in units of one microbatch on 1/S of the model.
 
     Examples
     --------
@@ -32,8 +32,8 @@ def hanayo_tables(num_stages, waves):
     """
     rows = []
     cases = ["chimera"] + [("hanayo", {"waves": count}) for count in waves]
-    for name, options, schedule in legal_schedules(cases, num_stages, num_stages):
-        formula = published_bubble_ratio(name, num_stages, num_stages, options)
+    for name, options, schedule in legal_schedules(cases, num_ranks, num_ranks):
+        formula = published_bubble_ratio(name, num_ranks, num_ranks, options)
         rows.append({
             "schedule": label(name, options), "forward_times": table_slots(schedule) / schedule.pieces_per_unit,
             "bubble": table_bubble_ratio(schedule), "formula": float(formula),
@@ -42,7 +42,7 @@ def hanayo_tables(num_stages, waves):
     return pd.DataFrame(rows)
 
 
-def hanayo_study(model, systems, num_stages, waves, p2p="overlapped"):
+def hanayo_study(model, systems, num_ranks, waves, p2p="overlapped"):
     """Hanayo relative to Chimera at B = S, with Chimera's idle ratio beside its own.
 
     Parameters
@@ -51,7 +51,7 @@ def hanayo_study(model, systems, num_stages, waves, p2p="overlapped"):
         The model.
     systems : sequence of SystemSpec
         The systems.
-    num_stages : int
+    num_ranks : int
         Devices S, and microbatches; even.
     waves : iterable of int
         Waves of Hanayo, W.
@@ -72,7 +72,7 @@ def hanayo_study(model, systems, num_stages, waves, p2p="overlapped"):
         If a semantics is unknown.
     """
     cases = ["chimera"] + [("hanayo", {"waves": count}) for count in waves]
-    study = runtime_study(model, systems, num_stages, [num_stages], cases, p2p)
+    study = runtime_study(model, systems, num_ranks, [num_ranks], cases, p2p)
     relative = relative_to(study, "Chimera")
     base = study[study.schedule == "Chimera"].set_index("system").idle_ratio
     return relative.assign(idle_ratio_base=relative.system.map(base))

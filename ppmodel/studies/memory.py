@@ -8,7 +8,7 @@ from ppmodel.studies.cases import PAPER_SCHEDULES, label, legal_schedules
 
 
 def memory_study(model, system, stages_list, microbatches, cases=PAPER_SCHEDULES):
-    """Peak activations and persistent state of the fullest device.
+    """Peak activations and persistent state of the fullest rank.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def memory_study(model, system, stages_list, microbatches, cases=PAPER_SCHEDULES
     -------
     DataFrame
         One row an S, B and schedule; columns ``schedule, stages, microbatches, activations_bytes,
-        persistent_bytes, total_bytes, messages, sent_bytes``: the maximum over the devices, and what all devices
+        persistent_bytes, total_bytes, messages, sent_bytes``: the maximum over the ranks, and what all ranks
         send together in one iteration.
 
     Raises
@@ -36,13 +36,13 @@ def memory_study(model, system, stages_list, microbatches, cases=PAPER_SCHEDULES
         If the model does not fit a schedule: too few blocks, or a batch that does not divide.
     """
     rows = []
-    for num_stages in stages_list:
+    for num_ranks in stages_list:
         for count in microbatches:
-            for name, options, schedule in legal_schedules(cases, num_stages, count):
+            for name, options, schedule in legal_schedules(cases, num_ranks, count):
                 held = memory(schedule, model, stages(schedule, model, system))
                 messages = int(messages_sent(schedule).sum())
                 rows.append({
-                    "schedule": label(name, options), "stages": num_stages, "microbatches": count,
+                    "schedule": label(name, options), "stages": num_ranks, "microbatches": count,
                     "activations_bytes": held.activations.max(), "persistent_bytes": held.persistent.max(),
                     "total_bytes": held.total.max(), "messages": messages,
                     "sent_bytes": messages * message_bytes(schedule, model),
@@ -72,20 +72,20 @@ def memory_in_tib(study):
     })  # fmt: skip
 
 
-def unit_peaks(cases, num_stages, num_microbatches):
-    """Peak activations device by device, in units of one microbatch on 1/S of the model.
+def unit_peaks(cases, num_ranks, num_microbatches):
+    """Peak activations rank by rank, in units of one microbatch on 1/S of the model.
 
     Parameters
     ----------
     cases : iterable of str or (str, dict)
         As in `legal_schedules`.
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
 
     Returns
     -------
     DataFrame
-        One row a schedule, one column a device.
+        One row a schedule, one column a rank.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def unit_peaks(cases, num_stages, num_microbatches):
     [['1F1B', 3.0, 2.0, 1.0]]
     """
     rows = []
-    for name, options, schedule in legal_schedules(cases, num_stages, num_microbatches):
-        devices = {f"device {d}": peak for d, peak in enumerate(peak_activations(schedule).tolist())}
-        rows.append({"schedule": label(name, options), **devices})
+    for name, options, schedule in legal_schedules(cases, num_ranks, num_microbatches):
+        ranks = {f"rank {d}": peak for d, peak in enumerate(peak_activations(schedule).tolist())}
+        rows.append({"schedule": label(name, options), **ranks})
     return pd.DataFrame(rows)

@@ -43,7 +43,7 @@ def refusal(path):
     Examples
     --------
     >>> from ppmodel.specs import template_path
-    >>> refusal(template_path("wrong_device", ".csv")).short
+    >>> refusal(template_path("wrong_rank", ".csv")).short
     '3F4 is misplaced'
     """
     try:
@@ -64,7 +64,7 @@ def marked_cells(refusals):
     Returns
     -------
     DataFrame
-        One row a marked cell; columns ``table, device, operation``. A table that is a schedule has none.
+        One row a marked cell; columns ``table, rank, operation``. A table that is a schedule has none.
 
     Examples
     --------
@@ -73,9 +73,9 @@ def marked_cells(refusals):
     """
     grids = {name: refused.grid for name, refused in refusals.items() if refused and refused.grid}
     found = [
-        (name, device, grid.rows[device][place]) for name, grid in grids.items() for device, place in sorted(grid.marks)
+        (name, rank, grid.rows[rank][place]) for name, grid in grids.items() for rank, place in sorted(grid.marks)
     ]
-    return pd.DataFrame(found, columns=["table", "device", "operation"])
+    return pd.DataFrame(found, columns=["table", "rank", "operation"])
 
 
 def refusal_text(refusals):

@@ -1,4 +1,4 @@
-"""What nodes and shared network cards change, and where the stages should go."""
+"""What nodes and shared NICs change, and where the stages should go."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -8,18 +8,18 @@ import numpy as np
 import pandas as pd
 
 from ppmodel.costs import model_costs, stage_blocks, uniform_costs
-from ppmodel.engine import makespans, simulate
+from ppmodel.simulation import makespans, run_graph
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.metrics import messages_by_node
-from ppmodel.specs import PLACEMENTS, cards_of, nodes_of
+from ppmodel.specs import PLACEMENTS, nics_of, nodes_of
 from ppmodel.studies.cases import TIE, built, compiled, label, legal_schedules, named, spread
 from ppmodel.studies.recommend import batch_sizes
 from ppmodel.studies.times import times
 
-NETWORKS = {"own links": False, "shared card": True}
-"""Whether the devices of a node share its network card, under the words that tables and pictures use."""
+NETWORKS = {"own links": False, "shared nic": True}
+"""Whether the ranks of a node share its NIC, under the words that tables and pictures use."""
 
-_ON = {"own links": "links of their own", "shared card": "shared cards"}
+_ON = {"own links": "links of their own", "shared nic": "shared nics"}
 _MOST_PLACEMENTS = 1_000
 _SEARCHED = [
     "schedule", "allreduce", "network", "placements", "fastest", "t_fastest_s", "blocked_over_fastest",
@@ -28,8 +28,8 @@ _SEARCHED = [
 _SMALL = 5e-4
 
 
-def placed(system, placement, shared_card):
-    """A system with other nodes for its devices, and with or without a network card that they share.
+def placed(system, placement, shared_nic):
+    """A system with other nodes for its ranks, and with or without a NIC that they share.
 
     Parameters
     ----------
@@ -37,8 +37,8 @@ def placed(system, placement, shared_card):
         With nodes.
     placement : str or tuple of int
         As `specs.NodeSpec.placement`.
-    shared_card : bool
-        Whether the devices of a node share its card.
+    shared_nic : bool
+        Whether the ranks of a node share its nic.
 
     Returns
     -------
@@ -50,20 +50,20 @@ def placed(system, placement, shared_card):
     PPModelError
         If the system has no nodes.
     SpecificationError
-        If the placement puts more devices on a node than it has room for.
+        If the placement puts more ranks on a node than it has room for.
 
     Examples
     --------
     >>> from ppmodel.specs import load_system
-    >>> placed(load_system("a2_highgpu_8g"), "round-robin", shared_card=False).nodes.placement
+    >>> placed(load_system("a2_highgpu_8g"), "round-robin", shared_nic=False).nodes.placement
     'round-robin'
     """
     if system.nodes is None:
         raise PPModelError("system", system.name, "has no nodes", "give its file a block of nodes, as the template has")
-    return replace(system, nodes=replace(system.nodes, placement=placement, shared_card=shared_card))
+    return replace(system, nodes=replace(system.nodes, placement=placement, shared_nic=shared_nic))
 
 
-def node_study(model, systems, num_stages, num_microbatches, cases, allreduce="excluded"):
+def node_study(model, systems, num_ranks, num_microbatches, cases, allreduce="excluded"):
     """Time on nodes against a network on which every link is one between nodes.
 
     Parameters
@@ -71,8 +71,8 @@ def node_study(model, systems, num_stages, num_microbatches, cases, allreduce="e
     model : ModelSpec
         The model.
     systems : sequence of SystemSpec
-        With nodes; their own placement and card are not looked at.
-    num_stages, num_microbatches : int
+        With nodes; their own placement and nic are not looked at.
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
     cases : iterable of str or (str, dict)
         As in `legal_schedules`.
@@ -104,13 +104,13 @@ def node_study(model, systems, num_stages, num_microbatches, cases, allreduce="e
     """
     rows = []
     for system in systems:
-        for name, options, schedule in _possible(cases, model, num_stages, num_microbatches):
+        for name, options, schedule in _possible(cases, model, num_ranks, num_microbatches):
             tried = list(_networks(system))
-            size = ((name, tuple(options.items())), num_stages, num_microbatches, model)
+            size = ((name, tuple(options.items())), num_ranks, num_microbatches, model)
             many = [replace(system, nodes=None), *(one for *_, one in tried)]
             flat, *spans = times(*size, many, "overlapped", allreduce).t_sim_s[0].tolist()
             for (placement, network, one), span in zip(tried, spans, strict=True):
-                _, between = messages_by_node(schedule, nodes_of(one, num_stages))
+                _, between = messages_by_node(schedule, nodes_of(one, num_ranks))
                 rows.append({
                     "system": system.name, "schedule": label(name, options), "placement": placement,
                     "network": network, "messages_between": between, "t_sim_s": span, "t_flat_s": flat,
@@ -119,9 +119,9 @@ def node_study(model, systems, num_stages, num_microbatches, cases, allreduce="e
     return pd.DataFrame(rows)
 
 
-def _possible(cases, model, num_stages, num_microbatches):
+def _possible(cases, model, num_ranks, num_microbatches):
     """The schedules that are defined at a size, and whose stages the model has enough blocks for."""
-    for name, options, schedule in legal_schedules(cases, num_stages, num_microbatches):
+    for name, options, schedule in legal_schedules(cases, num_ranks, num_microbatches):
         try:
             stage_blocks(schedule, model)
         except CostError:
@@ -130,14 +130,14 @@ def _possible(cases, model, num_stages, num_microbatches):
 
 
 def _networks(system):
-    """A system under each placement that has a name, on links of its own and on shared cards."""
+    """A system under each placement that has a name, on links of its own and on shared nics."""
     for placement in PLACEMENTS if _room(system) > 1 else PLACEMENTS[:2]:  # a fold needs room for a pair
         for network, shared in NETWORKS.items():
             yield placement, network, placed(system, placement, shared)
 
 
 def _room(system):
-    return placed(system, "blocked", shared_card=False).nodes.devices_per_node
+    return placed(system, "blocked", shared_nic=False).nodes.devices_per_node
 
 
 def crossing_table(study):
@@ -229,7 +229,7 @@ def order_text(orders):
 
 
 def node_findings(study, found, one_node=()):
-    """What nodes and shared cards change, in sentences.
+    """What nodes and shared nics change, in sentences.
 
     Parameters
     ----------
@@ -250,16 +250,16 @@ def node_findings(study, found, one_node=()):
 
 
 def _saved(study):
-    """What blocked nodes save on one system, and what a shared card takes of it."""
+    """What blocked nodes save on one system, and what a shared nic takes of it."""
     times_s = study.pivot_table("t_sim_s", ["schedule", "placement"], "network", sort=False)
     blocked = study[(study.placement == "blocked") & (study.network == "own links")].set_index("schedule").relative
-    more = times_s["shared card"] / times_s["own links"] - 1
+    more = times_s["shared nic"] / times_s["own links"] - 1
     (schedule, placement), alone = more.idxmax(), more.xs("blocked", level="placement")
     costs = f"at most {alone.max():.1%} ({alone.idxmax()})" if alone.max() >= _SMALL else "nothing to speak of"
     return (
         f"On `{study.system.iloc[0]}` blocked nodes with links of their own take {-blocked.max():.1%} "
         f"({blocked.idxmax()}) to {-blocked.min():.1%} ({blocked.idxmin()}) off the time of the flat network. Sharing "
-        f"the card then costs {costs}"
+        f"the nic then costs {costs}"
         + (f"; the most anywhere is {more.max():.1%} ({schedule}, {placement})." if more.max() >= _SMALL else ".")
     )
 
@@ -277,12 +277,12 @@ def _best(found):
     return said + ("; " + "; ".join(others) if others else "") + "."
 
 
-def full_placements(num_devices, devices_per_node):
-    """Every way to put devices on nodes that are all full; which node is called what does not matter.
+def full_placements(num_ranks, devices_per_node):
+    """Every way to put ranks on nodes that are all full; which node is called what does not matter.
 
     Parameters
     ----------
-    num_devices : int
+    num_ranks : int
         Devices, S; a multiple of those of a node.
     devices_per_node : int
         Devices of a node.
@@ -290,7 +290,7 @@ def full_placements(num_devices, devices_per_node):
     Returns
     -------
     list of tuple of int
-        The node of each device; lexicographic, so that blocked comes first.
+        The node of each rank; lexicographic, so that blocked comes first.
 
     Raises
     ------
@@ -302,25 +302,25 @@ def full_placements(num_devices, devices_per_node):
     >>> full_placements(4, 2)
     [(0, 0, 1, 1), (0, 1, 0, 1), (0, 1, 1, 0)]
     """
-    if num_devices % devices_per_node:
+    if num_ranks % devices_per_node:
         rule = f"must be a multiple of devices_per_node = {devices_per_node}, so that all nodes are full"
-        raise PPModelError("stages", num_devices, rule, f"ask for {2 * devices_per_node} stages")
+        raise PPModelError("stages", num_ranks, rule, f"ask for {2 * devices_per_node} stages")
     ways = [()]
-    for node in range(num_devices // devices_per_node):
-        ways = [way + ((node, chosen),) for way in ways for chosen in _chosen(way, num_devices, devices_per_node)]
+    for node in range(num_ranks // devices_per_node):
+        ways = [way + ((node, chosen),) for way in ways for chosen in _chosen(way, num_ranks, devices_per_node)]
         if len(ways) > _MOST_PLACEMENTS:
             rule = f"has more than {_MOST_PLACEMENTS} placements on nodes of {devices_per_node}"
-            raise PPModelError("stages", num_devices, rule, "ask for fewer stages")
-    owners = ({device: node for node, chosen in way for device in chosen} for way in ways)
-    return sorted(tuple(owner[device] for device in range(num_devices)) for owner in owners)
+            raise PPModelError("stages", num_ranks, rule, "ask for fewer stages")
+    owners = ({rank: node for node, chosen in way for rank in chosen} for way in ways)
+    return sorted(tuple(owner[rank] for rank in range(num_ranks)) for owner in owners)
 
 
-def num_placements(num_devices, devices_per_node):
-    """How many ways there are to put devices on nodes that are all full.
+def num_placements(num_ranks, devices_per_node):
+    """How many ways there are to put ranks on nodes that are all full.
 
     Parameters
     ----------
-    num_devices : int
+    num_ranks : int
         Devices, S; a multiple of those of a node.
     devices_per_node : int
         Devices of a node.
@@ -335,11 +335,11 @@ def num_placements(num_devices, devices_per_node):
     >>> num_placements(8, 4), num_placements(16, 8)
     (35, 6435)
     """
-    groups = num_devices // devices_per_node
-    return factorial(num_devices) // (factorial(devices_per_node) ** groups * factorial(groups))
+    groups = num_ranks // devices_per_node
+    return factorial(num_ranks) // (factorial(devices_per_node) ** groups * factorial(groups))
 
 
-def search_size(model, system, num_stages, num_microbatches):
+def search_size(model, system, num_ranks, num_microbatches):
     """The size at which placements on a system are compared: full nodes, two at least.
 
     Parameters
@@ -348,12 +348,12 @@ def search_size(model, system, num_stages, num_microbatches):
         Gives the batch.
     system : SystemSpec
         With nodes.
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         The size that is wanted, S and B.
 
     Returns
     -------
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         The smallest even S of full nodes that is no smaller than wanted and takes two nodes; if the model has too
         few blocks for it, the smallest even one that takes two nodes, and if for that, too, the one that is wanted.
         B grows with S, as far as it divides the batch.
@@ -370,13 +370,13 @@ def search_size(model, system, num_stages, num_microbatches):
     [(8, 8), (16, 16)]
     """
     room = _room(system)
-    step, least = lcm(2, room), max(num_stages, room + 1)
-    sizes = (step * -(-least // step), 2 * -(-least // 2), num_stages)
-    size = next((size for size in sizes if size <= model.blocks), num_stages)
-    return size, batch_sizes(model, num_microbatches * size // num_stages)[-1]
+    step, least = lcm(2, room), max(num_ranks, room + 1)
+    sizes = (step * -(-least // step), 2 * -(-least // 2), num_ranks)
+    size = next((size for size in sizes if size <= model.blocks), num_ranks)
+    return size, batch_sizes(model, num_microbatches * size // num_ranks)[-1]
 
 
-def search_text(model, system, num_stages, found):
+def search_text(model, system, num_ranks, found):
     """Which placements were tried, or why none were.
 
     Parameters
@@ -385,7 +385,7 @@ def search_text(model, system, num_stages, found):
         The model.
     system : SystemSpec
         With nodes.
-    num_stages : int
+    num_ranks : int
         Devices, S, of the search.
     found : DataFrame
         From `placement_search`.
@@ -396,33 +396,33 @@ def search_text(model, system, num_stages, found):
         A sentence.
     """
     room = _room(system)
-    where = f"On `{system.name}`, with S = {num_stages} on nodes of {room},"
+    where = f"On `{system.name}`, with S = {num_ranks} on nodes of {room},"
     if not found.empty:
         return f"{where} there are {found.placements.iloc[0]} placements, and all are tried."
-    if num_stages % room:
+    if num_ranks % room:
         return f"{where} nodes are not full, and nothing is searched: `{model.name}` has {model.blocks} blocks."
-    if (ways := num_placements(num_stages, room)) > _MOST_PLACEMENTS:
+    if (ways := num_placements(num_ranks, room)) > _MOST_PLACEMENTS:
         return f"{where} there are {ways:,} placements, too many to try them all; the page compares those with a name."
     return f"{where} nothing is searched: `{model.name}` has too few blocks for the schedules."
 
 
-def _chosen(way, num_devices, devices_per_node):
+def _chosen(way, num_ranks, devices_per_node):
     """Devices for the next node: the first that is free, and any of the others."""
-    taken = {device for _, chosen in way for device in chosen}
-    first, *others = (device for device in range(num_devices) if device not in taken)
+    taken = {rank for _, chosen in way for rank in chosen}
+    first, *others = (rank for rank in range(num_ranks) if rank not in taken)
     return [(first, *more) for more in combinations(others, devices_per_node - 1)]
 
 
-def placement_search(model, system, num_stages, num_microbatches, cases, allreduces=("excluded", "blocking")):
-    """The fastest of all placements of the devices on full nodes, beside blocked and the slowest.
+def placement_search(model, system, num_ranks, num_microbatches, cases, allreduces=("excluded", "blocking")):
+    """The fastest of all placements of the ranks on full nodes, beside blocked and the slowest.
 
     Parameters
     ----------
     model : ModelSpec
         The model.
     system : SystemSpec
-        With nodes; its own placement and card are not looked at.
-    num_stages, num_microbatches : int
+        With nodes; its own placement and nic are not looked at.
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
     cases : iterable of str or (str, dict)
         As in `legal_schedules`.
@@ -434,7 +434,7 @@ def placement_search(model, system, num_stages, num_microbatches, cases, allredu
     DataFrame
         One row a schedule, all-reduce and network; columns ``schedule, allreduce, network, placements, fastest,
         t_fastest_s, blocked_over_fastest, slowest_over_fastest, as_fast``: how many were tried, the node of each
-        device in the first of the fastest, its time, T_sim / its time - 1 of blocked and of the slowest, and how
+        rank in the first of the fastest, its time, T_sim / its time - 1 of blocked and of the slowest, and how
         many are as fast. No row where the nodes are not full, or there are too many placements; see `search_text`.
 
     Raises
@@ -445,13 +445,13 @@ def placement_search(model, system, num_stages, num_microbatches, cases, allredu
         If the system has no nodes.
     """
     room = _room(system)
-    if num_stages % room or num_placements(num_stages, room) > _MOST_PLACEMENTS:
+    if num_ranks % room or num_placements(num_ranks, room) > _MOST_PLACEMENTS:
         return pd.DataFrame(columns=_SEARCHED)
-    ways = full_placements(num_stages, room)
+    ways = full_placements(num_ranks, room)
     rows = []
-    for name, options, schedule in _possible(cases, model, num_stages, num_microbatches):
+    for name, options, schedule in _possible(cases, model, num_ranks, num_microbatches):
         for allreduce in allreduces if schedule.num_replicas > 1 else allreduces[:1]:
-            size = ((name, tuple(options.items())), num_stages, num_microbatches, model)
+            size = ((name, tuple(options.items())), num_ranks, num_microbatches, model)
             for network, shared in NETWORKS.items():
                 many = [placed(system, way, shared) for way in ways]
                 spans = times(*size, many, "overlapped", allreduce).t_sim_s[0]
@@ -465,7 +465,7 @@ def placement_search(model, system, num_stages, num_microbatches, cases, allredu
     return pd.DataFrame(rows, columns=_SEARCHED)
 
 
-def card_study(model, system, name, num_stages, num_microbatches, options=None):
+def nic_study(model, system, name, num_ranks, num_microbatches, options=None):
     """One iteration on a system's own nodes, with every message that goes from one node to another.
 
     Parameters
@@ -476,7 +476,7 @@ def card_study(model, system, name, num_stages, num_microbatches, options=None):
         With nodes.
     name : str
         The schedule.
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
     options : dict, optional
         Of the schedule.
@@ -487,9 +487,9 @@ def card_study(model, system, name, num_stages, num_microbatches, options=None):
         In seconds.
     messages : DataFrame
         One row a message, by when it is sent; columns ``kind, microbatch, sender, receiver, node_out, node_in,
-        ready_s, sent_s, entered_s, arrived_s, occupancy_s, waited_s``: its operation, devices and nodes; when its
+        ready_s, sent_s, entered_s, arrived_s, occupancy_s, waited_s``: its operation, ranks and nodes; when its
         operation ended, when it began to leave, and to enter the other node, when it was there; how long it holds a
-        card, and how long it waited at both.
+        nic, and how long it waited at both.
 
     Raises
     ------
@@ -498,17 +498,17 @@ def card_study(model, system, name, num_stages, num_microbatches, options=None):
     ScheduleError
         If the schedule is not defined at the size.
     """
-    size = (name, num_stages, num_microbatches, tuple((options or {}).items()))
-    schedule, nodes = built(*size), nodes_of(system, num_stages)
-    costs, cards = model_costs(schedule, model, system), cards_of(system, num_stages)
-    timeline = simulate(compiled(*size, "overlapped", "excluded", cards), costs)
+    size = (name, num_ranks, num_microbatches, tuple((options or {}).items()))
+    schedule, nodes = built(*size), nodes_of(system, num_ranks)
+    costs, nics = model_costs(schedule, model, system), nics_of(system, num_ranks)
+    timeline = run_graph(compiled(*size, "overlapped", "excluded", nics), costs)
     _, occupancy, latency = costs.by_class(schedule.num_replicas)
     consumer = np.flatnonzero(schedule.dependencies.remote)
     op = schedule.dependencies.source[consumer]
     messages = pd.DataFrame({
         "kind": schedule.kind[op], "microbatch": schedule.microbatch[op],
-        "sender": schedule.device[op], "receiver": schedule.device[consumer],
-        "node_out": nodes[schedule.device[op]], "node_in": nodes[schedule.device[consumer]],
+        "sender": schedule.rank[op], "receiver": schedule.rank[consumer],
+        "node_out": nodes[schedule.rank[op]], "node_in": nodes[schedule.rank[consumer]],
         "ready_s": timeline.end_s[op], "sent_s": timeline.sent_s[op],
         "entered_s": timeline.arrived_s[op] - latency[schedule.cost_class[op]] - occupancy[schedule.cost_class[op]],
         "arrived_s": timeline.arrived_s[op], "occupancy_s": occupancy[schedule.cost_class[op]],
@@ -520,21 +520,21 @@ def card_study(model, system, name, num_stages, num_microbatches, options=None):
 
 
 def waiting_facts(timeline, messages):
-    """How long messages wait for a card, and how busy the busiest card is.
+    """How long messages wait for a nic, and how busy the busiest nic is.
 
     Parameters
     ----------
     timeline : Timeline
-        From `card_study`.
+        From `nic_study`.
     messages : DataFrame
-        From `card_study`.
+        From `nic_study`.
 
     Returns
     -------
     dict
         ``messages``; ``waiting``, the share of them that waits; ``mean_wait``, in transfers, of those that do;
-        ``longest_wait`` of all; ``busiest``, the largest share of the iteration that a card sends or receives. All
-        are 0 where no message passes a card.
+        ``longest_wait`` of all; ``busiest``, the largest share of the iteration that a nic sends or receives. All
+        are 0 where no message passes a nic.
     """
     if messages.empty:
         return {"messages": 0, "waiting": 0.0, "mean_wait": 0.0, "longest_wait": 0.0, "busiest": 0.0}
@@ -548,14 +548,14 @@ def waiting_facts(timeline, messages):
     }  # fmt: skip
 
 
-def inside_study(case, num_stages, num_microbatches, devices_per_node, comm, insides, backward=2.0):
+def inside_study(case, num_ranks, num_microbatches, devices_per_node, comm, insides, backward=2.0):
     """Time of one schedule on blocked nodes as their inner links become slower, in plain numbers.
 
     Parameters
     ----------
     case : str or (str, dict)
         As in `legal_schedules`.
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
     devices_per_node : int
         Devices of a node.
@@ -583,8 +583,8 @@ def inside_study(case, num_stages, num_microbatches, devices_per_node, comm, ins
     [23.0, 25.0]
     """
     name, options = named(case)
-    size = (name, num_stages, num_microbatches, tuple(options.items()))
-    schedule, nodes = built(*size), np.arange(num_stages) // devices_per_node
+    size = (name, num_ranks, num_microbatches, tuple(options.items()))
+    schedule, nodes = built(*size), np.arange(num_ranks) // devices_per_node
     many = [uniform_costs(schedule, 1.0, backward, comm, nodes=nodes, node_comm=comm * inside) for inside in insides]
     spans = {
         network: makespans(compiled(*size, "overlapped", "excluded", tuple(nodes.tolist()) if shared else None), many)
@@ -594,7 +594,7 @@ def inside_study(case, num_stages, num_microbatches, devices_per_node, comm, ins
 
 
 def largest_loss(study):
-    """The most that a faster link inside nodes costs on shared cards.
+    """The most that a faster link inside nodes costs on shared nics.
 
     Parameters
     ----------
@@ -608,25 +608,25 @@ def largest_loss(study):
 
     Examples
     --------
-    >>> largest_loss(pd.DataFrame({"inside": [0.5, 0.0, 1.0], "shared card": [10.0, 11.0, 12.0]}))
+    >>> largest_loss(pd.DataFrame({"inside": [0.5, 0.0, 1.0], "shared nic": [10.0, 11.0, 12.0]}))
     0.1
     """
-    spans = study.sort_values("inside")["shared card"].to_numpy()
+    spans = study.sort_values("inside")["shared nic"].to_numpy()
     return float(round((spans / np.minimum.accumulate(spans[::-1])[::-1]).max() - 1, 12))
 
 
-def waiting_study(model, system, cases, num_stages, num_microbatches):
-    """How messages wait for shared cards, schedule by schedule and placement by placement.
+def waiting_study(model, system, cases, num_ranks, num_microbatches):
+    """How messages wait for shared nics, schedule by schedule and placement by placement.
 
     Parameters
     ----------
     model : ModelSpec
         The model.
     system : SystemSpec
-        With nodes; its own placement and card are not looked at.
+        With nodes; its own placement and nic are not looked at.
     cases : iterable of str or (str, dict)
         As in `legal_schedules`.
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
 
     Returns
@@ -642,30 +642,30 @@ def waiting_study(model, system, cases, num_stages, num_microbatches):
         If the system has no nodes.
     """
     rows = []
-    for name, options, _ in _possible(cases, model, num_stages, num_microbatches):
+    for name, options, _ in _possible(cases, model, num_ranks, num_microbatches):
         for placement, network, one in _networks(system):
             if NETWORKS[network]:
-                facts = waiting_facts(*card_study(model, one, name, num_stages, num_microbatches, options))
+                facts = waiting_facts(*nic_study(model, one, name, num_ranks, num_microbatches, options))
                 rows.append({"schedule": label(name, options), "placement": placement} | facts)
     return pd.DataFrame(rows)
 
 
-def most_waiting(model, system, cases, num_stages, num_microbatches):
-    """Of some schedules the one whose messages wait longest for a system's cards, taken together.
+def most_waiting(model, system, cases, num_ranks, num_microbatches):
+    """Of some schedules the one whose messages wait longest for a system's nics, taken together.
 
     Parameters
     ----------
-    model, system, cases, num_stages, num_microbatches
-        As in `waiting_study`; of the system its own placement and card.
+    model, system, cases, num_ranks, num_microbatches
+        As in `waiting_study`; of the system its own placement and nic.
 
     Returns
     -------
     schedule : str
         Its label.
     timeline : Timeline
-        As from `card_study`.
+        As from `nic_study`.
     messages : DataFrame
-        As from `card_study`; none where all devices lie on one node.
+        As from `nic_study`; none where all ranks lie on one node.
 
     Raises
     ------
@@ -673,11 +673,11 @@ def most_waiting(model, system, cases, num_stages, num_microbatches):
         If the model's batch does not divide.
     """
     studies = {
-        label(name, options): card_study(model, system, name, num_stages, num_microbatches, options)
-        for name, options, _ in _possible(cases, model, num_stages, num_microbatches)
+        label(name, options): nic_study(model, system, name, num_ranks, num_microbatches, options)
+        for name, options, _ in _possible(cases, model, num_ranks, num_microbatches)
     }
     if not studies:
-        rule = f"are too few for every schedule at S = {num_stages}"
+        rule = f"are too few for every schedule at S = {num_ranks}"
         raise CostError("blocks", model.blocks, rule, "take a larger model, or fewer stages")
     most = max(studies, key=lambda name: studies[name][1].waited_s.sum())
     return most, *studies[most]
@@ -689,7 +689,7 @@ def longest_wait(messages, transfers=30.0):
     Parameters
     ----------
     messages : DataFrame
-        From `card_study`.
+        From `nic_study`.
     transfers : float
         How long the stretch is, in transfers.
 

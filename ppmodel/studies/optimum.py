@@ -25,7 +25,7 @@ LOSSES = {
 
 
 def distance_study(stages_list, multiples, comms, cases, work=1.0, objective="makespan"):
-    """Time of some schedules, and the least that any order of the same operations on the same devices takes.
+    """Time of some schedules, and the least that any order of the same operations on the same ranks takes.
 
     Parameters
     ----------
@@ -76,11 +76,11 @@ class _Entry(NamedTuple):
         return problem_of(self.schedule, comm=self.comm, limit=limit, split=step != "order" or not self.whole)
 
 
-def _entries(cases, num_stages, num_microbatches, comm):
+def _entries(cases, num_ranks, num_microbatches, comm):
     searched = [(name, _for_times(name, options, comm)) for name, options in map(named, cases)]
     exact = Fraction(str(comm))
     for (name, options), (case, shown) in zip(searched, map(named, cases), strict=True):
-        for _, _, schedule in legal_schedules([(name, options)], num_stages, num_microbatches):
+        for _, _, schedule in legal_schedules([(name, options)], num_ranks, num_microbatches):
             try:
                 problem_of(schedule)
             except ScheduleError:
@@ -123,7 +123,7 @@ def _fastest(at_hand, problem, objective):
 def _row(entry, comm, steps, objective):
     schedule = entry.schedule
     row = {
-        "stages": schedule.num_devices, "microbatches": schedule.num_microbatches, "comm_over_forward": comm,
+        "stages": schedule.num_ranks, "microbatches": schedule.num_microbatches, "comm_over_forward": comm,
         "schedule": entry.label, "placement": placement_text(schedule), "backward": "whole" if entry.whole else "split",
         "peak": float(entry.peak), "time": time_of(schedule, entry.problem("free"), objective),
     }  # fmt: skip

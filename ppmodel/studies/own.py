@@ -6,9 +6,9 @@ from contextlib import suppress
 import pandas as pd
 
 from ppmodel import schedules
-from ppmodel.engine import simulate
+from ppmodel.simulation import run_graph
 from ppmodel.errors import CostError
-from ppmodel.graph import compile
+from ppmodel.simulation import compile_graph
 from ppmodel.metrics import messages_sent, peak_activations, table_bubble_ratio, table_slots
 from ppmodel.ops import OpKind
 from ppmodel.studies.bubble import published_bubble_ratio
@@ -31,27 +31,27 @@ def table_facts(schedule):
     -------
     DataFrame
         One row a number, with its name: slots and bubble ratio with a backward of two slots, peak activations of each
-        device in microbatches on 1/S of the model, messages of one iteration.
+        rank in microbatches on 1/S of the model, messages of one iteration.
 
     Examples
     --------
     >>> from ppmodel import build
-    >>> table_facts(build("1f1b", 2, 4)).set_index("of the table")["number"]["peak activations by device"]
+    >>> table_facts(build("1f1b", 2, 4)).set_index("of the table")["number"]["peak activations by rank"]
     '2, 1'
     """
     numbers = {
-        "devices": f"{schedule.num_devices}",
+        "ranks": f"{schedule.num_ranks}",
         "microbatches": f"{schedule.num_microbatches}",
         "operations": f"{schedule.num_operations}",
         "slots": f"{table_slots(schedule)}",
         "bubble ratio": f"{table_bubble_ratio(schedule):.1%}",
-        "peak activations by device": ", ".join(f"{peak:.4g}" for peak in peak_activations(schedule)),
+        "peak activations by rank": ", ".join(f"{peak:.4g}" for peak in peak_activations(schedule)),
         "messages": f"{messages_sent(schedule).sum()}",
     }
     return pd.DataFrame(numbers.items(), columns=["of the table", "number"])
 
 
-def rank_study(title, schedule, costs_of, registered=None, p2p="overlapped", allreduce="blocking", cards=None):
+def rank_study(title, schedule, costs_of, registered=None, p2p="overlapped", allreduce="blocking", nics=None):
     """A schedule among all registered ones that are legal at its size, each with its default options.
 
     Parameters
@@ -59,7 +59,7 @@ def rank_study(title, schedule, costs_of, registered=None, p2p="overlapped", all
     title : str
         What the schedule is called; where another one is called the same, ``(yours)`` is added.
     schedule : Schedule
-        One's own; gives the number of devices and microbatches.
+        One's own; gives the number of ranks and microbatches.
     costs_of : callable
         ``Schedule -> OpCosts``. Another schedule that it refuses, such as one with more stages than the model has
         blocks, is left out.
@@ -67,8 +67,8 @@ def rank_study(title, schedule, costs_of, registered=None, p2p="overlapped", all
         Name under which the schedule is registered itself, if it is.
     p2p, allreduce : str
         As in `graph.compile`. A schedule without replicas has no gradients to sum.
-    cards : sequence of int, optional
-        The network card of each device; see `specs.cards_of`.
+    nics : sequence of int, optional
+        The NIC of each rank; see `specs.nics_of`.
 
     Returns
     -------
@@ -76,7 +76,7 @@ def rank_study(title, schedule, costs_of, registered=None, p2p="overlapped", all
         One row a schedule, the fastest first, of equally fast ones that with the lowest peak, then by label; columns
         ``schedule, own, formula, bubble_ratio, t_sim_s, peak_activations, messages, weights, halves, unbeaten``. The
         two bubble ratios are of the total time: the published formula (NaN where there is none) and the table with a
-        backward of two slots. The peak is that of the fullest device, in microbatches on 1/S of the model; messages are
+        backward of two slots. The peak is that of the fullest rank, in microbatches on 1/S of the model; messages are
         those of one iteration; weights how many copies of them are kept; halves whether backwards are split. A schedule
         is unbeaten if no other is at least as fast with at most its peak, and better in one of the two.
 
@@ -98,10 +98,10 @@ def rank_study(title, schedule, costs_of, registered=None, p2p="overlapped", all
     names = [name for name in schedules.names() if name != registered]
     others = [(label(name), name, other) for name, _, other in legal_schedules(names, *_size(schedule))]
     title += " (yours)" if title in [text for text, _, _ in others] else ""
-    rows = [_row(title, registered, schedule, costs_of(schedule), p2p, allreduce, cards)]
+    rows = [_row(title, registered, schedule, costs_of(schedule), p2p, allreduce, nics)]
     for text, name, other in others:
         with suppress(CostError):
-            rows.append(_row(text, name, other, costs_of(other), p2p, allreduce, cards))
+            rows.append(_row(text, name, other, costs_of(other), p2p, allreduce, nics))
     study = pd.DataFrame(rows).assign(own=[True] + [False] * (len(rows) - 1))
     study = study.assign(place=(every_two(order_of_amounts, study.t_sim_s) > 0).sum(axis=1))  # rounding is no order
     study = study.sort_values(["place", "peak_activations", "schedule"], ignore_index=True).drop(columns="place")
@@ -109,16 +109,16 @@ def rank_study(title, schedule, costs_of, registered=None, p2p="overlapped", all
 
 
 def _size(schedule):
-    return schedule.num_devices, schedule.num_microbatches
+    return schedule.num_ranks, schedule.num_microbatches
 
 
-def _row(title, registered, schedule, costs, p2p, allreduce, cards):
+def _row(title, registered, schedule, costs, p2p, allreduce, nics):
     """What a rank compares of one schedule."""
     sums = allreduce if schedule.num_replicas > 1 else "excluded"
     published = published_bubble_ratio(registered, *_size(schedule)) if registered else float("nan")
     return {
         "schedule": title, "formula": float(published), "bubble_ratio": table_bubble_ratio(schedule),
-        "t_sim_s": simulate(compile(schedule, p2p, sums, cards), costs).makespan_s,
+        "t_sim_s": run_graph(compile_graph(schedule, p2p, sums, nics), costs).makespan_s,
         "peak_activations": float(peak_activations(schedule).max()),
         "messages": int(messages_sent(schedule).sum()), "weights": schedule.num_replicas,
         "halves": bool((schedule.kind == OpKind.I).any()),
@@ -147,7 +147,7 @@ def timelines_beside(title, schedule, cases, costs_of, p2p="overlapped"):
         By label, one's own first.
     """
     others = {label(name, options): other for name, options, other in legal_schedules(cases, *_size(schedule))}
-    return {name: simulate(compile(one, p2p), costs_of(one)) for name, one in ({title: schedule} | others).items()}
+    return {name: run_graph(compile_graph(one, p2p), costs_of(one)) for name, one in ({title: schedule} | others).items()}
 
 
 def beaten_by(study, name):

@@ -1,6 +1,6 @@
 """Whether any split or placement lowers asymmetric Chimera's peak of activations: proofs in whole numbers.
 
-What a device holds after each of its cells is linear in the stages' shares of the model. A convex combination of
+What a rank holds after each of its cells is linear in the stages' shares of the model. A convex combination of
 such rows bounds the peak of every split from below; one that meets the bound is proven to be lowest.
 """
 
@@ -18,32 +18,32 @@ from ppmodel.schedules.chimera import placed_chimera
 FRONT_BACK, EVEN, OWN, ELSEWHERE = "front : back", "own shares, even work", "own shares", "placed elsewhere"
 FAMILIES = (FRONT_BACK, EVEN, OWN, ELSEWHERE)
 """Splits of the mirrored placement in front and back half, of each stage on its own with as much work on every
-device, and of each stage on its own; and splits of each stage on its own on every other placement."""
+rank, and of each stage on its own; and splits of each stage on its own on every other placement."""
 
 
 # ---- what is in use ------------------------------------------------------------------------------
 
 
 class InUse(NamedTuple):
-    """What each device holds at its fullest within each of its cells, device by device in program order.
+    """What each rank holds at its fullest within each of its cells, rank by rank in program order.
 
     Parameters
     ----------
-    device : ndarray of int, shape (num_cells,)
-        The device of each cell.
+    rank : ndarray of int, shape (num_cells,)
+        The rank of each cell.
     operation : ndarray of int, shape (num_cells,)
         The first operation of each cell, as an index of the schedule.
-    count : ndarray of int, shape (num_cells, num_replicas, num_stages)
-        Microbatches whose activations the device holds, by pipeline and stage.
+    count : ndarray of int, shape (num_cells, num_replicas, num_ranks)
+        Microbatches whose activations the rank holds, by pipeline and stage.
     """
 
-    device: np.ndarray
+    rank: np.ndarray
     operation: np.ndarray
     count: np.ndarray
 
 
 def in_use(schedule):
-    """Count what is in flight on each device, cell by cell.
+    """Count what is in flight on each rank, cell by cell.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def in_use(schedule):
     --------
     >>> from ppmodel import build
     >>> used = in_use(build("1f1b", 2, 2))
-    >>> [(int(d), used.count[cell, 0].tolist()) for cell, d in enumerate(used.device)][:3]
+    >>> [(int(d), used.count[cell, 0].tolist()) for cell, d in enumerate(used.rank)][:3]
     [(0, [1, 0]), (0, [2, 0]), (0, [2, 0])]
     """
     operation = np.flatnonzero(~schedule.joined)
@@ -67,18 +67,18 @@ def in_use(schedule):
     where = (schedule.cell, schedule.replica, schedule.stage)
     np.add.at(taken, where, schedule.kind == OpKind.F)
     np.add.at(given, where, np.isin(schedule.kind, (OpKind.B, OpKind.W)))
-    count = np.cumsum(taken - given, axis=0) + given  # one sum serves all devices, as each ends with nothing
-    return InUse(schedule.device[operation], operation, count)
+    count = np.cumsum(taken - given, axis=0) + given  # one sum serves all ranks, as each ends with nothing
+    return InUse(schedule.rank[operation], operation, count)
 
 
 def split_peaks(schedule, splits):
-    """Largest peak over the devices for many splits of the model, exact in whole numbers.
+    """Largest peak over the ranks for many splits of the model, exact in whole numbers.
 
     Parameters
     ----------
     schedule : Schedule
         The table; its own shares are not used.
-    splits : ndarray of int, shape (num_splits, num_stages)
+    splits : ndarray of int, shape (num_splits, num_ranks)
         Parts of the model on each stage.
 
     Returns
@@ -99,19 +99,19 @@ def split_peaks(schedule, splits):
 # ---- splits --------------------------------------------------------------------------------------
 
 
-def compositions(parts, num_stages):
+def compositions(parts, num_ranks):
     """Every split of a whole of equal parts into stages of at least one, in lexicographic order.
 
     Parameters
     ----------
     parts : int
         Parts of the model, G.
-    num_stages : int
+    num_ranks : int
         Stages, S.
 
     Returns
     -------
-    ndarray of int, shape ((G-1)! / ((S-1)! (G-S)!), num_stages)
+    ndarray of int, shape ((G-1)! / ((S-1)! (G-S)!), num_ranks)
 
     Raises
     ------
@@ -123,26 +123,26 @@ def compositions(parts, num_stages):
     >>> compositions(4, 2).tolist()
     [[1, 3], [2, 2], [3, 1]]
     """
-    if parts < num_stages or parts % num_stages:
-        rule = f"must be a multiple of {num_stages}, so that an even split is one of the grid"
-        raise PPModelError("parts", parts, rule, f"write for example {2 * num_stages}")
-    ends = np.array(list(combinations(range(1, parts), num_stages - 1)), dtype=int).reshape(-1, num_stages - 1)
+    if parts < num_ranks or parts % num_ranks:
+        rule = f"must be a multiple of {num_ranks}, so that an even split is one of the grid"
+        raise PPModelError("parts", parts, rule, f"write for example {2 * num_ranks}")
+    ends = np.array(list(combinations(range(1, parts), num_ranks - 1)), dtype=int).reshape(-1, num_ranks - 1)
     return np.diff(ends, axis=1, prepend=0, append=parts)
 
 
-def front_back_splits(parts, num_stages):
+def front_back_splits(parts, num_ranks):
     """Every split a : b, a + b parts, of front and back half of the pipeline.
 
     Parameters
     ----------
     parts : int
         a + b, even.
-    num_stages : int
+    num_ranks : int
         Stages, S, even.
 
     Returns
     -------
-    ndarray of int, shape (parts - 1, num_stages)
+    ndarray of int, shape (parts - 1, num_ranks)
         a for each stage of the front, b for each of the back.
 
     Raises
@@ -158,22 +158,22 @@ def front_back_splits(parts, num_stages):
     if parts < 2 or parts % 2:
         raise PPModelError("front_back", parts, "must be even", "write for example 60")
     front = np.arange(1, parts)[:, None]
-    return np.repeat(np.hstack((front, parts - front)), num_stages // 2, axis=1)
+    return np.repeat(np.hstack((front, parts - front)), num_ranks // 2, axis=1)
 
 
-def extreme_splits(family, num_stages):
+def extreme_splits(family, num_ranks):
     """The corners of a family of splits of the mirrored placement: each of its splits is a mixture of them.
 
     Parameters
     ----------
     family : str
         The first, second or third of `FAMILIES`.
-    num_stages : int
+    num_ranks : int
         Stages, S, even.
 
     Returns
     -------
-    ndarray of int, shape (num_corners, num_stages)
+    ndarray of int, shape (num_corners, num_ranks)
         Shares, scaled to a mean of 1.
 
     Raises
@@ -188,14 +188,14 @@ def extreme_splits(family, num_stages):
     >>> extreme_splits("own shares, even work", 4).tolist()
     [[0, 0, 2, 2], [0, 2, 0, 2], [2, 0, 2, 0], [2, 2, 0, 0]]
     """
-    half = num_stages // 2
+    half = num_ranks // 2
     if family == FRONT_BACK:
         return np.repeat([[2, 0], [0, 2]], half, axis=1)
     if family == EVEN:
         front = np.array(list(product((0, 2), repeat=half)))
         return np.hstack((front, 2 - front[:, ::-1]))
     if family == OWN:
-        return num_stages * np.eye(num_stages, dtype=int)
+        return num_ranks * np.eye(num_ranks, dtype=int)
     raise PPModelError("family", family, f"must be one of {', '.join(FAMILIES[:3])}", "choose one of them")
 
 
@@ -203,21 +203,21 @@ def extreme_splits(family, num_stages):
 
 
 class CertificateRow(NamedTuple):
-    """What one device holds in one of its cells, as evidence.
+    """What one rank holds in one of its cells, as evidence.
 
     Parameters
     ----------
-    device, cell : int
-        The device, and the place of the cell in its row.
+    rank, cell : int
+        The rank, and the place of the cell in its row.
     operation : str
         The first operation of the cell.
-    in_flight : tuple of int, length num_stages
+    in_flight : tuple of int, length num_ranks
         Microbatches held, by stage, over both pipelines.
     weight : Fraction
         Of this row among the rows of a certificate; they sum to 1.
     """
 
-    device: int
+    rank: int
     cell: int
     operation: str
     in_flight: tuple
@@ -231,7 +231,7 @@ class LowestPeak(NamedTuple):
     ----------
     peak : Fraction
         In units of one microbatch on 1/S of the model.
-    shares : tuple of Fraction, length num_stages
+    shares : tuple of Fraction, length num_ranks
         A split with this peak. Where a share is zero the peak is a limit: splits come as close as one likes.
     certificate : tuple of CertificateRow
         Rows whose weighted mean is at least `peak` for every split of the family.
@@ -266,7 +266,7 @@ def front_back_certificate(schedule):
     Examples
     --------
     >>> proof = front_back_certificate(placed_chimera(4, 4, (3, 2, 1, 0)))
-    >>> proof.peak, proof.certificate[0].device, proof.certificate[0].in_flight
+    >>> proof.peak, proof.certificate[0].rank, proof.certificate[0].in_flight
     (Fraction(4, 1), 1, (0, 2, 2, 0))
     """
     used, half = in_use(schedule), schedule.num_stages // 2
@@ -357,9 +357,9 @@ def verified(lowest, schedule, family):
     ...
     ppmodel.errors.PPModelError: certificate = 5: does not prove the peak, only 4; mend the rows or their weights
     """
-    recounted = {device: list(_recounted(row, schedule.num_stages)) for device, row in enumerate(schedule.rows())}
+    recounted = {rank: list(_recounted(row, schedule.num_stages)) for rank, row in enumerate(schedule.rows())}
     for row in lowest.certificate:
-        if recounted[row.device][row.cell] != list(row.in_flight):
+        if recounted[row.rank][row.cell] != list(row.in_flight):
             raise PPModelError("certificate", row, "is not what the table holds there", "count the operations again")
     if sum(row.weight for row in lowest.certificate) != 1 or min(row.weight for row in lowest.certificate) < 0:
         raise PPModelError("certificate", lowest.peak, "has weights that are no mean", "scale them to a sum of 1")
@@ -375,15 +375,15 @@ def verified(lowest, schedule, family):
 
 
 def even_work_bound(schedule):
-    """A peak below which no split gets that leaves every device as much work as the others, on any placement.
+    """A peak below which no split gets that leaves every rank as much work as the others, on any placement.
 
-    A device with one stage of each of two pipelines then holds shares x and 2 - x of them. While it holds at
+    A rank with one stage of each of two pipelines then holds shares x and 2 - x of them. While it holds at
     least n microbatches of both, that is n x + n (2 - x) = 2 n, whatever x is.
 
     Parameters
     ----------
     schedule : Schedule
-        The table of two pipelines, one stage of each on every device.
+        The table of two pipelines, one stage of each on every rank.
 
     Returns
     -------
@@ -402,9 +402,9 @@ def _dot(left, right):
     return sum(a * b for a, b in zip(left, right, strict=True))
 
 
-def _recounted(row, num_stages):
-    """What a device holds in each cell of its row, counted one operation after the other: the slow way."""
-    held = [0] * num_stages
+def _recounted(row, num_ranks):
+    """What a rank holds in each cell of its row, counted one operation after the other: the slow way."""
+    held = [0] * num_ranks
     for cell in row:
         for op in cell:
             held[op.stage] += op.kind == OpKind.F
@@ -414,10 +414,10 @@ def _recounted(row, num_stages):
 
 
 def _evidence(schedule, used, weights):
-    first = np.searchsorted(used.device, np.arange(schedule.num_devices))
+    first = np.searchsorted(used.rank, np.arange(schedule.num_ranks))
     return tuple(
         CertificateRow(
-            int(used.device[cell]), int(cell - first[used.device[cell]]), str(schedule.op(used.operation[cell])),
+            int(used.rank[cell]), int(cell - first[used.rank[cell]]), str(schedule.op(used.operation[cell])),
             tuple(used.count[cell].sum(axis=0).tolist()), weight,
         )
         for cell, weight in weights.items()
@@ -456,30 +456,30 @@ def _solve_game(payoff):
 # ---- studies -------------------------------------------------------------------------------------
 
 
-def mirrored(num_stages):
+def mirrored(num_ranks):
     """The placement of Chimera's second pipeline: against the first.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Stages, S.
 
     Returns
     -------
-    tuple of int, length num_stages
+    tuple of int, length num_ranks
 
     Examples
     --------
     >>> mirrored(4)
     (3, 2, 1, 0)
     """
-    return tuple(range(num_stages))[::-1]
+    return tuple(range(num_ranks))[::-1]
 
 
-def _placements(num_stages):
+def _placements(num_ranks):
     """Every placement of the second pipeline: the mirrored one, then the others in lexicographic order."""
-    first = mirrored(num_stages)
-    return [first, *(second for second in permutations(range(num_stages)) if second != first)]
+    first = mirrored(num_ranks)
+    return [first, *(second for second in permutations(range(num_ranks)) if second != first)]
 
 
 def certificate_study(stages_list, units=(1, 2)):
@@ -495,8 +495,8 @@ def certificate_study(stages_list, units=(1, 2)):
     Returns
     -------
     DataFrame
-        One row a row of a certificate; columns ``stages, microbatches, device, operation, in_flight, front, back,
-        weight, peak``: what the device holds when it runs the operation, stage by stage, in the front and in the
+        One row a row of a certificate; columns ``stages, microbatches, rank, operation, in_flight, front, back,
+        weight, peak``: what the rank holds when it runs the operation, stage by stage, in the front and in the
         back half together, and the peak of every split in units of one microbatch on 1/S of the model.
 
     Raises
@@ -506,18 +506,18 @@ def certificate_study(stages_list, units=(1, 2)):
 
     Examples
     --------
-    >>> certificate_study([4], [1])[["device", "operation", "in_flight", "weight"]].values.tolist()
+    >>> certificate_study([4], [1])[["rank", "operation", "in_flight", "weight"]].values.tolist()
     [[1, '2F3@1', '0 2 2 0', '1']]
     """
     rows = []
-    for num_stages in stages_list:
+    for num_ranks in stages_list:
         for count in units:
-            schedule = placed_chimera(num_stages, count * num_stages, mirrored(num_stages))
+            schedule = placed_chimera(num_ranks, count * num_ranks, mirrored(num_ranks))
             proof = front_back_certificate(schedule)
             for row in proof.certificate:
-                half = num_stages // 2
+                half = num_ranks // 2
                 rows.append({
-                    "stages": num_stages, "microbatches": count * num_stages, "device": row.device,
+                    "stages": num_ranks, "microbatches": count * num_ranks, "rank": row.rank,
                     "operation": row.operation, "in_flight": " ".join(map(str, row.in_flight)),
                     "front": sum(row.in_flight[:half]), "back": sum(row.in_flight[half:]),
                     "weight": str(row.weight), "peak": float(proof.peak),
@@ -557,19 +557,19 @@ def lowest_peak_study(stages_list, placed_stages=(), units=1):
     [['front : back', 0, '4'], ['own shares, even work', 0, '4'], ['own shares', 1, '8/3']]
     """
     rows = []
-    for num_stages in stages_list:
-        size = (num_stages, units * num_stages)
-        first = placed_chimera(*size, mirrored(num_stages))
-        even = int(split_peaks(first, np.ones((1, num_stages), dtype=int))[0])
-        cases = [(family, {mirrored(num_stages): lowest_peak(first, family)}) for family in FAMILIES[:3]]
-        if num_stages in placed_stages:
-            others = _placements(num_stages)[1:]
+    for num_ranks in stages_list:
+        size = (num_ranks, units * num_ranks)
+        first = placed_chimera(*size, mirrored(num_ranks))
+        even = int(split_peaks(first, np.ones((1, num_ranks), dtype=int))[0])
+        cases = [(family, {mirrored(num_ranks): lowest_peak(first, family)}) for family in FAMILIES[:3]]
+        if num_ranks in placed_stages:
+            others = _placements(num_ranks)[1:]
             cases.append((ELSEWHERE, {second: lowest_peak(placed_chimera(*size, second)) for second in others}))
         for family, found in cases:
             second, best = min(found.items(), key=lambda item: item[1].peak)
-            shares = (1,) * num_stages if best.peak == even else best.shares
+            shares = (1,) * num_ranks if best.peak == even else best.shares
             rows.append({
-                "stages": num_stages, "family": family, "placements": len(found), "even": even,
+                "stages": num_ranks, "family": family, "placements": len(found), "even": even,
                 "below": sum(lowest.peak < even for lowest in found.values()), "lowest": str(best.peak),
                 "relative": float(best.peak / even - 1), "second": " ".join(map(str, second)),
                 "shares": " ".join(map(str, shares)), "empty": shares.count(0),
@@ -578,7 +578,7 @@ def lowest_peak_study(stages_list, placed_stages=(), units=1):
 
 
 def even_work_study(stages_list, units=1):
-    """On how many placements a split that keeps the devices' work even can lower the peak.
+    """On how many placements a split that keeps the ranks' work even can lower the peak.
 
     Parameters
     ----------
@@ -605,9 +605,9 @@ def even_work_study(stages_list, units=1):
     [[4, 24, 4, 4, 0]]
     """
     rows = []
-    for num_stages in stages_list:
-        schedules = [placed_chimera(num_stages, units * num_stages, second) for second in _placements(num_stages)]
-        even = int(split_peaks(schedules[0], np.ones((1, num_stages), dtype=int))[0])
+    for num_ranks in stages_list:
+        schedules = [placed_chimera(num_ranks, units * num_ranks, second) for second in _placements(num_ranks)]
+        even = int(split_peaks(schedules[0], np.ones((1, num_ranks), dtype=int))[0])
         bounds = np.array([even_work_bound(schedule) for schedule in schedules])
-        rows.append((num_stages, len(bounds), even, bounds.min(), (bounds < even).sum()))
+        rows.append((num_ranks, len(bounds), even, bounds.min(), (bounds < even).sum()))
     return pd.DataFrame(rows, columns=["stages", "placements", "even", "bound", "below"])

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from ppmodel.costs import uniform_costs
-from ppmodel.engine import makespans
+from ppmodel.simulation import makespans
 from ppmodel.studies.cases import TIE, compiled, label, legal_schedules, table_numbers
 from ppmodel.studies.times import Change, times
 
@@ -43,15 +43,15 @@ def phase_study(stages_list, multiples, ratios, cases=PHASE_SCHEDULES, p2p="over
         If a name is unknown.
     """
     tables = []
-    for num_stages, multiple in product(stages_list, multiples):
-        count = num_stages * multiple
-        for name, options, schedule in legal_schedules(cases, num_stages, count):
-            case = (name, num_stages, count, tuple(options.items()))
+    for num_ranks, multiple in product(stages_list, multiples):
+        count = num_ranks * multiple
+        for name, options, schedule in legal_schedules(cases, num_ranks, count):
+            case = (name, num_ranks, count, tuple(options.items()))
             spans = makespans(
                 compiled(*case, p2p, "excluded"), [uniform_costs(schedule, 1.0, backward, ratio) for ratio in ratios]
             )
             tables.append(pd.DataFrame({
-                "stages": num_stages, "microbatches": count, "schedule": label(name, options),
+                "stages": num_ranks, "microbatches": count, "schedule": label(name, options),
                 "comm_over_forward": ratios, "time": spans, "peak": table_numbers(*case).peak,
             }))  # fmt: skip
     return pd.concat(tables, ignore_index=True)
@@ -119,7 +119,7 @@ def _crossings(apart):
     return found
 
 
-def sensitivity_study(model, system, num_stages, num_microbatches, cases, knobs, p2p="overlapped", base="gpipe"):
+def sensitivity_study(model, system, num_ranks, num_microbatches, cases, knobs, p2p="overlapped", base="gpipe"):
     """Time of some schedules against a base as one thing at a time is changed.
 
     Parameters
@@ -128,7 +128,7 @@ def sensitivity_study(model, system, num_stages, num_microbatches, cases, knobs,
         The model.
     system : SystemSpec
         The system.
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
     cases : iterable of str or (str, dict)
         As in `legal_schedules`.
@@ -156,9 +156,9 @@ def sensitivity_study(model, system, num_stages, num_microbatches, cases, knobs,
         fields = dict(fields)
         allreduce = fields.pop("allreduce", "excluded")
         changes = [_change(fields, value) for value in values]
-        size = (num_stages, num_microbatches, model, [system], p2p, allreduce, changes)
+        size = (num_ranks, num_microbatches, model, [system], p2p, allreduce, changes)
         reference = times((base, ()), *size).t_sim_s[:, 0]
-        for name, options, _ in legal_schedules(cases, num_stages, num_microbatches):
+        for name, options, _ in legal_schedules(cases, num_ranks, num_microbatches):
             spans = times((name, tuple(options.items())), *size).t_sim_s[:, 0]
             rows += [
                 {"knob": knob, "value": value, "schedule": label(name, options), "t_sim_s": span, "relative": apart}

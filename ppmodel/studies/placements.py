@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from ppmodel.costs import OpCosts, model_costs, uniform_costs
-from ppmodel.engine import makespans, simulate_events
-from ppmodel.graph import compile
+from ppmodel.simulation import makespans, run_events
+from ppmodel.simulation import compile_graph
 from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.schedules.chimera import placed_chimera
@@ -46,7 +46,7 @@ class Rates(NamedTuple):
     latency_s: float
 
 
-def system_rates(model, system, num_stages, sequences):
+def system_rates(model, system, num_ranks, sequences):
     """Times of a model on a system as plain numbers: each stage takes its share of them, in fractions of blocks.
 
     Nodes of the system are left out: shares and placements are compared where all links are alike.
@@ -57,7 +57,7 @@ def system_rates(model, system, num_stages, sequences):
         The model; an embedding and a head, where it has them, are spread over the stages.
     system : SystemSpec
         The system.
-    num_stages : int
+    num_ranks : int
         Stages, S, even.
     sequences : int
         Sequences in a microbatch, b; so a minibatch fits every S.
@@ -79,18 +79,18 @@ def system_rates(model, system, num_stages, sequences):
     >>> round(rates.backward_s / rates.forward_s, 2)
     1.88
     """
-    schedule = placed_chimera(num_stages, num_stages, mirrored(num_stages))
+    schedule = placed_chimera(num_ranks, num_ranks, mirrored(num_ranks))
     flat = replace(system, nodes=None)
-    costs = model_costs(schedule, replace(model, global_batch=sequences * num_stages), flat)
-    forward, backward = costs.compute_s[[OpKind.F, OpKind.B]].sum(axis=1) / num_stages
+    costs = model_costs(schedule, replace(model, global_batch=sequences * num_ranks), flat)
+    forward, backward = costs.compute_s[[OpKind.F, OpKind.B]].sum(axis=1) / num_ranks
     return Rates(float(forward), float(backward), float(costs.occupancy_s[0, 0]), float(costs.latency_s[0, 0]))
 
 
 def _split_costs(rates, splits):
     """The costs of each split: stages take their share, transfers carry a microbatch whatever the stage's size."""
-    num_stages = splits.shape[1]
-    compute = np.zeros((len(splits), len(OpKind), num_stages))
-    shares = splits * num_stages / splits.sum(axis=1, keepdims=True)
+    num_ranks = splits.shape[1]
+    compute = np.zeros((len(splits), len(OpKind), num_ranks))
+    shares = splits * num_ranks / splits.sum(axis=1, keepdims=True)
     compute[:, OpKind.F], compute[:, OpKind.B] = rates.forward_s * shares, rates.backward_s * shares
     occupancy, latency = (np.full(compute.shape[1:], seconds) for seconds in rates[2:])
     return [OpCosts(seconds, occupancy, latency) for seconds in compute]
@@ -166,36 +166,36 @@ def frontier_study(
     """
     points, counts = [], []
     grids = dict(zip(placed_stages, placed_parts, strict=True))
-    for num_stages, grid in zip(stages_list, parts, strict=True):
-        rates = system_rates(model, system, num_stages, sequences)
-        size, even = (num_stages, units * num_stages), np.ones((1, num_stages), dtype=int)
-        base = _measured(size, [mirrored(num_stages)], even, rates, p2p)
-        families = _family_grids(num_stages, grid, grids.get(num_stages), front_back)
+    for num_ranks, grid in zip(stages_list, parts, strict=True):
+        rates = system_rates(model, system, num_ranks, sequences)
+        size, even = (num_ranks, units * num_ranks), np.ones((1, num_ranks), dtype=int)
+        base = _measured(size, [mirrored(num_ranks)], even, rates, p2p)
+        families = _family_grids(num_ranks, grid, grids.get(num_ranks), front_back)
         for family, (placements, splits) in families.items():
             table = _measured(size, placements, splits, rates, p2p)
             table = table.assign(
                 family=family, relative_peak=table.peak / base.peak[0] - 1,
                 relative_time=(table.t_sim_s / base.t_sim_s[0] - 1).round(_DIGITS) + 0.0,
             )  # fmt: skip
-            points.append(_thinned(table, placements, splits).assign(stages=num_stages, microbatches=size[1]))
-            counts.append(_counted(table, placements, splits) | {"stages": num_stages, "family": family})
+            points.append(_thinned(table, placements, splits).assign(stages=num_ranks, microbatches=size[1]))
+            counts.append(_counted(table, placements, splits) | {"stages": num_ranks, "family": family})
     points = _marked(pd.concat(points, ignore_index=True))
     order = ["stages", "microbatches", "family", "second", "split", "peak", "relative_peak", "t_sim_s", "relative_time"]
     counts = pd.DataFrame(counts)
     return Frontier(points[[*order, "frontier"]], counts[["stages", "family", *counts.columns[:-2]]])
 
 
-def _family_grids(num_stages, parts, placed_parts, front_back):
+def _family_grids(num_ranks, parts, placed_parts, front_back):
     """Placements and splits of each family."""
-    first, *others = _placements(num_stages) if placed_parts else [mirrored(num_stages)]
-    own = compositions(parts, num_stages)
+    first, *others = _placements(num_ranks) if placed_parts else [mirrored(num_ranks)]
+    own = compositions(parts, num_ranks)
     if placed_parts:  # what every placement has the mirrored one has too, or the frontier would compare grids
-        own = _union(own, compositions(placed_parts, num_stages))
-    even = own[(own + own[:, ::-1] == 2 * own[0].sum() // num_stages).all(axis=1)]
-    families = {FRONT_BACK: ([first], front_back_splits(front_back, num_stages)), EVEN: ([first], even)}
+        own = _union(own, compositions(placed_parts, num_ranks))
+    even = own[(own + own[:, ::-1] == 2 * own[0].sum() // num_ranks).all(axis=1)]
+    families = {FRONT_BACK: ([first], front_back_splits(front_back, num_ranks)), EVEN: ([first], even)}
     families[OWN] = ([first], own)
     if placed_parts:
-        families[ELSEWHERE] = (others, compositions(placed_parts, num_stages))
+        families[ELSEWHERE] = (others, compositions(placed_parts, num_ranks))
     return families
 
 
@@ -212,7 +212,7 @@ def _measured(size, placements, splits, rates, p2p):
     for second in placements:
         schedule = placed_chimera(*size, second)
         peaks.append(split_peaks(schedule, splits))
-        times.append(makespans(compile(schedule, p2p), many))
+        times.append(makespans(compile_graph(schedule, p2p), many))
     unit = splits.shape[1] * np.concatenate(peaks)  # whole numbers, so that equal peaks stay equal when divided
     whole = np.tile(splits.sum(axis=1), len(placements))
     place, split = np.divmod(np.arange(len(unit)), len(splits))
@@ -289,13 +289,13 @@ def gain_study(model, system, stages_list, parts, units, semantics, sequences=32
     [[4.0, -0.125], [8.0, -0.125]]
     """
     rows = []
-    for num_stages, grid in zip(stages_list, parts, strict=True):
+    for num_ranks, grid in zip(stages_list, parts, strict=True):
         for count, p2p in product(units, semantics):
-            found = frontier_study(model, system, [num_stages], [grid], units=count, sequences=sequences, p2p=p2p)
+            found = frontier_study(model, system, [num_ranks], [grid], units=count, sequences=sequences, p2p=p2p)
             own = found.counts[found.counts.family == OWN].iloc[0]
             free = found.points[(found.points.family == OWN) & (found.points.relative_time <= 0)]
             rows.append({
-                "stages": num_stages, "microbatches": count * num_stages, "p2p": p2p, "splits": own.splits,
+                "stages": num_ranks, "microbatches": count * num_ranks, "p2p": p2p, "splits": own.splits,
                 "both": own.both, "fastest": own.fastest, "lowest_free": free.relative_peak.min(),
             })  # fmt: skip
     return pd.DataFrame(rows)
@@ -335,7 +335,7 @@ def recheck_study(points, model, system, sequences=32, p2p="overlapped"):
         rates = system_rates(model, system, point.stages, sequences)
         shares = np.array([int(part) for part in point.split.split(":")])
         shares = shares * point.stages / shares.sum()
-        second = tuple(int(device) for device in point.second.split())
+        second = tuple(int(rank) for rank in point.second.split())
         schedule = placed_chimera(point.stages, point.microbatches, second, shares)
         schedule.validate()
         forward, backward, comm, latency = rates
@@ -343,6 +343,6 @@ def recheck_study(points, model, system, sequences=32, p2p="overlapped"):
         rows.append({
             "stages": point.stages, "family": point.family, "second": point.second, "split": point.split,
             "peak": point.peak, "peak_again": float(peak_activations(schedule).max()), "t_sim_s": point.t_sim_s,
-            "t_sim_again_s": simulate_events(compile(schedule, p2p), costs).makespan_s,
+            "t_sim_again_s": run_events(compile_graph(schedule, p2p), costs).makespan_s,
         })  # fmt: skip
     return pd.DataFrame(rows)

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from ppmodel.graph import P2P
+from ppmodel.simulation import P2P
 from ppmodel.studies.field import field_study
 from ppmodel.studies.orders import every_two, kendall_tau, negated, order_of_amounts, order_of_bubbles, reversed_pairs
 from ppmodel.studies.reversals import reversal_study
@@ -119,14 +119,14 @@ def level_rank_text(ranks, short):
     )
 
 
-def semantics_rank_study(model, systems, num_stages, multiple, cases, clear):
+def semantics_rank_study(model, systems, num_ranks, multiple, cases, clear):
     """The rank correlation of table and time under every communication semantics.
 
     Parameters
     ----------
     model, systems, cases
         As in `field_study`.
-    num_stages, multiple : int
+    num_ranks, multiple : int
         Devices S, and B/S.
     clear : float
         As in `level_rank_study`.
@@ -139,20 +139,20 @@ def semantics_rank_study(model, systems, num_stages, multiple, cases, clear):
     """
     rows = []
     for p2p in P2P:
-        ranks = level_rank_study(field_study(model, systems, [num_stages], [multiple], cases, p2p), clear)
+        ranks = level_rank_study(field_study(model, systems, [num_ranks], [multiple], cases, p2p), clear)
         taus = ranks.table_time
         rows.append((p2p, taus.min(), taus.median(), taus.max(), ranks.by_network.sum(), ranks.clear.sum()))
     return pd.DataFrame(rows, columns=["p2p", "lowest", "median", "highest", "by_network", "clear"])
 
 
-def level_rank_table(study, num_stages, num_microbatches):
+def level_rank_table(study, num_ranks, num_microbatches):
     """The place of every schedule at one size: by formula, by table, by time without a network and on each system.
 
     Parameters
     ----------
     study : DataFrame
         From `field_study`.
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
 
     Returns
@@ -163,7 +163,7 @@ def level_rank_table(study, num_stages, num_microbatches):
         shortest transfer first. A place is 1 more than the number of schedules that are ahead; equals share it. By
         formula those are placed that have one.
     """
-    here = study[(study.stages == num_stages) & (study.microbatches == num_microbatches)]
+    here = study[(study.stages == num_ranks) & (study.microbatches == num_microbatches)]
     weights = here.groupby("system", sort=False).comm_over_forward.median()
     systems = list(weights.sort_values(kind="stable").index)
     first = here[here.system == systems[0]].reset_index(drop=True)
@@ -265,14 +265,14 @@ def advantage_study(study, base):
     )
 
 
-def advantage_table(advantages, num_stages, num_microbatches, systems):
+def advantage_table(advantages, num_ranks, num_microbatches, systems):
     """Time relative to the base at one size, a row a schedule.
 
     Parameters
     ----------
     advantages : DataFrame
         From `advantage_study`.
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
     systems : sequence of str
         Names of the systems that are to have a column.
@@ -286,7 +286,7 @@ def advantage_table(advantages, num_stages, num_microbatches, systems):
         A column for each of these but the first three, with the rows of the table: whether a smaller bubble is no
         shorter time there; in the column of the table nowhere.
     """
-    here = advantages[(advantages.stages == num_stages) & (advantages.microbatches == num_microbatches)]
+    here = advantages[(advantages.stages == num_ranks) & (advantages.microbatches == num_microbatches)]
     fixed = here[here.system == systems[0]].set_index("schedule").assign(none=False)
     by_system = {name: here.pivot(index="schedule", columns="system", values=name) for name in ("relative", "negated")}
     levels = {"promised": "table", "without_network": "without network"}

@@ -63,7 +63,7 @@ def candidate_study(model, system, stages_list, microbatches, cases, p2p="overla
     -------
     DataFrame
         One row an S, B and schedule; columns ``schedule, family, stages, microbatches, t_sim_s, tokens_per_s,
-        activations_bytes, persistent_bytes, total_bytes``. Bytes are those of the device that holds most in all.
+        activations_bytes, persistent_bytes, total_bytes``. Bytes are those of the rank that holds most in all.
 
     Raises
     ------
@@ -73,20 +73,20 @@ def candidate_study(model, system, stages_list, microbatches, cases, p2p="overla
         If a semantics is unknown.
     """
     rows = []
-    for num_stages in stages_list:
+    for num_ranks in stages_list:
         for count in microbatches:
-            for name, options, schedule in legal_schedules(cases, num_stages, count):
+            for name, options, schedule in legal_schedules(cases, num_ranks, count):
                 try:
                     held = memory(schedule, model, stages(schedule, model, system))
                 except CostError:
                     continue  # too few blocks for its stages, or a batch that does not divide into B
                 case = (name, tuple(options.items()))
-                seconds = float(times(case, num_stages, count, model, [system], p2p, allreduce).t_sim_s[0, 0])
+                seconds = float(times(case, num_ranks, count, model, [system], p2p, allreduce).t_sim_s[0, 0])
                 fullest = held.total.argmax()
                 tokens = model.global_batch * model.sequence
                 held_bytes = (float(part[fullest]) for part in (held.activations, held.persistent, held.total))
                 kind = (label(name, options), family(schedule))
-                rows.append((*kind, num_stages, count, seconds, tokens / seconds, *held_bytes))
+                rows.append((*kind, num_ranks, count, seconds, tokens / seconds, *held_bytes))
     return pd.DataFrame(rows, columns=["schedule", "family", "stages", "microbatches", *_MEASURES])
 
 
@@ -108,7 +108,7 @@ def balance_study(model, system, stages_list, num_microbatches):
     -------
     DataFrame
         One row an S; columns ``stages, slowest_stage, over_mean``: its forward and backward over the mean stage's,
-        less 1, with one stage a device.
+        less 1, with one stage a rank.
 
     Raises
     ------
@@ -116,16 +116,16 @@ def balance_study(model, system, stages_list, num_microbatches):
         If the batch does not divide into B.
     """
     rows = []
-    for num_stages in stages_list:
-        if num_stages <= model.blocks:
-            schedule = built("1f1b", num_stages, num_microbatches, ())
+    for num_ranks in stages_list:
+        if num_ranks <= model.blocks:
+            schedule = built("1f1b", num_ranks, num_microbatches, ())
             work = model_costs(schedule, model, system).compute_s[:2].sum(axis=0)
-            rows.append((num_stages, int(work.argmax()), float(work.max() / work.mean() - 1)))
+            rows.append((num_ranks, int(work.argmax()), float(work.max() / work.mean() - 1)))
     return pd.DataFrame(rows, columns=["stages", "slowest_stage", "over_mean"])
 
 
 def recommend_study(candidates, stages_list, limit_bytes):
-    """The fastest schedule that fits a limit of memory, for each number of devices.
+    """The fastest schedule that fits a limit of memory, for each number of ranks.
 
     Of equally fast candidates the one that needs fewer bytes is taken, then the first by name, then the smaller B.
 
@@ -136,7 +136,7 @@ def recommend_study(candidates, stages_list, limit_bytes):
     stages_list : sequence of int
         Values of S.
     limit_bytes : float
-        Bytes that the fullest device may hold.
+        Bytes that the fullest rank may hold.
 
     Returns
     -------
@@ -154,8 +154,8 @@ def recommend_study(candidates, stages_list, limit_bytes):
     """
     columns = [column for column in candidates if column != "stages"]
     rows = []
-    for num_stages in stages_list:
-        here = candidates[candidates.stages == num_stages]
+    for num_ranks in stages_list:
+        here = candidates[candidates.stages == num_ranks]
         fits = here[here.total_bytes <= limit_bytes]
         take = _fastest(fits)
         chosen = {
@@ -169,7 +169,7 @@ def recommend_study(candidates, stages_list, limit_bytes):
             for prefix, choice in chosen.items()
             for column in columns
         }
-        rows.append({"stages": num_stages, **row})
+        rows.append({"stages": num_ranks, **row})
     return pd.DataFrame(rows)
 
 
@@ -184,7 +184,7 @@ def _first(candidates, order):
 
 
 def undefined_text(candidates, cases, stages_list):
-    """Which schedules were asked and are no candidates, for each number of devices.
+    """Which schedules were asked and are no candidates, for each number of ranks.
 
     Parameters
     ----------
@@ -206,10 +206,10 @@ def undefined_text(candidates, cases, stages_list):
     'Not defined at any of these B, or the model has too few blocks for their stages, at S = 4: ZB-V.'
     """
     asked, said = [label(*named(case)) for case in cases], []
-    for num_stages in stages_list:
-        found = set(candidates.schedule[candidates.stages == num_stages])
+    for num_ranks in stages_list:
+        found = set(candidates.schedule[candidates.stages == num_ranks])
         if left := [name for name in asked if name not in found]:
-            said.append(f"at S = {num_stages}: {', '.join(left)}")
+            said.append(f"at S = {num_ranks}: {', '.join(left)}")
     about = "Not defined at any of these B, or the model has too few blocks for their stages"
     return f"{about}, {'; '.join(said)}." if said else ""
 
@@ -240,14 +240,14 @@ def recommendation_table(study):
 
 
 def recommendation_text(study, limit_bytes):
-    """A recommendation in words, one sentence or more for each number of devices.
+    """A recommendation in words, one sentence or more for each number of ranks.
 
     Parameters
     ----------
     study : DataFrame
         From `recommend_study`.
     limit_bytes : float
-        Bytes that the fullest device may hold.
+        Bytes that the fullest rank may hold.
 
     Returns
     -------

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from ppmodel.graph import ALLREDUCE
+from ppmodel.simulation import ALLREDUCE
 from ppmodel.studies.cases import PAPER_SCHEDULES, label
 from ppmodel.studies.orders import negated, order_of_bubbles, reversed_pairs
 from ppmodel.studies.runtime import runtime_study
@@ -88,7 +88,7 @@ def reversals_of_systems(model, systems, stages_list, microbatches, cases=PAPER_
     CostError
         If the model does not fit a schedule: too few blocks, or a batch that does not divide.
     """
-    studies = [runtime_study(model, systems, num_stages, microbatches, cases, p2p) for num_stages in stages_list]
+    studies = [runtime_study(model, systems, num_ranks, microbatches, cases, p2p) for num_ranks in stages_list]
     return reversal_study(pd.concat(studies))
 
 
@@ -112,10 +112,10 @@ def reversal_counts_by_size(reversals, systems, stages_list):
     rows = []
     for system in systems:
         row = {"system": system}
-        for num_stages in stages_list:
-            mine = reversals[(reversals.system == system) & (reversals.stages == num_stages)]
+        for num_ranks in stages_list:
+            mine = reversals[(reversals.system == system) & (reversals.stages == num_ranks)]
             by_network = mine[mine.by_network].microbatches.nunique()
-            row[f"S = {num_stages}"] = f"{by_network} of {mine.microbatches.nunique()}"
+            row[f"S = {num_ranks}"] = f"{by_network} of {mine.microbatches.nunique()}"
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -140,7 +140,7 @@ def worst_reversals(reversals):
     return worst[["system", "microbatches", "smaller_bubble", "faster", "time_lost"]].reset_index(drop=True)
 
 
-def negation_study(model, systems, num_stages, microbatches, bases=("gpipe", "1f1b")):
+def negation_study(model, systems, num_ranks, microbatches, bases=("gpipe", "1f1b")):
     """Where Chimera's smaller bubble does not make it faster, with and without its all-reduce.
 
     Parameters
@@ -149,7 +149,7 @@ def negation_study(model, systems, num_stages, microbatches, bases=("gpipe", "1f
         The model.
     systems : sequence of SystemSpec
         The systems.
-    num_stages : int
+    num_ranks : int
         Devices, S.
     microbatches : sequence of int
         Values of B. Sizes at which a schedule is not defined are left out.
@@ -173,7 +173,7 @@ def negation_study(model, systems, num_stages, microbatches, bases=("gpipe", "1f
     rows = []
     for base in bases:
         for allreduce in ALLREDUCE:
-            study = runtime_study(model, systems, num_stages, microbatches, [base, "chimera"], allreduce=allreduce)
+            study = runtime_study(model, systems, num_ranks, microbatches, [base, "chimera"], allreduce=allreduce)
             of_base, others = (study[(study.schedule == label(base)) == same] for same in (True, False))
             both = others.merge(of_base, on=["system", "microbatches"], suffixes=("", "_base"))
             bubbles = both.table_bubble_ratio, both.table_bubble_ratio_base

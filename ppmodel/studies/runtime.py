@@ -3,15 +3,15 @@
 import pandas as pd
 
 from ppmodel.costs import model_costs, slowest_transfer_s
-from ppmodel.engine import simulate, simulate_events
-from ppmodel.graph import ALLREDUCE, P2P
+from ppmodel.simulation import run_graph, run_events
+from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.metrics import idle_ratio, peak_activations
 from ppmodel.studies.cases import PAPER_SCHEDULES, TIE, label, legal_schedules, table_numbers
 from ppmodel.studies.times import WITHOUT_NETWORK, times
 
 
 def runtime_study(
-    model, systems, num_stages, microbatches, cases=PAPER_SCHEDULES, p2p="overlapped", allreduce="excluded"
+    model, systems, num_ranks, microbatches, cases=PAPER_SCHEDULES, p2p="overlapped", allreduce="excluded"
 ):
     """Simulated time and idle time of one minibatch, on several systems.
 
@@ -21,7 +21,7 @@ def runtime_study(
         The model; its global batch is fixed, so that microbatches shrink as B grows.
     systems : sequence of SystemSpec
         The systems.
-    num_stages : int
+    num_ranks : int
         Devices, S.
     microbatches : sequence of int
         Values of B. Sizes at which a schedule is not defined are left out.
@@ -49,15 +49,15 @@ def runtime_study(
     """
     rows = []
     for count in microbatches:
-        for name, options, schedule in legal_schedules(cases, num_stages, count):
+        for name, options, schedule in legal_schedules(cases, num_ranks, count):
             case = (name, tuple(options.items()))
-            bubble = table_numbers(name, num_stages, count, case[1]).bubble_ratio
-            size = (case, num_stages, count, model, systems)
+            bubble = table_numbers(name, num_ranks, count, case[1]).bubble_ratio
+            size = (case, num_ranks, count, model, systems)
             without_network = times(*size, "latency", changes=[WITHOUT_NETWORK]).t_sim_s[0].tolist()
             simulated = (column[0].tolist() for column in times(*size, p2p, allreduce))
             for system, t_sim, idle, without in zip(systems, *simulated, without_network, strict=True):
                 rows.append({
-                    "system": system.name, "schedule": label(name, options), "stages": num_stages,
+                    "system": system.name, "schedule": label(name, options), "stages": num_ranks,
                     "microbatches": count, "p2p": p2p, "allreduce": allreduce,
                     "t_sim_s": t_sim, "idle_ratio": idle, "table_bubble_ratio": bubble,
                     "comm_over_forward": comm_over_forward(schedule, model, system), "t_without_network_s": without,
@@ -95,7 +95,7 @@ def comm_over_forward(schedule, model, system):
     0.18
     """
     costs = model_costs(schedule, model, system)
-    return float(slowest_transfer_s(costs) / (costs.compute_s[0].sum() / schedule.num_devices))
+    return float(slowest_transfer_s(costs) / (costs.compute_s[0].sum() / schedule.num_ranks))
 
 
 def relative_to(table, base, value="t_sim_s"):
@@ -185,7 +185,7 @@ def best_study(study):
     return pd.DataFrame(rows)
 
 
-def semantics_study(model, systems, num_stages, num_microbatches, cases=("gpipe", "1f1b", "eager-1f1b", "chimera")):
+def semantics_study(model, systems, num_ranks, num_microbatches, cases=("gpipe", "1f1b", "eager-1f1b", "chimera")):
     """Simulated time under all five communication semantics.
 
     Parameters
@@ -194,7 +194,7 @@ def semantics_study(model, systems, num_stages, num_microbatches, cases=("gpipe"
         The model.
     systems : sequence of SystemSpec
         The systems.
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
     cases : iterable of str or (str, dict)
         As in `legal_schedules`.
@@ -211,7 +211,7 @@ def semantics_study(model, systems, num_stages, num_microbatches, cases=("gpipe"
     CostError
         If the model does not fit a schedule: too few blocks, or a batch that does not divide.
     """
-    studies = [runtime_study(model, systems, num_stages, [num_microbatches], cases, p2p) for p2p in P2P]
+    studies = [runtime_study(model, systems, num_ranks, [num_microbatches], cases, p2p) for p2p in P2P]
     study = pd.concat(studies)
     order = list(dict.fromkeys(study.schedule))
     table = study.pivot(index=["system", "p2p"], columns="schedule", values="t_sim_s")[order]
@@ -219,7 +219,7 @@ def semantics_study(model, systems, num_stages, num_microbatches, cases=("gpipe"
     return table.reindex(index).rename_axis(columns=None).reset_index()
 
 
-def allreduce_study(model, systems, num_stages, microbatches, base="gpipe"):
+def allreduce_study(model, systems, num_ranks, microbatches, base="gpipe"):
     """Chimera against a base schedule, with and without the all-reduce of its replicas' gradients.
 
     Parameters
@@ -228,7 +228,7 @@ def allreduce_study(model, systems, num_stages, microbatches, base="gpipe"):
         The model.
     systems : sequence of SystemSpec
         The systems.
-    num_stages : int
+    num_ranks : int
         Devices, S.
     microbatches : sequence of int
         Values of B. Sizes at which a schedule is not defined are left out.
@@ -249,7 +249,7 @@ def allreduce_study(model, systems, num_stages, microbatches, base="gpipe"):
     """
     columns = {}
     for allreduce in ALLREDUCE:
-        study = runtime_study(model, systems, num_stages, microbatches, [base, "chimera"], allreduce=allreduce)
+        study = runtime_study(model, systems, num_ranks, microbatches, [base, "chimera"], allreduce=allreduce)
         columns[allreduce] = relative_to(study, label(base)).set_index(["system", "microbatches"]).relative
     return pd.DataFrame(columns).reset_index()
 
@@ -265,17 +265,17 @@ def operations_table(timelines):
     Returns
     -------
     DataFrame
-        One row an operation; columns ``schedule, device, operation, start_s, end_s``. The last two are in
+        One row an operation; columns ``schedule, rank, operation, start_s, end_s``. The last two are in
         seconds, NaN for reductions that a timeline excludes.
 
     Examples
     --------
     >>> from ppmodel import build
     >>> from ppmodel.costs import uniform_costs
-    >>> from ppmodel.engine import simulate
-    >>> from ppmodel.graph import compile
+    >>> from ppmodel.simulation import run_graph
+    >>> from ppmodel.simulation import compile_graph
     >>> schedule = build("gpipe", 1, 1)
-    >>> timeline = simulate(compile(schedule), uniform_costs(schedule, forward=1, backward=2))
+    >>> timeline = run_graph(compile_graph(schedule), uniform_costs(schedule, forward=1, backward=2))
     >>> operations_table({"GPipe": timeline}).values.tolist()
     [['GPipe', 0, '0F0', 0.0, 1.0], ['GPipe', 0, '0B0', 1.0, 3.0]]
     """
@@ -284,7 +284,7 @@ def operations_table(timelines):
         schedule = timeline.graph.schedule
         operations = [str(schedule.op(index)) for index in range(schedule.num_operations)]
         tables.append(pd.DataFrame({
-            "schedule": name, "device": schedule.device, "operation": operations,
+            "schedule": name, "rank": schedule.rank, "operation": operations,
             "start_s": timeline.start_s, "end_s": timeline.end_s,
         }))  # fmt: skip
     return pd.concat(tables, ignore_index=True)
@@ -307,7 +307,7 @@ def timeline_study(timelines, model, system):
     DataFrame
         One row a timeline; columns ``schedule, t_sim_s, t_sim_events_s, t_without_network_s, idle_ratio,
         peak_activations``. Times are in seconds, idle time is a ratio of the total, peak activations are those
-        of the fullest device in units of one microbatch on 1/S of the model.
+        of the fullest rank in units of one microbatch on 1/S of the model.
 
     Raises
     ------
@@ -320,8 +320,8 @@ def timeline_study(timelines, model, system):
         costs = model_costs(schedule, model, system)
         rows.append({
             "schedule": name, "t_sim_s": timeline.makespan_s,
-            "t_sim_events_s": simulate_events(timeline.graph, costs).makespan_s,
-            "t_without_network_s": simulate(timeline.graph, WITHOUT_NETWORK.costs(costs, schedule)).makespan_s,
+            "t_sim_events_s": run_events(timeline.graph, costs).makespan_s,
+            "t_without_network_s": run_graph(timeline.graph, WITHOUT_NETWORK.costs(costs, schedule)).makespan_s,
             "idle_ratio": idle_ratio(timeline), "peak_activations": peak_activations(schedule).max(),
         })  # fmt: skip
     return pd.DataFrame(rows)

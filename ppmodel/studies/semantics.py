@@ -5,20 +5,20 @@ import pandas as pd
 
 from ppmodel import formulas
 from ppmodel.costs import uniform_costs
-from ppmodel.engine import makespans, simulate
-from ppmodel.graph import P2P
+from ppmodel.simulation import makespans, run_graph
+from ppmodel.simulation import P2P
 from ppmodel.studies.cases import compiled, label, table_numbers
 from ppmodel.studies.times import times
 
 _LINEAR = ("gpipe", "1f1b", "eager-1f1b")
 
 
-def closed_form_study(num_stages, num_microbatches, comm, forward=1.0, backward=2.0):
+def closed_form_study(num_ranks, num_microbatches, comm, forward=1.0, backward=2.0):
     """Closed forms of GPipe and 1F1B beside their simulation, under every semantics.
 
     Parameters
     ----------
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
     comm : float
         Time of one transfer, in the unit of `forward`; at most `forward`.
@@ -40,20 +40,20 @@ def closed_form_study(num_stages, num_microbatches, comm, forward=1.0, backward=
     for p2p in P2P:
         row = {"p2p": p2p}
         for name, formula in (("gpipe", formulas.makespan_gpipe), ("1f1b", formulas.makespan_1f1b)):
-            graph = compiled(name, num_stages, num_microbatches, (), p2p, "excluded")
+            graph = compiled(name, num_ranks, num_microbatches, (), p2p, "excluded")
             costs = uniform_costs(graph.schedule, forward, backward, comm)
-            row[f"{name}_formula"] = formula(num_stages, num_microbatches, forward, backward, comm, p2p)
-            row[name] = simulate(graph, costs).makespan_s
+            row[f"{name}_formula"] = formula(num_ranks, num_microbatches, forward, backward, comm, p2p)
+            row[name] = run_graph(graph, costs).makespan_s
         rows.append(row | {"1f1b_over_gpipe": row["1f1b"] / row["gpipe"] - 1})
     return pd.DataFrame(rows)
 
 
-def round_trip_study(num_stages, num_microbatches, comms, p2ps=P2P, forward=1.0, backward=2.0):
+def round_trip_study(num_ranks, num_microbatches, comms, p2ps=P2P, forward=1.0, backward=2.0):
     """Time of 1F1B and of eager 1F1B against GPipe's over the length of a transfer.
 
     Parameters
     ----------
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
     comms : sequence of float
         Times of a transfer, in the unit of `forward`.
@@ -72,7 +72,7 @@ def round_trip_study(num_stages, num_microbatches, comms, p2ps=P2P, forward=1.0,
     for p2p in p2ps:
         spans = {}
         for name in _LINEAR:
-            graph = compiled(name, num_stages, num_microbatches, (), p2p, "excluded")
+            graph = compiled(name, num_ranks, num_microbatches, (), p2p, "excluded")
             spans[name] = makespans(graph, [uniform_costs(graph.schedule, forward, backward, comm) for comm in comms])
         for name in _LINEAR[1:]:
             relative = spans[name] / spans["gpipe"] - 1
@@ -112,10 +112,10 @@ def equivalence_study(model, systems, stages_list, microbatches, p2ps=P2P):
     for name in _LINEAR[1:]:
         largest = {p2p: np.zeros(len(systems)) for p2p in p2ps}
         for p2p in p2ps:
-            for num_stages in stages_list:
+            for num_ranks in stages_list:
                 for count in microbatches:
                     one, base = (
-                        times((case, ()), num_stages, count, model, systems, p2p).t_sim_s[0] for case in (name, "gpipe")
+                        times((case, ()), num_ranks, count, model, systems, p2p).t_sim_s[0] for case in (name, "gpipe")
                     )
                     apart = one / base - 1
                     largest[p2p] = np.where(abs(apart) > abs(largest[p2p]), apart, largest[p2p])
@@ -126,7 +126,7 @@ def equivalence_study(model, systems, stages_list, microbatches, p2ps=P2P):
     return pd.DataFrame(rows)
 
 
-def eager_study(model, systems, num_stages, num_microbatches, p2p="overlapped"):
+def eager_study(model, systems, num_ranks, num_microbatches, p2p="overlapped"):
     """What the deeper warm-up buys, and what it costs.
 
     Parameters
@@ -135,7 +135,7 @@ def eager_study(model, systems, num_stages, num_microbatches, p2p="overlapped"):
         The model.
     systems : sequence of SystemSpec
         The systems.
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
     p2p : str
         Communication semantics.
@@ -151,7 +151,7 @@ def eager_study(model, systems, num_stages, num_microbatches, p2p="overlapped"):
     CostError
         If the model does not fit a schedule.
     """
-    size = (num_stages, num_microbatches)
+    size = (num_ranks, num_microbatches)
     spans = {name: times((name, ()), *size, model, systems, p2p).t_sim_s[0] for name in _LINEAR}
     rows = []
     for name in _LINEAR:
@@ -174,7 +174,7 @@ def path_transfers(timeline, path):
     Returns
     -------
     int
-        Steps from one device to another.
+        Steps from one rank to another.
     """
-    devices = timeline.graph.schedule.device[path]
-    return int((devices[1:] != devices[:-1]).sum())
+    ranks = timeline.graph.schedule.rank[path]
+    return int((ranks[1:] != ranks[:-1]).sum())

@@ -56,7 +56,7 @@ def kinds_table(specs):
     return table.rename_axis("specification").reset_index()
 
 
-def stage_table(models, systems, num_stages, num_microbatches):
+def stage_table(models, systems, num_ranks, num_microbatches):
     """What the first stage of 1F1B takes, for some models and systems.
 
     Parameters
@@ -65,7 +65,7 @@ def stage_table(models, systems, num_stages, num_microbatches):
         The models.
     systems : sequence of SystemSpec
         The systems.
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
 
     Returns
@@ -80,7 +80,7 @@ def stage_table(models, systems, num_stages, num_microbatches):
     CostError
         If a model does not fit the schedule: too few blocks, or a batch that does not divide.
     """
-    schedule = built("1f1b", num_stages, num_microbatches, ())
+    schedule = built("1f1b", num_ranks, num_microbatches, ())
     rows = []
     for model in models:
         for system in systems:

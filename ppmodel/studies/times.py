@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.costs import model_costs
-from ppmodel.engine import makespans
+from ppmodel.simulation import makespans
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import computing_s
 from ppmodel.ops import OpKind
-from ppmodel.specs import by_cards
+from ppmodel.specs import by_nics
 from ppmodel.studies.cases import built, compiled
 
 _REFERENCE_FLOPS = 1e15
@@ -30,12 +30,12 @@ class Change:
     bandwidth, latency : float
         Factors on the network's bandwidth and on its latency, of links inside and between nodes alike.
     compute : float
-        Factor on the device's speed: its peak and its memory bandwidth.
+        Factor on the rank's speed: its peak and its memory bandwidth.
     memory : float
         Factor on the memory bandwidth alone.
     memory_follows : bool
-        Whether a device of ten times the peak has ten times the memory bandwidth, too. Where it does not, every
-        device has that of one of 1 PFLOP/s; meant for the paper's nine systems, where that is not known.
+        Whether a rank of ten times the peak has ten times the memory bandwidth, too. Where it does not, every
+        rank has that of one of 1 PFLOP/s; meant for the paper's nine systems, where that is not known.
     efficiency : float
         Factor on the attainable fraction of the peak.
     collectives : float
@@ -174,9 +174,9 @@ WITHOUT_NETWORK = Change(network=False)
 
 def _slow_stages(schedule, where):
     """The stages that make up one S-th of the model, the first where 0 and the last where 1."""
-    stages, devices = schedule.num_stages, schedule.num_devices
-    each = stages // devices
-    first = round(where * (devices - 1)) * each
+    stages, ranks = schedule.num_stages, schedule.num_ranks
+    each = stages // ranks
+    first = round(where * (ranks - 1)) * each
     return slice(first, first + each)
 
 
@@ -188,14 +188,14 @@ class Times(NamedTuple):
     t_sim_s : ndarray of float, shape (num_changes, num_systems)
         From the start of the first operation to the end of the last, in seconds.
     idle_ratio : ndarray of float, shape (num_changes, num_systems)
-        Share of all devices' time in which they do not compute.
+        Share of all ranks' time in which they do not compute.
     """
 
     t_sim_s: np.ndarray
     idle_ratio: np.ndarray
 
 
-def times(case, num_stages, num_microbatches, model, systems, p2p, allreduce="excluded", changes=(UNCHANGED,)):
+def times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce="excluded", changes=(UNCHANGED,)):
     """Simulated times of one schedule on some systems under some changes.
 
     What has been simulated before in this process is not simulated again; values decide, not names or files.
@@ -204,12 +204,12 @@ def times(case, num_stages, num_microbatches, model, systems, p2p, allreduce="ex
     ----------
     case : tuple (str, tuple of pairs)
         Name and options of the schedule.
-    num_stages, num_microbatches : int
+    num_ranks, num_microbatches : int
         Devices S and microbatches B.
     model : ModelSpec
         The model.
     systems : sequence of SystemSpec
-        The systems; those whose devices share network cards are simulated with them.
+        The systems; those whose ranks share NICs are simulated with them.
     p2p, allreduce : str
         Communication semantics, as in `graph.compile`.
     changes : sequence of Change
@@ -227,7 +227,7 @@ def times(case, num_stages, num_microbatches, model, systems, p2p, allreduce="ex
     CostError
         If the model does not fit the schedule.
     SpecificationError
-        If a system lists the nodes of another number of devices.
+        If a system lists the nodes of another number of ranks.
     PPModelError
         If a semantics is unknown.
 
@@ -241,19 +241,19 @@ def times(case, num_stages, num_microbatches, model, systems, p2p, allreduce="ex
     ((2, 2), True)
     """
     name, options = case
-    schedule = built(name, num_stages, num_microbatches, options)
+    schedule = built(name, num_ranks, num_microbatches, options)
     if schedule.num_replicas == 1:
         allreduce = "excluded"  # there is nothing to sum
-    known = _known(name, options, num_stages, num_microbatches, p2p, allreduce, model)
+    known = _known(name, options, num_ranks, num_microbatches, p2p, allreduce, model)
     of_systems = [known.setdefault(system, {}) for system in systems]
     missing = [(change, n) for change in dict.fromkeys(changes) for n, of in enumerate(of_systems) if change not in of]
-    for cards, places in by_cards([systems[n] for _, n in missing], num_stages, p2p).items():
+    for nics, places in by_nics([systems[n] for _, n in missing], num_ranks, p2p).items():
         some = [missing[place] for place in places]
-        graph = compiled(name, num_stages, num_microbatches, options, p2p, allreduce, cards)
-        size = (name, options, num_stages, num_microbatches)
+        graph = compiled(name, num_ranks, num_microbatches, options, p2p, allreduce, nics)
+        size = (name, options, num_ranks, num_microbatches)
         many = [_costs(*size, model, change, systems[n]) for change, n in some]
         spans = makespans(graph, many)
-        idle = 1 - computing_s(schedule, many) / (num_stages * spans)
+        idle = 1 - computing_s(schedule, many) / (num_ranks * spans)
         for (change, n), *numbers in zip(some, spans.tolist(), idle.tolist(), strict=True):
             of_systems[n][change] = numbers
     table = np.array([[of[change] for of in of_systems] for change in changes])
@@ -261,9 +261,9 @@ def times(case, num_stages, num_microbatches, model, systems, p2p, allreduce="ex
 
 
 @lru_cache(_COSTS_KEPT)
-def _costs(name, options, num_stages, num_microbatches, model, change, system):
+def _costs(name, options, num_ranks, num_microbatches, model, change, system):
     """Costs of a schedule on a changed system: the same for all semantics."""
-    schedule = built(name, num_stages, num_microbatches, options)
+    schedule = built(name, num_ranks, num_microbatches, options)
     return change.costs(model_costs(schedule, model, change.system(system)), schedule)
 
 

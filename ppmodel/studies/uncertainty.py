@@ -1,16 +1,16 @@
-"""Does a ranking survive noise: noisy runs beside the noiseless one, and a slow device by its place."""
+"""Does a ranking survive noise: noisy runs beside the noiseless one, and a slow rank by its place."""
 
 from itertools import product
 
 import pandas as pd
 
 from ppmodel.costs import model_costs
-from ppmodel.engine import makespans
+from ppmodel.simulation import makespans
 from ppmodel.errors import PPModelError
-from ppmodel.specs import by_cards
+from ppmodel.specs import by_nics
 from ppmodel.studies.cases import TIE, compiled, label, legal_schedules
 from ppmodel.studies.words import listed
-from ppmodel.uncertainty import (
+from ppmodel.noise import (
     QUANTILES,
     Comparison,
     Noise,
@@ -31,7 +31,7 @@ _VERDICTS = ("holds", "open", "tie decided", "reversed")
 
 
 def noise_study(
-    model, systems, num_stages, microbatches, noises, seeds, cases=NOISE_SCHEDULES, p2p="overlapped",
+    model, systems, num_ranks, microbatches, noises, seeds, cases=NOISE_SCHEDULES, p2p="overlapped",
     allreduce="excluded",
 ):  # fmt: skip
     """Makespans of noisy runs, and how often each schedule beats the one that wins without noise.
@@ -42,14 +42,14 @@ def noise_study(
         The model.
     systems : sequence of SystemSpec
         The systems.
-    num_stages : int
+    num_ranks : int
         Devices, S.
     microbatches : sequence of int
         Values of B. Sizes at which a schedule is not defined are left out.
     noises : sequence of Noise
         What varies from run to run.
     seeds : iterable of int
-        One run each, the same for all schedules, systems and noises; see `ppmodel.uncertainty`.
+        One run each, the same for all schedules, systems and noises; see `ppmodel.noise`.
     cases : iterable of str or (str, dict)
         As in `legal_schedules`.
     p2p, allreduce : str
@@ -73,32 +73,32 @@ def noise_study(
     CostError
         If the model does not fit a schedule.
     PPModelError
-        If a semantics is unknown, there are no seeds, or a noise names a device that is not there.
+        If a semantics is unknown, there are no seeds, or a noise names a rank that is not there.
     """
     rows, seeds = [], all_seeds(seeds)
     for count, noise in product(microbatches, noises):
-        graphs = _graphs(model, systems, num_stages, count, cases, p2p, allreduce)
+        graphs = _graphs(model, systems, num_ranks, count, cases, p2p, allreduce)
         runs = {name: _by_system(case, noisy_makespans_on, noise, seeds) for name, case in graphs.items()}
         noiseless = {name: _by_system(case, makespans) for name, case in graphs.items()}
         for number, system in enumerate(systems):
-            point = {"system": system.name, "stages": num_stages, "microbatches": count}
+            point = {"system": system.name, "stages": num_ranks, "microbatches": count}
             point |= {name: getattr(noise, name) for name in _NOISE}
             times = {name: float(spans[number]) for name, spans in noiseless.items()}
             rows += _noise_rows(point, times, {name: spans[number] for name, spans in runs.items()})
     return pd.DataFrame(rows)
 
 
-def _graphs(model, systems, num_stages, count, cases, p2p, allreduce):
+def _graphs(model, systems, num_ranks, count, cases, p2p, allreduce):
     """Graphs, and costs on each of their systems, of each schedule that is legal at a size, by its label."""
     return {
         label(name, options): [
             (
-                compiled(name, num_stages, count, tuple(options.items()), p2p, allreduce, cards),
+                compiled(name, num_ranks, count, tuple(options.items()), p2p, allreduce, nics),
                 {place: model_costs(schedule, model, systems[place]) for place in places},
             )
-            for cards, places in by_cards(systems, num_stages, p2p).items()
+            for nics, places in by_nics(systems, num_ranks, p2p).items()
         ]
-        for name, options, schedule in legal_schedules(cases, num_stages, count)
+        for name, options, schedule in legal_schedules(cases, num_ranks, count)
     }
 
 
@@ -215,28 +215,28 @@ def price_study(study):
     return table.reset_index()
 
 
-# ---- one slow device -----------------------------------------------------------------------------
+# ---- one slow rank -----------------------------------------------------------------------------
 
 
-def slow_device_study(
-    model, systems, num_stages, microbatches, slowdown, cases=NOISE_SCHEDULES, p2p="overlapped", allreduce="excluded"
+def slow_rank_study(
+    model, systems, num_ranks, microbatches, slowdown, cases=NOISE_SCHEDULES, p2p="overlapped", allreduce="excluded"
 ):
-    """What one slow device costs, by its place, without any other noise.
+    """What one slow rank costs, by its place, without any other noise.
 
     Parameters
     ----------
-    model, systems, num_stages, microbatches, cases, p2p, allreduce
+    model, systems, num_ranks, microbatches, cases, p2p, allreduce
         As in `noise_study`.
     slowdown : float
-        Factor above 1 on all operations of the device.
+        Factor above 1 on all operations of the rank.
 
     Returns
     -------
     DataFrame
-        One row a system, B, schedule and device; columns ``system, stages, microbatches, schedule, slowdown, device,
-        t_sim_s, t_slow_s, passed_on``: time without and with the slow device in seconds, and
+        One row a system, B, schedule and rank; columns ``system, stages, microbatches, schedule, slowdown, rank,
+        t_sim_s, t_slow_s, passed_on``: time without and with the slow rank in seconds, and
         (t_slow / t_sim - 1) / (slowdown - 1), the share of the slowdown that the iteration feels: between 0 and 1
-        where no network card is shared.
+        where no NIC is shared.
 
     Raises
     ------
@@ -249,79 +249,79 @@ def slow_device_study(
     """
     rows = []
     for count in microbatches:
-        for name, case in _graphs(model, systems, num_stages, count, cases, p2p, allreduce).items():
+        for name, case in _graphs(model, systems, num_ranks, count, cases, p2p, allreduce).items():
             noiseless = _by_system(case, makespans)
-            for device in range(num_stages):
-                noise = Noise(slowdown=slowdown, slow_devices=(device,))
+            for rank in range(num_ranks):
+                noise = Noise(slowdown=slowdown, slow_ranks=(rank,))
                 slow = (float(spans[0]) for spans in _by_system(case, noisy_makespans_on, noise, [0]))
                 rows += [
-                    (system.name, num_stages, count, name, slowdown, device, t_sim, t_slow)
+                    (system.name, num_ranks, count, name, slowdown, rank, t_sim, t_slow)
                     for system, t_sim, t_slow in zip(systems, map(float, noiseless), slow, strict=True)
                 ]
-    names = [*_POINT, "schedule", "slowdown", "device", "t_sim_s", "t_slow_s"]
+    names = [*_POINT, "schedule", "slowdown", "rank", "t_sim_s", "t_slow_s"]
     table = pd.DataFrame(rows, columns=names)
     return table.assign(passed_on=(table.t_slow_s / table.t_sim_s - 1) / (slowdown - 1))
 
 
-def places(num_stages):
-    """The devices that stand for a place in the pipeline.
+def places(num_ranks):
+    """The ranks that stand for a place in the pipeline.
 
     Parameters
     ----------
-    num_stages : int
+    num_ranks : int
         Devices, S.
 
     Returns
     -------
     dict of str to int
-        The first, a middle and the last device; one number may stand for several places.
+        The first, a middle and the last rank; one number may stand for several places.
 
     Examples
     --------
     >>> places(8)
     {'first': 0, 'middle': 4, 'last': 7}
     """
-    return {"first": 0, "middle": num_stages // 2, "last": num_stages - 1}
+    return {"first": 0, "middle": num_ranks // 2, "last": num_ranks - 1}
 
 
 def place_table(study):
-    """The share of a slow device's slowdown that each schedule passes on, by its place.
+    """The share of a slow rank's slowdown that each schedule passes on, by its place.
 
     Parameters
     ----------
     study : DataFrame
-        From `slow_device_study`.
+        From `slow_rank_study`.
 
     Returns
     -------
     DataFrame
         One row a system, B and schedule; columns ``system, microbatches, schedule, first, middle, last, least at``:
-        the last names the devices on which the slowdown costs least.
+        the last names the ranks on which the slowdown costs least.
     """
     rows = []
     for (system, _, count, name), group in study.groupby([*_POINT, "schedule"], sort=False):
-        shares = group.set_index("device").passed_on
-        named = {place: shares[device] for place, device in places(len(group)).items()}
-        least = _devices(_best_places(group), len(group))
+        shares = group.set_index("rank").passed_on
+        named = {place: shares[rank] for place, rank in places(len(group)).items()}
+        least = _ranks(_best_places(group), len(group))
         rows.append({"system": system, "microbatches": count, "schedule": name, **named, "least at": least})
     return pd.DataFrame(rows)
 
 
 def _best_places(group):
-    """The devices, in order, on which being slow costs the iteration least."""
-    return tuple(sorted(group.device[group.t_slow_s <= group.t_slow_s.min() * (1 + TIE)]))
+    """The ranks, in order, on which being slow costs the iteration least."""
+    return tuple(sorted(group.rank[group.t_slow_s <= group.t_slow_s.min() * (1 + TIE)]))
 
 
-def _devices(numbers, num_stages):
-    """Some devices in words.
+def _ranks(numbers, num_ranks):
+    """Some ranks in words.
 
     Examples
     --------
-    >>> _devices((0, 1, 2, 5), 8), _devices((3,), 8), _devices((0, 1), 2)
-    ('devices 0 to 2 and 5', 'device 3', 'any device')
+    >>> _ranks((0, 1, 2, 5), 8), _ranks((3,), 8), _ranks((0, 1), 2)
+    ('ranks 0 to 2 and 5', 'rank 3', 'any rank')
     """
-    if len(numbers) == num_stages:
-        return "any device"
+    if len(numbers) == num_ranks:
+        return "any rank"
     runs = []
     for number in numbers:
         if runs and number == runs[-1][-1] + 1:
@@ -329,27 +329,27 @@ def _devices(numbers, num_stages):
         else:
             runs.append([number])
     words = [f"{run[0]} to {run[-1]}" if len(run) > 2 else listed(run) for run in runs]
-    return f"{'device' if len(numbers) == 1 else 'devices'} {listed(words)}"
+    return f"{'rank' if len(numbers) == 1 else 'ranks'} {listed(words)}"
 
 
 def slow_winner_study(study):
-    """Which schedule is the fastest with a slow device, and which absorbs it best, by its place.
+    """Which schedule is the fastest with a slow rank, and which absorbs it best, by its place.
 
     Parameters
     ----------
     study : DataFrame
-        From `slow_device_study`.
+        From `slow_rank_study`.
 
     Returns
     -------
     DataFrame
-        One row a system, B and device; columns ``system, stages, microbatches, device, fastest, fastest_slow, lead,
-        verdict, absorbs_best, passed_on``: the fastest schedule without and with the slow device, of equals the
-        first; by how much the former is slower than the latter once the device is; what becomes of the first place,
+        One row a system, B and rank; columns ``system, stages, microbatches, rank, fastest, fastest_slow, lead,
+        verdict, absorbs_best, passed_on``: the fastest schedule without and with the slow rank, of equals the
+        first; by how much the former is slower than the latter once the rank is; what becomes of the first place,
         as in `verdict_study`; the schedule that passes on least of the slowdown, with its share.
     """
     rows = []
-    for point, group in study.groupby([*_POINT, "device"], sort=False):
+    for point, group in study.groupby([*_POINT, "rank"], sort=False):
         group = group.set_index("schedule")
         fastest, now = (_first_of_fastest(group[column].to_dict()) for column in ("t_sim_s", "t_slow_s"))
         best = _first_of_fastest(group.passed_on.to_dict())
@@ -357,12 +357,12 @@ def slow_winner_study(study):
         equal = group.t_sim_s[now] <= group.t_sim_s[fastest] * (1 + TIE)
         verdict = "holds" if lead <= TIE else "tie decided" if equal else "reversed"
         rows.append((*point, fastest, now, lead, verdict, best, group.passed_on[best]))
-    names = ["device", "fastest", "fastest_slow", "lead", "verdict", "absorbs_best", "passed_on"]
+    names = ["rank", "fastest", "fastest_slow", "lead", "verdict", "absorbs_best", "passed_on"]
     return pd.DataFrame(rows, columns=[*_POINT, *names])
 
 
 def place_winners(winners):
-    """Who is first with a slow device, as a page shows it.
+    """Who is first with a slow rank, as a page shows it.
 
     Parameters
     ----------
@@ -372,14 +372,14 @@ def place_winners(winners):
     Returns
     -------
     DataFrame
-        One row a system and B; columns ``system, microbatches, no slow device, first, middle, last``: the fastest
-        schedule without a slow device and with one at that place; where it is another one, by how much it is ahead.
+        One row a system and B; columns ``system, microbatches, no slow rank, first, middle, last``: the fastest
+        schedule without a slow rank and with one at that place; where it is another one, by how much it is ahead.
     """
     rows = []
     for (system, _, count), group in winners.groupby(_POINT, sort=False):
-        group = group.set_index("device")
-        named = {place: _new_first(group.loc[device]) for place, device in places(len(group)).items()}
-        rows.append({"system": system, "microbatches": count, "no slow device": group.fastest.iloc[0], **named})
+        group = group.set_index("rank")
+        named = {place: _new_first(group.loc[rank]) for place, rank in places(len(group)).items()}
+        rows.append({"system": system, "microbatches": count, "no slow rank": group.fastest.iloc[0], **named})
     return pd.DataFrame(rows)
 
 
@@ -501,12 +501,12 @@ def _lead_text(leads):
 
 
 def place_text(study, winners):
-    """How often a slow device changes who is first, and how much of its slowdown is felt on each system.
+    """How often a slow rank changes who is first, and how much of its slowdown is felt on each system.
 
     Parameters
     ----------
     study : DataFrame
-        From `slow_device_study`.
+        From `slow_rank_study`.
     winners : DataFrame
         From `slow_winner_study`.
 
@@ -517,8 +517,8 @@ def place_text(study, winners):
     """
     counts, total = winners.verdict.value_counts(), len(winners)
     lines = [
-        f"A device slower by a factor of {study.slowdown.iloc[0]:g} puts another schedule first at "
-        f"{counts.get('reversed', 0)} of {total} cases (a system, a B and a device each), and decides a tie at "
+        f"A rank slower by a factor of {study.slowdown.iloc[0]:g} puts another schedule first at "
+        f"{counts.get('reversed', 0)} of {total} cases (a system, a B and a rank each), and decides a tie at "
         f"{counts.get('tie decided', 0)}. Of its slowdown the iteration feels:\n"
     ]
     for system, group in study.groupby("system", sort=False):
@@ -533,36 +533,36 @@ def _felt(row):
 
 
 def best_place_text(study):
-    """Where a slow device costs each schedule least, and what the worst place costs.
+    """Where a slow rank costs each schedule least, and what the worst place costs.
 
     Parameters
     ----------
     study : DataFrame
-        From `slow_device_study`.
+        From `slow_rank_study`.
 
     Returns
     -------
     str
-        A list in Markdown: one device that is best at every point, where there is such a one, or else the best
-        devices with their points.
+        A list in Markdown: one rank that is best at every point, where there is such a one, or else the best
+        ranks with their points.
     """
-    num_stages, lines = study.stages.max(), []
+    num_ranks, lines = study.stages.max(), []
     for name, rows in study.groupby("schedule", sort=False):
         points = dict(list(rows.groupby(["system", "microbatches"], sort=False)))
-        best = _best({point: _best_places(group) for point, group in points.items()}, num_stages)
+        best = _best({point: _best_places(group) for point, group in points.items()}, num_ranks)
         lines.append(f"- **{name}:** {best}{_worst_place(points)}.")
     return "\n".join(lines)
 
 
-def _best(best, num_stages):
-    """The devices that are best at all points, or else the best ones by point."""
+def _best(best, num_ranks):
+    """The ranks that are best at all points, or else the best ones by point."""
     common = tuple(sorted(set.intersection(*map(set, best.values()))))
     if common:
-        return f"{_devices(common, num_stages)}, at {_all_of(len(best))}"
-    by_devices = {}
-    for point, devices in best.items():
-        by_devices.setdefault(devices, []).append(point)
-    groups = [f"{_devices(devices, num_stages)} {_on(points)}" for devices, points in by_devices.items()]
+        return f"{_ranks(common, num_ranks)}, at {_all_of(len(best))}"
+    by_ranks = {}
+    for point, ranks in best.items():
+        by_ranks.setdefault(ranks, []).append(point)
+    groups = [f"{_ranks(ranks, num_ranks)} {_on(points)}" for ranks, points in by_ranks.items()]
     return f"not the same everywhere: {'; '.join(groups)}"
 
 

@@ -288,7 +288,7 @@ def _costs(study, advantages, base):
     free = ~more.groupby(both.schedule, sort=False).any()
     names = list(free.index[free])
     number = f"{len(names)} of {len(free)} schedules with a smaller bubble than {base} send no more, and hold no more "
-    number += "on the fullest device"
+    number += "on the fullest rank"
     number += f": {', '.join(names)}" if names else ""
     return _word(len(free) - len(names), len(free)), number
 

@@ -7,19 +7,19 @@ import numpy as np
 from ppmodel import metrics, schedules
 from ppmodel.compiled import prepare
 from ppmodel.costs import model_costs, stages
-from ppmodel.engine import makespans
+from ppmodel.simulation import makespans
 from ppmodel.errors import PPModelError, SweepError
-from ppmodel.graph import compile
+from ppmodel.simulation import compile_graph
 from ppmodel.schedules.registry import option_text
-from ppmodel.specs import cards_of
+from ppmodel.specs import nics_of
 from ppmodel.sweep.versions import versions
-from ppmodel.uncertainty import noisy_runs
+from ppmodel.noise import noisy_runs
 
 COLUMNS = {
     "schedule": str, "options": str, "stages": int, "microbatches": int, "waves": int, "p2p": str, "allreduce": str,
     "system": str, "model": str, "jitter": float, "straggling": float, "slowdown": float, "seed": int,
     "makespan_s": float, "busy_s": float, "idle_ratio": float, "table_bubble_ratio": float,
-    "peak_activations": float, "peak_memory_bytes": float, "memory_capacity_bytes": float, "cards_shared": bool,
+    "peak_activations": float, "peak_memory_bytes": float, "memory_capacity_bytes": float, "nics_shared": bool,
     "refused": str,
 }  # fmt: skip
 """The columns of a sweep and the types of their values; empty where they do not apply."""
@@ -147,22 +147,22 @@ def _measured(case, part, build):
     columns = {name: [None] * part.size for name in _MEASURED}
     try:
         schedule, of_table = build(case.schedule, case.options, case.stages, case.microbatches, case.waves)
-        graph = compile(schedule, case.p2p, case.allreduce)
+        graph = compile_graph(schedule, case.p2p, case.allreduce)
     except PPModelError as error:
         columns["refused"] = [str(error)] * part.size
         return columns
     held = lru_cache(lambda model: _peak_memory_bytes(schedule, sweep.models[model], sweep.systems[0]))
     sweep = part.sweep
-    for rows, spans, busy, cards in _times(graph, part):
+    for rows, spans, busy, nics in _times(graph, part):
         if isinstance(spans, PPModelError):
             columns["refused"][rows] = [str(spans)] * (rows.stop - rows.start)
             continue
         columns["makespan_s"][rows], columns["busy_s"][rows] = spans, busy
-        columns["idle_ratio"][rows] = (1.0 - np.array(busy) / (schedule.num_devices * np.array(spans))).tolist()
+        columns["idle_ratio"][rows] = (1.0 - np.array(busy) / (schedule.num_ranks * np.array(spans))).tolist()
         once = {
             "peak_memory_bytes": held(int(part.model[rows.start])),
             "memory_capacity_bytes": sweep.systems[part.system[rows.start]].memory_capacity_bytes,
-            "cards_shared": cards is not None,
+            "nics_shared": nics is not None,
         }
         for name, value in (of_table | once).items():
             columns[name][rows] = [value] * (rows.stop - rows.start)
@@ -180,28 +180,28 @@ def _built(name, options, stages, microbatches, waves):
 
 
 def _peak_memory_bytes(schedule, model, system):
-    """Of the fullest device; any system will do, its speed takes no memory."""
+    """Of the fullest rank; any system will do, its speed takes no memory."""
     return float(metrics.memory(schedule, model, stages(schedule, model, system)).total.max())
 
 
 def _times(graph, part):
-    """Rows as slices, with makespans, computing times and cards, or with the error that refuses them."""
+    """Rows as slices, with makespans, computing times and nics, or with the error that refuses them."""
     schedule, sweep, accepted = graph.schedule, part.sweep, {}
     for rows in part.pairs():
         system, model = sweep.systems[part.system[rows.start]], sweep.models[part.model[rows.start]]
         try:
-            cards, costs = cards_of(system, schedule.num_devices, graph.p2p), model_costs(schedule, model, system)
+            nics, costs = nics_of(system, schedule.num_ranks, graph.p2p), model_costs(schedule, model, system)
         except PPModelError as error:
             yield rows, error, None, None
         else:
-            accepted.setdefault(cards, []).append((rows, costs))
-    for cards, pairs in accepted.items():
-        shared = graph if cards is None else compile(schedule, graph.p2p, graph.allreduce, cards)
-        yield from ((*times, cards) for times in _times_on(shared, pairs, part))
+            accepted.setdefault(nics, []).append((rows, costs))
+    for nics, pairs in accepted.items():
+        shared = graph if nics is None else compile_graph(schedule, graph.p2p, graph.allreduce, nics)
+        yield from ((*times, nics) for times in _times_on(shared, pairs, part))
 
 
 def _times_on(graph, accepted, part):
-    """As `_times`, of systems that share their network cards in one way, which is known."""
+    """As `_times`, of systems that share their NICs in one way, which is known."""
     schedule, sweep = graph.schedule, part.sweep
     if not sweep.noises:
         many = [costs for _, costs in accepted]

@@ -9,10 +9,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ppmodel import schedules
 from ppmodel.errors import PPModelError, SpecificationError
-from ppmodel.graph import ALLREDUCE, P2P
+from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs import load_model, load_system, model_names, place_in, read_document, system_names
 from ppmodel.sweep.grid import Sweep, Variant
-from ppmodel.uncertainty import Noise
+from ppmodel.noise import Noise
 
 _MAX_ROWS = 10**7
 _MAX_SEED = 2**63 - 1
@@ -246,12 +246,12 @@ def _noises(path, form):
 
 
 def _require_effect(path, place, noise):
-    """Refuse devices that are slow but never drawn, or drawn but as fast as the others."""
+    """Refuse ranks that are slow but never drawn, or drawn but as fast as the others."""
     if noise.slowdown != 1 and not noise.straggling:
-        rule, remedy = "has no effect: no device is slow", "add for example straggling: 0.02, or delete slowdown"
+        rule, remedy = "has no effect: no rank is slow", "add for example straggling: 0.02, or delete slowdown"
         _refuse(path, ("noise", place, "slowdown"), noise.slowdown, rule, remedy)
     if noise.straggling and noise.slowdown == 1:
-        rule = "has no effect: slow devices are as fast as the others"
+        rule = "has no effect: slow ranks are as fast as the others"
         remedy = "add for example slowdown: 1.5, or delete straggling"
         _refuse(path, ("noise", place, "straggling"), noise.straggling, rule, remedy)
 

@@ -15,9 +15,9 @@ from strategies import is_legal
 
 from ppmodel import OpKind, build
 from ppmodel.costs import uniform_costs
-from ppmodel.engine import simulate
+from ppmodel.simulation import run_graph
 from ppmodel.errors import ScheduleError
-from ppmodel.graph import compile
+from ppmodel.simulation import compile_graph
 from ppmodel.metrics import bubble_ratios, peak_activations
 from ppmodel.schedules import automatic, get
 
@@ -25,7 +25,7 @@ REFERENCE = Path(__file__).parents[2] / "data" / "reference" / "zero_bubble_bubb
 lengths = st.sampled_from([1, 2, 3, 5, 9.337, 18.5])
 searches = st.fixed_dictionaries(
     {
-        "num_stages": st.integers(1, 7),
+        "num_ranks": st.integers(1, 7),
         "num_microbatches": st.integers(1, 16),
         "times": st.tuples(lengths, lengths, lengths, st.sampled_from([0, 1, 0.601])),
         "held": st.sampled_from([0, 0.25, 0.5, 1]),
@@ -36,7 +36,7 @@ searches = st.fixed_dictionaries(
 def timed(schedule, times):
     forward, input_grad, weight_grad, comm = times
     costs = uniform_costs(schedule, forward, None, comm, input_grad=input_grad, weight_grad=weight_grad)
-    return simulate(compile(schedule, p2p="latency"), costs)
+    return run_graph(compile_graph(schedule, p2p="latency"), costs)
 
 
 @given(
@@ -47,12 +47,12 @@ def timed(schedule, times):
 )
 @settings(max_examples=200)
 def test_tables_are_whole_and_fit_the_memory(search, name, limit, held):
-    """Every operation is there, no device waits forever, none holds more than the limit, microbatches go in order.
+    """Every operation is there, no rank waits forever, none holds more than the limit, microbatches go in order.
 
     Also where input gradients hold more than forwards, unless not even one microbatch fits.
     """
     search["held"] = held
-    most = limit or search["num_stages"] * (1 if name == "zb-1p" else 2)
+    most = limit or search["num_ranks"] * (1 if name == "zb-1p" else 2)
     if held > most:
         with pytest.raises(ScheduleError, match=f"pass limit {ceil(held)} or more"):
             build(name, **search, limit=limit)
@@ -60,9 +60,9 @@ def test_tables_are_whole_and_fit_the_memory(search, name, limit, held):
     schedule = build(name, **search, limit=limit)
     schedule.validate()
     assert peak_activations(schedule, held_for_weight_grad=held).max() <= most + 1e-9
-    for device in range(schedule.num_devices):
+    for rank in range(schedule.num_ranks):
         for kind in (OpKind.F, OpKind.I, OpKind.W):
-            mine = (schedule.device == device) & (schedule.kind == kind)
+            mine = (schedule.rank == rank) & (schedule.kind == kind)
             assert schedule.microbatch[mine].tolist() == list(range(search["num_microbatches"]))
 
 
@@ -70,7 +70,7 @@ def test_tables_are_whole_and_fit_the_memory(search, name, limit, held):
 @settings(max_examples=40)
 def test_never_worse_than_the_hand_made(search):
     """For the times it was given no search has a longer span than ZB-H1, or at twice the memory than ZB-H2."""
-    size = search["num_stages"], search["num_microbatches"]
+    size = search["num_ranks"], search["num_microbatches"]
     times = automatic._whole(search["times"])
     for name, hand_made in (("zb-1p", "zb-h1"), ("zb-2p", "zb-h1"), ("zb-2p", "zb-h2")):
         if is_legal(hand_made, size):
@@ -88,7 +88,7 @@ def test_known_bubbles_of_equal_thirds(stages, microbatches):
 
 def rates(row, held):
     """Span bubble rates of ZB-1p and ZB-2p, searched and timed with a line's published times."""
-    size = int(row["devices"]), int(row["microbatches"])
+    size = int(row["ranks"]), int(row["microbatches"])
     times = tuple(float(row[key]) for key in ("t_forward_ms", "t_input_grad_ms", "t_weight_grad_ms", "t_comm_ms"))
     return [bubble_ratios(timed(build(name, *size, times=times, held=held), times)).span for name in ("zb-1p", "zb-2p")]
 
@@ -139,7 +139,7 @@ def test_an_order_that_deadlocks_has_no_span():
 def test_the_span_is_that_of_the_engine(search):
     """The search times an order as the engine does with transfers that occupy nothing."""
     schedule = build("zb-2p", **search)
-    kind = schedule.kind.reshape(schedule.num_devices, -1)
+    kind = schedule.kind.reshape(schedule.num_ranks, -1)
     whole = automatic._whole(search["times"])
     scale = search["times"][0] / whole[0]
     span, makespan = automatic.span_and_makespan(kind, whole)

@@ -9,7 +9,7 @@ from ppmodel.ops import OpKind
 from ppmodel.schedules.chimera import CONCATENATIONS
 
 
-def test_the_published_order_of_four_devices():
+def test_the_published_order_of_four_ranks():
     """Devices 0 and 1 run the cells of the paper's figure in its order; 2 and 3 mirror them, directions swapped."""
     shown = [
         "0F0 0F1 3F2@1 3B2@1 3F3@1 3B3@1 0B0 0B1",
@@ -61,7 +61,7 @@ def test_no_operation_is_lost_in_long_tables(concat):
 
 
 def test_splits_move_blocks_and_nothing_else():
-    """An asymmetric split has the symmetric table; the shares of a device's two stages stay even."""
+    """An asymmetric split has the symmetric table; the shares of a rank's two stages stay even."""
     symmetric, split = build("chimera", 6, 12), build("asymmetric-chimera", 6, 12, split=(1, 3))
     assert split.rows() == symmetric.rows()
     assert split.stage_shares.tolist() == [0.5] * 3 + [1.5] * 3

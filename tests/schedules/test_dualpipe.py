@@ -8,9 +8,9 @@ import pytest
 
 from ppmodel import build, formulas
 from ppmodel.costs import uniform_costs
-from ppmodel.engine import simulate
+from ppmodel.simulation import run_graph
 from ppmodel.errors import ScheduleError
-from ppmodel.graph import compile
+from ppmodel.simulation import compile_graph
 from ppmodel.metrics import messages_sent, peak_activations, table_bubble_ratio, table_slots
 from ppmodel.ops import OpKind
 
@@ -28,17 +28,17 @@ def simulated(schedule, *times):
     """Makespan at times F, I, W and F&B of one microbatch on 1/S of the model."""
     forward, input_grad, weight_grad, pair = times
     costs = uniform_costs(schedule, forward, input_grad=input_grad, weight_grad=weight_grad, pair=pair)
-    return simulate(compile(schedule), costs).makespan_s
+    return run_graph(compile_graph(schedule), costs).makespan_s
 
 
 def test_every_operation_is_there_once():
-    """All sizes up to 8 devices and 25 microbatches are complete and run to their end."""
+    """All sizes up to 8 ranks and 25 microbatches are complete and run to their end."""
     for size in SIZES:
         build(*size).validate()
 
 
 def test_makespans_ratios_and_peaks_are_the_published_ones():
-    """At F = I = W, to the slot: over all devices the idle share, on every device the activations."""
+    """At F = I = W, to the slot: over all ranks the idle share, on every rank the activations."""
     for name, stages, count in SIZES:
         schedule = build(name, stages, count)
         makespan, ratio, peak = FAMILIES[name]
@@ -49,7 +49,7 @@ def test_makespans_ratios_and_peaks_are_the_published_ones():
 
 
 def test_taken_apart_an_order_is_complete_and_no_slower():
-    """No pair is left, each device keeps its order and its peak, and no operation ends later; most sizes are faster."""
+    """No pair is left, each rank keeps its order and its peak, and no operation ends later; most sizes are faster."""
     faster = 0
     for size in SIZES:
         pairs = build(*size)
@@ -86,23 +86,23 @@ def test_makespans_hold_for_any_times(name, stages, count):
 def test_the_published_bubble_needs_equal_forward_and_input_gradient():
     """At F = I >= W it is exact; a longer W makes it worse, a shorter F better by no more than one forward."""
     published = 3 * (15 + 8 - 9)  # of (S/2-1)(F&B + Bw - 3W)
-    computing = 7 * 15 + 9 * 15  # of an innermost device of 8 with 16 microbatches: pairs, and alone
+    computing = 7 * 15 + 9 * 15  # of an innermost rank of 8 with 16 microbatches: pairs, and alone
     bubbles = [formulas.makespan_dualpipe(8, 16, *times) - computing for times in ((7, 5, 3), (5, 7, 3), (7, 4, 4))]
     assert bubbles == [published + 3 * 2, 3 * (15 + 10 - 9) - 5, 3 * (15 + 8 - 12) + 3 * 3]
     assert formulas.makespan_dualpipe(8, 16, 6, 6, 3) - computing == 3 * (15 + 9 - 9)
 
 
-def test_devices_at_the_ends_run_fewer_pairs():
-    """The innermost run B - S - 1 pairs and their neighbours as many; each device further out runs one fewer."""
+def test_ranks_at_the_ends_run_fewer_pairs():
+    """The innermost run B - S - 1 pairs and their neighbours as many; each rank further out runs one fewer."""
     schedule = build("dualpipe", 8, 20)
-    pairs = np.bincount(schedule.device[schedule.joined], minlength=8)
+    pairs = np.bincount(schedule.rank[schedule.joined], minlength=8)
     assert pairs.tolist() == [9, 10, 11, 11, 11, 11, 10, 9]
     assert pairs[3] == 20 - 8 - 1
 
 
 @pytest.mark.parametrize("count", [16, 17, 24])
 def test_dualpipev_is_dualpipe_folded(count):
-    """Device d of S runs what device d of 2S devices of DualPipe does, way 1's stages taking the replica's place."""
+    """Device d of S runs what rank d of 2S ranks of DualPipe does, way 1's stages taking the replica's place."""
     folded, whole = build("dualpipev", 4, count), build("dualpipe", 8, 2 * count)
     for row, other in zip(folded.rows(), whole.rows(), strict=False):
         unfolded = [tuple(op._replace(replica=0, microbatch=op.microbatch % count) for op in cell) for cell in other]

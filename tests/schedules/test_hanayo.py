@@ -8,7 +8,7 @@ from ppmodel.metrics import messages_sent, peak_activations, table_slots
 
 
 def test_stages_zigzag():
-    """Odd segments of stages run backwards over the devices, so that every turn is local."""
+    """Odd segments of stages run backwards over the ranks, so that every turn is local."""
     placement = build("hanayo", 3, 3, waves=2).placement[0].tolist()
     assert placement == [0, 1, 2, 2, 1, 0, 0, 1, 2, 2, 1, 0]
 
@@ -37,6 +37,6 @@ def test_traffic_and_memory():
     ],
 )
 def test_other_regimes_are_refused(size, waves, rule):
-    """As many microbatches as devices, and whole waves."""
+    """As many microbatches as ranks, and whole waves."""
     with pytest.raises(ScheduleError, match=rule):
         build("hanayo", *size, waves=waves)

@@ -8,9 +8,9 @@ import pytest
 
 from ppmodel import build, formulas
 from ppmodel.costs import uniform_costs
-from ppmodel.engine import simulate
+from ppmodel.simulation import run_graph
 from ppmodel.errors import ScheduleError
-from ppmodel.graph import compile
+from ppmodel.simulation import compile_graph
 from ppmodel.metrics import messages_sent, peak_activations, table_slots
 from ppmodel.schedules.interleaved import group_size
 
@@ -23,7 +23,7 @@ def in_rounds(stages, count):
 
 
 def program(schedule):
-    """Kinds, stages and microbatches of every device, in order."""
+    """Kinds, stages and microbatches of every rank, in order."""
     return np.stack((schedule.kind, schedule.stage, schedule.microbatch)).tolist()
 
 
@@ -35,7 +35,7 @@ def test_one_chunk_is_the_schedule_without():
 
 
 def test_every_table_is_whole():
-    """Every operation is there once and no device waits forever, short last groups among them."""
+    """Every operation is there once and no rank waits forever, short last groups among them."""
     for name, (stages, count, chunks) in product(LOOPED, SIZES):
         if name != "interleaved-zb" or in_rounds(stages, count):
             build(name, stages, count, chunks=chunks).validate()
@@ -53,7 +53,7 @@ def test_groups_are_the_smallest_that_megatron_accepts(stages):
 
 
 def test_a_group_goes_through_chunk_by_chunk():
-    """The forwards of nine microbatches over four devices: five of chunk 0, five of chunk 1, four, four."""
+    """The forwards of nine microbatches over four ranks: five of chunk 0, five of chunk 1, four, four."""
     schedule = build("interleaved-1f1b", 4, 9)
     first = [(op.stage // 4, op.microbatch) for row in schedule.rows()[:1] for (op,) in row if op.kind == 0]
     groups = [range(5), range(5, 9)]
@@ -97,7 +97,7 @@ def test_makespans_with_communication(p2p):
             expected["interleaved-1f1b"] = formulas.makespan_interleaved
         for name, formula in expected.items():
             schedule = build(name, stages, count, chunks=chunks)
-            timeline = simulate(compile(schedule, p2p), uniform_costs(schedule, forward, backward, comm))
+            timeline = run_graph(compile_graph(schedule, p2p), uniform_costs(schedule, forward, backward, comm))
             assert timeline.makespan_s == pytest.approx(
                 float(formula(stages, count, chunks, forward, backward, comm)), rel=1e-12
             )
@@ -108,13 +108,13 @@ def test_megatrons_order_exposes_more_than_is_counted():
     for stages, chunks in product((2, 4, 8), (2, 3)):
         schedule = build("interleaved-1f1b", stages, 3 * stages, chunks=chunks)
         ends = [
-            simulate(compile(schedule, "latency"), uniform_costs(schedule, 24, 48, comm)).makespan_s for comm in (0, 1)
+            run_graph(compile_graph(schedule, "latency"), uniform_costs(schedule, 24, 48, comm)).makespan_s for comm in (0, 1)
         ]
         assert ends[1] - ends[0] == pytest.approx(2 * chunks * stages - stages - 2 + stages, rel=1e-9)
 
 
 def test_peaks_have_their_closed_forms():
-    """Peak activations by device of all three; S + (S-1)/v on the first device of interleaved 1F1B."""
+    """Peak activations by rank of all three; S + (S-1)/v on the first rank of interleaved 1F1B."""
     for stages, count, chunks in SIZES:
         peaks = {"looped-bfs": formulas.peak_activations_gpipe(stages, count)}
         if chunks > 1:
@@ -150,11 +150,11 @@ def test_interleaved_zb_with_communication():
         schedule, comm = build("interleaved-zb", stages, count, chunks=chunks), share * times[2] / chunks
         costs = uniform_costs(schedule, times[0], comm=comm, input_grad=times[1], weight_grad=times[2])
         expected = formulas.makespan_interleaved_zb(stages, count, chunks, *times, comm)
-        assert simulate(compile(schedule, "latency"), costs).makespan_s == pytest.approx(float(expected), rel=1e-12)
+        assert run_graph(compile_graph(schedule, "latency"), costs).makespan_s == pytest.approx(float(expected), rel=1e-12)
 
 
 def test_interleaved_zb_needs_whole_rounds():
-    """Nine microbatches make no two rounds over four devices; the remedy names the most below that do."""
+    """Nine microbatches make no two rounds over four ranks; the remedy names the most below that do."""
     with pytest.raises(ScheduleError, match="multiple of the rounds, B // S = 2") as refused:
         build("interleaved-zb", 4, 9)
     assert (refused.value.field, "pass microbatches 8" in refused.value.remedy) == ("microbatches", True)

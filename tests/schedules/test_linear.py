@@ -5,14 +5,14 @@ import pytest
 from ppmodel import OpKind, build
 
 
-def letters(schedule, device):
-    first, last = schedule.device_start[device : device + 2]
+def letters(schedule, rank):
+    first, last = schedule.rank_start[rank : rank + 2]
     return "".join(OpKind(kind).name for kind in schedule.kind[first:last])
 
 
 @pytest.mark.parametrize(("stages", "microbatches"), [(1, 1), (4, 2), (4, 4), (4, 9)])
 def test_orders_are_warm_up_pairs_cool_down(stages, microbatches):
-    """Each device runs its warm-up of forwards, then pairs, then the backwards that are left."""
+    """Each rank runs its warm-up of forwards, then pairs, then the backwards that are left."""
     ahead = {
         "gpipe": lambda _: microbatches,
         "1f1b": lambda d: stages - 1 - d,
@@ -20,15 +20,15 @@ def test_orders_are_warm_up_pairs_cool_down(stages, microbatches):
     }
     for name, warm_up_of in ahead.items():
         schedule = build(name, stages, microbatches)
-        for device in range(stages):
-            warm_up = min(warm_up_of(device), microbatches)
-            assert letters(schedule, device) == "F" * warm_up + "FB" * (microbatches - warm_up) + "B" * warm_up
+        for rank in range(stages):
+            warm_up = min(warm_up_of(rank), microbatches)
+            assert letters(schedule, rank) == "F" * warm_up + "FB" * (microbatches - warm_up) + "B" * warm_up
 
 
 def test_microbatches_go_in_order():
-    """Forwards and backwards of a device each run through the microbatches from 0 upwards."""
+    """Forwards and backwards of a rank each run through the microbatches from 0 upwards."""
     schedule = build("1f1b", 3, 5)
     for kind in (OpKind.F, OpKind.B):
-        for device in range(3):
-            mine = (schedule.kind == kind) & (schedule.device == device)
+        for rank in range(3):
+            mine = (schedule.kind == kind) & (schedule.rank == rank)
             assert schedule.microbatch[mine].tolist() == list(range(5))

@@ -28,7 +28,7 @@ def _written(cell):
 
 
 def right(block):
-    """PyTorch's rows, the last device's forwards of its plan of 1F1B numbered from 0 as its run numbers them."""
+    """PyTorch's rows, the last rank's forwards of its plan of 1F1B numbered from 0 as its run numbers them."""
     if block.file != "1f1b":
         return block.rows
     renumbered = [re.sub(r"F(\d+)", lambda found: f"F{int(found[1]) - 1}", cell) for cell in block.rows[-1]]
@@ -38,7 +38,7 @@ def right(block):
 def differences(block):
     """Device, place, our operation and PyTorch's, wherever they are not the same."""
     pairs = enumerate(zip_longest(ours(block), right(block), fillvalue=[]))
-    return [(device, place, *ops) for device, rows in pairs for place, ops in _unequal(*rows)]
+    return [(rank, place, *ops) for rank, rows in pairs for place, ops in _unequal(*rows)]
 
 
 def _unequal(row, other):
@@ -50,7 +50,7 @@ BLOCKS = [block for file in FILES for block in blocks(file)]
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_our_order_is_pytorchs(block):
-    """Every operation of every device stands where PyTorch has it."""
+    """Every operation of every rank stands where PyTorch has it."""
     assert differences(block) == []
 
 
@@ -61,11 +61,11 @@ def test_there_are_many_blocks():
 
 @pytest.mark.parametrize("block", list(blocks("1f1b")), ids=str)
 def test_pytorchs_plan_of_1f1b_is_off_by_one(block):
-    """The last device's forwards are 1 .. B in the plan, so that 0 is missing and B does not exist; nothing else is."""
+    """The last rank's forwards are 1 .. B in the plan, so that 0 is missing and B does not exist; nothing else is."""
     assert [cell for cell in block.rows[-1] if "F" in cell] == [
         f"{block.stages - 1}F{number}" for number in range(1, block.microbatches + 1)
     ]
-    assert {device for device, *_ in differences(block._replace(file="1f1b-run"))} == {block.stages - 1}
+    assert {rank for rank, *_ in differences(block._replace(file="1f1b-run"))} == {block.stages - 1}
 
 
 def _swapped(cells):
@@ -83,11 +83,11 @@ def _dropped(cells):
 @pytest.mark.parametrize("wrong", [_swapped, _renumbered, _dropped])
 @pytest.mark.parametrize("file", FILES)
 def test_a_wrong_operation_is_noticed(file, wrong):
-    """Two operations exchanged, another microbatch or a missing operation, on any device, are a difference."""
+    """Two operations exchanged, another microbatch or a missing operation, on any rank, are a difference."""
     *_, block = blocks(file)
-    for device, cells in enumerate(block.rows):
-        rows = [*block.rows[:device], wrong(cells), *block.rows[device + 1 :]]
-        assert {device for device, *_ in differences(block._replace(rows=rows))} == {device}
+    for rank, cells in enumerate(block.rows):
+        rows = [*block.rows[:rank], wrong(cells), *block.rows[rank + 1 :]]
+        assert {rank for rank, *_ in differences(block._replace(rows=rows))} == {rank}
 
 
 def test_the_files_are_what_pytorch_gives():

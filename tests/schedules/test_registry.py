@@ -34,7 +34,7 @@ def check_refusals(name):
     for size, error in refused.items():
         if error is None:
             table = build(name, *size)
-            assert (table.num_devices, table.num_microbatches) == size
+            assert (table.num_ranks, table.num_microbatches) == size
             continue
         assert error.rule.startswith("must ")
         for other, remedied in followed(name, size, error):
@@ -97,9 +97,9 @@ def add(name, legal, rule=None, options=(), searched=False):
     """Register GPipe under another name, with a rule of its own for sizes."""
 
     @schedule(name, label=name, title=name, legal=legal, options=options, searched=searched)
-    def generate(num_stages, num_microbatches, **_):
-        require(*(rule or everywhere)(num_stages, num_microbatches))
-        return build("gpipe", num_stages, num_microbatches)
+    def generate(num_ranks, num_microbatches, **_):
+        require(*(rule or everywhere)(num_ranks, num_microbatches))
+        return build("gpipe", num_ranks, num_microbatches)
 
 
 def odd(_, count):
@@ -151,10 +151,10 @@ def test_options_vary_without_being_listed():
     """A table is drawn with each of the example values of an option."""
     seen = []
 
-    def note(num_stages, num_microbatches, twist):
+    def note(num_ranks, num_microbatches, twist):
         seen.append(twist)
-        return build("gpipe", num_stages, num_microbatches)
+        return build("gpipe", num_ranks, num_microbatches)
 
     registry._registry["twisted"] = get("twisted")._replace(generate=note)
     legal_sizes.cache_clear()
-    find(schedules(names=["twisted"]), lambda table: set(seen) == {2, 5} and np.ptp(table.device))
+    find(schedules(names=["twisted"]), lambda table: set(seen) == {2, 5} and np.ptp(table.rank))

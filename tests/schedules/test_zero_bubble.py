@@ -8,9 +8,9 @@ import pytest
 
 from ppmodel import OpKind, build, formulas
 from ppmodel.costs import uniform_costs
-from ppmodel.engine import simulate
+from ppmodel.simulation import run_graph
 from ppmodel.errors import ScheduleError
-from ppmodel.graph import compile
+from ppmodel.simulation import compile_graph
 from ppmodel.metrics import bubble_ratios, peak_activations, table_slots
 from ppmodel.specs import DATA
 
@@ -24,28 +24,28 @@ SPAN = {"zb-h1": formulas.span_zb_h1, "zb-h2": formulas.span_zb_h2}
 
 
 def longest_span(schedule, start, end):
-    """Longest time from a device's first operation to its last."""
-    return max(int(end[first:last].max() - start[first:last].min()) for first, last in pairwise(schedule.device_start))
+    """Longest time from a rank's first operation to its last."""
+    return max(int(end[first:last].max() - start[first:last].min()) for first, last in pairwise(schedule.rank_start))
 
 
 def simulated(schedule, times, comm=0.0, p2p="latency"):
     forward, input_grad, weight_grad = times
     costs = uniform_costs(schedule, forward, comm=comm, input_grad=input_grad, weight_grad=weight_grad)
-    return simulate(compile(schedule, p2p), costs)
+    return run_graph(compile_graph(schedule, p2p), costs)
 
 
 def span_of(timeline, work):
     return work / (1 - bubble_ratios(timeline).span)
 
 
-def letters(schedule, device):
-    first, last = schedule.device_start[device : device + 2]
+def letters(schedule, rank):
+    first, last = schedule.rank_start[rank : rank + 2]
     pairs = zip(schedule.kind[first:last], schedule.microbatch[first:last], strict=True)
     return " ".join(f"{OpKind(kind).name}{number + 1}" for kind, number in pairs)
 
 
 @pytest.mark.parametrize(
-    ("name", "device", "order"),
+    ("name", "rank", "order"),
     [
         ("zb-h1", 0, "F1 F2 F3 F4 I1 W1 F5 I2 W2 F6 I3 W3 F7 I4 W4 F8 I5 W5 I6 W6 I7 W7 I8 W8"),
         ("zb-h1", 3, "F1 I1 F2 I2 F3 I3 F4 I4 W1 F5 I5 W2 F6 I6 W3 F7 I7 W4 F8 I8 W5 W6 W7 W8"),
@@ -53,20 +53,20 @@ def letters(schedule, device):
         ("zb-h2", 3, "F1 I1 F2 I2 F3 I3 F4 I4 F5 I5 F6 I6 F7 I7 W1 F8 I8 W2 W3 W4 W5 W6 W7 W8"),
     ],
 )
-def test_the_first_and_the_last_device_are_as_drawn(name, device, order):
-    """Qi et al., 2024, Figure 3: four devices, eight microbatches counted from 1, their B our I."""
-    assert letters(build(name, 4, 8), device) == order
+def test_the_first_and_the_last_rank_are_as_drawn(name, rank, order):
+    """Qi et al., 2024, Figure 3: four ranks, eight microbatches counted from 1, their B our I."""
+    assert letters(build(name, 4, 8), rank) == order
 
 
 @pytest.mark.parametrize(("name", "twice"), [("zb-h1", 1), ("zb-h2", 2)])
 def test_warm_up_and_delay(name, twice):
     """Device d warms up with S-1-d forwards and delays W by d input gradients; ZB-H2 doubles both."""
     schedule = build(name, 5, 13)
-    for device in range(5):
-        order = letters(schedule, device)
-        assert order[: order.index("I")].count("F") == twice * (4 - device) + 1
-        assert order[: order.index("W")].count("I") == twice * device + 1
-        assert order.split("I13")[1].count("W") == twice * device + 1
+    for rank in range(5):
+        order = letters(schedule, rank)
+        assert order[: order.index("I")].count("F") == twice * (4 - rank) + 1
+        assert order[: order.index("W")].count("I") == twice * rank + 1
+        assert order.split("I13")[1].count("W") == twice * rank + 1
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -82,7 +82,7 @@ def test_tables_have_their_closed_forms(name):
 @pytest.mark.parametrize("p2p", ["latency", "overlapped"])
 @pytest.mark.parametrize("name", SIZES)
 def test_simulations_have_their_closed_forms(name, p2p):
-    """With transfers that occupy no device the same, where W <= min(F, I) and c <= W/2."""
+    """With transfers that occupy no rank the same, where W <= min(F, I) and c <= W/2."""
     for size, times, share in product(SIZES[name], TIMES[::5] + [(4, 3, 2)], (0, 0.25, 0.5)):
         if times[2] > min(times):
             continue
@@ -126,7 +126,7 @@ def test_bubble_ratios_if_all_are_equal():
 
 
 def test_peaks_are_even():
-    """S microbatches on every device of ZB-H1, 2S-1 of ZB-H2, if activations stay until W."""
+    """S microbatches on every rank of ZB-H1, 2S-1 of ZB-H2, if activations stay until W."""
     for stages, count in SIZES["zb-h1"]:
         assert peak_activations(build("zb-h1", stages, count)).tolist() == formulas.peak_activations_zb_h1(stages)
     for stages, count in SIZES["zb-h2"]:
@@ -150,6 +150,6 @@ with (DATA / "reference" / "zero_bubble_bubble_rates.csv").open(newline="") as f
 def test_published_bubble_rates(row, column):
     """The bubble rates of Qi et al., 2024, are ours to four digits: over the span, transfers that occupy nothing."""
     times = [float(row[f"t_{half}_ms"]) for half in ("forward", "input_grad", "weight_grad")]
-    schedule = build(column.replace("_", "-"), int(row["devices"]), int(row["microbatches"]))
+    schedule = build(column.replace("_", "-"), int(row["ranks"]), int(row["microbatches"]))
     rate = bubble_ratios(simulated(schedule, times, float(row["t_comm_ms"]))).span
     assert f"{rate:.4f}" == row[column]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from ppmodel import build, formulas
 from ppmodel.costs import uniform_costs
-from ppmodel.engine import simulate
+from ppmodel.simulation import run_graph
 from ppmodel.errors import ScheduleError
-from ppmodel.graph import compile
+from ppmodel.simulation import compile_graph
 from ppmodel.metrics import bubble_ratios, messages_sent, peak_activations, table_bubble_ratio, table_slots
 from ppmodel.ops import OpKind
 from ppmodel.schedules import building_block, zero_bubble_v
@@ -30,12 +30,12 @@ NAMES = sorted(PEAKS)
 def simulated(schedule, forward=1, input_grad=1, weight_grad=1):
     """A run at times F, I and W of one microbatch on 1/S of the model."""
     costs = uniform_costs(schedule, forward, input_grad=input_grad, weight_grad=weight_grad)
-    return simulate(compile(schedule), costs)
+    return run_graph(compile_graph(schedule), costs)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_operation_is_there_once(name):
-    """Sizes up to 8 devices and 20 microbatches are complete, run to their end and stay within the published peak."""
+    """Sizes up to 8 ranks and 20 microbatches are complete, run to their end and stay within the published peak."""
     for stages, count in product(range(1, 9), (1, 2, 3, 4, 7, 8, 12, 17, 20)):
         schedule = build(name, stages, count)
         schedule.validate()
@@ -44,7 +44,7 @@ def test_every_operation_is_there_once(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_makespans_at_equal_times(name):
-    """At F = I = W the table and a run are as long as the closed form, from as many microbatches as devices on."""
+    """At F = I = W the table and a run are as long as the closed form, from as many microbatches as ranks on."""
     for stages, extra in product(range(1, 19), (0, 1, 2, 3, 5, 11, 24)):
         count = max(3, stages + extra)
         schedule, makespan = build(name, stages, count), MAKESPANS[name](stages, count)
@@ -55,7 +55,7 @@ def test_makespans_at_equal_times(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_peaks_are_the_published_ones_and_even(name):
-    """Every device takes what the paper says, and no more with more microbatches."""
+    """Every rank takes what the paper says, and no more with more microbatches."""
     for stages in (*range(1, 10), 12, 16, 24):
         for count in (2 * stages, 3 * stages + 1, 6 * stages):
             assert peak_activations(build(name, stages, count)).tolist() == PEAKS[name](stages)
@@ -63,7 +63,7 @@ def test_peaks_are_the_published_ones_and_even(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_steady_state_is_six_operations_of_a_microbatch(name):
-    """One more microbatch takes F + I + W more, and in the middle of a long table no device ever waits."""
+    """One more microbatch takes F + I + W more, and in the middle of a long table no rank ever waits."""
     for stages in range(1, 9):
         schedule = build(name, stages, 8 * stages)
         assert table_slots(build(name, stages, 8 * stages + 1)) - table_slots(schedule) == 6
@@ -74,7 +74,7 @@ def test_steady_state_is_six_operations_of_a_microbatch(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_weight_gradients_follow_in_the_order_of_their_input_gradients(name):
-    """On every device each stage's weight gradients run through the microbatches from 0 upwards."""
+    """On every rank each stage's weight gradients run through the microbatches from 0 upwards."""
     schedule = build(name, 5, 13)
     for kind, stage in product((OpKind.F, OpKind.I, OpKind.W), range(10)):
         mine = (schedule.kind == kind) & (schedule.stage == stage)
@@ -83,12 +83,12 @@ def test_weight_gradients_follow_in_the_order_of_their_input_gradients(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_messages_go_over_each_link_four_times(name):
-    """A microbatch needs 4(S-1) messages: the turn at the last device is local."""
+    """A microbatch needs 4(S-1) messages: the turn at the last rank is local."""
     assert messages_sent(build(name, 5, 11)).sum() == 11 * 4 * 4
 
 
-def test_zb_v_has_no_bubble_in_a_device():
-    """At F = I = W no device waits between its first and its last operation; the total counts the ramp."""
+def test_zb_v_has_no_bubble_in_a_rank():
+    """At F = I = W no rank waits between its first and its last operation; the total counts the ramp."""
     ratios = bubble_ratios(simulated(build("zb-v", 6, 11)))
     assert ratios.span == pytest.approx(0, abs=1e-12)
     assert ratios.total == pytest.approx(float(formulas.bubble_ratio_zb_v(6, 11)))
@@ -132,25 +132,25 @@ def test_v_half_has_its_authors_lengths():
 TIMES = ((100, 116, 72), (9, 4, 4), (1, 8, 5), (8, 7, 3), (2, 1, 2), (1, 2, 1), (4, 3, 9), (8, 9, 9), (1, 1, 0))
 
 
-def block_of(name, stages, device):
-    """Kind, stage and published offset of the four steps that a device has of a block."""
+def block_of(name, stages, rank):
+    """Kind, stage and published offset of the four steps that a rank has of a block."""
     if name == "v-half":
         apart = 3 * (stages % 2 == 0)
         offsets = (
-            2 * device,
-            3 * stages - device - 2,
-            3 * stages + apart + 2 * device - 1,
-            6 * stages + apart - device - 2,
+            2 * rank,
+            3 * stages - rank - 2,
+            3 * stages + apart + 2 * rank - 1,
+            6 * stages + apart - rank - 2,
         )
     else:
         apart = 2 * (stages % 3 == 0)
-        offsets = device, 2 * stages - 1 - device, 2 * stages + apart + device, 4 * stages + apart - 1 - device
-    up = 2 * stages - 1 - device
-    return zip((OpKind.F, OpKind.F, OpKind.I, OpKind.I), (device, up, up, device), offsets, strict=True)
+        offsets = rank, 2 * stages - 1 - rank, 2 * stages + apart + rank, 4 * stages + apart - 1 - rank
+    up = 2 * stages - 1 - rank
+    return zip((OpKind.F, OpKind.F, OpKind.I, OpKind.I), (rank, up, up, rank), offsets, strict=True)
 
 
 def repeated(steps, count):
-    """Slots of a device and what is in them, of the block repeated: weight gradients in the next free slots."""
+    """Slots of a rank and what is in them, of the block repeated: weight gradients in the next free slots."""
     slots = {at + 6 * b: (kind, stage, b) for kind, stage, at in steps for b in range(count)}
     waiting, at = [], 0
     while len(slots) < 6 * count:
@@ -164,12 +164,12 @@ def repeated(steps, count):
 
 @pytest.mark.parametrize("name", ["v-half", "v-min"])
 def test_the_stable_phase_is_the_authors_block_repeated(name):
-    """In the middle of a table every device has the operations of the repeated block, in its order, and no others."""
-    for stages, device in [(1, 0), (2, 0), (2, 1), *product((3, 4, 5, 6, 7, 8, 9), (0, 1, 2))]:
+    """In the middle of a table every rank has the operations of the repeated block, in its order, and no others."""
+    for stages, rank in [(1, 0), (2, 0), (2, 1), *product((3, 4, 5, 6, 7, 8, 9), (0, 1, 2))]:
         count = 2 * stages + 9
-        slots = repeated(block_of(name, stages, device), count)
+        slots = repeated(block_of(name, stages, rank), count)
         middle = [slots[at] for at in sorted(slots) if 6 * (stages + 3) <= at < 6 * (count - 2)]
-        order = [(op.kind, op.stage, op.microbatch) for (op,) in build(name, stages, count).rows()[device]]
+        order = [(op.kind, op.stage, op.microbatch) for (op,) in build(name, stages, count).rows()[rank]]
         first = order.index(middle[0])
         assert order[first : first + len(middle)] == middle
 
@@ -193,14 +193,14 @@ def test_v_half_loses_nothing_in_its_stable_phase_where_the_authors_say_so(times
 
 @pytest.mark.parametrize("times", TIMES)
 def test_v_min_loses_in_its_stable_phase_what_its_block_loses(times):
-    """A further microbatch takes max(F + I + W, 3F, 3I), from three devices on."""
+    """A further microbatch takes max(F + I + W, 3F, 3I), from three ranks on."""
     for stages in (3, 4, 5, 7, 8):
         expected = max(sum(times), 3 * times[0], 3 * times[1])
         assert a_further_microbatch("v-min", stages, times) == pytest.approx(expected)
 
 
 def test_squeezing_the_ends_is_no_worse_than_the_block_alone():
-    """At unequal times V-Half of 8 devices takes less than the repeated block's 15.24 forward-times over the ideal."""
+    """At unequal times V-Half of 8 ranks takes less than the repeated block's 15.24 forward-times over the ideal."""
     for count in (10, 16, 32):
         over = simulated(build("v-half", 8, count), 1, 1.16, 0.72).makespan_s - 2.88 * count
         assert over == pytest.approx(11.44)
@@ -223,7 +223,7 @@ def test_long_tables_repeat_the_steady_state_of_short_ones(name, monkeypatch):
 
 
 def test_squeezing_keeps_the_limit_and_pays_every_debt():
-    """A block on one device: with a limit of one activation, F, I and W in turn; with two, forwards run ahead."""
+    """A block on one rank: with a limit of one activation, F, I and W in turn; with two, forwards run ahead."""
     ((kind, _, microbatch),) = squeezed([0], [0, 4], 6, 3, limit=1)
     assert kind.tolist() == [OpKind.F, OpKind.I, OpKind.W] * 3
     assert microbatch.tolist() == np.repeat(range(3), 3).tolist()
@@ -234,13 +234,13 @@ def test_squeezing_keeps_the_limit_and_pays_every_debt():
 
 
 def block(random, placement, period):
-    """Offsets by chance: each step after the one before it, on no device in the same slot of the period as another."""
+    """Offsets by chance: each step after the one before it, on no rank in the same slot of the period as another."""
     offsets, taken, at = [], set(), -1
-    for device in [*placement, *placement[::-1]]:
+    for rank in [*placement, *placement[::-1]]:
         at += random.randint(1, 6)
-        while (device, at % period) in taken:
+        while (rank, at % period) in taken:
             at += 1
-        taken.add((device, at % period))
+        taken.add((rank, at % period))
         offsets.append(at)
     return offsets
 
@@ -253,11 +253,11 @@ def block(random, placement, period):
     st.integers(1, 25),
 )
 @settings(max_examples=200)
-def test_compiled_and_plain_squeezing_are_the_same(random, devices, spare, num_microbatches, limit):
+def test_compiled_and_plain_squeezing_are_the_same(random, ranks, spare, num_microbatches, limit):
     """Whatever the block and the limit, the compiled code moves every operation to where the plain code does."""
     from ppmodel import kernels
 
-    placement = np.unique(devices, return_inverse=True)[1].tolist()
+    placement = np.unique(ranks, return_inverse=True)[1].tolist()
     period = 3 * max(Counter(placement).values()) + spare
     offsets = block(random, placement, period)
     tables = []

@@ -21,7 +21,7 @@ IN_ROUNDS = ((2, 2), (2, 4), (2, 6), (3, 3), (3, 4), (3, 6), (3, 8), (4, 4), (4,
 
 
 def with_chunks(*sizes):
-    """Sizes with the number of stages of each device, fewer of them where the tables are long."""
+    """Sizes with the number of stages of each rank, fewer of them where the tables are long."""
     return [(s, b, v) for (s, b), v in product(sizes, (1, 2, 3, 4)) if s * b * v <= 144 or (v == 2 and s * b <= 128)]
 
 
@@ -37,31 +37,31 @@ CASES = {
 }
 
 
-def stages(num_devices, chunks, device=0, **more):
-    """Stand-ins for the stages of a device: what a schedule asks of them to find its order, without a process group."""
-    same = {"num_stages": num_devices * chunks, "group_size": num_devices, "group_rank": device, "submod": None}
-    return [SimpleNamespace(stage_index=device + chunk * num_devices, **same, **more) for chunk in range(chunks)]
+def stages(num_ranks, chunks, rank=0, **more):
+    """Stand-ins for the stages of a rank: what a schedule asks of them to find its order, without a process group."""
+    same = {"num_ranks": num_ranks * chunks, "group_size": num_ranks, "group_rank": rank, "submod": None}
+    return [SimpleNamespace(stage_index=rank + chunk * num_ranks, **same, **more) for chunk in range(chunks)]
 
 
-def planned(schedule_class, num_devices, num_microbatches, chunks):
-    """Each device's computing operations and idle steps, as the schedule's constructor plans them."""
+def planned(schedule_class, num_ranks, num_microbatches, chunks):
+    """Each rank's computing operations and idle steps, as the schedule's constructor plans them."""
     from torch.distributed.pipelining import schedules
 
     made = getattr(schedules, schedule_class)
     single = issubclass(made, schedules.PipelineScheduleSingle)
-    held = stages(num_devices, chunks)
+    held = stages(num_ranks, chunks)
     order = made(held[0] if single else held, num_microbatches).pipeline_order
-    return [[action for action in order[device] if action is None or action.is_compute_op] for device in sorted(order)]
+    return [[action for action in order[rank] if action is None or action.is_compute_op] for rank in sorted(order)]
 
 
-def run(schedule_class, num_devices, num_microbatches, chunks):
-    """Each device's operations in the order in which `step` calls them, where a schedule does not run its plan."""
+def run(schedule_class, num_ranks, num_microbatches, chunks):
+    """Each rank's operations in the order in which `step` calls them, where a schedule does not run its plan."""
     from torch.distributed.pipelining import schedules
 
     rows = []
-    for device in range(num_devices):
+    for rank in range(num_ranks):
         calls = []
-        (stage,) = stages(num_devices, chunks, device, **_recorder(device, calls), is_last=device == num_devices - 1)
+        (stage,) = stages(num_ranks, chunks, rank, **_recorder(rank, calls), is_last=rank == num_ranks - 1)
         schedule = getattr(schedules, schedule_class)(stage, num_microbatches)
         schedule._initialize_stage = lambda *_: None
         schedule._step_microbatches()
@@ -69,23 +69,23 @@ def run(schedule_class, num_devices, num_microbatches, chunks):
     return rows
 
 
-def _recorder(device, calls):
+def _recorder(rank, calls):
     """The methods of a stage that computes nothing, sends nothing and notes what it is asked for."""
     transfers = ("get_fwd_recv_ops", "get_fwd_send_ops", "get_bwd_recv_ops", "get_bwd_send_ops", "perform_reduce_grad")
     return {
-        "forward_one_chunk": lambda microbatch, *_, **__: calls.append(f"{device}F{microbatch}"),
-        "backward_one_chunk": lambda microbatch, **_: calls.append(f"{device}B{microbatch}"),
+        "forward_one_chunk": lambda microbatch, *_, **__: calls.append(f"{rank}F{microbatch}"),
+        "backward_one_chunk": lambda microbatch, **_: calls.append(f"{rank}B{microbatch}"),
         **dict.fromkeys(transfers, lambda _: []),
     }
 
 
 def text(name):
-    """The text of a file: a head line for each size, then PyTorch's CSV rows, one a device."""
+    """The text of a file: a head line for each size, then PyTorch's CSV rows, one a rank."""
     (schedule_class, sizes), rows_of = CASES[name], run if name.endswith("-run") else planned
     out = io.StringIO()
-    for num_devices, num_microbatches, chunks in sizes:
-        out.write(f"# S={num_devices} B={num_microbatches} chunks={chunks}\n")
-        rows = rows_of(schedule_class, num_devices, num_microbatches, chunks)
+    for num_ranks, num_microbatches, chunks in sizes:
+        out.write(f"# S={num_ranks} B={num_microbatches} chunks={chunks}\n")
+        rows = rows_of(schedule_class, num_ranks, num_microbatches, chunks)
         csv.writer(out, lineterminator="\n").writerows(rows)
     return out.getvalue()
 

@@ -1,19 +1,19 @@
 """From a table to an execution graph: communication semantics as edges and resources, costs left open.
 
-A graph is compiled once per schedule and semantics, and then serves any number of systems. A node is here one of the
-graph: operations that start and end together. Nodes of a cluster are `specs.NodeSpec`; of them a graph knows the cards.
+A graph is compiled once per schedule and semantics, and then serves any number of systems. A group is here one of the
+graph: operations that start and end together. Nodes of a cluster are `specs.NodeSpec`; of them a graph knows the nics.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
 from ppmodel.compiled import LARGE, kernels
-from ppmodel.errors import PPModelError
+from ppmodel.errors import CostError, PPModelError
 from ppmodel.ops import OpKind
-from ppmodel.schedule import NO_OPERATION, Schedule
+from ppmodel.tables import NO_OPERATION, Schedule
 
 P2P = ("latency", "overlapped", "blocking_send", "blocking_recv", "blocking")
 """Communication semantics of a point-to-point transfer; see `compile`."""
@@ -24,11 +24,11 @@ ALLREDUCE = ("excluded", "overlapped", "blocking")
 _REDUCTIONS = {"excluded": 0, "blocking": 1, "overlapped": 2}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ExecutionGraph:
     """A schedule's operations in an order in which each comes after all that it needs.
 
-    All arrays but `node_start` have one entry per operation, in that order.
+    All arrays but `group_start` have one entry per operation, in that order.
 
     Parameters
     ----------
@@ -43,19 +43,19 @@ class ExecutionGraph:
     cost_class : ndarray of int, shape (num_operations,)
         ``(kind * num_replicas + replica) * num_stages + stage``: where its costs stand in a flattened cost table.
     stream : ndarray of int, shape (num_operations,)
-        What executes it: device d, or num_devices + d for a collective beside the device's computation.
+        What executes it: rank d, or num_ranks + d for a collective beside the rank's computation.
     source : ndarray of int, shape (num_operations,)
         The operation (in this order) whose result it needs, or ``NO_OPERATION``.
     remote : ndarray of bool, shape (num_operations,)
-        Whether that result is transferred from another device.
+        Whether that result is transferred from another rank.
     link : ndarray of int, shape (num_operations,)
         The directed link on which its own result leaves, or ``NO_OPERATION`` where it stays.
-    node_start : ndarray of int, shape (num_nodes + 1,)
+    group_start : ndarray of int, shape (num_groups + 1,)
         Operations between two entries start and end together.
     num_links : int
         Directed links that carry a message.
-    cards : tuple of int, length num_devices, optional
-        The network card of each device, where devices share some.
+    nics : tuple of int, length num_ranks, optional
+        The NIC of each rank, where ranks share some.
     """
 
     schedule: Schedule
@@ -67,21 +67,52 @@ class ExecutionGraph:
     source: np.ndarray
     remote: np.ndarray
     link: np.ndarray
-    node_start: np.ndarray
+    group_start: np.ndarray
     num_links: int
-    cards: tuple | None = None
+    nics: tuple | None = None
+
+    def on(self, nics):
+        """This graph on the NICs that ranks share; they hold messages under ``overlapped`` alone.
+
+        Parameters
+        ----------
+        nics : tuple of int, length num_ranks, or None
+            As in `costs.OpCosts`.
+
+        Returns
+        -------
+        ExecutionGraph
+            The same one each time; this one where no NIC is held.
+
+        Raises
+        ------
+        CostError
+            If there is not one NIC for each rank.
+        """
+        if nics is None or self.p2p != "overlapped" or nics == self.nics:
+            return self
+        if len(nics) != self.schedule.num_ranks:
+            rule = f"must be {self.schedule.num_ranks} whole numbers, one for each rank"
+            raise CostError("nics", list(nics), rule, "give the NIC of each rank")
+        if nics not in self._on_nics:
+            self._on_nics[nics] = replace(self, nics=nics)
+        return self._on_nics[nics]
+
+    @cached_property
+    def _on_nics(self):
+        return {}
 
     @cached_property
     def routes(self):
-        """Where the messages of each link queue, shape (num_links, 2): on the link, or at two network cards.
+        """Where the messages of each link queue, shape (num_links, 2): on the link, or at two NICs.
 
-        Link l is place l; the outgoing side of card k is place ``num_links + 2 k``, the incoming side the next.
+        Link l is place l; the outgoing side of nic k is place ``num_links + 2 k``, the incoming side the next.
         """
         routes = np.stack((np.arange(self.num_links), np.full(self.num_links, NO_OPERATION)), axis=1)
-        if self.cards is not None:
+        if self.nics is not None:
             link = self.link[self.source[self.remote]]
-            cards = np.array(self.cards)
-            ends = np.stack((cards[self.stream[self.source[self.remote]]], cards[self.stream[self.remote]]), axis=1)
+            nics = np.array(self.nics)
+            ends = np.stack((nics[self.stream[self.source[self.remote]]], nics[self.stream[self.remote]]), axis=1)
             apart = ends[:, 0] != ends[:, 1]
             routes[link[apart]] = self.num_links + 2 * ends[apart] + [0, 1]
         return routes
@@ -103,8 +134,8 @@ class ExecutionGraph:
 
     @cached_property
     def dynamic(self):
-        """Whether links share a side of a network card, so that who comes first depends on the costs."""
-        if self.cards is None:
+        """Whether links share a side of a NIC, so that who comes first depends on the costs."""
+        if self.nics is None:
             return False
         places = self.routes[self.routes != NO_OPERATION]
         return len(np.unique(places)) < len(places)
@@ -112,19 +143,19 @@ class ExecutionGraph:
     @cached_property
     def instructions(self):
         """Rows for the compiled engine, and the numbers of registers, streams and links; see `kernels.instructions`."""
-        columns = (self.cost_class, self.stream, self.source, self.remote, self.link, self.overlaps, self.node_start)
+        columns = (self.cost_class, self.stream, self.source, self.remote, self.link, self.overlaps, self.group_start)
         columns = (column if column.dtype == bool else column.astype(np.int32, copy=False) for column in columns)
         numbers = (self.num_links, self._first_reduction, self.allreduce == "overlapped")
         rows, num_registers = kernels(LARGE).instructions(*columns, *numbers)
-        return rows, (num_registers, 2 * self.schedule.num_devices, self.num_links)
+        return rows, (num_registers, 2 * self.schedule.num_ranks, self.num_links)
 
     @cached_property
     def for_events(self):
         """What the compiled event queue reads of the graph; see `kernels.events`."""
-        columns = (self.stream, self.source, self.link, self.node_start, self.routes)
+        columns = (self.stream, self.source, self.link, self.group_start, self.routes)
         columns = tuple(column.astype(np.int32) for column in columns)
-        num_places = self.num_links + (2 * max(self.cards) + 2 if self.cards else 0)
-        return (*columns, self.remote, self.reduces, self.overlaps, (2 * self.schedule.num_devices, num_places))
+        num_places = self.num_links + (2 * max(self.nics) + 2 if self.nics else 0)
+        return (*columns, self.remote, self.reduces, self.overlaps, (2 * self.schedule.num_ranks, num_places))
 
     @cached_property
     def instructions_by_operation(self):
@@ -139,12 +170,12 @@ class ExecutionGraph:
 
     @property
     def send_occupies(self):
-        """Whether a transfer occupies the sending device."""
+        """Whether a transfer occupies the sending rank."""
         return self.p2p in ("blocking_send", "blocking")
 
     @property
     def receive_occupies(self):
-        """Whether a transfer occupies the receiving device."""
+        """Whether a transfer occupies the receiving rank."""
         return self.p2p in ("blocking_recv", "blocking")
 
     @property
@@ -153,7 +184,7 @@ class ExecutionGraph:
         return len(self.index)
 
 
-def compile(schedule, p2p="overlapped", allreduce="excluded", cards=None):
+def compile_graph(schedule, p2p="overlapped", allreduce="excluded"):
     """Compile a schedule under named communication semantics.
 
     Parameters
@@ -162,15 +193,11 @@ def compile(schedule, p2p="overlapped", allreduce="excluded", cards=None):
         The table; its order is kept.
     p2p : {"latency", "overlapped", "blocking_send", "blocking_recv", "blocking"}
         What a transfer occupies: nothing; its directed link, first in first out in the sender's
-        program order (the default); the sending device; the receiving device before the consumer
+        program order (the default); the sending rank; the receiving rank before the consumer
         starts; the sender and then the receiver.
     allreduce : {"excluded", "overlapped", "blocking"}
         Whether the gradient all-reduce of replicated stages is left out (the default), runs beside
-        the devices' computation, or occupies the devices.
-    cards : sequence of int, length num_devices, optional
-        The network card of each device. Messages between devices of two cards queue at the sender's card and,
-        as they leave it, at the receiver's, first come first served; each card's directions are apart. Those
-        between devices of one card have a link of their own. Without `cards` all have.
+        the ranks' computation, or occupies the ranks.
 
     Returns
     -------
@@ -182,59 +209,57 @@ def compile(schedule, p2p="overlapped", allreduce="excluded", cards=None):
     TableError
         If operations wait for one another in a circle.
     PPModelError
-        If a semantics is unknown, or cards are given that do not fit the devices or the semantics.
+        If a semantics is unknown.
 
     Examples
     --------
     >>> from ppmodel import build
-    >>> compile(build("1f1b", 2, 3)).num_operations
+    >>> compile_graph(build("1f1b", 2, 3)).num_operations
     12
+    """
+    require_semantics(p2p, allreduce)
+    arrays = _renumbered(schedule, allreduce)
+    return ExecutionGraph(schedule, p2p, allreduce, *arrays)
+
+
+def require_semantics(p2p, allreduce):
+    """Refuse semantics that are not among `P2P` and `ALLREDUCE`.
+
+    Raises
+    ------
+    PPModelError
+        With the words to choose from.
     """
     for field, value, known in (("p2p", p2p, P2P), ("allreduce", allreduce, ALLREDUCE)):
         if value not in known:
             raise PPModelError(field, value, f"must be one of {', '.join(known)}", "choose one of them")
-    arrays = _renumbered(schedule, allreduce)
-    return ExecutionGraph(schedule, p2p, allreduce, *arrays, cards=_checked_cards(cards, schedule, p2p))
-
-
-def _checked_cards(cards, schedule, p2p):
-    """The cards, numbered from 0 without a gap."""
-    if cards is None:
-        return None
-    if p2p != "overlapped":
-        raise PPModelError("p2p", p2p, "must be overlapped where network cards are shared", "leave cards out")
-    cards = np.asarray(cards)
-    if cards.shape != (schedule.num_devices,) or cards.dtype.kind not in "iu" or cards.min() < 0:
-        rule = f"must be {schedule.num_devices} whole numbers of at least 0, one for each device"
-        raise PPModelError("cards", cards.tolist(), rule, "give the card of each device")
-    return tuple(np.unique(cards, return_inverse=True)[1].tolist())
 
 
 def _renumbered(schedule, allreduce):
     """The arrays of an `ExecutionGraph`: those of the dependencies, in their order."""
-    source, remote, node, order, _ = schedule.dependencies
+    source, remote, group, order, _ = schedule.dependencies
     fast = kernels(schedule.num_operations)
     if fast:
-        columns = (order, schedule.kind, schedule.replica, schedule.stage, schedule.device, source, remote, node)
-        sizes = (schedule.num_replicas, schedule.num_stages, schedule.num_devices)
+        columns = (order, schedule.kind, schedule.replica, schedule.stage, schedule.rank, source, remote, group)
+        sizes = (schedule.num_replicas, schedule.num_stages, schedule.num_ranks)
         return fast.renumbered(*columns, _REDUCTIONS[allreduce], sizes)
     if allreduce == "excluded":
         order = order[schedule.kind[order] != OpKind.R]
     position = np.full(schedule.num_operations, NO_OPERATION)
     position[order] = np.arange(len(order))
-    source, remote, stream = source[order], remote[order], schedule.device[order]
+    source, remote, stream = source[order], remote[order], schedule.rank[order]
     source = np.where(source == NO_OPERATION, NO_OPERATION, position[source])
     if allreduce == "overlapped":
-        stream = np.where(schedule.kind[order] == OpKind.R, stream + schedule.num_devices, stream)
+        stream = np.where(schedule.kind[order] == OpKind.R, stream + schedule.num_ranks, stream)
     link = np.full(len(order), NO_OPERATION)
     senders, receivers = source[remote], np.flatnonzero(remote)
-    used, link[senders] = np.unique(stream[senders] * schedule.num_devices + stream[receivers], return_inverse=True)
-    node_start = np.flatnonzero(np.diff(node[order], prepend=-1, append=-1))
-    return order, schedule.cost_class[order], stream, source, remote, link, node_start, len(used)
+    used, link[senders] = np.unique(stream[senders] * schedule.num_ranks + stream[receivers], return_inverse=True)
+    group_start = np.flatnonzero(np.diff(group[order], prepend=-1, append=-1))
+    return order, schedule.cost_class[order], stream, source, remote, link, group_start, len(used)
 
 
 def programs(graph):
-    """Each stream's nodes in program order: what a device would execute, without looking ahead.
+    """Each stream's groups in program order: what a rank would execute, without looking ahead.
 
     Parameters
     ----------
@@ -243,17 +268,17 @@ def programs(graph):
 
     Returns
     -------
-    list of list of int, length 2 num_devices
+    list of list of int, length 2 num_ranks
         Node numbers by stream; the second half are the streams of overlapped collectives.
 
     Examples
     --------
     >>> from ppmodel import build
-    >>> programs(compile(build("gpipe", 2, 1)))
+    >>> programs(compile_graph(build("gpipe", 2, 1)))
     [[0, 3], [1, 2], [], []]
     """
-    streams = [[] for _ in range(2 * graph.schedule.num_devices)]
-    for node, (first, last) in enumerate(pairwise(graph.node_start.tolist())):
+    streams = [[] for _ in range(2 * graph.schedule.num_ranks)]
+    for group, (first, last) in enumerate(pairwise(graph.group_start.tolist())):
         for stream in sorted({int(s) for s in graph.stream[first:last]}):
-            streams[stream].append((int(graph.index[first:last][graph.stream[first:last] == stream][0]), node))
-    return [[node for _, node in sorted(stream)] for stream in streams]
+            streams[stream].append((int(graph.index[first:last][graph.stream[first:last] == stream][0]), group))
+    return [[group for _, group in sorted(stream)] for stream in streams]

@@ -1,0 +1,30 @@
+"""What an operation, a transfer and the memory of a stage cost."""
+
+from ppmodel.costs.model import Stage, model_costs, stages
+from ppmodel.costs.partition import microbatch_sequences, stage_blocks
+from ppmodel.costs.roofline import roofline_s
+from ppmodel.costs.table import OpCosts, side_by_side, slowest_transfer_s
+from ppmodel.costs.transfers import hockney_s, message_bytes, receivers
+from ppmodel.costs.uniform import uniform_costs
+from ppmodel.costs.work import BlockOperation, Work, block_operations, embedding_operations, head_operations
+
+__all__ = [
+    "BlockOperation",
+    "OpCosts",
+    "Stage",
+    "Work",
+    "block_operations",
+    "embedding_operations",
+    "head_operations",
+    "hockney_s",
+    "message_bytes",
+    "microbatch_sequences",
+    "model_costs",
+    "receivers",
+    "roofline_s",
+    "side_by_side",
+    "slowest_transfer_s",
+    "stage_blocks",
+    "stages",
+    "uniform_costs",
+]

@@ -1,0 +1,160 @@
+"""The cost table: seconds for every kind of operation on every stage."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ppmodel.errors import CostError
+from ppmodel.ops import OpKind
+
+
+@dataclass(frozen=True, eq=False)
+class OpCosts:
+    """Seconds for every kind of operation on every stage; the only thing that the engine knows of a system.
+
+    Parameters
+    ----------
+    compute_s : ndarray of float, shape (5, num_stages) or (5, num_replicas, num_stages)
+        Duration by `OpKind` and stage; without an axis for them, replicas are alike.
+    occupancy_s, latency_s : ndarray of float, shape (5, num_stages) or (5, num_replicas, num_stages)
+        Of the transfer of an operation's result: how long it holds its link or rank, and how much
+        later it arrives. Replicas differ where their stages lie on different nodes.
+    nics : tuple of int, length num_ranks, optional
+        The NIC of each rank, where ranks share some: messages between ranks of two NICs queue at the sender's and, as
+        they leave it, at the receiver's, first come first served; each NIC's directions are apart. A transfer holds
+        NICs, as it holds links, under ``overlapped`` alone. Without `nics` each directed pair of ranks has a link of its
+        own.
+    overlap_factor : float
+        Duration of a cell in which a forward meets a backward (F&B), relative to the sum of its operations; other cells
+        that are shared take the sum.
+
+    Raises
+    ------
+    CostError
+        If a duration is negative or not finite, or a table has another shape.
+
+    Examples
+    --------
+    >>> OpCosts(np.ones((5, 4)), np.zeros((5, 4)), np.zeros((5, 4))).num_stages
+    4
+    """
+
+    compute_s: np.ndarray
+    occupancy_s: np.ndarray
+    latency_s: np.ndarray
+    overlap_factor: float = 1.0
+    nics: tuple | None = None
+
+    def __post_init__(self):
+        for name in ("compute_s", "occupancy_s", "latency_s"):
+            table = np.asarray(getattr(self, name), dtype=float)
+            if table.ndim not in (2, 3) or len(table) != len(OpKind) or table.shape[-1] != self.num_stages:
+                rule = (
+                    f"must be ({len(OpKind)}, stages) or ({len(OpKind)}, replicas, stages), with stages as in compute_s"
+                )
+                raise CostError(f"shape of {name}", table.shape, rule, "give a row for each kind of operation")
+            if not (np.isfinite(table) & (table >= 0)).all():
+                bad, rule = table[~(np.isfinite(table) & (table >= 0))][0], "must be finite and not negative"
+                raise CostError(name, bad, rule, "check the durations, rates and sizes that it follows from")
+            table.flags.writeable = False
+            object.__setattr__(self, name, table)
+        if not (np.ndim(self.overlap_factor) == 0 and np.isfinite(self.overlap_factor) and self.overlap_factor > 0):
+            rule = "must be a finite number above 0"
+            raise CostError("overlap_factor", self.overlap_factor, rule, "write 1 where nothing is won")
+
+        if self.nics is not None:
+            object.__setattr__(self, "nics", _numbered(self.nics))
+
+    @property
+    def num_stages(self):
+        """Stages that the costs are for: the columns of each array."""
+        return np.shape(self.compute_s)[-1]
+
+    def by_class(self, num_replicas):
+        """The three tables, flattened as `ExecutionGraph.cost_class` counts: kind, replica, stage.
+
+        Parameters
+        ----------
+        num_replicas : int
+            Copies of the pipeline.
+
+        Returns
+        -------
+        compute_s, occupancy_s, latency_s : ndarray of float, shape (5 * num_replicas * num_stages,)
+            In seconds.
+
+        Examples
+        --------
+        >>> [table.size for table in OpCosts(np.ones((5, 4)), np.zeros((5, 4)), np.zeros((5, 4))).by_class(2)]
+        [40, 40, 40]
+        """
+        return tuple(table[:, 0] for table in side_by_side([self], num_replicas))
+
+
+def _numbered(nics):
+    """The NICs, numbered from 0 without a gap."""
+    nics = np.asarray(nics)
+    if nics.ndim != 1 or nics.dtype.kind not in "iu" or nics.min(initial=0) < 0:
+        rule = "must be whole numbers of at least 0, one for each rank"
+        raise CostError("nics", nics.tolist(), rule, "give the NIC of each rank")
+    return tuple(np.unique(nics, return_inverse=True)[1].tolist())
+
+
+def side_by_side(many_costs, num_replicas, names=("compute_s", "occupancy_s", "latency_s")):
+    """The tables of many systems side by side, flattened as `ExecutionGraph.cost_class` counts: kind, replica, stage.
+
+    Parameters
+    ----------
+    many_costs : sequence of OpCosts
+        For one number of stages.
+    num_replicas : int
+        Copies of the pipeline.
+    names : sequence of str
+        The tables that are wanted.
+
+    Returns
+    -------
+    ndarray of float, shape (len(names), 5 * num_replicas * num_stages, len(many_costs))
+        In seconds.
+
+    Examples
+    --------
+    >>> costs = OpCosts(np.ones((5, 4)), np.zeros((5, 4)), np.zeros((5, 4)))
+    >>> side_by_side([costs, costs, costs], 2).shape
+    (3, 40, 3)
+    """
+    num_classes = len(OpKind) * num_replicas * (many_costs[0].num_stages if many_costs else 0)
+    tables = np.empty((len(names), num_classes, len(many_costs)))
+    for table, name in zip(tables, names, strict=True):
+        _lay_flat([getattr(costs, name) for costs in many_costs], num_replicas, table)
+    return tables
+
+
+def _lay_flat(given, num_replicas, table):
+    if num_replicas > 1:  # a table without an axis for replicas means that they are alike
+        given = [np.repeat(one[:, None], num_replicas, axis=1) if one.ndim == 2 else one for one in given]
+    else:
+        given = [one.reshape(len(one), -1) for one in given]
+    table[...] = np.array(given).reshape(len(given), -1).T
+
+
+def slowest_transfer_s(costs):
+    """Seconds from sending a message to its arrival, of the transfer that takes longest.
+
+    Parameters
+    ----------
+    costs : OpCosts
+        Without nodes all transfers take as long.
+
+    Returns
+    -------
+    float
+        In seconds.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> slowest_transfer_s(uniform_costs(build("gpipe", 4, 4), 1, 2, comm=0.5, nodes=[0, 0, 1, 1], node_comm=0.1))
+    0.5
+    """
+    return float((costs.occupancy_s + costs.latency_s).max())

@@ -1,0 +1,91 @@
+"""Costs given as plain numbers, as the literature does."""
+
+import numpy as np
+
+from ppmodel.costs.table import OpCosts
+from ppmodel.costs.transfers import transfer_costs
+from ppmodel.errors import CostError
+
+
+def uniform_costs(
+    schedule, forward, backward=None, comm=0.0, *, latency=0.0, input_grad=None, weight_grad=None, pair=None,
+    reduction=0.0, nodes=None, node_comm=0.0, node_latency=0.0, shared_nic=False,
+):  # fmt: skip
+    """Costs given as plain numbers, as the literature does.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Gives the stages and their shares of the model.
+    forward, backward : float
+        Seconds for one microbatch on 1/S of the model; a stage takes its share of them. Without `backward`
+        it is the sum of its halves.
+    comm : float
+        Seconds that one transfer occupies. A transfer carries one microbatch whatever the stage's size,
+        so only a schedule that cuts microbatches divides it.
+    latency : float
+        Seconds between the end of a transfer's occupancy and its arrival.
+    input_grad, weight_grad : float, optional
+        Seconds of the halves of the backward; half of `backward` each where not given.
+    pair : float, optional
+        Seconds of a forward and a whole backward that share a cell (F&B), their sum where not given. It makes the
+        `overlap_factor` of all cells in which a forward meets a backward.
+    reduction : float
+        Seconds of one stage's gradient all-reduce, on 1/S of the model.
+    nodes : sequence of int, optional
+        The node of each rank. `comm` and `latency` are then those between nodes.
+    node_comm, node_latency : float
+        As `comm` and `latency`, between two ranks of one node.
+    shared_nic : bool
+        Whether the ranks of a node share its NIC; otherwise each directed pair of ranks has a link of its own.
+
+    Returns
+    -------
+    OpCosts
+        In seconds, by kind of operation and stage; with nodes, transfers also by replica.
+
+    Raises
+    ------
+    CostError
+        If a duration is negative or not finite, if neither `backward` nor both its halves are given, or if there
+        is not one node for each rank.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> uniform_costs(build("hanayo", 4, 4, waves=2), forward=1, backward=2).compute_s[:, 0]
+    array([0.25, 0.5 , 0.25, 0.25, 0.  ])
+    >>> costs = uniform_costs(build("gpipe", 4, 4), 1, 2, comm=0.5, nodes=[0, 0, 1, 1], node_comm=0.1)
+    >>> costs.occupancy_s[0, 0]
+    array([0.1, 0.5, 0.1, 0. ])
+    """
+    if backward is None and (input_grad is None or weight_grad is None):
+        raise CostError("backward", None, "is missing", "give backward, or input_grad and weight_grad")
+    backward = input_grad + weight_grad if backward is None else backward
+    input_grad = backward / 2 if input_grad is None else input_grad
+    weight_grad = backward - input_grad if weight_grad is None else weight_grad
+    given = {
+        "forward": forward, "backward": backward, "comm": comm, "latency": latency, "input_grad": input_grad,
+        "weight_grad": weight_grad, "reduction": reduction, "node_comm": node_comm, "node_latency": node_latency,
+        **({} if pair is None else {"pair": pair}),
+    }  # fmt: skip
+    for name, value in given.items():
+        if not (np.isfinite(value) and value >= 0):
+            raise CostError(name, value, "must be a finite number of seconds, 0 or more", "pass for example 0.1")
+    if pair is not None and forward + backward == 0:
+        raise CostError("pair", pair, "is longer than its parts, which take no time", "give forward or backward")
+    factor = 1.0 if pair is None else pair / (forward + backward)
+    durations = np.array([forward, backward, input_grad, weight_grad])[:, None] * schedule.unit_shares
+    compute = np.vstack((durations, reduction * schedule.stage_shares / schedule.chunks_per_rank))
+    times = [(comm / schedule.microbatch_parts, float(latency)), (node_comm / schedule.microbatch_parts, node_latency)]
+    nics = tuple(nodes) if shared_nic else None
+    return OpCosts(
+        compute, *transfer_costs(schedule, _checked_nodes(nodes, schedule), *times), overlap_factor=factor, nics=nics
+    )
+
+
+def _checked_nodes(nodes, schedule):
+    if nodes is None or np.shape(nodes) == (schedule.num_ranks,):
+        return nodes
+    rule = f"must name the node of each rank, of {schedule.num_ranks}"
+    raise CostError("nodes", np.asarray(nodes).tolist(), rule, "give one number for each rank")

@@ -1,0 +1,439 @@
+"""One point in, one row out: the only way from (schedule, size, model, system, choices) to numbers.
+
+A point is a case (`cases`), a size, costs (from seconds, or from a model on a system) and communication semantics. The
+topology travels with the costs, so no caller can forget it. `simulate` keeps the whole timeline of one point, `compare`
+makes a frame of many, `times` remembers what a long study has computed. All three evaluate points here.
+"""
+
+from functools import cache, lru_cache
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel import metrics
+from ppmodel.cases import as_case, built, compiled
+from ppmodel.change import UNCHANGED
+from ppmodel.costs import model_costs, stages, uniform_costs
+from ppmodel.errors import CostError, PPModelError
+from ppmodel.run import Run
+from ppmodel.schedules.registry import option_text
+from ppmodel.simulation import makespans, require_semantics, run_graph
+from ppmodel.tables import Schedule
+
+SECONDS = ("forward", "backward", "input_grad", "weight_grad", "pair", "comm", "latency", "reduction")
+"""Costs that may be given as plain seconds, in place of a model and a system; see `costs.uniform_costs`."""
+
+COORDINATES = ("schedule", "options", "label", "pp", "microbatches", "p2p", "allreduce", "system", "model")
+"""The columns that say which point a row is; costs given in seconds have their columns in place of the last two."""
+
+NUMBERS = (
+    "makespan_s", "busy_s", "idle_ratio", "bubble_ratio_total", "bubble_ratio_ideal", "bubble_ratio_span",
+    "table_bubble_ratio", "peak_activations", "messages", "peak_memory_bytes", "memory_capacity_bytes", "nics_shared",
+)  # fmt: skip
+"""The columns that say what comes out of a point."""
+
+COLUMNS = (*COORDINATES, *NUMBERS, "refused")
+"""The columns of every frame, of a sweep's rows, and of the command line's JSON."""
+
+_COSTS_KEPT = 2**17  # the costs of the largest study, the search of `implied`, stay: 65,000 of them take 0.2 GB
+
+
+def simulate(
+    schedule, pp=None, microbatches=None, *, model=None, system=None, p2p="overlapped", allreduce="excluded", **seconds
+):
+    """Simulate one iteration of a schedule with communication.
+
+    Parameters
+    ----------
+    schedule : Schedule, str, (str, dict) or callable
+        A table; or a schedule's name, with options or without, or a generator, at the size `pp`, `microbatches`.
+    pp, microbatches : int, optional
+        Ranks and microbatches of a schedule that is not given as a table.
+    model, system : str, Path, ModelSpec and SystemSpec, optional
+        A name that comes with the package, a YAML file, or a specification. Both, or neither.
+    p2p : {"latency", "overlapped", "blocking_send", "blocking_recv", "blocking"}
+        What a transfer occupies; see `simulation.compile_graph`.
+    allreduce : {"excluded", "overlapped", "blocking"}
+        What the gradient all-reduce of replicated stages does.
+    **seconds : float
+        In place of model and system: ``forward``, ``backward`` (or ``input_grad`` and ``weight_grad``), ``pair``,
+        ``comm``, ``latency``, ``reduction``; see `costs.uniform_costs`.
+
+    Returns
+    -------
+    Run
+        Makespan, bubble ratios, memory; a frame, a picture and a trace of its timeline.
+
+    Raises
+    ------
+    PPModelError
+        With field, value, rule and remedy, where something given is illegal.
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> table = pp.build("1f1b", 8, 64)
+    >>> pp.simulate(table, forward=1, backward=2, comm=0.1).makespan_s
+    214.4
+    >>> pp.simulate(table, model="llama3_70b", system="dgx_h100_nodes", p2p="blocking_recv").model.name
+    'llama3_70b'
+    """
+    case = as_case(schedule)
+    table = built(case, *_size(case, pp, microbatches))
+    if model is not None or system is not None:
+        _require_pair(model, system, seconds)
+        model, system = _model(model), _system(system)
+        costs = model_costs(table, model, system)
+    else:
+        costs = seconds_costs(table, allreduce, **seconds)
+    return Run(run_graph(compiled(table, p2p, allreduce), costs), costs, case, model, system)
+
+
+def compare(
+    schedules, pp=None, microbatches=None, *, model=None, system=None, p2p="overlapped", allreduce="excluded",
+    changes=None, **seconds,
+):  # fmt: skip
+    """Evaluate schedules at every combination of sizes, systems and choices.
+
+    Parameters
+    ----------
+    schedules : list
+        Names, (name, options) pairs, tables and generators; or one of them.
+    pp, microbatches : int or list of int, optional
+        Ranks and microbatches; they may be left out where all schedules are tables.
+    model, system : str, Path, ModelSpec, SystemSpec, or list of them, optional
+        Names, files or specifications. Both, or neither.
+    p2p, allreduce : str or list of str
+        Communication semantics, as in `simulate`.
+    changes : Change or list of Change, optional
+        What is changed of system and costs; the frame then has a column ``change``.
+    **seconds : float or list of float
+        In place of model and system, as in `simulate`; each that is given is a column.
+
+    Returns
+    -------
+    DataFrame
+        A row a point, in the order of the arguments, the schedules outermost; the columns are `COLUMNS`. A point that is
+        not defined has its reason in ``refused``, and no numbers.
+
+    Raises
+    ------
+    PPModelError
+        Where an argument is illegal at every point: an unknown name, a broken file, a wrong word.
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> frame = pp.compare(["gpipe", ("interleaved-1f1b", {"chunks": 2})], 4, [4, 8], forward=1, backward=2, comm=0.1)
+    >>> frame[["label", "microbatches", "makespan_s"]].round(3).values.tolist()
+    [['GPipe', 4, 21.6], ['GPipe', 8, 33.6], ['interleaved 1F1B V = 2', 4, 18.2], ['interleaved 1F1B V = 2', 8, 30.2]]
+    """
+    import pandas as pd
+
+    cases = [as_case(one) for one in _listed(schedules, (str, Schedule), pair=True)]
+    priced = _priced(model, system, seconds, changes)
+    sizes = _sizes(cases, pp, microbatches)
+    words = list(product(_listed(p2p, str), _listed(allreduce, str)))
+    for one in words:
+        require_semantics(*one)
+    rows = []
+    for case in cases:
+        for size in sizes[case]:
+            for word in words:
+                rows += _rows(case, size, word, priced)
+    kept = [name for name in COLUMNS if name not in ("system", "model") or model is not None]
+    own = [name for name in (*SECONDS, "change") if rows and name in rows[0]]
+    place = kept.index("makespan_s")
+    return pd.DataFrame(rows, columns=[*kept[:place], *own, *kept[place:]])
+
+
+def _rows(case, size, words, priced):
+    """The rows of one graph: a row for each way to price it."""
+    point = {
+        "schedule": case.name, "options": options_text(case.options), "label": case.label,
+        "pp": size[0], "microbatches": size[1], "p2p": words[0], "allreduce": words[1],
+    }  # fmt: skip
+    try:
+        table = built(case, *size)
+        graph = compiled(table, *words)
+    except PPModelError as error:
+        return [point | price.columns | {"refused": str(error)} for price in priced]
+    rows, costs, places = [], [], []
+    for place, price in enumerate(priced):
+        rows.append(point | price.columns | dict.fromkeys(NUMBERS) | {"refused": None})
+        try:
+            costs.append(price.costs(table, words[1]))
+            places.append(place)
+        except PPModelError as error:
+            rows[place]["refused"] = str(error)
+    of_table = table_numbers(table)
+    for place, numbers in zip(places, evaluate(graph, costs), strict=True):
+        rows[place] |= of_table | numbers | priced[place].memory(table)
+    return rows
+
+
+# ---- points --------------------------------------------------------------------------------------
+
+
+def evaluate(graph, many_costs):
+    """Numbers of one graph under many costs.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+        From `cases.compiled`; the topology comes with the costs.
+    many_costs : sequence of OpCosts
+        For the graph's schedule.
+
+    Returns
+    -------
+    list of dict
+        For each, ``makespan_s, busy_s, idle_ratio, bubble_ratio_total, bubble_ratio_ideal, bubble_ratio_span,
+        nics_shared``; times in seconds, ``busy_s`` of all ranks together.
+
+    Raises
+    ------
+    CostError
+        If costs do not fit the schedule, or times overflow.
+    """
+    if not many_costs:
+        return []
+    ranks = graph.schedule.num_ranks
+    total, span = makespans(graph, many_costs), longest_spans(graph, many_costs)
+    busy = metrics.computing_s(graph.schedule, many_costs)
+    idle = 1 - busy / (ranks * total)
+    columns = (total, busy, idle, idle, ranks * total / busy - 1, 1 - busy / (ranks * span))
+    shared = [graph.on(costs.nics).nics is not None for costs in many_costs]
+    return [
+        dict(zip((*NUMBERS[:6], "nics_shared"), row, strict=True))
+        for row in zip(*(column.tolist() for column in columns), shared, strict=True)
+    ]
+
+
+def longest_spans(graph, many_costs):
+    """`metrics.longest_span_s` of one graph under many costs, shape (len(many_costs),)."""
+    return np.array([metrics.longest_span_s(run_graph(graph, costs)) for costs in many_costs])
+
+
+@lru_cache(1024)
+def table_numbers(table):
+    """What follows from a table alone: its bubble ratio, the peak of its most loaded rank, and its messages."""
+    return {
+        "table_bubble_ratio": metrics.table_bubble_ratio(table),
+        "peak_activations": float(metrics.peak_activations(table).max()),
+        "messages": int(metrics.messages_sent(table).sum()),
+    }
+
+
+@lru_cache(4096)
+def peak_memory_bytes(table, model, system):
+    """Bytes on the most loaded rank: weights, gradients, optimizer state and peak activations."""
+    return float(metrics.memory(table, model, stages(table, model, system)).total.max())
+
+
+def seconds_costs(table, allreduce="excluded", **seconds):
+    """Costs of a table from plain seconds; see `costs.uniform_costs`.
+
+    Raises
+    ------
+    CostError
+        If one is unknown, missing, given twice over, or has no effect on the table.
+    """
+    given = {name: value for name, value in seconds.items() if value is not None}
+    for name in given:
+        if name not in SECONDS:
+            raise CostError(name, given[name], "is not known", f"give {', '.join(SECONDS)}, or model and system")
+    halves = given.keys() & {"input_grad", "weight_grad"}
+    if halves and "backward" in given:
+        raise CostError(
+            "backward", given["backward"], "cannot stand beside its halves", "leave it out: it is their sum"
+        )
+    if "forward" not in given:
+        remedy = "give forward and backward (or input_grad and weight_grad), or model and system"
+        raise CostError("forward", None, "is missing", remedy)
+    if allreduce != "excluded" and "reduction" not in given and table.num_replicas > 1:
+        raise CostError("reduction", None, f"is missing for allreduce = {allreduce}", "give its seconds")
+    if "pair" in given and not table.overlaps.any():
+        rule = f"has no effect: no cell of {table.name} holds a forward and a backward"
+        raise CostError("pair", given["pair"], rule, "leave it out")
+    return uniform_costs(table, **given)
+
+
+class _Price(NamedTuple):
+    """One way to price a table: seconds, or a model on a system, under a change."""
+
+    columns: dict
+    seconds: dict
+    model: object = None
+    system: object = None
+    change: object = UNCHANGED
+
+    def costs(self, table, allreduce):
+        if self.model is None:
+            return self.change.costs(seconds_costs(table, allreduce, **self.seconds), table)
+        return _changed_costs(table, self.model, self.change, self.system)
+
+    def memory(self, table):
+        if self.model is None:
+            return {}
+        held, room = peak_memory_bytes(table, self.model, self.system), self.system.memory_capacity_bytes
+        return {"peak_memory_bytes": held, "memory_capacity_bytes": room}
+
+
+@lru_cache(_COSTS_KEPT)
+def _changed_costs(table, model, change, system):
+    """Costs of a table on a changed system: the same for all semantics."""
+    return change.costs(model_costs(table, model, change.system(system)), table)
+
+
+def _priced(model, system, seconds, changes):
+    several = [(UNCHANGED, {})] if changes is None else [(one, {"change": repr(one)}) for one in _listed(changes)]
+    if model is None and system is None:
+        given = {name: _listed(value) for name, value in seconds.items() if value is not None}
+        points = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
+        return [_Price(point | said, point, change=change) for point in points for change, said in several]
+    _require_pair(model, system, seconds)
+    systems = [_system(one) for one in _listed(system)]
+    models = [_model(one) for one in _listed(model)]
+    return [
+        _Price({"system": one.name, "model": other.name} | said, {}, other, one, change)
+        for one in systems
+        for other in models
+        for change, said in several
+    ]
+
+
+# ---- long studies --------------------------------------------------------------------------------
+
+
+class Times(NamedTuple):
+    """Simulated time and idle share, each with one entry for every change and system.
+
+    Parameters
+    ----------
+    makespan_s : ndarray of float, shape (num_changes, num_systems)
+        From the start of the first operation to the end of the last, in seconds.
+    idle_ratio : ndarray of float, shape (num_changes, num_systems)
+        Share of all ranks' time in which they do not compute.
+    """
+
+    makespan_s: np.ndarray
+    idle_ratio: np.ndarray
+
+
+def times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce="excluded", changes=(UNCHANGED,)):
+    """Simulated times of one schedule on some systems under some changes.
+
+    What has been simulated before in this process is not simulated again; values decide, not names or files.
+
+    Parameters
+    ----------
+    case : Case or what `cases.as_case` takes
+        The schedule.
+    num_ranks, num_microbatches : int
+        Ranks S and microbatches B.
+    model : ModelSpec
+        The model.
+    systems : sequence of SystemSpec
+        The systems, each with its topology.
+    p2p, allreduce : str
+        Communication semantics.
+    changes : sequence of Change
+        Each is applied to every system.
+
+    Returns
+    -------
+    Times
+        Arrays of shape (len(changes), len(systems)).
+
+    Raises
+    ------
+    PPModelError
+        If the schedule is not defined at the size, the model does not fit it, or a semantics is unknown.
+
+    Examples
+    --------
+    >>> from ppmodel.change import WITHOUT_NETWORK
+    >>> from ppmodel.specs import load_model, load_system
+    >>> systems = [load_system("mid_cp_mid_nw"), load_system("mid_cp_slow_nw")]
+    >>> changes = [UNCHANGED, WITHOUT_NETWORK]
+    >>> both = times("1f1b", 4, 8, load_model("paper"), systems, "overlapped", changes=changes)
+    >>> both.makespan_s.shape, bool(both.makespan_s[1, 0] == both.makespan_s[1, 1])
+    ((2, 2), True)
+    """
+    table = built(as_case(case), num_ranks, num_microbatches)
+    graph = compiled(table, p2p, allreduce)
+    known = _known(graph, model)
+    of_systems = [known.setdefault(system, {}) for system in systems]
+    missing = [(change, n) for change in dict.fromkeys(changes) for n, of in enumerate(of_systems) if change not in of]
+    if missing:
+        many = [_changed_costs(table, model, change, systems[n]) for change, n in missing]
+        spans = makespans(graph, many)
+        idle = 1 - metrics.computing_s(table, many) / (num_ranks * spans)
+        for (change, n), *numbers in zip(missing, spans.tolist(), idle.tolist(), strict=True):
+            of_systems[n][change] = numbers
+    found = np.array([[of[change] for of in of_systems] for change in changes])
+    return Times(found[..., 0], found[..., 1])
+
+
+@cache
+def _known(*_):
+    """What is known of one graph and model: from system to change to (time, idle ratio)."""
+    return {}
+
+
+# ---- what was given ------------------------------------------------------------------------------
+
+
+def options_text(options):
+    """A case's options as a frame shows them: ``chunks=2 held=0.5``."""
+    return " ".join(f"{name}={option_text(value)}" for name, value in options)
+
+
+def _listed(given, single=(), pair=False):
+    """What is given, as a list: one thing alone stands for a list of one."""
+    alone = isinstance(given, single) or not isinstance(given, list | tuple | range | np.ndarray)
+    if pair and not alone and len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], dict):
+        alone = True
+    return [given] if alone else list(given)
+
+
+def _size(case, pp, microbatches):
+    if case.size and (pp, microbatches) == (None, None):
+        return case.size
+    for field, value in (("pp", pp), ("microbatches", microbatches)):
+        if value is None:
+            raise CostError(field, None, "is missing", f"give for example {field}=8")
+    return pp, microbatches
+
+
+def _sizes(cases, pp, microbatches):
+    """The sizes of each case: those asked for, or that of a table."""
+    if pp is None and microbatches is None:
+        return {case: [_size(case, None, None)] for case in cases}
+    sizes = [_size(case, pp, microbatches) for case in cases[:1]]
+    asked = [size for pair in sizes for size in product(*map(_listed, pair))]
+    return dict.fromkeys(cases, asked)
+
+
+def _model(given):
+    from ppmodel.specs import ModelSpec, load_model
+
+    return given if isinstance(given, ModelSpec) else load_model(given)
+
+
+def _system(given):
+    from ppmodel.specs import SystemSpec, load_system
+
+    return given if isinstance(given, SystemSpec) else load_system(given)
+
+
+def _require_pair(model, system, seconds):
+    for name, value in (("model", model), ("system", system)):
+        if value is None:
+            raise CostError(name, None, "is missing", "give model and system, or seconds")
+    for name, value in seconds.items():
+        if value is not None:
+            rule = "cannot stand beside model and system" if name in SECONDS else "is not known"
+            raise CostError(name, value, rule, "give either seconds or model and system")

@@ -1,0 +1,36 @@
+"""What is read off a table or a timeline: idle time, memory, messages, the critical path."""
+
+from ppmodel.metrics.bubbles import (
+    BubbleRatios,
+    bubble_ratios,
+    busy_s,
+    computing_s,
+    idle_ratio,
+    longest_span_s,
+    operations_s,
+    table_bubble_ratio,
+    table_slots,
+)
+from ppmodel.metrics.memory import Memory, activation_bytes, activations_in_use, memory, peak_activations
+from ppmodel.metrics.messages import messages_by_node, messages_sent
+from ppmodel.metrics.path import critical_path
+
+__all__ = [
+    "BubbleRatios",
+    "Memory",
+    "activation_bytes",
+    "activations_in_use",
+    "bubble_ratios",
+    "busy_s",
+    "computing_s",
+    "critical_path",
+    "idle_ratio",
+    "longest_span_s",
+    "memory",
+    "messages_by_node",
+    "messages_sent",
+    "operations_s",
+    "peak_activations",
+    "table_bubble_ratio",
+    "table_slots",
+]

@@ -1,0 +1,275 @@
+"""Idle time: of a table, of a timeline, and under the three denominators of the literature."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.costs import side_by_side
+from ppmodel.ops import OpKind
+
+
+def busy_s(timeline):
+    """Computing time of each rank, reductions and transfers left out.
+
+    Operations that share a cell count once, for as long as the cell.
+
+    Parameters
+    ----------
+    timeline : Timeline
+        From `engine.simulate`.
+
+    Returns
+    -------
+    ndarray of float, shape (num_ranks,)
+        In seconds.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import run_graph
+    >>> from ppmodel.simulation import compile_graph
+    >>> schedule = build("1f1b", 2, 4)
+    >>> busy_s(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2))).tolist()
+    [12.0, 12.0]
+    """
+    schedule = timeline.graph.schedule
+    return _busy(schedule, timeline.start_s, timeline.end_s)
+
+
+def _busy(schedule, start, end):
+    counted = (schedule.kind != OpKind.R) & ~schedule.joined
+    return np.bincount(
+        schedule.rank[counted], (end - start)[counted].astype(float), minlength=schedule.num_ranks
+    )  # fmt: skip
+
+
+def idle_ratio(timeline):
+    """Share of all ranks' time in which they do not compute: 1 - (summed computing time) / (S x makespan).
+
+    Parameters
+    ----------
+    timeline : Timeline
+        From `engine.simulate`.
+
+    Returns
+    -------
+    float
+        Ratio of the total time; transfers and reductions that occupy a rank count as idle.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import run_graph
+    >>> from ppmodel.simulation import compile_graph
+    >>> schedule = build("1f1b", 8, 8)
+    >>> round(idle_ratio(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2))), 6)
+    0.466667
+    """
+    return float(1.0 - busy_s(timeline).sum() / (timeline.graph.schedule.num_ranks * timeline.makespan_s))
+
+
+def table_slots(schedule, **slots):
+    """Length of the idealised table in slots, reductions left out; see `Schedule.slots`.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table.
+    **slots : int
+        Slots that an operation takes, as in `Schedule.slots`; a backward takes 2, a reduction none.
+
+    Returns
+    -------
+    int
+        Slots; by default a slot is the forward of one stage and one microbatch of the table.
+
+    Raises
+    ------
+    TableError
+        If operations wait for one another in a circle.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> table_slots(build("1f1b", 8, 8)), table_slots(build("1f1b", 8, 8), backward=1)
+    (45, 30)
+    """
+    return int(schedule.slots(**slots)[1].max())
+
+
+def table_bubble_ratio(schedule, **slots):
+    """Idle share of the idealised table, a backward of two forward slots unless set otherwise.
+
+    Source: the table level of Barley et al., 2026. The denominator is the whole table.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table.
+    **slots : int
+        Slots that an operation takes, as in `Schedule.slots`.
+
+    Returns
+    -------
+    float
+        Ratio of the whole table, ranks times slots.
+
+    Raises
+    ------
+    TableError
+        If operations wait for one another in a circle.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> round(table_bubble_ratio(build("chimera", 8, 16)), 4)
+    0.2727
+    """
+    start, end = schedule.slots(**slots)
+    return float(1.0 - _busy(schedule, start, end).sum() / (schedule.num_ranks * end.max()))
+
+
+def computing_s(schedule, many_costs):
+    """Computing time of all ranks together; it follows from the costs alone, whatever waits for whatever.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table; a cell in which a forward meets a backward takes its `overlap_factor` of the sum of its operations.
+    many_costs : sequence of OpCosts
+        Durations by kind and stage, in seconds.
+
+    Returns
+    -------
+    ndarray of float, shape (len(many_costs),)
+        In seconds; reductions and transfers are left out.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> schedule = build("1f1b", 2, 4)
+    >>> computing_s(schedule, [uniform_costs(schedule, 1, 2)]).tolist()
+    [24.0]
+    """
+    classes = len(OpKind) * schedule.num_replicas * schedule.num_stages
+    alone, together = (
+        np.bincount(schedule.cost_class[where], minlength=classes) for where in _alone_and_together(schedule)
+    )
+    (compute,) = side_by_side(many_costs, schedule.num_replicas, ["compute_s"])
+    overlap_factor = np.array([costs.overlap_factor for costs in many_costs])
+    parts = (alone[:, None] + overlap_factor * together[:, None]) * compute
+    return np.add.accumulate(parts, axis=0)[-1]  # in one order, however many systems stand side by side
+
+
+def operations_s(schedule, costs):
+    """What each operation adds to the computing time of all ranks; `computing_s` is their sum.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table; of a cell in which a forward meets a backward, `overlap_factor` of each operation's duration counts.
+    costs : OpCosts
+        Durations by kind and stage, in seconds.
+
+    Returns
+    -------
+    ndarray of float, shape (num_operations,)
+        In seconds, in the order of the schedule's arrays; 0 for reductions.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> schedule = build("gpipe", 2, 1)
+    >>> operations_s(schedule, uniform_costs(schedule, 1, 2)).tolist()
+    [1.0, 2.0, 1.0, 2.0]
+    """
+    alone, together = _alone_and_together(schedule)
+    compute_s = costs.by_class(schedule.num_replicas)[0][schedule.cost_class]
+    return compute_s * (alone + costs.overlap_factor * together)
+
+
+def _alone_and_together(schedule):
+    """Operations that compute: those that take their own time, and those of forwards and backwards that overlap."""
+    return (schedule.kind != OpKind.R) & ~schedule.overlaps, schedule.overlaps
+
+
+class BubbleRatios(NamedTuple):
+    """One idle time under the three denominators of the literature; they must never be mixed.
+
+    Parameters
+    ----------
+    total : float
+        Idle time over the makespan (Huang et al., 2019; Li and Hoefler, 2021).
+    ideal : float
+        Idle time over the computing time (Narayanan et al., 2021).
+    span : float
+        The same over the longest span from a rank's first to its last operation (Qi et al., 2024).
+    """
+
+    total: float
+    ideal: float
+    span: float
+
+
+def bubble_ratios(timeline):
+    """The three bubble ratios of a timeline; computing time is the mean over the ranks.
+
+    Parameters
+    ----------
+    timeline : Timeline
+        From `engine.simulate`.
+
+    Returns
+    -------
+    BubbleRatios
+        Three ratios, without a unit.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import run_graph
+    >>> from ppmodel.simulation import compile_graph
+    >>> schedule = build("gpipe", 4, 4)
+    >>> [round(r, 4) for r in bubble_ratios(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2)))]
+    [0.4286, 0.75, 0.4286]
+    """
+    computing, span = busy_s(timeline).mean(), longest_span_s(timeline)
+    total = timeline.makespan_s
+    return BubbleRatios(float(1 - computing / total), float(total / computing - 1), float(1 - computing / span))
+
+
+def longest_span_s(timeline):
+    """The longest time of a rank from its first operation to the end of its last, reductions left out.
+
+    Source: the denominator of the bubble rate of Qi et al., 2024.
+
+    Parameters
+    ----------
+    timeline : Timeline
+        From `engine.simulate`.
+
+    Returns
+    -------
+    float
+        In seconds.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import run_graph
+    >>> from ppmodel.simulation import compile_graph
+    >>> schedule = build("gpipe", 2, 1)
+    >>> longest_span_s(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2, comm=1)))
+    8.0
+    """
+    schedule = timeline.graph.schedule
+    first, computing = schedule.rank_start[:-1], schedule.kind != OpKind.R
+    begun = np.minimum.reduceat(np.where(computing, timeline.start_s, np.inf), first)
+    over = np.maximum.reduceat(np.where(computing, timeline.end_s, -np.inf), first)
+    return float((over - begun).max())

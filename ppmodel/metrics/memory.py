@@ -1,0 +1,172 @@
+"""Peak activations and bytes of every rank."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.ops import OpKind
+
+
+def peak_activations(schedule, stage_weights=None, held_for_weight_grad=1.0):
+    """Peak activations of each rank; they depend on the order of its operations alone.
+
+    A forward takes its stage's activations, the backward gives them back; of a backward in halves the
+    input-gradient half leaves a share of them, which the weight-gradient half gives back. In a cell that holds
+    several operations all are taken before any is given back.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table.
+    stage_weights : array of float, shape (num_stages,), optional
+        Size of one microbatch's activations on each stage, as the table counts microbatches. By
+        default in units of one microbatch on 1/S of the model.
+    held_for_weight_grad : float or array of float, shape (num_stages,)
+        What stays between the halves, relative to a stage's activations (M_W / M_B of Qi et al., 2024); more
+        than 1 where gradients that are kept weigh more than activations that are recomputed.
+
+    Returns
+    -------
+    ndarray of float, shape (num_ranks,)
+        In the unit of `stage_weights`.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> peak_activations(build("1f1b", 4, 8)).tolist()
+    [4.0, 3.0, 2.0, 1.0]
+    """
+    first_cell = schedule.cell[schedule.rank_start[:-1]]
+    return np.maximum.reduceat(activations_in_use(schedule, stage_weights, held_for_weight_grad)[0], first_cell)
+
+
+def activations_in_use(schedule, stage_weights=None, held_for_weight_grad=1.0):
+    """Activations that a rank holds in each of its cells, and after it.
+
+    Parameters
+    ----------
+    schedule, stage_weights, held_for_weight_grad
+        As in `peak_activations`.
+
+    Returns
+    -------
+    during, after : ndarray of float, shape (num_cells,)
+        In the unit of `stage_weights`, in the order of `Schedule.cell`.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> during, after = activations_in_use(build("1f1b", 1, 2))
+    >>> during.tolist(), after.tolist()
+    ([1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 0.0])
+    """
+    if stage_weights is None:  # whole stages are added up before they are divided, so that units stay exact
+        both = activations_in_use(schedule, schedule.stage_shares, held_for_weight_grad)
+        return both[0] / schedule.pieces_per_unit, both[1] / schedule.pieces_per_unit
+    change = _changes(np.asarray(stage_weights, dtype=float), held_for_weight_grad)[schedule.kind, schedule.stage]
+    cell = schedule.cell
+    taken = np.bincount(cell, np.maximum(change, 0))
+    given = np.bincount(cell, np.minimum(change, 0))
+    first_cell = cell[schedule.rank_start[:-1]]
+    level = np.cumsum(taken + given) - (taken + given)  # ranks one after the other; each ends where it began
+    before = level - np.repeat(level[first_cell], np.diff(first_cell, append=len(taken)))
+    return before + taken, before + taken + given
+
+
+def _changes(weights, held):
+    """What an operation takes, or gives back where negative, by kind and stage."""
+    changes = np.zeros((len(OpKind), len(weights)))
+    changes[OpKind.F], changes[OpKind.B] = weights, -weights
+    changes[OpKind.I], changes[OpKind.W] = held * weights - weights, -held * weights
+    return changes
+
+
+def activation_bytes(stages):
+    """What a stage's forward keeps of a microbatch, and which share of it stays between the halves of its backward.
+
+    Parameters
+    ----------
+    stages : list of Stage, length num_stages
+        From `costs.stages`.
+
+    Returns
+    -------
+    stage_weights, held_for_weight_grad : ndarray of float, shape (num_stages,)
+        In bytes, and relative to them; for `peak_activations` and `activations_in_use`.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import stages
+    >>> from ppmodel.specs import load_model, load_system
+    >>> kept, held = activation_bytes(stages(build("zb-h1", 4, 8), load_model("paper"), load_system("mid_cp_mid_nw")))
+    >>> kept.shape, bool((held < 1).all())
+    ((4,), True)
+    """
+    kept = np.array([stage.activation_bytes for stage in stages])
+    return kept, np.array([stage.weight_grad_bytes for stage in stages]) / kept
+
+
+class Memory(NamedTuple):
+    """Bytes on each rank, each of shape (num_ranks,).
+
+    Parameters
+    ----------
+    activations : ndarray of float, shape (num_ranks,)
+        Peak bytes of activations kept for the backward.
+    weights, gradients, optimizer : ndarray of float, shape (num_ranks,)
+        Bytes of the parameters that the rank holds, of their gradients and of the optimizer's state.
+    """
+
+    activations: np.ndarray
+    weights: np.ndarray
+    gradients: np.ndarray
+    optimizer: np.ndarray
+
+    @property
+    def persistent(self):
+        """Weights, gradients and optimizer state: what stays between iterations."""
+        return self.weights + self.gradients + self.optimizer
+
+    @property
+    def total(self):
+        """Persistent state and peak activations."""
+        return self.persistent + self.activations
+
+
+def memory(schedule, model, stages):
+    """Peak activations and persistent state of each rank in bytes.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Gives the placement of the stages and the order of the operations.
+    model : ModelSpec
+        Gives the bytes per parameter of weight, gradient and optimizer state.
+    stages : list of Stage, length num_stages
+        From `costs.stages`.
+
+    Returns
+    -------
+    Memory
+        In bytes; a rank holds the parameters of its stages in all replicas.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import stages
+    >>> from ppmodel.specs import load_model, load_system
+    >>> schedule, model = build("gpipe", 4, 8), load_model("paper")
+    >>> held = memory(schedule, model, stages(schedule, model, load_system("mid_cp_mid_nw")))
+    >>> held.total.shape
+    (4,)
+    """
+    parameters = np.zeros(schedule.num_ranks)
+    for homes in schedule.placement:
+        np.add.at(parameters, homes, [stage.parameters for stage in stages])
+    return Memory(
+        peak_activations(schedule, *activation_bytes(stages)),
+        parameters * model.element_bytes,
+        parameters * model.gradient_bytes,
+        parameters * model.optimizer_bytes,
+    )

@@ -1,0 +1,51 @@
+"""The critical path of a timeline."""
+
+import numpy as np
+
+from ppmodel.tables import NO_OPERATION
+
+
+def critical_path(timeline):
+    """Operations that the makespan hangs on: each begins when what it waited for longest is there.
+
+    Parameters
+    ----------
+    timeline : Timeline
+        From `engine.simulate`.
+
+    Returns
+    -------
+    list of int
+        Operations in the order of the schedule's arrays, from the first to the last that ends. Of two things that are
+        there at once, the message that came over the network counts.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import run_graph
+    >>> from ppmodel.simulation import compile_graph
+    >>> schedule = build("gpipe", 2, 1)
+    >>> [str(schedule.op(op)) for op in critical_path(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2)))]
+    ['0F0', '1F0', '1B0', '0B0']
+    """
+    path = [int(np.nanargmax(timeline.end_s))]
+    while (before := _waited_for(timeline, path[-1])) is not None:
+        path.append(before)
+    return path[::-1]
+
+
+def _waited_for(timeline, op):
+    """What was there last of an operation's input and its rank's operation before; None for the first."""
+    schedule, dependencies = timeline.graph.schedule, timeline.graph.schedule.dependencies
+    there, first = [], schedule.rank_start[schedule.rank[op]]
+    previous = op - 1
+    while previous >= first and schedule.joined[previous + 1]:
+        previous -= 1
+    if previous >= first:
+        there.append((timeline.end_s[previous], 0, previous))
+    needed = int(dependencies.source[op])
+    if needed != NO_OPERATION:
+        remote = bool(dependencies.remote[op])
+        there.append(((timeline.arrived_s if remote else timeline.end_s)[needed], 1 + remote, needed))
+    return int(max(there)[2]) if there else None

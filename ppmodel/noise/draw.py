@@ -1,0 +1,352 @@
+"""Noisy runs: operations that jitter and ranks that straggle, drawn from explicit seeds.
+
+**What is drawn from what.** A run is known by its seed, a whole number. It draws from two streams of numbers,
+``SeedSequence(seed, spawn_key=key)``:
+
+- ``(0,)``: which ranks are slow, one number a rank. It depends on the seed alone, so that all schedules
+  and systems of one seed run on the same slow ranks.
+- ``(1, table)``: the jitter, one number an operation in the order of the schedule's arrays. ``table`` is a
+  checksum of the operations and their order: one table meets the same jitter on every system and under every
+  semantics, and two tables meet jitter that is independent.
+
+So a seed gives the same bytes whatever runs before it, after it or beside it.
+"""
+
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from ppmodel.compiled import prepare
+from ppmodel.errors import PPModelError
+from ppmodel.metrics import operations_s
+from ppmodel.ops import OpKind
+from ppmodel.simulation import run_graph
+
+TIE = 1e-9
+"""Relative difference below which two runs take the same time: rounding is no order."""
+
+MAX_JITTER = 5.0
+"""Largest jitter: one operation in forty then takes 18 000 times the median, and no mean of runs settles."""
+
+MAX_SLOWDOWN = 1e6
+"""Largest slowdown: a rank that is slower stands still."""
+
+_DEVICES, _JITTER = 0, 1
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How far the operations of one run are from their nominal durations; reductions keep theirs.
+
+    Parameters
+    ----------
+    jitter : float
+        Standard deviation of the logarithm of a factor on each operation's duration: lognormal with mean 1,
+        independent by operation. At most `MAX_JITTER`.
+    straggling : float
+        Probability that a rank is slow during a run, independent by rank.
+    slowdown : float
+        Factor on all operations of a slow rank, 1 to `MAX_SLOWDOWN`.
+    slow_ranks : tuple of int
+        Devices that are slow in every run; `straggling` is for the others.
+
+    Raises
+    ------
+    PPModelError
+        If a value is no number, or out of its range.
+
+    Examples
+    --------
+    >>> Noise(jitter=0.1, straggling=0.01, slowdown=1.5)
+    Noise(jitter=0.1, straggling=0.01, slowdown=1.5, slow_ranks=())
+    """
+
+    jitter: float = 0.0
+    straggling: float = 0.0
+    slowdown: float = 1.0
+    slow_ranks: tuple = ()
+
+    def __post_init__(self):
+        self._check_ranks()
+        rule = f"must be finite, at least 0 and at most {MAX_JITTER:g}"
+        require_within("jitter", self.jitter, 0, MAX_JITTER, rule, "write for example 0.1, for ten percent")
+        require_within("straggling", self.straggling, 0, 1, "must be a probability, 0 to 1", "write for example 0.01")
+        rule = f"must be finite, at least 1 and at most {MAX_SLOWDOWN:.0f}"
+        require_within("slowdown", self.slowdown, 1, MAX_SLOWDOWN, rule, "write for example 1.5")
+
+    def _check_ranks(self):
+        ranks = self.slow_ranks
+        if not (isinstance(ranks, list | tuple | range) and all(_is_count(rank) for rank in ranks)):
+            rule = "must be a list of whole numbers of at least 0"
+            raise PPModelError("slow_ranks", ranks, rule, "count ranks from 0, for example [0, 3]")
+        object.__setattr__(self, "slow_ranks", tuple(ranks))
+
+
+def require_within(field, value, low, high, rule, remedy):
+    plain = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    if not (plain and np.isfinite(value) and low <= value <= high):
+        raise PPModelError(field, value, rule, remedy)
+
+
+def _is_count(value):
+    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 0
+
+
+def slow_ranks(noise, num_ranks, seed):
+    """Which ranks are slow in a run.
+
+    Parameters
+    ----------
+    noise : Noise
+        Gives the probability, and the ranks that always are.
+    num_ranks : int
+        Devices of the schedule.
+    seed : int
+        The run; see the head of this module.
+
+    Returns
+    -------
+    ndarray of bool, shape (num_ranks,)
+
+    Raises
+    ------
+    PPModelError
+        If the noise names a rank that is not there, or the seed is no whole number of at least 0.
+
+    Examples
+    --------
+    >>> slow_ranks(Noise(straggling=0.5, slow_ranks=(2,)), 4, seed=7).tolist()
+    [False, True, True, False]
+    """
+    for rank in noise.slow_ranks:
+        if rank >= num_ranks:
+            rule = f"is not a rank of the schedule, 0 to {num_ranks - 1}"
+            raise PPModelError("slow_ranks", rank, rule, "name ranks that it has")
+    if not _is_count(seed):
+        raise PPModelError("seed", seed, "must be a whole number of at least 0", "write for example 1")
+    slow = np.zeros(num_ranks, dtype=bool)
+    if noise.straggling:
+        slow = _generator(seed, _DEVICES).random(num_ranks) < noise.straggling
+    slow[list(noise.slow_ranks)] = True
+    return slow
+
+
+def operation_factors(schedule, noise, seed):
+    """The factor on each operation's duration in one run.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table.
+    noise : Noise
+        What is drawn.
+    seed : int
+        The run; see the head of this module.
+
+    Returns
+    -------
+    ndarray of float, shape (num_operations,)
+        In the order of the schedule's arrays, as `engine.simulate` takes them; 1 for reductions.
+
+    Raises
+    ------
+    PPModelError
+        As `slow_ranks`.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> operation_factors(build("gpipe", 2, 1), Noise(slowdown=1.5, slow_ranks=(1,)), seed=0)
+    array([1. , 1. , 1.5, 1.5])
+    """
+    return _factors(schedule, noise, seed, _checksum(schedule))
+
+
+def _factors(schedule, noise, seed, table):
+    slow = slow_ranks(noise, schedule.num_ranks, seed)
+    factors = np.where(slow, noise.slowdown, 1.0)[schedule.rank]
+    if noise.jitter:
+        logs = noise.jitter * _generator(seed, _JITTER, table).standard_normal(schedule.num_operations)
+        factors *= np.exp(logs - noise.jitter**2 / 2)  # the mean of exp(N(mu, sigma)) is exp(mu + sigma^2 / 2)
+    factors[schedule.kind == OpKind.R] = 1.0
+    return factors
+
+
+def _generator(seed, *key):
+    return np.random.default_rng(np.random.SeedSequence(int(seed), spawn_key=key))
+
+
+def _checksum(schedule):
+    """A number for the operations and their order, the same on every machine."""
+    columns = ("kind", "stage", "microbatch", "replica", "joined", "rank_start")
+    return crc32(b"".join(getattr(schedule, column).astype("<i8").tobytes() for column in columns))
+
+
+def noisy_makespans(graph, costs, noise, seeds):
+    """Makespans of many runs of one schedule on one system.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+        The schedule under its communication semantics.
+    costs : OpCosts
+        Nominal durations.
+    noise : Noise
+        What varies from run to run.
+    seeds : iterable of int
+        One run each; see the head of this module. Runs are drawn and evaluated one at a time.
+
+    Returns
+    -------
+    ndarray of float, shape (len(seeds),)
+        In seconds.
+
+    Raises
+    ------
+    CostError
+        As `engine.simulate`.
+    PPModelError
+        As `slow_ranks`, and if the seeds are no list.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import compile_graph
+    >>> schedule = build("1f1b", 4, 8)
+    >>> costs = uniform_costs(schedule, forward=1, backward=2)
+    >>> noisy_makespans(compile_graph(schedule), costs, Noise(slowdown=2, slow_ranks=(0,)), seeds=[1, 2]).tolist()
+    [51.0, 51.0]
+    """
+    return noisy_makespans_on(graph, [costs], noise, seeds)[0]
+
+
+def noisy_makespans_on(graph, many_costs, noise, seeds):
+    """Makespans of many runs of one schedule on several systems; each run is drawn once for all of them.
+
+    Parameters
+    ----------
+    graph, noise, seeds
+        As in `noisy_makespans`.
+    many_costs : sequence of OpCosts
+        Nominal durations, one entry a system.
+
+    Returns
+    -------
+    ndarray of float, shape (len(many_costs), len(seeds))
+        In seconds: what `noisy_makespans` gives for each.
+
+    Raises
+    ------
+    CostError
+        As `engine.simulate`.
+    PPModelError
+        As `slow_ranks`, and if the seeds are no list.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import compile_graph
+    >>> schedule = build("1f1b", 4, 8)
+    >>> many = [uniform_costs(schedule, forward=1, backward=backward) for backward in (2, 3)]
+    >>> noisy_makespans_on(compile_graph(schedule), many, Noise(slowdown=2, slow_ranks=(0,)), seeds=[1]).tolist()
+    [[51.0], [70.0]]
+    """
+    seeds = all_seeds(seeds)
+    prepare(graph.num_operations * len(seeds) * len(many_costs))
+    spans = np.empty((len(many_costs), len(seeds)))
+    for run, factors in enumerate(_drawn(graph.schedule, noise, seeds)):
+        spans[:, run] = [run_graph(graph, costs, factors).makespan_s for costs in many_costs]
+    return spans
+
+
+def _drawn(schedule, noise, seeds):
+    """The factors of each run, one run after the other."""
+    table = _checksum(schedule)
+    return (_factors(schedule, noise, seed, table) for seed in seeds)
+
+
+class Runs(NamedTuple):
+    """What many runs of one schedule on one system took.
+
+    Attributes
+    ----------
+    makespans_s : ndarray of float
+        One a run, in seconds.
+    computing_s : ndarray of float
+        Computing time of all ranks together, one a run, in seconds.
+    """
+
+    makespans_s: np.ndarray
+    computing_s: np.ndarray
+
+
+def noisy_runs(graph, costs, noise, seeds):
+    """Makespans and computing times of many runs of one schedule on one system; each run is drawn once for both.
+
+    Parameters
+    ----------
+    graph, costs, noise, seeds
+        As in `noisy_makespans`.
+
+    Returns
+    -------
+    Runs
+
+    Raises
+    ------
+    CostError
+        As `engine.simulate`.
+    PPModelError
+        As `slow_ranks`, and if the seeds are no list.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import compile_graph
+    >>> schedule = build("1f1b", 4, 8)
+    >>> costs = uniform_costs(schedule, forward=1, backward=2)
+    >>> noisy_runs(compile_graph(schedule), costs, Noise(slowdown=2, slow_ranks=(0,)), seeds=[1])
+    Runs(makespans_s=array([51.]), computing_s=array([120.]))
+    """
+    seeds = all_seeds(seeds)
+    prepare(graph.num_operations * len(seeds))
+    nominal_s, runs = operations_s(graph.schedule, costs), np.empty((2, len(seeds)))
+    for run, factors in enumerate(_drawn(graph.schedule, noise, seeds)):
+        computing_s = (factors * nominal_s).sum()  # no dot product: its order depends on the threads of the machine
+        runs[:, run] = run_graph(graph, costs, factors).makespan_s, computing_s
+    return Runs(*runs)
+
+
+def all_seeds(seeds):
+    """Seeds that can be gone through more than once, whatever they come from.
+
+    Parameters
+    ----------
+    seeds : iterable of int
+        Also a generator, which is used up.
+
+    Returns
+    -------
+    list of int
+
+    Raises
+    ------
+    PPModelError
+        If they cannot be gone through.
+
+    Examples
+    --------
+    >>> all_seeds(seed for seed in (3, 1))
+    [3, 1]
+    """
+    try:
+        return list(seeds)
+    except TypeError:
+        rule, remedy = "must be a list of whole numbers", "write for example range(1, 101)"
+        raise PPModelError("seeds", seeds, rule, remedy) from None

@@ -1,0 +1,202 @@
+"""One simulated iteration: its numbers, its frame, its picture and its trace."""
+
+from functools import cached_property
+
+from ppmodel import metrics
+from ppmodel.costs import microbatch_sequences, stages
+from ppmodel.ops import OpKind
+
+
+class Run:
+    """What `simulate` returns: a timeline, with the costs, model and system that it was simulated with.
+
+    Attributes
+    ----------
+    table : Schedule
+    timeline : Timeline
+        Start and end of every operation, and of every transfer.
+    costs : OpCosts
+    model : ModelSpec or None
+        None, like `system`, where costs were given in seconds.
+    system : SystemSpec or None
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> run = pp.simulate("zb-v", 4, 8, forward=1, backward=2, comm=0.1)
+    >>> run
+    <Run zb-v: pp=4, microbatches=8: 26.9 s, 10.8 % idle, peak 4 microbatches>
+    """
+
+    def __init__(self, timeline, costs, case, model=None, system=None):
+        self.timeline, self.costs, self.model, self.system = timeline, costs, model, system
+        self.table, self._case = timeline.graph.schedule, case
+
+    def __repr__(self):
+        return (
+            f"<Run {self._case.label}: pp={self.table.num_ranks}, microbatches={self.table.num_microbatches}: "
+            f"{self.makespan_s:.4g} s, {self.idle_ratio:.1%} idle, peak {self.peak_activations:.4g} microbatches>"
+        ).replace("%", " %")
+
+    @property
+    def makespan_s(self):
+        """Seconds from the start of the first operation to the end of the last."""
+        return self.timeline.makespan_s
+
+    @property
+    def idle_ratio(self):
+        """Share of all ranks' time in which they do not compute; the same as `bubble_ratio_total`."""
+        return self._ratios.total
+
+    @property
+    def bubble_ratio_total(self):
+        """Idle time over the makespan (Huang et al., 2019)."""
+        return self._ratios.total
+
+    @property
+    def bubble_ratio_ideal(self):
+        """Idle time over the computing time (Narayanan et al., 2021)."""
+        return self._ratios.ideal
+
+    @property
+    def bubble_ratio_span(self):
+        """Idle time over the longest span from a rank's first to its last operation (Qi et al., 2024)."""
+        return self._ratios.span
+
+    @cached_property
+    def _ratios(self):
+        return metrics.bubble_ratios(self.timeline)
+
+    @property
+    def table_bubble_ratio(self):
+        """Idle share of the idealised table: no communication, a backward of two slots."""
+        return metrics.table_bubble_ratio(self.table)
+
+    @property
+    def peak_activations(self):
+        """Peak activations of the most loaded rank, in microbatches on 1/S of the model."""
+        return float(self.peak_activations_by_rank.max())
+
+    @cached_property
+    def peak_activations_by_rank(self):
+        """Peak activations of each rank, shape (pp,), in microbatches on 1/S of the model."""
+        return metrics.peak_activations(self.table)
+
+    @property
+    def peak_memory_bytes(self):
+        """Bytes on the most loaded rank; None without a model."""
+        return None if self.memory is None else float(self.memory.total.max())
+
+    @cached_property
+    def memory(self):
+        """The `metrics.Memory` of each rank, in bytes; None without a model."""
+        if self.model is None:
+            return None
+        return metrics.memory(self.table, self.model, stages(self.table, self.model, self.system))
+
+    @property
+    def messages(self):
+        """Point-to-point messages of the iteration, of all ranks together."""
+        return int(metrics.messages_sent(self.table).sum())
+
+    def critical_path(self):
+        """Operations that the makespan hangs on; see `metrics.critical_path`."""
+        return metrics.critical_path(self.timeline)
+
+    def to_dict(self):
+        """The run as one row of `compare`: the same names and values.
+
+        Returns
+        -------
+        dict
+            Model, system and memory are left out where costs were given in seconds.
+        """
+        from ppmodel.evaluate import options_text
+
+        graph = self.timeline.graph
+        row = {
+            "schedule": self._case.name, "options": options_text(self._case.options), "label": self._case.label,
+            "pp": self.table.num_ranks, "microbatches": self.table.num_microbatches,
+            "p2p": graph.p2p, "allreduce": graph.allreduce,
+        }  # fmt: skip
+        if self.model is not None:
+            row |= {"system": self.system.name, "model": self.model.name}
+        row |= {
+            "makespan_s": self.makespan_s,
+            "busy_s": float(metrics.busy_s(self.timeline).sum()),
+            "idle_ratio": self.idle_ratio,
+            **{f"bubble_ratio_{over}": ratio for over, ratio in self._ratios._asdict().items()},
+            "table_bubble_ratio": self.table_bubble_ratio,
+            "peak_activations": self.peak_activations,
+            "messages": self.messages,
+        }
+        if self.model is not None:
+            row |= {
+                "peak_memory_bytes": self.peak_memory_bytes,
+                "memory_capacity_bytes": self.system.memory_capacity_bytes,
+                "microbatch_sequences": microbatch_sequences(self.table, self.model),
+            }
+        return row | {"nics_shared": graph.nics is not None}
+
+    def to_frame(self):
+        """Every operation and its times.
+
+        Returns
+        -------
+        DataFrame
+            A row an operation, rank by rank in program order; columns ``rank, operation, kind, stage, microbatch,
+            replica, start_s, end_s, sent_s, arrived_s``, the last two NaN where the result stays.
+        """
+        import pandas as pd
+
+        table, timeline = self.table, self.timeline
+        return pd.DataFrame({
+            "rank": table.rank, "operation": [str(table.op(index)) for index in range(table.num_operations)],
+            "kind": [OpKind(kind).name for kind in table.kind], "stage": table.stage, "microbatch": table.microbatch,
+            "replica": table.replica, "start_s": timeline.start_s, "end_s": timeline.end_s, "sent_s": timeline.sent_s,
+            "arrived_s": timeline.arrived_s,
+        })  # fmt: skip
+
+    def plot(self, title=None, critical_path=False):
+        """The timeline as a picture: a row a rank, with the transfers.
+
+        Parameters
+        ----------
+        title : str, optional
+            The point of the figure.
+        critical_path : bool
+            Whether to frame the operations that the makespan hangs on.
+
+        Returns
+        -------
+        matplotlib Figure
+        """
+        from ppmodel.plot import context, plot_timelines
+
+        graph, name = self.timeline.graph, self._case.label
+        shown = context(
+            self.model and self.model.name, graph.p2p, graph.allreduce, S=self.table.num_ranks,
+            B=self.table.num_microbatches,
+        )  # fmt: skip
+        paths = {name: self.critical_path()} if critical_path else None
+        return plot_timelines({name: self.timeline}, title or f"{name}: one iteration", shown, paths)
+
+    def to_trace(self, path):
+        """Write the timeline for Perfetto or ``chrome://tracing``, with bytes where there is a model.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; JSON in the trace-event format.
+
+        Returns
+        -------
+        int
+            How many events were written.
+        """
+        from ppmodel.export import write_trace
+
+        if self.model is None:
+            return write_trace(path, self.timeline)
+        held = stages(self.table, self.model, self.system)
+        return write_trace(path, self.timeline, held, model=self.model.name, system=self.system.name)

@@ -1,0 +1,19 @@
+"""Simulated time: a table becomes a graph, and the graph with costs a timeline."""
+
+from ppmodel.simulation.events import run_events
+from ppmodel.simulation.graph import ALLREDUCE, P2P, ExecutionGraph, compile_graph, programs, require_semantics
+from ppmodel.simulation.longest_path import makespans, run_graph
+from ppmodel.simulation.timeline import Timeline
+
+__all__ = [
+    "ALLREDUCE",
+    "ExecutionGraph",
+    "P2P",
+    "Timeline",
+    "compile_graph",
+    "makespans",
+    "programs",
+    "require_semantics",
+    "run_events",
+    "run_graph",
+]

@@ -1,0 +1,42 @@
+"""What both ways of simulating need: durations of operations, and that costs fit the graph."""
+
+import numpy as np
+
+from ppmodel.errors import CostError
+
+
+def durations(graph, costs, factors=None):
+    """Duration, occupancy and latency of every operation, in the graph's order."""
+    compute, occupancy, latency = (table[graph.cost_class] for table in costs.by_class(graph.schedule.num_replicas))
+    if factors is not None:
+        with np.errstate(over="ignore"):  # what overflows is refused with the makespan
+            compute = compute * np.asarray(factors)[graph.index]
+    return compute, occupancy, latency
+
+
+def refuse_overflow(makespan_s):
+    if not np.isfinite(makespan_s):
+        raise CostError("makespan", makespan_s, "must be finite", "give smaller durations")
+
+
+def check_fit(graph, costs, factors=None):
+    schedule = graph.schedule
+    if costs.num_stages != schedule.num_stages:
+        rule = f"must have one entry per stage of the schedule, {schedule.num_stages}"
+        raise CostError("costs", f"for {costs.num_stages} stages", rule, "make the costs for this schedule")
+    for table in (costs.compute_s, costs.occupancy_s, costs.latency_s):
+        if table.ndim == 3 and table.shape[1] != schedule.num_replicas:
+            rule = f"must have one row per replica of the schedule, {schedule.num_replicas}"
+            raise CostError("costs", f"for {table.shape[1]} replicas", rule, "make the costs for this schedule")
+    if factors is not None:
+        _check_factors(schedule, factors)
+
+
+def _check_factors(schedule, factors):
+    if np.shape(factors) != (schedule.num_operations,) or np.asarray(factors).dtype.kind not in "fiu":
+        rule = f"must be one number for each operation, shape ({schedule.num_operations},)"
+        raise CostError("factors", f"of shape {np.shape(factors)}", rule, "give them in the order of the schedule")
+    factors = np.asarray(factors)
+    good = np.isfinite(factors) & (factors >= 0)
+    if not good.all():
+        raise CostError("factors", factors[~good][0], "must be finite and not negative", "write 1 for no change")

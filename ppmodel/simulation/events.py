@@ -1,0 +1,224 @@
+"""Simulated time by discrete events: an event queue, ranks, links and NICs."""
+
+from collections import deque
+from heapq import heappop, heappush
+from itertools import pairwise
+
+import numpy as np
+
+from ppmodel.compiled import kernels
+from ppmodel.simulation.checks import check_fit, durations, refuse_overflow
+from ppmodel.simulation.graph import programs
+from ppmodel.simulation.timeline import Timeline
+from ppmodel.tables import NO_OPERATION
+
+
+def run_events(graph, costs, factors=None):
+    """The same timeline by discrete-event simulation: an event queue, ranks, links and NICs.
+
+    Every stream executes its program in order and knows only the messages that have reached it. Links and nics
+    serve messages in the order in which they come. The queue orders events by time; events of one time are taken
+    by kind (ends of operations, links and nics that become free, arrivals, messages taken in, messages sent),
+    and those of one kind by their operation's place in the graph.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+    costs : OpCosts
+    factors : ndarray of float, shape (num_operations,), optional
+        As in `simulate`.
+
+    Returns
+    -------
+    Timeline
+
+    Raises
+    ------
+    CostError
+        As `simulate`.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import compile_graph
+    >>> schedule = build("gpipe", 4, 8)
+    >>> costs = uniform_costs(schedule, forward=1, backward=2, comm=1)
+    >>> run_events(compile_graph(schedule), costs).makespan_s
+    39.0
+    >>> run_events(compile_graph(schedule, nics=[0, 0, 1, 1]), costs).makespan_s
+    39.0
+    """
+    graph = graph.on(costs.nics)
+    check_fit(graph, costs, factors)
+    columns = durations(graph, costs, factors)
+    fast = kernels(graph.num_operations)
+    if fast:
+        times = fast.events(*graph.for_events, columns, float(costs.overlap_factor), graph.occupied)
+    else:
+        times = _EventSimulation(graph, columns, costs.overlap_factor).run()
+    timeline = Timeline(graph, times[:2], lambda: times[2:])
+    refuse_overflow(timeline.makespan_s)
+    return timeline
+
+
+_END, _FREE, _ARRIVE, _TAKEN, _SENT = range(5)
+
+
+class _EventSimulation:
+    """State of one discrete-event run: what each stream, link and nic does, and what has arrived."""
+
+    def __init__(self, graph, durations, overlap_factor):
+        self.graph, self.overlap_factor, self.overlaps = graph, overlap_factor, graph.overlaps
+        self.compute, self.occupancy, self.latency = (column.tolist() for column in durations)
+        self.source, self.stream, self.link = graph.source.tolist(), graph.stream.tolist(), graph.link.tolist()
+        self.remote, self.routes = graph.remote.tolist(), graph.routes.tolist()
+        self.groups = [range(first, last) for first, last in pairwise(graph.group_start.tolist())]
+        self.programs = programs(graph)
+        self.next_group = [0] * len(self.programs)
+        self.idle = [True] * len(self.programs)
+        self.consumers = [[] for _ in self.source]  # the streams, other than its own, that wait for an operation
+        for op, needed in enumerate(self.source):
+            if needed != NO_OPERATION and self.stream[op] != self.stream[needed]:
+                self.consumers[needed].append((self.remote[op], self.stream[op]))
+        self.delivered, self.taken, self.finished = set(), set(), set()
+        self.queue, self.serves = {}, {}
+        self.times = np.full((4, graph.num_operations), np.nan)
+        self.events, self.now = [], 0.0
+
+    def run(self):
+        for stream in range(len(self.programs)):
+            self.advance(stream)
+        handlers = {_END: self.end, _FREE: self.free, _ARRIVE: self.arrive, _TAKEN: self.take, _SENT: self.sent}
+        while self.events:
+            self.now, kind, *what = heappop(self.events)
+            handlers[kind](*what)
+        return self.times
+
+    def after(self, delay, kind, *what):
+        heappush(self.events, (self.now + delay, kind, *what))
+
+    # ranks
+
+    def head(self, stream):
+        program, place = self.programs[stream], self.next_group[stream]
+        return program[place] if place < len(program) else None
+
+    def advance(self, stream):
+        """Let a stream do the next thing that it can: take a message in, or start the group at its head."""
+        group = self.head(stream)
+        if group is None or not self.idle[stream]:
+            return
+        for op in self.groups[group]:
+            if self.stream[op] == stream and self.remote[op] and self.source[op] not in self.taken:
+                if self.source[op] in self.delivered:
+                    self.receive(stream, self.source[op])
+                return
+        if all(self.can_start(op, group) for op in self.groups[group]):
+            self.begin(group)
+
+    def can_start(self, op, group):
+        stream, needed = self.stream[op], self.source[op]
+        there = self.taken if self.remote[op] else self.finished
+        return self.idle[stream] and self.head(stream) == group and (needed == NO_OPERATION or needed in there)
+
+    def begin(self, group):
+        ops = self.groups[group]
+        own = [self.compute[op] for op in ops]
+        together = len(ops) > 1 and not self.graph.reduces[ops.start]
+        factor = self.overlap_factor if self.overlaps[ops.start] else 1.0
+        for op in ops:
+            self.idle[self.stream[op]] = False
+        self.times[0, ops.start : ops.stop] = self.now
+        self.after(factor * sum(own) if together else max(own), _END, ops.start, group)
+
+    def end(self, _, group):
+        ops = self.groups[group]
+        self.times[1, ops.start : ops.stop] = self.now
+        self.finished.update(ops)
+        for stream in {self.stream[op] for op in ops}:
+            self.next_group[stream] += 1
+        outgoing = [op for op in ops if self.link[op] != NO_OPERATION]
+        if self.graph.send_occupies and outgoing:
+            self.send_by_rank(outgoing)
+        else:
+            for op in outgoing:
+                self.send(op)
+            self.release(ops)
+        for stream in (stream for op in ops for remote, stream in self.consumers[op] if not remote):
+            self.advance(stream)  # a reduction beside the rank
+
+    def release(self, ops):
+        """The streams of a group, free again, go on."""
+        for op in ops:
+            self.idle[self.stream[op]] = True
+        for op in ops:
+            self.advance(self.stream[op])
+
+    # messages
+
+    def send_by_rank(self, outgoing):
+        op, *others = outgoing
+        self.times[2, op] = self.now
+        self.after(self.occupancy[op] + self.latency[op], _SENT, op, others)
+
+    def sent(self, op, others):
+        self.arrive(op)
+        if others:
+            self.send_by_rank(others)
+        else:
+            self.release([op])
+
+    def send(self, op):
+        if self.graph.p2p == "overlapped":
+            self.join(self.routes[self.link[op]][0], op)
+            return
+        self.times[2, op] = self.now
+        self.after(0.0 if self.graph.receive_occupies else self.occupancy[op] + self.latency[op], _ARRIVE, op)
+
+    def join(self, place, op):
+        """Queue at a link or a nic, and be served at once where nobody is."""
+        self.queue.setdefault(place, deque()).append(op)
+        if place not in self.serves:
+            self.serve(place)
+
+    def serve(self, place):
+        self.serves[place] = op = self.queue[place].popleft()
+        first, second = self.routes[self.link[op]]
+        if place == first:
+            self.times[2, op] = self.now
+        self.after(self.occupancy[op], _FREE, op, int(place != first))
+        if place == first and second != NO_OPERATION:
+            self.join(second, op)  # what leaves one nic is at the other at once, and passes through it meanwhile
+
+    def free(self, op, side):
+        route = self.routes[self.link[op]]
+        place = route[side]
+        del self.serves[place]
+        if side == 1 or route[1] == NO_OPERATION:
+            self.after(self.latency[op], _ARRIVE, op)
+        if self.queue[place]:
+            self.serve(place)
+
+    def arrive(self, op):
+        self.times[3, op] = self.now
+        self.delivered.add(op)
+        if not self.graph.receive_occupies:
+            self.taken.add(op)
+        for remote, stream in self.consumers[op]:
+            if remote:
+                self.advance(stream)
+
+    def receive(self, stream, op):
+        """The rank takes a message in, which occupies it."""
+        self.idle[stream] = False
+        seconds = self.occupancy[op] + self.latency[op]
+        if not self.graph.send_occupies:
+            self.times[2, op] = self.now
+        self.times[3, op] = self.now + seconds
+        self.after(seconds, _TAKEN, op, stream)
+
+    def take(self, op, stream):
+        self.taken.add(op)
+        self.idle[stream] = True
+        self.advance(stream)

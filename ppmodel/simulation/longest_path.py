@@ -1,0 +1,184 @@
+"""Simulated time by the longest path through the compiled graph, in its order."""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from ppmodel.compiled import kernels
+from ppmodel.costs import side_by_side
+from ppmodel.ops import OpKind
+from ppmodel.simulation.checks import check_fit, durations, refuse_overflow
+from ppmodel.simulation.events import run_events
+from ppmodel.simulation.timeline import Timeline
+from ppmodel.tables import NO_OPERATION
+
+_SIDE_BY_SIDE, _FEWER, _MANY_CLASSES = 64, 32, 1000
+"""Systems that the compiled engine takes through a graph at once; fewer where their costs would not fit the cache."""
+
+
+def run_graph(graph, costs, factors=None):
+    """The longest path through the graph: one pass in topological order.
+
+    Where links share a side of a NIC there is no such path, and `run_events` takes over.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+    costs : OpCosts
+    factors : ndarray of float, shape (num_operations,), optional
+        On the duration of each operation, in the order of the schedule's arrays; for jitter and slow ranks.
+
+    Returns
+    -------
+    Timeline
+
+    Raises
+    ------
+    CostError
+        If the costs are for another number of stages or replicas, factors for another number of operations, or
+        times add up to more than a number can hold.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import compile_graph
+    >>> schedule = build("1f1b", 4, 8)
+    >>> run_graph(compile_graph(schedule), uniform_costs(schedule, forward=1, backward=2)).makespan_s
+    33.0
+    """
+    graph = graph.on(costs.nics)
+    if graph.dynamic:
+        return run_events(graph, costs, factors)
+    check_fit(graph, costs, factors)
+    fast = kernels(graph.num_operations)
+    if fast:
+        tables = costs.by_class(graph.schedule.num_replicas) if factors is None else durations(graph, costs, factors)
+        instructions = graph.instructions if factors is None else graph.instructions_by_operation
+
+        def path(num_columns):
+            times = np.empty((num_columns, graph.num_operations))
+            fast.longest_path(*instructions, tables, float(costs.overlap_factor), graph.occupied, times)
+            return times
+
+        timeline = Timeline(graph, path(2), lambda: path(4)[2:])
+    else:
+        times = _longest_path(graph, *durations(graph, costs, factors), costs.overlap_factor)
+        timeline = Timeline(graph, times[:2], lambda: times[2:])
+    refuse_overflow(timeline.makespan_s)
+    return timeline
+
+
+def makespans(graph, many_costs):
+    """Makespans of many systems on one graph, in one pass; one by one where links share a side of a NIC.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+    many_costs : sequence of OpCosts
+
+    Returns
+    -------
+    ndarray of float, shape (len(many_costs),)
+        In seconds.
+
+    Raises
+    ------
+    CostError
+        As `simulate`.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import compile_graph
+    >>> schedule = build("gpipe", 4, 8)
+    >>> many = [uniform_costs(schedule, forward=1, backward=2, comm=c) for c in (0, 1)]
+    >>> makespans(compile_graph(schedule), many).tolist()
+    [33.0, 39.0]
+    """
+    many_costs = list(many_costs)
+    if any(costs.nics is not None for costs in many_costs) and len(many_costs) > 1:
+        return _by_nics(graph, many_costs)
+    graph = graph.on(many_costs[0].nics) if many_costs else graph
+    for costs in many_costs:
+        check_fit(graph, costs)
+    fast = kernels(graph.num_operations * len(many_costs))
+    if graph.dynamic or not fast:
+        return np.array([run_graph(graph, costs).makespan_s for costs in many_costs])
+    spans = np.empty(len(many_costs))
+    classes = len(OpKind) * graph.schedule.num_replicas * graph.schedule.num_stages
+    at_once = _SIDE_BY_SIDE if classes < _MANY_CLASSES else _FEWER
+    for first in range(0, len(many_costs), at_once):
+        some = many_costs[first : first + at_once]
+        tables = side_by_side(some, graph.schedule.num_replicas)
+        factors = np.array([float(costs.overlap_factor) for costs in some])
+        spans[first : first + at_once] = fast.many_longest_paths(*graph.instructions, tables, factors, graph.occupied)
+    refuse_overflow(spans.max(initial=0))
+    return spans
+
+
+def _by_nics(graph, many_costs):
+    """`makespans` of costs on several topologies: those on one topology in one pass."""
+    places = {}
+    for place, costs in enumerate(many_costs):
+        places.setdefault(costs.nics, []).append(place)
+    spans = np.empty(len(many_costs))
+    for nics, some in places.items():
+        bare = [replace(many_costs[place], nics=None) for place in some]
+        spans[some] = makespans(graph.on(nics), bare)
+    return spans
+
+
+def _longest_path(graph, compute, occupancy, latency, overlap_factor):
+    """Start, end, leaving and arrival of every operation, shape (4, num_operations)."""
+    compute, occupancy, latency = compute.tolist(), occupancy.tolist(), latency.tolist()
+    stream, source, link = graph.stream.tolist(), graph.source.tolist(), graph.link.tolist()
+    remote, reduces, overlaps = graph.remote.tolist(), graph.reduces.tolist(), graph.overlaps.tolist()
+    sends, receives, queues = graph.occupied
+    start, end, sent, arrived = ([math.nan] * graph.num_operations for _ in range(4))
+    stream_free = [0.0] * (2 * graph.schedule.num_ranks)
+    link_free = [0.0] * graph.num_links
+
+    for first, last in pairwise(graph.group_start.tolist()):
+        ready = 0.0
+        for op in range(first, last):
+            ready = max(ready, stream_free[stream[op]])
+            needed = source[op]
+            if needed == NO_OPERATION:
+                continue
+            if not remote[op]:
+                ready = max(ready, end[needed])
+                continue
+            ready = max(ready, arrived[needed])
+            if receives:
+                if not sends:
+                    sent[needed] = ready
+                ready = arrived[needed] = ready + (occupancy[needed] + latency[needed])
+
+        duration = max(compute[first:last])  # of a collective, the slowest participant's
+        if last - first > 1 and not reduces[first]:
+            duration = sum(compute[first:last]) * (overlap_factor if overlaps[first] else 1.0)
+        finished = ready + duration
+        for op in range(first, last):
+            start[op], end[op] = ready, finished
+            stream_free[stream[op]] = finished
+
+        for op in range(first, last):
+            if link[op] == NO_OPERATION:
+                continue
+            if sends:
+                sent[op] = stream_free[stream[op]]
+                arrived[op] = stream_free[stream[op]] = sent[op] + occupancy[op] + latency[op]
+            elif receives:  # ready to be fetched; when it is, the receiver decides
+                sent[op] = arrived[op] = finished
+            elif queues:
+                sent[op] = max(finished, link_free[link[op]])
+                link_free[link[op]] = sent[op] + occupancy[op]
+                arrived[op] = link_free[link[op]] + latency[op]
+            else:
+                sent[op] = finished
+                arrived[op] = finished + occupancy[op] + latency[op]
+    return np.array([start, end, sent, arrived])

@@ -1,0 +1,206 @@
+"""A YAML file that keeps to a form, or one line about the first thing wrong with it."""
+
+import re
+from difflib import get_close_matches
+from typing import get_args
+
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.constructor import DuplicateKeyError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from ppmodel.errors import SpecificationError
+
+_FORM = "write 'key: {value: ..., unit: ..., kind: ..., source: ...}', as in the files of data"
+_REMEDIES = {
+    "float_type": "write a number, without quotes",
+    "int_type": "write a whole number, without quotes",
+    "bool_type": "write true or false",
+    "greater_than": "write a number above 0",
+    "greater_than_equal": "write {ge:g} or a larger number",
+    "less_than_equal": "write {le:g} or a smaller number",
+    "finite_number": "write an ordinary number",
+    "literal_error": "choose one of them",
+    "string_type": "write text; quotes make text of a number",
+    "string_too_short": "say where the value comes from",
+    "placement": "write for example [0, 0, 1, 1]",
+}
+
+
+def read_document(path, file_type, form=_FORM):
+    """A YAML file that keeps to a form.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    file_type : type of pydantic.BaseModel
+        Its keys, their types and rules.
+    form : str
+        How such a file is written: the remedy where it is none at all.
+
+    Returns
+    -------
+    BaseModel
+        An instance of `file_type`.
+
+    Raises
+    ------
+    SpecificationError
+        One line with file, line, field, value, rule and remedy: the first thing wrong.
+    """
+    document = _read_yaml(path, form)
+    try:
+        return file_type.model_validate(_plain(document))
+    except ValidationError as error:
+        raise _first_problem(error, document, path, file_type, form) from None
+
+
+def place_in(path, *location):
+    """Where in a YAML file something stands, for error messages.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    *location : str or int
+        Keys of mappings and places in lists, from the outermost to the innermost; as many count as the file has.
+
+    Returns
+    -------
+    str
+        The file and the line.
+
+    Examples
+    --------
+    >>> place_in(DATA / "systems" / "dgx_h100.yaml", "title").endswith("dgx_h100.yaml:2")
+    True
+    """
+    return f"{path}:{_line(_read_yaml(path), location)}"
+
+
+def _read_yaml(path, form=_FORM):
+    """The document with its line numbers, or one line about why it cannot be read."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        shown = f"byte 0x{error.object[error.start]:02x}"
+        raise SpecificationError(
+            "text", shown, "is not UTF-8", "save the file as UTF-8", where=f"{path}:{line}"
+        ) from None
+    except OSError as error:
+        raise SpecificationError("file", path, f"cannot be read ({error.strerror})", "check the path") from None
+    try:
+        document = YAML().load(text)
+    except MarkedYAMLError as error:
+        raise _malformed(error, text, path, form) from None
+    except RecursionError:
+        rule = "is nested too deeply"
+        raise SpecificationError("text", "brackets", rule, form, where=str(path)) from None
+    except (YAMLError, ValueError) as error:
+        rule = f"is not YAML ({error})"
+        raise SpecificationError("text", "unreadable", rule, form, where=str(path)) from None
+    if not isinstance(document, dict):
+        rule = "must be a mapping of keys to values"
+        shown = "a list" if isinstance(document, list) else repr(document)
+        raise SpecificationError("document", shown, rule, form, where=str(path))
+    return document
+
+
+def _malformed(error, text, path, form):
+    mark = error.problem_mark or error.context_mark
+    line = mark.line if mark else 0
+    lines = text.splitlines() or [""]
+    shown = lines[min(line, len(lines) - 1)].strip() or "end of file"
+    where = f"{path}:{line + 1}"
+    if isinstance(error, DuplicateKeyError):
+        key = re.search(r'found duplicate key "(.*?)"', error.problem or f'found duplicate key "{shown}"')[1]
+        return SpecificationError(key, shown, "is given twice", "keep one of the two lines", where=where)
+    if "\t" in lines[min(line, len(lines) - 1)]:
+        rule = "has a tab where YAML allows spaces only"
+        return SpecificationError("indentation", repr(shown), rule, "replace the tab by spaces", where=where)
+    rule = f"is not YAML ({error.problem or error.context})"
+    return SpecificationError("text", shown, rule, form, where=where)
+
+
+def _plain(node):
+    """The document without the YAML library's types, which a strict check would refuse."""
+    if isinstance(node, dict):
+        return {str(key): _plain(value) for key, value in node.items()}
+    for kind in (bool, int, float, str):
+        if isinstance(node, kind):
+            return kind(node)
+    return [_plain(entry) for entry in node] if isinstance(node, list) else node
+
+
+def _first_problem(error, document, path, file_type, form):
+    """The first thing wrong with a document as one error: by line, and what is missing last.
+
+    A misspelt key is missing under its right name, too; the misspelling is what its writer can see.
+    """
+
+    def place(problem):
+        return problem["type"] == "missing", _line(document, problem["loc"]), problem["loc"]
+
+    problem = min(error.errors(), key=place)
+    *parents, last = problem["loc"]
+    name = _written_name(document, problem["loc"])
+    where = f"{path}:{_line(document, problem['loc'])}"
+    if problem["type"] == "extra_forbidden":
+        allowed = list(_form_at(file_type, parents).model_fields)
+        near = get_close_matches(str(last), allowed, n=1, cutoff=0.4)
+        remedy = f"did you mean {near[0]}?" if near else f"delete it; the keys are {', '.join(allowed)}"
+        return SpecificationError(name, problem["input"], "is not a known key", remedy, where=where)
+    if problem["type"] == "missing":
+        return SpecificationError(name, "nothing", "is missing", f"add the key {last}", where=where)
+    not_a_mapping = problem["type"] == "model_type"
+    block = _form_at(file_type, problem["loc"]) if not_a_mapping else None
+    if getattr(block, "is_block", False):
+        remedy = f"write {', '.join(block.model_fields)} below it, or delete it"
+        return SpecificationError(name, _shown(problem["input"]), "must be a block of entries", remedy, where=where)
+    rule = problem["msg"].replace("Input should be", "must be")
+    remedy = form
+    if parents and not not_a_mapping:
+        remedy = _REMEDIES.get(problem["type"], "mend the value").format(**problem.get("ctx", {}))
+    return SpecificationError(name, _shown(problem["input"]), rule, remedy, where=where)
+
+
+def _written_name(document, location):
+    """A location under the keys that its file has: a single value may stand where a list or mapping is meant."""
+    name, node = [], document
+    for key in location:
+        if isinstance(node, list if isinstance(key, int) else dict):
+            name.append(str(key))
+            node = node[key] if isinstance(key, int) else node.get(key)
+    return ".".join(name)
+
+
+def _form_at(file_type, parents):
+    """The form of the mapping at a place in a document."""
+    for key in parents:
+        if isinstance(key, str):
+            annotation = file_type.model_fields[key].annotation
+            file_type = (*get_args(annotation), annotation)[0]  # a list's entries have one form
+    return file_type
+
+
+def _shown(value):
+    """A value as its file would write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value) if isinstance(value, str | dict | list) else value
+
+
+def _line(document, location):
+    """The line of the deepest key of a location that the document has, counted from 1."""
+    line, node = 1, document
+    for key in location:
+        if isinstance(node, list):
+            line = node.lc.item(key)[0] + 1
+        elif isinstance(node, dict) and key in (node.lc.data or ()):  # a merged key has no line of its own
+            line = node.lc.key(key)[0] + 1
+        else:
+            break
+        node = node[key]
+    return line

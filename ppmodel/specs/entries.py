@@ -1,0 +1,141 @@
+"""Entries of specification files: a value, its unit and the kind of its source; converted to SI here, once."""
+
+import re
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from ppmodel.errors import SpecificationError
+from ppmodel.specs.document import read_document
+from ppmodel.specs.files import specification_path
+
+Kind = Literal["stated", "digest", "inferred", "our choice"]
+"""How sure a value is: stated in a primary source; in a machine-made summary of the paper; recomputed
+so that published figures come out; chosen by us where nothing is known."""
+
+_UNITS = {
+    "FLOP/s": 1.0, "TFLOP/s": 1e12, "PFLOP/s": 1e15,
+    "B/s": 1.0, "GB/s": 1e9, "TB/s": 1e12, "Gbit/s": 0.125e9,
+    "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9,
+    "B": 1.0, "GB": 1e9, "GiB": 2.0**30, "TiB": 2.0**40,
+}  # fmt: skip
+_SIZES = ("B", "GB", "GiB", "TiB")
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
+_NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
+_Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False, strict=True)]
+_Count = Annotated[int, Field(ge=1, le=10**9, strict=True)]
+_CountOrZero = Annotated[int, Field(ge=0, le=10**9, strict=True)]
+_Flag = Annotated[bool, Field(strict=True)]
+
+
+class Sourced(BaseModel):
+    """A value with the kind of its source beside it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    kind: Kind
+    source: Annotated[str, Field(min_length=1)]
+
+
+def entry_type(value, *units):
+    """A file entry of one type, and of a unit out of some where it has a dimension."""
+    unit = {"unit": (Literal[units], ...)} if units else {}
+    return create_model("Entry", __base__=Sourced, value=(value, ...), **unit)
+
+
+Rate = entry_type(_Positive, "FLOP/s", "TFLOP/s", "PFLOP/s")
+Bandwidth = entry_type(_Positive, "B/s", "GB/s", "TB/s", "Gbit/s")
+Time = entry_type(_NotNegative, "s", "ms", "us", "ns")
+Size = entry_type(_Positive, *_SIZES)
+Efficiency = entry_type(_Fraction)
+Whole = entry_type(_Count)
+WholeOrZero = entry_type(_CountOrZero)
+Number = entry_type(_Positive)
+Switch = entry_type(_Flag)
+NumberOrZero = entry_type(_NotNegative)
+Word = entry_type(Annotated[str, Field(min_length=1)])
+
+
+class Provenance(NamedTuple):
+    """A value as its file gives it, and where it comes from.
+
+    Parameters
+    ----------
+    field : str
+        Key of the file; of a block in it with the block's name and a dot in front.
+    value : object
+        As written, not converted.
+    unit : str
+        As written; empty where the value has no dimension.
+    kind : str
+        How sure the value is, one of `Kind`.
+    source : str
+        Where it was found, or why it was chosen.
+    """
+
+    field: str
+    value: object
+    unit: str
+    kind: str
+    source: str
+
+
+_SI_SUFFIX = {Rate: "_flops", Bandwidth: "_bytes_per_s", Time: "_s", Size: "_bytes"}
+
+
+def parse_size(text):
+    """Bytes of a size that is written with its unit.
+
+    Parameters
+    ----------
+    text : str
+        A number above 0 and one of ``B``, ``GB``, ``GiB``, ``TiB``.
+
+    Returns
+    -------
+    float
+        In bytes.
+
+    Raises
+    ------
+    SpecificationError
+        If there is no number, or another unit.
+
+    Examples
+    --------
+    >>> parse_size("1.5 GiB") / 2**30
+    1.5
+    """
+    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z]+)\s*", text)
+    size = float(found[1]) * _UNITS[found[2]] if found and found[2] in _SIZES else 0.0
+    if not 0 < size < float("inf"):
+        rule = f"must be a number above 0 and one of the units {', '.join(_SIZES)}"
+        raise SpecificationError("size", text, rule, "write for example 80 GiB")
+    return size
+
+
+def load_specification(name, room, file_type, spec_type):
+    path = specification_path(name, room)
+    entries = read_document(path, file_type)
+    try:
+        values, provenance = _values(entries)
+    except SpecificationError as error:
+        error.where = str(path)
+        raise
+    return spec_type(name=path.stem, title=entries.title, **values, provenance=tuple(provenance))
+
+
+def _values(entries, block=""):
+    """What the entries of a file, or of a block in it, come to in SI units, and where they come from."""
+    values, provenance = {}, []
+    for key, info in type(entries).model_fields.items():
+        entry = getattr(entries, key)
+        if getattr(entry, "is_block", False):
+            nodes, sources = _values(entry, f"{key}.")
+            values[key] = entry.specification(**nodes)
+            provenance += sources
+        elif isinstance(entry, Sourced):
+            unit = getattr(entry, "unit", "")
+            value = tuple(entry.value) if isinstance(entry.value, list) else entry.value
+            values[key + _SI_SUFFIX.get(info.annotation, "")] = value * _UNITS[unit] if unit else value
+            provenance.append(Provenance(block + key, entry.value, unit, entry.kind, entry.source))
+    return values, provenance

@@ -1,0 +1,175 @@
+"""Which specifications and templates come with the package, and where a name or a path leads."""
+
+import os
+from difflib import get_close_matches
+from pathlib import Path
+
+from ppmodel.errors import SpecificationError
+
+_PACKAGED = Path(__file__).parents[1] / "data"
+DATA = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "data"
+"""The folder of the specifications that come with the package."""
+
+
+def system_names():
+    """The systems that come with the package.
+
+    Returns
+    -------
+    list of str
+        Names for `load_system`, sorted.
+
+    Examples
+    --------
+    >>> "dgx_h100" in system_names()
+    True
+    """
+    return sorted(path.stem for path in (DATA / "systems").glob("*.yaml"))
+
+
+def setting_names():
+    """The settings that come with the package.
+
+    Returns
+    -------
+    list of str
+        Names for `load_setting`, sorted.
+
+    Examples
+    --------
+    >>> setting_names()
+    ['default', 'paper']
+    """
+    return sorted(path.stem for path in (DATA / "settings").glob("*.yaml"))
+
+
+def model_names():
+    """The models that come with the package.
+
+    Returns
+    -------
+    list of str
+        Names for `load_model`, sorted.
+
+    Examples
+    --------
+    >>> "paper" in model_names()
+    True
+    """
+    return sorted(path.stem for path in (DATA / "models").glob("*.yaml"))
+
+
+def specification_path(name, room):
+    """The file of a model or system.
+
+    Parameters
+    ----------
+    name : str or Path
+        A name that comes with the package, or a path that ends in ``.yaml`` or ``.yml``.
+    room : {"models", "systems", "settings"}
+        The folder of the packaged specifications in which a name is looked up.
+
+    Returns
+    -------
+    Path
+        A file that exists.
+
+    Raises
+    ------
+    SpecificationError
+        If there is no such name or file.
+
+    Examples
+    --------
+    >>> specification_path("paper", "models").name
+    'paper.yaml'
+    """
+    return _path_of(name, (DATA / room).glob("*.yaml"), room[:-1], (".yaml", ".yml"))
+
+
+def _path_of(name, packaged, field, suffixes):
+    """The packaged file of a name, or else the file at a path; a packaged name comes first."""
+    paths = {path.stem: path for path in sorted(packaged, key=lambda path: path.stem)}
+    if str(name) in paths:
+        return paths[str(name)]
+    if os.path.isfile(name):
+        return Path(name)
+    if os.sep in str(name) or str(name).endswith(suffixes):
+        raise SpecificationError(field, name, "is not a file", "check the path")
+    near = get_close_matches(str(name), paths, n=1, cutoff=0.4)
+    remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(paths)}"
+    raise SpecificationError(field, name, f"is neither a known name nor a path to a {suffixes[0]} file", remedy)
+
+
+def template_names(suffix):
+    """The files that come with the project for users to copy, without their suffix.
+
+    Parameters
+    ----------
+    suffix : str
+        ``.csv`` for tables, ``.py`` for generators.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> template_names(".py")
+    ['my_schedule']
+    """
+    return sorted(path.stem for path in (DATA / "templates").rglob(f"*{suffix}"))
+
+
+def template_path(name, suffix):
+    """The file of a table or a generator.
+
+    Parameters
+    ----------
+    name : str or Path
+        A template that comes with the package, or a path.
+    suffix : str
+        As in `template_names`.
+
+    Returns
+    -------
+    Path
+        A file that exists.
+
+    Raises
+    ------
+    SpecificationError
+        If there is no such template or file.
+
+    Examples
+    --------
+    >>> template_path("my_table", ".csv").name
+    'my_table.csv'
+    """
+    return _path_of(name, (DATA / "templates").rglob(f"*{suffix}"), "file", (suffix,))
+
+
+def same_name(path, room):
+    """Why a file is refused whose name is that of a packaged specification, and what to do.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    room : {"models", "systems", "settings"}
+        As in `specification_path`.
+
+    Returns
+    -------
+    rule, remedy : str
+        The packaged file itself is asked for by its name, another one has to be renamed.
+
+    Examples
+    --------
+    >>> same_name(DATA / "models" / "paper.yaml", "models")[1], same_name("paper.yaml", "models")[1]
+    ('write its name instead: paper', 'rename the file')
+    """
+    stem = Path(path).stem
+    packaged = Path(path).resolve() == (DATA / room / f"{stem}.yaml").resolve()
+    remedy = f"write its name instead: {stem}" if packaged else "rename the file"
+    return f"has the name of one that comes with the project ({stem})", remedy

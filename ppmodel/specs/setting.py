@@ -1,0 +1,89 @@
+"""A setting: what a result rests on beside model and system."""
+
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel, ConfigDict
+
+from ppmodel.specs.entries import Bandwidth, Efficiency, NumberOrZero, Switch, Whole, Word, load_specification
+
+
+class _SettingFile(BaseModel):
+    """Keys of a setting file."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    title: str
+    p2p: Word
+    allreduce: Word
+    concat: Word
+    waves: Whole
+    memory_bandwidth: Bandwidth
+    memory_follows: Switch
+    compute_efficiency: Efficiency
+    memory_efficiency: Efficiency
+    backward: NumberOrZero
+
+
+@dataclass(frozen=True)
+class SettingSpec:
+    """What a result rests on beside model and system: choices that the paper does not spell out.
+
+    Parameters
+    ----------
+    name, title : str
+        The name is that of the file.
+    p2p, allreduce : str
+        Communication semantics, as in `graph.compile`.
+    concat : str
+        How Chimera's units follow one another.
+    waves : int
+        Hanayo's waves, W.
+    memory_bandwidth_bytes_per_s : float
+        Of the middle of the paper's nine systems.
+    memory_follows : bool
+        Whether, among the nine, fast and slow compute have fast and slow memory, too.
+    compute_efficiency, memory_efficiency : float
+        Attainable fractions of the nine systems' peaks.
+    backward : float
+        Time of a backward in forwards on the nine systems; 0 for what the model's operations come to.
+    provenance : tuple of Provenance
+        One entry for each value of the file.
+    """
+
+    name: str
+    title: str
+    p2p: str
+    allreduce: str
+    concat: str
+    waves: int
+    memory_bandwidth_bytes_per_s: float
+    memory_follows: bool
+    compute_efficiency: float
+    memory_efficiency: float
+    backward: float
+    provenance: tuple = field(default=(), compare=False, repr=False)
+
+
+def load_setting(name):
+    """Read a setting by name, or from a file; see `load_system`.
+
+    Parameters
+    ----------
+    name : str or Path
+        The stem of a file in ``data/settings``, or a path that ends in ``.yaml`` or ``.yml``.
+
+    Returns
+    -------
+    SettingSpec
+        In SI units. That its words are known is checked where they are used.
+
+    Raises
+    ------
+    SpecificationError
+        As `load_system`.
+
+    Examples
+    --------
+    >>> load_setting("default").p2p
+    'overlapped'
+    """
+    return load_specification(name, "settings", _SettingFile, SettingSpec)

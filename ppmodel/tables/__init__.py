@@ -1,0 +1,7 @@
+"""Tables: the data of a schedule, who waits for whom, its idealised slots, and whether it is one at all."""
+
+from ppmodel.tables.dependencies import NO_OPERATION, Dependencies, by_keys
+from ppmodel.tables.schedule import Schedule
+from ppmodel.tables.slots import CONTINUED, IDLE
+
+__all__ = ["CONTINUED", "IDLE", "NO_OPERATION", "Dependencies", "Schedule", "by_keys"]

@@ -1,0 +1,150 @@
+"""Who waits for whom: derived from a table once, used by every level of evaluation."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.compiled import kernels
+from ppmodel.ops import OpKind
+
+NO_OPERATION = -1
+"""In place of an operation, where there is none."""
+
+_COMPUTE_KINDS = len(OpKind) - 1  # R, the last kind, computes nothing
+
+
+class Dependencies(NamedTuple):
+    """Who waits for whom, derived from a table once and used by every level of evaluation.
+
+    Attributes
+    ----------
+    source : ndarray of int, shape (num_operations,)
+        The operation whose result each operation needs, or ``NO_OPERATION``.
+    remote : ndarray of bool, shape (num_operations,)
+        Whether that result comes from another rank.
+    group : ndarray of int, shape (num_operations,)
+        Operations of one group start and end together: a cell's operations, a reduction's replicas.
+    order : ndarray of int, shape (num_operations,)
+        The operations by level of their group, then by group: each comes after all that it needs.
+    level_start : ndarray of int, shape (num_levels + 1,)
+        Where each level begins in `order`.
+    """
+
+    source: np.ndarray
+    remote: np.ndarray
+    group: np.ndarray
+    order: np.ndarray
+    level_start: np.ndarray
+
+
+def dependencies_of(schedule):
+    """The `Dependencies` of a table, and each operation's level, ``NO_OPERATION`` for one that waits forever."""
+    fast, group = kernels(schedule.num_operations), _groups(schedule)
+    if fast:
+        sizes = (schedule.num_replicas, schedule.num_stages, schedule.table_microbatches)
+        operations = (schedule.kind, schedule.stage, schedule.microbatch, schedule.replica, schedule.rank)
+        found = fast.dependencies(*operations, schedule.rank_start, group, shares_groups(schedule), sizes)
+        source, remote, level, order, level_start = found
+    else:
+        source = sources(schedule)
+        remote = (source != NO_OPERATION) & (schedule.rank[source] != schedule.rank)
+        level = _levels(schedule, source, group)
+        order = by_keys(level + 1, group).astype(np.int32)
+        level_start = np.searchsorted(level[order], np.arange(level.max() + 2))
+    return Dependencies(source, remote, group, order, level_start), level
+
+
+def index_of(schedule):
+    """Where each compute operation stands, shape (kinds, replicas, stages, microbatches)."""
+    shape = (_COMPUTE_KINDS, schedule.num_replicas, schedule.num_stages, schedule.table_microbatches)
+    index = np.full(shape, NO_OPERATION, dtype=np.int32)
+    computing = np.flatnonzero(schedule.kind != OpKind.R)
+    where = (schedule.kind, schedule.replica, schedule.stage, schedule.microbatch)
+    index[tuple(a[computing] for a in where)] = computing
+    return index
+
+
+def sources(schedule):
+    index = index_of(schedule)
+    gradient = np.where(index[OpKind.B] == NO_OPERATION, index[OpKind.I], index[OpKind.B])
+    needed = np.full_like(index, NO_OPERATION)
+    needed[OpKind.F, :, 1:] = index[OpKind.F, :, :-1]
+    for kind in (OpKind.B, OpKind.I):
+        needed[kind, :, :-1] = gradient[:, 1:]
+        needed[kind, :, -1] = index[OpKind.F, :, -1]
+    needed[OpKind.W] = index[OpKind.I]
+    source = np.full(schedule.num_operations, NO_OPERATION, dtype=np.int32)
+    exists = index != NO_OPERATION
+    source[index[exists]] = needed[exists]
+    finished = np.maximum(index[OpKind.B], index[OpKind.W]).max(axis=2, initial=NO_OPERATION)
+    for reduction in np.flatnonzero(schedule.kind == OpKind.R):
+        source[reduction] = finished[schedule.replica[reduction], schedule.stage[reduction]]
+    return source
+
+
+def _groups(schedule):
+    group = np.arange(schedule.num_operations, dtype=np.int32) if not schedule.joined.any() else schedule.cell.copy()
+    sums = np.flatnonzero(schedule.kind == OpKind.R)
+    first = np.full(schedule.num_stages, schedule.num_operations)
+    np.minimum.at(first, schedule.stage[sums], group[sums])
+    group[sums] = first[schedule.stage[sums]]
+    return group
+
+
+def _levels(schedule, source, group):
+    """Each operation's level: one more than the highest that it waits for (Kahn's algorithm)."""
+    successors = np.arange(1, schedule.num_operations)
+    successors = successors[schedule.rank[1:] == schedule.rank[:-1]]
+    waiting = np.flatnonzero(source != NO_OPERATION)
+    before = np.concatenate((group[successors - 1], group[source[waiting]]))
+    after = np.concatenate((group[successors], group[waiting]))
+    apart = before != after
+    before, after = before[apart], after[apart]
+    by_before = np.argsort(before, kind="stable")
+    num_groups = group.max() + 1
+    edge_start = np.searchsorted(before[by_before], np.arange(num_groups + 1)).tolist()
+    after = after[by_before].tolist()
+    missing = np.bincount(np.array(after, dtype=np.int64), minlength=num_groups).tolist()
+
+    level = [NO_OPERATION] * num_groups
+    frontier, depth = [n for n in range(num_groups) if not missing[n]], 0
+    while frontier:
+        following = []
+        for current in frontier:
+            level[current] = depth
+            for successor in after[edge_start[current] : edge_start[current + 1]]:
+                missing[successor] -= 1
+                if not missing[successor]:
+                    following.append(successor)
+        frontier, depth = following, depth + 1
+    return np.array(level)[group]
+
+
+def shares_groups(schedule):
+    """Whether operations may share a group: in a cell, or as replicas of a reduction."""
+    return bool(schedule.joined.any() or (schedule.kind == OpKind.R).any())
+
+
+def by_keys(*keys):
+    """The order of rows by their first key, then by their second and so on, and last as given.
+
+    Parameters
+    ----------
+    *keys : array of int, 0 or more, all of one length
+        The product of their ranges and that length must fit 63 bits.
+
+    Returns
+    -------
+    ndarray of int
+        As ``np.lexsort`` of the keys in reverse, ten times as fast.
+
+    Examples
+    --------
+    >>> by_keys([1, 0, 1], [5, 5, 2]).tolist()
+    [1, 2, 0]
+    """
+    joint = np.zeros(len(keys[0]), dtype=np.int64)
+    for key in (*keys, np.arange(len(joint))):
+        key = np.asarray(key)
+        joint = joint * (int(key.max(initial=0)) + 1) + key
+    return np.argsort(joint)

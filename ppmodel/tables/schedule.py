@@ -1,0 +1,392 @@
+"""The table: which rank runs which operation, in which order. Everything else is read off it."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from ppmodel.errors import TableError
+from ppmodel.grid import Grid
+from ppmodel.ops import NO_MICROBATCH, Op, OpKind
+from ppmodel.tables.dependencies import NO_OPERATION, by_keys, dependencies_of
+from ppmodel.tables.slots import slots, table
+from ppmodel.tables.validation import refuse_deadlock, refuse_out_of_range, validate
+
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Schedule:
+    """A table of operations, rank by rank in program order, kept as arrays.
+
+    Attributes
+    ----------
+    name : str
+    placement : ndarray of int, shape (num_replicas, num_stages)
+        The rank of each stage of each copy of the pipeline.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+    kind, stage, microbatch, replica : ndarray of int, shape (num_operations,)
+        The operations of rank 0, then those of rank 1, and so on.
+    joined : ndarray of bool, shape (num_operations,)
+        Whether an operation shares the cell of the one before it.
+    rank_start : ndarray of int, shape (num_ranks + 1,)
+        Where each rank's operations begin.
+    microbatch_parts : int
+        Into how many parts the table cuts a microbatch; it then counts parts as microbatches.
+    stage_shares : ndarray of float, shape (num_stages,)
+        Each stage's share of the model, relative to an even split; scaled to a mean of 1.
+    """
+
+    name: str
+    placement: np.ndarray
+    num_microbatches: int
+    kind: np.ndarray
+    stage: np.ndarray
+    microbatch: np.ndarray
+    replica: np.ndarray
+    joined: np.ndarray
+    rank_start: np.ndarray
+    microbatch_parts: int = 1
+    stage_shares: np.ndarray | None = None
+
+    def __post_init__(self):
+        for name in ("kind", "stage", "microbatch", "replica", "rank_start", "joined"):
+            column = np.ascontiguousarray(getattr(self, name), dtype=bool if name == "joined" else np.int32)
+            column.flags.writeable = False
+            object.__setattr__(self, name, column)
+        shares = np.ones(self.num_stages) if self.stage_shares is None else np.asarray(self.stage_shares, dtype=float)
+        if abs(shares.mean() - 1) > _ROUNDING:
+            shares = shares / shares.mean()
+        object.__setattr__(self, "stage_shares", shares)
+
+    @classmethod
+    def from_programs(cls, name, placement, num_microbatches, kind, stage, microbatch, replica=0, joined=False, **more):
+        """Make a schedule in which all ranks run equally many operations.
+
+        Parameters
+        ----------
+        name, placement, num_microbatches, **more
+            As the attributes of `Schedule`.
+        kind, stage, microbatch, replica, joined : array, broadcast to shape (num_ranks, operations of a rank)
+            Row d is the program of rank d.
+        """
+        columns = [np.asarray(column, dtype=np.int32) for column in (kind, stage, microbatch, replica)]
+        columns.append(np.asarray(joined))
+        num_ranks, length = np.broadcast_shapes(*(column.shape for column in columns))
+        columns = [np.broadcast_to(column, (num_ranks, length)).ravel() for column in columns]
+        rank_start = np.arange(num_ranks + 1) * length
+        return cls(name, np.atleast_2d(placement), num_microbatches, *columns, rank_start, **more)
+
+    @classmethod
+    def from_slots(cls, name, placement, num_microbatches, kind, stage, microbatch, replica, slot, **more):
+        """Make a schedule of operations with a slot each; a rank runs its own in slot order.
+
+        Operations of one rank that share a slot share a cell, in the order given.
+        """
+        placement = np.atleast_2d(placement)
+        arrays = (np.asarray(a, dtype=np.int32) for a in (kind, stage, microbatch, replica))
+        kind, stage, microbatch, replica = (a.ravel() for a in np.broadcast_arrays(*arrays))
+        rank, slot = placement[replica, stage], np.asarray(slot).ravel()
+        order = by_keys(rank, slot)
+        rank, slot = rank[order], slot[order]
+        joined = np.zeros(len(order), dtype=bool)
+        joined[1:] = (rank[1:] == rank[:-1]) & (slot[1:] == slot[:-1])
+        return cls(
+            name, placement, num_microbatches, kind[order], stage[order], microbatch[order], replica[order],
+            joined, np.searchsorted(rank, np.arange(placement.max() + 2)), **more,
+        )  # fmt: skip
+
+    @classmethod
+    def from_rows(cls, name, rows, **more):
+        """Make a schedule from rows written by hand, one a rank, and check it.
+
+        Parameters
+        ----------
+        name : str
+        rows : sequence of sequences of cells
+            A cell is an `Op` or a tuple of them, in program order.
+        **more
+            ``num_microbatches``, ``microbatch_parts`` and ``stage_shares``, where the rows do not say.
+
+        Raises
+        ------
+        TableError
+            Where an operation is missing, doubled, misplaced or waits forever.
+
+        Examples
+        --------
+        >>> row = [Op.parse(text) for text in "0F0 0F1 0B0 0B1".split()]
+        >>> Schedule.from_rows("one rank", [row]).num_microbatches
+        2
+        """
+        cells = [[cell if isinstance(cell[0], tuple) else (cell,) for cell in row] for row in rows]
+        ops = [[op for cell in row for op in cell] for row in cells]
+        flat = np.array([op for row in ops for op in row], dtype=np.int32).reshape(-1, 4)
+        if not len(flat):
+            raise TableError("table", "empty", "must hold operations", "write one row per rank")
+        joined = [position > 0 for row in cells for cell in row for position in range(len(cell))]
+        rank_start = np.cumsum([0] + [len(row) for row in ops])
+        parts = more.get("microbatch_parts", 1)
+        found = _numbered_without_gap(flat, cells)
+        more.setdefault("num_microbatches", max(1, -(-found["microbatch"] // parts)))
+        if more["num_microbatches"] * parts > found["microbatch"]:
+            field, rule = f"microbatch {found['microbatch']}", "has no operation in the table"
+            remedy = f"write its operations, or mend the number of microbatches ({more['num_microbatches']})"
+            raise TableError(field, "missing", rule, remedy, grid=Grid(_texts(cells)))
+        if more.get("stage_shares") is not None and len(more["stage_shares"]) != found["stage"]:
+            rule = f"must have one share per stage, {found['stage']}"
+            raise TableError("stage_shares", more["stage_shares"], rule, "mend or delete them")
+        placement = _majority_placement(flat, np.repeat(np.arange(len(rows)), np.diff(rank_start)))
+        kind, stage, microbatch, replica = flat.T.copy()
+        schedule = cls(
+            name=name, placement=placement, kind=kind, stage=stage, microbatch=microbatch, replica=replica,
+            joined=np.array(joined), rank_start=rank_start, **more,
+        )  # fmt: skip
+        schedule.validate()
+        return schedule
+
+    @property
+    def num_ranks(self):
+        """Devices, S of the paper: the rows of the table."""
+        return len(self.rank_start) - 1
+
+    @property
+    def num_replicas(self):
+        """Copies of the pipeline: 2 for a bidirectional schedule."""
+        return self.placement.shape[0]
+
+    @property
+    def num_stages(self):
+        """Stages that the model is cut into: a multiple of the ranks."""
+        return self.placement.shape[1]
+
+    @property
+    def chunks_per_rank(self):
+        """Stages of one replica on each rank, v."""
+        return self.num_stages / self.num_ranks
+
+    @property
+    def num_operations(self):
+        return len(self.kind)
+
+    @property
+    def table_microbatches(self):
+        """Microbatches as the table counts them: parts where it cuts them."""
+        return self.num_microbatches * self.microbatch_parts
+
+    @cached_property
+    def rank(self):
+        """The rank of each operation, shape (num_operations,)."""
+        return np.repeat(np.arange(self.num_ranks, dtype=np.int32), np.diff(self.rank_start))
+
+    @cached_property
+    def cell(self):
+        """The number of each operation's cell, counted over all ranks; shape (num_operations,)."""
+        return np.cumsum(~self.joined, dtype=np.int32) - 1
+
+    @cached_property
+    def overlaps(self):
+        """Whether each operation shares its cell so that a forward meets a backward (F&B); shape (num_operations,)."""
+        if not self.joined.any():
+            return np.zeros(self.num_operations, dtype=bool)
+        first, forward = np.flatnonzero(~self.joined), self.kind == OpKind.F
+        pairs = np.logical_or.reduceat(forward, first)
+        pairs &= np.logical_or.reduceat(~forward & (self.kind != OpKind.R), first)
+        return np.repeat(pairs, np.diff(first, append=self.num_operations))
+
+    @property
+    def cost_class(self):
+        """The kind, replica and stage of each operation as one number; shape (num_operations,)."""
+        return (self.kind * self.num_replicas + self.replica) * self.num_stages + self.stage
+
+    @property
+    def pieces_per_unit(self):
+        """Operations that a unit, one microbatch on 1/S of the model, is cut into: by chunks and by parts."""
+        return self.chunks_per_rank * self.microbatch_parts
+
+    @cached_property
+    def unit_shares(self):
+        """Each stage's share of one unit, one microbatch on 1/S of the model; shape (num_stages,)."""
+        return self.stage_shares / self.pieces_per_unit
+
+    def op(self, index):
+        """The operation at an index, as a value.
+
+        >>> from ppmodel import build
+        >>> str(build("gpipe", 2, 2).op(1))
+        '0F1'
+        """
+        return Op(
+            OpKind(self.kind[index]), int(self.stage[index]), int(self.microbatch[index]), int(self.replica[index])
+        )
+
+    def rows(self):
+        """Each rank's cells in program order; a cell is a tuple of operations. Inverse of `from_rows`."""
+        rows = []
+        for first, last in pairwise(self.rank_start):
+            row = []
+            for index in range(first, last):
+                if self.joined[index]:
+                    row[-1] += (self.op(index),)
+                else:
+                    row.append((self.op(index),))
+            rows.append(row)
+        return rows
+
+    def taken_apart(self):
+        """The same order with each F&B pair, a forward that meets a backward, as operations one after the other.
+
+        A pair waits for what both need, and hands on what both give at its end; taken apart, each of its operations
+        waits for its own input alone. So the order takes at most as long, where a pair takes the sum of its parts.
+        Other shared cells, such as the doubled forwards of Chimera, stay as they are.
+
+        Returns
+        -------
+        Schedule
+            This one, if it has no pairs.
+
+        Examples
+        --------
+        >>> from ppmodel import build
+        >>> pairs = build("dualpipe", 8, 16)
+        >>> [int(one.slots()[1].max()) for one in (pairs, pairs.taken_apart())]
+        [54, 51]
+        """
+        if not self.overlaps.any():
+            return self
+        return replace(self, joined=self.joined & ~self.overlaps)
+
+    @cached_property
+    def dependencies(self):
+        """The `Dependencies` of the table.
+
+        Raises
+        ------
+        TableError
+            If operations wait for one another in a circle.
+        """
+        refuse_out_of_range(self)
+        found, level = dependencies_of(self)
+        if level.min() == NO_OPERATION:
+            refuse_deadlock(self, found, level)
+        return found
+
+    slots, table, validate = slots, table, validate
+
+    # ---- shown and written -------------------------------------------------------------------
+
+    def __repr__(self):
+        cut = "" if self.num_stages == self.num_ranks else f", stages={self.num_stages}"
+        copies = "" if self.num_replicas == 1 else f", replicas={self.num_replicas}"
+        return (
+            f"<Schedule {self.name}: pp={self.num_ranks}, microbatches={self.num_microbatches}{cut}{copies}, "
+            f"operations={self.num_operations}>"
+        )
+
+    def _repr_html_(self):
+        """The first slots of the idealised table, for a notebook."""
+        from ppmodel.export import table_html
+
+        return table_html(self)
+
+    def plot(self, title=None, **slots):
+        """The idealised table as a picture: a row a rank, a column a slot.
+
+        Parameters
+        ----------
+        title : str, optional
+            The point of the figure.
+        **slots : int
+            ``backward``: slots of a backward, 2 by default.
+
+        Returns
+        -------
+        matplotlib Figure
+        """
+        from ppmodel.plot import plot_table
+
+        return plot_table({self.name: self}, title or f"{self.name}: the table", **slots)
+
+    def to_csv(self, path):
+        """Write the idealised table as a CSV file that `ppmodel.read_table` and spreadsheets read.
+
+        Parameters
+        ----------
+        path : str or Path
+        """
+        self._write(path, "csv")
+
+    def to_pytorch(self, path):
+        """Write the order as the CSV that ``torch.distributed.pipelining`` loads.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Raises
+        ------
+        TableError
+            If PyTorch's form cannot hold the table.
+        """
+        self._write(path, "pytorch")
+
+    def _write(self, path, form):
+        from ppmodel.export import write_table
+
+        text = write_table(self, form)  # first of all: what is refused writes nothing
+        Path(path).write_text(text, encoding="utf-8")
+
+    def to_frame(self):
+        """Every operation of the table and its slots.
+
+        Returns
+        -------
+        DataFrame
+            A row an operation, rank by rank in program order; columns ``rank, operation, kind, stage, microbatch,
+            replica, start, end``, the last two in slots.
+        """
+        import pandas as pd
+
+        start, end = self.slots()
+        return pd.DataFrame({
+            "rank": self.rank, "operation": [str(self.op(index)) for index in range(self.num_operations)],
+            "kind": [OpKind(kind).name for kind in self.kind], "stage": self.stage, "microbatch": self.microbatch,
+            "replica": self.replica, "start": start, "end": end,
+        })  # fmt: skip
+
+    def marked(self, indices):
+        """The `Grid` of the rows in program order, with the cells of some operations marked."""
+        place = self.cell - self.cell[self.rank_start[:-1]][self.rank]
+        marks = {(int(self.rank[i]), int(place[i])) for i in indices}
+        return Grid(_texts(self.rows()), marks)
+
+
+def _texts(rows):
+    return [["&".join(map(str, cell)) for cell in row] for row in rows]
+
+
+def _numbered_without_gap(flat, cells):
+    """How many stages, microbatches and replicas operations name; each must count from 0 without a gap."""
+    found = {}
+    for column, name in ((1, "stage"), (2, "microbatch"), (3, "replica")):
+        numbers = np.unique(flat[:, column])
+        numbers = numbers[numbers != NO_MICROBATCH]
+        gap = np.flatnonzero(numbers != np.arange(len(numbers)))
+        if len(gap) or not len(numbers):
+            first = gap[0] if len(gap) else 0
+            rule = "has no operation in the table"
+            remedy = f"number each {name} from 0 without a gap"
+            raise TableError(f"{name} {first}", "missing", rule, remedy, grid=Grid(_texts(cells)))
+        found[name] = len(numbers)
+    return found
+
+
+def _majority_placement(flat, rank):
+    """The rank on which most operations of each (replica, stage) stand; ties go to the lower rank."""
+    _, stage, _, replica = flat.T
+    count = np.zeros((replica.max() + 1, stage.max() + 1, rank.max() + 1), dtype=int)
+    np.add.at(count, (replica, stage, rank), 1)
+    return count.argmax(axis=2)

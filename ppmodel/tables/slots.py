@@ -1,0 +1,107 @@
+"""The idealised table: when each operation runs, in slots, without communication."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from ppmodel.compiled import kernels
+from ppmodel.errors import ScheduleError
+from ppmodel.ops import OpKind
+from ppmodel.tables.dependencies import NO_OPERATION, shares_groups
+
+IDLE, CONTINUED = ".", "~"
+"""The cell of a rank that waits, and of an operation that began in an earlier slot."""
+
+_MAX_CELLS = 2**22
+_MAX_SLOTS = 10**9
+
+
+def slots(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reduction=1):
+    """Start and end slot of every operation in the idealised table, without communication.
+
+    Every operation starts as early as its rank's order and its inputs allow. Durations are
+    for one stage and one microbatch of the table, in slots; operations of one cell follow one
+    another inside it, so that the cell is as long as their sum.
+
+    Returns
+    -------
+    start, end : ndarray of int, shape (num_operations,)
+        All operations of a cell share its start and end.
+
+    Raises
+    ------
+    ScheduleError
+        If a duration is not a whole number of slots.
+    """
+    durations = (forward, backward, input_grad, weight_grad, reduction)
+    for slots in durations:
+        if not (isinstance(slots, int | np.integer) and 0 <= slots <= _MAX_SLOTS):
+            rule = f"must be a whole number from 0 to {_MAX_SLOTS}"
+            raise ScheduleError("slots of an operation", slots, rule, "simulate it for other durations")
+    source, _, group, order, _ = schedule.dependencies
+    duration = np.array(durations, dtype=np.int64)[schedule.kind]
+    computing = schedule.kind != OpKind.R
+    length = duration
+    if shares_groups(schedule):
+        length = np.bincount(group, np.where(computing, duration, 0), minlength=group.max() + 1).astype(np.int64)
+        length[group[~computing]] = reduction  # the replicas of a reduction work side by side
+    fast = kernels(schedule.num_operations)
+    if fast:
+        start, end = fast.slots(length, source, schedule.rank, group, order, schedule.num_ranks)
+    else:
+        start, end = _slots_of_groups(schedule, length.tolist())
+    return start[group], end[group]
+
+
+def _slots_of_groups(schedule, length):
+    """Start and end of every group, each as early as its ranks and its inputs allow."""
+    source, _, group, order, _ = schedule.dependencies
+    start, end, free = [0] * len(length), [0] * len(length), [0] * schedule.num_ranks
+    bounds = np.flatnonzero(np.diff(group[order], prepend=-1, append=-1)).tolist()
+    order, rank, group_of, source_of = order.tolist(), schedule.rank.tolist(), group.tolist(), source.tolist()
+    for first, last in pairwise(bounds):
+        ops = order[first:last]
+        current = group_of[ops[0]]
+        ready = [free[rank[op]] for op in ops]
+        ready += [end[group_of[source_of[op]]] for op in ops if source_of[op] != NO_OPERATION]
+        start[current] = max(ready)
+        end[current] = start[current] + length[current]
+        for op in ops:
+            free[rank[op]] = end[current]
+    return np.array(start), np.array(end)
+
+
+def table(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reduction=1):
+    """The idealised table: ranks x slots, each cell as text.
+
+    Parameters
+    ----------
+    forward, backward, input_grad, weight_grad, reduction : int
+        Slots that an operation takes.
+
+    Returns
+    -------
+    list of list of str
+        An operation's first cell names it, further cells are ``~``, idle cells ``.``.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> for row in build("1f1b", 2, 2).table(backward=1):
+    ...     print(*row)
+    0F0 0F1 . 0B0 . 0B1
+    . 1F0 1B0 1F1 1B1 .
+    """
+    start, end = slots(schedule, forward, backward, input_grad, weight_grad, reduction)
+    size = int(end.max()) * schedule.num_ranks
+    if size > _MAX_CELLS:
+        rule = f"must be at most {_MAX_CELLS} cells to be drawn"
+        raise ScheduleError("table", f"{size} cells", rule, "draw a smaller schedule, or shorter operations")
+    grid = [[IDLE] * int(end.max()) for _ in range(schedule.num_ranks)]
+    for index in range(schedule.num_operations):
+        row, begin = grid[schedule.rank[index]], int(start[index])
+        if schedule.joined[index]:
+            row[begin] += f"&{schedule.op(index)}"
+        elif end[index] > begin:
+            row[begin : int(end[index])] = [str(schedule.op(index))] + [CONTINUED] * (int(end[index]) - begin - 1)
+    return grid

@@ -1,0 +1,148 @@
+"""Whether a table is a schedule: every operation once, on its rank, and nobody waits forever."""
+
+import numpy as np
+
+from ppmodel.errors import TableError
+from ppmodel.ops import NO_MICROBATCH, Op, OpKind
+from ppmodel.tables.dependencies import NO_OPERATION, index_of, sources
+
+
+def validate(schedule):
+    """Check that every operation is there once, on its stage's rank, and that no rank waits forever.
+
+    Raises
+    ------
+    TableError
+        With the grid, the cells in question marked.
+    """
+    _refuse_unknown_sizes(schedule)
+    refuse_out_of_range(schedule)
+    _refuse_misplaced(schedule)
+    _refuse_doubled(schedule)
+    _refuse_missing(schedule)
+    _refuse_reductions(schedule)
+    _refuse_within_cell(schedule)
+    _ = schedule.dependencies
+
+
+def _refuse(schedule, index, rule, remedy, marked=None, why=None):
+    where = f"rank {schedule.rank[index]}"
+    raise TableError(where, schedule.op(index), rule, remedy, why=why, grid=schedule.marked(marked or [index]))
+
+
+def _refuse_unknown_sizes(schedule):
+    idle = np.flatnonzero(np.diff(schedule.rank_start) == 0)
+    if len(idle):
+        remedy = "write one row per rank, each with its operations"
+        raise TableError(f"rank {idle[0]}", "empty row", "must hold at least one operation", remedy)
+    for index in np.flatnonzero(schedule.microbatch >= schedule.table_microbatches)[:1]:
+        rule = f"names a microbatch outside 0 .. {schedule.table_microbatches - 1}"
+        _refuse(schedule, index, rule, "mend the cell or the number of microbatches")
+
+
+def refuse_out_of_range(schedule):
+    """Refuse numbers that no array of this table has a place for; made by hand, not read from a file."""
+    starts = schedule.rank_start
+    ends = starts[0] == 0 and starts[-1] == schedule.num_operations and (np.diff(starts) >= 0).all()
+    limits = {"kind": len(OpKind), "stage": schedule.num_stages, "replica": schedule.num_replicas}
+    for name, limit in limits.items():
+        column = getattr(schedule, name)
+        if len(column) != schedule.num_operations or column.min(initial=0) < 0 or column.max(initial=0) >= limit:
+            rule = f"must be {schedule.num_operations} numbers from 0 to {limit - 1}"
+            raise TableError(name, f"{column.min(initial=0)} to {column.max(initial=0)}", rule, "mend the table")
+    if not ends or len(schedule.rank_start) < schedule.placement.max() + 2:
+        rule = f"must rise from 0 to the number of operations, {schedule.num_operations}"
+        raise TableError("rank_start", starts.tolist(), rule, "begin each rank where the one before it ends")
+    lowest = schedule.microbatch.min(initial=0)
+    bad = lowest < NO_MICROBATCH or schedule.microbatch.max(initial=0) >= schedule.table_microbatches
+    if bad or (lowest < 0 and ((schedule.microbatch < 0) != (schedule.kind == OpKind.R)).any()):
+        rule = f"must be from 0 to {schedule.table_microbatches - 1}, and {NO_MICROBATCH} for reductions alone"
+        value = f"{lowest} to {schedule.microbatch.max(initial=0)}"
+        raise TableError("microbatch", value, rule, "mend the table")
+
+
+def _refuse_misplaced(schedule):
+    expected = schedule.placement[schedule.replica, schedule.stage]
+    for index in np.flatnonzero(expected != schedule.rank)[:1]:
+        home = expected[index]
+        why = f"stage {schedule.stage[index]} of replica {schedule.replica[index]} lives on rank {home}"
+        _refuse(schedule, index, "is misplaced", f"move the cell to the row of rank {home}", why=why)
+
+
+def _refuse_doubled(schedule):
+    seen = {}
+    for index in range(schedule.num_operations):
+        first = seen.setdefault(schedule.op(index), index)
+        if first != index:
+            _refuse(schedule, index, "stands twice in the table", "delete one of the marked cells", [first, index])
+
+
+def _refuse_missing(schedule):
+    index = index_of(schedule)
+    present = index != NO_OPERATION
+    used = present.any(axis=(0, 2))  # (replicas, microbatches)
+    for microbatch in np.flatnonzero(used.sum(axis=0) != 1)[:1]:
+        rule = "must run on exactly one replica of the pipeline"
+        found = np.flatnonzero(used[:, microbatch]).tolist() or "none"
+        raise TableError(
+            f"microbatch {microbatch}", f"replicas {found}", rule, "write all its operations in one replica",
+            grid=schedule.marked([i for i in index[:, :, :, microbatch].ravel().tolist() if i != NO_OPERATION]),
+        )  # fmt: skip
+    halves = present[OpKind.I] | present[OpKind.W]
+    needed = {
+        OpKind.F: ~present[OpKind.F],
+        OpKind.B: ~present[OpKind.B] & ~halves,
+        OpKind.I: halves & ~present[OpKind.I],
+        OpKind.W: halves & ~present[OpKind.W],
+    }
+    for kind, absent in needed.items():
+        for replica, stage, microbatch in np.argwhere(absent & used[:, None, :])[:1].tolist():
+            op, rank = Op(kind, stage, microbatch, replica), int(schedule.placement[replica, stage])
+            here, along = index[:, replica, stage, microbatch], index[:, replica, :, microbatch].ravel()
+            neighbours = [i for i in (here if (here >= 0).any() else along).tolist() if i != NO_OPERATION]
+            remedy = f"add {op} to the row of rank {rank}"
+            field, rule = f"rank {rank}", "is missing from the table"
+            raise TableError(field, op, rule, remedy, grid=schedule.marked(neighbours))
+    for _, replica, stage, microbatch in np.argwhere((present[OpKind.B] & halves)[None])[:1].tolist():
+        split = [i for i in index[:, replica, stage, microbatch].tolist() if i != NO_OPERATION]
+        remedy = "delete B, or delete I and W"
+        _refuse(schedule, index[OpKind.B, replica, stage, microbatch], "stands beside its own halves", remedy, split)
+
+
+def _refuse_reductions(schedule):
+    reductions = np.flatnonzero(schedule.kind == OpKind.R)
+    count = np.zeros(schedule.placement.shape, dtype=int)
+    np.add.at(count, (schedule.replica[reductions], schedule.stage[reductions]), 1)
+    for replica, stage in np.argwhere(count != count.max())[:1].tolist():
+        op = Op(OpKind.R, stage, NO_MICROBATCH, replica)
+        rule, why = "is missing", "a table has the reductions of all stages and replicas, or none"
+        rank = int(schedule.placement[replica, stage])
+        beside = [index for index in reductions.tolist() if schedule.stage[index] == stage] or reductions.tolist()
+        remedy = f"add {op} to the row of rank {rank}"
+        raise TableError(f"rank {rank}", op, rule, remedy, why=why, grid=schedule.marked(beside))
+    if len(reductions) and schedule.num_replicas == 1:
+        _refuse(schedule, reductions[0], "has no second replica to sum with", "delete the reductions")
+
+
+def _refuse_within_cell(schedule):
+    source = sources(schedule)
+    for index in np.flatnonzero((source != NO_OPERATION) & (schedule.cell[source] == schedule.cell))[:1]:
+        rule, why = f"needs {schedule.op(source[index])}, which stands in the same cell", "they run at the same time"
+        _refuse(schedule, index, rule, "give each a cell of its own", [source[index]], why)
+
+
+def refuse_deadlock(schedule, dependencies, level):
+    source, group = dependencies.source, dependencies.group
+    stuck = np.flatnonzero(level == NO_OPERATION)
+    heads = [int(stuck[schedule.rank[stuck] == rank][0]) for rank in np.unique(schedule.rank[stuck])]
+    together = {head: np.flatnonzero(group == group[head]) for head in heads}
+    waits = [
+        (op, source[op])
+        for head in heads
+        for op in together[head]
+        if schedule.rank[op] == schedule.rank[head] and source[op] != NO_OPERATION and level[source[op]] == NO_OPERATION
+    ]
+    waits += [(head, op) for head in heads for op in together[head] if schedule.rank[op] != schedule.rank[head]]
+    head, needed = waits[0]
+    rule, why = f"waits for {schedule.op(needed)}", f"a deadlock, {schedule.op(needed)} waits for it in turn"
+    _refuse(schedule, head, rule, "reorder the marked cells, the first of each row that can never start", heads, why)
