@@ -20,8 +20,8 @@ from ppmodel.schedules.chimera import placed_chimera
 from ppmodel.specs import DATA
 from ppmodel.studies import published_bubble_ratio
 from ppmodel.studies.cases import built, table_numbers
-from ppmodel.studies.orders import negated, reversed_pairs
-from ppmodel.studies.peaks import front_back_certificate, mirrored
+from ppmodel.analysis.orders import negated, reversed_pairs
+from ppmodel.analysis.peaks import front_back_certificate, mirrored
 
 QUANTITIES = {}
 """Every quantity by its name in ``data/claims.yaml``."""

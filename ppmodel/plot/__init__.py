@@ -12,11 +12,14 @@ from ppmodel.plot.field import (
     plot_worth,
 )
 from ppmodel.plot.frontier import plot_frontier
+from ppmodel.plot.heatmap import plot_heatmap
+from ppmodel.plot.lines import legend, plot_lines
 from ppmodel.plot.maps import plot_phases, plot_round_trip, plot_search, plot_sensitivity, plot_verdicts
 from ppmodel.plot.nodes import plot_nics, plot_nodes
 from ppmodel.plot.optimum import plot_losses
 from ppmodel.plot.own import plot_marked, plot_rank
 from ppmodel.plot.recommend import plot_candidates
+from ppmodel.plot.scatter import plot_scatter
 from ppmodel.plot.speed import plot_growth
 from ppmodel.plot.style import context, style_of
 from ppmodel.plot.timelines import plot_table, plot_timelines

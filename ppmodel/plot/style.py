@@ -119,3 +119,48 @@ def microbatch_axis(axis, study):
     axis.set_xticks(counts, [str(count) for count in counts])
     axis.minorticks_off()
     axis.set_xlabel("microbatches B")
+
+
+_LABELS = {
+    "pp": "ranks S", "microbatches": "microbatches B", "makespan_s": "T_sim (s)", "busy_s": "computing time (s)",
+    "idle_ratio": "idle share of the time", "bubble_ratio_total": "bubble ratio (idle / total)",
+    "bubble_ratio_ideal": "bubble ratio (idle / computing)", "bubble_ratio_span": "bubble ratio (idle / longest span)",
+    "table_bubble_ratio": "bubble ratio of the table", "peak_activations": "peak activations (microbatches)",
+    "peak_memory_bytes": "memory of the most loaded rank (bytes)", "messages": "messages", "comm": "transfer (s)",
+    "relative": "T_sim against the base", "system": "", "label": "",
+}  # fmt: skip
+
+
+def axis_label(column, labels=None):
+    """What a column is called on an axis, with its unit: by `labels`, by the field's words, or by its name."""
+    return (labels or {}).get(column, _LABELS.get(column, column))
+
+
+def count_axis(axis, values):
+    """Give the horizontal axis the values of a count, on a logarithmic scale."""
+    counts = sorted(values.unique())
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(counts, [str(count) for count in counts])
+    axis.minorticks_off()
+
+
+def panel_grid(rows, columns, *, width=None, height=2.3, share_y=True):
+    """A figure of panels as wide as a page.
+
+    Parameters
+    ----------
+    rows, columns : int
+        Panels.
+    width, height : float, optional
+        Of a panel, in inches.
+    share_y : bool or str
+        As in matplotlib's ``subplots``.
+
+    Returns
+    -------
+    figure : matplotlib Figure
+    axes : ndarray of Axes, shape (rows, columns)
+    """
+    width = width or max(2.5, 7.2 / columns)
+    size = (width * columns + 0.4, (height if rows > 1 or columns > 1 else 3.6) * rows + 0.9)
+    return plt.subplots(rows, columns, figsize=size, sharex=rows * columns > 1, sharey=share_y, squeeze=False)

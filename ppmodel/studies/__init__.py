@@ -72,7 +72,7 @@ from ppmodel.studies.own import (
     table_facts,
     timelines_beside,
 )
-from ppmodel.studies.peaks import certificate_study, even_work_study, lowest_peak_study
+from ppmodel.analysis.peaks import certificate_study, even_work_study, lowest_peak_study
 from ppmodel.studies.phases import PHASE_SCHEDULES, border_study, phase_study, sensitivity_study, steepest, winners
 from ppmodel.studies.placements import frontier_study, gain_study, recheck_study
 from ppmodel.studies.provenance import commit_of, digest_table, version_table

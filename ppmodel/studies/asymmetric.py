@@ -7,7 +7,6 @@ import pandas as pd
 from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.simulation import run_graph
 from ppmodel.simulation import P2P, compile_graph
-from ppmodel.specs import nics_of
 from ppmodel.studies.cases import built
 from ppmodel.studies.runtime import relative_to, runtime_study
 from ppmodel.studies.times import WITHOUT_NETWORK
@@ -124,7 +123,7 @@ def asymmetric_causes(model, system, stages_list, num_microbatches, split):
         forward, backward = model_costs(base, model, system).compute_s[:2, 0]
 
         def over(costs, base=base, uneven=uneven, num_ranks=num_ranks):
-            graphs = (compile_graph(schedule, nics=nics_of(system, num_ranks)) for schedule in (uneven, base))
+            graphs = (compile_graph(schedule) for schedule in (uneven, base))
             times = [run_graph(graph, costs(graph.schedule)).makespan_s for graph in graphs]
             return times[0] / times[1] - 1
 

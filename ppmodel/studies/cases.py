@@ -15,12 +15,7 @@ PAPER_SCHEDULES = ("gpipe", "1f1b", "chimera")
 TIE = 1e-9
 """Relative difference below which two times are one: rounding is no order."""
 
-PLACEMENTS = ("one chunk", "loop", "V", "waves", "two directions")
-"""What `placement_text` may say."""
-
-FAMILIES = ("one chunk", "one chunk, split backward", "loop", "V or waves", "two directions")
-"""What `family` may say."""
-
+from ppmodel.analysis import FAMILIES, LAYOUTS as PLACEMENTS, family, layout as placement_text  # noqa
 _SYMBOLS = {"microbatches": "B", "stages": "S"}
 
 
@@ -58,9 +53,9 @@ def built(name, num_ranks, num_microbatches, options):
 
 
 @cache
-def compiled(name, num_ranks, num_microbatches, options, p2p, allreduce, nics=None):
+def compiled(name, num_ranks, num_microbatches, options, p2p, allreduce):
     """`graph.compile`, once for each schedule, semantics and NICs; these as a tuple."""
-    return compile_graph(built(name, num_ranks, num_microbatches, options), p2p, allreduce, nics)
+    return compile_graph(built(name, num_ranks, num_microbatches, options), p2p, allreduce)
 
 
 class TableNumbers(NamedTuple):
@@ -110,61 +105,6 @@ def named(case):
     """
     name, options = (case, {}) if isinstance(case, str) else case
     return name, {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
-
-
-def placement_text(schedule):
-    """Where the stages of a schedule lie, in a word.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        The table.
-
-    Returns
-    -------
-    str
-        One of `PLACEMENTS`. *Two directions*: a second copy of the model runs against the first. *One chunk*: a rank
-        has one stage. Else it has several: dealt out in turn, a *loop*, or to and fro, once in a *V* and more often
-        in *waves*.
-
-    Examples
-    --------
-    >>> from ppmodel import build
-    >>> [placement_text(build(*case)) for case in (("1f1b", 4, 4), ("chimera", 4, 4), ("hanayo", 4, 4))]
-    ['one chunk', 'two directions', 'V']
-    """
-    if schedule.num_replicas > 1:
-        return "two directions"
-    if schedule.chunks_per_rank == 1:
-        return "one chunk"
-    turns = (schedule.placement[:, 1:] == schedule.placement[:, :-1]).any()
-    return ("V" if schedule.chunks_per_rank == 2 else "waves") if turns else "loop"
-
-
-def family(schedule):
-    """What kind of schedule a table is, by its structure and not by its name.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        The table.
-
-    Returns
-    -------
-    str
-        One of `FAMILIES`: its `placement_text`, to and fro once or more often being one; those of one chunk by whether
-        they split backwards.
-
-    Examples
-    --------
-    >>> from ppmodel import build
-    >>> [family(build(name, 4, 4)) for name in ("gpipe", "hanayo", "chimera")]
-    ['one chunk', 'V or waves', 'two directions']
-    """
-    placement = placement_text(schedule)
-    if placement == "one chunk" and (schedule.kind == OpKind.I).any():
-        return "one chunk, split backward"
-    return "V or waves" if placement in ("V", "waves") else placement
 
 
 def legal_schedules(cases, num_ranks, num_microbatches):

@@ -10,9 +10,8 @@ from ppmodel.simulation import ALLREDUCE, compile_graph
 from ppmodel.metrics import computing_s, messages_sent
 from ppmodel.ops import OpKind
 from ppmodel.schedules.registry import option_text
-from ppmodel.specs import by_nics
 from ppmodel.studies.cases import TIE, built, compiled, label, legal_schedules, named, table_numbers
-from ppmodel.studies.orders import order_of_amounts
+from ppmodel.analysis.orders import order_of_amounts
 from ppmodel.studies.phases import border_study, phase_study
 from ppmodel.studies.times import Change, times
 
@@ -235,9 +234,7 @@ def _apart_s(schedule, model, systems, p2p):
     """Time of a schedule with its pairs taken apart, on each system; NaN where it has none."""
     seconds, apart = np.full(len(systems), np.nan), schedule.taken_apart()
     if apart is not schedule:
-        for nics, places in by_nics(systems, schedule.num_ranks, p2p).items():
-            costs = [model_costs(apart, model, systems[place]) for place in places]
-            seconds[places] = makespans(compile_graph(apart, p2p, nics=nics), costs)
+        seconds = makespans(compile_graph(apart, p2p), [model_costs(apart, model, system) for system in systems])
     return seconds
 
 

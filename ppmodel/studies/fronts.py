@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from ppmodel.studies.field import field_study
-from ppmodel.studies.orders import every_two, order_of_amounts, pareto_front
+from ppmodel.analysis.orders import every_two, order_of_amounts, pareto_front
 
 
 def front_study(study):

@@ -11,7 +11,7 @@ from ppmodel.costs import model_costs, stage_blocks, uniform_costs
 from ppmodel.simulation import makespans, run_graph
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.metrics import messages_by_node
-from ppmodel.specs import PLACEMENTS, nics_of, nodes_of
+from ppmodel.specs import PLACEMENTS, nodes_of
 from ppmodel.studies.cases import TIE, built, compiled, label, legal_schedules, named, spread
 from ppmodel.studies.recommend import batch_sizes
 from ppmodel.studies.times import times
@@ -500,8 +500,8 @@ def nic_study(model, system, name, num_ranks, num_microbatches, options=None):
     """
     size = (name, num_ranks, num_microbatches, tuple((options or {}).items()))
     schedule, nodes = built(*size), nodes_of(system, num_ranks)
-    costs, nics = model_costs(schedule, model, system), nics_of(system, num_ranks)
-    timeline = run_graph(compiled(*size, "overlapped", "excluded", nics), costs)
+    costs = model_costs(schedule, model, system)
+    timeline = run_graph(compiled(*size, "overlapped", "excluded"), costs)
     _, occupancy, latency = costs.by_class(schedule.num_replicas)
     consumer = np.flatnonzero(schedule.dependencies.remote)
     op = schedule.dependencies.source[consumer]

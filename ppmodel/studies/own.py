@@ -13,7 +13,7 @@ from ppmodel.metrics import messages_sent, peak_activations, table_bubble_ratio,
 from ppmodel.ops import OpKind
 from ppmodel.studies.bubble import published_bubble_ratio
 from ppmodel.studies.cases import TIE, label, legal_schedules
-from ppmodel.studies.orders import beats, every_two, order_of_amounts, order_of_bubbles, pareto_front
+from ppmodel.analysis.orders import beats, every_two, order_of_amounts, order_of_bubbles, pareto_front
 from ppmodel.studies.words import listed
 
 _MANY = 4
@@ -118,7 +118,7 @@ def _row(title, registered, schedule, costs, p2p, allreduce, nics):
     published = published_bubble_ratio(registered, *_size(schedule)) if registered else float("nan")
     return {
         "schedule": title, "formula": float(published), "bubble_ratio": table_bubble_ratio(schedule),
-        "t_sim_s": run_graph(compile_graph(schedule, p2p, sums, nics), costs).makespan_s,
+        "t_sim_s": run_graph(compile_graph(schedule, p2p, sums), costs).makespan_s,
         "peak_activations": float(peak_activations(schedule).max()),
         "messages": int(messages_sent(schedule).sum()), "weights": schedule.num_replicas,
         "halves": bool((schedule.kind == OpKind.I).any()),

@@ -13,7 +13,7 @@ from ppmodel.simulation import compile_graph
 from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.schedules.chimera import placed_chimera
-from ppmodel.studies.peaks import (
+from ppmodel.analysis.peaks import (
     ELSEWHERE,
     EVEN,
     FRONT_BACK,

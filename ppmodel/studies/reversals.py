@@ -5,7 +5,7 @@ import pandas as pd
 
 from ppmodel.simulation import ALLREDUCE
 from ppmodel.studies.cases import PAPER_SCHEDULES, label
-from ppmodel.studies.orders import negated, order_of_bubbles, reversed_pairs
+from ppmodel.analysis.orders import negated, order_of_bubbles, reversed_pairs
 from ppmodel.studies.runtime import runtime_study
 
 

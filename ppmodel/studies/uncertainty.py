@@ -7,7 +7,6 @@ import pandas as pd
 from ppmodel.costs import model_costs
 from ppmodel.simulation import makespans
 from ppmodel.errors import PPModelError
-from ppmodel.specs import by_nics
 from ppmodel.studies.cases import TIE, compiled, label, legal_schedules
 from ppmodel.studies.words import listed
 from ppmodel.noise import (
@@ -93,10 +92,9 @@ def _graphs(model, systems, num_ranks, count, cases, p2p, allreduce):
     return {
         label(name, options): [
             (
-                compiled(name, num_ranks, count, tuple(options.items()), p2p, allreduce, nics),
-                {place: model_costs(schedule, model, systems[place]) for place in places},
+                compiled(name, num_ranks, count, tuple(options.items()), p2p, allreduce),
+                {place: model_costs(schedule, model, system) for place, system in enumerate(systems)},
             )
-            for nics, places in by_nics(systems, num_ranks, p2p).items()
         ]
         for name, options, schedule in legal_schedules(cases, num_ranks, count)
     }

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ppmodel.studies.cases import TIE
+from ppmodel.noise import TIE
 
 
 def order_of_bubbles(first, second):

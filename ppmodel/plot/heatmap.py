@@ -1,0 +1,97 @@
+"""A heatmap of anyone's frame: a number in every cell, in panels."""
+
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.colors import LogNorm, Normalize, TwoSlopeNorm
+
+from ppmodel.plot.style import axis_label, titled
+
+_DARK = 0.55
+
+
+def plot_heatmap(
+    frame, x, y, value, title, context="", *, panel=None, form="{:.0%}", text=None, framed=None, limits=None,
+    centre=None, log=False, labels=None, words=None, cmap=None,
+):  # fmt: skip
+    """Cells coloured by a number, with the number in each.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        A row a cell; cells without a row stay white.
+    x, y, value : str
+        Columns of the horizontal and the vertical place, in order of appearance, and of the number.
+    title, context : str
+        The point of the figure, and what it shows; see `context`.
+    panel : str, optional
+        Column that tells panels apart, side by side.
+    form : str
+        Format of the number in a cell.
+    text : str, optional
+        Column with the text of a cell, in place of the number.
+    framed : str, optional
+        Boolean column: which cells get a black frame.
+    limits : (float, float), optional
+        The numbers at both ends of the colours; by default the least and the largest.
+    centre : float, optional
+        The number at the middle of diverging colours, for a change against a base.
+    log : bool
+        Whether colours follow the logarithm.
+    labels : dict of str to str, optional
+        What the columns `x` and `y` are called; see `plot_lines`.
+    words : dict, optional
+        What values of `x` and `y` are called.
+    cmap : str, optional
+        Colours; by default orange to purple with a centre, else yellow to blue.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> frame = pp.compare(["gpipe", "1f1b"], 4, [4, 8], forward=1, backward=2)
+    >>> len(plot_heatmap(frame, "microbatches", "label", "idle_ratio", "The bubble shrinks with B").axes)
+    1
+    """
+    panels = [None] if panel is None else list(dict.fromkeys(frame[panel]))
+    columns, rows = list(dict.fromkeys(frame[x])), list(dict.fromkeys(frame[y]))
+    size = (len(panels) * (0.62 * len(columns) + 0.4) + 2.0, 0.27 * len(rows) + 1.7)
+    figure, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False, sharey=True)
+    norm = _norm(frame[value].to_numpy(dtype=float), limits, centre, log)
+    colours = plt.get_cmap(cmap or ("PuOr_r" if centre is not None else "cividis_r"))
+    for axis, name in zip(axes[0], panels, strict=True):
+        here = frame if name is None else frame[frame[panel] == name]
+        cells = np.full((len(rows), len(columns)), np.nan)
+        for row in here.to_dict("records"):
+            place = rows.index(row[y]), columns.index(row[x])
+            cells[place] = row[value]
+            said = row[text] if text else form.format(row[value]) if row[value] == row[value] else ""
+            shade = colours(norm(np.clip(row[value], norm.vmin, norm.vmax)))
+            dark = row[value] == row[value] and np.dot(shade[:3], (0.299, 0.587, 0.114)) < _DARK
+            at = (place[1] + 0.5, place[0] + 0.5)
+            axis.text(*at, said, ha="center", va="center", fontsize=8, color="white" if dark else "black")
+            if framed and row[framed]:
+                corner = (place[1] + 0.06, place[0] + 0.08)
+                axis.add_patch(plt.Rectangle(corner, 0.88, 0.84, fill=False, ec="black", lw=1.3))
+        axis.pcolormesh(np.clip(cells, norm.vmin, norm.vmax), cmap=colours, norm=norm, edgecolors="white", lw=0.8)
+        axis.set_xticks(np.arange(len(columns)) + 0.5, [str((words or {}).get(one, one)) for one in columns])
+        axis.set_yticks(np.arange(len(rows)) + 0.5, [str((words or {}).get(one, one)) for one in rows])
+        axis.set(xlabel=axis_label(x, labels), ylim=(len(rows), 0))
+        axis.grid(visible=False)
+        axis.tick_params(length=0)
+        axis.spines[:].set_visible(False)
+        if name is not None:
+            axis.set_title(str((words or {}).get(name, name)), fontsize=9.5)
+    axes[0, 0].set_ylabel("" if y in ("label", "schedule", "system") else axis_label(y, labels))
+    return titled(figure, title, context)
+
+
+def _norm(values, limits, centre, log):
+    low, high = limits or (np.nanmin(values), np.nanmax(values))
+    if centre is not None:
+        reach = max(abs(low - centre), abs(high - centre), 1e-12)
+        return TwoSlopeNorm(centre, centre - reach, centre + reach)
+    high = high if high > low else low + 1
+    return LogNorm(low, high) if log else Normalize(low, high)

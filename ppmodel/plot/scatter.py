@@ -1,0 +1,94 @@
+"""Points of anyone's frame: one number against another, with the Pareto front."""
+
+import numpy as np
+from matplotlib import pyplot as plt
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from ppmodel.plot.lines import legend
+from ppmodel.plot.style import axis_label, panel_grid, style_of, titled
+
+
+def plot_scatter(
+    frame, x, y, title, context="", *, group=None, panel=None, name=None, front=None, styles=None, labels=None,
+    log=("x", "y"), in_row=1,
+):  # fmt: skip
+    """Points by two numbers; the front as a stepped line, with names.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        A row a point.
+    x, y : str
+        Columns of the two numbers; less is better.
+    title, context : str
+        The point of the figure, and what it shows; see `context`.
+    group : str, optional
+        Column whose values have a colour and a marker each.
+    panel : str, optional
+        Column that tells panels apart.
+    name : str, optional
+        Column with a name for each point; an empty one is not drawn.
+    front : str, optional
+        Boolean column: which points no other beats on both; see `analysis.pareto_front`.
+    styles : dict of str to dict, optional
+        Keywords of matplotlib's ``plot`` for each group; by default those of `style_of`.
+    labels, log, in_row
+        As in `plot_lines`.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> frame = pp.compare(["gpipe", "1f1b"], 4, [4, 8], forward=1, backward=2)
+    >>> len(plot_scatter(frame, "makespan_s", "peak_activations", "1F1B holds less", group="label").axes)
+    1
+    """
+    panels = [None] if panel is None else list(dict.fromkeys(frame[panel]))
+    wide = min(in_row, len(panels))
+    figure, axes = panel_grid(-(-len(panels) // wide), wide, width=6.6 / wide + 0.4, height=3.2, share_y=False)
+    styles = styles or (style_of(frame[group]) if group else {None: {"color": "#0072B2", "marker": "o"}})
+    for axis, one in zip(axes.flat, panels, strict=False):
+        here = frame if one is None else frame[frame[panel] == one]
+        for text, style in styles.items():
+            rows = here if group is None else here[here[group] == text]
+            axis.plot(rows[x], rows[y], **style | {"ls": "", "ms": 6, "mec": "white", "mew": 0.5})
+        if front:
+            best = here[here[front].astype(bool)].sort_values([x, y])
+            axis.step(best[x], best[y], where="post", color="black", lw=1.2, zorder=1)
+        _scales(axis, log)
+        if name:
+            _name_points(axis, here[here[name] != ""], x, y, name)
+        axis.set(xlabel=axis_label(x, labels), ylabel=axis_label(y, labels))
+        if one is not None:
+            axis.set_title(str(one), fontsize=9.5)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_visible(False)
+    extra = [plt.Line2D([], [], color="black", lw=1.2, label="no other beats these on both")] if front else []
+    if group or extra:
+        legend(figure, axes.flat[0], extra)
+    return titled(figure, title, context)
+
+
+def _name_points(axis, rows, x, y, name):
+    """A name at every point; those that share a point share it."""
+    for (across, up), here in rows.groupby([x, y], sort=False):
+        said = " = ".join(dict.fromkeys(here[name]))
+        axis.annotate(said, (across, up), (4, 4), textcoords="offset points", fontsize=7.5)
+
+
+def _scales(axis, log):
+    """Logarithmic axes with ticks that are plain numbers."""
+    axis.margins(0.12)
+    for scale, side in ((axis.xaxis, "x"), (axis.yaxis, "y")):
+        if side not in log:
+            continue
+        (axis.set_xscale if side == "x" else axis.set_yscale)("log")
+        low, high = scale.get_view_interval()
+        decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+        steps = [1, 1.5, 2, 3, 5, 7] if high < 9 * low else [1, 2, 5] if high < 1e4 * low else [1]
+        scale.set_major_locator(FixedLocator(np.outer(decades, steps).ravel()))
+        scale.set_minor_locator(NullLocator())
+        scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
