@@ -17,7 +17,7 @@ def machine():
     dict
         Texts and numbers; a package that is not installed is left out.
     """
-    from ppmodel.studies.provenance import commit_of
+    from ppmodel.artefact.provenance import commit_of
 
     commit, state = commit_of()
     return {

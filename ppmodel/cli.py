@@ -13,8 +13,8 @@ import click
 
 from ppmodel import __version__, schedules
 from ppmodel.errors import PPModelError
-from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.ops import OpKind
+from ppmodel.simulation import ALLREDUCE, P2P
 
 _MAX_COUNT = 10**9
 _MAX_WORKERS = 1024
@@ -541,7 +541,7 @@ def _summary(done):
 def run_notebook(notebook, given, out):
     """Run one notebook, by name or file, with parameters of your own."""
     _require_folder(out)
-    from ppmodel.reproduce import run
+    from ppmodel.artefact.reproduce import run
 
     click.echo(run(notebook, given, out))
 
@@ -557,7 +557,7 @@ def run_notebook(notebook, given, out):
 def reproduce(system, model, memory_limit, out, jobs):
     """Run every notebook and build the book; for your own system, a book of its own."""
     _require_folder(out)
-    from ppmodel.reproduce import reproduce as build_book
+    from ppmodel.artefact.reproduce import reproduce as build_book
 
     click.echo(build_book(system=system, model=model, memory_limit=memory_limit, out=out, jobs=jobs))
 
@@ -576,7 +576,7 @@ def _require_folder(out):
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array, an object a row.")
 def claims(system, model, setting, as_json):
     """Judge the paper's claims; exit code 1 where a verdict is not the expected one."""
-    from ppmodel.claims import disagreements, judge, load_claims
+    from ppmodel.artefact.claims import disagreements, judge, load_claims
     from ppmodel.specs import load_model, load_setting, load_system, setting_names
 
     if setting not in setting_names() and Path(setting).stem in setting_names():
@@ -593,7 +593,7 @@ def claims(system, model, setting, as_json):
 
 def _judged(judgement):
     """A judgement as an object; what could not be measured is null."""
-    from ppmodel.claims import condition
+    from ppmodel.artefact.claims import condition
 
     row = judgement.row
     measured, margin = (None if math.isnan(n) else n for n in (judgement.measured, judgement.margin))
@@ -607,7 +607,7 @@ def _judged(judgement):
 
 def _report(judgements, others):
     """A line a row, the condition of what holds only sometimes below it, and what was not expected."""
-    from ppmodel.claims import VERDICTS, condition, signed
+    from ppmodel.artefact.claims import VERDICTS, condition, signed
 
     form = "{:<23} {:<14} {:<4} {:>10} {:>15} {:>11}  {}"
     lines = [form.format("id", "verdict", "here", "measured", "claimed", "margin", "read on")]

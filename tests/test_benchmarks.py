@@ -27,12 +27,11 @@ from benchmarks.stages import (
 )
 from benchmarks.timing import measure
 from ppmodel import build, names
+from ppmodel.artefact.provenance import git
 from ppmodel.costs import OpCosts, uniform_costs
-from ppmodel.simulation import run_graph
 from ppmodel.errors import PPModelError
-from ppmodel.simulation import compile_graph
+from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.studies import cases_table, growth_text, headline_table, load_speed, ratio_table, slope_table
-from ppmodel.studies.provenance import git
 from ppmodel.studies.speed import speed_text, with_speed
 
 ROOT = Path(__file__).parents[1]

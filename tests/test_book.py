@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from conftest import HTML
 
-from ppmodel.claims import UNKNOWNS
+from ppmodel.artefact.claims import UNKNOWNS
 from ppmodel.specs import load_setting
 
 _NOT_PAGES = ("search.html", "genindex.html")

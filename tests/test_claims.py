@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ppmodel import build, claims, studies
-from ppmodel.claims import (
+from ppmodel import build, studies
+from ppmodel.artefact import claims
+from ppmodel.artefact.claims import (
     NINE,
     Bench,
     assumptions,
@@ -18,13 +19,12 @@ from ppmodel.claims import (
     rows_of,
     turns,
 )
-from ppmodel.claims.quantities import QUANTITIES
+from ppmodel.artefact.claims.quantities import QUANTITIES
 from ppmodel.cli import main
 from ppmodel.costs import model_costs
-from ppmodel.simulation import run_graph
 from ppmodel.errors import PPModelError, SpecificationError
-from ppmodel.simulation import compile_graph
 from ppmodel.metrics import idle_ratio
+from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA, load_model, load_setting, load_system
 from ppmodel.studies.times import Change
 

@@ -9,13 +9,12 @@ import papermill
 import pytest
 
 from ppmodel import build, formulas, names
-from ppmodel.claims import TARGETS, load_claims, rows_of
+from ppmodel.artefact.claims import TARGETS, load_claims, rows_of
 from ppmodel.costs import model_costs, uniform_costs
-from ppmodel.simulation import run_graph
-from ppmodel.simulation import compile_graph
+from ppmodel.noise import Noise, noisy_makespans
+from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system
 from ppmodel.studies import batch_sizes, label, legal_schedules, load_speed
-from ppmodel.noise import Noise, noisy_makespans
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 PARAMETERS = {
@@ -130,7 +129,9 @@ def labels_at(num_ranks, microbatches):
 
 def t_sim(name, stages, count, model, system, p2p="overlapped", **options):
     schedule = build(name, stages, count, **options)
-    return run_graph(compile_graph(schedule, p2p), model_costs(schedule, load_model(model), load_system(system))).makespan_s
+    return run_graph(
+        compile_graph(schedule, p2p), model_costs(schedule, load_model(model), load_system(system))
+    ).makespan_s
 
 
 def executed(name, parameters, folder):

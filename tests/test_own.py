@@ -15,21 +15,20 @@ from matplotlib import pyplot as plt
 from strategies import is_legal
 
 from ppmodel import build, names
+from ppmodel.artefact.parameters import check
+from ppmodel.artefact.reproduce import bring
 from ppmodel.cli import main
 from ppmodel.costs import model_costs, uniform_costs
-from ppmodel.simulation import run_graph
 from ppmodel.errors import CostError, PPModelError, ScheduleError
 from ppmodel.export import parse_table, read_table
-from ppmodel.simulation import compile_graph
 from ppmodel.grid import Grid
 from ppmodel.metrics import messages_sent, peak_activations
 from ppmodel.ops import OpKind
-from ppmodel.parameters import check
 from ppmodel.plot import plot_marked, plot_rank
 from ppmodel.plot.own import kept_apart
-from ppmodel.reproduce import bring
 from ppmodel.schedules import register_file, registry
-from ppmodel.specs import DATA, nics_of, load_model, load_system, template_path
+from ppmodel.simulation import compile_graph, run_graph
+from ppmodel.specs import DATA, load_model, load_system, nics_of, template_path
 from ppmodel.studies import (
     between,
     between_text,

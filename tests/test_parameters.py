@@ -7,8 +7,8 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
+from ppmodel.artefact.parameters import KNOWN, check, defaults, fitting, parse, substitutes
 from ppmodel.errors import PPModelError
-from ppmodel.parameters import KNOWN, check, defaults, fitting, parse, substitutes
 from ppmodel.specs import load_model
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))

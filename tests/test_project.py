@@ -86,7 +86,7 @@ def test_every_notebook_is_a_page():
 
 def test_published_numbers_have_a_kind_and_a_source():
     """Every number that we compare with says where it comes from."""
-    from ppmodel.claims import published
+    from ppmodel.artefact.claims import published
 
     numbers = published()
     assert numbers.index.is_unique
@@ -131,7 +131,7 @@ def test_the_templates_nodes_are_legal_and_explained(tmp_path):
 
 def test_commands_in_the_guide_name_parameters_that_exist():
     """Every `ppmodel run` line of README and book passes the check that comes before a kernel."""
-    from ppmodel import parameters
+    from ppmodel.artefact import parameters
 
     texts = [(ROOT / "README.md").read_text(), *(path.read_text() for path in (ROOT / "book").glob("*.md"))]
     lines = [line for text in texts for line in re.findall(r"^(?:\.venv/bin/)?ppmodel run (.*)$", text, re.MULTILINE)]

@@ -4,7 +4,7 @@ import subprocess
 from hashlib import sha256
 from importlib.metadata import version
 
-from ppmodel.studies import commit_of, digest_table, version_table
+from ppmodel.artefact.provenance import commit_of, digest_table, version_table
 
 
 def git(folder, *arguments):

@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ppmodel import build
-from ppmodel.claims import judge, load_claims
+from ppmodel.artefact.claims import judge, load_claims
 from ppmodel.cli import main
 from ppmodel.costs import model_costs, stages
-from ppmodel.simulation import run_graph
-from ppmodel.simulation import compile_graph
 from ppmodel.metrics import memory
 from ppmodel.plot import plot_candidates
 from ppmodel.plot.recommend import _ticks
+from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA, load_model, load_setting, load_system
 from ppmodel.studies import (
     balance_study,

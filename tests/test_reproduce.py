@@ -15,9 +15,9 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
+from ppmodel.artefact.reproduce import ROOT, _publish, _remove_leftovers, execute, reproduce, run
 from ppmodel.cli import main
 from ppmodel.errors import PPModelError, ReproduceError
-from ppmodel.reproduce import ROOT, _publish, _remove_leftovers, execute, reproduce, run
 
 
 def notebook(tmp_path, *sources, name="small"):
@@ -151,7 +151,7 @@ _CONTENTS = "{format: jb-book, root: index, chapters: [{file: nb/small}]}"
 def tiny_book(folder, value):
     """Sources of a book of two pages and one notebook; the value appears on both pages."""
     folder.mkdir()
-    record = f"from ppmodel.report import record\nrecord('small', results, value={value!r})\nprint({value!r})"
+    record = f"from ppmodel.artefact.report import record\nrecord('small', results, value={value!r})\nprint({value!r})"
     path = notebook(folder, record)
     whole = nbformat.read(path, as_version=4)
     whole.cells.insert(0, new_markdown_cell("# Small"))
@@ -216,7 +216,7 @@ def test_a_killed_run_leaves_the_old_book_or_the_new_one(tmp_path):
 def started(**arguments):
     """A process of its own, and session, that builds a book."""
     hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # as in a terminal
-    code = f"{hears}\nfrom ppmodel.reproduce import reproduce; reproduce(**{arguments!r})"
+    code = f"{hears}\nfrom ppmodel.artefact.reproduce import reproduce; reproduce(**{arguments!r})"
     return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, start_new_session=True)
 
 

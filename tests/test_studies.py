@@ -8,13 +8,12 @@ import pandas as pd
 import pytest
 
 from ppmodel import build, studies
-from ppmodel.claims import compare
+from ppmodel.artefact.claims import compare
+from ppmodel.artefact.report import record, show
 from ppmodel.costs import model_costs
-from ppmodel.simulation import run_graph
 from ppmodel.errors import PPModelError, ScheduleError
-from ppmodel.simulation import compile_graph
 from ppmodel.metrics import idle_ratio
-from ppmodel.report import record, show
+from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system
 
 

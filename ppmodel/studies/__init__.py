@@ -1,5 +1,6 @@
 """The tables behind the book's figures: one function a question, one tidy row a point."""
 
+from ppmodel.analysis.peaks import certificate_study, even_work_study, lowest_peak_study
 from ppmodel.studies.advice import advice_table, advice_text
 from ppmodel.studies.asymmetric import asymmetric_causes, asymmetric_study, best_split_study
 from ppmodel.studies.bubble import (
@@ -72,10 +73,8 @@ from ppmodel.studies.own import (
     table_facts,
     timelines_beside,
 )
-from ppmodel.analysis.peaks import certificate_study, even_work_study, lowest_peak_study
 from ppmodel.studies.phases import PHASE_SCHEDULES, border_study, phase_study, sensitivity_study, steepest, winners
 from ppmodel.studies.placements import frontier_study, gain_study, recheck_study
-from ppmodel.studies.provenance import commit_of, digest_table, version_table
 from ppmodel.studies.ranking import (
     advantage_study,
     advantage_table,
@@ -185,11 +184,9 @@ __all__ = [
     "closed_form_bubble_ratio",
     "closed_form_study",
     "comm_over_forward",
-    "commit_of",
     "concatenation_study",
     "convergence_study",
     "crossing_table",
-    "digest_table",
     "distance_facts",
     "distance_findings",
     "distance_study",
@@ -310,7 +307,6 @@ __all__ = [
     "verdict_study",
     "verdict_table",
     "verdict_text",
-    "version_table",
     "waiting_facts",
     "waiting_study",
     "winners",

@@ -27,8 +27,9 @@ import nbformat
 from ruamel.yaml import YAML
 from tqdm import tqdm
 
-from ppmodel import parameters
-from ppmodel.claims import published
+from ppmodel.artefact import parameters
+from ppmodel.artefact.claims import published
+from ppmodel.artefact.provenance import git
 from ppmodel.errors import PPModelError, ReproduceError, SpecificationError, TableError
 from ppmodel.specs import (
     DATA,
@@ -41,9 +42,8 @@ from ppmodel.specs import (
     system_names,
     template_names,
 )
-from ppmodel.studies.provenance import git
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 """The clone: the notebooks and the book's sources live beside the package."""
 
 _KEPT = "nothing was written, and what was there stays"

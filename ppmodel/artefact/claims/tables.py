@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from ppmodel.claims.file import EXACT
-from ppmodel.claims.judge import VERDICTS, condition
-from ppmodel.report import list_table
+from ppmodel.artefact.claims.file import EXACT
+from ppmodel.artefact.claims.judge import VERDICTS, condition
+from ppmodel.artefact.report import list_table
 
 _KNOB_WORDS = {
     "bandwidth": "bandwidth", "latency": "latency", "compute": "compute", "straggler": "last stage slower",
@@ -99,7 +99,7 @@ def turns_in_words(turned):
 
     Examples
     --------
-    >>> from ppmodel.claims import Turn
+    >>> from ppmodel.artefact.claims import Turn
     >>> turns_in_words([Turn(None, "bandwidth", 0.5, float("nan")), Turn(None, "backward", float("nan"), 2.5)])
     'bandwidth x0.5; a backward of 2.5 forwards'
     """

@@ -11,17 +11,16 @@ import numpy as np
 import pandas as pd
 
 from ppmodel import formulas
+from ppmodel.analysis.orders import negated, reversed_pairs
+from ppmodel.analysis.peaks import front_back_certificate, mirrored
 from ppmodel.costs import stages, uniform_costs
-from ppmodel.simulation import run_graph
 from ppmodel.errors import PPModelError
-from ppmodel.simulation import compile_graph
 from ppmodel.metrics import bubble_ratios, idle_ratio, memory, peak_activations, table_slots
 from ppmodel.schedules.chimera import placed_chimera
+from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA
 from ppmodel.studies import published_bubble_ratio
 from ppmodel.studies.cases import built, table_numbers
-from ppmodel.analysis.orders import negated, reversed_pairs
-from ppmodel.analysis.peaks import front_back_certificate, mirrored
 
 QUANTITIES = {}
 """Every quantity by its name in ``data/claims.yaml``."""
@@ -187,7 +186,7 @@ def _measurements(name):
 @cache
 def _profiled(entry, num_microbatches):
     """1F1B with times that were profiled on hardware, under Zero Bubble's semantics."""
-    table = built("1f1b", entry.ranks, num_microbatches, ())
+    table = built("1f1b", entry.devices, num_microbatches, ())
     backward = entry.t_input_grad_ms + entry.t_weight_grad_ms
     costs = uniform_costs(table, entry.t_forward_ms, backward, entry.t_comm_ms)
     return run_graph(compile_graph(table, "latency"), costs)

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from ppmodel.claims.bench import Bench
-from ppmodel.claims.file import FLIPS, rows_of
-from ppmodel.claims.quantities import QUANTITIES
+from ppmodel.artefact.claims.bench import Bench
+from ppmodel.artefact.claims.file import FLIPS, rows_of
+from ppmodel.artefact.claims.quantities import QUANTITIES
 from ppmodel.compiled import LARGE, prepare
 from ppmodel.errors import BatchError, CostError, ScheduleError
-from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.schedules.chimera import CONCATENATIONS
+from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs import load_setting
 from ppmodel.studies.times import UNCHANGED, Change
 

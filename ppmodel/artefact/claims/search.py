@@ -6,12 +6,12 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from ppmodel.claims.bench import Bench, change_of
-from ppmodel.claims.file import load_claims, rows_of
-from ppmodel.claims.judge import BACKWARDS, MEMORY_BANDWIDTHS, STRUCTURE, WAVES, measure
+from ppmodel.artefact.claims.bench import Bench, change_of
+from ppmodel.artefact.claims.file import load_claims, rows_of
+from ppmodel.artefact.claims.judge import BACKWARDS, MEMORY_BANDWIDTHS, STRUCTURE, WAVES, measure
 from ppmodel.compiled import LARGE, prepare
-from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.schedules.chimera import CONCATENATIONS
+from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs import load_setting
 
 UNKNOWNS = {

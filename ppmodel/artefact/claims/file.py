@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
-from ppmodel.claims.quantities import QUANTITIES
+from ppmodel.artefact.claims.quantities import QUANTITIES
 from ppmodel.errors import PPModelError, SpecificationError
 from ppmodel.specs import DATA, Kind, read_document
 

@@ -17,11 +17,11 @@ from ruamel.yaml.error import YAMLError
 from ppmodel import schedules
 from ppmodel.errors import PPModelError
 from ppmodel.export import read_table
-from ppmodel.simulation import ALLREDUCE, P2P
+from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.schedules.registry import option_text
+from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs import PLACEMENTS, Recompute, load_model, load_setting, load_system, parse_size, template_path
-from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN
 
 _MAX_COUNT = 10**9
 

@@ -5,9 +5,9 @@ checked. A row names a quantity and what it is asked of; it is computed under a 
 assumptions tried, and the verdict says whether the row holds under all of them, under some, or under none.
 """
 
-from ppmodel.claims.bench import GROUPS, NINE, Bench, change_of
-from ppmodel.claims.file import Claim, Expected, Row, compare, load_claims, published, rows_of
-from ppmodel.claims.judge import (
+from ppmodel.artefact.claims.bench import GROUPS, NINE, Bench, change_of
+from ppmodel.artefact.claims.file import Claim, Expected, Row, compare, load_claims, published, rows_of
+from ppmodel.artefact.claims.judge import (
     KNOBS,
     VERDICTS,
     Assumption,
@@ -20,8 +20,17 @@ from ppmodel.claims.judge import (
     measure,
     turns,
 )
-from ppmodel.claims.search import TARGETS, UNKNOWNS, best_table, pinned, search, tightened, together, value_ranges
-from ppmodel.claims.tables import (
+from ppmodel.artefact.claims.search import (
+    TARGETS,
+    UNKNOWNS,
+    best_table,
+    pinned,
+    search,
+    tightened,
+    together,
+    value_ranges,
+)
+from ppmodel.artefact.claims.tables import (
     answer,
     changed_table,
     claims_table,
