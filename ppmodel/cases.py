@@ -148,6 +148,59 @@ def _compiled(schedule, p2p, allreduce):
     return compile_graph(schedule, p2p, allreduce)
 
 
+def formula_bubble_ratio(case, num_ranks, num_microbatches):
+    """The bubble ratio of a schedule by closed form, published or derived here, over the total time.
+
+    Parameters
+    ----------
+    case : Case or what `as_case` takes
+        The schedule; a table or a function of one's own has no closed form.
+    num_ranks, num_microbatches : int
+        Ranks S and microbatches B.
+
+    Returns
+    -------
+    Fraction or float
+        Idle time over the total time, without communication; NaN where there is no closed form.
+
+    Examples
+    --------
+    >>> formula_bubble_ratio("zb-h2", 8, 16), published_bubble_ratio("zb-h2", 8, 16)
+    (Fraction(7, 55), Fraction(0, 1))
+    """
+    return _ratio(as_case(case), "bubble_ratio", num_ranks, num_microbatches)
+
+
+def published_bubble_ratio(case, num_ranks, num_microbatches):
+    """The bubble ratio that a schedule's own authors publish.
+
+    It is over the total time, but for ZB-H2 and ZB-V, whose authors divide by the longest span of a rank. A closed form
+    that is derived in this project is not published; see `formula_bubble_ratio`.
+
+    Parameters
+    ----------
+    case, num_ranks, num_microbatches
+        As in `formula_bubble_ratio`.
+
+    Returns
+    -------
+    Fraction or float
+        Idle time over the time that they divide by; NaN where they publish none.
+
+    Examples
+    --------
+    >>> published_bubble_ratio("chimera", 8, 16), published_bubble_ratio(("hanayo", {"waves": 2}), 8, 8)
+    (Fraction(3, 19), Fraction(14, 55))
+    """
+    return _ratio(as_case(case), "published", num_ranks, num_microbatches)
+
+
+def _ratio(case, which, num_ranks, num_microbatches):
+    formula = None if case.source is not None else getattr(schedules.get(case.name), which)
+    ratio = formula and formula(num_ranks, num_microbatches, **dict(case.options))
+    return float("nan") if ratio is None else ratio
+
+
 def legal_cases(cases, num_ranks, num_microbatches):
     """Those of some cases that are defined at a size.
 

@@ -3,7 +3,7 @@
 from functools import cached_property
 
 from ppmodel import metrics
-from ppmodel.costs import microbatch_sequences, stages
+from ppmodel.costs import comm_over_forward, microbatch_sequences, stages
 from ppmodel.ops import OpKind
 
 
@@ -25,7 +25,7 @@ class Run:
     >>> import ppmodel as pp
     >>> run = pp.simulate("zb-v", 4, 8, forward=1, backward=2, comm=0.1)
     >>> run
-    <Run zb-v: pp=4, microbatches=8: 26.9 s, 10.8 % idle, peak 4 microbatches>
+    <Run ZB-V: pp=4, microbatches=8: 26.8 s, 10.4 % idle, peak 4 microbatches>
     """
 
     def __init__(self, timeline, costs, case, model=None, system=None):
@@ -128,7 +128,7 @@ class Run:
             **{f"bubble_ratio_{over}": ratio for over, ratio in self._ratios._asdict().items()},
             "table_bubble_ratio": self.table_bubble_ratio,
             "peak_activations": self.peak_activations,
-            "messages": self.messages,
+            "messages": self.messages, "comm_over_forward": comm_over_forward(self.costs, self.table.num_ranks),
         }
         if self.model is not None:
             row |= {

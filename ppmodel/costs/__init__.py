@@ -3,7 +3,7 @@
 from ppmodel.costs.model import Stage, model_costs, stages
 from ppmodel.costs.partition import microbatch_sequences, stage_blocks
 from ppmodel.costs.roofline import roofline_s
-from ppmodel.costs.table import OpCosts, side_by_side, slowest_transfer_s
+from ppmodel.costs.table import OpCosts, comm_over_forward, side_by_side, slowest_transfer_s
 from ppmodel.costs.transfers import hockney_s, message_bytes, receivers
 from ppmodel.costs.uniform import uniform_costs
 from ppmodel.costs.work import BlockOperation, Work, block_operations, embedding_operations, head_operations
@@ -14,6 +14,7 @@ __all__ = [
     "Stage",
     "Work",
     "block_operations",
+    "comm_over_forward",
     "embedding_operations",
     "head_operations",
     "hockney_s",

@@ -138,6 +138,31 @@ def _lay_flat(given, num_replicas, table):
     table[...] = np.array(given).reshape(len(given), -1).T
 
 
+def comm_over_forward(costs, num_ranks):
+    """Time of the slowest transfer over the mean forward of 1/S of the model, c/F.
+
+    Parameters
+    ----------
+    costs : OpCosts
+    num_ranks : int
+        Ranks S.
+
+    Returns
+    -------
+    float
+        Ratio, without a unit; NaN where a forward takes no time.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> comm_over_forward(uniform_costs(build("interleaved-1f1b", 4, 4), 1, 2, comm=0.5), 4)
+    0.5
+    """
+    forward_s = float(costs.compute_s[OpKind.F].sum()) / num_ranks
+    return slowest_transfer_s(costs) / forward_s if forward_s else float("nan")
+
+
 def slowest_transfer_s(costs):
     """Seconds from sending a message to its arrival, of the transfer that takes longest.
 
@@ -154,6 +179,7 @@ def slowest_transfer_s(costs):
     Examples
     --------
     >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
     >>> slowest_transfer_s(uniform_costs(build("gpipe", 4, 4), 1, 2, comm=0.5, nodes=[0, 0, 1, 1], node_comm=0.1))
     0.5
     """

@@ -1,0 +1,37 @@
+"""Cases: what is published of a schedule, and what is derived here."""
+
+import math
+from fractions import Fraction
+
+from ppmodel.cases import formula_bubble_ratio, published_bubble_ratio
+
+
+def test_published_formulas_follow_the_options():
+    """Each schedule has its own paper's formula, and none where no paper gives one."""
+    assert published_bubble_ratio(("chimera", {"concat": "forward-doubling"}), 8, 16) == Fraction(1, 5)
+    assert published_bubble_ratio(("hanayo", {"waves": 2}), 8, 8) == Fraction(14, 55)
+    for case in (("chimera", {"concat": "overlapping"}), "asymmetric-chimera"):
+        assert math.isnan(published_bubble_ratio(case, 8, 16))
+
+
+def test_a_formula_derived_here_is_not_published():
+    """V-Half, V-Min, and interleaved 1F1B with fewer microbatches than ranks have closed forms alone.
+
+    What is published of ZB-H2 and ZB-V, and from how many microbatches on, is over another time.
+    """
+    derived = [("zb-v", 4, 4), ("v-half", 4, 8), ("v-min", 4, 8), ("looped-bfs", 4, 3)]
+    for case in [*derived, (("interleaved-1f1b", {"chunks": 2}), 4, 3)]:
+        assert math.isnan(published_bubble_ratio(*case)), case
+        assert 0 < formula_bubble_ratio(*case) < 1
+    for case in (("zb-h2", 4, 8), ("zb-v", 4, 8)):
+        assert published_bubble_ratio(*case) == 0 < formula_bubble_ratio(*case)
+    for case in (("zb-h1", 4, 8), ("dualpipe", 4, 8), ("interleaved-1f1b", 4, 4), ("1f1b", 4, 3)):
+        assert published_bubble_ratio(*case) == formula_bubble_ratio(*case)
+    assert math.isnan(formula_bubble_ratio("zb-1p", 4, 8))
+
+
+def test_a_table_of_ones_own_has_no_formula():
+    """Not even under the name of a registered schedule: it may be another table."""
+    from ppmodel import build
+
+    assert math.isnan(formula_bubble_ratio(build("1f1b", 4, 8), 4, 8))
