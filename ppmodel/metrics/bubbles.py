@@ -7,6 +7,8 @@ import numpy as np
 from ppmodel.costs import side_by_side
 from ppmodel.ops import OpKind
 
+_WITHOUT_REDUCTIONS = {"reduction": 0}
+
 
 def busy_s(timeline):
     """Computing time of each rank, reductions and transfers left out.
@@ -96,7 +98,7 @@ def table_slots(schedule, **slots):
     >>> table_slots(build("1f1b", 8, 8)), table_slots(build("1f1b", 8, 8), backward=1)
     (45, 30)
     """
-    return int(schedule.slots(**slots)[1].max())
+    return int(schedule.slots(**(_WITHOUT_REDUCTIONS | slots))[1].max())
 
 
 def table_bubble_ratio(schedule, **slots):
@@ -127,7 +129,7 @@ def table_bubble_ratio(schedule, **slots):
     >>> round(table_bubble_ratio(build("chimera", 8, 16)), 4)
     0.2727
     """
-    start, end = schedule.slots(**slots)
+    start, end = schedule.slots(**(_WITHOUT_REDUCTIONS | slots))
     return float(1.0 - _busy(schedule, start, end).sum() / (schedule.num_ranks * end.max()))
 
 
