@@ -9,7 +9,7 @@ from twin import needs
 
 from ppmodel import Op, OpKind, Schedule, build
 from ppmodel.costs import OpCosts
-from ppmodel.errors import ScheduleError
+from ppmodel.errors import ScheduleError, SizeError
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.schedules import get
 from ppmodel.schedules import names as registered
@@ -40,7 +40,7 @@ def refusal(name, size, options=()):
     try:
         build(name, *size, **dict(options))
     except ScheduleError as error:
-        if error.field not in ("stages", "microbatches"):
+        if not isinstance(error, SizeError):
             raise
         return error
     return None

@@ -127,7 +127,7 @@ def test_without_communication_semantics_do_not_matter(case):
     assert times == pytest.approx([times[0]] * len(P2P))
     ones = np.repeat([[1.0], [2.0], [1.0], [1.0], [0.0]], schedule.num_stages, axis=1)
     plain = OpCosts(ones, 0 * ones, 0 * ones)
-    assert run_graph(compile_graph(schedule), plain).makespan_s == schedule.slots()[1].max()
+    assert run_graph(compile_graph(schedule), plain).makespan_s == schedule.slots(reduction=0)[1].max()
 
 
 @given(cases())
@@ -189,7 +189,7 @@ def test_times_that_no_number_holds_are_refused():
 def test_costs_must_fit_the_schedule():
     """Costs for another number of stages are refused by both engines."""
     graph, other = compile_graph(build("gpipe", 4, 4)), uniform_costs(build("gpipe", 3, 4), 1, 2)
-    for run in (simulate, run_events, lambda g, c: makespans(g, [c])):
+    for run in (run_graph, run_events, lambda g, c: makespans(g, [c])):
         with pytest.raises(CostError, match="one entry per stage"):
             run(graph, other)
 
@@ -201,7 +201,7 @@ def test_unknown_semantics_are_refused(field, value):
         compile_graph(build("gpipe", 2, 2), **{field: value})
 
 
-@pytest.mark.parametrize("run", [simulate, run_events])
+@pytest.mark.parametrize("run", [run_graph, run_events])
 @pytest.mark.parametrize(
     ("factors", "rule"),
     [(np.ones(3), "one number for each operation"), (np.full(8, np.nan), "finite"), (np.full(8, -1.0), "not negative")],

@@ -14,7 +14,6 @@ from ppmodel.specs import (
     DATA,
     PLACEMENTS,
     NodeSpec,
-    nics_of,
     load_model,
     load_setting,
     load_system,
@@ -142,7 +141,7 @@ def with_nodes(**changed):
 @given(st.integers(1, 9), st.integers(1, 40), st.sampled_from(["blocked", "round-robin"]))
 def test_nodes_are_as_few_as_hold_all_devices(room, num_ranks, placement):
     """Blocked and round-robin use as few nodes as there is room for, numbered from 0, and overfill none."""
-    nodes = with_nodes(devices_per_node=room, placement=placement).of_devices(num_ranks)
+    nodes = with_nodes(devices_per_node=room, placement=placement).of_ranks(num_ranks)
     assert sorted(set(nodes.tolist())) == list(range(-(-num_ranks // room)))
     assert np.bincount(nodes).max() <= room
 
@@ -150,7 +149,7 @@ def test_nodes_are_as_few_as_hold_all_devices(room, num_ranks, placement):
 @given(st.integers(2, 9), st.integers(1, 40))
 def test_folded_nodes_hold_both_ends(room, num_ranks):
     """Devices d and S-1-d share a node, as few nodes as there is room for whole pairs, and none is overfull."""
-    nodes = with_nodes(devices_per_node=room, placement="folded").of_devices(num_ranks).tolist()
+    nodes = with_nodes(devices_per_node=room, placement="folded").of_ranks(num_ranks).tolist()
     assert nodes == nodes[::-1]
     assert sorted(set(nodes)) == list(range(-(-((num_ranks + 1) // 2) // (room // 2))))
     assert np.bincount(nodes).max() <= room
@@ -169,18 +168,18 @@ def test_every_word_for_a_placement_is_one_of_a_file(tmp_path):
 
 def test_placements_say_which_devices_share_a_node():
     """Blocked keeps neighbours together, round-robin apart; a list is taken as it is, whatever its nodes are called."""
-    assert with_nodes().of_devices(6).tolist() == [0, 0, 0, 0, 1, 1]
-    assert with_nodes(placement="round-robin").of_devices(6).tolist() == [0, 1, 0, 1, 0, 1]
-    folded = with_nodes(placement=(7, 3, 3, 7)).of_devices(4)
+    assert with_nodes().of_ranks(6).tolist() == [0, 0, 0, 0, 1, 1]
+    assert with_nodes(placement="round-robin").of_ranks(6).tolist() == [0, 1, 0, 1, 0, 1]
+    folded = with_nodes(placement=(7, 3, 3, 7)).of_ranks(4)
     assert folded.tolist() == [0, 1, 1, 0]
 
 
-def test_a_list_of_nodes_is_for_its_number_of_devices():
+def test_a_list_of_nodes_is_for_its_number_of_ranks():
     """A list for another number of devices is refused where it is used, one that overfills a node at once."""
     with pytest.raises(
         SpecificationError, match=r"nodes.placement = .*: names the nodes of 2 devices, and is used for 3"
     ):
-        with_nodes(placement=(0, 1)).of_devices(3)
+        with_nodes(placement=(0, 1)).of_ranks(3)
     with pytest.raises(SpecificationError, match=r"nodes.placement = .*: puts 3 devices on a node"):
         with_nodes(devices_per_node=2, placement=(0, 0, 0))
     with pytest.raises(
@@ -192,9 +191,8 @@ def test_a_list_of_nodes_is_for_its_number_of_devices():
 def test_nics_are_shared_where_messages_leave_nodes_that_share_one():
     """Cards are the nodes; there are none without nodes, on a single node, with own links, or where nothing queues."""
     shared, own, flat = (load_system(name) for name in ("a2_highgpu_8g", "dgx_h100_nodes", "dgx_h100"))
-    assert list(nics_of(shared, 16)) == nodes_of(shared, 16).tolist() == [0] * 8 + [1] * 8
-    assert nics_of(shared, 8) is nics_of(own, 16) is nics_of(flat, 16) is nodes_of(flat, 16) is None
-    assert nics_of(shared, 16, "latency") is nics_of(shared, 16, "blocking") is None
+    assert list(shared.nodes.nics(16)) == nodes_of(shared, 16).tolist() == [0] * 8 + [1] * 8
+    assert shared.nodes.nics(8) is own.nodes.nics(16) is nodes_of(flat, 16) is None
 
 
 def test_systems_with_nodes_can_be_looked_up():

@@ -20,6 +20,7 @@ def roofline_s(work, system):
 
     Examples
     --------
+    >>> from ppmodel.costs import Work
     >>> from ppmodel.specs import load_system
     >>> roofline_s(Work(1e15, 0), load_system("mid_cp_mid_nw"))
     1.0

@@ -388,7 +388,7 @@ def require_even_ranks(name, num_ranks):
     --------
     >>> require_even_ranks("chimera", 5)
     Traceback (most recent call last):
-    ppmodel.errors.ScheduleError: stages = 5: must be even for chimera; pass pp 4 or 6
+    ppmodel.errors.SizeError: pp = 5: must be even for chimera; pass pp 4 or 6
     """
     beside = f"{num_ranks - 1} or {num_ranks + 1}" if num_ranks > 1 else "2"
     require_legal(num_ranks % 2 == 0, "pp", num_ranks, f"must be even for {name}", f"pass pp {beside}")

@@ -46,7 +46,7 @@ def run_events(graph, costs, factors=None):
     >>> costs = uniform_costs(schedule, forward=1, backward=2, comm=1)
     >>> run_events(compile_graph(schedule), costs).makespan_s
     39.0
-    >>> run_events(compile_graph(schedule, nics=[0, 0, 1, 1]), costs).makespan_s
+    >>> run_events(compile_graph(schedule).on((0, 0, 1, 1)), costs).makespan_s
     39.0
     """
     graph = graph.on(costs.nics)

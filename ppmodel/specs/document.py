@@ -73,6 +73,7 @@ def place_in(path, *location):
 
     Examples
     --------
+    >>> from ppmodel.specs import DATA
     >>> place_in(DATA / "systems" / "dgx_h100.yaml", "title").endswith("dgx_h100.yaml:2")
     True
     """

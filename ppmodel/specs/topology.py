@@ -173,6 +173,7 @@ def nodes_of(system, num_ranks):
 
     Examples
     --------
+    >>> from ppmodel.specs import load_system
     >>> nodes_of(load_system("dgx_h100_nodes"), 10)
     array([0, 0, 0, 0, 0, 0, 0, 0, 1, 1])
     """
@@ -201,6 +202,7 @@ def one_node_text(system, sizes):
 
     Examples
     --------
+    >>> from ppmodel.specs import load_system
     >>> one_node_text(load_system("a2_highgpu_8g"), [4, 8, 16])
     'All S = 4, 8 devices lie on one node of a2_highgpu_8g: its network between nodes is not used.'
     >>> one_node_text(load_system("dgx_h100"), [8])

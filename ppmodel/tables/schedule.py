@@ -252,7 +252,7 @@ class Schedule:
         --------
         >>> from ppmodel import build
         >>> pairs = build("dualpipe", 8, 16)
-        >>> [int(one.slots()[1].max()) for one in (pairs, pairs.taken_apart())]
+        >>> [int(one.slots(reduction=0)[1].max()) for one in (pairs, pairs.taken_apart())]
         [54, 51]
         """
         if not self.overlaps.any():

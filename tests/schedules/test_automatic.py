@@ -88,7 +88,7 @@ def test_known_bubbles_of_equal_thirds(stages, microbatches):
 
 def rates(row, held):
     """Span bubble rates of ZB-1p and ZB-2p, searched and timed with a line's published times."""
-    size = int(row["ranks"]), int(row["microbatches"])
+    size = int(row["devices"]), int(row["microbatches"])
     times = tuple(float(row[key]) for key in ("t_forward_ms", "t_input_grad_ms", "t_weight_grad_ms", "t_comm_ms"))
     return [bubble_ratios(timed(build(name, *size, times=times, held=held), times)).span for name in ("zb-1p", "zb-2p")]
 

@@ -153,8 +153,8 @@ def test_messages():
 @pytest.mark.parametrize(
     ("name", "size", "field", "rule"),
     [
-        ("dualpipe", (5, 20), "stages", "must be even"),
-        ("dualpipe", (1, 4), "stages", "must be even"),
+        ("dualpipe", (5, 20), "pp", "must be even"),
+        ("dualpipe", (1, 4), "pp", "must be even"),
         ("dualpipe", (4, 9), "microbatches", "must be even"),
         ("dualpipe", (4, 6), "microbatches", "at least 8"),
         ("dualpipev", (4, 7), "microbatches", "at least 8"),

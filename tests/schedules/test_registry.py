@@ -12,9 +12,9 @@ from benchmarks.stages import FULL, QUICK, legal
 from ppmodel import build, names
 from ppmodel.errors import ScheduleError
 from ppmodel.schedules import get, registry
-from ppmodel.schedules.registry import Option, require, schedule
+from ppmodel.schedules.registry import Option, require_legal, schedule
 
-REMEDY = re.compile(r"pass (stages|microbatches) (\d+)(?: or (\d+|more))?(?:, or take the schedule (\S+))?")
+REMEDY = re.compile(r"pass (pp|microbatches) (\d+)(?: or (\d+|more))?(?:, or take the schedule (\S+))?")
 
 
 def followed(name, size, error):
@@ -23,7 +23,7 @@ def followed(name, size, error):
     assert field == error.field
     for number in (first, second):
         if (number or "").isdigit():
-            yield name, (int(number), size[1]) if field == "stages" else (size[0], int(number))
+            yield name, (int(number), size[1]) if field == "pp" else (size[0], int(number))
     if other:
         yield other, size
 
@@ -39,7 +39,7 @@ def check_refusals(name):
         assert error.rule.startswith("must ")
         for other, remedied in followed(name, size, error):
             left = refusal(other, remedied)
-            assert left is None or (error.field, left.field) == ("stages", "microbatches"), (size, error.remedy)
+            assert left is None or (error.field, left.field) == ("pp", "microbatches"), (size, error.remedy)
     assert get(name).legal.startswith("B >= 1") == (not any(refused.values())), get(name).legal
 
 
@@ -55,11 +55,11 @@ def test_unknown_names_get_the_nearest():
         build("chimaera", 4, 4)
 
 
-@pytest.mark.parametrize(("stages", "microbatches"), [(0, 4), (4, 0), (-1, 4), (2.0, 4), (4, "4"), (True, 4)])
-def test_sizes_are_whole_and_positive(stages, microbatches):
+@pytest.mark.parametrize(("pp", "microbatches"), [(0, 4), (4, 0), (-1, 4), (2.0, 4), (4, "4"), (True, 4)])
+def test_sizes_are_whole_and_positive(pp, microbatches):
     """Neither zero nor fractions nor text are sizes."""
     with pytest.raises(ScheduleError, match="whole number of at least 1"):
-        build("gpipe", stages, microbatches)
+        build("gpipe", pp, microbatches)
 
 
 def test_absurd_sizes_are_refused_at_once():
@@ -98,7 +98,7 @@ def add(name, legal, rule=None, options=(), searched=False):
 
     @schedule(name, label=name, title=name, legal=legal, options=options, searched=searched)
     def generate(num_ranks, num_microbatches, **_):
-        require(*(rule or everywhere)(num_ranks, num_microbatches))
+        require_legal(*(rule or everywhere)(num_ranks, num_microbatches))
         return build("gpipe", num_ranks, num_microbatches)
 
 
@@ -107,7 +107,7 @@ def odd(_, count):
 
 
 def wide(stages, _):
-    return stages >= 7, "stages", stages, "must be at least 7", "pass stages 7 or more"
+    return stages >= 7, "pp", stages, "must be at least 7", "pass pp 7 or more"
 
 
 def few(stages, count):

@@ -150,6 +150,6 @@ with (DATA / "reference" / "zero_bubble_bubble_rates.csv").open(newline="") as f
 def test_published_bubble_rates(row, column):
     """The bubble rates of Qi et al., 2024, are ours to four digits: over the span, transfers that occupy nothing."""
     times = [float(row[f"t_{half}_ms"]) for half in ("forward", "input_grad", "weight_grad")]
-    schedule = build(column.replace("_", "-"), int(row["ranks"]), int(row["microbatches"]))
+    schedule = build(column.replace("_", "-"), int(row["devices"]), int(row["microbatches"]))
     rate = bubble_ratios(simulated(schedule, times, float(row["t_comm_ms"]))).span
     assert f"{rate:.4f}" == row[column]

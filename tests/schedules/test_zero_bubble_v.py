@@ -272,7 +272,7 @@ def test_compiled_and_plain_squeezing_are_the_same(random, ranks, spare, num_mic
 
 @pytest.mark.parametrize(
     ("name", "size", "field"),
-    [("zb-v", (3000, 1), "stages x microbatches"), ("v-half", (1025, 1), "stages"), ("v-min", (1025, 1), "stages")],
+    [("zb-v", (3000, 1), "pp x microbatches"), ("v-half", (1025, 1), "pp"), ("v-min", (1025, 1), "pp")],
 )
 def test_sizes_beyond_reason_are_refused(name, size, field):
     """What would take minutes or fill the memory is refused at once, few as the microbatches may be."""
