@@ -1,5 +1,6 @@
 """Algorithms on numbers of schedules: orders and reversals, fronts, structure, exact peaks."""
 
+from ppmodel.analysis.frames import relative_to, reversals, winners
 from ppmodel.analysis.orders import (
     beats,
     every_two,
@@ -14,5 +15,5 @@ from ppmodel.analysis.structure import FAMILIES, LAYOUTS, family, layout
 
 __all__ = [
     "FAMILIES", "LAYOUTS", "beats", "every_two", "family", "kendall_tau", "layout", "negated", "order_of_amounts",
-    "order_of_bubbles", "pareto_front", "reversed_pairs",
+    "order_of_bubbles", "pareto_front", "relative_to", "reversals", "reversed_pairs", "winners",
 ]  # fmt: skip

@@ -1,0 +1,141 @@
+"""What the rows of a frame say of one another: times against a base, the fastest of each point, reversals."""
+
+import numpy as np
+
+from ppmodel.analysis.orders import reversed_pairs
+from ppmodel.noise import TIE
+
+_NAMED = ("schedule", "options", "label")
+
+
+def points_of(frame):
+    """The columns that say which point a row is: all of `evaluate.COORDINATES` but those that name the schedule.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        From `ppmodel.compare`.
+
+    Returns
+    -------
+    list of str
+        With costs given in seconds, and with ``change`` where something was changed.
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> points_of(pp.compare("1f1b", 4, 8, forward=1, backward=2))
+    ['pp', 'microbatches', 'p2p', 'allreduce', 'forward', 'backward']
+    """
+    from ppmodel.evaluate import COORDINATES, SECONDS
+
+    return [name for name in (*COORDINATES, *SECONDS, "change") if name in frame and name not in _NAMED]
+
+
+def relative_to(frame, base, value="makespan_s"):
+    """Each schedule's value against that of another schedule at the same point.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        From `ppmodel.compare`.
+    base : str
+        The schedule to compare with, by its label.
+    value : str
+        The column to compare.
+
+    Returns
+    -------
+    DataFrame
+        The rows of the other schedules, with columns ``base`` and ``relative``: the base's value, and value / base - 1,
+        negative where they are faster. Points at which either is not defined are left out.
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> frame = pp.compare(["gpipe", "zb-h1"], 4, 8, forward=1, backward=2)
+    >>> relative_to(frame, "GPipe")[["label", "relative"]].round(3).values.tolist()
+    [['ZB-H1', -0.182]]
+    """
+    by = points_of(frame)
+    bases = frame.loc[frame.label == base, [*by, value]].rename(columns={value: "base"})
+    others = frame[frame.label != base].merge(bases, on=by)
+    return others.assign(relative=others[value] / others["base"] - 1).dropna(subset="relative", ignore_index=True)
+
+
+def winners(frame):
+    """The fastest schedule of each point, and its lead.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        From `ppmodel.compare`.
+
+    Returns
+    -------
+    DataFrame
+        The columns of `points_of`, ``label`` and ``lead``. Of schedules that take the same time the one with the lower
+        peak of activations wins, then the one that stands first. The lead is the time of the fastest of those that
+        take longer over the winner's, less 1; NaN where there is none.
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> frame = pp.compare(["gpipe", "1f1b", "zb-h1"], 4, 8, forward=1, backward=2, comm=[0, 1])
+    >>> winners(frame)[["comm", "label", "lead"]].round(3).values.tolist()
+    [[0, 'ZB-H1', 0.222], [1, 'GPipe', 0.051]]
+    """
+    import pandas as pd
+
+    by, rows = points_of(frame), []
+    for point, group in frame.dropna(subset="makespan_s").groupby(by, sort=False):
+        seconds = group.makespan_s.to_numpy()
+        fastest = seconds.min()
+        equal, slower = group[seconds <= fastest * (1 + TIE)], seconds[seconds > fastest * (1 + TIE)]
+        lead = slower.min() / fastest - 1 if len(slower) else float("nan")
+        rows.append((*point, equal.label[equal.peak_activations.idxmin()], lead))
+    return pd.DataFrame(rows, columns=[*by, "label", "lead"])
+
+
+def reversals(frame):
+    """Pairs of schedules whose order by bubble ratio is not their order by simulated time.
+
+    Equal bubbles are no order, so GPipe and 1F1B cannot be reversed.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        From `ppmodel.compare`; with a column ``without_network_s``, the time that each row takes without a network,
+        reversals that the network causes are told apart.
+
+    Returns
+    -------
+    DataFrame
+        A row a pair and point; the columns of `points_of`, then ``smaller_bubble, bubble_smaller, makespan_smaller_s``
+        of the schedule with the smaller bubble, ``faster, bubble_faster, makespan_faster_s`` of the one that is faster
+        all the same, and ``by_network``: whether the pair has the order of its bubbles where transfers take no time.
+        Else the cause is a backward that is not exactly two forwards long.
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> frame = pp.compare(["gpipe", "chimera"], 8, 16, model="paper", system="fast_cp_slow_nw")
+    >>> reversals(frame)[["smaller_bubble", "faster"]].values.tolist()
+    [['Chimera', 'GPipe']]
+    """
+    import pandas as pd
+
+    by, rows = points_of(frame), []
+    frame = frame.dropna(subset="makespan_s")
+    without = "without_network_s" if "without_network_s" in frame else "makespan_s"
+    for point, group in frame.groupby(by, sort=False):
+        bubbles, seconds = group.table_bubble_ratio, group.makespan_s
+        found, network = reversed_pairs(bubbles, seconds), reversed_pairs(bubbles, seconds, group[without])
+        known = list(zip(group.label, bubbles, seconds, strict=True))
+        rows += [(*point, *known[a], *known[b], bool(network[a, b])) for a, b in np.argwhere(found)]
+    columns = [
+        *by, "smaller_bubble", "bubble_smaller", "makespan_smaller_s", "faster", "bubble_faster", "makespan_faster_s",
+        "by_network",
+    ]  # fmt: skip
+    table = pd.DataFrame(rows, columns=columns).astype({"by_network": bool})
+    return table if without != "makespan_s" else table.drop(columns="by_network")
