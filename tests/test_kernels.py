@@ -114,12 +114,12 @@ def test_events_are_the_same_to_the_last_bit(case, p2p, allreduce, seed):
     """All times by the event queue, with nics that ranks share and costs that make ties."""
     schedule, costs = case
     random = np.random.default_rng(seed)
-    nics = random.integers(0, 3, schedule.num_ranks) if p2p == "overlapped" else None
+    nics = tuple(random.integers(0, 3, schedule.num_ranks).tolist()) if p2p == "overlapped" else None
     if random.random() < 0.5:
         costs = replace(
             costs, **{name: np.round(getattr(costs, name)) for name in ("compute_s", "occupancy_s", "latency_s")}
         )
-    graph = compile_graph(schedule, p2p, allreduce, nics)
+    graph = compile_graph(schedule, p2p, allreduce).on(nics)
     np.testing.assert_array_equal(*both(lambda: all_times(run_events(graph, costs))))
 
 

@@ -1,6 +1,5 @@
 """Lines and bars of anyone's frame: one a schedule, in panels."""
 
-import seaborn
 from matplotlib import pyplot as plt
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
@@ -67,8 +66,7 @@ def plot_lines(
         for text, style in styles.items():
             rows = here[here[line] == text]
             axis.plot(rows[x], rows[column], **style)
-        ratio = percent if percent is not None else column.endswith("ratio") or column == "relative"
-        _vertical(axis, here[column], ratio, zero, "y" in log)
+        _vertical(axis, here[column], _is_ratio(column, percent), zero, "y" in log)
         axis.set_ylabel(axis_label(column, labels))
         _horizontal(axis, x, frame[x], labels, "x" in log)
         if name is not None and (len(columns) == 1 or column == columns[0]):
@@ -79,8 +77,11 @@ def plot_lines(
     return titled(figure, title, context)
 
 
-def plot_bars(frame, x, y, title, context="", *, bar="label", labels=None, percent=None, stacked=False):
-    """Grouped or stacked bars, one group a value of `x`, one colour a value of `bar`.
+def plot_bars(
+    frame, x, y, title, context="", *, bar="label", panel=None, labels=None, percent=None, stacked=False,
+    horizontal=False, colours=None,
+):  # fmt: skip
+    """Grouped or stacked bars, one group a value of `x`, one colour a value of `bar`, in panels side by side.
 
     Parameters
     ----------
@@ -92,8 +93,14 @@ def plot_bars(frame, x, y, title, context="", *, bar="label", labels=None, perce
         As in `plot_lines`.
     bar : str
         Column that tells the bars of a group apart.
+    panel : str, optional
+        Column that tells the panels apart.
     stacked : bool
         Whether the bars of a group stand on one another.
+    horizontal : bool
+        Whether bars lie, which leaves room for long names; each panel then has a scale of its own.
+    colours : dict of str to str, optional
+        Of the bars, by value of `bar`; by default those of `style_of`.
 
     Returns
     -------
@@ -106,22 +113,41 @@ def plot_bars(frame, x, y, title, context="", *, bar="label", labels=None, perce
     >>> len(plot_bars(frame, "system", "makespan_s", "Newer is faster").axes)
     1
     """
-    figure, axis = plt.subplots(figsize=(7.8, 3.7))
-    colours = {name: style["color"] for name, style in style_of(frame[bar]).items()}
-    if stacked:
-        table = frame.pivot(index=x, columns=bar, values=y)[list(colours)].reindex(dict.fromkeys(frame[x]))
-        table.plot.bar(stacked=True, ax=axis, color=colours, rot=0, legend=False)
-    else:
-        seaborn.barplot(frame, x=x, y=y, hue=bar, palette=colours, ax=axis, saturation=1, errorbar=None, legend=True)
-        axis.get_legend().remove()
-    axis.axhline(0, color="black", lw=0.8)
-    axis.set(xlabel="", ylabel=axis_label(y, labels))
-    axis.set_xticks(axis.get_xticks(), [text.get_text().replace("_cp_", "_cp\n") for text in axis.get_xticklabels()])
-    axis.grid(axis="x", visible=False)
-    if percent if percent is not None else y.endswith("ratio") or y == "relative":
-        axis.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    legend(figure, axis)
+    panels = [None] if panel is None else list(dict.fromkeys(frame[panel]))
+    groups = list(dict.fromkeys(frame[x]))
+    colours = colours or {name: style["color"] for name, style in style_of(frame[bar]).items()}
+    lines = len(groups) * (1 if stacked else max(1, 0.55 * len(colours)))
+    size = (7.8, 1.2 + 0.27 * lines if horizontal else 3.7)
+    figure, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False, sharey=True)
+    for axis, one in zip(axes[0], panels, strict=True):
+        here = frame if one is None else frame[frame[panel] == one]
+        table = here.pivot(index=x, columns=bar, values=y).reindex(index=groups, columns=list(colours))
+        shape = table.plot.barh if horizontal else table.plot.bar
+        shape(stacked=stacked, ax=axis, color=colours, width=0.76, legend=False, **({} if horizontal else {"rot": 0}))
+        _finish_bars(axis, axis_label(y, labels), horizontal, _is_ratio(y, percent))
+        axis.set_title("" if one is None else str(one))
+    if horizontal:
+        axes[0, 0].invert_yaxis()
+    legend(figure, axes[0, 0])
     return titled(figure, title, context)
+
+
+def _finish_bars(axis, name, horizontal, ratio):
+    """A line at 0, the name of the numbers, and the names of the groups, long ones on two lines."""
+    numbers, line, along = (axis.xaxis, axis.axvline, "y") if horizontal else (axis.yaxis, axis.axhline, "x")
+    line(0, color="black", lw=0.8)
+    axis.set(xlabel="", ylabel="")
+    numbers.set_label_text(name)
+    axis.grid(axis=along, visible=False)
+    if ratio:
+        numbers.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
+    if not horizontal:
+        texts = [text.get_text().replace("_cp_", "_cp\n") for text in axis.get_xticklabels()]
+        axis.set_xticks(axis.get_xticks(), texts)
+
+
+def _is_ratio(column, percent):
+    return percent if percent is not None else column.endswith("ratio") or column == "relative"
 
 
 def legend(figure, axis, extra=()):
