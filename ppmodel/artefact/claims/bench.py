@@ -5,11 +5,12 @@ from functools import cached_property
 
 import numpy as np
 
+from ppmodel.cases import as_case, built
+from ppmodel.change import UNCHANGED, Change
 from ppmodel.errors import PPModelError
+from ppmodel.evaluate import times
 from ppmodel.schedules import get
 from ppmodel.specs import ModelSpec, SettingSpec, load_system
-from ppmodel.studies.cases import built, table_numbers
-from ppmodel.studies.times import UNCHANGED, Change, times
 
 _SPEEDS = ("slow", "mid", "fast")
 NINE = tuple(f"{compute}_cp_{network}_nw" for compute in _SPEEDS for network in _SPEEDS)
@@ -72,7 +73,7 @@ class Bench:
     --------
     >>> from ppmodel.specs import load_model, load_setting
     >>> bench = Bench.of(load_model("paper"), load_setting("default"))
-    >>> bench.times("1f1b", 4, 8).t_sim_s.shape
+    >>> bench.times("1f1b", 4, 8).makespan_s.shape
     (1, 9)
     """
 
@@ -138,7 +139,7 @@ class Bench:
         return [NINE.index(name) for name in names] if self.is_nine else [0]
 
     def case(self, schedule):
-        """A schedule's name and options; what it leaves open is the setting's.
+        """A schedule with the options that the setting decides where it leaves them open.
 
         Parameters
         ----------
@@ -147,16 +148,15 @@ class Bench:
 
         Returns
         -------
-        tuple (str, tuple of pairs)
-            As `times` takes it.
+        Case
         """
-        name, options = (schedule, {}) if isinstance(schedule, str) else schedule
+        case = as_case(schedule)
+        known = {option.name: option.default for option in get(case.name).options}
         open_options = {"concat": self.setting.concat, "waves": self.setting.waves}
-        known = {option.name: option.default for option in get(name).options}
-        options = {key: value for key, value in open_options.items() if key in known and value != known[key]} | options
-        return name, tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in options.items())
+        chosen = {key: value for key, value in open_options.items() if key in known and value != known[key]}
+        return case._replace(options=tuple((chosen | dict(case.options)).items()))
 
-    def schedule(self, schedule, num_ranks, num_microbatches):
+    def table(self, schedule, num_ranks, num_microbatches):
         """The table of a schedule at a size.
 
         Parameters
@@ -164,43 +164,23 @@ class Bench:
         schedule : str or list
             As in `case`.
         num_ranks, num_microbatches : int
-            Devices S and microbatches B.
+            Ranks S and microbatches B.
 
         Returns
         -------
         Schedule
-            Built once.
         """
-        name, options = self.case(schedule)
-        return built(name, num_ranks, num_microbatches, options)
-
-    def table(self, schedule, num_ranks, num_microbatches):
-        """What is read off a schedule's table alone.
-
-        Parameters
-        ----------
-        schedule : str or list
-            As in `case`.
-        num_ranks, num_microbatches : int
-            Devices S and microbatches B.
-
-        Returns
-        -------
-        TableNumbers
-            Computed once.
-        """
-        name, options = self.case(schedule)
-        return table_numbers(name, num_ranks, num_microbatches, options)
+        return built(self.case(schedule), num_ranks, num_microbatches)
 
     def times(self, schedule, num_ranks, num_microbatches, network=True):
-        """Simulated time and idle ratio on every system under every change.
+        """Simulated time and idle share on every system under every change.
 
         Parameters
         ----------
         schedule : str or list
             As in `case`.
         num_ranks, num_microbatches : int
-            Devices S and microbatches B.
+            Ranks S and microbatches B.
         network : bool
             Whether transfers and all-reduces take time.
 

@@ -19,7 +19,7 @@ _DIGITS = 12
 EXACT = 1e-6
 """A tolerance of at most this leaves room for rounding only."""
 
-_ALWAYS = {"quantity", "stages", "microbatches", "systems", "take"}
+_ALWAYS = {"quantity", "pp", "microbatches", "systems", "take"}
 _FLIPS = {"quantity", "knob", "factors", "allreduce"}
 
 

@@ -12,12 +12,12 @@ from tqdm import tqdm
 from ppmodel.artefact.claims.bench import Bench
 from ppmodel.artefact.claims.file import FLIPS, rows_of
 from ppmodel.artefact.claims.quantities import QUANTITIES
+from ppmodel.change import UNCHANGED, Change
 from ppmodel.compiled import LARGE, prepare
 from ppmodel.errors import BatchError, CostError, ScheduleError
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs import load_setting
-from ppmodel.studies.times import UNCHANGED, Change
 
 VERDICTS = {"holds": "holds", "depends": "holds only if", "fails": "does not hold", "no case": "no case"}
 """The verdicts, and how they are printed."""
@@ -78,9 +78,9 @@ def measure(row, bench, rows=()):
     given = dict(row.criterion)
     quantity = partial(QUANTITIES[given.pop("quantity")], bench)
     take, columns = given.pop("take", "max"), bench.columns(given.pop("systems", "all"))
-    stages, counts = given.pop("stages", [1]), given.pop("microbatches", [1])
+    ranks, counts = given.pop("pp", [1]), given.pop("microbatches", [1])
     measured = []
-    for size in product(stages, counts):
+    for size in product(ranks, counts):
         try:
             measured.append(quantity(size, **given)[:, columns])
         except BatchError:  # a size that the model does not have

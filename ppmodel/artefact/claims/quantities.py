@@ -13,14 +13,14 @@ import pandas as pd
 from ppmodel import formulas
 from ppmodel.analysis.orders import negated, reversed_pairs
 from ppmodel.analysis.peaks import front_back_certificate, mirrored
+from ppmodel.cases import as_case, built, published_bubble_ratio
 from ppmodel.costs import stages, uniform_costs
 from ppmodel.errors import PPModelError
+from ppmodel.evaluate import table_numbers
 from ppmodel.metrics import bubble_ratios, idle_ratio, memory, peak_activations, table_slots
 from ppmodel.schedules.chimera import placed_chimera
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA
-from ppmodel.studies import published_bubble_ratio
-from ppmodel.studies.cases import built, table_numbers
 
 QUANTITIES = {}
 """Every quantity by its name in ``data/claims.yaml``."""
@@ -37,23 +37,36 @@ def _quantity(function):
 @_quantity
 def level_gap(bench, size, of):
     """The largest difference between bubble ratio by formula, table and simulation without communication."""
-    return bench.everywhere(_level_gap(bench.case(of)[0], *size))
+    return bench.everywhere(_level_gap(as_case(of), *size))
 
 
 @cache
-def _level_gap(name, num_ranks, num_microbatches):
-    schedule = built(name, num_ranks, num_microbatches, ())
-    formula = published_bubble_ratio(name, num_ranks, num_microbatches)
+def _level_gap(case, num_ranks, num_microbatches):
+    schedule = built(case, num_ranks, num_microbatches)
+    formula = published_bubble_ratio(case, num_ranks, num_microbatches)
     table = 1 - Fraction(3 * num_microbatches, table_slots(schedule))
     simulated = idle_ratio(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2)))
     return max(abs(formula - table), abs(float(formula) - simulated))
 
 
 def _formula(bench, size, of):
-    name, options = bench.case(of)
-    if name == "chimera":
+    case = bench.case(of)
+    if case.name == "chimera":
         return formulas.bubble_ratio_chimera_equal(*size)  # the paper's, however units follow
-    return published_bubble_ratio(name, *size, dict(options))
+    return published_bubble_ratio(case, *size)
+
+
+def _table_ratio(bench, size, of):
+    return table_numbers(bench.table(of, *size))["table_bubble_ratio"]
+
+
+def _length(bench, size, of):
+    return _forward_times(bench.table(of, *size))
+
+
+@cache
+def _forward_times(table):
+    return table_slots(table) / table.pieces_per_unit
 
 
 @_quantity
@@ -61,20 +74,19 @@ def bubble(bench, size, of, level):
     """Bubble ratio over the total time, by the schedule's own published formula or from its table."""
     if level == "formula":
         return bench.everywhere(_formula(bench, size, of))
-    return bench.everywhere(bench.table(of, *size).bubble_ratio)
+    return bench.everywhere(_table_ratio(bench, size, of))
 
 
 @_quantity
 def understatement(bench, size, of):
     """Bubble ratio from the table less that by formula."""
-    by_table = bench.table(of, *size).bubble_ratio
-    return bench.everywhere(by_table - _formula(bench, size, of))
+    return bench.everywhere(_table_ratio(bench, size, of) - _formula(bench, size, of))
 
 
 @_quantity
 def forward_times(bench, size, of):
     """Length of the table in forwards of 1/S of the model, a backward of two."""
-    return bench.everywhere(bench.table(of, *size).forward_times)
+    return bench.everywhere(_length(bench, size, of))
 
 
 @_quantity
@@ -82,7 +94,9 @@ def first_loss(bench, size, of, over):
     """The smallest multiple of S at which a table is longer than another; searched up to the given B."""
     num_ranks, most = size
     sizes = [(num_ranks, count) for count in range(num_ranks, most + 1, num_ranks)]
-    lost = [size[1] for size in sizes if bench.table(of, *size).forward_times > bench.table(over, *size).forward_times]
+    lost = [
+        count for _, count in sizes if _length(bench, (num_ranks, count), of) > _length(bench, (num_ranks, count), over)
+    ]
     return bench.everywhere(lost[0] if lost else np.inf)
 
 
@@ -92,7 +106,7 @@ def first_loss(bench, size, of, over):
 @_quantity
 def gain(bench, size, of, over):
     """How much less time a schedule takes than another: 1 - T(of) / T(over)."""
-    return 1 - bench.times(of, *size).t_sim_s / bench.times(over, *size).t_sim_s
+    return 1 - bench.times(of, *size).makespan_s / bench.times(over, *size).makespan_s
 
 
 @_quantity
@@ -122,8 +136,8 @@ def reversals(bench, size, of, level):
     without it is that of the bubbles. By formula, everything counts.
     """
     bubbles = np.array([bubble(bench, size, one, level) for one in of], dtype=float)
-    seconds = np.array([bench.times(one, *size).t_sim_s for one in of])
-    without_network = [bench.times(one, *size, network=False).t_sim_s for one in of] if level == "table" else None
+    seconds = np.array([bench.times(one, *size).makespan_s for one in of])
+    without_network = [bench.times(one, *size, network=False).makespan_s for one in of] if level == "table" else None
     return reversed_pairs(bubbles, seconds, without_network).any(axis=(0, 1)).astype(int)
 
 
@@ -131,7 +145,7 @@ def reversals(bench, size, of, level):
 def negations(bench, size, of, over):
     """1 where a schedule has the smaller bubble in its table and takes at least as long, else 0."""
     bubbles = (bubble(bench, size, one, "table") for one in (of, over))
-    return negated(*bubbles, *(bench.times(one, *size).t_sim_s for one in (of, over)))
+    return negated(*bubbles, *(bench.times(one, *size).makespan_s for one in (of, over)))
 
 
 # ---- memory --------------------------------------------------------------------------------------
@@ -139,8 +153,8 @@ def negations(bench, size, of, over):
 
 @_quantity
 def peak(bench, size, of):
-    """Peak activations of the fullest rank, in microbatches on 1/S of the model."""
-    return bench.everywhere(bench.table(of, *size).peak)
+    """Peak activations of the most loaded rank, in microbatches on 1/S of the model."""
+    return bench.everywhere(table_numbers(bench.table(of, *size))["peak_activations"])
 
 
 @_quantity
@@ -152,8 +166,8 @@ def peak_over(bench, size, of, over, less=None):
 
 @_quantity
 def peak_tib(bench, size, of):
-    """Peak activations of the fullest rank in TiB."""
-    schedule = bench.schedule(of, *size)
+    """Peak activations of the most loaded rank in TiB."""
+    schedule = bench.table(of, *size)
     held = memory(schedule, bench.model, stages(schedule, bench.model, bench.systems[0]))
     return bench.everywhere(held.activations.max() / 2**40)
 
@@ -186,7 +200,7 @@ def _measurements(name):
 @cache
 def _profiled(entry, num_microbatches):
     """1F1B with times that were profiled on hardware, under Zero Bubble's semantics."""
-    table = built("1f1b", entry.devices, num_microbatches, ())
+    table = built(as_case("1f1b"), entry.devices, num_microbatches)
     backward = entry.t_input_grad_ms + entry.t_weight_grad_ms
     costs = uniform_costs(table, entry.t_forward_ms, backward, entry.t_comm_ms)
     return run_graph(compile_graph(table, "latency"), costs)
@@ -223,5 +237,5 @@ def measured_scaling(bench, size):
     """Share of the throughput that S ranks keep of S single ones, 1 - bubble of 1F1B, less the measured share."""
     measured = _measurements("megatron_sc21.csv")
     runs = measured[(measured.figure == 11) & (measured.batch == size[1])].set_index("pipeline")
-    ours = 1 - table_numbers("1f1b", *size, ()).bubble_ratio
+    ours = 1 - table_numbers(built(as_case("1f1b"), *size))["table_bubble_ratio"]
     return bench.everywhere(ours - runs.tflops_per_gpu[size[0]] / runs.tflops_per_gpu[1])
