@@ -284,7 +284,7 @@ def test_messages_are_worth_it_up_to_the_border():
 
 def by_hand(schedule, model, systems, apart):
     """Time on each system, one simulation each."""
-    schedule = schedule.taken_apart() if apart else schedule
+    schedule = schedule.unfused() if apart else schedule
     costs = [model_costs(schedule, model, system) for system in systems]
     return np.array([run_graph(compile_graph(schedule), one).makespan_s for one in costs])
 

@@ -206,7 +206,7 @@ def overlap_study(model, systems, num_ranks, num_microbatches, cases, factors, p
     -------
     DataFrame
         One row a schedule with such cells and a system; columns ``schedule, system``, then for "apart" (see
-        `Schedule.taken_apart`) and for each factor ``time apart`` or ``time at ...``, over that at 1, less 1, and
+        `Schedule.unfused`) and for each factor ``time apart`` or ``time at ...``, over that at 1, less 1, and
         ``place apart`` or ``place at ...``, 1 more than the number of schedules that are faster; last
         ``worth below``, the factor from which down the schedule takes no longer than apart (NaN where none is).
     """
@@ -232,7 +232,7 @@ def overlap_study(model, systems, num_ranks, num_microbatches, cases, factors, p
 
 def _apart_s(schedule, model, systems, p2p):
     """Time of a schedule with its pairs taken apart, on each system; NaN where it has none."""
-    seconds, apart = np.full(len(systems), np.nan), schedule.taken_apart()
+    seconds, apart = np.full(len(systems), np.nan), schedule.unfused()
     if apart is not schedule:
         seconds = makespans(compile_graph(apart, p2p), [model_costs(apart, model, system) for system in systems])
     return seconds

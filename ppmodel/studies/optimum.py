@@ -93,7 +93,7 @@ def _whole_and_apart(said, schedule):
     """A schedule, and its order with the F&B pairs taken apart where it has any: the solver's orders have none."""
     yield said, schedule
     if schedule.overlaps.any():
-        yield f"{said} apart", schedule.taken_apart()
+        yield f"{said} apart", schedule.unfused()
 
 
 def _for_times(name, options, comm):

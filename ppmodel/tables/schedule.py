@@ -236,7 +236,7 @@ class Schedule:
             rows.append(row)
         return rows
 
-    def taken_apart(self):
+    def unfused(self):
         """The same order with each F&B pair, a forward that meets a backward, as operations one after the other.
 
         A pair waits for what both need, and hands on what both give at its end; taken apart, each of its operations
@@ -252,7 +252,7 @@ class Schedule:
         --------
         >>> from ppmodel import build
         >>> pairs = build("dualpipe", 8, 16)
-        >>> [int(one.slots(reduction=0)[1].max()) for one in (pairs, pairs.taken_apart())]
+        >>> [int(one.slots(reduction=0)[1].max()) for one in (pairs, pairs.unfused())]
         [54, 51]
         """
         if not self.overlaps.any():
@@ -275,6 +275,8 @@ class Schedule:
         return found
 
     slots, table, validate = slots, table, validate
+
+    taken_apart = unfused
 
     # ---- shown and written -------------------------------------------------------------------
 

@@ -48,12 +48,12 @@ def test_makespans_ratios_and_peaks_are_the_published_ones():
         assert peak_activations(schedule).tolist() == peak(stages)
 
 
-def test_taken_apart_an_order_is_complete_and_no_slower():
+def test_unfused_an_order_is_complete_and_no_slower():
     """No pair is left, each rank keeps its order and its peak, and no operation ends later; most sizes are faster."""
     faster = 0
     for size in SIZES:
         pairs = build(*size)
-        apart = pairs.taken_apart()
+        apart = pairs.unfused()
         apart.validate()
         assert not apart.overlaps.any()
         assert apart.rows() == [[(op,) for cell in row for op in cell] for row in pairs.rows()]
@@ -61,14 +61,14 @@ def test_taken_apart_an_order_is_complete_and_no_slower():
         assert (apart.slots()[1] <= pairs.slots()[1]).all()
         faster += table_slots(apart) < table_slots(pairs)
     assert faster > len(SIZES) / 2
-    assert apart.taken_apart() is apart
+    assert apart.unfused() is apart
 
 
 @pytest.mark.parametrize(("name", "pairs", "apart"), [("dualpipe", 54, 51), ("dualpipev", 55, 51.5)])
 def test_what_pairs_cost_without_a_gain(name, pairs, apart):
     """S = 8, B = 16, F = I = W: three forwards and three and a half; DualPipeV apart takes as long as ZB-V."""
     schedule = build(name, 8, 16)
-    times = [simulated(one, 1, 1, 1, None) for one in (schedule, schedule.taken_apart(), build("zb-v", 8, 16))]
+    times = [simulated(one, 1, 1, 1, None) for one in (schedule, schedule.unfused(), build("zb-v", 8, 16))]
     assert times[:2] == [pairs, apart]
     assert times[2] == 51.5
 
