@@ -3,17 +3,21 @@
 from ppmodel.analysis.frames import relative_to, reversals, winners
 from ppmodel.analysis.orders import (
     beats,
+    behind,
     every_two,
     kendall_tau,
     negated,
     order_of_amounts,
     order_of_bubbles,
     pareto_front,
+    places,
     reversed_pairs,
 )
+from ppmodel.analysis.ranking import advantages, agreement, fronts, levels
 from ppmodel.analysis.structure import FAMILIES, LAYOUTS, family, layout
 
 __all__ = [
-    "FAMILIES", "LAYOUTS", "beats", "every_two", "family", "kendall_tau", "layout", "negated", "order_of_amounts",
-    "order_of_bubbles", "pareto_front", "relative_to", "reversals", "reversed_pairs", "winners",
+    "FAMILIES", "LAYOUTS", "advantages", "agreement", "beats", "behind", "every_two", "family", "fronts", "kendall_tau",
+    "layout", "levels", "negated", "order_of_amounts", "order_of_bubbles", "pareto_front", "places", "relative_to",
+    "reversals", "reversed_pairs", "winners",
 ]  # fmt: skip

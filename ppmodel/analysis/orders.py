@@ -167,6 +167,51 @@ def pareto_front(first, second):
     return ~beats(first, second).any(axis=0)
 
 
+def behind(time, memory):
+    """How far each point is behind the fastest that holds no more.
+
+    Parameters
+    ----------
+    time, memory : array of float, shape (n,)
+
+    Returns
+    -------
+    ndarray of float, shape (n,)
+        Time over that of the fastest point that holds no more, less 1; 0 on the `pareto_front`.
+
+    Examples
+    --------
+    >>> behind([1.0, 3.0, 2.0], [5.0, 4.0, 3.0]).tolist()
+    [0.0, 0.5, 0.0]
+    """
+    time = np.asarray(time, dtype=float)
+    holds_no_more = every_two(order_of_amounts, memory) <= 0
+    return time / np.where(holds_no_more, time[:, None], np.inf).min(axis=0) - 1
+
+
+def places(order, values):
+    """The place of each value: one more than the number of those before it; equals share a place.
+
+    Parameters
+    ----------
+    order : callable
+        `order_of_bubbles` or `order_of_amounts`.
+    values : array of float, shape (n,)
+
+    Returns
+    -------
+    ndarray of float, shape (n,)
+        NaN where the value is missing.
+
+    Examples
+    --------
+    >>> places(order_of_amounts, [3.0, 1.0, 1.0, float("nan")]).tolist()
+    [3.0, 1.0, 1.0, nan]
+    """
+    ahead = (every_two(order, values) > 0).sum(axis=1)
+    return np.where(np.isnan(np.asarray(values, dtype=float)), np.nan, 1 + ahead)
+
+
 def kendall_tau(first, second):
     """Rank correlation of two orders, Kendall's tau-b: 1 where they are one, -1 where one is the other reversed.
 
