@@ -5,9 +5,10 @@ topology travels with the costs, so no caller can forget it. `simulate` keeps th
 makes a frame of many, `times` remembers what a long study has computed. All three evaluate points here.
 """
 
-from functools import cache, lru_cache
+from functools import cache
 from itertools import product
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -35,8 +36,6 @@ NUMBERS = (
 
 COLUMNS = (*COORDINATES, *NUMBERS, "refused")
 """The columns of every frame, of a sweep's rows, and of the command line's JSON."""
-
-_COSTS_KEPT = 2**17  # the costs of the largest study, the search of `implied`, stay: 65,000 of them take 0.2 GB
 
 
 def simulate(
@@ -148,32 +147,70 @@ def compare(
     return pd.DataFrame(rows, columns=[*kept[:place], *own, *kept[place:]])
 
 
-def _rows(case, size, words, priced):
-    """The rows of one graph: a row for each way to price it."""
-    point = {
-        "schedule": case.name, "options": options_text(case.options), "label": case.label,
-        "pp": size[0], "microbatches": size[1], "p2p": words[0], "allreduce": words[1],
-    }  # fmt: skip
-    try:
-        table = built(case, *size)
-        graph = compiled(table, *words)
-    except PPModelError as error:
-        return [point | price.columns | {"refused": str(error)} for price in priced]
-    rows, costs, places = [], [], []
-    for place, price in enumerate(priced):
-        rows.append(point | price.columns | dict.fromkeys(NUMBERS) | {"refused": None})
-        try:
-            costs.append(price.costs(table, words[1]))
-            places.append(place)
-        except PPModelError as error:
-            rows[place]["refused"] = str(error)
-    of_table = table_numbers(table)
-    for place, numbers in zip(places, evaluate(graph, costs), strict=True):
-        rows[place] |= of_table | numbers | priced[place].memory(table)
-    return rows
+def _rows(case, size, words, prices):
+    return graph_rows(point_columns(case, size, words), lambda: compiled(built(case, *size), *words), prices)
 
 
 # ---- points --------------------------------------------------------------------------------------
+
+
+def point_columns(case, size, words):
+    """The columns that all rows of one graph share.
+
+    Parameters
+    ----------
+    case : Case
+    size : (int, int)
+        Ranks and microbatches.
+    words : (str, str)
+        What transfers and the all-reduce occupy.
+    """
+    return {
+        "schedule": case.name, "options": options_text(case.options), "label": case.label,
+        "pp": size[0], "microbatches": size[1], "p2p": words[0], "allreduce": words[1],
+    }  # fmt: skip
+
+
+def graph_rows(point, graph_of, prices):
+    """The rows of one graph: a row for each way to price it.
+
+    Parameters
+    ----------
+    point : dict
+        Columns that all rows share.
+    graph_of : callable
+        Returns the graph; a `PPModelError` that it raises refuses all rows, one that concerns a price its own row.
+    prices : sequence of Price
+
+    Returns
+    -------
+    list of dict
+        A refused row has its reason in ``refused``, and no numbers.
+    """
+    rows = [point | price.columns | {"refused": None} for price in prices]
+    try:
+        graph = graph_of()
+    except PPModelError as error:
+        return [row | {"refused": str(error)} for row in rows]
+    table, costs, priced = graph.schedule, [], []
+    for row, price in zip(rows, prices, strict=True):
+        try:
+            costs.append(price.costs(table, graph.allreduce))
+            priced.append((row, price))
+        except PPModelError as error:
+            row["refused"] = str(error)
+    for (row, price), numbers in zip(priced, _each(graph, costs), strict=True):
+        refused = isinstance(numbers, PPModelError)
+        row.update({"refused": str(numbers)} if refused else table_numbers(table) | numbers | price.memory(table))
+    return rows
+
+
+def _each(graph, costs):
+    """`evaluate`, or errors: where times overflow under one of many costs, the others keep theirs."""
+    try:
+        return evaluate(graph, costs)
+    except PPModelError as error:
+        return [error] if len(costs) == 1 else [numbers for one in costs for numbers in _each(graph, [one])]
 
 
 def evaluate(graph, many_costs):
@@ -217,20 +254,35 @@ def longest_spans(graph, many_costs):
     return np.array([metrics.longest_span_s(run_graph(graph, costs)) for costs in many_costs])
 
 
-@lru_cache(1024)
 def table_numbers(table):
     """What follows from a table alone: its bubble ratio, the peak of its most loaded rank, and its messages."""
-    return {
-        "table_bubble_ratio": metrics.table_bubble_ratio(table),
-        "peak_activations": float(metrics.peak_activations(table).max()),
-        "messages": int(metrics.messages_sent(table).sum()),
-    }
+    return _once(
+        table,
+        "numbers",
+        lambda: {
+            "table_bubble_ratio": metrics.table_bubble_ratio(table),
+            "peak_activations": float(metrics.peak_activations(table).max()),
+            "messages": int(metrics.messages_sent(table).sum()),
+        },
+    )
 
 
-@lru_cache(4096)
 def peak_memory_bytes(table, model, system):
-    """Bytes on the most loaded rank: weights, gradients, optimizer state and peak activations."""
-    return float(metrics.memory(table, model, stages(table, model, system)).total.max())
+    """Bytes on the most loaded rank: weights, gradients, optimizer state and peak activations; alike on all systems."""
+    return _once(
+        table, model, lambda: float(metrics.memory(table, model, stages(table, model, system)).total.max())
+    )
+
+
+_known_of = WeakKeyDictionary()  # tables, and what is known of each: it goes when the table goes
+
+
+def _once(table, key, compute):
+    known = _known_of.setdefault(table, {})
+    try:
+        return known[key]
+    except KeyError:
+        return known.setdefault(key, compute())
 
 
 def seconds_costs(table, allreduce="excluded", **seconds):
@@ -261,8 +313,8 @@ def seconds_costs(table, allreduce="excluded", **seconds):
     return uniform_costs(table, **given)
 
 
-class _Price(NamedTuple):
-    """One way to price a table: seconds, or a model on a system, under a change."""
+class Price(NamedTuple):
+    """One way to price a table: seconds, or a model on a system, under a change; `columns` name it in a row."""
 
     columns: dict
     seconds: dict
@@ -282,10 +334,10 @@ class _Price(NamedTuple):
         return {"peak_memory_bytes": held, "memory_capacity_bytes": room}
 
 
-@lru_cache(_COSTS_KEPT)
 def _changed_costs(table, model, change, system):
     """Costs of a table on a changed system: the same for all semantics."""
-    return change.costs(model_costs(table, model, change.system(system)), table)
+    key = (model, change, system)
+    return _once(table, key, lambda: change.costs(model_costs(table, model, change.system(system)), table))
 
 
 def _priced(model, system, seconds, changes):
@@ -293,12 +345,12 @@ def _priced(model, system, seconds, changes):
     if model is None and system is None:
         given = {name: _listed(value) for name, value in seconds.items() if value is not None}
         points = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
-        return [_Price(point | said, point, change=change) for point in points for change, said in several]
+        return [Price(point | said, point, change=change) for point in points for change, said in several]
     _require_pair(model, system, seconds)
     systems = [_system(one) for one in _listed(system)]
     models = [_model(one) for one in _listed(model)]
     return [
-        _Price({"system": one.name, "model": other.name} | said, {}, other, one, change)
+        Price({"system": one.name, "model": other.name} | said, {}, other, one, change)
         for one in systems
         for other in models
         for change, said in several
