@@ -8,29 +8,37 @@ makes a frame of many, `times` remembers what a long study has computed. All thr
 from functools import cache
 from itertools import product
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ppmodel import metrics
 from ppmodel.cases import as_case, built, compiled
 from ppmodel.change import UNCHANGED
-from ppmodel.costs import comm_over_forward, model_costs, stages, uniform_costs
+from ppmodel.costs import comm_over_forward, model_costs
 from ppmodel.errors import CostError, PPModelError
+from ppmodel.prices import (
+    SECONDS,
+    as_model,
+    as_system,
+    changed_costs,
+    listed,
+    priced,
+    require_pair,
+    seconds_costs,
+    table_numbers,
+)
 from ppmodel.run import Run
 from ppmodel.schedules.registry import option_text
 from ppmodel.simulation import makespans, require_semantics, run_graph
 from ppmodel.tables import Schedule
-
-SECONDS = ("forward", "backward", "input_grad", "weight_grad", "pair", "comm", "latency", "reduction")
-"""Costs that may be given as plain seconds, in place of a model and a system; see `costs.uniform_costs`."""
 
 COORDINATES = ("schedule", "options", "label", "pp", "microbatches", "p2p", "allreduce", "system", "model")
 """The columns that say which point a row is; costs given in seconds have their columns in place of the last two."""
 
 NUMBERS = (
     "makespan_s", "busy_s", "idle_ratio", "bubble_ratio_total", "bubble_ratio_ideal", "bubble_ratio_span",
-    "table_bubble_ratio", "peak_activations", "messages", "comm_over_forward", "peak_memory_bytes", "memory_capacity_bytes", "nics_shared",
+    "table_bubble_ratio", "peak_activations", "messages", "comm_over_forward",
+    "peak_memory_bytes", "memory_capacity_bytes", "nics_shared",
 )  # fmt: skip
 """The columns that say what comes out of a point."""
 
@@ -81,8 +89,8 @@ def simulate(
     case = as_case(schedule)
     table = built(case, *_size(case, pp, microbatches))
     if model is not None or system is not None:
-        _require_pair(model, system, seconds)
-        model, system = _model(model), _system(system)
+        require_pair(model, system, seconds)
+        model, system = as_model(model), as_system(system)
         costs = model_costs(table, model, system)
     else:
         costs = seconds_costs(table, allreduce, **seconds)
@@ -113,8 +121,8 @@ def compare(
     Returns
     -------
     DataFrame
-        A row a point, in the order of the arguments, the schedules outermost; the columns are `COLUMNS`. A point that is
-        not defined has its reason in ``refused``, and no numbers.
+        A row a point, in the order of the arguments, the schedules outermost; the columns are `COLUMNS`. A point
+        that is not defined has its reason in ``refused``, and no numbers.
 
     Raises
     ------
@@ -130,17 +138,17 @@ def compare(
     """
     import pandas as pd
 
-    cases = [as_case(one) for one in _listed(schedules, (str, Schedule), pair=True)]
-    priced = _priced(model, system, seconds, changes)
+    cases = [as_case(one) for one in listed(schedules, (str, Schedule), pair=True)]
+    prices = priced(model, system, seconds, changes)
     sizes = _sizes(cases, pp, microbatches)
-    words = list(product(_listed(p2p, str), _listed(allreduce, str)))
+    words = list(product(listed(p2p, str), listed(allreduce, str)))
     for one in words:
         require_semantics(*one)
     rows = []
     for case in cases:
         for size in sizes[case]:
             for word in words:
-                rows += _rows(case, size, word, priced)
+                rows += _rows(case, size, word, prices)
     kept = [name for name in COLUMNS if name not in ("system", "model") or model is not None]
     own = [name for name in (*SECONDS, "change") if rows and name in rows[0]]
     place = kept.index("makespan_s")
@@ -254,109 +262,6 @@ def longest_spans(graph, many_costs):
     return np.array([metrics.longest_span_s(run_graph(graph, costs)) for costs in many_costs])
 
 
-def table_numbers(table):
-    """What follows from a table alone: its bubble ratio, the peak of its most loaded rank, and its messages."""
-    return _once(
-        table,
-        "numbers",
-        lambda: {
-            "table_bubble_ratio": metrics.table_bubble_ratio(table),
-            "peak_activations": float(metrics.peak_activations(table).max()),
-            "messages": int(metrics.messages_sent(table).sum()),
-        },
-    )
-
-
-def peak_memory_bytes(table, model, system):
-    """Bytes on the most loaded rank: weights, gradients, optimizer state and peak activations; alike on all systems."""
-    return _once(
-        table, model, lambda: float(metrics.memory(table, model, stages(table, model, system)).total.max())
-    )
-
-
-_known_of = WeakKeyDictionary()  # tables, and what is known of each: it goes when the table goes
-
-
-def _once(table, key, compute):
-    known = _known_of.setdefault(table, {})
-    try:
-        return known[key]
-    except KeyError:
-        return known.setdefault(key, compute())
-
-
-def seconds_costs(table, allreduce="excluded", **seconds):
-    """Costs of a table from plain seconds; see `costs.uniform_costs`.
-
-    Raises
-    ------
-    CostError
-        If one is unknown, missing, given twice over, or has no effect on the table.
-    """
-    given = {name: value for name, value in seconds.items() if value is not None}
-    for name in given:
-        if name not in SECONDS:
-            raise CostError(name, given[name], "is not known", f"give {', '.join(SECONDS)}, or model and system")
-    halves = given.keys() & {"input_grad", "weight_grad"}
-    if halves and "backward" in given:
-        raise CostError(
-            "backward", given["backward"], "cannot stand beside its halves", "leave it out: it is their sum"
-        )
-    if "forward" not in given:
-        remedy = "give forward and backward (or input_grad and weight_grad), or model and system"
-        raise CostError("forward", None, "is missing", remedy)
-    if allreduce != "excluded" and "reduction" not in given and table.num_replicas > 1:
-        raise CostError("reduction", None, f"is missing for allreduce = {allreduce}", "give its seconds")
-    if "pair" in given and not table.overlaps.any():
-        rule = f"has no effect: no cell of {table.name} holds a forward and a backward"
-        raise CostError("pair", given["pair"], rule, "leave it out")
-    return uniform_costs(table, **given)
-
-
-class Price(NamedTuple):
-    """One way to price a table: seconds, or a model on a system, under a change; `columns` name it in a row."""
-
-    columns: dict
-    seconds: dict
-    model: object = None
-    system: object = None
-    change: object = UNCHANGED
-
-    def costs(self, table, allreduce):
-        if self.model is None:
-            return self.change.costs(seconds_costs(table, allreduce, **self.seconds), table)
-        return _changed_costs(table, self.model, self.change, self.system)
-
-    def memory(self, table):
-        if self.model is None:
-            return {}
-        held, room = peak_memory_bytes(table, self.model, self.system), self.system.memory_capacity_bytes
-        return {"peak_memory_bytes": held, "memory_capacity_bytes": room}
-
-
-def _changed_costs(table, model, change, system):
-    """Costs of a table on a changed system: the same for all semantics."""
-    key = (model, change, system)
-    return _once(table, key, lambda: change.costs(model_costs(table, model, change.system(system)), table))
-
-
-def _priced(model, system, seconds, changes):
-    several = [(UNCHANGED, {})] if changes is None else [(one, {"change": repr(one)}) for one in _listed(changes)]
-    if model is None and system is None:
-        given = {name: _listed(value) for name, value in seconds.items() if value is not None}
-        points = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
-        return [Price(point | said, point, change=change) for point in points for change, said in several]
-    _require_pair(model, system, seconds)
-    systems = [_system(one) for one in _listed(system)]
-    models = [_model(one) for one in _listed(model)]
-    return [
-        Price({"system": one.name, "model": other.name} | said, {}, other, one, change)
-        for one in systems
-        for other in models
-        for change, said in several
-    ]
-
-
 # ---- long studies --------------------------------------------------------------------------------
 
 
@@ -421,7 +326,7 @@ def times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce="exc
     of_systems = [known.setdefault(system, {}) for system in systems]
     missing = [(change, n) for change in dict.fromkeys(changes) for n, of in enumerate(of_systems) if change not in of]
     if missing:
-        many = [_changed_costs(table, model, change, systems[n]) for change, n in missing]
+        many = [changed_costs(table, model, change, systems[n]) for change, n in missing]
         spans = makespans(graph, many)
         idle = 1 - metrics.computing_s(table, many) / (num_ranks * spans)
         for (change, n), *numbers in zip(missing, spans.tolist(), idle.tolist(), strict=True):
@@ -444,14 +349,6 @@ def options_text(options):
     return " ".join(f"{name}={option_text(value)}" for name, value in options)
 
 
-def _listed(given, single=(), pair=False):
-    """What is given, as a list: one thing alone stands for a list of one."""
-    alone = isinstance(given, single) or not isinstance(given, list | tuple | range | np.ndarray)
-    if pair and not alone and len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], dict):
-        alone = True
-    return [given] if alone else list(given)
-
-
 def _size(case, pp, microbatches):
     if case.size and (pp, microbatches) == (None, None):
         return case.size
@@ -466,27 +363,5 @@ def _sizes(cases, pp, microbatches):
     if pp is None and microbatches is None:
         return {case: [_size(case, None, None)] for case in cases}
     sizes = [_size(case, pp, microbatches) for case in cases[:1]]
-    asked = [size for pair in sizes for size in product(*map(_listed, pair))]
+    asked = [size for pair in sizes for size in product(*map(listed, pair))]
     return dict.fromkeys(cases, asked)
-
-
-def _model(given):
-    from ppmodel.specs import ModelSpec, load_model
-
-    return given if isinstance(given, ModelSpec) else load_model(given)
-
-
-def _system(given):
-    from ppmodel.specs import SystemSpec, load_system
-
-    return given if isinstance(given, SystemSpec) else load_system(given)
-
-
-def _require_pair(model, system, seconds):
-    for name, value in (("model", model), ("system", system)):
-        if value is None:
-            raise CostError(name, None, "is missing", "give model and system, or seconds")
-    for name, value in seconds.items():
-        if value is not None:
-            rule = "cannot stand beside model and system" if name in SECONDS else "is not known"
-            raise CostError(name, value, rule, "give either seconds or model and system")

@@ -1,0 +1,156 @@
+"""Ways to price a table: plain seconds, or a model on a system, under a change; and what is known of each table."""
+
+from itertools import product
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from ppmodel import metrics
+from ppmodel.change import UNCHANGED
+from ppmodel.costs import model_costs, stages, uniform_costs
+from ppmodel.errors import CostError
+
+SECONDS = ("forward", "backward", "input_grad", "weight_grad", "pair", "comm", "latency", "reduction")
+"""Costs that may be given as plain seconds, in place of a model and a system; see `costs.uniform_costs`."""
+
+
+def seconds_costs(table, allreduce="excluded", **seconds):
+    """Costs of a table from plain seconds; see `costs.uniform_costs`.
+
+    Raises
+    ------
+    CostError
+        If one is unknown, missing, given twice over, or has no effect on the table.
+    """
+    given = {name: value for name, value in seconds.items() if value is not None}
+    for name in given:
+        if name not in SECONDS:
+            raise CostError(name, given[name], "is not known", f"give {', '.join(SECONDS)}, or model and system")
+    halves = given.keys() & {"input_grad", "weight_grad"}
+    if halves and "backward" in given:
+        raise CostError(
+            "backward", given["backward"], "cannot stand beside its halves", "leave it out: it is their sum"
+        )
+    if "forward" not in given:
+        remedy = "give forward and backward (or input_grad and weight_grad), or model and system"
+        raise CostError("forward", None, "is missing", remedy)
+    if allreduce != "excluded" and "reduction" not in given and table.num_replicas > 1:
+        raise CostError("reduction", None, f"is missing for allreduce = {allreduce}", "give its seconds")
+    if "pair" in given and not table.overlaps.any():
+        rule = f"has no effect: no cell of {table.name} holds a forward and a backward"
+        raise CostError("pair", given["pair"], rule, "leave it out")
+    return uniform_costs(table, **given)
+
+
+class Price(NamedTuple):
+    """One way to price a table: seconds, or a model on a system, under a change; `columns` name it in a row."""
+
+    columns: dict
+    seconds: dict
+    model: object = None
+    system: object = None
+    change: object = UNCHANGED
+
+    def costs(self, table, allreduce):
+        if self.model is None:
+            return self.change.costs(seconds_costs(table, allreduce, **self.seconds), table)
+        return changed_costs(table, self.model, self.change, self.system)
+
+    def memory(self, table):
+        if self.model is None:
+            return {}
+        held, room = peak_memory_bytes(table, self.model, self.system), self.system.memory_capacity_bytes
+        return {"peak_memory_bytes": held, "memory_capacity_bytes": room}
+
+
+def changed_costs(table, model, change, system):
+    """Costs of a table on a changed system: the same for all semantics."""
+    key = (model, change, system)
+    return _once(table, key, lambda: change.costs(model_costs(table, model, change.system(system)), table))
+
+
+def priced(model, system, seconds, changes):
+    """Every `Price` of what `evaluate.compare` was given: systems outermost, then models, then changes."""
+    several = [(UNCHANGED, {})] if changes is None else [(one, {"change": repr(one)}) for one in listed(changes)]
+    if model is None and system is None:
+        given = {name: listed(value) for name, value in seconds.items() if value is not None}
+        points = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
+        return [Price(point | said, point, change=change) for point in points for change, said in several]
+    require_pair(model, system, seconds)
+    systems = [as_system(one) for one in listed(system)]
+    models = [as_model(one) for one in listed(model)]
+    return [
+        Price({"system": one.name, "model": other.name} | said, {}, other, one, change)
+        for one in systems
+        for other in models
+        for change, said in several
+    ]
+
+
+# ---- what is known of a table --------------------------------------------------------------------
+
+
+def table_numbers(table):
+    """What follows from a table alone: its bubble ratio, the peak of its most loaded rank, and its messages."""
+    return _once(
+        table,
+        "numbers",
+        lambda: {
+            "table_bubble_ratio": metrics.table_bubble_ratio(table),
+            "peak_activations": float(metrics.peak_activations(table).max()),
+            "messages": int(metrics.messages_sent(table).sum()),
+        },
+    )
+
+
+def peak_memory_bytes(table, model, system):
+    """Bytes on the most loaded rank: weights, gradients, optimizer state and peak activations; alike on all systems."""
+    return _once(table, model, lambda: float(metrics.memory(table, model, stages(table, model, system)).total.max()))
+
+
+_known_of = WeakKeyDictionary()  # tables, and what is known of each: it goes when the table goes
+
+
+def _once(table, key, compute):
+    known = _known_of.setdefault(table, {})
+    try:
+        return known[key]
+    except KeyError:
+        return known.setdefault(key, compute())
+
+
+# ---- what was given ------------------------------------------------------------------------------
+
+
+def listed(given, single=(), pair=False):
+    """What is given, as a list: one thing alone stands for a list of one."""
+    alone = isinstance(given, single) or not isinstance(given, list | tuple | range | np.ndarray)
+    if pair and not alone and len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], dict):
+        alone = True
+    return [given] if alone else list(given)
+
+
+def as_model(given):
+    """The `ModelSpec` of a name, a file or a specification."""
+    from ppmodel.specs import ModelSpec, load_model
+
+    return given if isinstance(given, ModelSpec) else load_model(given)
+
+
+def as_system(given):
+    """The `SystemSpec` of a name, a file or a specification."""
+    from ppmodel.specs import SystemSpec, load_system
+
+    return given if isinstance(given, SystemSpec) else load_system(given)
+
+
+def require_pair(model, system, seconds):
+    """Refuse a model without a system, either beside seconds, and keywords that are no costs."""
+    for name, value in (("model", model), ("system", system)):
+        if value is None:
+            raise CostError(name, None, "is missing", "give model and system, or seconds")
+    for name, value in seconds.items():
+        if value is not None:
+            rule = "cannot stand beside model and system" if name in SECONDS else "is not known"
+            raise CostError(name, value, rule, "give either seconds or model and system")
