@@ -2,6 +2,25 @@
 
 import re
 
+_LONGEST_VALUE, _LONGEST_LINE = 200, 1200
+
+
+def shown(text, most=_LONGEST_VALUE):
+    """A text on one line of bounded length, without control characters, as messages show what a user wrote.
+
+    Examples
+    --------
+    >>> shown("two\\nlines \\x1b[31m"), len(shown("x" * 10**6))
+    ('two lines \\\\x1b[31m', 200)
+    """
+    try:
+        text = re.sub(r"\s*[\r\n]\s*", " ", str(text))
+    except ValueError:  # a whole number of more digits than Python writes
+        text = f"a number of {text.bit_length()} bits"
+    if len(text) > most:
+        text = f"{text[: most - most // 4 - 5]} ... {text[len(text) - most // 4 :]}"
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
 
 class PPModelError(ValueError):
     """Input that breaks a rule.
@@ -40,9 +59,9 @@ class PPModelError(ValueError):
 
     def __str__(self):
         place = f"{self.where}: " if self.where else ""
-        value = "nothing" if self.value is None else self.value
+        value = "nothing" if self.value is None else shown(self.value)
         rule = f"{self.rule}: {self.why}" if self.why else self.rule
-        return re.sub(r"\s*[\r\n]\s*", " ", f"{place}{self.field} = {value}: {rule}; {self.remedy}")
+        return shown(f"{place}{self.field} = {value}: {rule}; {self.remedy}", _LONGEST_LINE)
 
 
 class ScheduleError(PPModelError):

@@ -1,5 +1,6 @@
 """Models and systems: read by name, type and unit, refused with the line."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,10 +27,12 @@ BAD = Path(__file__).parent / "bad" / "systems"
 GOOD = DATA / "systems" / "mid_cp_mid_nw.yaml"
 EXPECTED = {
     "anchor.yaml": ":1: .*is not YAML",
+    "circle.yaml": ": document = with its aliases: is nested too deeply",
     "duplicate.yaml": ":6: network_latency = .*: is given twice; keep one",
     "infinite.yaml": ": network_bandwidth.value = inf: must be a finite number",
     "kind.yaml": ": memory_capacity.kind = 'guessed': must be 'stated', 'digest', 'inferred' or 'our choice'",
     "latin1.yaml": ":1: text = byte 0xe9: is not UTF-8",
+    "laughs.yaml": ": document = with its aliases: comes to more than 100000 values",
     "list.yaml": ": document = a list: must be a mapping",
     "missing.yaml": ": network_latency = nothing: is missing; add the key",
     "nan.yaml": ": network_bandwidth.value = nan: must be a finite number",
@@ -65,6 +68,26 @@ def test_bad_files_are_refused(name):
         load_system(BAD / name)
     assert str(caught.value).startswith(f"{BAD / name}")
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_ordinary_file_is_refused_unread(tmp_path):
+    """Devices, pipes, folders and files of absurd size are refused without being read."""
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with open(tmp_path / "huge.yaml", "wb") as file:
+        file.truncate(2**30)
+    for path in ("/dev/zero", tmp_path / "pipe.yaml", tmp_path):
+        with pytest.raises(SpecificationError, match="is not a (regular )?file"):
+            load_system(path)
+    with pytest.raises(SpecificationError, match="must have at most 1048576"):
+        load_system(tmp_path / "huge.yaml")
+
+
+def test_messages_are_short_and_plain():
+    """Whatever a value is, a message is one short line without control characters."""
+    for value in ("x" * 10**6, "\x1b[31mred\n", 10**5000, list(range(10**5))):
+        text = str(SpecificationError("field", value, "is wrong", "mend it"))
+        assert len(text) < 300
+        assert text.isprintable()
 
 
 @pytest.mark.parametrize("name", ["negative.yaml", "unit.yaml", "unknown.yaml", "text.yaml"])

@@ -7,11 +7,10 @@ from functools import cached_property
 import numpy as np
 
 from ppmodel.costs import uniform_costs
-from ppmodel.simulation import run_graph
 from ppmodel.errors import ScheduleError
-from ppmodel.simulation import compile_graph
 from ppmodel.metrics import longest_span_s, peak_activations
 from ppmodel.ops import OpKind
+from ppmodel.simulation import compile_graph, run_graph
 
 OBJECTIVES = ("makespan", "span")
 """From the first start to the last end of all ranks, or of the rank where that is longest (Zero Bubble's)."""

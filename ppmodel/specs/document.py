@@ -10,8 +10,11 @@ from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from ppmodel.errors import SpecificationError
+from ppmodel.files import read_text
 
 _FORM = "write 'key: {value: ..., unit: ..., kind: ..., source: ...}', as in the files of data"
+_MOST_VALUES, _DEEPEST = 10**5, 20  # a sweep of 10,000 seeds has as many; no file is deeper than five
+
 _REMEDIES = {
     "float_type": "write a number, without quotes",
     "int_type": "write a whole number, without quotes",
@@ -51,7 +54,7 @@ def read_document(path, file_type, form=_FORM):
     """
     document = _read_yaml(path, form)
     try:
-        return file_type.model_validate(_plain(document))
+        return file_type.model_validate(_plain(document, path))
     except ValidationError as error:
         raise _first_problem(error, document, path, file_type, form) from None
 
@@ -82,16 +85,7 @@ def place_in(path, *location):
 
 def _read_yaml(path, form=_FORM):
     """The document with its line numbers, or one line about why it cannot be read."""
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
-        shown = f"byte 0x{error.object[error.start]:02x}"
-        raise SpecificationError(
-            "text", shown, "is not UTF-8", "save the file as UTF-8", where=f"{path}:{line}"
-        ) from None
-    except OSError as error:
-        raise SpecificationError("file", path, f"cannot be read ({error.strerror})", "check the path") from None
+    text = read_text(path, error=SpecificationError)
     try:
         document = YAML().load(text)
     except MarkedYAMLError as error:
@@ -125,14 +119,19 @@ def _malformed(error, text, path, form):
     return SpecificationError("text", shown, rule, form, where=where)
 
 
-def _plain(node):
-    """The document without the YAML library's types, which a strict check would refuse."""
+def _plain(node, path, budget=None, depth=0):
+    """The document without the YAML library's types, which a strict check would refuse, and with its aliases expanded."""
+    budget = [_MOST_VALUES] if budget is None else budget
+    budget[0] -= 1
+    if budget[0] < 0 or depth > _DEEPEST:
+        rule = f"comes to more than {_MOST_VALUES} values" if depth <= _DEEPEST else "is nested too deeply"
+        raise SpecificationError("document", "with its aliases", rule, "write fewer values", where=str(path))
     if isinstance(node, dict):
-        return {str(key): _plain(value) for key, value in node.items()}
+        return {str(key): _plain(value, path, budget, depth + 1) for key, value in node.items()}
     for kind in (bool, int, float, str):
         if isinstance(node, kind):
             return kind(node)
-    return [_plain(entry) for entry in node] if isinstance(node, list) else node
+    return [_plain(entry, path, budget, depth + 1) for entry in node] if isinstance(node, list) else node
 
 
 def _first_problem(error, document, path, file_type, form):

@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from ppmodel.studies.cases import TIE
 from ppmodel.analysis.orders import order_of_amounts
+from ppmodel.studies.cases import TIE
 
 _COLUMNS = ["kind", "where", "asked", "schedule", "best_on", "of", "time_low", "time_high", "bytes_low", "bytes_high"]
 FASTEST, WITHIN, SMALLEST = "fastest", "fastest within the base's bytes", "fewest bytes"

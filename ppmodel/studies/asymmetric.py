@@ -5,8 +5,7 @@ from itertools import pairwise
 import pandas as pd
 
 from ppmodel.costs import model_costs, uniform_costs
-from ppmodel.simulation import run_graph
-from ppmodel.simulation import P2P, compile_graph
+from ppmodel.simulation import P2P, compile_graph, run_graph
 from ppmodel.studies.cases import built
 from ppmodel.studies.runtime import relative_to, runtime_study
 from ppmodel.studies.times import WITHOUT_NETWORK

@@ -6,10 +6,9 @@ import pandas as pd
 
 from ppmodel import schedules
 from ppmodel.costs import uniform_costs
-from ppmodel.simulation import run_graph
-from ppmodel.simulation import compile_graph
 from ppmodel.metrics import idle_ratio, peak_activations, table_bubble_ratio, table_slots
 from ppmodel.schedules.chimera import CONCATENATIONS
+from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.studies.cases import PAPER_SCHEDULES, built, label, legal_schedules
 
 

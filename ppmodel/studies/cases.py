@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from ppmodel import schedules
 from ppmodel.errors import ScheduleError, SizeError
-from ppmodel.simulation import compile_graph
 from ppmodel.metrics import peak_activations, table_bubble_ratio, table_slots
 from ppmodel.ops import OpKind
 from ppmodel.schedules.registry import option_text
+from ppmodel.simulation import compile_graph
 
 PAPER_SCHEDULES = ("gpipe", "1f1b", "chimera")
 

@@ -4,14 +4,13 @@ import numpy as np
 import pandas as pd
 
 from ppmodel import schedules
+from ppmodel.analysis.orders import order_of_amounts
 from ppmodel.costs import model_costs, slowest_transfer_s, uniform_costs
-from ppmodel.simulation import makespans, run_events
-from ppmodel.simulation import ALLREDUCE, compile_graph
 from ppmodel.metrics import computing_s, messages_sent
 from ppmodel.ops import OpKind
 from ppmodel.schedules.registry import option_text
+from ppmodel.simulation import ALLREDUCE, compile_graph, makespans, run_events
 from ppmodel.studies.cases import TIE, built, compiled, label, legal_schedules, named, table_numbers
-from ppmodel.analysis.orders import order_of_amounts
 from ppmodel.studies.phases import border_study, phase_study
 from ppmodel.studies.times import Change, times
 

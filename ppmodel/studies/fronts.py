@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from ppmodel.studies.field import field_study
 from ppmodel.analysis.orders import every_two, order_of_amounts, pareto_front
+from ppmodel.studies.field import field_study
 
 
 def front_study(study):

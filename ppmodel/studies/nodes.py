@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from ppmodel.costs import model_costs, stage_blocks, uniform_costs
-from ppmodel.simulation import makespans, run_graph
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.metrics import messages_by_node
+from ppmodel.simulation import makespans, run_graph
 from ppmodel.specs import PLACEMENTS, nodes_of
 from ppmodel.studies.cases import TIE, built, compiled, label, legal_schedules, named, spread
 from ppmodel.studies.recommend import batch_sizes

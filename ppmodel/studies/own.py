@@ -6,14 +6,13 @@ from contextlib import suppress
 import pandas as pd
 
 from ppmodel import schedules
-from ppmodel.simulation import run_graph
+from ppmodel.analysis.orders import beats, every_two, order_of_amounts, order_of_bubbles, pareto_front
 from ppmodel.errors import CostError
-from ppmodel.simulation import compile_graph
 from ppmodel.metrics import messages_sent, peak_activations, table_bubble_ratio, table_slots
 from ppmodel.ops import OpKind
+from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.studies.bubble import published_bubble_ratio
 from ppmodel.studies.cases import TIE, label, legal_schedules
-from ppmodel.analysis.orders import beats, every_two, order_of_amounts, order_of_bubbles, pareto_front
 from ppmodel.studies.words import listed
 
 _MANY = 4

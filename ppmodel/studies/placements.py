@@ -7,12 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ppmodel.costs import OpCosts, model_costs, uniform_costs
-from ppmodel.simulation import makespans, run_events
-from ppmodel.simulation import compile_graph
-from ppmodel.metrics import peak_activations
-from ppmodel.ops import OpKind
-from ppmodel.schedules.chimera import placed_chimera
 from ppmodel.analysis.peaks import (
     ELSEWHERE,
     EVEN,
@@ -24,6 +18,11 @@ from ppmodel.analysis.peaks import (
     mirrored,
     split_peaks,
 )
+from ppmodel.costs import OpCosts, model_costs, uniform_costs
+from ppmodel.metrics import peak_activations
+from ppmodel.ops import OpKind
+from ppmodel.schedules.chimera import placed_chimera
+from ppmodel.simulation import compile_graph, makespans, run_events
 
 _DIGITS = 9
 """Decimals of a relative time: times that differ by less are one, as rounding is no order."""

@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 
+from ppmodel.analysis.orders import every_two, kendall_tau, negated, order_of_amounts, order_of_bubbles, reversed_pairs
 from ppmodel.simulation import P2P
 from ppmodel.studies.field import field_study
-from ppmodel.analysis.orders import every_two, kendall_tau, negated, order_of_amounts, order_of_bubbles, reversed_pairs
 from ppmodel.studies.reversals import reversal_study
 
 _POINT = ["system", "stages", "microbatches"]

@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 
+from ppmodel.analysis.orders import negated, order_of_bubbles, reversed_pairs
 from ppmodel.simulation import ALLREDUCE
 from ppmodel.studies.cases import PAPER_SCHEDULES, label
-from ppmodel.analysis.orders import negated, order_of_bubbles, reversed_pairs
 from ppmodel.studies.runtime import runtime_study
 
 

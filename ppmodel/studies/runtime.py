@@ -3,9 +3,8 @@
 import pandas as pd
 
 from ppmodel.costs import model_costs, slowest_transfer_s
-from ppmodel.simulation import run_graph, run_events
-from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.metrics import idle_ratio, peak_activations
+from ppmodel.simulation import ALLREDUCE, P2P, run_events, run_graph
 from ppmodel.studies.cases import PAPER_SCHEDULES, TIE, label, legal_schedules, table_numbers
 from ppmodel.studies.times import WITHOUT_NETWORK, times
 

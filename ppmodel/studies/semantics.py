@@ -5,8 +5,7 @@ import pandas as pd
 
 from ppmodel import formulas
 from ppmodel.costs import uniform_costs
-from ppmodel.simulation import makespans, run_graph
-from ppmodel.simulation import P2P
+from ppmodel.simulation import P2P, makespans, run_graph
 from ppmodel.studies.cases import compiled, label, table_numbers
 from ppmodel.studies.times import times
 

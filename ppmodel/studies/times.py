@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.costs import model_costs
-from ppmodel.simulation import makespans
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import computing_s
 from ppmodel.ops import OpKind
+from ppmodel.simulation import makespans
 from ppmodel.studies.cases import built, compiled
 
 _REFERENCE_FLOPS = 1e15

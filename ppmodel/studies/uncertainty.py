@@ -5,10 +5,7 @@ from itertools import product
 import pandas as pd
 
 from ppmodel.costs import model_costs
-from ppmodel.simulation import makespans
 from ppmodel.errors import PPModelError
-from ppmodel.studies.cases import TIE, compiled, label, legal_schedules
-from ppmodel.studies.words import listed
 from ppmodel.noise import (
     QUANTILES,
     Comparison,
@@ -18,6 +15,9 @@ from ppmodel.noise import (
     noisy_makespans_on,
     probability_faster,
 )
+from ppmodel.simulation import makespans
+from ppmodel.studies.cases import TIE, compiled, label, legal_schedules
+from ppmodel.studies.words import listed
 
 NOISE_SCHEDULES = ("gpipe", "1f1b", "eager-1f1b", "chimera", ("hanayo", {"waves": 2}))
 

@@ -2,9 +2,9 @@
 
 import pandas as pd
 
+from ppmodel.analysis.orders import order_of_amounts
 from ppmodel.studies.cases import TIE, label, named
 from ppmodel.studies.fronts import nearest
-from ppmodel.analysis.orders import order_of_amounts
 from ppmodel.studies.ranking import advantage_study, level_rank_study
 
 PAPERS_OWN = ("gpipe", "1f1b", "chimera", "asymmetric-chimera", "hanayo")

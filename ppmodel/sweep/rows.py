@@ -7,13 +7,12 @@ import numpy as np
 from ppmodel import metrics, schedules
 from ppmodel.compiled import prepare
 from ppmodel.costs import model_costs, stages
-from ppmodel.simulation import makespans
 from ppmodel.errors import PPModelError, SweepError
-from ppmodel.simulation import compile_graph
+from ppmodel.noise import noisy_runs
 from ppmodel.schedules.registry import option_text
+from ppmodel.simulation import compile_graph, makespans
 from ppmodel.specs import nics_of
 from ppmodel.sweep.versions import versions
-from ppmodel.noise import noisy_runs
 
 COLUMNS = {
     "schedule": str, "options": str, "stages": int, "microbatches": int, "waves": int, "p2p": str, "allreduce": str,

@@ -9,10 +9,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ppmodel import schedules
 from ppmodel.errors import PPModelError, SpecificationError
+from ppmodel.noise import Noise
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs import load_model, load_system, model_names, place_in, read_document, system_names
 from ppmodel.sweep.grid import Sweep, Variant
-from ppmodel.noise import Noise
 
 _MAX_ROWS = 10**7
 _MAX_SEED = 2**63 - 1
