@@ -14,10 +14,11 @@ from ppmodel.analysis.orders import (
     reversed_pairs,
 )
 from ppmodel.analysis.ranking import advantages, agreement, fronts, levels
+from ppmodel.analysis.roots import crossings, largest_share
 from ppmodel.analysis.structure import FAMILIES, LAYOUTS, family, layout
 
 __all__ = [
-    "FAMILIES", "LAYOUTS", "advantages", "agreement", "beats", "behind", "every_two", "family", "fronts", "kendall_tau",
-    "layout", "levels", "negated", "order_of_amounts", "order_of_bubbles", "pareto_front", "places", "relative_to",
+    "FAMILIES", "LAYOUTS", "advantages", "agreement", "beats", "behind", "crossings", "every_two", "family", "fronts", "kendall_tau",
+    "largest_share", "layout", "levels", "negated", "order_of_amounts", "order_of_bubbles", "pareto_front", "places", "relative_to",
     "reversals", "reversed_pairs", "winners",
 ]  # fmt: skip

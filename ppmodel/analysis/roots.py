@@ -1,0 +1,60 @@
+"""Where a curve changes its sign, and up to which number a condition holds."""
+
+import numpy as np
+
+from ppmodel.noise import TIE
+
+
+def crossings(ratios, apart):
+    """Where a curve changes its sign, interpolated on a logarithmic axis.
+
+    Parameters
+    ----------
+    ratios : array of float, shape (n,)
+        Positive and rising, such as transfers over a forward, c/F.
+    apart : array of float, shape (n,)
+        The curve, such as the logarithm of one time over another; less than a billionth is 0, and 0 is no sign.
+
+    Returns
+    -------
+    list of float
+
+    Examples
+    --------
+    >>> crossings([1.0, 100.0, 1000.0], [-1.0, 1.0, 2.0])
+    [10.0]
+    """
+    logs = np.log(np.asarray(ratios, dtype=float))
+    values = np.where(np.abs(apart) < TIE, 0.0, apart)
+    found = []
+    for left in np.flatnonzero(np.sign(values[:-1]) * np.sign(values[1:]) < 0):
+        share = values[left] / (values[left] - values[left + 1])
+        found.append(float(np.exp(logs[left] + share * (logs[left + 1] - logs[left]))))
+    return found
+
+
+def largest_share(holds, halvings=12):
+    """The largest number from 0 to 1 at which a condition holds that holds at all smaller ones, by bisection.
+
+    Parameters
+    ----------
+    holds : callable
+        From a number to whether the condition holds there.
+    halvings : int
+        The result is exact to 1 / 2**halvings.
+
+    Returns
+    -------
+    float
+        NaN where the condition holds nowhere that was tried.
+
+    Examples
+    --------
+    >>> largest_share(lambda share: share <= 0.75), largest_share(lambda share: False)
+    (0.75, nan)
+    """
+    least, most = 0.0, 1.0
+    for _ in range(halvings):
+        middle = (least + most) / 2
+        least, most = (middle, most) if holds(middle) else (least, middle)
+    return least or float("nan")
