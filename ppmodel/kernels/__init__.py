@@ -8,6 +8,7 @@ from ppmodel.kernels.automatic import zero_bubble_order, zero_bubble_span
 from ppmodel.kernels.building_block import squeeze
 from ppmodel.kernels.events import events
 from ppmodel.kernels.paths import by_operation, instructions, longest_path, many_longest_paths
+from ppmodel.kernels.sweep import sweep
 from ppmodel.kernels.tables import dependencies, renumbered, slots
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "renumbered",
     "slots",
     "squeeze",
+    "sweep",
     "zero_bubble_order",
     "zero_bubble_span",
 ]

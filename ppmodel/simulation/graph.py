@@ -24,11 +24,15 @@ ALLREDUCE = ("excluded", "overlapped", "blocking")
 _REDUCTIONS = {"excluded": 0, "blocking": 1, "overlapped": 2}
 
 
+_ARRAYS = ("index", "cost_class", "stream", "source", "remote", "link", "group_start", "num_links")
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class ExecutionGraph:
     """A schedule's operations in an order in which each comes after all that it needs.
 
-    All arrays but `group_start` have one entry per operation, in that order.
+    All arrays but `group_start` have one entry per operation, in that order. They are derived when the first of them is
+    asked for: one simulation of one system needs none.
 
     Parameters
     ----------
@@ -38,6 +42,11 @@ class ExecutionGraph:
         One of `P2P`.
     allreduce : str
         One of `ALLREDUCE`.
+    nics : tuple of int, length num_ranks, optional
+        The NIC of each rank, where ranks share some.
+
+    Attributes
+    ----------
     index : ndarray of int, shape (num_operations,)
         The operation's place in the schedule's arrays.
     cost_class : ndarray of int, shape (num_operations,)
@@ -54,22 +63,24 @@ class ExecutionGraph:
         Operations between two entries start and end together.
     num_links : int
         Directed links that carry a message.
-    nics : tuple of int, length num_ranks, optional
-        The NIC of each rank, where ranks share some.
     """
 
     schedule: Schedule
     p2p: str
     allreduce: str
-    index: np.ndarray
-    cost_class: np.ndarray
-    stream: np.ndarray
-    source: np.ndarray
-    remote: np.ndarray
-    link: np.ndarray
-    group_start: np.ndarray
-    num_links: int
     nics: tuple | None = None
+
+    def __getattr__(self, name):
+        if name not in _ARRAYS:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self.__dict__.update(zip(_ARRAYS, _renumbered(self.schedule, self.allreduce), strict=True))
+        return self.__dict__[name]
+
+    def first_use(self):
+        """Whether no array is there yet, and this is the first time that somebody asks: one run needs none of them."""
+        first = "index" not in self.__dict__ and "_used" not in self.__dict__
+        self.__dict__["_used"] = True
+        return first
 
     def on(self, nics):
         """This graph on the NICs that ranks share; they hold messages under ``overlapped`` alone.
@@ -95,7 +106,8 @@ class ExecutionGraph:
             rule = f"must be {self.schedule.num_ranks} whole numbers, one for each rank"
             raise CostError("nics", list(nics), rule, "give the NIC of each rank")
         if nics not in self._on_nics:
-            self._on_nics[nics] = replace(self, nics=nics)
+            self._on_nics[nics] = one = replace(self, nics=nics)
+            one.__dict__.update({name: getattr(self, name) for name in _ARRAYS})
         return self._on_nics[nics]
 
     @cached_property
@@ -206,10 +218,9 @@ def compile_graph(schedule, p2p="overlapped", allreduce="excluded"):
 
     Raises
     ------
-    TableError
-        If operations wait for one another in a circle.
     PPModelError
-        If a semantics is unknown.
+        If a semantics is unknown. A table in which operations wait for one another in a circle is refused, with a
+        `TableError`, when it is simulated.
 
     Examples
     --------
@@ -218,8 +229,7 @@ def compile_graph(schedule, p2p="overlapped", allreduce="excluded"):
     12
     """
     require_semantics(p2p, allreduce)
-    arrays = _renumbered(schedule, allreduce)
-    return ExecutionGraph(schedule, p2p, allreduce, *arrays)
+    return ExecutionGraph(schedule, p2p, allreduce)
 
 
 def require_semantics(p2p, allreduce):

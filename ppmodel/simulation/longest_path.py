@@ -53,7 +53,12 @@ def run_graph(graph, costs, factors=None):
     if graph.dynamic:
         return run_events(graph, costs, factors)
     check_fit(graph, costs, factors)
-    fast = kernels(graph.num_operations)
+    fast = kernels(graph.schedule.num_operations)
+    if fast and factors is None and graph.nics is None and graph.first_use():
+        times, makespan_s, _ = swept(graph, costs, fast)
+        if times is not None:
+            refuse_overflow(makespan_s)
+            return Timeline(graph, times, lambda: _transfers(graph, costs), in_table_order=True)
     if fast:
         tables = costs.by_class(graph.schedule.num_replicas) if factors is None else durations(graph, costs, factors)
         instructions = graph.instructions if factors is None else graph.instructions_by_operation
@@ -69,6 +74,23 @@ def run_graph(graph, costs, factors=None):
         timeline = Timeline(graph, times[:2], lambda: times[2:])
     refuse_overflow(timeline.makespan_s)
     return timeline
+
+
+def swept(graph, costs, fast):
+    """Times in the table's order, makespan and longest span, straight from the table; None where it has to be a graph."""
+    table = graph.schedule
+    times = np.empty((2, table.num_operations))
+    makespan_s, span_s = fast.sweep(
+        table.kind, table.stage, table.microbatch, table.replica, table.joined, table.rank_start, table.placement,
+        table.table_microbatches, *costs.by_class(table.num_replicas), float(costs.overlap_factor), *graph.occupied,
+        graph.allreduce != "excluded", times,
+    )  # fmt: skip
+    return times if makespan_s >= 0 else None, makespan_s, span_s
+
+
+def _transfers(graph, costs):
+    """When transfers of a run that was swept begin and end."""
+    return run_graph(graph, costs).transfers()
 
 
 def makespans(graph, many_costs):

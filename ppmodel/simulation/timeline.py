@@ -20,23 +20,26 @@ class Timeline:
     times_s : ndarray of float, shape (2, graph.num_operations)
         Start and end in seconds, in the graph's order. Operations of one cell share both.
     transfers : callable
-        Returns, in the same order, when the transfer of each result begins and when the other rank has it; NaN where
+        Returns, in the graph's order, when the transfer of each result begins and when the other rank has it; NaN where
         it stays. Shape (2, graph.num_operations), in seconds; computed when it is asked for.
+    in_table_order : bool
+        Whether `times_s` is in the order of the schedule's operations, with NaN for reductions that the graph excludes.
     """
 
     graph: ExecutionGraph
     times_s: np.ndarray
     transfers: Callable
+    in_table_order: bool = False
 
     @cached_property
     def start_s(self):
         """Start of each operation in seconds; NaN for reductions that the graph excludes."""
-        return self._in_order_of_the_schedule(self.times_s[0])
+        return self.times_s[0] if self.in_table_order else self._in_order_of_the_schedule(self.times_s[0])
 
     @cached_property
     def end_s(self):
         """End of each operation in seconds."""
-        return self._in_order_of_the_schedule(self.times_s[1])
+        return self.times_s[1] if self.in_table_order else self._in_order_of_the_schedule(self.times_s[1])
 
     @cached_property
     def sent_s(self):
@@ -60,4 +63,4 @@ class Timeline:
     @property
     def makespan_s(self):
         """From the start of the first operation to the end of the last, T_sim."""
-        return float(self.times_s[1].max())
+        return float((np.fmax.reduce if self.in_table_order else np.max)(self.times_s[1]))

@@ -53,14 +53,14 @@ class Schedule:
     stage_shares: np.ndarray | None = None
 
     def __post_init__(self):
-        for name in ("kind", "stage", "microbatch", "replica", "rank_start", "joined"):
+        for name in ("kind", "stage", "microbatch", "replica", "rank_start", "joined", "placement"):
             column = np.ascontiguousarray(getattr(self, name), dtype=bool if name == "joined" else np.int32)
-            column.flags.writeable = False
-            object.__setattr__(self, name, column)
+            column.setflags(write=False)
+            self.__dict__[name] = column
         shares = np.ones(self.num_stages) if self.stage_shares is None else np.asarray(self.stage_shares, dtype=float)
-        if abs(shares.mean() - 1) > _ROUNDING:
+        if self.stage_shares is not None and abs(shares.mean() - 1) > _ROUNDING:
             shares = shares / shares.mean()
-        object.__setattr__(self, "stage_shares", shares)
+        self.__dict__["stage_shares"] = shares
 
     @classmethod
     def from_programs(cls, name, placement, num_microbatches, kind, stage, microbatch, replica=0, joined=False, **more):
