@@ -6,8 +6,13 @@ BIN := .venv/bin
 HTML := book/_build/html/index.html
 SOURCES := $(wildcard ppmodel/*.py ppmodel/*/*.py notebooks/*.ipynb book/*.* book/_static/* data/*.* data/*/* data/*/*/*)
 
-# an option for a variable of the command line; one of the shell that happens to have the name does not count
-given = $(if $(filter command,$(firstword $(origin $(2)))),$(if $($(2)),$(1) '$($(2))'))
+# What is given on the command line reaches the shell through the environment, as it was written: neither make nor the
+# shell reads anything in it. A variable of the surrounding shell that happens to have the name does not count.
+given = $(if $(filter command,$(firstword $(origin $(1)))),$(value $(1)))
+export PPMODEL_SYSTEM = $(call given,SYSTEM)
+export PPMODEL_MODEL = $(call given,MODEL)
+export PPMODEL_MEMORY = $(call given,MEMORY)
+unexport SYSTEM MODEL MEMORY
 
 .PHONY: help book test bench lint lock clean
 
@@ -29,7 +34,8 @@ help:
 	@touch $@
 
 book: .venv/.ready
-	$(BIN)/ppmodel reproduce $(call given,--system,SYSTEM) $(call given,--model,MODEL) $(call given,--memory-limit,MEMORY)
+	@$(BIN)/ppmodel reproduce $${PPMODEL_SYSTEM:+--system "$$PPMODEL_SYSTEM"} \
+	  $${PPMODEL_MODEL:+--model "$$PPMODEL_MODEL"} $${PPMODEL_MEMORY:+--memory-limit "$$PPMODEL_MEMORY"}
 
 $(HTML): .venv/.ready $(SOURCES)
 	$(BIN)/ppmodel reproduce

@@ -1,8 +1,12 @@
 """The files around the package agree with one another."""
 
 import ast
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -171,3 +175,21 @@ def test_notebooks_import_what_they_use(path):
     imported = {alias.asname or alias.name for node in imports for alias in node.names}
     used = {node.id for node in nodes if isinstance(node, ast.Name)}
     assert imported <= used
+
+
+@pytest.mark.parametrize("name", ["bob's.yaml", "x'; touch f; '", "$(shell touch f)x", "`touch f`", "a  b", "$$HOME"])
+def test_make_hands_names_over_as_they_were_written(name, tmp_path):
+    """Whatever a name holds, neither make nor the shell reads anything in it."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    command = tmp_path / ".venv" / "bin" / "ppmodel"
+    command.parent.mkdir(parents=True)
+    command.write_text(f"#!{sys.executable}\nimport sys\nopen('said', 'w').write(repr(sys.argv[1:]))\n")
+    command.chmod(0o755)
+    for file in ("requirements.lock", "pyproject.toml", ".venv/.ready"):
+        (tmp_path / file).touch()
+    given = f"SYSTEM={name}"
+    subprocess.run(
+        ["make", "book", given], cwd=tmp_path, check=True, capture_output=True, env=dict(PATH=os.environ["PATH"])
+    )
+    assert ast.literal_eval((tmp_path / "said").read_text()) == ["reproduce", "--system", name]
+    assert not (tmp_path / "f").exists()
