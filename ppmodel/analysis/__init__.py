@@ -18,7 +18,7 @@ from ppmodel.analysis.roots import crossings, largest_share
 from ppmodel.analysis.structure import FAMILIES, LAYOUTS, family, layout
 
 __all__ = [
-    "FAMILIES", "LAYOUTS", "advantages", "agreement", "beats", "behind", "crossings", "every_two", "family", "fronts", "kendall_tau",
-    "largest_share", "layout", "levels", "negated", "order_of_amounts", "order_of_bubbles", "pareto_front", "places", "relative_to",
-    "reversals", "reversed_pairs", "winners",
+    "FAMILIES", "LAYOUTS", "advantages", "agreement", "beats", "behind", "crossings", "every_two", "family", "fronts",
+    "kendall_tau", "largest_share", "layout", "levels", "negated", "order_of_amounts", "order_of_bubbles",
+    "pareto_front", "places", "relative_to", "reversals", "reversed_pairs", "winners",
 ]  # fmt: skip
