@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-_PLACES_SHOWN, _DEVICES_SHOWN = 16, 24
+_PLACES_SHOWN, _RANKS_SHOWN = 16, 24
 
 
 class Grid(NamedTuple):
@@ -13,7 +13,7 @@ class Grid(NamedTuple):
     rows : list of list of str
         The cells of each rank in program order.
     marks : set of (int, int)
-        Device and place in its row of the cells in question.
+        Rank and place in its row of the cells in question.
 
     Examples
     --------
@@ -28,8 +28,8 @@ class Grid(NamedTuple):
     @property
     def ranks(self):
         """The ranks that are shown: of a tall table those around the first mark."""
-        top = max(0, min((rank for rank, _ in self.marks), default=0) - _DEVICES_SHOWN // 2)
-        return range(top, min(top + _DEVICES_SHOWN, len(self.rows)))
+        top = max(0, min((rank for rank, _ in self.marks), default=0) - _RANKS_SHOWN // 2)
+        return range(top, min(top + _RANKS_SHOWN, len(self.rows)))
 
     @property
     def places(self):

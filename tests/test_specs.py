@@ -39,10 +39,10 @@ EXPECTED = {
     "negative.yaml": ": network_bandwidth.value = -50.0: must be greater than 0",
     "nodes_empty.yaml": ":11: nodes.devices_per_node = nothing: is missing; add the key devices_per_node",
     "nodes_flag.yaml": ":15: nodes.shared_nic.value = 'yes': must be a valid boolean; write true or false",
-    "nodes_full.yaml": ": nodes.placement = .*: puts 5 devices on a node, which has room for devices_per_node = 4",
+    "nodes_full.yaml": ": nodes.placement = .*: puts 5 ranks on a node, which has room for devices_per_node = 4",
     "nodes_half.yaml": ":12: nodes.devices_per_node.value = 4.5: must be a valid integer",
     "nodes_missing.yaml": ":11: nodes.node_latency = nothing: is missing; add the key node_latency",
-    "nodes_number.yaml": r":16: nodes.placement.value = \[0, 0, -1\]: must be .* the node of each device; write",
+    "nodes_number.yaml": r":16: nodes.placement.value = \[0, 0, -1\]: must be .* the node of each rank; write",
     "nodes_plain.yaml": ":11: nodes = 8: must be a block of entries; write devices_per_node, .* below it, or delete it",
     "nodes_unknown.yaml": ":16: nodes.node_latancy = .*: is not a known key; did you mean node_latency",
     "nodes_word.yaml": ":16: nodes.placement.value = 'blokced': must be blocked, round-robin, folded or a list",
@@ -200,7 +200,7 @@ def test_placements_say_which_devices_share_a_node():
 def test_a_list_of_nodes_is_for_its_number_of_ranks():
     """A list for another number of devices is refused where it is used, one that overfills a node at once."""
     with pytest.raises(
-        SpecificationError, match=r"nodes.placement = .*: names the nodes of 2 devices, and is used for 3"
+        SpecificationError, match=r"nodes.placement = .*: names the nodes of 2 ranks, and is used for 3"
     ):
         with_nodes(placement=(0, 1)).of_ranks(3)
     with pytest.raises(SpecificationError, match=r"nodes.placement = .*: puts 3 devices on a node"):

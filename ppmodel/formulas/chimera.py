@@ -13,7 +13,7 @@ def bubble_ratio_chimera_equal(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S.
+        Ranks, S.
     num_microbatches : int
         Microbatches of one iteration, B.
 
@@ -38,7 +38,7 @@ def bubble_ratio_chimera(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; even.
+        Ranks, S; even.
     num_microbatches : int
         Microbatches of one iteration, B; a multiple of S.
 
@@ -66,7 +66,7 @@ def bubble_ratio_chimera_doubling(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S.
+        Ranks, S.
     num_microbatches : int
         Microbatches of one iteration, B.
 
@@ -93,7 +93,7 @@ def makespan_chimera(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S.
+        Ranks, S.
     num_microbatches : int
         Microbatches of one iteration, B.
 
@@ -119,7 +119,7 @@ def makespan_chimera_doubling(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S.
+        Ranks, S.
     num_microbatches : int
         Microbatches of one iteration, B.
 
@@ -146,7 +146,7 @@ def makespan_chimera_halving(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S.
+        Ranks, S.
     num_microbatches : int
         Microbatches of one iteration, B; whole ones, not their halves.
 
@@ -173,7 +173,7 @@ def peak_activations_chimera(num_ranks):
     Parameters
     ----------
     num_ranks : int
-        Devices, S.
+        Ranks, S.
 
     Returns
     -------

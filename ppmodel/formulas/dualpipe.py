@@ -8,14 +8,14 @@ def makespan_dualpipe(num_ranks, num_microbatches, forward=1, input_grad=1, weig
 
     An innermost rank runs B-S-1 pairs, and S+1 forwards and as many backwards alone. That bubble is the published
     one (DeepSeek-AI, 2024, table 2), and exact where F = I >= W. In general, derived here, with n = S/2 it is
-    (n-1)(F&B + Bw - 3W + max(0, W-I)) + max((n-1)(F-I), -F). Devices nearer to the ends run fewer pairs, and so wait
+    (n-1)(F&B + Bw - 3W + max(0, W-I)) + max((n-1)(F-I), -F). Ranks nearer to the ends run fewer pairs, and so wait
     less where a pair is shorter than its two operations. For even S, even B >= 2S, and a pair no shorter than either of
     its operations and no longer than both; transfers and the gradient sums take no time.
 
     Parameters
     ----------
     num_ranks : int
-        Devices, S.
+        Ranks, S.
     num_microbatches : int
         Microbatches of one iteration, B; of both directions.
     forward, input_grad, weight_grad : int, float or Fraction
@@ -46,7 +46,7 @@ def makespan_dualpipev(num_ranks, num_microbatches, forward=1, input_grad=1, wei
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds two stages, of 1/(2S) of the model each.
+        Ranks, S; each holds two stages, of 1/(2S) of the model each.
     num_microbatches : int
         Microbatches of one iteration, B.
     forward, input_grad, weight_grad : int or Fraction
@@ -87,7 +87,7 @@ def bubble_ratio_dualpipe(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S.
+        Ranks, S.
     num_microbatches : int
         Microbatches of one iteration, B; of both directions.
 
@@ -114,7 +114,7 @@ def bubble_ratio_dualpipev(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds two stages.
+        Ranks, S; each holds two stages.
     num_microbatches : int
         Microbatches of one iteration, B.
 
@@ -139,7 +139,7 @@ def peak_activations_dualpipe(num_ranks):
     Parameters
     ----------
     num_ranks : int
-        Devices, S.
+        Ranks, S.
 
     Returns
     -------
@@ -163,7 +163,7 @@ def peak_activations_dualpipev(num_ranks):
     Parameters
     ----------
     num_ranks : int
-        Devices, S.
+        Ranks, S.
 
     Returns
     -------

@@ -13,7 +13,7 @@ def bubble_ratio_hanayo(num_ranks, num_waves):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds 2W stages of 1/(2WS) of the model.
+        Ranks, S; each holds 2W stages of 1/(2WS) of the model.
     num_waves : int
         Waves, W.
 

@@ -15,7 +15,7 @@ def bubble_ratio_interleaved(num_ranks, num_microbatches, chunks=2):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds v stages of 1/(vS) of the model.
+        Ranks, S; each holds v stages of 1/(vS) of the model.
     num_microbatches : int
         Microbatches of one iteration, B.
     chunks : int
@@ -48,7 +48,7 @@ def makespan_interleaved(num_ranks, num_microbatches, chunks=2, forward=1, backw
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds v stages of 1/(vS) of the model.
+        Ranks, S; each holds v stages of 1/(vS) of the model.
     num_microbatches : int
         Microbatches of one iteration, B.
     chunks : int
@@ -83,7 +83,7 @@ def makespan_looped_bfs(num_ranks, num_microbatches, chunks=2, forward=1, backwa
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds v stages of 1/(vS) of the model.
+        Ranks, S; each holds v stages of 1/(vS) of the model.
     num_microbatches : int
         Microbatches of one iteration, B.
     chunks : int
@@ -123,7 +123,7 @@ def peak_activations_interleaved(num_ranks, num_microbatches, chunks=2, group=No
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds v stages of 1/(vS) of the model.
+        Ranks, S; each holds v stages of 1/(vS) of the model.
     num_microbatches : int
         Microbatches of one iteration, B.
     chunks : int

@@ -13,7 +13,7 @@ def bubble_ratio_gpipe(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds one stage.
+        Ranks, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B.
 
@@ -40,7 +40,7 @@ def bubble_ratio_1f1b(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds one stage.
+        Ranks, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B.
 
@@ -68,7 +68,7 @@ def bubble_ratio_ideal(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds one stage.
+        Ranks, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B.
 
@@ -96,7 +96,7 @@ def makespan_gpipe(num_ranks, num_microbatches, forward=1, backward=2, comm=0, p
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds one stage.
+        Ranks, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B.
     forward, backward : int, float or Fraction
@@ -144,7 +144,7 @@ def makespan_1f1b(num_ranks, num_microbatches, forward=1, backward=2, comm=0, p2
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds one stage.
+        Ranks, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B.
     forward, backward : int, float or Fraction
@@ -183,7 +183,7 @@ def makespan_eager_1f1b(num_ranks, num_microbatches, forward=1, backward=2, comm
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds one stage.
+        Ranks, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B.
     forward, backward : int, float or Fraction
@@ -212,7 +212,7 @@ def peak_activations_gpipe(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds one stage.
+        Ranks, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B.
 
@@ -238,7 +238,7 @@ def peak_activations_1f1b(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds one stage.
+        Ranks, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B.
 
@@ -265,7 +265,7 @@ def peak_activations_eager_1f1b(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds one stage.
+        Ranks, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B.
 

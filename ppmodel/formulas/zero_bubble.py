@@ -17,7 +17,7 @@ def bubble_ratio_zb_h1(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds one stage.
+        Ranks, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B; at least S.
 
@@ -44,7 +44,7 @@ def bubble_ratio_zb_h2(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds one stage.
+        Ranks, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B; at least 2S-1.
 
@@ -71,7 +71,7 @@ def bubble_ratio_span_zb_h2(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds one stage.
+        Ranks, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B; at least 2S-1.
 
@@ -100,7 +100,7 @@ def makespan_zb_h1(num_ranks, num_microbatches, forward=1, input_grad=1, weight_
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds one stage.
+        Ranks, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B; at least S.
     forward, input_grad, weight_grad : int, float or Fraction
@@ -138,7 +138,7 @@ def makespan_zb_h2(num_ranks, num_microbatches, forward=1, input_grad=1, weight_
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds one stage.
+        Ranks, S; each holds one stage.
     num_microbatches : int
         Microbatches of one iteration, B; at least 2S-1.
     forward, input_grad, weight_grad : int, float or Fraction
@@ -223,7 +223,7 @@ def makespan_interleaved_zb(num_ranks, num_microbatches, chunks=2, forward=1, in
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds v stages of 1/(vS) of the model.
+        Ranks, S; each holds v stages of 1/(vS) of the model.
     num_microbatches : int
         Microbatches of one iteration, B; at least S.
     chunks : int
@@ -259,7 +259,7 @@ def peak_activations_zb_h1(num_ranks):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds one stage.
+        Ranks, S; each holds one stage.
 
     Returns
     -------
@@ -284,7 +284,7 @@ def peak_activations_zb_h2(num_ranks):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds one stage.
+        Ranks, S; each holds one stage.
 
     Returns
     -------
@@ -308,7 +308,7 @@ def peak_activations_interleaved_zb(num_ranks, num_microbatches, chunks=2):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds v stages of 1/(vS) of the model.
+        Ranks, S; each holds v stages of 1/(vS) of the model.
     num_microbatches : int
         Microbatches of one iteration, B.
     chunks : int

@@ -17,7 +17,7 @@ def makespan_zb_v(num_ranks, num_microbatches, forward=1, input_grad=1, weight_g
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds two stages, of 1/(2S) of the model each.
+        Ranks, S; each holds two stages, of 1/(2S) of the model each.
     num_microbatches : int
         Microbatches of one iteration, B.
     forward, input_grad, weight_grad : int or Fraction
@@ -49,7 +49,7 @@ def bubble_ratio_zb_v(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds two stages.
+        Ranks, S; each holds two stages.
     num_microbatches : int
         Microbatches of one iteration, B.
 
@@ -76,7 +76,7 @@ def bubble_ratio_span_zb_v(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds two stages.
+        Ranks, S; each holds two stages.
     num_microbatches : int
         Microbatches of one iteration, B.
 
@@ -101,7 +101,7 @@ def peak_activations_zb_v(num_ranks):
     Parameters
     ----------
     num_ranks : int
-        Devices, S.
+        Ranks, S.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def makespan_v_half(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds two stages.
+        Ranks, S; each holds two stages.
     num_microbatches : int
         Microbatches of one iteration, B.
 
@@ -156,7 +156,7 @@ def bubble_ratio_v_half(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds two stages.
+        Ranks, S; each holds two stages.
     num_microbatches : int
         Microbatches of one iteration, B.
 
@@ -182,7 +182,7 @@ def peak_activations_v_half(num_ranks):
     Parameters
     ----------
     num_ranks : int
-        Devices, S.
+        Ranks, S.
 
     Returns
     -------
@@ -210,7 +210,7 @@ def makespan_v_min(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds two stages.
+        Ranks, S; each holds two stages.
     num_microbatches : int
         Microbatches of one iteration, B.
 
@@ -238,7 +238,7 @@ def bubble_ratio_v_min(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; each holds two stages.
+        Ranks, S; each holds two stages.
     num_microbatches : int
         Microbatches of one iteration, B.
 
@@ -265,7 +265,7 @@ def peak_activations_v_min(num_ranks):
     Parameters
     ----------
     num_ranks : int
-        Devices, S.
+        Ranks, S.
 
     Returns
     -------

@@ -34,7 +34,7 @@ MAX_JITTER = 5.0
 MAX_SLOWDOWN = 1e6
 """Largest slowdown: a rank that is slower stands still."""
 
-_DEVICES, _JITTER = 0, 1
+_RANKS, _JITTER = 0, 1
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Noise:
     slowdown : float
         Factor on all operations of a slow rank, 1 to `MAX_SLOWDOWN`.
     slow_ranks : tuple of int
-        Devices that are slow in every run; `straggling` is for the others.
+        Ranks that are slow in every run; `straggling` is for the others.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def slow_ranks(noise, num_ranks, seed):
     noise : Noise
         Gives the probability, and the ranks that always are.
     num_ranks : int
-        Devices of the schedule.
+        Ranks of the schedule.
     seed : int
         The run; see the head of this module.
 
@@ -129,7 +129,7 @@ def slow_ranks(noise, num_ranks, seed):
         raise PPModelError("seed", seed, "must be a whole number of at least 0", "write for example 1")
     slow = np.zeros(num_ranks, dtype=bool)
     if noise.straggling:
-        slow = _generator(seed, _DEVICES).random(num_ranks) < noise.straggling
+        slow = _generator(seed, _RANKS).random(num_ranks) < noise.straggling
     slow[list(noise.slow_ranks)] = True
     return slow
 

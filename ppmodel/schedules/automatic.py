@@ -116,7 +116,7 @@ def zb_1p(num_ranks, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; stage s is on rank s.
+        Ranks, S; stage s is on rank s.
     num_microbatches : int
         Microbatches of one iteration, B.
     times : tuple of four numbers

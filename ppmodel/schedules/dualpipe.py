@@ -32,7 +32,7 @@ def dualpipe(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; even.
+        Ranks, S; even.
     num_microbatches : int
         Microbatches of both directions, B; even, at least 2S.
 
@@ -84,7 +84,7 @@ def dualpipev(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; there are 2S stages.
+        Ranks, S; there are 2S stages.
     num_microbatches : int
         Microbatches of one iteration, B; at least 2S.
 

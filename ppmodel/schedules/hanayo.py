@@ -29,7 +29,7 @@ def hanayo(num_ranks, num_microbatches, waves=1):
     Parameters
     ----------
     num_ranks, num_microbatches : int
-        Devices and microbatches; B = S.
+        Ranks and microbatches; B = S.
     waves : int
         W.
 

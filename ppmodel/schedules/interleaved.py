@@ -35,7 +35,7 @@ def interleaved_one_f_one_b(num_ranks, num_microbatches, chunks=2):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; the model is cut into v S stages.
+        Ranks, S; the model is cut into v S stages.
     num_microbatches : int
         Microbatches of one iteration, B.
     chunks : int
@@ -82,7 +82,7 @@ def looped_bfs(num_ranks, num_microbatches, chunks=2):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; the model is cut into v S stages.
+        Ranks, S; the model is cut into v S stages.
     num_microbatches : int
         Microbatches of one iteration, B.
     chunks : int
@@ -123,7 +123,7 @@ def group_size(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S.
+        Ranks, S.
     num_microbatches : int
         Microbatches of one iteration, B.
 

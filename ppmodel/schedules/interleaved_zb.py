@@ -25,7 +25,7 @@ def interleaved_zb(num_ranks, num_microbatches, chunks=2):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; the model is cut into v S stages.
+        Ranks, S; the model is cut into v S stages.
     num_microbatches : int
         Microbatches of one iteration, B; a multiple of the rounds.
     chunks : int

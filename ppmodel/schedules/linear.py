@@ -21,7 +21,7 @@ def gpipe(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; stage s is on rank s.
+        Ranks, S; stage s is on rank s.
     num_microbatches : int
         Microbatches of one iteration, B.
 
@@ -51,7 +51,7 @@ def one_f_one_b(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; stage s is on rank s.
+        Ranks, S; stage s is on rank s.
     num_microbatches : int
         Microbatches of one iteration, B; they bound the warm-up.
 
@@ -83,7 +83,7 @@ def eager_one_f_one_b(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; stage s is on rank s.
+        Ranks, S; stage s is on rank s.
     num_microbatches : int
         Microbatches of one iteration, B; they bound the warm-up.
 

@@ -1,4 +1,4 @@
-"""Device orders that are phases of a repeated pattern; what the schedules on the V placement are written in.
+"""Orders of ranks that are phases of a repeated pattern; what the schedules on the V placement are written in.
 
 On the V placement a rank holds two stages, chunk 0 on the way down and chunk 1 on the way up; where there are two
 replicas instead, they take the place of the chunks. A pattern names kinds and chunks, ``F0 I1 W1``; microbatches are
@@ -27,7 +27,7 @@ def v_placement(num_ranks):
     Parameters
     ----------
     num_ranks : int
-        Devices, S.
+        Ranks, S.
 
     Returns
     -------

@@ -269,7 +269,7 @@ def build(name, num_ranks, num_microbatches, **options):
     name : str
         One of `names`.
     num_ranks : int
-        Devices, S; a schedule with v chunks has v S stages.
+        Ranks, S; a schedule with v chunks has v S stages.
     num_microbatches : int
         Microbatches of one iteration, B.
     **options

@@ -1,4 +1,4 @@
-"""Device orders in rounds, one operation of each kind in turn; what 1F1B, Zero Bubble and their like are written in.
+"""Orders of ranks in rounds, one operation of each kind in turn; what 1F1B, Zero Bubble and their like are written in.
 
 Registers nothing: schedules that share an order share it from here.
 """

@@ -23,7 +23,7 @@ def zb_h1(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; stage s is on rank s.
+        Ranks, S; stage s is on rank s.
     num_microbatches : int
         Microbatches of one iteration, B; at least S.
 
@@ -66,7 +66,7 @@ def zb_h2(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; stage s is on rank s.
+        Ranks, S; stage s is on rank s.
     num_microbatches : int
         Microbatches of one iteration, B; at least 2S-1.
 

@@ -33,7 +33,7 @@ def zb_v(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; there are 2S stages.
+        Ranks, S; there are 2S stages.
     num_microbatches : int
         Microbatches of one iteration, B.
 
@@ -97,7 +97,7 @@ def v_half(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; there are 2S stages.
+        Ranks, S; there are 2S stages.
     num_microbatches : int
         Microbatches of one iteration, B.
 
@@ -145,7 +145,7 @@ def v_min(num_ranks, num_microbatches):
     Parameters
     ----------
     num_ranks : int
-        Devices, S; there are 2S stages.
+        Ranks, S; there are 2S stages.
     num_microbatches : int
         Microbatches of one iteration, B.
 

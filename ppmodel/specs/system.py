@@ -1,4 +1,4 @@
-"""A system: one device, its network link, and the nodes where devices share them."""
+"""A system: one device, its network link, and the nodes, where ranks share them."""
 
 from dataclasses import dataclass, field
 
@@ -27,7 +27,7 @@ class _SystemFile(BaseModel):
 
 @dataclass(frozen=True)
 class SystemSpec:
-    """One device and its network link, in SI units; and the nodes, where devices share them.
+    """One device and its network link, in SI units; and the nodes, where ranks share them.
 
     Parameters
     ----------
@@ -42,10 +42,10 @@ class SystemSpec:
     memory_bandwidth_bytes_per_s, memory_capacity_bytes : float
         Of the memory of one device, in bytes per second and bytes.
     network_bandwidth_bytes_per_s, network_latency_s : float
-        Of one directed link between two devices, in bytes per second and seconds; with nodes, between devices of
+        Of one directed link between two ranks, in bytes per second and seconds; with nodes, between ranks of
         two nodes.
     nodes : NodeSpec, optional
-        Which devices share a node, and what connects them; without it all links are alike.
+        Which ranks share a node, and what connects them; without it all links are alike.
     provenance : tuple of Provenance
         One entry for each value of the file.
     """

@@ -11,7 +11,7 @@ from ppmodel.errors import SpecificationError
 from ppmodel.specs.entries import Bandwidth, Switch, Time, Whole, entry_type
 
 PLACEMENTS = ("blocked", "round-robin", "folded")
-"""Words for which devices share a node: neighbours, every n-th of n nodes, or devices d and S-1-d."""
+"""Words for which ranks share a node: neighbours, every n-th of n nodes, or ranks d and S-1-d."""
 
 _PAIR = 2
 
@@ -20,7 +20,7 @@ def _checked_placement(value):
     numbers = value if isinstance(value, list) else []
     if value in PLACEMENTS or (numbers and all(type(node) is int and 0 <= node <= 10**9 for node in numbers)):
         return value
-    rule = f"must be {', '.join(PLACEMENTS)} or a list of whole numbers, the node of each device"
+    rule = f"must be {', '.join(PLACEMENTS)} or a list of whole numbers, the node of each rank"
     raise PydanticCustomError("placement", rule)
 
 
@@ -29,26 +29,26 @@ _Placement = entry_type(Annotated[Any, AfterValidator(_checked_placement)])
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """Which devices share a node, and what connects them, in SI units.
+    """Which ranks share a node, and what connects them, in SI units.
 
     Parameters
     ----------
     devices_per_node : int
         Devices that a node has room for.
     node_bandwidth_bytes_per_s, node_latency_s : float
-        Of one directed link between two devices of a node, in bytes per second and seconds.
+        Of one directed link between two ranks of a node, in bytes per second and seconds.
     shared_nic : bool
         Whether all messages that leave a node queue at its one NIC, and all that enter it, too;
-        otherwise each directed pair of devices has a link of its own.
+        otherwise each directed pair of ranks has a link of its own.
     placement : str or tuple of int
-        ``blocked``: device d lies on node d // devices_per_node; ``round-robin``: on node d modulo the number
-        of nodes, which are as few as hold all devices; ``folded``: devices d and S-1-d share a node, with their
-        neighbours as far as there is room for whole pairs; or the node of each device.
+        ``blocked``: rank d lies on node d // devices_per_node; ``round-robin``: on node d modulo the number
+        of nodes, which are as few as hold all ranks; ``folded``: ranks d and S-1-d share a node, with their
+        neighbours as far as there is room for whole pairs; or the node of each rank.
 
     Raises
     ------
     SpecificationError
-        If the placement is none of these, or puts more devices on a node than it has room for.
+        If the placement is none of these, or puts more ranks on a node than it has room for.
 
     Examples
     --------
@@ -66,21 +66,21 @@ class NodeSpec:
 
     def __post_init__(self):
         if self.placement == "folded" and self.devices_per_node < _PAIR:
-            rule = "puts two devices on a node, which has room for devices_per_node = 1"
+            rule = "puts two ranks on a node, which has room for devices_per_node = 1"
             raise SpecificationError("nodes.placement", "folded", rule, "write blocked, or give a node more room")
         if self.placement in PLACEMENTS:
             return
         if not isinstance(self.placement, tuple) or not self.placement:
-            rule = f"must be {', '.join(PLACEMENTS)} or a tuple of whole numbers, the node of each device"
+            rule = f"must be {', '.join(PLACEMENTS)} or a tuple of whole numbers, the node of each rank"
             raise SpecificationError("nodes.placement", self.placement, rule, "write for example (0, 0, 1, 1)")
         most = int(np.unique(self.placement, return_counts=True)[1].max())
         if most > self.devices_per_node:
-            rule = f"puts {most} devices on a node, which has room for devices_per_node = {self.devices_per_node}"
+            rule = f"puts {most} ranks on a node, which has room for devices_per_node = {self.devices_per_node}"
             remedy = "spread them, or give a node more room"
             raise SpecificationError("nodes.placement", list(self.placement), rule, remedy)
 
     def of_ranks(self, num_ranks):
-        """The node of each device, numbered in the order in which they come.
+        """The node of each rank, numbered in the order in which they come.
 
         Parameters
         ----------
@@ -95,17 +95,17 @@ class NodeSpec:
         Raises
         ------
         SpecificationError
-            If the placement is a list for another number of devices.
+            If the placement is a list for another number of ranks.
         """
-        devices = np.arange(num_ranks)
+        ranks = np.arange(num_ranks)
         if self.placement == "blocked":
-            return devices // self.devices_per_node
+            return ranks // self.devices_per_node
         if self.placement == "round-robin":
-            return devices % -(-num_ranks // self.devices_per_node)
+            return ranks % -(-num_ranks // self.devices_per_node)
         if self.placement == "folded":
-            return np.minimum(devices, devices[::-1]) // (self.devices_per_node // _PAIR)
+            return np.minimum(ranks, ranks[::-1]) // (self.devices_per_node // _PAIR)
         if len(self.placement) != num_ranks:
-            rule = f"names the nodes of {len(self.placement)} devices, and is used for {num_ranks}"
+            rule = f"names the nodes of {len(self.placement)} ranks, and is used for {num_ranks}"
             remedy = f"ask for {len(self.placement)} stages, or write {' or '.join(PLACEMENTS)}"
             raise SpecificationError("nodes.placement", list(self.placement), rule, remedy)
         number = {node: index for index, node in enumerate(dict.fromkeys(self.placement))}
@@ -152,7 +152,7 @@ class NodesFile(BaseModel):
 
 
 def nodes_of(system, num_ranks):
-    """The node of each device of a pipeline.
+    """The node of each rank of a pipeline.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def nodes_of(system, num_ranks):
     Raises
     ------
     SpecificationError
-        If the placement is a list for another number of devices.
+        If the placement is a list for another number of ranks.
 
     Examples
     --------
@@ -181,14 +181,14 @@ def nodes_of(system, num_ranks):
 
 
 def one_node_text(system, sizes):
-    """Say that a system's network is not used, where all devices of a pipeline lie on one node.
+    """Say that a system's network is not used, where all ranks of a pipeline lie on one node.
 
     Parameters
     ----------
     system : SystemSpec
         With or without nodes.
     sizes : iterable of int
-        Numbers of devices, S.
+        Numbers of ranks, S.
 
     Returns
     -------
@@ -198,17 +198,17 @@ def one_node_text(system, sizes):
     Raises
     ------
     SpecificationError
-        If the placement is a list for another number of devices.
+        If the placement is a list for another number of ranks.
 
     Examples
     --------
     >>> from ppmodel.specs import load_system
     >>> one_node_text(load_system("a2_highgpu_8g"), [4, 8, 16])
-    'All S = 4, 8 devices lie on one node of a2_highgpu_8g: its network between nodes is not used.'
+    'All S = 4, 8 ranks lie on one node of a2_highgpu_8g: its network between nodes is not used.'
     >>> one_node_text(load_system("dgx_h100"), [8])
     ''
     """
     where = {size: nodes_of(system, size) for size in sizes}
     single = ", ".join(str(size) for size, nodes in where.items() if nodes is not None and not nodes.any())
-    said = f"All S = {single} devices lie on one node of {system.name}: its network between nodes is not used."
+    said = f"All S = {single} ranks lie on one node of {system.name}: its network between nodes is not used."
     return said if single else ""

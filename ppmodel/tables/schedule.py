@@ -150,7 +150,7 @@ class Schedule:
 
     @property
     def num_ranks(self):
-        """Devices, S of the paper: the rows of the table."""
+        """Ranks, S of the paper: the rows of the table."""
         return len(self.rank_start) - 1
 
     @property
