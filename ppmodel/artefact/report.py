@@ -68,7 +68,7 @@ def record(name, folder, figure=None, table=None, page=None, **facts):
         (folder / f"{name}.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def show(table, words=None, /, **formats):
+def show(table, words=None, /, numbers=None, **formats):
     """A table as a page shows it: no index, headings in words, numbers in a given form, the same bytes every time.
 
     Parameters
@@ -78,6 +78,8 @@ def show(table, words=None, /, **formats):
     words : dict of str to str, optional
         What columns of this table are called, by name. Else those that mean the same on every page have fixed words,
         and others their names.
+    numbers : str, optional
+        Format of all columns of numbers that have none of their own.
     **formats : str
         Format of a column's numbers by its name, for example ``table="{:.1%}"``.
 
@@ -92,6 +94,8 @@ def show(table, words=None, /, **formats):
     >>> list(table.columns)
     ['S', 'least c / F']
     """
+    if numbers:
+        formats = dict.fromkeys(table.select_dtypes("number"), numbers) | formats
     called = {name: (words or {}).get(name) or _WORDS.get(name, name) for name in table}
     table = table.rename(columns=called)
     formats = {called[name]: form for name, form in formats.items() if name in called}

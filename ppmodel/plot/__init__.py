@@ -1,6 +1,6 @@
 """Pictures of tables, timelines and studies: the only importer of matplotlib and seaborn."""
 
-from ppmodel.plot.curves import plot_bars, plot_bubbles, plot_grid, plot_memory, plot_runtime
+from ppmodel.plot.curves import plot_grid
 from ppmodel.plot.field import (
     plot_advantages,
     plot_agreement,
@@ -13,8 +13,8 @@ from ppmodel.plot.field import (
 )
 from ppmodel.plot.frontier import plot_frontier
 from ppmodel.plot.heatmap import plot_heatmap
-from ppmodel.plot.lines import legend, plot_lines
-from ppmodel.plot.maps import plot_phases, plot_round_trip, plot_search, plot_sensitivity, plot_verdicts
+from ppmodel.plot.lines import legend, plot_bars, plot_lines
+from ppmodel.plot.maps import plot_phases, plot_search, plot_sensitivity, plot_verdicts
 from ppmodel.plot.nodes import plot_nics, plot_nodes
 from ppmodel.plot.optimum import plot_losses
 from ppmodel.plot.own import plot_marked, plot_rank
@@ -27,30 +27,30 @@ from ppmodel.plot.uncertainty import plot_noise, plot_ranking, plot_slow_ranks
 
 __all__ = [
     "context",
+    "legend",
     "plot_advantages",
     "plot_agreement",
     "plot_bars",
-    "plot_bubbles",
     "plot_candidates",
-    "plot_nics",
     "plot_convergence",
     "plot_front_map",
     "plot_frontier",
     "plot_fronts",
     "plot_grid",
     "plot_growth",
+    "plot_heatmap",
     "plot_levels",
+    "plot_lines",
     "plot_losses",
     "plot_marked",
-    "plot_memory",
+    "plot_nics",
     "plot_nodes",
     "plot_noise",
     "plot_phases",
     "plot_places",
     "plot_rank",
     "plot_ranking",
-    "plot_round_trip",
-    "plot_runtime",
+    "plot_scatter",
     "plot_search",
     "plot_sensitivity",
     "plot_slow_ranks",

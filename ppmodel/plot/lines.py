@@ -1,22 +1,24 @@
 """Lines and bars of anyone's frame: one a schedule, in panels."""
 
 from matplotlib import pyplot as plt
-from matplotlib.ticker import FuncFormatter, PercentFormatter
+from matplotlib.ticker import FuncFormatter
 
-from ppmodel.plot.style import axis_label, count_axis, panel_grid, style_of, titled
+from ppmodel.plot.style import axis_label, count_axis, is_ratio, panel_grid, percent_axis, style_of, titled
 
 _COUNTS = ("microbatches", "pp")
+_DASHES = ("-", ":", (0, (5, 2)), "-.")
 
 
 def plot_lines(
-    frame, x, y, title, context="", *, line="label", panel=None, in_row=3, labels=None, percent=None, log=(), zero=True
-):
+    frame, x, y, title, context="", *, line="label", dash=None, panel=None, in_row=3, labels=None, percent=None,
+    log=(), zero=True, markers=True, limits=None,
+):  # fmt: skip
     """Lines over a column, one a schedule, in panels.
 
     Parameters
     ----------
     frame : DataFrame
-        A row a point, such as `ppmodel.compare` returns.
+        A row a point, such as `ppmodel.compare` returns; rows without a number are left out.
     x : str
         Column of the horizontal axis; ``microbatches`` and ``pp`` get a logarithmic axis with their own values.
     y : str or list of str
@@ -24,7 +26,9 @@ def plot_lines(
     title, context : str
         The point of the figure, and what it shows; see `context`.
     line : str
-        Column that tells the lines apart.
+        Column that tells the lines apart, by colour.
+    dash : str, optional
+        Column that tells lines of one colour apart, by their dashes.
     panel : str, optional
         Column that tells the panels apart.
     in_row : int
@@ -37,6 +41,10 @@ def plot_lines(
         Axes that are logarithmic, of ``"x"`` and ``"y"``.
     zero : bool
         Whether a linear vertical axis shows 0.
+    markers : bool
+        Whether points have markers; lines of many points read better without.
+    limits : dict of str to float, optional
+        Horizontal lines to hold the others against, by what the legend calls them.
 
     Returns
     -------
@@ -50,31 +58,65 @@ def plot_lines(
     2
     """
     columns = [y] if isinstance(y, str) else list(y)
+    frame = frame.dropna(subset=columns)
     panels = [None] if panel is None else list(dict.fromkeys(frame[panel]))
-    if len(columns) > 1:
-        figure, axes = panel_grid(len(columns), len(panels), share_y="row")
-        places = [(axes[row, place], column, name) for row, column in enumerate(columns) for place, name in enumerate(panels)]
-    else:
-        wide = min(in_row, len(panels))
-        figure, axes = panel_grid(-(-len(panels) // wide), wide)
-        places = [(axis, y if isinstance(y, str) else columns[0], name) for axis, name in zip(axes.flat, panels, strict=False)]
-        for axis in axes.flat[len(panels) :]:
-            axis.set_visible(False)
-    styles = style_of(frame[line])
+    figure, axes, places = _places(columns, panels, in_row)
+    dashes = {} if dash is None else dict(zip(dict.fromkeys(frame[dash]), _DASHES, strict=False))
+    styles = {name: style | ({} if markers else {"marker": ""}) for name, style in style_of(frame[line]).items()}
+    if dashes:
+        styles = {name: style | {"ls": "-", "lw": 1.8} for name, style in styles.items()}
+    extra = [plt.Line2D([], [], color="#555555", ls=form, lw=1.4, label=name) for name, form in dashes.items()]
+    extra += _limit_lines(axes.flat, limits or {})
     for axis, column, name in places:
         here = frame if name is None else frame[frame[panel] == name]
-        for text, style in styles.items():
-            rows = here[here[line] == text]
-            axis.plot(rows[x], rows[column], **style)
-        _vertical(axis, here[column], _is_ratio(column, percent), zero, "y" in log)
+        _draw_lines(axis, here, x, column, (line, styles), (dash, dashes))
+        _vertical(axis, here[column], is_ratio(column) if percent is None else percent, zero, "y" in log)
         axis.set_ylabel(axis_label(column, labels))
         _horizontal(axis, x, frame[x], labels, "x" in log)
-        if name is not None and (len(columns) == 1 or column == columns[0]):
+        if name is not None and column == columns[0]:
             axis.set_title(name if isinstance(name, str) else f"{axis_label(panel, labels)} = {name}", fontsize=9.5)
     for axis in axes.flat:
         axis.label_outer()
-    legend(figure, axes.flat[0])
+    handles = [plt.Line2D([], [], **style) for style in styles.values()]
+    legend(figure, None, [*handles, *extra])
     return titled(figure, title, context)
+
+
+def _places(columns, panels, in_row):
+    """A figure, its axes, and for each panel its axes, column and name; unused axes are hidden."""
+    if len(columns) > 1:
+        figure, axes = panel_grid(len(columns), len(panels), share_y="row")
+        places = [(axes[n, m], column, name) for n, column in enumerate(columns) for m, name in enumerate(panels)]
+        return figure, axes, places
+    wide = min(in_row, len(panels))
+    figure, axes = panel_grid(-(-len(panels) // wide), wide)
+    for number, axis in enumerate(axes.flat):
+        axis.set_visible(number < len(panels))
+        axis.xaxis.set_tick_params(labelbottom=number + wide >= len(panels))
+    return figure, axes, [(axis, columns[0], name) for axis, name in zip(axes.flat, panels, strict=False)]
+
+
+def _draw_lines(axis, here, x, column, lines, dashed):
+    (line, styles), (dash, dashes) = lines, dashed
+    for text, style in styles.items():
+        rows = here[here[line] == text]
+        if dash is None:
+            axis.plot(rows[x], rows[column], **style)
+        for value, form in dashes.items():
+            points = rows[rows[dash] == value]
+            axis.plot(points[x], points[column], **style | {"ls": form, "mfc": None if form == "-" else "white"})
+
+
+def _limit_lines(axes, limits):
+    """Draw each limit in all axes; return their entries of the legend."""
+    forms = ("-", (0, (6, 2)), (0, (1, 2)))
+    styles = [
+        {"color": "black", "lw": 0.9, "ls": forms[number % 3], "label": name} for number, name in enumerate(limits)
+    ]
+    for axis in axes:
+        for value, style in zip(limits.values(), styles, strict=True):
+            axis.axhline(value, **style)
+    return [plt.Line2D([], [], **style) for style in styles]
 
 
 def plot_bars(
@@ -124,7 +166,7 @@ def plot_bars(
         table = here.pivot(index=x, columns=bar, values=y).reindex(index=groups, columns=list(colours))
         shape = table.plot.barh if horizontal else table.plot.bar
         shape(stacked=stacked, ax=axis, color=colours, width=0.76, legend=False, **({} if horizontal else {"rot": 0}))
-        _finish_bars(axis, axis_label(y, labels), horizontal, _is_ratio(y, percent))
+        _finish_bars(axis, axis_label(y, labels), horizontal, is_ratio(y) if percent is None else percent)
         axis.set_title("" if one is None else str(one))
     if horizontal:
         axes[0, 0].invert_yaxis()
@@ -140,38 +182,47 @@ def _finish_bars(axis, name, horizontal, ratio):
     numbers.set_label_text(name)
     axis.grid(axis=along, visible=False)
     if ratio:
-        numbers.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
+        percent_axis(numbers)
     if not horizontal:
-        texts = [text.get_text().replace("_cp_", "_cp\n") for text in axis.get_xticklabels()]
-        axis.set_xticks(axis.get_xticks(), texts)
+        names = [text.get_text() for text in axis.get_xticklabels()]
+        axis.set_xticks(axis.get_xticks(), [_two_lines(name, len(names)) for name in names])
 
 
-def _is_ratio(column, percent):
-    return percent if percent is not None else column.endswith("ratio") or column == "relative"
+def _two_lines(name, groups):
+    """A name, broken at an underscore or a space near its middle where it is too long for its place."""
+    breaks = [place for place, letter in enumerate(name) if letter in "_ "]
+    if not breaks or len(name) * groups < 80:
+        return name
+    place = min(breaks, key=lambda one: abs(one - len(name) / 2))
+    return f"{name[: place + 1].rstrip()}\n{name[place + 1 :]}"
 
 
-def legend(figure, axis, extra=()):
+def legend(figure, axis=None, extra=()):
     """One legend for a whole figure, below it, where it hides no data.
 
     Parameters
     ----------
-    figure, axis : matplotlib Figure and Axes
-        The axes give the entries.
+    figure : matplotlib Figure
+    axis : matplotlib Axes, optional
+        Gives the entries.
     extra : sequence of matplotlib artists
         More entries, each with its label.
     """
-    handles, labels = axis.get_legend_handles_labels()
-    handles, labels = handles + list(extra), labels + [handle.get_label() for handle in extra]
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, max(1, len(labels))))
+    handles = [] if axis is None else axis.get_legend_handles_labels()[0]
+    handles = [*handles, *extra]
+    columns = 4 if len(handles) != 5 else 5 if sum(len(one.get_label()) for one in handles) < 60 else 3
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(columns, max(1, len(handles))))
 
 
 def _vertical(axis, values, ratio, zero, logarithmic):
-    if ratio:
-        axis.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     if logarithmic:
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    elif values.min() < 0:
+    if ratio:
+        percent_axis(axis.yaxis)
+    if logarithmic:
+        return
+    if values.min() < 0:
         axis.axhline(0, color="black", lw=0.8)
     elif zero:
         axis.set_ylim(0, max(axis.get_ylim()[1], 1.06 * values.max()))

@@ -172,35 +172,6 @@ def plot_sensitivity(study, title, context):
     return titled(figure, title, context)
 
 
-def plot_round_trip(study, title, context):
-    """Time against GPipe's over c/F, one panel a schedule, one line a semantics.
-
-    Parameters
-    ----------
-    study : DataFrame
-        From `studies.round_trip_study`.
-    title, context : str
-        The point of the figure, and what it shows; see `style.context`.
-
-    Returns
-    -------
-    matplotlib Figure
-    """
-    names = list(dict.fromkeys(study.schedule))
-    figure, axes = plt.subplots(1, len(names), figsize=(7.8, 3.6), sharey=True, squeeze=False)
-    for axis, name in zip(axes[0], names, strict=True):
-        points = study[study.schedule == name]
-        for p2p, style in style_of(points.p2p).items():
-            rows = points[points.p2p == p2p]
-            axis.plot(rows.comm_over_forward, rows.relative, **style | {"marker": None})
-        axis.axhline(0, color="black", lw=0.8)
-        axis.set(title=name, xlabel="c / F")
-        axis.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
-    axes[0, 0].set_ylabel("T against GPipe")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8.5)
-    return titled(figure, title, context)
-
-
 def plot_search(found, unknowns, title, context):
     """How many settings meet how many numbers; and, for each value of each unknown, the most that any meets.
 

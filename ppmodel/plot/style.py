@@ -1,6 +1,7 @@
 """What all figures share: colours that are told apart without red and green (Okabe and Ito), titles, axes."""
 
 from matplotlib import pyplot as plt
+from matplotlib.ticker import FuncFormatter
 
 BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW, GREY = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#7F7F7F",
@@ -80,9 +81,14 @@ def family_styles(families):
 
 
 def titled(figure, title, context):
-    """Set the point of a figure above it in bold, and what it shows in small type below the title."""
+    """Set the point of a figure above it in bold, and what it shows in small type below the title.
+
+    In a notebook the figure is taken from pyplot, which would show it a second time beside the cell's own value.
+    """
     figure.suptitle(context, x=0.008, ha="left", fontsize=8.5, color="#555555")
     figure.text(0.008, 1.0, title, ha="left", va="bottom", fontsize=11.5, fontweight="bold")
+    if "inline" in plt.get_backend():
+        plt.close(figure)
     return figure
 
 
@@ -134,6 +140,16 @@ _LABELS = {
 def axis_label(column, labels=None):
     """What a column is called on an axis, with its unit: by `labels`, by the field's words, or by its name."""
     return (labels or {}).get(column, _LABELS.get(column, column))
+
+
+def is_ratio(column):
+    """Whether a column holds ratios, which are drawn in percent."""
+    return column.endswith("ratio") or column == "relative"
+
+
+def percent_axis(axis):
+    """Write a matplotlib axis's numbers in percent."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g}%"))
 
 
 def count_axis(axis, values):

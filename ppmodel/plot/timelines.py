@@ -134,7 +134,7 @@ def plot_timelines(timelines, title, context, paths=None, unit="s"):
 
     Parameters
     ----------
-    timelines : dict of str to Timeline
+    timelines : dict of str to Timeline or Run
         Heading to timeline.
     title, context : str
         The point of the figure, and what it shows; see `context`.
@@ -147,6 +147,7 @@ def plot_timelines(timelines, title, context, paths=None, unit="s"):
     -------
     matplotlib Figure
     """
+    timelines = {name: getattr(run, "timeline", run) for name, run in timelines.items()}
     total = max(timeline.makespan_s for timeline in timelines.values())
     ranks = [timeline.graph.schedule.num_ranks for timeline in timelines.values()]
     figure, axes = plt.subplots(

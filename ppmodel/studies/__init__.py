@@ -33,7 +33,6 @@ from ppmodel.studies.fronts import (
     front_table,
     nearest,
 )
-from ppmodel.studies.hanayo import hanayo_gains, hanayo_study, hanayo_tables
 from ppmodel.studies.memory import memory_in_tib, memory_study, unit_peaks
 from ppmodel.studies.mistakes import marked_cells, refusal, refusal_text
 from ppmodel.studies.nodes import (
@@ -209,9 +208,6 @@ __all__ = [
     "growth_table",
     "growth_text",
     "halves_study",
-    "hanayo_gains",
-    "hanayo_study",
-    "hanayo_tables",
     "headings",
     "headline_table",
     "inside_study",
