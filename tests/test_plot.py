@@ -4,24 +4,26 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
+import ppmodel as pp
 from ppmodel import build
+from ppmodel.analysis import relative_to
 from ppmodel.costs import uniform_costs
-from ppmodel.simulation import run_graph
-from ppmodel.simulation import compile_graph
 from ppmodel.plot import (
     context,
     plot_bars,
-    plot_bubbles,
     plot_frontier,
-    plot_grid,
-    plot_memory,
-    plot_runtime,
+    plot_heatmap,
+    plot_lines,
+    plot_scatter,
     plot_table,
     plot_timelines,
     style_of,
 )
+from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system
-from ppmodel.studies import bubble_study, frontier_study, hanayo_study, memory_study, relative_to, runtime_study
+from ppmodel.studies import frontier_study
+
+SYSTEMS = ["mid_cp_slow_nw", "mid_cp_mid_nw"]
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +62,9 @@ def test_a_table_has_a_box_for_every_operation(name, size, options):
 def test_a_timeline_has_boxes_and_transfers():
     """A box for each operation that took place and a line for each transfer, at their times."""
     schedule = build("chimera", 4, 4)
-    timeline = run_graph(compile_graph(schedule, allreduce="overlapped"), uniform_costs(schedule, 1, 2, 0.3, reduction=1))
+    timeline = run_graph(
+        compile_graph(schedule, allreduce="overlapped"), uniform_costs(schedule, 1, 2, 0.3, reduction=1)
+    )
     axis = plot_timelines({"Chimera": timeline}, "title", "context").axes[0]
     assert len(boxes(axis)) == schedule.num_operations
     assert len(axis.lines) == 4 * 2 * 3
@@ -68,21 +72,84 @@ def test_a_timeline_has_boxes_and_transfers():
     assert axis.get_xlabel() == "time (s)"
 
 
-def test_studies_become_lines(model, system):
-    """One line a schedule in every panel, all points on it, axes with units."""
-    systems = [system, load_system("mid_cp_mid_nw")]
-    study = runtime_study(model, systems, 4, [4, 8], ["gpipe", "1f1b", "chimera"])
-    upper = plot_runtime(study, "title", "context").axes
-    assert [len(axis.lines) for axis in upper] == [3] * 4
-    assert upper[0].get_ylabel() == "T_sim (s)"
-    grid = plot_grid(relative_to(study, "GPipe"), "GPipe", "title", "context").axes
-    assert [len(axis.lines) for axis in grid] == [3] * 2  # two schedules and the zero line
-    bubbles = plot_bubbles(bubble_study(4, [4, 8]), "title", "context").axes[0]
-    assert len(bubbles.lines) == 6
-    held = plot_memory(memory_study(model, system, [4], [4, 8]), "title", "context", 80e9).axes[0]
-    assert "TiB" in held.get_ylabel()
-    bars = plot_bars(hanayo_study(model, systems, 4, [1, 2]), "schedule", "title", "context").axes[0]
-    assert len([box for box in bars.patches if box.get_height()]) == 4
+@pytest.fixture(scope="module")
+def frame():
+    return pp.compare(["gpipe", "1f1b", "chimera"], 4, [2, 4, 8], model="paper", system=SYSTEMS)
+
+
+def test_frames_become_lines(frame):
+    """One line a schedule in every panel, a row of panels a column, all defined points on them, axes with units."""
+    axes = plot_lines(frame, "microbatches", ["makespan_s", "idle_ratio"], "title", panel="system").axes
+    assert [len(axis.lines) for axis in axes] == [3] * 4
+    assert [len(line.get_xdata()) for line in axes[0].lines] == [3, 3, 2]  # Chimera is not defined at B = 2
+    assert [axis.get_ylabel() for axis in axes] == ["T_sim (s)", "", "idle share of the time", ""]
+    assert [axis.get_title(loc="left") for axis in axes] == [*SYSTEMS, "", ""]
+    assert all(axis.get_ylim()[0] == 0 for axis in axes)
+
+
+def test_lines_around_zero_show_it_and_limits_are_named(frame):
+    """A line at 0 in every panel where values are below it; limits stand in all panels and once in the legend."""
+    figure = plot_lines(
+        relative_to(frame, "GPipe"), "microbatches", "relative", "title", panel="system", limits={"x": 0.5}
+    )
+    assert [len(axis.lines) for axis in figure.axes] == [2 + 2] * 2
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["1F1B", "Chimera", "x"]
+
+
+def test_dashes_tell_lines_of_one_colour_apart(frame):
+    """A line for each value of the dashed column, in the colour of its schedule; grey entries explain the dashes."""
+    long = frame.melt(["label", "system", "microbatches"], ["makespan_s", "busy_s"], "time", "seconds").dropna()
+    figure = plot_lines(long[long.system == SYSTEMS[0]], "microbatches", "seconds", "title", dash="time")
+    lines = figure.axes[0].lines
+    assert len(lines) == 6
+    assert len({line.get_color() for line in lines}) == 3
+    assert [text.get_text() for text in figure.legends[0].get_texts()][3:] == ["makespan_s", "busy_s"]
+
+
+def test_more_panels_than_fit_in_a_row(frame):
+    """Panels go on below; those that are left over are hidden, and the axis above an empty place is labelled."""
+    three = [f"{name} again" for name in SYSTEMS[:1]]
+    frame = frame.assign(place=frame.system.where(frame.microbatches > 4, three[0]))
+    axes = plot_lines(frame, "microbatches", "makespan_s", "title", panel="place", in_row=2).axes
+    assert [axis.get_visible() for axis in axes] == [True, True, True, False]
+    assert axes[1].get_xlabel()
+
+
+@pytest.mark.parametrize("horizontal", [False, True])
+def test_frames_become_bars(frame, horizontal):
+    """A bar for each group and schedule, of its length; names of groups whole."""
+    rows = frame[frame.microbatches == 8]
+    axis = plot_bars(rows, "system", "makespan_s", "title", horizontal=horizontal).axes[0]
+    sizes = sorted(box.get_width() if horizontal else box.get_height() for box in axis.patches)
+    assert sizes == pytest.approx(sorted(rows.makespan_s))
+    names = axis.get_yticklabels() if horizontal else axis.get_xticklabels()
+    assert [name.get_text().replace("\n", "") for name in names] == SYSTEMS
+
+
+def test_bars_stand_on_one_another():
+    """Stacked, the bars of a group begin where the one before ends."""
+    frame = pp.compare(["gpipe", "1f1b"], 4, 8, forward=1, backward=2)
+    tops = plot_bars(frame, "pp", "makespan_s", "title", stacked=True).axes[0].patches
+    assert tops[1].get_y() == tops[0].get_height()
+
+
+def test_a_heatmap_writes_every_number(frame):
+    """A text a cell, in its form; cells without a number stay empty; frames where asked for."""
+    rows = frame[frame.system == SYSTEMS[0]].assign(best=lambda rows: rows.idle_ratio == rows.idle_ratio.min())
+    axis = plot_heatmap(rows, "microbatches", "label", "idle_ratio", "title", framed="best").axes[0]
+    said = [text.get_text() for text in axis.texts]
+    assert len(said) == 9
+    assert said.count("") == 1
+    assert f"{rows.idle_ratio.min():.0%}" in said
+    assert len(boxes(axis)) == 1
+
+
+def test_points_with_one_place_share_a_name(frame):
+    """A point a row; names of points that coincide are written once, as equal."""
+    rows = frame[(frame.system == SYSTEMS[0]) & (frame.microbatches == 4)].assign(makespan_s=1.0, peak_activations=2.0)
+    axis = plot_scatter(rows, "makespan_s", "peak_activations", "title", name="label").axes[0]
+    assert [text.get_text() for text in axis.texts] == ["GPipe = 1F1B = Chimera"]
 
 
 def test_a_schedule_looks_the_same_everywhere():
@@ -99,6 +166,13 @@ def test_the_context_names_what_is_shown():
     assert context("paper", "blocking", "excluded", S=8, B=4) == (
         "S = 8, B = 4; model: paper; transfers: blocking; all-reduce: excluded"
     )
+
+
+def test_a_notebook_shows_a_figure_once(monkeypatch):
+    """With the backend of notebooks a figure is its cell's value, and pyplot does not show it a second time."""
+    monkeypatch.setattr(plt, "get_backend", lambda: "module://matplotlib_inline.backend_inline")
+    plot_table({"1F1B": build("1f1b", 2, 2)}, "title")
+    assert not plt.get_fignums()
 
 
 def test_a_frontier_has_every_family_and_the_symmetric_point(model, system):

@@ -92,33 +92,6 @@ def test_the_best_is_compared_with_slower_ones_only(model, systems):
     assert alone.over_fastest.isna().all()
 
 
-def test_published_formulas_follow_the_options():
-    """Each schedule has its own paper's formula, and none where no paper gives one."""
-    ratio = studies.published_bubble_ratio
-    assert ratio("chimera", 8, 16, {"concat": "forward-doubling"}) == Fraction(1, 5)
-    assert ratio("hanayo", 8, 8, {"waves": 2}) == Fraction(14, 55)
-    for name, options in (("chimera", {"concat": "overlapping"}), ("asymmetric-chimera", {})):
-        assert math.isnan(ratio(name, 8, 16, options))
-    levels = studies.level_study([("hanayo", {"waves": 2})], 8, 8)
-    assert levels.formula[0] == pytest.approx(14 / 55)
-
-
-def test_a_formula_derived_here_is_not_published():
-    """V-Half, V-Min, and interleaved 1F1B with fewer microbatches than ranks have closed forms alone.
-
-    What is published of ZB-H2 and ZB-V, and from how many microbatches on, is over another time.
-    """
-    derived = [("zb-v", 4, 4, {}), ("v-half", 4, 8, {}), ("v-min", 4, 8, {})]
-    for *case, options in [*derived, ("interleaved-1f1b", 4, 3, {"chunks": 2}), ("looped-bfs", 4, 3, {})]:
-        assert math.isnan(studies.published_bubble_ratio(*case, options)), case
-        assert 0 < studies.closed_form_bubble_ratio(*case, options) < 1
-    for case in (("zb-h2", 4, 8), ("zb-v", 4, 8)):
-        assert studies.published_bubble_ratio(*case) == 0 < studies.closed_form_bubble_ratio(*case)
-    for case in (("zb-h1", 4, 8), ("dualpipe", 4, 8), ("interleaved-1f1b", 4, 4), ("1f1b", 4, 3)):
-        assert studies.published_bubble_ratio(*case) == studies.closed_form_bubble_ratio(*case)
-    assert math.isnan(studies.closed_form_bubble_ratio("zb-1p", 4, 8))
-
-
 def test_asymmetric_losses_are_the_sum_of_their_causes(model, systems):
     """Table, backward, whole blocks and network together are the whole difference."""
     causes = studies.asymmetric_causes(model, systems[0], [4], 8, (1, 2)).iloc[0]
@@ -141,19 +114,6 @@ def test_negations_count_where_a_smaller_bubble_is_not_faster(model, systems):
     relative = studies.relative_to(study, "GPipe").relative
     bubbles = studies.relative_to(study, "GPipe", "table_bubble_ratio").relative
     assert table.not_faster["blocking"] == ((relative >= 0) & (bubbles < 0)).sum() > 0
-
-
-def test_hanayo_gains_are_medians_and_extremes(model):
-    """Idle ratios are medians over the fast and middle networks, gains their extremes."""
-    names = ("mid_cp_fast_nw", "mid_cp_mid_nw", "fast_cp_mid_nw", "mid_cp_slow_nw")
-    study = studies.hanayo_study(model, [load_system(name) for name in names], 4, [2])
-    near = study[study.system.str.endswith(("fast_nw", "mid_nw"))]
-    gains = studies.hanayo_gains(study, "Hanayo W = 2")
-    assert gains["table1_idle_hanayo"] == near.idle_ratio.median()
-    assert gains["table1_idle_chimera"] == near.idle_ratio_base.median() != near.idle_ratio_base.max()
-    assert gains["table1_gain_low"] == -near.relative.max() < gains["table1_gain_high"] == -near.relative.min()
-    assert gains["table1_slow_nw_mid_cp"] == -study[study.system == "mid_cp_slow_nw"].relative.iloc[0]
-    assert "table1_slow_nw_fast_cp" not in gains
 
 
 def test_levels_agree_for_linear_schedules():

@@ -75,8 +75,7 @@ def plot_lines(
         _horizontal(axis, x, frame[x], labels, "x" in log)
         if name is not None and column == columns[0]:
             axis.set_title(name if isinstance(name, str) else f"{axis_label(panel, labels)} = {name}", fontsize=9.5)
-    for axis in axes.flat:
-        axis.label_outer()
+    _label_edges(axes, axis_label(x, labels))
     handles = [plt.Line2D([], [], **style) for style in styles.values()]
     legend(figure, None, [*handles, *extra])
     return titled(figure, title, context)
@@ -92,8 +91,17 @@ def _places(columns, panels, in_row):
     figure, axes = panel_grid(-(-len(panels) // wide), wide)
     for number, axis in enumerate(axes.flat):
         axis.set_visible(number < len(panels))
-        axis.xaxis.set_tick_params(labelbottom=number + wide >= len(panels))
     return figure, axes, [(axis, columns[0], name) for axis, name in zip(axes.flat, panels, strict=False)]
+
+
+def _label_edges(axes, name):
+    """Labels left and below alone; what stands above an empty place is labelled, too."""
+    for axis in axes.flat:
+        axis.label_outer()
+    for above, below in zip(axes[:-1].flat, axes[1:].flat, strict=True):
+        if not below.get_visible():
+            above.set_xlabel(name)
+            above.tick_params(labelbottom=True)
 
 
 def _draw_lines(axis, here, x, column, lines, dashed):
