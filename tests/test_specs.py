@@ -162,7 +162,7 @@ def with_nodes(**changed):
 
 
 @given(st.integers(1, 9), st.integers(1, 40), st.sampled_from(["blocked", "round-robin"]))
-def test_nodes_are_as_few_as_hold_all_devices(room, num_ranks, placement):
+def test_nodes_are_as_few_as_hold_all_ranks(room, num_ranks, placement):
     """Blocked and round-robin use as few nodes as there is room for, numbered from 0, and overfill none."""
     nodes = with_nodes(devices_per_node=room, placement=placement).of_ranks(num_ranks)
     assert sorted(set(nodes.tolist())) == list(range(-(-num_ranks // room)))
@@ -185,11 +185,11 @@ def test_every_word_for_a_placement_is_one_of_a_file(tmp_path):
     for word in PLACEMENTS:
         path.write_text(text.replace("value: blocked", f"value: {word}"))
         assert load_system(path).nodes.placement == word
-    with pytest.raises(SpecificationError, match=r"nodes.placement = folded: puts two devices on a node, .* = 1"):
+    with pytest.raises(SpecificationError, match=r"nodes.placement = folded: puts two ranks on a node, .* = 1"):
         with_nodes(devices_per_node=1, placement="folded")
 
 
-def test_placements_say_which_devices_share_a_node():
+def test_placements_say_which_ranks_share_a_node():
     """Blocked keeps neighbours together, round-robin apart; a list is taken as it is, whatever its nodes are called."""
     assert with_nodes().of_ranks(6).tolist() == [0, 0, 0, 0, 1, 1]
     assert with_nodes(placement="round-robin").of_ranks(6).tolist() == [0, 1, 0, 1, 0, 1]
@@ -198,12 +198,12 @@ def test_placements_say_which_devices_share_a_node():
 
 
 def test_a_list_of_nodes_is_for_its_number_of_ranks():
-    """A list for another number of devices is refused where it is used, one that overfills a node at once."""
+    """A list for another number of ranks is refused where it is used, one that overfills a node at once."""
     with pytest.raises(
         SpecificationError, match=r"nodes.placement = .*: names the nodes of 2 ranks, and is used for 3"
     ):
         with_nodes(placement=(0, 1)).of_ranks(3)
-    with pytest.raises(SpecificationError, match=r"nodes.placement = .*: puts 3 devices on a node"):
+    with pytest.raises(SpecificationError, match=r"nodes.placement = .*: puts 3 ranks on a node"):
         with_nodes(devices_per_node=2, placement=(0, 0, 0))
     with pytest.raises(
         SpecificationError, match=r"nodes.placement = snake: must be blocked, round-robin, folded or a tuple"
