@@ -1,0 +1,79 @@
+"""Whatever a file or a command line holds, what comes back is a result or one line: no traceback, no hang, no code run."""
+
+import re
+import string
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ppmodel.errors import PPModelError
+from ppmodel.export import parse_table
+from ppmodel.specs import DATA, load_model, load_system
+
+SYSTEM = (DATA / "templates" / "system.yaml").read_text()
+MODEL = (DATA / "templates" / "model.yaml").read_text()
+TABLE = (DATA / "templates" / "my_table.csv").read_text()
+NASTY = [
+    "", " ", "\t", "\n", "\0", "\x1b[31m", "\ufeff", "\u202e", "é", "日本", "😀", "*a", "&a [*a]", "<<: *a", "!!python/name:os.system",
+    "{{ 7*7 }}", "<script>alert(1)</script>", "=1+1", "-", "---", "...", "[" * 100, "{" * 50, "]", "}", ":", "'", '"', "#", "|", ">",
+    "1e309", "-1e309", "nan", ".inf", "-0", "0x10", "1_000", "9" * 5000, "true", "null", "~", "2026-01-01", "%", "@", "`", "0F0&", "0F0@99999",
+    "0F999999999", "999999999F0", "R", "0R", "0I0", "~", ".", ",", ";", "OVERLAP_F_B", "(0F0;0B0)OVERLAP_F_B", "# stage_shares: 1e308 1e308",
+    "# microbatches: 0", "# microbatches: 99999999999", "# letters: other",
+]  # fmt: skip
+
+
+@st.composite
+def mutated(draw, text):
+    """A good file with a few pieces cut out, doubled, swapped or replaced by something nasty."""
+    for _ in range(draw(st.integers(1, 4))):
+        begin = draw(st.integers(0, len(text)))
+        end = min(len(text), begin + draw(st.integers(0, 40)))
+        piece = draw(st.sampled_from([*NASTY, text[begin:end] * 2, text[end : end + 30]]) | st.text(max_size=8))
+        text = text[:begin] + piece + text[end:]
+    return text
+
+
+def refused_in_one_line(read, *given):
+    """What reading comes to: a value, or an error that is one plain, short line."""
+    try:
+        read(*given)
+    except PPModelError as error:
+        line = str(error)
+        assert line.isprintable()
+        assert len(line) < 1500
+        assert re.match(r".* = .*: .*; .*", line), line
+
+
+@settings(max_examples=150)
+@given(text=mutated(SYSTEM) | st.text(alphabet=string.printable, max_size=200))
+def test_any_system_file_is_read_or_refused(text, tmp_path_factory):
+    """A system file with anything in it is a system, or refused in one line."""
+    path = tmp_path_factory.mktemp("systems") / "mine.yaml"
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+    refused_in_one_line(load_system, path)
+
+
+@settings(max_examples=100)
+@given(text=mutated(MODEL))
+def test_any_model_file_is_read_or_refused(text, tmp_path_factory):
+    """A model file with anything in it is a model, or refused in one line."""
+    path = tmp_path_factory.mktemp("models") / "mine.yaml"
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+    refused_in_one_line(load_model, path)
+
+
+@settings(max_examples=300)
+@given(text=mutated(TABLE) | st.text(max_size=100))
+def test_any_table_is_read_or_refused(text):
+    """A table with anything in it is a schedule, or refused in one line."""
+    refused_in_one_line(parse_table, text)
+
+
+@pytest.mark.parametrize("raw", [b"\xff\xfe\x00", b"\x00" * 100, bytes(range(256))])
+def test_bytes_that_are_no_text_are_refused(raw, tmp_path):
+    """A file that is no text is refused with the line and the byte."""
+    path = tmp_path / "mine.yaml"
+    path.write_bytes(raw)
+    with pytest.raises(PPModelError):
+        load_system(path)
