@@ -5,20 +5,20 @@ from itertools import permutations
 from math import comb
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ppmodel import build
-from ppmodel.costs import model_costs
-from ppmodel.simulation import run_graph, run_events
+from ppmodel.analysis import peaks, placements
+from ppmodel.analysis.peaks import EVEN, FRONT_BACK, OWN
+from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.errors import PPModelError, ScheduleError
-from ppmodel.simulation import compile_graph
+from ppmodel.simulation import compile_graph, run_events, run_graph
 from ppmodel.metrics import peak_activations
 from ppmodel.schedules.chimera import placed_chimera
 from ppmodel.specs import load_model, load_system
-from ppmodel.studies import peaks, placements
-from ppmodel.studies.peaks import EVEN, FRONT_BACK, OWN
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +31,19 @@ def system():
     return load_system("mid_cp_fast_nw")
 
 
+def points_of(model, system, num_ranks, *grid, **more):
+    return placements.split_points(placements.split_rates(model, system, num_ranks), num_ranks, *grid, **more)
+
+
 @pytest.fixture(scope="module")
-def frontier(model, system):
-    return placements.frontier_study(model, system, [4, 6], [16, 12], [4], [8])
+def points(model, system):
+    four, six = points_of(model, system, 4, 16, placed_parts=8), points_of(model, system, 6, 12)
+    return pd.concat([four, six], ignore_index=True)
+
+
+@pytest.fixture(scope="module")
+def frontier(points):
+    return placements.frontier(points)
 
 
 @st.composite
@@ -51,7 +61,7 @@ def placed(draw):
 @pytest.mark.parametrize("size", [(2, 2), (4, 8), (6, 18), (8, 16)])
 def test_the_mirrored_placement_is_chimera(size):
     """Against the first pipeline the second makes the table of Chimera, cell by cell."""
-    assert placed_chimera(*size, peaks.mirrored(size[0])).rows() == build("chimera", *size).rows()
+    assert placed_chimera(*size, range(size[0])[::-1]).rows() == build("chimera", *size).rows()
 
 
 def test_every_placement_is_a_schedule_in_slot_order():
@@ -110,7 +120,7 @@ def test_even_work_never_lowers_the_bound(case):
 @pytest.mark.parametrize("units", [1, 2])
 def test_the_certificate_agrees_with_brute_force(num_ranks, units):
     """On a fine grid of splits a : b none is below the certified peak, by the game's solution as well."""
-    schedule = placed_chimera(num_ranks, units * num_ranks, peaks.mirrored(num_ranks))
+    schedule = build("chimera", num_ranks, units * num_ranks)
     proof = peaks.front_back_certificate(schedule)
     splits = peaks.front_back_splits(400, num_ranks)
     assert peaks.split_peaks(schedule, splits).min() == 200 * proof.peak == 200 * num_ranks
@@ -155,12 +165,13 @@ def test_false_proofs_are_refused(change, rule):
 
 def test_known_lowest_peaks():
     """8/3, 36/11 and 96/25 on the mirrored placement; no other placement of four stages has less."""
-    study = peaks.lowest_peak_study([4, 6, 8], [4])
-    assert study[study.family == OWN].lowest.tolist() == ["8/3", "36/11", "96/25"]
-    assert study[study.below > 0].family.tolist() == [OWN, peaks.ELSEWHERE, OWN, OWN]
-    assert study.placements.max() == 23
-    assert (study[study.family == peaks.ELSEWHERE].relative >= study[study.family == OWN].relative.iloc[0]).all()
-    assert peaks.even_work_study([4, 6]).values.tolist() == [[4, 24, 4, 4, 0], [6, 720, 6, 6, 0]]
+    own = [peaks.lowest_peak(build("chimera", num_ranks, num_ranks)).peak for num_ranks in (4, 6, 8)]
+    assert own == [Fraction(8, 3), Fraction(36, 11), Fraction(96, 25)]
+    every = placements.every_placement(4)
+    assert len(every) == 24
+    assert min(peaks.lowest_peak(placed_chimera(4, 4, second)).peak for second in every) == own[0]
+    bounds = [peaks.even_work_bound(placed_chimera(6, 6, second)) for second in placements.every_placement(6)]
+    assert (len(bounds), min(bounds)) == (720, 6)
 
 
 # ---- grids ---------------------------------------------------------------------------------------
@@ -192,7 +203,7 @@ def test_grids_without_the_even_split_are_refused(refused):
 
 def test_the_frontier_is_not_dominated(frontier):
     """Nothing is faster with as low a peak, or lower and as fast; all else has something that is."""
-    for _, points in frontier.points.groupby("stages"):
+    for _, points in frontier.groupby("pp"):
         time, peak = (points[name].to_numpy() for name in ("relative_time", "relative_peak"))
         better = (time[:, None] <= time) & (peak[:, None] <= peak) & ((time[:, None] < time) | (peak[:, None] < peak))
         best = points.frontier.to_numpy()
@@ -204,7 +215,7 @@ def test_the_frontier_is_not_dominated(frontier):
 
 def test_symmetric_chimera_is_on_or_above_the_frontier(frontier):
     """It is the origin, first among the splits a : b of its time, and some point is at least as good as it."""
-    for num_ranks, points in frontier.points.groupby("stages"):
+    for num_ranks, points in frontier.groupby("pp"):
         origin = points[(points.relative_time == 0) & (points.relative_peak == 0)].iloc[0]
         assert (origin.family, origin.split) == (FRONT_BACK, ":".join("1" * num_ranks))
         assert origin.peak == num_ranks
@@ -212,43 +223,47 @@ def test_symmetric_chimera_is_on_or_above_the_frontier(frontier):
         assert ((best.relative_time <= 0) & (best.relative_peak <= 0)).any()
 
 
-def test_splits_with_even_work_never_lower_the_peak(frontier):
+def test_splits_with_even_work_never_lower_the_peak(points):
     """Neither splits a : b nor any others that leave ranks even work; others do, and some are faster as well."""
-    counts = frontier.counts.set_index(["stages", "family"])
-    assert counts.xs(FRONT_BACK, level="family").lower.tolist() == [0, 0]
-    assert counts.xs(EVEN, level="family").lower.tolist() == [0, 0]
-    assert (counts.xs(OWN, level="family").both > 0).all()
-    assert counts.points[4, peaks.ELSEWHERE] == 23 * comb(7, 3)
+    lower, faster = points.relative_peak < 0, points.relative_time < 0
+    assert not lower[points.family.isin([FRONT_BACK, EVEN])].any()
+    own = points.family == OWN
+    assert (lower & faster)[own].groupby(points.pp[own]).any().all()
+    assert (points.family == placements.ELSEWHERE).sum() == 23 * comb(7, 3)
 
 
 @pytest.mark.parametrize("p2p", ["overlapped", "blocking"])
 def test_points_are_single_simulations(model, system, p2p):
     """Time and peak of points from everywhere equal the event queue's and the plain count's."""
-    points = placements.frontier_study(model, system, [4], [8], [4], [8], units=2, sequences=16, p2p=p2p).points
-    again = placements.recheck_study(points[::7], model, system, 16, p2p)
-    assert len(again) > 20
-    assert again.peak.tolist() == pytest.approx(again.peak_again.tolist(), rel=1e-12)
-    assert again.t_sim_s.tolist() == pytest.approx(again.t_sim_again_s.tolist(), rel=1e-9)
+    rates = placements.split_rates(model, system, 4, sequences=16)
+    chosen = placements.split_points(rates, 4, 8, placed_parts=8, units=2, p2p=p2p).iloc[::37]
+    assert len(chosen) > 20
+    for point in chosen.itertuples():
+        shares = np.array([int(part) for part in point.split.split(":")])
+        second = [int(rank) for rank in point.second.split()]
+        schedule = placed_chimera(4, point.microbatches, second, shares * 4 / shares.sum())
+        schedule.validate()
+        costs = uniform_costs(schedule, *rates[:3], latency=rates.latency_s)
+        assert point.peak == pytest.approx(peak_activations(schedule).max(), rel=1e-12)
+        assert point.makespan_s == pytest.approx(run_events(compile_graph(schedule, p2p), costs).makespan_s, rel=1e-9)
 
 
 def test_a_split_in_whole_blocks_is_faster_and_lower(model, system):
     """What the frontier says of 9 : 1 : 13 : 9 holds for 36, 4, 52 and 36 blocks, simulated in both ways."""
-    counts = placements.gain_study(model, system, [4], [32], [1], ["overlapped"]).iloc[0]
+    own = points_of(model, system, 4, 32).query("family == @OWN")
     schedule = build("chimera", 4, 4)
     blocks = [36, 4, 52, 36]
     assert peak_activations(schedule, np.array(blocks) / 32).max() == 3.5 < peak_activations(schedule).max()
-    for engine in (simulate, run_events):
+    for engine in (run_graph, run_events):
         uneven, even = (
             engine(compile_graph(schedule), model_costs(schedule, model, system, split)).makespan_s
             for split in (blocks, None)
         )
-        assert counts.fastest < uneven / even - 1 < -0.03
-    assert counts.both > 0
-    assert counts.lowest_free <= -0.125
+        assert own.relative_time.min() < uneven / even - 1 < -0.03
+    assert ((own.relative_time < 0) & (own.relative_peak < 0)).any()
+    assert own[own.relative_time <= 0].relative_peak.min() <= -0.125
 
 
-def test_the_study_is_the_same_every_time(model, system, frontier):
+def test_the_frontier_is_the_same_every_time(points, frontier):
     """Ties are broken by a rule."""
-    again = placements.frontier_study(model, system, [4, 6], [16, 12], [4], [8])
-    assert again.points.equals(frontier.points)
-    assert again.counts.equals(frontier.counts)
+    assert placements.frontier(points).equals(frontier)

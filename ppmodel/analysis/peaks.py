@@ -5,70 +5,35 @@ such rows bounds the peak of every split from below; one that meets the bound is
 """
 
 from fractions import Fraction
-from itertools import combinations, permutations, product
+from itertools import combinations, product
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
-from ppmodel.schedules.chimera import placed_chimera
 
-FRONT_BACK, EVEN, OWN, ELSEWHERE = "front : back", "own shares, even work", "own shares", "placed elsewhere"
-FAMILIES = (FRONT_BACK, EVEN, OWN, ELSEWHERE)
-"""Splits of the mirrored placement in front and back half, of each stage on its own with as much work on every
-rank, and of each stage on its own; and splits of each stage on its own on every other placement."""
+FRONT_BACK, EVEN, OWN = "front : back", "own shares, even work", "own shares"
+SPLITS = (FRONT_BACK, EVEN, OWN)
+"""Families of splits of a model over the stages: in front and back half, of each stage on its own with as much work on
+every rank, and of each stage on its own."""
 
 
 # ---- what is in use ------------------------------------------------------------------------------
 
 
-class InUse(NamedTuple):
+def _in_use(schedule):
     """What each rank holds at its fullest within each of its cells, rank by rank in program order.
 
-    Parameters
-    ----------
-    rank : ndarray of int, shape (num_cells,)
-        The rank of each cell.
-    operation : ndarray of int, shape (num_cells,)
-        The first operation of each cell, as an index of the schedule.
-    count : ndarray of int, shape (num_cells, num_replicas, num_ranks)
-        Microbatches whose activations the rank holds, by pipeline and stage.
-    """
-
-    rank: np.ndarray
-    operation: np.ndarray
-    count: np.ndarray
-
-
-def in_use(schedule):
-    """Count what is in flight on each rank, cell by cell.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        The table; its order alone decides.
-
-    Returns
-    -------
-    InUse
-        In a cell of several operations all are taken before any is given back.
-
-    Examples
-    --------
-    >>> from ppmodel import build
-    >>> used = in_use(build("1f1b", 2, 2))
-    >>> [(int(d), used.count[cell, 0].tolist()) for cell, d in enumerate(used.rank)][:3]
-    [(0, [1, 0]), (0, [2, 0]), (0, [2, 0])]
+    Returns the first operation of each cell, shape (num_cells,), and the microbatches whose activations its rank holds,
+    shape (num_cells, num_replicas, num_stages); in a cell of several operations all are taken before any is given back.
     """
     operation = np.flatnonzero(~schedule.joined)
     taken, given = (np.zeros((len(operation), schedule.num_replicas, schedule.num_stages), dtype=int) for _ in "FB")
     where = (schedule.cell, schedule.replica, schedule.stage)
     np.add.at(taken, where, schedule.kind == OpKind.F)
     np.add.at(given, where, np.isin(schedule.kind, (OpKind.B, OpKind.W)))
-    count = np.cumsum(taken - given, axis=0) + given  # one sum serves all ranks, as each ends with nothing
-    return InUse(schedule.rank[operation], operation, count)
+    return operation, np.cumsum(taken - given, axis=0) + given  # one sum serves all ranks: each ends with nothing
 
 
 def split_peaks(schedule, splits):
@@ -89,10 +54,11 @@ def split_peaks(schedule, splits):
 
     Examples
     --------
-    >>> split_peaks(placed_chimera(4, 4, (3, 2, 1, 0)), np.array([[1, 1, 1, 1], [2, 2, 4, 4]])).tolist()
+    >>> from ppmodel import build
+    >>> split_peaks(build("chimera", 4, 4), np.array([[1, 1, 1, 1], [2, 2, 4, 4]])).tolist()
     [4, 12]
     """
-    rows = np.unique(in_use(schedule).count.sum(axis=1), axis=0)
+    rows = np.unique(_in_use(schedule)[1].sum(axis=1), axis=0)
     return (splits @ rows.T).max(axis=1)
 
 
@@ -167,7 +133,7 @@ def extreme_splits(family, num_ranks):
     Parameters
     ----------
     family : str
-        The first, second or third of `FAMILIES`.
+        One of `SPLITS`.
     num_ranks : int
         Stages, S, even.
 
@@ -179,7 +145,7 @@ def extreme_splits(family, num_ranks):
     Raises
     ------
     PPModelError
-        If the family is unknown, or not one of splits alone.
+        If the family is unknown.
 
     Examples
     --------
@@ -196,7 +162,7 @@ def extreme_splits(family, num_ranks):
         return np.hstack((front, 2 - front[:, ::-1]))
     if family == OWN:
         return num_ranks * np.eye(num_ranks, dtype=int)
-    raise PPModelError("family", family, f"must be one of {', '.join(FAMILIES[:3])}", "choose one of them")
+    raise PPModelError("family", family, f"must be one of {', '.join(SPLITS)}", "choose one of them")
 
 
 # ---- proofs --------------------------------------------------------------------------------------
@@ -265,12 +231,13 @@ def front_back_certificate(schedule):
 
     Examples
     --------
-    >>> proof = front_back_certificate(placed_chimera(4, 4, (3, 2, 1, 0)))
+    >>> from ppmodel import build
+    >>> proof = front_back_certificate(build("chimera", 4, 4))
     >>> proof.peak, proof.certificate[0].rank, proof.certificate[0].in_flight
     (Fraction(4, 1), 1, (0, 2, 2, 0))
     """
-    used, half = in_use(schedule), schedule.num_stages // 2
-    count = used.count.sum(axis=1)
+    operation, count = _in_use(schedule)
+    count, half = count.sum(axis=1), schedule.num_stages // 2
     front, back = count[:, :half].sum(axis=1), count[:, half:].sum(axis=1)
     active = np.flatnonzero(front + back == (front + back).max())
     slope = (front - back)[active]
@@ -284,7 +251,7 @@ def front_back_certificate(schedule):
         toward = "smaller" if len(rising) else "larger"
         rule, remedy = f"is not a minimum of the peak of {schedule.name}", f"choose a {toward} front"
         raise PPModelError("split", "1:1", rule, remedy)
-    rows = _evidence(schedule, used, {int(active[row]): weight for row, weight in weights.items()})
+    rows = _evidence(schedule, operation, count, {int(active[row]): weight for row, weight in weights.items()})
     even = (Fraction(1),) * schedule.num_stages
     return verified(LowestPeak(Fraction(int((front + back).max())), even, rows), schedule, FRONT_BACK)
 
@@ -313,18 +280,20 @@ def lowest_peak(schedule, family=OWN):
 
     Examples
     --------
-    >>> mirrored = placed_chimera(4, 4, (3, 2, 1, 0))
-    >>> lowest_peak(mirrored, "own shares, even work").peak, lowest_peak(mirrored).peak
+    >>> from ppmodel import build
+    >>> chimera = build("chimera", 4, 4)
+    >>> lowest_peak(chimera, "own shares, even work").peak, lowest_peak(chimera).peak
     (Fraction(4, 1), Fraction(8, 3))
     """
-    used, corners = in_use(schedule), extreme_splits(family, schedule.num_stages)
-    payoff, cell = np.unique(used.count.sum(axis=1) @ corners.T, axis=0, return_index=True)
+    operation, count = _in_use(schedule)
+    count, corners = count.sum(axis=1), extreme_splits(family, schedule.num_stages)
+    payoff, cell = np.unique(count @ corners.T, axis=0, return_index=True)
     higher = (payoff[:, None] <= payoff).all(axis=2)
     matter = np.flatnonzero(higher.sum(axis=1) == 1)  # rows below another in every corner never decide
     peak, mixture, weights = _solve_game(payoff[matter])
     shares = tuple(sum(part * int(share) for part, share in zip(mixture, column, strict=True)) for column in corners.T)
     rows = {int(cell[row]): weight for row, weight in zip(matter, weights, strict=True) if weight}
-    return verified(LowestPeak(peak, shares, _evidence(schedule, used, rows)), schedule, family)
+    return verified(LowestPeak(peak, shares, _evidence(schedule, operation, count, rows)), schedule, family)
 
 
 def verified(lowest, schedule, family):
@@ -351,7 +320,8 @@ def verified(lowest, schedule, family):
 
     Examples
     --------
-    >>> schedule = placed_chimera(4, 4, (3, 2, 1, 0))
+    >>> from ppmodel import build
+    >>> schedule = build("chimera", 4, 4)
     >>> verified(front_back_certificate(schedule)._replace(peak=5), schedule, "front : back")
     Traceback (most recent call last):
     ...
@@ -392,10 +362,11 @@ def even_work_bound(schedule):
 
     Examples
     --------
-    >>> even_work_bound(placed_chimera(6, 6, (5, 4, 3, 2, 1, 0)))
+    >>> from ppmodel import build
+    >>> even_work_bound(build("chimera", 6, 6))
     6
     """
-    return 2 * int(in_use(schedule).count.sum(axis=2).min(axis=1).max())
+    return 2 * int(_in_use(schedule)[1].sum(axis=2).min(axis=1).max())
 
 
 def _dot(left, right):
@@ -413,12 +384,13 @@ def _recounted(row, num_ranks):
             held[op.stage] -= op.kind in (OpKind.B, OpKind.W)
 
 
-def _evidence(schedule, used, weights):
-    first = np.searchsorted(used.rank, np.arange(schedule.num_ranks))
+def _evidence(schedule, operation, count, weights):
+    rank = schedule.rank[operation]
+    first = np.searchsorted(rank, np.arange(schedule.num_ranks))
     return tuple(
         CertificateRow(
-            int(used.rank[cell]), int(cell - first[used.rank[cell]]), str(schedule.op(used.operation[cell])),
-            tuple(used.count[cell].sum(axis=0).tolist()), weight,
+            int(rank[cell]), int(cell - first[rank[cell]]), str(schedule.op(operation[cell])),
+            tuple(count[cell].tolist()), weight,
         )
         for cell, weight in weights.items()
     )  # fmt: skip
@@ -451,163 +423,3 @@ def _solve_game(payoff):
     mixture = [solution.get(column, 0) / total for column in range(columns)]
     weights = [prices.get(columns + row, 0) / total for row in range(rows)]
     return denominator / total, mixture, weights
-
-
-# ---- studies -------------------------------------------------------------------------------------
-
-
-def mirrored(num_ranks):
-    """The placement of Chimera's second pipeline: against the first.
-
-    Parameters
-    ----------
-    num_ranks : int
-        Stages, S.
-
-    Returns
-    -------
-    tuple of int, length num_ranks
-
-    Examples
-    --------
-    >>> mirrored(4)
-    (3, 2, 1, 0)
-    """
-    return tuple(range(num_ranks))[::-1]
-
-
-def _placements(num_ranks):
-    """Every placement of the second pipeline: the mirrored one, then the others in lexicographic order."""
-    first = mirrored(num_ranks)
-    return [first, *(second for second in permutations(range(num_ranks)) if second != first)]
-
-
-def certificate_study(stages_list, units=(1, 2)):
-    """The proofs that no split a : b lowers the peak of Chimera.
-
-    Parameters
-    ----------
-    stages_list : sequence of int
-        Values of S, each even.
-    units : sequence of int
-        Values of B / S.
-
-    Returns
-    -------
-    DataFrame
-        One row a row of a certificate; columns ``stages, microbatches, rank, operation, in_flight, front, back,
-        weight, peak``: what the rank holds when it runs the operation, stage by stage, in the front and in the
-        back half together, and the peak of every split in units of one microbatch on 1/S of the model.
-
-    Raises
-    ------
-    PPModelError
-        If a size is illegal, or some split has a lower peak than the even one.
-
-    Examples
-    --------
-    >>> certificate_study([4], [1])[["rank", "operation", "in_flight", "weight"]].values.tolist()
-    [[1, '2F3@1', '0 2 2 0', '1']]
-    """
-    rows = []
-    for num_ranks in stages_list:
-        for count in units:
-            schedule = placed_chimera(num_ranks, count * num_ranks, mirrored(num_ranks))
-            proof = front_back_certificate(schedule)
-            for row in proof.certificate:
-                half = num_ranks // 2
-                rows.append({
-                    "stages": num_ranks, "microbatches": count * num_ranks, "rank": row.rank,
-                    "operation": row.operation, "in_flight": " ".join(map(str, row.in_flight)),
-                    "front": sum(row.in_flight[:half]), "back": sum(row.in_flight[half:]),
-                    "weight": str(row.weight), "peak": float(proof.peak),
-                })  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-def lowest_peak_study(stages_list, placed_stages=(), units=1):
-    """The lowest peak of each family over all real splits, proven.
-
-    Parameters
-    ----------
-    stages_list : sequence of int
-        Values of S, each even, for the mirrored placement.
-    placed_stages : sequence of int
-        Those of them for which every other placement of the second pipeline is taken, too.
-    units : int
-        Microbatches of each stage, B / S.
-
-    Returns
-    -------
-    DataFrame
-        One row an S and family; columns ``stages, family, placements, even, below, lowest, relative, second,
-        shares, empty``: the peak of the even split in units of one microbatch on 1/S of the model, on how many
-        placements some split is below it, the lowest peak as a fraction and relative to `even` less 1, and where it
-        is; and how many stages hold nothing there, so that the lowest peak is a limit which splits only approach.
-        Of equal peaks the first placement counts, and the even split.
-
-    Raises
-    ------
-    ScheduleError
-        If a size is illegal.
-
-    Examples
-    --------
-    >>> lowest_peak_study([4])[["family", "below", "lowest"]].values.tolist()
-    [['front : back', 0, '4'], ['own shares, even work', 0, '4'], ['own shares', 1, '8/3']]
-    """
-    rows = []
-    for num_ranks in stages_list:
-        size = (num_ranks, units * num_ranks)
-        first = placed_chimera(*size, mirrored(num_ranks))
-        even = int(split_peaks(first, np.ones((1, num_ranks), dtype=int))[0])
-        cases = [(family, {mirrored(num_ranks): lowest_peak(first, family)}) for family in FAMILIES[:3]]
-        if num_ranks in placed_stages:
-            others = _placements(num_ranks)[1:]
-            cases.append((ELSEWHERE, {second: lowest_peak(placed_chimera(*size, second)) for second in others}))
-        for family, found in cases:
-            second, best = min(found.items(), key=lambda item: item[1].peak)
-            shares = (1,) * num_ranks if best.peak == even else best.shares
-            rows.append({
-                "stages": num_ranks, "family": family, "placements": len(found), "even": even,
-                "below": sum(lowest.peak < even for lowest in found.values()), "lowest": str(best.peak),
-                "relative": float(best.peak / even - 1), "second": " ".join(map(str, second)),
-                "shares": " ".join(map(str, shares)), "empty": shares.count(0),
-            })  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-def even_work_study(stages_list, units=1):
-    """On how many placements a split that keeps the ranks' work even can lower the peak.
-
-    Parameters
-    ----------
-    stages_list : sequence of int
-        Values of S, each even; every placement of the second pipeline is taken.
-    units : int
-        Microbatches of each stage, B / S.
-
-    Returns
-    -------
-    DataFrame
-        One row an S; columns ``stages, placements, even, bound, below``: the peak of Chimera with an even split,
-        the lowest of the placements' bounds (`even_work_bound`), and on how many placements the bound is lower
-        than that peak. Where that is none, no such split lowers it.
-
-    Raises
-    ------
-    ScheduleError
-        If a size is illegal.
-
-    Examples
-    --------
-    >>> even_work_study([4]).values.tolist()
-    [[4, 24, 4, 4, 0]]
-    """
-    rows = []
-    for num_ranks in stages_list:
-        schedules = [placed_chimera(num_ranks, units * num_ranks, second) for second in _placements(num_ranks)]
-        even = int(split_peaks(schedules[0], np.ones((1, num_ranks), dtype=int))[0])
-        bounds = np.array([even_work_bound(schedule) for schedule in schedules])
-        rows.append((num_ranks, len(bounds), even, bounds.min(), (bounds < even).sum()))
-    return pd.DataFrame(rows, columns=["stages", "placements", "even", "bound", "below"])

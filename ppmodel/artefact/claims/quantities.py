@@ -12,13 +12,12 @@ import pandas as pd
 
 from ppmodel import formulas
 from ppmodel.analysis.orders import negated, reversed_pairs
-from ppmodel.analysis.peaks import front_back_certificate, mirrored
+from ppmodel.analysis.peaks import front_back_certificate
 from ppmodel.cases import as_case, built, published_bubble_ratio
 from ppmodel.costs import stages, uniform_costs
 from ppmodel.errors import PPModelError
 from ppmodel.evaluate import table_numbers
 from ppmodel.metrics import bubble_ratios, idle_ratio, memory, peak_activations, table_slots
-from ppmodel.schedules.chimera import placed_chimera
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA
 
@@ -180,7 +179,7 @@ def split_minimum(bench, size):
 
 @cache
 def _split_minimum(num_ranks, num_microbatches):
-    schedule = placed_chimera(num_ranks, num_microbatches, mirrored(num_ranks))
+    schedule = built(as_case("chimera"), num_ranks, num_microbatches)
     try:
         proof = front_back_certificate(schedule)
     except PPModelError:  # some split is lower
