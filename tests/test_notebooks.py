@@ -26,9 +26,9 @@ PARAMETERS = {
     "memory": {"stages": [4], "microbatches": [4, 8], "system": "mi300x"},
     "asymmetric": {"stages": [4], "microbatches": [4, 8], "splits": [[1, 2]], "systems": ["mid_cp_fast_nw"]},
     "placements": {
-        "stages": [4],
+        "pp": [4],
         "parts": [16],
-        "placed_stages": [4],
+        "placed_pp": [4],
         "placed_parts": [8],
         "front_back": 12,
         "units": [1, 2],

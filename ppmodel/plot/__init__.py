@@ -11,7 +11,6 @@ from ppmodel.plot.field import (
     plot_places,
     plot_worth,
 )
-from ppmodel.plot.frontier import plot_frontier
 from ppmodel.plot.heatmap import plot_heatmap
 from ppmodel.plot.lines import legend, plot_bars, plot_lines
 from ppmodel.plot.maps import plot_phases, plot_search, plot_sensitivity, plot_verdicts
@@ -34,7 +33,6 @@ __all__ = [
     "plot_candidates",
     "plot_convergence",
     "plot_front_map",
-    "plot_frontier",
     "plot_fronts",
     "plot_grid",
     "plot_growth",

@@ -2,7 +2,7 @@
 
 import numpy as np
 from matplotlib import pyplot as plt
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 
 from ppmodel.plot.lines import legend
 from ppmodel.plot.style import axis_label, panel_grid, style_of, titled
@@ -10,7 +10,7 @@ from ppmodel.plot.style import axis_label, panel_grid, style_of, titled
 
 def plot_scatter(
     frame, x, y, title, context="", *, group=None, panel=None, name=None, front=None, styles=None, labels=None,
-    log=("x", "y"), in_row=1,
+    log=("x", "y"), percent=False, in_row=1,
 ):  # fmt: skip
     """Points by two numbers; the front as a stepped line, with names.
 
@@ -34,6 +34,9 @@ def plot_scatter(
         Keywords of matplotlib's ``plot`` for each group; by default those of `style_of`.
     labels, log, in_row
         As in `plot_lines`.
+    percent : bool
+        Whether both numbers are ratios against a base, shown in percent; two lines then cross where the base is, and
+        all panels have the same axes.
 
     Returns
     -------
@@ -48,13 +51,13 @@ def plot_scatter(
     """
     panels = [None] if panel is None else list(dict.fromkeys(frame[panel]))
     wide = min(in_row, len(panels))
-    figure, axes = panel_grid(-(-len(panels) // wide), wide, width=6.6 / wide + 0.4, height=3.2, share_y=False)
-    styles = styles or (style_of(frame[group]) if group else {None: {"color": "#0072B2", "marker": "o"}})
+    figure, axes = panel_grid(-(-len(panels) // wide), wide, width=6.6 / wide + 0.4, height=3.2, share_y=percent)
+    styles = styles or (_points(frame[group]) if group else {None: {"color": "#0072B2", "marker": "o", "ms": 6}})
     for axis, one in zip(axes.flat, panels, strict=False):
         here = frame if one is None else frame[frame[panel] == one]
         for text, style in styles.items():
             rows = here if group is None else here[here[group] == text]
-            axis.plot(rows[x], rows[y], **style | {"ls": "", "ms": 6, "mec": "white", "mew": 0.5})
+            axis.plot(rows[x], rows[y], **{"mec": "white", "mew": 0.5} | style | {"ls": ""})
         if front:
             best = here[here[front].astype(bool)].sort_values([x, y])
             axis.step(best[x], best[y], where="post", color="black", lw=1.2, zorder=1)
@@ -62,8 +65,10 @@ def plot_scatter(
         if name:
             _name_points(axis, here[here[name] != ""], x, y, name)
         axis.set(xlabel=axis_label(x, labels), ylabel=axis_label(y, labels))
+        if percent:
+            _cross(axis)
         if one is not None:
-            axis.set_title(str(one), fontsize=9.5)
+            axis.set_title(one if isinstance(one, str) else f"{axis_label(panel, labels)} = {one}", fontsize=9.5)
     for axis in axes.flat[len(panels) :]:
         axis.set_visible(False)
     extra = [plt.Line2D([], [], color="black", lw=1.2, label="no other beats these on both")] if front else []
@@ -77,6 +82,19 @@ def _name_points(axis, rows, x, y, name):
     for (across, up), here in rows.groupby([x, y], sort=False):
         said = " = ".join(dict.fromkeys(here[name]))
         axis.annotate(said, (across, up), (4, 4), textcoords="offset points", fontsize=7.5)
+
+
+def _points(values):
+    return {text: style | {"ms": 6} for text, style in style_of(values).items()}
+
+
+def _cross(axis):
+    """Lines through the base, and percent on both axes."""
+    axis.axhline(0, color="black", lw=0.7, zorder=0.9)
+    axis.axvline(0, color="black", lw=0.7, zorder=0.9)
+    for scale in (axis.xaxis, axis.yaxis):
+        scale.set_major_formatter(PercentFormatter(1, decimals=0))
+    axis.label_outer()
 
 
 def _scales(axis, log):

@@ -1,6 +1,5 @@
 """The tables behind the book's figures: one function a question, one tidy row a point."""
 
-from ppmodel.analysis.peaks import certificate_study, even_work_study, lowest_peak_study
 from ppmodel.studies.advice import advice_table, advice_text
 from ppmodel.studies.asymmetric import asymmetric_causes, asymmetric_study, best_split_study
 from ppmodel.studies.bubble import (
@@ -73,7 +72,6 @@ from ppmodel.studies.own import (
     timelines_beside,
 )
 from ppmodel.studies.phases import PHASE_SCHEDULES, border_study, phase_study, sensitivity_study, steepest, winners
-from ppmodel.studies.placements import frontier_study, gain_study, recheck_study
 from ppmodel.studies.ranking import (
     advantage_study,
     advantage_table,
@@ -177,7 +175,6 @@ __all__ = [
     "carry_text",
     "cases_table",
     "cause_text",
-    "certificate_study",
     "changing_orders",
     "clear_reversals",
     "closed_form_bubble_ratio",
@@ -192,7 +189,6 @@ __all__ = [
     "distances",
     "eager_study",
     "equivalence_study",
-    "even_work_study",
     "field_cases",
     "field_study",
     "front_changes",
@@ -201,8 +197,6 @@ __all__ = [
     "front_model_text",
     "front_study",
     "front_table",
-    "frontier_study",
-    "gain_study",
     "gap_table",
     "gap_text",
     "growth_table",
@@ -227,7 +221,6 @@ __all__ = [
     "load_speed",
     "longest_hidden",
     "longest_wait",
-    "lowest_peak_study",
     "machine_text",
     "marked_cells",
     "memory_in_tib",
@@ -263,7 +256,6 @@ __all__ = [
     "rank_table",
     "rank_text",
     "ratio_table",
-    "recheck_study",
     "recommend_study",
     "recommendation_table",
     "recommendation_text",
