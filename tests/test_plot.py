@@ -11,7 +11,6 @@ from ppmodel.costs import uniform_costs
 from ppmodel.plot import (
     context,
     plot_bars,
-    plot_frontier,
     plot_heatmap,
     plot_lines,
     plot_scatter,
@@ -21,7 +20,6 @@ from ppmodel.plot import (
 )
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system
-from ppmodel.studies import frontier_study
 
 SYSTEMS = ["mid_cp_slow_nw", "mid_cp_mid_nw"]
 
@@ -175,17 +173,13 @@ def test_a_notebook_shows_a_figure_once(monkeypatch):
     assert not plt.get_fignums()
 
 
-def test_a_frontier_has_every_family_and_the_symmetric_point(model, system):
-    """One panel an S; the points of each family within the panel, the frontier, and the origin marked."""
-    points = frontier_study(model, system, [4, 6], [8, 6]).points
-    axes = plot_frontier(points, "title", "context").axes
-    assert [axis.get_title(loc="left") for axis in axes] == ["S = 4, B = 4", "S = 6, B = 6"]
-    for axis, size in zip(axes, [4, 6], strict=True):
-        shown = points[(points.stages == size) & (points.relative_time <= 0.5) & (points.relative_peak <= 0.3)]
-        assert sum(len(marks.get_offsets()) for marks in axis.collections) == len(shown)
-        frontier, *_, origin = axis.lines
-        assert len(frontier.get_xdata()) == shown.frontier.sum()
-        assert origin.get_xydata().tolist() == [[0, 0]]
-        low, high = axis.get_xlim()
-        assert low < shown.relative_time.min() < shown.relative_time.max() < high
-        assert "%" in axis.get_xlabel()
+def test_points_against_a_base_share_axes_in_percent(frame):
+    """Two lines cross where the base is; panels have the same axes and say which number they are of."""
+    rows = relative_to(frame, "GPipe").assign(peak=lambda rows: rows.peak_activations / 4 - 1)
+    axes = plot_scatter(
+        rows, "relative", "peak", "title", group="label", panel="microbatches", percent=True, log=(), in_row=3
+    ).axes
+    assert [axis.get_title(loc="left") for axis in axes] == [f"microbatches B = {count}" for count in (2, 4, 8)]
+    assert len({(axis.get_xlim(), axis.get_ylim()) for axis in axes}) == 1
+    assert axes[0].yaxis.get_major_formatter()(0.5) == "50%"
+    assert [axis.get_ylabel() for axis in axes][1:] == ["", ""]
