@@ -109,13 +109,13 @@ PARAMETERS = {
         "picture_placement": "blocked",
     },
     "optimum": {
-        "stages": [2],
+        "pp": [2],
         "multiples": [1, 2],
         "comms": [0.0, 0.5],
         "schedules": ["1f1b", "zb-1p", "chimera"],
-        "span_stages": [2],
+        "span_pp": [2],
         "span_schedules": ["zb-1p", "zb-2p"],
-        "large_stages": [4],
+        "large_pp": [4],
         "work": 0.5,
     },
     "provenance": {"system": "dgx_a100", "model": "gpt3_175b"},
@@ -395,22 +395,26 @@ def test_phases(recorded):
 @of("optimum")
 def test_optimum(recorded):
     """Without transfers 1F1B has the best order of whole backwards; split ones take 13 in place of its 15."""
-    rows = recorded("optimum_distances.csv").set_index(["schedule", "microbatches", "comm_over_forward"])
+    rows = recorded("optimum.csv").set_index(["label", "microbatches", "comm_over_forward"])
     assert rows.over_order["1F1B", 4, 0.0] == 0
     assert rows.over_free["1F1B", 4, 0.0] == pytest.approx(15 / 13 - 1)
-    assert set(rows.proven) == {"yes"}
-    assert recorded("optimum_distances.json")["points"] == len(rows) == 12
-    spans = recorded("optimum_span.csv").set_index(["schedule", "comm_over_forward"])
+    assert rows.proven.all()
+    facts = recorded("optimum.json")
+    assert facts["points"] == len(rows) == 12
+    assert facts["optimal"] == (rows.over_order < 1e-9).sum()
+    assert facts["best_possible"] == (rows.over_free < 1e-9).sum()
+    assert (facts["questions"], facts["open"], facts["widest"]) == (3 * 12, 0, 0)
+    spans = recorded("optimum_span.csv").set_index(["label", "comm_over_forward"])
     assert (spans.time["ZB-1p", 0.0], spans.time["ZB-2p", 0.0]) == (13, 12)
     assert recorded("optimum_bounds.csv").at_most_order.min() == 0
 
 
 def test_the_optimum_is_asked_of_every_registered_schedule(tmp_path):
     """A schedule that is registered later needs no edit of the page."""
-    sizes = {"stages": [4], "multiples": [2], "span_stages": [2], "large_stages": [2], "large_multiple": 2}
+    sizes = {"pp": [4], "multiples": [2], "span_pp": [2], "large_pp": [2], "large_multiple": 2}
     rows = executed("optimum", {**sizes, "comms": [0.0], "work": 0.01}, tmp_path)("optimum.csv")
-    apart = {"DualPipe apart", "DualPipeV apart"}
-    assert set(rows.schedule) == labels_at(4, [8]) - {label("asymmetric-chimera")} | apart  # that has unlike stages
+    unfused = {"DualPipe unfused", "DualPipeV unfused"}
+    assert set(rows.label) == labels_at(4, [8]) - {label("asymmetric-chimera")} | unfused  # that has unlike stages
 
 
 @of("field")

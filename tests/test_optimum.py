@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from matplotlib import pyplot as plt
 from strategies import schedules
 
 from ppmodel import Op, OpKind, Schedule, build
@@ -28,9 +27,6 @@ from ppmodel.optimum import (
     solver,
     time_of,
 )
-from ppmodel.plot import plot_losses
-from ppmodel.studies import LOSSES, distance_facts, distance_findings, distance_study, distances
-from ppmodel.studies.optimum import STEPS
 
 lengths = st.sampled_from([1, 2, Fraction(1, 2)])
 times = st.fixed_dictionaries(
@@ -46,7 +42,7 @@ SMALL_PROBLEMS = [
     )
     for limit in limits
 ]
-"""Devices of each copy's stages, microbatches, and activations that fit."""
+"""Ranks of each copy's stages, microbatches, and activations that fit."""
 
 
 @given(schedule=schedules(max_stages=5, max_microbatches=10), times=times, objective=st.sampled_from(OBJECTIVES))
@@ -197,91 +193,3 @@ def test_without_the_solver_one_line_says_so(monkeypatch):
         solve(Problem([[0, 1]], 2))
     assert caught.value.field == "ortools"
     assert bounds(Problem([[0, 1]], 2)).best == 7
-
-
-# ---- the study -------------------------------------------------------------------------------
-
-SMALL = ("1f1b", "zb-1p", "hanayo", "chimera", ("asymmetric-chimera", {"split": [1, 2]}))
-
-
-@pytest.fixture(scope="module")
-def study():
-    return distance_study([2], [1, 2], [0.0, 0.5], SMALL, work=0.5)
-
-
-def test_freedom_never_costs(study):
-    """Each step has more freedom, so its optimum is no later; the bounds lie below, the schedule above them all."""
-    for later, sooner in (("time", "order_time"), ("order_time", "halves_time"), ("halves_time", "free_time")):
-        assert (study[later] >= study[sooner] - 1e-9).all()
-    for step in STEPS:
-        assert (study[f"{step}_plain"] <= study[f"{step}_bound"]).all()
-        assert (study[f"{step}_bound"] <= study[f"{step}_time"]).all()
-
-
-def test_rows_are_single_problems(study):
-    """A row's times are those of its problems, solved alone; sizes and placements that are not defined are left out."""
-    assert list(study[study.microbatches == 4].schedule.unique()) == ["1F1B", "ZB-1p", "Chimera"]
-    row = study[(study.schedule == "Hanayo") & (study.comm_over_forward == 0.5)].iloc[0]
-    schedule = build("hanayo", 2, 2)
-    problem = problem_of(schedule, comm=0.5, limit=2, split=False)
-    assert row.placement == "V"
-    assert row.time == time_of(schedule, problem)
-    assert (row.order_time, row.order_proven) == (solve(problem).time, True)
-    assert row.free_time == solve(problem_of(schedule, comm=0.5)).time
-
-
-def test_pairs_are_judged_whole_and_apart():
-    """On two ranks DualPipeV's order is optimal, as ZB-V's is, but for its pairs."""
-    table = distances(distance_study([2], [2], [0.0], ["dualpipev", "zb-v"], work=0.5)).set_index("schedule")
-    assert table.index.tolist() == ["DualPipeV", "DualPipeV apart", "ZB-V"]
-    assert table.time.tolist() == [13, 12.5, 12.5]
-    assert table.over_free.tolist() == pytest.approx([0.04, 0, 0])
-
-
-def test_searched_schedules_are_searched_for_the_times(study):
-    """ZB-1p is ordered for the transfer at hand."""
-    row = study[(study.schedule == "ZB-1p") & (study.microbatches == 4) & (study.comm_over_forward == 0.5)].iloc[0]
-    schedule = build("zb-1p", 2, 4, times=(1, 1, 1, 0.5))
-    assert row.time == time_of(schedule, problem_of(schedule, comm=0.5))
-
-
-def test_bounds_alone_need_no_solver(monkeypatch):
-    """Without work nothing is solved, and the distances are upper limits."""
-    monkeypatch.setattr(solver, "find_spec", lambda _: None)
-    table = distances(distance_study([4], [2], [0.0], ["gpipe", "zb-1p"], work=0))
-    assert table.over_free.isna().all()
-    assert set(table.proven) == {"no"}
-    assert table.at_most_free.tolist() == pytest.approx([33 / 27 - 1, 0])
-
-
-def test_findings_count_what_is_proven(study):
-    """Facts count proven optima only, and the sentences name them."""
-    facts = distance_facts(study)
-    assert facts["points"] == len(study)
-    assert facts["open"] == 0 == facts["widest"]
-    assert facts["optimal"] == ((study.time - study.order_time) < 1e-9).sum()
-    unsure = study.assign(order_proven=False)
-    assert distance_facts(unsure) | {"points": 0} != facts
-    assert distance_facts(unsure)["optimal"] == 0
-    assert distance_facts(unsure)["open"] == len(study)
-    assert f"{facts['optimal']} of {facts['points']}" in distance_findings(study)[0]
-    assert "solver's limit came first" in distance_findings(unsure)[-1]
-    assert "Nothing is lost to **backwards" in distance_findings(study[study.schedule == "ZB-1p"])[2]
-
-
-def test_all_that_lose_most_are_named(study):
-    """Schedules that lose equally much to a cause share the sentence, each at its size and time of a transfer."""
-    whole = study[study.schedule.isin(["1F1B", "Hanayo"]) & (study.comm_over_forward == 0)]
-    alike = whole.assign(order_time=whole.time, halves_time=whole.time / 1.5)
-    wanted = "50.0%, by 1F1B and Hanayo at S = 2, B = 2, c = 0 F; 1F1B at S = 2, B = 4, c = 0 F."
-    assert distance_findings(alike)[2] == f"The most that is lost to **backwards in one piece**: {wanted}"
-
-
-def test_bars_end_at_the_time(study):
-    """Four parts add up to each schedule's time; what is not proven has a star."""
-    here = study[study.microbatches == 4].assign(free_proven=False)
-    for axis, comm in zip(plot_losses(here, LOSSES, "title", "context").axes, (0.0, 0.5), strict=True):
-        ends = [bar.get_x() + bar.get_width() for bar in axis.containers[-1]]
-        assert ends == pytest.approx(here[here.comm_over_forward == comm].time.tolist())
-        assert all(text.get_text().endswith("*") for text in axis.texts)
-    plt.close("all")

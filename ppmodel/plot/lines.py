@@ -129,7 +129,7 @@ def _limit_lines(axes, limits):
 
 def plot_bars(
     frame, x, y, title, context="", *, bar="label", panel=None, labels=None, percent=None, stacked=False,
-    horizontal=False, colours=None,
+    horizontal=False, same_scale=True, colours=None,
 ):  # fmt: skip
     """Grouped or stacked bars, one group a value of `x`, one colour a value of `bar`, in panels side by side.
 
@@ -148,7 +148,9 @@ def plot_bars(
     stacked : bool
         Whether the bars of a group stand on one another.
     horizontal : bool
-        Whether bars lie, which leaves room for long names; each panel then has a scale of its own.
+        Whether bars lie, which leaves room for long names.
+    same_scale : bool
+        Whether all panels have one scale.
     colours : dict of str to str, optional
         Of the bars, by value of `bar`; by default those of `style_of`.
 
@@ -168,7 +170,8 @@ def plot_bars(
     colours = colours or {name: style["color"] for name, style in style_of(frame[bar]).items()}
     lines = len(groups) * (1 if stacked else max(1, 0.55 * len(colours)))
     size = (7.8, 1.2 + 0.27 * lines if horizontal else 3.7)
-    figure, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False, sharey=True)
+    shared = {"sharex": same_scale, "sharey": True} if horizontal else {"sharey": same_scale}
+    figure, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False, **shared)
     for axis, one in zip(axes[0], panels, strict=True):
         here = frame if one is None else frame[frame[panel] == one]
         table = here.pivot(index=x, columns=bar, values=y).reindex(index=groups, columns=list(colours))
@@ -187,6 +190,7 @@ def _finish_bars(axis, name, horizontal, ratio):
     numbers, line, along = (axis.xaxis, axis.axvline, "y") if horizontal else (axis.yaxis, axis.axhline, "x")
     line(0, color="black", lw=0.8)
     axis.set(xlabel="", ylabel="")
+    axis.minorticks_off()
     numbers.set_label_text(name)
     axis.grid(axis=along, visible=False)
     if ratio:

@@ -52,14 +52,6 @@ from ppmodel.studies.nodes import (
     waiting_facts,
     waiting_study,
 )
-from ppmodel.studies.optimum import (
-    LOSSES,
-    distance_facts,
-    distance_findings,
-    distance_study,
-    distances,
-    largest_losses,
-)
 from ppmodel.studies.own import (
     between,
     between_text,
@@ -150,7 +142,6 @@ from ppmodel.studies.verdicts import carry_text, gap_table, gap_text, papers_own
 
 __all__ = [
     "FAMILIES",
-    "LOSSES",
     "NOISE_SCHEDULES",
     "PHASE_SCHEDULES",
     "PLACEMENTS",
@@ -183,10 +174,6 @@ __all__ = [
     "concatenation_study",
     "convergence_study",
     "crossing_table",
-    "distance_facts",
-    "distance_findings",
-    "distance_study",
-    "distances",
     "eager_study",
     "equivalence_study",
     "field_cases",
@@ -210,7 +197,6 @@ __all__ = [
     "label",
     "largest_gain",
     "largest_loss",
-    "largest_losses",
     "lasting_text",
     "lead_text",
     "legal_schedules",
