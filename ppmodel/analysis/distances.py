@@ -52,7 +52,7 @@ def distances(cases, pp, microbatches, comm=0.0, work=1.0, objective="makespan")
         One row a schedule; F = I = W = 1 on 1/S of the model. Columns ``pp, microbatches, comm_over_forward, label,
         layout, backward, peak_activations, time``, then for each of `STEPS`, such as ``order``: ``order_plain``, the
         bound of `optimum.bounds`; ``order_bound``, the one that the solver proved; ``order_time``, the best time found
-        (NaN where none was); ``order_proven``, whether that is the optimum; ``over_order``, the schedule's time over it,
+        (NaN where none was); ``order_proven``, whether it is the optimum; ``over_order``, the schedule's time over it,
         less 1; and ``at_most_order``, its time over the bound, less 1. ``proven`` says whether all three are optima.
 
     Raises
