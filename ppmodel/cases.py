@@ -1,16 +1,21 @@
 """A case: a schedule as its user names it, built and compiled once."""
 
+import os
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
 from ppmodel import schedules
-from ppmodel.errors import ScheduleError, SizeError
+from ppmodel.errors import CostError, ScheduleError, SizeError
+from ppmodel.ops import OpKind
 from ppmodel.schedules.registry import option_text
 from ppmodel.simulation import ALLREDUCE, compile_graph
 from ppmodel.tables import Schedule
 
 _KEPT = 1024
+_TABLES = (".csv", ".txt")
+_WRITTEN = re.compile(r"(.+?)(?::([a-z_]+=.*))?", re.DOTALL)
 
 
 class Case(NamedTuple):
@@ -39,6 +44,43 @@ class Case(NamedTuple):
     def size(self):
         """Ranks and microbatches of a table; None where any size may be asked for."""
         return (self.source.num_ranks, self.source.num_microbatches) if isinstance(self.source, Schedule) else None
+
+    @property
+    def times_are_set(self):
+        """Whether there are no times to order it for, or its options say which."""
+        known = [] if self.source is not None else [option.name for option in schedules.get(self.name).options]
+        return "times" not in known or "times" in dict(self.options)
+
+    def with_options(self, texts):
+        """The case with options that are given as text.
+
+        Parameters
+        ----------
+        texts : dict of str to str
+            From the name of an option to its value, as people write it.
+
+        Raises
+        ------
+        ScheduleError
+            If it is a table, has no such option, or a value is illegal.
+
+        Examples
+        --------
+        >>> Case("hanayo").with_options({"waves": "2"}).label
+        'Hanayo W = 2'
+        """
+        known = {option.name: option for option in schedules.get(self.name).options} if self.source is None else {}
+        values = dict(self.options)
+        for key, text in texts.items():
+            if key not in known:
+                remedy = f"its options: {', '.join(sorted(known)) or 'none'}"
+                raise ScheduleError(key, text, f"is not an option of {self.name}", remedy)
+            try:
+                values[key] = known[key].parse(text)
+            except ValueError:
+                remedy = f"write for example {known[key].example}"
+                raise ScheduleError(key, text, known[key].rule, remedy) from None
+        return self._replace(options=tuple(values.items()))
 
 
 def as_case(given):
@@ -82,6 +124,110 @@ def _pair(given):
         return given
     rule = "is not a schedule's name, a (name, options) pair, a table, or a function that generates one"
     raise ScheduleError("schedule", repr(given), rule, 'write for example ("interleaved-1f1b", {"chunks": 4})')
+
+
+def cases_of_file(path):
+    """The schedules that a file of one's own defines.
+
+    Parameters
+    ----------
+    path : str or Path
+        A generator, which ends in ``.py`` and runs with all rights of the caller; or a table, in our form or PyTorch's.
+
+    Returns
+    -------
+    list of Case
+        One of a table; of a generator's file, all that it registers: their names are known from now on.
+
+    Raises
+    ------
+    PPModelError
+        If the file cannot be read or run, or holds no schedule; with file and line where there is one.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import template_path
+    >>> [case.size for case in cases_of_file(template_path("my_table", ".csv"))]
+    [(4, 8)]
+    """
+    if str(path).endswith(".py"):
+        return [Case(name) for name in schedules.register_file(path)]
+    from ppmodel.export import read_table
+
+    return [as_case(read_table(path))]
+
+
+def cases_of_text(text):
+    """The schedules that a text names: by name or file, with options behind a colon.
+
+    Parameters
+    ----------
+    text : str
+        Such as ``1f1b``, ``interleaved-1f1b:chunks=4``, ``mine.csv``, ``mine.py:node=2,depth=1``.
+
+    Returns
+    -------
+    list of Case
+        One, but for a generator's file that registers several. Options go to those that have them.
+
+    Raises
+    ------
+    PPModelError
+        If the name is unknown, the file is refused, or an option is not known or illegal.
+
+    Examples
+    --------
+    >>> cases_of_text("interleaved-1f1b:chunks=4")
+    [Case(name='interleaved-1f1b', options=(('chunks', 4),), source=None)]
+    """
+    name, options = _WRITTEN.fullmatch(text).groups() if text else ("", None)
+    cases = cases_of_file(name) if is_file(name) else [as_case(name)]
+    if options is None:
+        return cases
+    texts = dict(part.partition("=")[::2] for part in options.split(","))
+    return [case.with_options(texts) for case in cases]
+
+
+def is_file(name):
+    """Whether a text names a file of one's own and no registered schedule.
+
+    >>> is_file("mine.csv"), is_file("1f1b")
+    (True, False)
+    """
+    if name in schedules.names():
+        return False
+    return name.endswith((".py", *_TABLES)) or os.sep in name or os.path.isfile(name)
+
+
+def with_times(case, table, costs):
+    """A searched case, ordered for the times of some costs; `evaluate.searched_for` finds the costs.
+
+    Parameters
+    ----------
+    case : Case
+        A schedule with the option ``times``.
+    table : Schedule
+        Built from it, for any times.
+    costs : OpCosts
+        For the table.
+
+    Returns
+    -------
+    Case
+
+    Raises
+    ------
+    CostError
+        If an operation takes no time: there is no order to search for.
+    """
+    seconds = costs.compute_s.mean(axis=1)[[OpKind.F, OpKind.I, OpKind.W]]
+    if not seconds.all():
+        rule = f"leave nothing to search an order of {case.name} for, if one of them is 0"
+        said = ", ".join(f"{one:.4g}" for one in seconds)
+        raise CostError("times of forward and halves of the backward", said, rule, "set the option times")
+    transfer = (costs.occupancy_s + costs.latency_s)[OpKind.F].mean() * table.pieces_per_unit
+    times = ":".join(f"{one / seconds[0]:.4g}" for one in (*seconds, transfer))
+    return case.with_options({"times": times})
 
 
 def label(name, options=None):

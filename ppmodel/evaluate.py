@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel import metrics
-from ppmodel.cases import as_case, built, compiled
+from ppmodel.cases import as_case, built, compiled, with_times
 from ppmodel.change import UNCHANGED
 from ppmodel.costs import comm_over_forward, model_costs
 from ppmodel.errors import CostError, PPModelError
@@ -88,13 +88,50 @@ def simulate(
     """
     case = as_case(schedule)
     table = built(case, *_size(case, pp, microbatches))
-    if model is not None or system is not None:
-        require_pair(model, system, seconds)
-        model, system = as_model(model), as_system(system)
-        costs = model_costs(table, model, system)
-    else:
-        costs = seconds_costs(table, allreduce, **seconds)
+    costs, model, system = _costs(table, model, system, allreduce, seconds)
     return Run(run_graph(compiled(table, p2p, allreduce), costs), costs, case, model, system)
+
+
+def searched_for(schedule, pp, microbatches, *, model=None, system=None, allreduce="excluded", **seconds):
+    """A schedule whose order is found by search (zb-1p, zb-2p), searched for the times that it will run with.
+
+    `simulate` and `compare` take such a schedule as it is: ordered for its option ``times``, by default equal times.
+
+    Parameters
+    ----------
+    schedule, pp, microbatches, model, system, allreduce, **seconds
+        As in `simulate`.
+
+    Returns
+    -------
+    Case
+        With the option ``times``: those of the mean stage and of a transfer, in forwards. Any other schedule, and one
+        whose times are set, as it is.
+
+    Raises
+    ------
+    PPModelError
+        As `simulate`.
+
+    Examples
+    --------
+    >>> searched_for("zb-1p", 4, 8, forward=2, backward=3, comm=0.1).options
+    (('times', (1, 0.75, 0.75, 0.05)),)
+    """
+    case = as_case(schedule)
+    if case.times_are_set:
+        return case
+    table = built(case, *_size(case, pp, microbatches))
+    return with_times(case, table, _costs(table, model, system, allreduce, seconds)[0])
+
+
+def _costs(table, model, system, allreduce, seconds):
+    """Costs from seconds, and None twice; or from a model and a system, and these."""
+    if model is None and system is None:
+        return seconds_costs(table, allreduce, **seconds), None, None
+    require_pair(model, system, seconds)
+    model, system = as_model(model), as_system(system)
+    return model_costs(table, model, system), model, system
 
 
 def compare(
@@ -138,6 +175,38 @@ def compare(
     """
     import pandas as pd
 
+    columns, rows = compared(schedules, pp, microbatches, model, system, p2p, allreduce, changes, **seconds)
+    return pd.DataFrame(rows, columns=columns)
+
+
+def compared(
+    schedules, pp=None, microbatches=None, model=None, system=None, p2p="overlapped", allreduce="excluded",
+    changes=None, **seconds,
+):  # fmt: skip
+    """What `compare` makes a frame of, for callers that need none.
+
+    Parameters
+    ----------
+    schedules, pp, microbatches, model, system, p2p, allreduce, changes, **seconds
+        As in `compare`.
+
+    Returns
+    -------
+    columns : list of str
+    rows : list of dict
+        A row a point; one that is not defined has no numbers.
+
+    Raises
+    ------
+    PPModelError
+        As `compare`.
+
+    Examples
+    --------
+    >>> columns, (row,) = compared("1f1b", 4, 8, forward=1, backward=2)
+    >>> columns[:3], row["makespan_s"]
+    (['schedule', 'options', 'label'], 33.0)
+    """
     cases = [as_case(one) for one in listed(schedules, (str, Schedule), pair=True)]
     prices = priced(model, system, seconds, changes)
     sizes = _sizes(cases, pp, microbatches)
@@ -152,7 +221,7 @@ def compare(
     kept = [name for name in COLUMNS if name not in ("system", "model") or model is not None]
     own = [name for name in (*SECONDS, "change") if rows and name in rows[0]]
     place = kept.index("makespan_s")
-    return pd.DataFrame(rows, columns=[*kept[:place], *own, *kept[place:]])
+    return [*kept[:place], *own, *kept[place:]], rows
 
 
 def _rows(case, size, words, prices):

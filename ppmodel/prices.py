@@ -147,10 +147,10 @@ def as_system(given):
 
 def require_pair(model, system, seconds):
     """Refuse a model without a system, either beside seconds, and keywords that are no costs."""
-    for name, value in (("model", model), ("system", system)):
-        if value is None:
-            raise CostError(name, None, "is missing", "give model and system, or seconds")
     for name, value in seconds.items():
         if value is not None:
             rule = "cannot stand beside model and system" if name in SECONDS else "is not known"
             raise CostError(name, value, rule, "give either seconds or model and system")
+    for name, value in (("model", model), ("system", system)):
+        if value is None:
+            raise CostError(name, None, "is missing", "give model and system, or seconds")

@@ -1,7 +1,7 @@
 """A schedule to start from: copy the file, change the order and the names.
 
-The idea of this one: where devices come in nodes, one link in N is slow. Eager
-1F1B warms up twice as deep as 1F1B to hide every transfer; here each device
+The idea of this one: where ranks come in nodes, one link in N is slow. Eager
+1F1B warms up twice as deep as 1F1B to hide every transfer; here each rank
 warms up one forward deeper for each slow link ahead of it, and no more.
 """
 
@@ -14,17 +14,17 @@ from ppmodel.schedules.registry import Option, schedule
     label="node-aware 1F1B",
     title="1F1B, warmed up one forward deeper for each slow link ahead",
     legal="B >= 1",
-    options=[Option.count("node", 4, "N", "devices of a node")],
+    options=[Option.count("node", 4, "N", "ranks of a node")],
 )
-def node_one_f_one_b(num_stages, num_microbatches, node=4):
-    """Stage d on device d; the nodes are filled one after the other."""
+def node_one_f_one_b(num_ranks, num_microbatches, node=4):
+    """Stage r on rank r; the nodes are filled one after the other."""
     rows = []
-    for device in range(num_stages):
-        ahead = range(device + 1, num_stages)
+    for rank in range(num_ranks):
+        ahead = range(rank + 1, num_ranks)
         slow = sum(later % node == 0 for later in ahead)  # a node begins there
         warm_up = min(len(ahead) + slow, num_microbatches)
-        forwards = [Op(OpKind.F, device, m) for m in range(num_microbatches)]
-        backwards = [Op(OpKind.B, device, m) for m in range(num_microbatches)]
+        forwards = [Op(OpKind.F, rank, m) for m in range(num_microbatches)]
+        backwards = [Op(OpKind.B, rank, m) for m in range(num_microbatches)]
         row = forwards[:warm_up]  # warm-up
         for m in range(num_microbatches - warm_up):  # steady
             row += [forwards[warm_up + m], backwards[m]]

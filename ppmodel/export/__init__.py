@@ -1,6 +1,10 @@
-"""Files that other programs read: tables of operations, and traces of a simulated run."""
+"""Files that other programs read: tables of operations, and traces of a simulated run; and a table for notebooks."""
 
+from ppmodel.export.files import write_whole
+from ppmodel.export.html import table_html
 from ppmodel.export.table import parse_table, read_file, read_table, write_table
 from ppmodel.export.trace import trace_events, write_trace
 
-__all__ = ["parse_table", "read_file", "read_table", "trace_events", "write_table", "write_trace"]
+__all__ = [
+    "parse_table", "read_file", "read_table", "table_html", "trace_events", "write_table", "write_trace", "write_whole",
+]  # fmt: skip

@@ -26,6 +26,7 @@ _LETTERS = (
     "~ goes on, . idle, & as one"
 )
 _EMPTY = ("", IDLE, "None")
+_RANK = ("rank", "device")  # the second in files of older versions
 
 
 class Reading(NamedTuple):
@@ -170,8 +171,8 @@ def read_file(path):
     """
     path = Path(path)
     if path.suffix == ".py":
-        remedy = f"run it with: ppmodel run own-schedule -p generator {path}"
-        raise TableError("table", path, "is a file of Python, not a table", remedy)
+        remedy = "build its schedules: register_file(path), then build(name, ...)"
+        raise TableError("table", path, "is a generator, not a table", remedy)
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -228,7 +229,7 @@ def _parse(text, name):
     comma = any("," in line for _, line in lines)
     rows = [(number, _split(number, line, comma)) for number, line in lines]
     _refuse_other_versions(notes)
-    slotted = rows[0][1][0].lower() == "rank"
+    slotted = rows[0][1][0].lower() in _RANK
     if slotted:
         rows = _by_rank(*rows)
     elif rows[0][1][0].isdecimal():

@@ -11,20 +11,18 @@ difference. Format: "Trace Event Format", the Chromium project.
 """
 
 import json
-import os
-from contextlib import suppress
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 
 from ppmodel import __version__
 from ppmodel.errors import PPModelError
+from ppmodel.export.files import checked_target, write_whole
 from ppmodel.metrics import activation_bytes, activations_in_use
 from ppmodel.ops import NO_MICROBATCH, OpKind
 
-_DEVICES, _LINKS, _ACTIVATIONS = 1, 2, 3
-_GROUPS = {_DEVICES: "ranks", _LINKS: "links", _ACTIVATIONS: "activations"}
+_RANKS, _LINKS, _ACTIVATIONS = 1, 2, 3
+_GROUPS = {_RANKS: "ranks", _LINKS: "links", _ACTIVATIONS: "activations"}
 _COLOURS = {
     OpKind.F: "rail_response", OpKind.B: "rail_idle", OpKind.I: "startup", OpKind.W: "rail_load",
     OpKind.R: "generic_work",
@@ -60,6 +58,7 @@ def write_trace(path, timeline, stages=None, **about):
 
     Examples
     --------
+    >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
     >>> from ppmodel import build
     >>> from ppmodel.costs import uniform_costs
@@ -71,31 +70,13 @@ def write_trace(path, timeline, stages=None, **about):
     ...     write_trace(Path(folder) / "gpipe.json", timeline)
     32
     """
-    path = _checked_target(path)
+    path = checked_target(path, "trace")
     events = trace_events(timeline, stages)
     head = {"displayTimeUnit": "ms", "otherData": {**_about(timeline), **about}}
     lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in events)
     text = json.dumps(head, ensure_ascii=False)[:-1] + ', "traceEvents": [\n' + lines + "\n]}\n"
-    under_way = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        under_way.write_bytes(text.encode())
-        os.replace(under_way, path)
-    except OSError as error:
-        rule = f"cannot be written ({error.strerror})"
-        raise PPModelError("trace", path, rule, "make room, or name another file") from None
-    finally:
-        with suppress(OSError):
-            under_way.unlink()
+    write_whole(path, text, "trace")
     return len(events)
-
-
-def _checked_target(path):
-    path = Path(os.path.realpath(path))
-    if not path.parent.is_dir():
-        raise PPModelError("trace", path, f"lies in {path.parent}, which is no folder", "make it, or name another file")
-    if path.exists() and not path.is_file():
-        raise PPModelError("trace", path, "is there and is no file", "name another file")
-    return path
 
 
 def _about(timeline):
@@ -146,7 +127,7 @@ def trace_events(timeline, stages=None):
     thread, names = _rank_tracks(timeline.graph)
     first_link = _FIRST_THREAD + len(names)
     messages, links = _messages(timeline, first_link)
-    events = [*_group_names(), *_track_names(_DEVICES, names, _FIRST_THREAD), *_track_names(_LINKS, links, first_link)]
+    events = [*_group_names(), *_track_names(_RANKS, names, _FIRST_THREAD), *_track_names(_LINKS, links, first_link)]
     events += _operations(schedule, thread, *spans)
     events += [_message(schedule, *message) for message in messages]
     events += _arrows(schedule, thread, *spans, messages)
@@ -197,13 +178,13 @@ def _track_names(group, names, first_thread):
 
 
 def _rank_tracks(graph):
-    """The track of each operation, and the tracks' names: the ranks, and sums that run beside them."""
+    """The track of each operation, and the tracks' names: the ranks, and all-reduces that run beside them."""
     schedule = graph.schedule
     stream = np.zeros(schedule.num_operations, dtype=np.int64)
     stream[graph.index] = graph.stream
     beside = np.unique(stream[stream >= schedule.num_ranks])
     names = [f"rank {rank}" for rank in range(schedule.num_ranks)]
-    names += [f"rank {rank - schedule.num_ranks}, gradient sums" for rank in beside.tolist()]
+    names += [f"rank {rank - schedule.num_ranks}, all-reduce" for rank in beside.tolist()]
     aside = schedule.num_ranks + np.searchsorted(beside, stream)
     return _FIRST_THREAD + np.where(stream < schedule.num_ranks, stream, aside), names
 
@@ -221,13 +202,13 @@ def _operations(schedule, thread, begin, end):
     """A slice for each cell; that of a pair is named by both."""
     bounds = [*np.flatnonzero(~schedule.joined).tolist(), schedule.num_operations]
     for first, last in pairwise(bounds):
-        if begin[first] < 0:  # a gradient sum that is left out
+        if begin[first] < 0:  # an all-reduce that is left out
             continue
         ops = [schedule.op(index) for index in range(first, last)]
         name, kind = "&".join(map(str, ops)), "&".join(op.kind.name for op in ops)
         args = _args(ops[0]) if len(ops) == 1 else {str(op): _args(op) for op in ops}
         colour = {"cname": _COLOURS[ops[0].kind]} if len(ops) == 1 else {}
-        yield _slice(name, _DEVICES, thread[first], begin[first], end[first], cat=kind, **colour, args=args)
+        yield _slice(name, _RANKS, thread[first], begin[first], end[first], cat=kind, **colour, args=args)
 
 
 def _args(op):
@@ -276,9 +257,9 @@ def _arrows(schedule, thread, begin, end, messages):
         tail, head = first[producer], first[consumer]
         same = {"name": "transfer", "cat": "transfer", "id": number}
         at = max(begin[tail], end[tail] - 1)
-        yield {"ph": "s", **same, "pid": _DEVICES, "tid": int(thread[tail]), "ts": _us(at)}
+        yield {"ph": "s", **same, "pid": _RANKS, "tid": int(thread[tail]), "ts": _us(at)}
         yield {"ph": "t", **same, "pid": _LINKS, "tid": link, "ts": _us(leaves)}
-        yield {"ph": "f", "bp": "e", **same, "pid": _DEVICES, "tid": int(thread[head]), "ts": _us(begin[head])}
+        yield {"ph": "f", "bp": "e", **same, "pid": _RANKS, "tid": int(thread[head]), "ts": _us(begin[head])}
 
 
 # ---- counters ------------------------------------------------------------------------------------

@@ -209,7 +209,7 @@ def register_file(path):
     except PPModelError:
         _restore(before)
         raise
-    except Exception as error:  # whatever a user's file may raise
+    except (Exception, SystemExit) as error:  # whatever a user's file may raise
         _restore(before)
         said = f"cannot be run ({type(error).__name__}: {error})"
         raise ScheduleError("file", path, said, "mend it", where=_line_of(error, path)) from error
@@ -253,9 +253,9 @@ def get(name):
     """
     if name not in _registry:
         if str(name).endswith(".py"):
-            rule = "is a file of Python, not a schedule's name"
-            raise ScheduleError("schedule", name, rule, f"run it with: ppmodel run own-schedule -p generator {name}")
-        near = get_close_matches(str(name).lower(), names(), n=1, cutoff=0.3)
+            rule, remedy = "is a file, not a schedule's name", "register_file(path) gives the names of its schedules"
+            raise ScheduleError("schedule", name, rule, remedy)
+        near = get_close_matches(str(name).lower(), names(), n=1, cutoff=0.6)
         remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(names())}"
         raise ScheduleError("schedule", name, "is not a known schedule", remedy)
     return _registry[name]
@@ -314,7 +314,7 @@ def _guarded(entry):
             raise
         except PPModelError:  # a size or an option that the generator refuses itself
             raise
-        except Exception as error:  # whatever a user's generator may raise
+        except (Exception, SystemExit) as error:  # whatever a user's generator may raise
             said, where = f"fails {size} ({type(error).__name__}: {error})", _line_of(error, entry.file)
             raise ScheduleError("generator", entry.name, said, "mend the line", where=where) from error
         _require_of_size(entry, made, num_ranks, num_microbatches, size)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 
@@ -336,10 +335,9 @@ class Schedule:
         self._write(path, "pytorch")
 
     def _write(self, path, form):
-        from ppmodel.export import write_table
+        from ppmodel.export import write_table, write_whole
 
-        text = write_table(self, form)  # first of all: what is refused writes nothing
-        Path(path).write_text(text, encoding="utf-8")
+        write_whole(path, write_table(self, form), "table")
 
     def to_frame(self):
         """Every operation of the table and its slots.

@@ -1,0 +1,134 @@
+"""Kinds of arguments, and the options that several commands share."""
+
+import math
+
+import click
+
+from ppmodel import schedules
+from ppmodel.errors import PPModelError
+from ppmodel.simulation import ALLREDUCE, P2P
+
+_MAX_COUNT = 10**9
+
+
+def _number(text, kind):
+    """A number as people write it: Python would also take 1_000 and other scripts' digits."""
+    text = str(text)
+    if not text.isascii() or "_" in text or text != text.strip():
+        raise ValueError
+    return kind(text)
+
+
+class Seconds(click.ParamType):
+    """A finite number of seconds."""
+
+    name = "seconds"
+
+    def __init__(self, smallest="0 or more"):
+        self.smallest = smallest
+
+    def convert(self, value, param, ctx):  # noqa: ARG002 - click's signature
+        try:
+            seconds = _number(value, float)
+        except ValueError:
+            seconds = math.nan
+        if not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and self.smallest == "above 0"):
+            rule = f"must be a finite number of seconds, {self.smallest}"
+            raise PPModelError(param.opts[0], value, rule, f"pass for example {param.opts[0]} 0.5")
+        return seconds
+
+
+class Count(click.ParamType):
+    """A whole number of at least 1."""
+
+    name = "count"
+
+    def __init__(self, largest=_MAX_COUNT):
+        self.largest = largest
+
+    def convert(self, value, param, ctx):  # noqa: ARG002 - click's signature
+        try:
+            count = _number(value, int)
+        except ValueError:
+            count = 0
+        if not 1 <= count <= self.largest:
+            rule, remedy = f"must be a whole number from 1 to {self.largest}", f"pass for example {param.opts[0]} 8"
+            raise PPModelError(param.opts[0], value, rule, remedy)
+        return count
+
+
+class Choice(click.ParamType):
+    """One of some words."""
+
+    name = "choice"
+
+    def __init__(self, words):
+        self.words = words
+
+    def convert(self, value, param, ctx):  # noqa: ARG002 - click's signature
+        if value not in self.words:
+            rule = f"must be one of {', '.join(self.words)}"
+            raise PPModelError(param.opts[0], value, rule, "choose one of them")
+        return value
+
+    def get_metavar(self, param, ctx=None):  # noqa: ARG002 - click's signature
+        return "[" + "|".join(self.words) + "]"
+
+
+def _together(*options):
+    """One decorator of several options, in the order in which help shows them."""
+
+    def decorate(command):
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+sizes = _together(
+    click.option("--pp", type=Count(), metavar="S", help="Ranks of the pipeline."),
+    click.option("--microbatches", type=Count(), metavar="B", help="Microbatches of one iteration."),
+)
+"""Decorator: the size of a schedule."""
+
+schedule_file = click.option(
+    "--schedule-file", "file", type=click.Path(), metavar="FILE", help="A schedule of your own: a generator (.py) or a table (.csv, ours or PyTorch's)."
+)  # fmt: skip
+"""Decorator: a file that defines a schedule."""
+
+semantics = _together(
+    click.option("--p2p", type=Choice(P2P), default="overlapped", show_default=True, help="What a transfer occupies."),
+    click.option("--allreduce", type=Choice(ALLREDUCE), default="excluded", show_default=True, help="What the gradient all-reduce of replicated stages does."),
+)  # fmt: skip
+"""Decorator: communication semantics."""
+
+costs = _together(
+    click.option("--forward", type=Seconds("above 0"), help="Forward of one microbatch on 1/S of the model."),
+    click.option("--backward", type=Seconds("above 0"), help="Backward of the same; a half of it takes half."),
+    click.option("--input-grad", type=Seconds("above 0"), help="Gradient of the input; with --weight-grad, for --backward."),
+    click.option("--weight-grad", type=Seconds(), help="Gradient of the weights; with --input-grad, for --backward."),
+    click.option("--pair", type=Seconds("above 0"), help="A forward and a backward that share a cell, F&B (default: their sum)."),
+    click.option("--comm", type=Seconds(), help="One transfer (default 0); not divided by chunks."),
+    click.option("--reduction", type=Seconds(), help="Gradient all-reduce of 1/S of the model; with --allreduce."),
+    click.option("--model", metavar="NAME|FILE", help="Model; with --system, instead of the seconds."),
+    click.option("--system", metavar="NAME|FILE", help="System; with --model, instead of the seconds."),
+)  # fmt: skip
+"""Decorator: what operations cost, in seconds or by a model and a system."""
+
+
+def schedule_options(command):
+    """Decorator: every option that some schedule has."""
+    known = {}
+    for name in schedules.names():
+        for option in schedules.get(name).options:
+            known.setdefault(option.name, (option, []))[1].append(name)
+    for option, owners in reversed(known.values()):
+        text = f"{', '.join(owners)}: {option.help}"
+        command = click.option(f"--{option.name}", metavar=option.form, help=text)(command)
+    return command
+
+
+def json_option(text):
+    """Decorator: print JSON."""
+    return click.option("--json", "as_json", is_flag=True, help=text)

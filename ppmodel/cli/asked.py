@@ -1,0 +1,89 @@
+"""What arguments ask for: a schedule by name or file, its size, and what its operations cost."""
+
+import os
+
+from ppmodel.cases import cases_of_file, cases_of_text
+from ppmodel.errors import PPModelError
+
+COSTS = ("forward", "backward", "input_grad", "weight_grad", "pair", "comm", "reduction", "model", "system")
+
+
+def given(arguments):
+    """The arguments that were given."""
+    return {key: value for key, value in arguments.items() if value is not None}
+
+
+def asked_case(name, file, options):
+    """The one schedule that a name, a file and options name.
+
+    Parameters
+    ----------
+    name : str or None
+        As in `cases.cases_of_text`; beside a generator's file, what the file registers.
+    file : str or None
+        A generator or a table.
+    options : dict
+        Texts of the schedule's options; None where not given.
+
+    Raises
+    ------
+    PPModelError
+        If they name none, or several.
+    """
+    if name is None and file is None:
+        remedy = "pass a schedule's name, or --schedule-file FILE"
+        raise PPModelError("NAME", None, "must be given, or a file of your own", remedy)
+    found = cases_of_file(file) if file is not None else []
+    if name is not None:
+        if found and found[0].source is not None:
+            raise PPModelError("NAME", name, f"cannot stand beside the table {file}", "leave out one of the two")
+        found = cases_of_text(name)
+    if len(found) > 1:
+        names = ", ".join(case.name for case in found)
+        rule = f"registers several schedules: {names}"
+        raise PPModelError("file", file or name, rule, "name one of them, and give the file by --schedule-file")
+    return found[0].with_options(given(options))
+
+
+def asked_size(case, pp, microbatches):
+    """The size that is asked for: that of a table, or the one given."""
+    sizes = {"--pp": pp, "--microbatches": microbatches}
+    for option, value in sizes.items():
+        if case.size is not None and value is not None:
+            raise PPModelError(option, value, "is part of the table", f"leave {option} out")
+        if case.size is None and value is None:
+            raise PPModelError(option, None, "is missing", f"pass for example {option} 8")
+    return case.size or (pp, microbatches)
+
+
+def asked_costs(arguments, allreduce):
+    """The costs that are given, as keywords of `evaluate.simulate`."""
+    costs = {key: arguments[key] for key in COSTS if arguments[key] is not None}
+    if "reduction" in costs and allreduce == "excluded":
+        rule = "has no effect: the all-reduce is excluded"
+        raise PPModelError("--reduction", costs["reduction"], rule, "pass --allreduce blocking, or leave it out")
+    return costs
+
+
+def refuse_target(option, target, *inputs):
+    """Refuse to write where no file can be, or over one that the same command reads.
+
+    Raises
+    ------
+    PPModelError
+        Also if the target has no name, or cannot be written where it is.
+    """
+    from ppmodel.export.files import checked_target
+
+    if not target:
+        raise PPModelError(option, repr(target), "must be the name of a file", f"pass for example {option} out")
+    checked_target(target, option)
+    for path in inputs:
+        if path is not None and os.path.exists(path) and os.path.realpath(path) == os.path.realpath(target):
+            raise PPModelError(option, target, "is what this command reads", "name another file")
+
+
+def require_folder(out):
+    """Refuse an empty name of a folder."""
+    if out is not None and not out.strip():
+        raise PPModelError("--out", repr(out), "must name a folder", "pass a folder, or leave --out away")

@@ -1,0 +1,24 @@
+"""ppmodel reproduce: all notebooks, and the book."""
+
+import click
+
+from ppmodel.cli import arguments
+from ppmodel.cli.asked import require_folder
+from ppmodel.cli.commands import command
+from ppmodel.cli.text import say
+
+
+@command("reproduce")
+@click.option("--system", metavar="NAME|FILE", help="Your system, in front of the paper's.")
+@click.option("--model", metavar="NAME|FILE", help="Your model, instead of the paper's.")
+@click.option("--memory-limit", metavar="SIZE", help='Memory to use of a rank, such as "64 GiB" (default: all).')
+@click.option(
+    "--out", type=click.Path(), metavar="FOLDER", help="For the built book (default book/_build, or one in it)."
+)
+@click.option("--jobs", type=arguments.Count(), default=2, metavar="N", help="Notebooks run at once (default 2).")
+def reproduce_command(system, model, memory_limit, out, jobs):
+    """Run every notebook and build the book; for your own system, a book of its own."""
+    require_folder(out)
+    from ppmodel.artefact.reproduce import reproduce
+
+    say(reproduce(system=system, model=model, memory_limit=memory_limit, out=out, jobs=jobs))

@@ -1,0 +1,55 @@
+"""ppmodel check: whether a file is a schedule."""
+
+import click
+
+from ppmodel.cases import Case, built, is_file
+from ppmodel.cli import arguments
+from ppmodel.cli.asked import asked_case, asked_size, given
+from ppmodel.cli.commands import command
+from ppmodel.cli.text import counted, numbers, say
+from ppmodel.ops import OpKind
+
+
+@command("check")
+@click.argument("name", metavar="[FILE|NAME]", required=False)
+@arguments.schedule_file
+@arguments.sizes
+@arguments.schedule_options
+def check_command(name, file, pp, microbatches, **options):
+    """Judge a schedule of your own: every operation once, in its place, and no deadlock.
+
+    FILE is a table, or a generator (.py), which is judged at the size --pp, --microbatches.
+    """
+    if file is None and name is not None and is_file(name):
+        name, file = None, name
+    if name is None and file is not None and not file.endswith(".py"):
+        from ppmodel.export import read_file
+
+        reading = read_file(file)
+        case = Case(reading.schedule.name, (), reading.schedule).with_options(given(options))
+    else:
+        reading, case = None, asked_case(name, file, options)
+    schedule = built(case, *asked_size(case, pp, microbatches))
+    say(_judged(file or case.label, schedule, reading))
+
+
+def _judged(place, schedule, reading):
+    """What a schedule holds, in lines."""
+    from ppmodel import metrics
+
+    replicas = f", {schedule.num_replicas} replicas" if schedule.num_replicas > 1 else ""
+    sums = int((schedule.kind == OpKind.R).sum())
+    reductions = f" and {counted(sums, 'all-reduce')}" if sums else ""
+    lines = [
+        f"{place}: a schedule of {schedule.num_operations - sums} operations{reductions} "
+        f"on {counted(schedule.num_ranks, 'rank')}, {counted(schedule.num_stages, 'stage')}{replicas}, "
+        f"{counted(schedule.num_microbatches, 'microbatch')}"
+    ]
+    if reading and (reading.pytorch or reading.letters != "pytorch"):
+        lines.append(str(reading))
+    return "\n".join([
+        *lines,
+        f"idealised table (backward of two slots): {metrics.table_slots(schedule)} slots, "
+        f"bubble ratio {metrics.table_bubble_ratio(schedule):.4f}",
+        f"peak activations by rank: {numbers(metrics.peak_activations(schedule))}",
+    ])  # fmt: skip

@@ -1,0 +1,49 @@
+"""ppmodel claims: the paper's claims, judged."""
+
+import json
+import math
+from pathlib import Path
+
+import click
+
+from ppmodel.cli import arguments
+from ppmodel.cli.commands import command
+from ppmodel.cli.text import say
+from ppmodel.errors import PPModelError
+
+
+@command("claims")
+@click.option("--system", metavar="NAME|FILE", help="Judge on this system instead of the paper's nine.")
+@click.option("--model", metavar="NAME|FILE", default="paper", show_default=True, help="Model.")
+@click.option(
+    "--setting", metavar="NAME|FILE", default="default", show_default=True, help="What the paper leaves open."
+)
+@arguments.json_option("Print one JSON array, an object a row.")
+def claims_command(system, model, setting, as_json):
+    """Judge the paper's claims; exit code 1 where a verdict is not the expected one."""
+    from ppmodel.artefact.claims import disagreements, judge, load_claims
+    from ppmodel.cli.judged import report
+    from ppmodel.specs import load_model, load_setting, load_system, same_name, setting_names
+
+    if setting not in setting_names() and Path(setting).stem in setting_names():
+        raise PPModelError("--setting", setting, *same_name(setting, "settings"))
+    usual = system is None and (model, setting) == ("paper", "default")
+    system = None if system is None else load_system(system)
+    judgements = judge(load_claims(), load_model(model), load_setting(setting), system)
+    others = disagreements(judgements, margins=usual)
+    say(json.dumps([_judged(one) for one in judgements]) if as_json else report(judgements, others))
+    return 1 if others else 0
+
+
+def _judged(judgement):
+    """A judgement as an object; what could not be measured is null."""
+    from ppmodel.artefact.claims import condition
+
+    row = judgement.row
+    measured, margin = (None if math.isnan(n) else n for n in (judgement.measured, judgement.margin))
+    return {
+        "id": row.id, "statement": row.statement, "verdict": judgement.verdict, "expected": row.expected.verdict,
+        "measured": measured, "relation": row.relation, "value": row.value, "tolerance": row.tolerance,
+        "unit": row.unit, "margin": margin, "condition": condition(judgement), "reason": judgement.reason,
+        "page": row.page,
+    }  # fmt: skip

@@ -1,0 +1,90 @@
+"""How commands are found and their arguments read: loaded when asked for, each option once, a hint where one helps."""
+
+from difflib import get_close_matches
+from importlib import import_module
+
+import click
+
+from ppmodel.errors import PPModelError
+
+_MODULES = {
+    "schedules": "listing", "models": "listing", "systems": "listing", "notebooks": "listing",
+    "table": "table", "check": "check", "simulate": "simulate", "compare": "compare", "sweep": "sweep",
+    "run": "notebook", "reproduce": "book", "claims": "claims",
+}  # fmt: skip
+_CALLED_NOW = {"stages": "pp", "devices": "pp", "ranks": "pp", "table": "schedule-file", "batches": "microbatches"}
+_ALIKE = 0.7
+
+
+class Unknown(click.UsageError):
+    """A word that is no option or command, and what was probably meant."""
+
+    def __init__(self, message, ctx, remedy=None):
+        super().__init__(message, ctx)
+        self.remedy = remedy
+
+
+class _Careful:
+    """Refuses unknown options with a hint, and options that are given twice."""
+
+    def parse_args(self, ctx, args):
+        try:
+            *_, order = self.make_parser(ctx).parse_args(args=list(args))
+        except click.NoSuchOption as error:
+            given = error.option_name
+            raise Unknown(f"{given} is not an option of {ctx.command_path}", ctx, self._hint(given, ctx)) from None
+        for param in order:
+            if isinstance(param, click.Option) and not (param.multiple or param.is_flag) and order.count(param) > 1:
+                raise PPModelError(param.opts[-1], "given twice", "must be given once", "leave out all but one")
+        return super().parse_args(ctx, args)
+
+    def _hint(self, given, ctx):
+        word = given.lstrip("-")
+        own = [param.opts[-1].lstrip("-") for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        own.remove("help")
+        meant = _CALLED_NOW.get(word)
+        if meant in own:
+            return f"it is called --{meant} now"
+        near = _nearest(word, own)
+        return near and f"did you mean --{near}?"
+
+
+class Command(_Careful, click.Command):
+    """A command whose errors name options as they are typed."""
+
+    def invoke(self, ctx):
+        try:
+            return super().invoke(ctx)
+        except PPModelError as error:
+            if error.where is None and error.field in {param.name for param in self.params if param.name != "name"}:
+                error.field = f"--{error.field.replace('_', '-')}"
+            raise
+
+
+class Group(_Careful, click.Group):
+    """The commands, each in a module of this room that is imported when the command is asked for."""
+
+    def list_commands(self, ctx):  # noqa: ARG002 - click's signature
+        return list(_MODULES)
+
+    def get_command(self, ctx, name):  # noqa: ARG002 - click's signature
+        module = _MODULES.get(name)
+        return module and getattr(import_module(f"ppmodel.cli.{module}"), f"{name}_command")
+
+    def resolve_command(self, ctx, args):
+        if args and args[0] not in _MODULES:
+            near = _nearest(args[0], _MODULES)
+            remedy = f"did you mean {near}?" if near else f"choose one of {', '.join(_MODULES)}"
+            raise Unknown(f"{args[0]} is not a command of ppmodel", ctx, remedy)
+        return super().resolve_command(ctx, args)
+
+
+def _nearest(word, known):
+    """What a word was meant to be: one that begins with it, or is spelt almost like it."""
+    begun = [one for one in known if len(word) > 1 and one.startswith(word)]
+    return next(iter(begun or get_close_matches(word, known, n=1, cutoff=_ALIKE)), None)
+
+
+def command(name):
+    """Decorator of a command's function; `Group` finds the result as ``NAME_command`` in its module."""
+    return click.command(name, cls=Command)

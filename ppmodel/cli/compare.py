@@ -1,0 +1,86 @@
+"""ppmodel compare: schedules side by side, the fastest first."""
+
+import json
+
+import click
+
+from ppmodel.cases import cases_of_file, cases_of_text
+from ppmodel.cli import arguments
+from ppmodel.cli.asked import asked_costs, refuse_target
+from ppmodel.cli.commands import command
+from ppmodel.cli.text import say
+from ppmodel.errors import PPModelError
+
+EXIT_ALL_REFUSED = 1
+
+
+@command("compare")
+@click.argument("names", metavar="NAME|FILE...", nargs=-1)
+@arguments.schedule_file
+@arguments.sizes
+@arguments.semantics
+@arguments.costs
+@arguments.json_option("Print one JSON array, an object a schedule.")
+@click.option("--csv", "csv_file", type=click.Path(), metavar="FILE", help="Write the rows to a CSV file, too.")
+def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_file, **given):
+    """Simulate schedules side by side, and rank them by time.
+
+    A NAME may have options, as in interleaved-1f1b:chunks=4; a FILE is a generator (.py) or a table (.csv). Searched
+    orders (zb-1p, zb-2p) are searched for the times given. The size is that of a table, if one is there and no other
+    is asked for.
+
+    Exit codes: 0 there is a ranking; 1 every schedule is refused; 2 the command or a file is.
+    """
+    from ppmodel.cli.ranked import ranked, ranked_text, write_rows
+    from ppmodel.evaluate import compared
+
+    costs = asked_costs(given, allreduce)
+    if csv_file is not None:
+        refuse_target("--csv", csv_file, file, costs.get("model"), costs.get("system"), *names)
+    cases = _cases(names, file)
+    size = _size(cases, pp, microbatches)
+    cases = [_searched(case, size, allreduce, costs) for case in cases]
+    columns, rows = compared(cases, *size, p2p=p2p, allreduce=allreduce, **costs)
+    pairs = ranked(rows)
+    rows = [{column: row.get(column) for column in columns} for _, row in pairs]
+    if csv_file is not None:
+        write_rows(csv_file, columns, rows)
+    say(json.dumps(rows) if as_json else ranked_text(pairs))
+    return 0 if any(row["refused"] is None for row in rows) else EXIT_ALL_REFUSED
+
+
+def _cases(names, file):
+    """What is named, each once; tables of one name are told apart by their files."""
+    found = [] if file is None else [(file, case) for case in cases_of_file(file)]
+    for name in names:
+        found += [(name, case) for case in cases_of_text(name) if (name, case) not in found]
+    if not found:
+        remedy = "pass for example 1f1b zb-v, or a file of your own"
+        raise PPModelError("NAME", None, "is missing: nothing is named to compare", remedy)
+    labels = [case.label for _, case in found]
+    return [
+        case._replace(name=f"{case.name} ({place})") if case.source and labels.count(case.label) > 1 else case
+        for place, case in found
+    ]
+
+
+def _size(cases, pp, microbatches):
+    """The size to compare at: what is not given is that of the tables."""
+    sizes = []
+    for place, (option, value) in enumerate({"--pp": pp, "--microbatches": microbatches}.items()):
+        own = sorted({case.size[place] for case in cases if case.size})
+        if value is None and len(own) != 1:
+            rule = f"is missing, and the tables have {' and '.join(map(str, own))}" if own else "is missing"
+            raise PPModelError(option, None, rule, f"pass for example {option} {own[0] if own else 8}")
+        sizes.append(own[0] if value is None else value)
+    return tuple(sizes)
+
+
+def _searched(case, size, allreduce, costs):
+    """A case ordered for the costs; as it is where it is refused, so that its row has the reason."""
+    from ppmodel.evaluate import searched_for
+
+    try:
+        return searched_for(case, *size, allreduce=allreduce, **costs)
+    except PPModelError:
+        return case

@@ -1,0 +1,111 @@
+"""The command line as a process: its commands, its exit codes, and one line where something is wrong."""
+
+import atexit
+import os
+import sys
+import threading
+
+import click
+
+from ppmodel import __version__
+from ppmodel.cli.commands import Group
+from ppmodel.cli.text import plain, say
+from ppmodel.errors import PPModelError
+
+EXIT_REFUSED = 2
+EXIT_INTERRUPTED = 130
+_END_S = 20
+
+
+@click.group(
+    cls=Group, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]},
+)  # fmt: skip
+@click.version_option(__version__)
+@click.pass_context
+def cli(context):
+    """Pipeline-parallel schedules as tables: by formula, by slot, and simulated with communication."""
+    if context.invoked_subcommand is None:
+        say(context.get_help())
+        context.exit(EXIT_REFUSED)
+
+
+def main(argv=None):
+    """Run the command line on some arguments; a mistake in them costs one line and exit code 2.
+
+    Parameters
+    ----------
+    argv : list of str, optional
+        Those of the process, unless given.
+
+    Returns
+    -------
+    int
+        The exit code.
+    """
+    try:
+        with cli.make_context("ppmodel", list(sys.argv[1:] if argv is None else argv)) as context:
+            code = cli.invoke(context)
+        _flush()
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except BrokenPipeError:  # the reader of our output has gone, for example head
+        _drop_output()
+        return 0
+    except PPModelError as error:
+        return _refused(str(error), error.grid)
+    except click.ClickException as error:
+        return _refused(_usage(error))
+    except OSError as error:
+        _drop_output()
+        place, why = error.filename or "standard output", error.strerror
+        return _refused(f"output = {place}: cannot be written ({why}); make room, or write elsewhere")
+    except (click.Abort, KeyboardInterrupt):
+        _refused("interrupted", prefix="")
+        return EXIT_INTERRUPTED
+
+
+def _refused(message, grid=None, prefix="error: "):
+    """Say on standard error what is wrong; if nobody listens any more, the exit code has to do."""
+    try:
+        click.echo(prefix + plain(message), err=True)
+        if grid:
+            click.echo(plain(str(grid), keep="\n"), err=True)
+    except OSError:
+        pass
+    return EXIT_REFUSED
+
+
+def _usage(error):
+    """A mistake that click found, in one line with a remedy."""
+    text = " ".join(error.format_message().split()).rstrip(".")
+    path = error.ctx.command_path if getattr(error, "ctx", None) else "ppmodel"
+    return f"{text}; {getattr(error, 'remedy', None) or f'see {path} --help'}"
+
+
+def _flush():
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _drop_output():
+    """Send what is still buffered nowhere, so that the interpreter does not fail on it at its end."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):  # a standard output that is no file
+        pass
+
+
+def run():
+    """Run the command line as a process, and end it."""
+    code = main()
+    if code == EXIT_INTERRUPTED:  # no thread or connection that is left is waited for, or not for long
+        last = threading.Timer(_END_S, os._exit, [code])
+        last.daemon = True
+        last.start()
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        os._exit(code)
+    sys.exit(code)

@@ -1,0 +1,114 @@
+"""The rows of a comparison, ranked by time, as text and as CSV."""
+
+import csv
+import io
+
+from ppmodel.cli.text import columns as aligned
+from ppmodel.cli.text import counted, plain
+
+_TIE = 1e-9
+_FORMULA = "=+-@\t\r"
+
+
+def ranked(rows):
+    """Rows by time, the fastest first; of equally fast ones that which holds least; refused ones at the end.
+
+    Parameters
+    ----------
+    rows : list of dict
+        From `evaluate.compared`.
+
+    Returns
+    -------
+    list of (int or None, dict)
+        Each with its place, which equally fast rows share; None where it is refused.
+    """
+    good = sorted((row for row in rows if row["refused"] is None), key=lambda row: row["makespan_s"])
+    places = []
+    for number, row in enumerate(good, start=1):
+        tied = places and row["makespan_s"] <= good[number - 2]["makespan_s"] * (1 + _TIE)
+        places.append(places[-1] if tied else number)
+    pairs = sorted(zip(places, good, strict=True), key=lambda pair: (pair[0], *_held(pair[1])))
+    return pairs + [(None, row) for row in rows if row["refused"] is not None]
+
+
+def _held(row):
+    return row.get("peak_memory_bytes") or row["peak_activations"], row["label"]
+
+
+def ranked_text(pairs):
+    """What ``compare`` prints.
+
+    Parameters
+    ----------
+    pairs : list of (int or None, dict)
+        From `ranked`; all at one size, under one semantics.
+
+    Returns
+    -------
+    str
+        A line a schedule: place, label, time, time over the fastest, idle share of the total time, peak activations
+        or memory, messages; then those refused, each with its reason.
+    """
+    first = pairs[0][1]
+    head = f"{counted(first['pp'], 'rank')}, {counted(first['microbatches'], 'microbatch')}"
+    head += f"; transfers {first['p2p']}, all-reduce {first['allreduce']}"
+    lines = [head + (f"; {first['model']} on {first['system']}" if "model" in first else "")]
+    good = [(place, row) for place, row in pairs if place is not None]
+    if good:
+        heading = ["", "schedule", "time (s)", "relative", "bubble", _memory_heading(good[0][1]), "messages"]
+        best = good[0][1]["makespan_s"]
+        lines.append(aligned([heading, *(_cells(place, row, best) for place, row in good)], right=(0, 2, 3, 4, 6)))
+    if len(good) < len(pairs):
+        lines += ["refused:", *(f"  {row['label']}: {row['refused']}" for _, row in pairs[len(good) :])]
+    return "\n".join(lines)
+
+
+def _cells(place, row, best):
+    time = row["makespan_s"]
+    return [
+        str(place), plain(row["label"]), f"{time:.6g}", f"{time / best if best else 1.0:.3f}",
+        f"{row['bubble_ratio_total']:.1%}", _memory(row), str(row["messages"]),
+    ]  # fmt: skip
+
+
+def _memory_heading(row):
+    if row.get("peak_memory_bytes") is None:
+        return "peak activations"
+    return f"memory (GiB of {row['memory_capacity_bytes'] / 2**30:.4g})"
+
+
+def _memory(row):
+    if row.get("peak_memory_bytes") is None:
+        return f"{row['peak_activations']:.4g}"
+    fits = row["peak_memory_bytes"] <= row["memory_capacity_bytes"]
+    return f"{row['peak_memory_bytes'] / 2**30:.4g}{'' if fits else ' does not fit'}"
+
+
+def write_rows(path, columns, rows):
+    """Write rows as CSV, whole or not at all.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file that is there is replaced.
+    columns : list of str
+    rows : list of dict
+        Of these columns. A text that a spreadsheet would take for a formula begins with an apostrophe.
+
+    Raises
+    ------
+    PPModelError
+        If it cannot be written.
+    """
+    from ppmodel.export import write_whole
+
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(row[column]) for column in columns] for row in rows)
+    write_whole(path, out.getvalue(), "csv")
+
+
+def _cell(value):
+    return f"'{value}" if isinstance(value, str) and value.startswith(tuple(_FORMULA)) else value

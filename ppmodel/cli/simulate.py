@@ -1,0 +1,76 @@
+"""ppmodel simulate: one iteration of one schedule."""
+
+import json
+
+import click
+
+from ppmodel.cli import arguments
+from ppmodel.cli.asked import COSTS, asked_case, asked_costs, asked_size, refuse_target
+from ppmodel.cli.commands import command
+from ppmodel.cli.text import say
+from ppmodel.schedules.registry import option_text
+
+
+@command("simulate")
+@click.argument("name", required=False)
+@arguments.schedule_file
+@arguments.sizes
+@arguments.schedule_options
+@arguments.semantics
+@arguments.costs
+@click.option("--trace", type=click.Path(), metavar="FILE", help="Write a trace for Perfetto or chrome://tracing, too.")
+@arguments.json_option("Print one JSON object.")
+def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, as_json, **others):
+    """Simulate one iteration of a schedule with communication.
+
+    NAME is a schedule, with options as in interleaved-1f1b:chunks=4, or a file of your own.
+
+    Idle ratio: what ranks do not compute, over their whole time. Over the ideal time: the same over what they
+    compute (Megatron). Over the longest span: over the longest time from a rank's first operation to its last (Zero
+    Bubble). An order that is searched for (zb-1p, zb-2p) is searched for the times given, unless --times says others.
+    """
+    from ppmodel.cli.simulated import simulated_text
+    from ppmodel.evaluate import searched_for, simulate
+
+    costs = asked_costs({key: others.pop(key) for key in COSTS}, allreduce)
+    if trace is not None:
+        refuse_target("--trace", trace, name, file, costs.get("model"), costs.get("system"))
+    asked = asked_case(name, file, others)
+    size = asked_size(asked, pp, microbatches)
+    case = searched_for(asked, *size, allreduce=allreduce, **costs)
+    run = simulate(case, *size, p2p=p2p, allreduce=allreduce, **costs)
+    result = _result(run)
+    if case is not asked:
+        result["ordered_for"] = option_text(dict(case.options)["times"])
+    if trace is not None:
+        result |= {"trace": trace, "trace_events": run.to_trace(trace)}
+    say(json.dumps(result) if as_json else simulated_text(result, run))
+
+
+def _result(run):
+    """A row of `compare`, and what only a single run has."""
+    nodes = _nodes(run)
+    return run.to_dict() | {
+        "operations": run.timeline.graph.num_operations,
+        "peak_activations_by_rank": run.peak_activations_by_rank.tolist(),
+        **({} if nodes is None else {"nodes": nodes}),
+    }  # fmt: skip
+
+
+def _nodes(run):
+    """Where the ranks lie, their messages, and whether these hold shared NICs; None without nodes."""
+    if run.system is None or run.system.nodes is None:
+        return None
+    from ppmodel.metrics import messages_by_node
+    from ppmodel.specs import nodes_of
+
+    spec, graph, nodes = run.system.nodes, run.timeline.graph, nodes_of(run.system, run.table.num_ranks)
+    inside, between = messages_by_node(run.table, nodes)
+    nics = "own links"
+    if spec.shared_nic:
+        nics = "held" if graph.nics is not None else "not used" if not nodes.any() else f"not held under {graph.p2p}"
+    return {
+        "placement": spec.placement if isinstance(spec.placement, str) else list(spec.placement),
+        "devices_per_node": spec.devices_per_node, "used": int(nodes.max()) + 1,
+        "messages_inside": inside, "messages_between": between, "nics": nics,
+    }  # fmt: skip

@@ -1,0 +1,81 @@
+"""A simulated run as lines of text."""
+
+from ppmodel.cli.text import counted, numbers
+from ppmodel.ops import OpKind
+
+_MAX_SHOWN = 16
+_FIRST_SHOWN = 8
+
+
+def simulated_text(result, run):
+    """What ``simulate`` prints.
+
+    Parameters
+    ----------
+    result : dict
+        As JSON has it.
+    run : Run
+
+    Returns
+    -------
+    str
+    """
+    table = run.table
+    cut = f", {table.num_stages} stages" if table.num_stages != table.num_ranks else ""
+    halves = ", its halves of one" if (table.kind == OpKind.I).any() else ""
+    lines = [
+        f"{result['schedule']}, {counted(result['pp'], 'rank')}{cut}, "
+        f"{counted(result['microbatches'], 'microbatch')}; "
+        f"transfers {result['p2p']}, all-reduce {result['allreduce']}",
+        f"makespan            {result['makespan_s']:.6g} s",
+        f"idle ratio          {result['idle_ratio']:.4f}  (over the ideal time {result['bubble_ratio_ideal']:.4f}, "
+        f"over the longest span {result['bubble_ratio_span']:.4f})",
+        f"table bubble ratio  {result['table_bubble_ratio']:.4f}  (no communication, backward of two slots{halves})",
+        f"peak activations    {_peaks(result['peak_activations_by_rank'])}",
+    ]
+    if "ordered_for" in result:
+        lines.append(f"ordered for         {result['ordered_for']}  (forward, halves of the backward, transfer; --times)")
+    if "model" in result:
+        lines += _specified(result)
+    if "nodes" in result:
+        lines += _nodes(result["nodes"], run)
+    if "trace" in result:
+        lines.append(f"trace               {result['trace']}, {result['trace_events']} events")
+    return "\n".join(lines)
+
+
+def _peaks(values):
+    """Peaks of the ranks: all of them, or of many the largest, the smallest and the first."""
+    if len(values) <= _MAX_SHOWN:
+        return f"{numbers(values)}  (microbatches on 1/S of the model, by rank)"
+    return (
+        f"largest {max(values):.4g}, smallest {min(values):.4g}; "
+        f"from rank 0 on {numbers(values[:_FIRST_SHOWN])} ...  "
+        f"(microbatches on 1/S of the model; --json has all {len(values)})"
+    )
+
+
+def _specified(result):
+    """Model, system, and what the most loaded rank holds of its memory."""
+    held, room = (result[key] / 2**30 for key in ("peak_memory_bytes", "memory_capacity_bytes"))
+    fits = "" if held <= room else ": does not fit"
+    if fits and result["microbatch_sequences"] > 1:
+        fits += f"; with more microbatches each has fewer than {result['microbatch_sequences']} sequences"
+    yield f"microbatch          {counted(result['microbatch_sequences'], 'sequence')}"
+    yield f"memory              {held:.4g} GiB on the most loaded rank, of {room:.4g}{fits}"
+    yield f"model, system       {result['model']}, {result['system']}"
+
+
+def _nodes(nodes, run):
+    """Nodes and messages; and that the network is not used, where all ranks lie on one node."""
+    from ppmodel.specs import one_node_text
+
+    placement = nodes["placement"] if isinstance(nodes["placement"], str) else "by the file's list"
+    way = " through shared NICs" if nodes["nics"] == "held" else ""
+    yield f"nodes               {nodes['used']} of up to {nodes['devices_per_node']} ranks, {placement}"
+    yield f"messages            {nodes['messages_inside']} inside nodes, {nodes['messages_between']} between them{way}"
+    if nodes["nics"].startswith("not held"):
+        yield f"shared NICs         {nodes['nics']}"
+    said = one_node_text(run.system, [run.table.num_ranks])
+    if said:
+        yield said

@@ -1,0 +1,54 @@
+"""ppmodel sweep: a grid of points into a file."""
+
+import click
+
+from ppmodel.cli import arguments
+from ppmodel.cli.commands import command
+from ppmodel.cli.text import say
+
+_MAX_WORKERS = 1024
+EXIT_INTERRUPTED = 130
+
+
+@command("sweep")
+@click.argument("specification", metavar="SPEC", type=click.Path())
+@click.option("--out", type=click.Path(), required=True, metavar="FILE", help="The output; must end in .parquet.")
+@click.option(
+    "--workers",
+    type=arguments.Count(_MAX_WORKERS),
+    metavar="N",
+    help="Compute on N processes of this machine, a local Dask cluster (default: in this process alone).",
+)
+@click.option("--scheduler", metavar="ADDRESS", help="Compute on a Dask cluster instead, such as tcp://host:8786.")
+@click.option("--force", is_flag=True, help="Replace an output, or unfinished parts, of another sweep.")
+def sweep_command(specification, out, workers, scheduler, force):
+    """Compute a grid of points, a row each; the same command resumes it.
+
+    SPEC is a YAML file; data/templates/sweep.yaml is one to copy, and explains the keys.
+
+    Exit codes: 0 the output is complete; 1 it is, and every row of it is refused; 2 the command, the file or the
+    cluster is refused, or rows cannot be computed; 130 interrupted.
+    """
+    from ppmodel.sweep import SweepStopped, run_sweep
+
+    try:
+        done = run_sweep(specification, out, workers, scheduler, force, process_ends=True)
+    except SweepStopped as stopped:
+        click.echo(stopped, err=True)
+        return EXIT_INTERRUPTED
+    say(_summary(done))
+    return 1 if done.refused.rows == done.rows else 0
+
+
+def _summary(done):
+    """What a sweep came to, in one line."""
+    from ppmodel.sweep.progress import counted
+
+    refused, alike, example = done.refused
+    text = f"{done.out}: {counted(done.rows)}, "
+    text += "there already, nothing to do" if done.computed is None else f"{done.computed} computed now"
+    number = "every row is" if refused == done.rows else str(refused)
+    text += f"; {number} refused"
+    if example:
+        text += f", {'all' if alike == refused else alike} like this: {example}" if refused > 1 else f": {example}"
+    return text

@@ -1,0 +1,38 @@
+"""ppmodel table: the idealised table of a schedule, as text or as a file's text."""
+
+import click
+
+from ppmodel.cases import built
+from ppmodel.cli import arguments
+from ppmodel.cli.asked import asked_case, asked_size
+from ppmodel.cli.commands import command
+from ppmodel.cli.text import say
+from ppmodel.errors import PPModelError
+
+_FORMS = ["text", "csv", "pytorch"]
+
+
+@command("table")
+@click.argument("name", required=False)
+@arguments.schedule_file
+@arguments.sizes
+@arguments.schedule_options
+@click.option("--format", "form", type=arguments.Choice(_FORMS), default="text", help="How to write it; pytorch is the CSV that torch.distributed.pipelining loads.")
+@click.option("--backward-slots", type=arguments.Count(), metavar="N", help="Slots of a backward (default 2).")
+@click.option("--input-grad-slots", type=arguments.Count(), metavar="N", help="Slots of the gradient of the input (default 1).")
+@click.option("--weight-grad-slots", type=arguments.Count(), metavar="N", help="Slots of the gradient of the weights (default 1).")
+def table_command(name, file, pp, microbatches, form, backward_slots, input_grad_slots, weight_grad_slots, **options):
+    """Print the idealised table of a schedule: ranks x slots, no communication.
+
+    NAME is a schedule, with options as in interleaved-1f1b:chunks=4, or a file of your own.
+    """
+    from ppmodel.export import write_table
+
+    slots = {"backward": backward_slots, "input_grad": input_grad_slots, "weight_grad": weight_grad_slots}
+    slots = {kind: count for kind, count in slots.items() if count is not None}
+    for kind, count in slots.items():
+        if form == "pytorch":
+            option = f"--{kind.replace('_', '-')}-slots"
+            raise PPModelError(option, count, "has no effect on PyTorch's form, an order without slots", "leave it out")
+    case = asked_case(name, file, options)
+    say(write_table(built(case, *asked_size(case, pp, microbatches)), form, **slots), newline=False)

@@ -1,0 +1,54 @@
+"""Text for the terminal: no control characters, numbers and columns as people read them."""
+
+import re
+
+import click
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def plain(text, keep=""):
+    """A text with every control character spelt out, so that data cannot steer the terminal.
+
+    >>> plain("1F1B\\x1b[2J")
+    '1F1B\\\\x1b[2J'
+    """
+    return _CONTROL.sub(lambda found: found[0] if found[0] in keep else repr(found[0])[1:-1], str(text))
+
+
+def say(text, newline=True):
+    """Print lines of text."""
+    click.echo(plain(text, keep="\n"), nl=newline)
+
+
+def counted(number, word):
+    """A number with its noun.
+
+    >>> counted(1, "rank"), counted(2, "microbatch")
+    ('1 rank', '2 microbatches')
+    """
+    return f"{number} {word}" if number == 1 else f"{number} {word}{'es' if word.endswith('ch') else 's'}"
+
+
+def numbers(values):
+    """Numbers to four digits, one after the other.
+
+    >>> numbers([4, 2.5])
+    '4 2.5'
+    """
+    return " ".join(f"{value:.4g}" for value in values)
+
+
+def columns(rows, right=()):
+    """Rows of texts in columns; those named in `right` by their index are flush right.
+
+    >>> print(columns([["GPipe", "33"], ["1F1B", "9"]], right=[1]))
+    GPipe  33
+    1F1B    9
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(text.rjust(width) if place in right else text.ljust(width)
+                  for place, (text, width) in enumerate(zip(row, widths, strict=True))).rstrip()
+        for row in rows
+    )  # fmt: skip

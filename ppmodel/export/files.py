@@ -1,0 +1,61 @@
+"""A file is there whole, or not at all."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from ppmodel.errors import PPModelError
+
+
+def checked_target(path, field):
+    """The path of a file to write, refused where none can be.
+
+    Parameters
+    ----------
+    path, field
+        As in `write_whole`.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    PPModelError
+        If its folder is not there, or it is no file.
+    """
+    path = Path(os.path.realpath(path))
+    if not path.parent.is_dir():
+        raise PPModelError(field, path, f"lies in {path.parent}, which is no folder", "make it, or name another file")
+    if path.exists() and not path.is_file():
+        raise PPModelError(field, path, "is there and is no file", "name another file")
+    return path
+
+
+def write_whole(path, text, field):
+    """Write a text file; whatever goes wrong, what was there stays.
+
+    Parameters
+    ----------
+    path : str or Path
+        Its folder must exist; a file that is there is replaced.
+    text : str
+    field : str
+        What error messages call the file.
+
+    Raises
+    ------
+    PPModelError
+        If it cannot be written.
+    """
+    path = checked_target(path, field)
+    under_way = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        under_way.write_bytes(text.encode())
+        os.replace(under_way, path)
+    except OSError as error:
+        rule = f"cannot be written ({error.strerror})"
+        raise PPModelError(field, path, rule, "make room, or name another file") from None
+    finally:
+        with suppress(OSError):
+            under_way.unlink()
