@@ -1,5 +1,7 @@
 """Table files: what is written is read again, what is broken is refused with its place."""
 
+import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from strategies import schedules, tables
 
 from ppmodel import Op, build
 from ppmodel.errors import TableError
-from ppmodel.export import parse_table, read_file, read_table, write_table
+from ppmodel.export import parse_table, read_file, read_table, table_html, write_table
 
 HERE = Path(__file__).parent
 BAD, GOLDEN = HERE / "bad/tables", HERE / "golden/exchange"
@@ -126,8 +128,17 @@ def test_headers_are_held_to(text, said):
 
 def test_hand_written_tables_may_be_untidy():
     """Spaces, empty lines, rows in any order, idle cells as dots or nothing."""
-    text = "\ndevice , 0,1,2,3,4,5\n1,., 1F0 ,1B0,1F1,1B1,\n\n0,0F0,0F1,,0B0, ,0B1\n"
+    text = "\nrank , 0,1,2,3,4,5\n1,., 1F0 ,1B0,1F1,1B1,\n\n0,0F0,0F1,,0B0, ,0B1\n"
     assert parse_table(text).rows() == build("1f1b", 2, 2).rows()
+
+
+@pytest.mark.parametrize("form", ["text", "csv"])
+def test_files_of_older_versions_are_read(form):
+    """Their header says device, where it now says rank."""
+    text = write_table(build("chimera", 4, 4), form)
+    assert re.search("^rank", text, re.MULTILINE)
+    older = re.sub("^rank", "device", text, flags=re.MULTILINE)
+    assert parse_table(older).rows() == parse_table(text).rows()
 
 
 def test_a_folder_is_no_table(tmp_path):
@@ -135,6 +146,39 @@ def test_a_folder_is_no_table(tmp_path):
     for path in (tmp_path, tmp_path / "none.csv"):
         with pytest.raises(TableError, match="cannot be read"):
             read_table(path)
+
+
+# ---- in a notebook -------------------------------------------------------------------------------
+
+
+def cells(html):
+    """Width and text of each cell of each row; idle slots have neither."""
+    rows = html.split("<tr>")[1:]
+    return [[(int(width or 1), text) for width, text in re.findall(r'<td(?: colspan="(\d+)".*?)?>(.*?)</td>', row)]
+            for row in rows]  # fmt: skip
+
+
+@given(schedule=schedules(max_stages=4, max_microbatches=6))
+def test_a_notebook_shows_the_table(schedule):
+    """Every operation that begins in the first slots, in its place and as wide as it is long."""
+    grid, shown = schedule.table(), 32
+    rows = cells(table_html(schedule, slots=shown))
+    assert len(rows) == len(grid)
+    for row, expected in zip(rows, grid, strict=True):
+        texts = [text.replace("&amp;", "&") for width, text in row for text in [text] + ["~"] * (width - 1)]
+        assert texts == [{".": ""}.get(cell, cell) for cell in expected[:shown]]
+
+
+def test_what_a_notebook_shows_is_bounded_and_escaped():
+    """Of a large table the first slots and ranks; a name is text, whatever it holds; a broken table says so."""
+    html = table_html(build("1f1b", 64, 1024))
+    assert len(html) < 100_000
+    assert (html.count("<tr>"), "shown: 32 of 3261 slots, 16 of 64 ranks" in html) == (16, True)
+    rude = replace(build("gpipe", 1, 1), name="<script>alert(1)</script>")
+    assert "<script>" not in rude._repr_html_()
+    assert "&lt;script&gt;" in rude._repr_html_()
+    stuck = replace(build("gpipe", 2, 1), kind=[1, 0, 0, 1])
+    assert "deadlock" in stuck._repr_html_()
 
 
 # ---- PyTorch's form ------------------------------------------------------------------------------

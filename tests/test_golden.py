@@ -8,10 +8,10 @@ from ppmodel.cli import main
 
 GOLDEN = Path(__file__).parent / "golden"
 COMMANDS = {
-    "hanayo_4_4_w2.txt": "table hanayo --stages 4 --microbatches 4 --waves 2",
-    "chimera_4_8_direct.txt": "table chimera --stages 4 --microbatches 8",
-    "chimera_4_8_overlapping.txt": "table chimera --stages 4 --microbatches 8 --concat overlapping",
-    "eager_4_6.txt": "table eager-1f1b --stages 4 --microbatches 6",
+    "hanayo_4_4_w2.txt": "table hanayo --pp 4 --microbatches 4 --waves 2",
+    "chimera_4_8_direct.txt": "table chimera --pp 4 --microbatches 8",
+    "chimera_4_8_overlapping.txt": "table chimera --pp 4 --microbatches 8 --concat overlapping",
+    "eager_4_6.txt": "table eager-1f1b --pp 4 --microbatches 6",
 }
 
 

@@ -15,7 +15,7 @@ from ppmodel import build
 from ppmodel.costs import stages, uniform_costs
 from ppmodel.simulation import run_graph
 from ppmodel.errors import PPModelError
-from ppmodel.export import trace, trace_events, write_trace
+from ppmodel.export import files, trace, trace_events, write_trace
 from ppmodel.simulation import compile_graph
 from ppmodel.metrics import memory, peak_activations
 from ppmodel.ops import OpKind
@@ -86,7 +86,7 @@ def test_every_cell_is_a_slice_of_its_rank(case, p2p, allreduce):
     for index in np.flatnonzero(~schedule.joined & ~np.isnan(timeline.start_s)).tolist():
         cell = np.flatnonzero(schedule.cell == schedule.cell[index])
         beside = allreduce == "overlapped" and schedule.kind[index] == OpKind.R
-        track = f"rank {schedule.rank[index]}" + (", gradient sums" if beside else "")
+        track = f"rank {schedule.rank[index]}" + (", all-reduce" if beside else "")
         times = (round(timeline.start_s[index] * 1e9), round(timeline.end_s[index] * 1e9))
         expected["ranks", track].append(("&".join(str(schedule.op(op)) for op in cell), *times))
     found = {
@@ -222,11 +222,11 @@ def test_a_trace_that_cannot_be_written_leaves_what_was_there(tmp_path, monkeypa
     """A full disk costs one line; the old file stays, and nothing else."""
 
     def full(*_):
-        raise OSError(28, "No space left on rank")
+        raise OSError(28, "No space left on device")
 
     path = tmp_path / "trace.json"
     path.write_text("old")
-    monkeypatch.setattr(trace.os, "replace", full)
+    monkeypatch.setattr(files.os, "replace", full)
     with pytest.raises(PPModelError, match="cannot be written \\(No space left"):
         write_trace(path, some_timeline())
     assert [(one, one.read_text()) for one in tmp_path.iterdir()] == [(path, "old")]
