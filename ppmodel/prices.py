@@ -14,6 +14,8 @@ from ppmodel.errors import CostError
 SECONDS = ("forward", "backward", "input_grad", "weight_grad", "pair", "comm", "latency", "reduction")
 """Costs that may be given as plain seconds, in place of a model and a system; see `costs.uniform_costs`."""
 
+_HALVES = {"input_grad", "weight_grad"}
+
 
 def seconds_costs(table, allreduce="excluded", **seconds):
     """Costs of a table from plain seconds; see `costs.uniform_costs`.
@@ -23,11 +25,22 @@ def seconds_costs(table, allreduce="excluded", **seconds):
     CostError
         If one is unknown, missing, given twice over, or has no effect on the table.
     """
+    given = require_seconds(seconds)
+    if allreduce != "excluded" and "reduction" not in given and table.num_replicas > 1:
+        raise CostError("reduction", None, f"is missing for allreduce = {allreduce}", "give its seconds")
+    if "pair" in given and not table.overlaps.any():
+        rule = f"has no effect: no cell of {table.name} holds a forward and a backward"
+        raise CostError("pair", given["pair"], rule, "leave it out")
+    return uniform_costs(table, **given)
+
+
+def require_seconds(seconds):
+    """The seconds that are given, refused where no table could be priced by them."""
     given = {name: value for name, value in seconds.items() if value is not None}
     for name in given:
         if name not in SECONDS:
             raise CostError(name, given[name], "is not known", f"give {', '.join(SECONDS)}, or model and system")
-    halves = given.keys() & {"input_grad", "weight_grad"}
+    halves = given.keys() & _HALVES
     if halves and "backward" in given:
         raise CostError(
             "backward", given["backward"], "cannot stand beside its halves", "leave it out: it is their sum"
@@ -35,12 +48,9 @@ def seconds_costs(table, allreduce="excluded", **seconds):
     if "forward" not in given:
         remedy = "give forward and backward (or input_grad and weight_grad), or model and system"
         raise CostError("forward", None, "is missing", remedy)
-    if allreduce != "excluded" and "reduction" not in given and table.num_replicas > 1:
-        raise CostError("reduction", None, f"is missing for allreduce = {allreduce}", "give its seconds")
-    if "pair" in given and not table.overlaps.any():
-        rule = f"has no effect: no cell of {table.name} holds a forward and a backward"
-        raise CostError("pair", given["pair"], rule, "leave it out")
-    return uniform_costs(table, **given)
+    if "backward" not in given and len(halves) < len(_HALVES):
+        raise CostError("backward", None, "is missing", "give backward, or input_grad and weight_grad")
+    return given
 
 
 class Price(NamedTuple):
@@ -54,7 +64,9 @@ class Price(NamedTuple):
 
     def costs(self, table, allreduce):
         if self.model is None:
-            return self.change.costs(seconds_costs(table, allreduce, **self.seconds), table)
+            pairs = table.overlaps.any()  # of several schedules, a pair's seconds are for those that have pairs
+            seconds = {name: value for name, value in self.seconds.items() if name != "pair" or pairs}
+            return self.change.costs(seconds_costs(table, allreduce, **seconds), table)
         return changed_costs(table, self.model, self.change, self.system)
 
     def memory(self, table):
@@ -74,7 +86,7 @@ def priced(model, system, seconds, changes):
     """Every `Price` of what `evaluate.compare` was given: systems outermost, then models, then changes."""
     several = [(UNCHANGED, {})] if changes is None else [(one, {"change": repr(one)}) for one in listed(changes)]
     if model is None and system is None:
-        given = {name: listed(value) for name, value in seconds.items() if value is not None}
+        given = {name: listed(value) for name, value in require_seconds(seconds).items()}
         points = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
         return [Price(point | said, point, change=change) for point in points for change, said in several]
     require_pair(model, system, seconds)

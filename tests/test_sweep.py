@@ -368,7 +368,7 @@ def test_the_output_is_a_table_that_knows_its_sweep(file, tmp_path, capsys, plai
     assert (code, said) == (
         0,
         f"{out}: {len(plain_rows)} rows, {len(plain_rows)} computed now; {refused} refused, {alike} like this: "
-        "microbatches = 4: must equal stages (2) for hanayo, which is defined in this regime only; "
+        "microbatches = 4: must equal pp (2) for hanayo, which is defined in this regime only; "
         "pass microbatches 2\n",
     )
     assert table.column_names == list(COLUMNS)
@@ -485,7 +485,7 @@ def test_a_sweep_without_a_defined_row_says_so(file, tmp_path, capsys, stages, s
     for _ in range(2):
         code, said, _ = run(capsys, path, "--out", out)
         assert code == 1
-        assert f"every row is refused{shown}microbatches = 4: must equal stages (3) for hanayo" in said
+        assert f"every row is refused{shown}microbatches = 4: must equal pp (3) for hanayo" in said
 
 
 # ---- interrupted and resumed ---------------------------------------------------------------------

@@ -13,12 +13,11 @@ from strategies import allreduces, cases, p2ps, random_cases
 
 from ppmodel import build
 from ppmodel.costs import stages, uniform_costs
-from ppmodel.simulation import run_graph
 from ppmodel.errors import PPModelError
 from ppmodel.export import files, trace, trace_events, write_trace
-from ppmodel.simulation import compile_graph
 from ppmodel.metrics import memory, peak_activations
 from ppmodel.ops import OpKind
+from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system
 
 SCHEMA = jsonschema.Draft202012Validator(

@@ -27,7 +27,7 @@ class Seconds(click.ParamType):
     def __init__(self, smallest="0 or more"):
         self.smallest = smallest
 
-    def convert(self, value, param, ctx):  # noqa: ARG002 - click's signature
+    def convert(self, value, param, ctx):
         try:
             seconds = _number(value, float)
         except ValueError:
@@ -46,7 +46,7 @@ class Count(click.ParamType):
     def __init__(self, largest=_MAX_COUNT):
         self.largest = largest
 
-    def convert(self, value, param, ctx):  # noqa: ARG002 - click's signature
+    def convert(self, value, param, ctx):
         try:
             count = _number(value, int)
         except ValueError:
@@ -65,13 +65,13 @@ class Choice(click.ParamType):
     def __init__(self, words):
         self.words = words
 
-    def convert(self, value, param, ctx):  # noqa: ARG002 - click's signature
+    def convert(self, value, param, ctx):
         if value not in self.words:
             rule = f"must be one of {', '.join(self.words)}"
             raise PPModelError(param.opts[0], value, rule, "choose one of them")
         return value
 
-    def get_metavar(self, param, ctx=None):  # noqa: ARG002 - click's signature
+    def get_metavar(self, param, ctx=None):
         return "[" + "|".join(self.words) + "]"
 
 
@@ -93,27 +93,41 @@ sizes = _together(
 """Decorator: the size of a schedule."""
 
 schedule_file = click.option(
-    "--schedule-file", "file", type=click.Path(), metavar="FILE", help="A schedule of your own: a generator (.py) or a table (.csv, ours or PyTorch's)."
-)  # fmt: skip
+    "--schedule-file",
+    "file",
+    type=click.Path(),
+    metavar="FILE",
+    help="A schedule of your own: a generator (.py) or a table (.csv, ours or PyTorch's).",
+)
 """Decorator: a file that defines a schedule."""
 
 semantics = _together(
     click.option("--p2p", type=Choice(P2P), default="overlapped", show_default=True, help="What a transfer occupies."),
-    click.option("--allreduce", type=Choice(ALLREDUCE), default="excluded", show_default=True, help="What the gradient all-reduce of replicated stages does."),
-)  # fmt: skip
+    click.option(
+        "--allreduce",
+        type=Choice(ALLREDUCE),
+        default="excluded",
+        show_default=True,
+        help="What the gradient all-reduce of replicated stages does.",
+    ),
+)
 """Decorator: communication semantics."""
 
 costs = _together(
     click.option("--forward", type=Seconds("above 0"), help="Forward of one microbatch on 1/S of the model."),
     click.option("--backward", type=Seconds("above 0"), help="Backward of the same; a half of it takes half."),
-    click.option("--input-grad", type=Seconds("above 0"), help="Gradient of the input; with --weight-grad, for --backward."),
+    click.option(
+        "--input-grad", type=Seconds("above 0"), help="Gradient of the input; with --weight-grad, for --backward."
+    ),
     click.option("--weight-grad", type=Seconds(), help="Gradient of the weights; with --input-grad, for --backward."),
-    click.option("--pair", type=Seconds("above 0"), help="A forward and a backward that share a cell, F&B (default: their sum)."),
+    click.option(
+        "--pair", type=Seconds("above 0"), help="A forward and a backward that share a cell, F&B (default: their sum)."
+    ),
     click.option("--comm", type=Seconds(), help="One transfer (default 0); not divided by chunks."),
     click.option("--reduction", type=Seconds(), help="Gradient all-reduce of 1/S of the model; with --allreduce."),
     click.option("--model", metavar="NAME|FILE", help="Model; with --system, instead of the seconds."),
     click.option("--system", metavar="NAME|FILE", help="System; with --model, instead of the seconds."),
-)  # fmt: skip
+)
 """Decorator: what operations cost, in seconds or by a model and a system."""
 
 

@@ -64,10 +64,10 @@ class Command(_Careful, click.Command):
 class Group(_Careful, click.Group):
     """The commands, each in a module of this room that is imported when the command is asked for."""
 
-    def list_commands(self, ctx):  # noqa: ARG002 - click's signature
+    def list_commands(self, ctx):
         return list(_MODULES)
 
-    def get_command(self, ctx, name):  # noqa: ARG002 - click's signature
+    def get_command(self, ctx, name):
         module = _MODULES.get(name)
         return module and getattr(import_module(f"ppmodel.cli.{module}"), f"{name}_command")
 

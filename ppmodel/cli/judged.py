@@ -30,5 +30,3 @@ def report(judgements, others):
         seen, expected = (f"{VERDICTS[verdict]} (margin {signed(row, margin)})" for verdict, margin in pairs)
         lines.append(f"{row.id}: {seen}, expected {expected}")
     return "\n".join(lines)
-
-

@@ -4,6 +4,7 @@ import atexit
 import os
 import sys
 import threading
+from contextlib import suppress
 
 import click
 
@@ -67,12 +68,10 @@ def main(argv=None):
 
 def _refused(message, grid=None, prefix="error: "):
     """Say on standard error what is wrong; if nobody listens any more, the exit code has to do."""
-    try:
+    with suppress(OSError):
         click.echo(prefix + plain(message), err=True)
         if grid:
             click.echo(plain(str(grid), keep="\n"), err=True)
-    except OSError:
-        pass
     return EXIT_REFUSED
 
 
@@ -90,10 +89,8 @@ def _flush():
 
 def _drop_output():
     """Send what is still buffered nowhere, so that the interpreter does not fail on it at its end."""
-    try:
+    with suppress(OSError, ValueError, AttributeError):  # a standard output that is no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError, AttributeError):  # a standard output that is no file
-        pass
 
 
 def run():

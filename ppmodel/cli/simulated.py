@@ -34,7 +34,9 @@ def simulated_text(result, run):
         f"peak activations    {_peaks(result['peak_activations_by_rank'])}",
     ]
     if "ordered_for" in result:
-        lines.append(f"ordered for         {result['ordered_for']}  (forward, halves of the backward, transfer; --times)")
+        lines.append(
+            f"ordered for         {result['ordered_for']}  (forward, halves of the backward, transfer; --times)"
+        )
     if "model" in result:
         lines += _specified(result)
     if "nodes" in result:

@@ -17,10 +17,20 @@ _FORMS = ["text", "csv", "pytorch"]
 @arguments.schedule_file
 @arguments.sizes
 @arguments.schedule_options
-@click.option("--format", "form", type=arguments.Choice(_FORMS), default="text", help="How to write it; pytorch is the CSV that torch.distributed.pipelining loads.")
+@click.option(
+    "--format",
+    "form",
+    type=arguments.Choice(_FORMS),
+    default="text",
+    help="How to write it; pytorch is the CSV that torch.distributed.pipelining loads.",
+)
 @click.option("--backward-slots", type=arguments.Count(), metavar="N", help="Slots of a backward (default 2).")
-@click.option("--input-grad-slots", type=arguments.Count(), metavar="N", help="Slots of the gradient of the input (default 1).")
-@click.option("--weight-grad-slots", type=arguments.Count(), metavar="N", help="Slots of the gradient of the weights (default 1).")
+@click.option(
+    "--input-grad-slots", type=arguments.Count(), metavar="N", help="Slots of the gradient of the input (default 1)."
+)
+@click.option(
+    "--weight-grad-slots", type=arguments.Count(), metavar="N", help="Slots of the gradient of the weights (default 1)."
+)
 def table_command(name, file, pp, microbatches, form, backward_slots, input_grad_slots, weight_grad_slots, **options):
     """Print the idealised table of a schedule: ranks x slots, no communication.
 

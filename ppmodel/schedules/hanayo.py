@@ -48,7 +48,7 @@ def hanayo(num_ranks, num_microbatches, waves=1):
     >>> print(*hanayo(2, 2).table(backward=1)[1])
     . 1F0 2F0 1F1 2F1 2B0 1B0 2B1 1B1 .
     """
-    rule = f"must equal stages ({num_ranks}) for hanayo, which is defined in this regime only"
+    rule = f"must equal pp ({num_ranks}) for hanayo, which is defined in this regime only"
     remedy = f"pass microbatches {num_ranks}"
     require_legal(num_microbatches == num_ranks, "microbatches", num_microbatches, rule, remedy)
     require_size(num_ranks, num_microbatches, 2 * waves, f" with {waves} waves", "pass fewer waves")
