@@ -53,8 +53,8 @@ def test_json_has_the_promised_keys(capsys):
     assert code == 0
     assert result.keys() >= {
         "schedule", "options", "label", "pp", "microbatches", "p2p", "allreduce", "makespan_s", "idle_ratio",
-        "messages", "table_bubble_ratio", "peak_activations", "peak_activations_by_rank", "operations", "bubble_ratio_total",
-        "bubble_ratio_ideal", "bubble_ratio_span",
+        "table_bubble_ratio", "peak_activations", "peak_activations_by_rank", "operations", "bubble_ratio_total",
+        "messages", "bubble_ratio_ideal", "bubble_ratio_span",
     }  # fmt: skip
     assert (result["schedule"], result["options"], result["pp"], result["microbatches"]) == ("hanayo", "waves=2", 8, 8)
     assert result["makespan_s"] == 31.5
