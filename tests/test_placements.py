@@ -15,9 +15,9 @@ from ppmodel.analysis import peaks, placements
 from ppmodel.analysis.peaks import EVEN, FRONT_BACK, OWN
 from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.errors import PPModelError, ScheduleError
-from ppmodel.simulation import compile_graph, run_events, run_graph
 from ppmodel.metrics import peak_activations
 from ppmodel.schedules.chimera import placed_chimera
+from ppmodel.simulation import compile_graph, run_events, run_graph
 from ppmodel.specs import load_model, load_system
 
 

@@ -92,21 +92,6 @@ def test_the_best_is_compared_with_slower_ones_only(model, systems):
     assert alone.over_fastest.isna().all()
 
 
-def test_asymmetric_losses_are_the_sum_of_their_causes(model, systems):
-    """Table, backward, whole blocks and network together are the whole difference."""
-    causes = studies.asymmetric_causes(model, systems[0], [4], 8, (1, 2)).iloc[0]
-    study = studies.asymmetric_study(model, systems[:1], [4], [8], [(1, 2)])
-    assert causes[["table", "backward", "blocks", "network"]].sum() == pytest.approx(study.relative[0])
-    assert causes.table == pytest.approx(0, abs=1e-12)
-
-
-def test_splits_that_gain_nothing_have_no_winner(model, systems):
-    """Rounding noise is no gain."""
-    best = studies.best_split_study(model, systems[:1], [4], [4], [(2, 3)])
-    assert best.schedule.tolist() == ["none"] * 5
-    assert (best.gain == 0).all()
-
-
 def test_negations_count_where_a_smaller_bubble_is_not_faster(model, systems):
     """Points with a smaller bubble, and those of them that are not faster."""
     table = studies.negation_study(model, systems, 4, [4, 8], bases=["gpipe"]).set_index("allreduce")

@@ -1,7 +1,6 @@
 """The tables behind the book's figures: one function a question, one tidy row a point."""
 
 from ppmodel.studies.advice import advice_table, advice_text
-from ppmodel.studies.asymmetric import asymmetric_causes, asymmetric_study, best_split_study
 from ppmodel.studies.bubble import (
     agreement_study,
     bubble_study,
@@ -151,12 +150,9 @@ __all__ = [
     "advice_text",
     "agreement_study",
     "allreduce_study",
-    "asymmetric_causes",
-    "asymmetric_study",
     "balance_study",
     "batch_sizes",
     "best_place_text",
-    "best_split_study",
     "best_study",
     "between",
     "between_text",
