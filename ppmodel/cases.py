@@ -266,12 +266,17 @@ def built(case, num_ranks, num_microbatches):
         If the schedule is not defined at the size, or a table has another.
     """
     generate = schedules.get(case.name).generate if case.source is None else None
-    return _built(case, generate, num_ranks, num_microbatches)
+    return _built(case, generate, num_ranks, num_microbatches)  # a name may be registered anew: then it is built anew
 
 
 @lru_cache(_KEPT)
-def _built(case, generate, num_ranks, num_microbatches):
-    if generate is not None:  # part of the key: a name may be registered anew, with another generator
+def _built(case, _, num_ranks, num_microbatches):
+    return generated(case, num_ranks, num_microbatches)
+
+
+def generated(case, num_ranks, num_microbatches):
+    """As `built`, and not kept."""
+    if case.source is None:
         return schedules.build(case.name, num_ranks, num_microbatches, **dict(case.options))
     if case.size is None:
         return case.source(num_ranks, num_microbatches)

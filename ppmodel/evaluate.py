@@ -29,7 +29,7 @@ from ppmodel.prices import (
 )
 from ppmodel.run import Run
 from ppmodel.schedules.registry import option_text
-from ppmodel.simulation import makespans, require_semantics, run_graph
+from ppmodel.simulation import makespans, makespans_and_spans, require_semantics, run_graph
 from ppmodel.tables import Schedule
 
 COORDINATES = ("schedule", "options", "label", "pp", "microbatches", "p2p", "allreduce", "system", "model")
@@ -313,22 +313,32 @@ def evaluate(graph, many_costs):
     """
     if not many_costs:
         return []
-    ranks = graph.schedule.num_ranks
-    total, span = makespans(graph, many_costs), longest_spans(graph, many_costs)
-    busy = metrics.computing_s(graph.schedule, many_costs)
-    idle = 1 - busy / (ranks * total)
-    columns = (total, busy, idle, idle, ranks * total / busy - 1, 1 - busy / (ranks * span))
-    carried = [comm_over_forward(costs, ranks) for costs in many_costs]
-    shared = [graph.on(costs.nics).nics is not None for costs in many_costs]
-    return [
-        dict(zip((*NUMBERS[:6], "comm_over_forward", "nics_shared"), row, strict=True))
-        for row in zip(*(column.tolist() for column in columns), carried, shared, strict=True)
-    ]
+    ranks, busy = graph.schedule.num_ranks, metrics.computing_s(graph.schedule, many_costs)
+    total, span = makespans_and_spans(graph, many_costs)
+    columns = time_columns(ranks, total, busy, span)
+    for numbers, costs in zip(columns, many_costs, strict=True):
+        numbers["comm_over_forward"] = comm_over_forward(costs, ranks)
+        numbers["nics_shared"] = graph.on(costs.nics).nics is not None
+    return columns
 
 
-def longest_spans(graph, many_costs):
-    """`metrics.longest_span_s` of one graph under many costs, shape (len(many_costs),)."""
-    return np.array([metrics.longest_span_s(run_graph(graph, costs)) for costs in many_costs])
+def time_columns(num_ranks, makespans_s, busy_s, spans_s):
+    """The columns that follow from times.
+
+    Parameters
+    ----------
+    num_ranks : int
+    makespans_s, busy_s, spans_s : ndarray of float, shape (n,)
+        Makespan, computing time of all ranks together, and longest span of a rank; in seconds.
+
+    Returns
+    -------
+    list of dict, length n
+    """
+    idle = 1 - busy_s / (num_ranks * makespans_s)
+    ideal, span = num_ranks * makespans_s / busy_s - 1, 1 - busy_s / (num_ranks * spans_s)
+    columns = (makespans_s, busy_s, idle, idle, ideal, span)
+    return [dict(zip(NUMBERS[:6], row, strict=True)) for row in zip(*(one.tolist() for one in columns), strict=True)]
 
 
 # ---- long studies --------------------------------------------------------------------------------

@@ -152,11 +152,12 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times):
 
 
 @kernel
-def many_longest_paths(rows, sizes, tables, overlap_factor, occupied):
-    """The makespans of some systems at once: `longest_path`, each step taken for all systems side by side.
+def many_longest_paths(rows, sizes, tables, overlap_factor, occupied, ends):
+    """The makespans and longest spans of some systems at once: `longest_path`, each step for all systems side by side.
 
     `tables` are three of shape (classes, systems) and `overlap_factor` is of shape (systems,). What is held is a number
-    for each register, stream and link and system; never one for each operation.
+    for each register, stream and link and system; never one for each operation. `ends` says of each operation whether
+    it is the first (1), the last (2) or the only one (3) that its rank computes; without it no span is found.
     """
     compute, occupancy, latency = tables[0], tables[1], tables[2]
     sends, receives, queues = occupied
@@ -164,6 +165,9 @@ def many_longest_paths(rows, sizes, tables, overlap_factor, occupied):
     there, cost = np.zeros((sizes[0], systems)), np.zeros((sizes[0], systems))
     free, link_free = np.zeros((sizes[1], systems)), np.zeros((sizes[2] + 1, systems))
     ready, together, longest, finished, span = np.zeros((5, systems))
+    of_ranks = len(ends) > 0
+    began, longest_span = np.zeros(systems), np.zeros(systems)
+    begun = np.zeros((sizes[1] if of_ranks else 0, systems))
     for row in range(len(rows)):
         class_, stream, step = rows[row, CLASS], rows[row, STREAM], rows[row, STEP]
         if step != FINISH:
@@ -174,6 +178,9 @@ def many_longest_paths(rows, sizes, tables, overlap_factor, occupied):
             if receives and take and step < SUM:
                 for k in range(systems):
                     ready[k] += cost[take, k]
+            if of_ranks and step not in (JOIN, SUM):
+                for k in range(systems):
+                    began[k] = ready[k]
             if step == WHOLE:
                 for k in range(systems):
                     finished[k] = ready[k] + compute[class_, k]
@@ -192,6 +199,12 @@ def many_longest_paths(rows, sizes, tables, overlap_factor, occupied):
                         ready[k] = together[k] = longest[k] = 0.0
                 continue
 
+        if of_ranks and ends[rows[row, OPERATION]]:
+            end = ends[rows[row, OPERATION]]
+            for k in range(systems):
+                begun[stream, k] = began[k] if end & 1 else begun[stream, k]
+                if end & 2:
+                    longest_span[k] = max(longest_span[k], finished[k] - begun[stream, k])
         for k in range(systems):
             free[stream, k] = finished[k] if finished[k] > free[stream, k] else free[stream, k]
         if sends:  # the rank is busy beyond the end of the operation
@@ -222,4 +235,4 @@ def many_longest_paths(rows, sizes, tables, overlap_factor, occupied):
     for stream in range(0 if sends else len(free)):
         for k in range(systems):
             span[k] = max(span[k], free[stream, k])
-    return span
+    return span, longest_span

@@ -270,8 +270,4 @@ def longest_span_s(timeline):
     >>> longest_span_s(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2, comm=1)))
     8.0
     """
-    schedule = timeline.graph.schedule
-    first, computing = schedule.rank_start[:-1], schedule.kind != OpKind.R
-    begun = np.minimum.reduceat(np.where(computing, timeline.start_s, np.inf), first)
-    over = np.maximum.reduceat(np.where(computing, timeline.end_s, -np.inf), first)
-    return float((over - begun).max())
+    return timeline.longest_span_s

@@ -279,14 +279,17 @@ class Runs(NamedTuple):
         One a run, in seconds.
     computing_s : ndarray of float
         Computing time of all ranks together, one a run, in seconds.
+    spans_s : ndarray of float
+        Longest span of a rank from its first to its last operation, one a run, in seconds.
     """
 
     makespans_s: np.ndarray
     computing_s: np.ndarray
+    spans_s: np.ndarray
 
 
 def noisy_runs(graph, costs, noise, seeds):
-    """Makespans and computing times of many runs of one schedule on one system; each run is drawn once for both.
+    """Makespans, computing times and spans of many runs of one schedule on one system; each run is drawn once for all.
 
     Parameters
     ----------
@@ -312,14 +315,15 @@ def noisy_runs(graph, costs, noise, seeds):
     >>> schedule = build("1f1b", 4, 8)
     >>> costs = uniform_costs(schedule, forward=1, backward=2)
     >>> noisy_runs(compile_graph(schedule), costs, Noise(slowdown=2, slow_ranks=(0,)), seeds=[1])
-    Runs(makespans_s=array([51.]), computing_s=array([120.]))
+    Runs(makespans_s=array([51.]), computing_s=array([120.]), spans_s=array([51.]))
     """
     seeds = all_seeds(seeds)
     prepare(graph.num_operations * len(seeds))
-    nominal_s, runs = operations_s(graph.schedule, costs), np.empty((2, len(seeds)))
+    nominal_s, runs = operations_s(graph.schedule, costs), np.empty((3, len(seeds)))
     for run, factors in enumerate(_drawn(graph.schedule, noise, seeds)):
         computing_s = (factors * nominal_s).sum()  # no dot product: its order depends on the threads of the machine
-        runs[:, run] = run_graph(graph, costs, factors).makespan_s, computing_s
+        timeline = run_graph(graph, costs, factors)
+        runs[:, run] = timeline.makespan_s, computing_s, timeline.longest_span_s
     return Runs(*runs)
 
 

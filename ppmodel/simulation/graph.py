@@ -140,6 +140,29 @@ class ExecutionGraph:
         """Whether each operation is a reduction; shape (num_operations,)."""
         return self.cost_class >= self._first_reduction
 
+    @cached_property
+    def ends_in_table(self):
+        """The first and the last operation that each rank computes, reductions left out; shape (2, num_ranks)."""
+        schedule = self.schedule
+        computing = np.flatnonzero(schedule.kind != OpKind.R)
+        first = np.searchsorted(schedule.rank[computing], np.arange(schedule.num_ranks + 1))
+        return computing[[first[:-1], first[1:] - 1]]
+
+    @cached_property
+    def ends(self):
+        """`ends_in_table`, in the graph's order."""
+        place = np.empty(self.schedule.num_operations, dtype=int)
+        place[self.index] = np.arange(self.num_operations)
+        return place[self.ends_in_table]
+
+    @cached_property
+    def ends_by_operation(self):
+        """`ends` as the compiled engine reads them: 1 for a first operation, 2 for a last one, 3 for an only one."""
+        flags = np.zeros(self.num_operations, dtype=np.uint8)
+        for flag, operations in enumerate(self.ends, 1):
+            flags[operations] += np.uint8(flag)
+        return flags
+
     @property
     def _first_reduction(self):
         return OpKind.R * self.schedule.num_replicas * self.schedule.num_stages

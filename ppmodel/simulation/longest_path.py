@@ -121,36 +121,62 @@ def makespans(graph, many_costs):
     >>> makespans(compile_graph(schedule), many).tolist()
     [33.0, 39.0]
     """
-    many_costs = list(many_costs)
+    return _evaluated(graph, list(many_costs), of_ranks=False)[0]
+
+
+def makespans_and_spans(graph, many_costs):
+    """As `makespans`, with the longest span of a rank from its first to its last operation.
+
+    Returns
+    -------
+    ndarray of float, shape (2, len(many_costs))
+        In seconds; the second row is the `longest_span_s` of each timeline.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> schedule = build("zb-h1", 4, 8)
+    >>> makespans_and_spans(compile_graph(schedule), [uniform_costs(schedule, forward=1, backward=2)]).tolist()
+    [[27.0], [27.0]]
+    """
+    return _evaluated(graph, list(many_costs), of_ranks=True)
+
+
+def _evaluated(graph, many_costs, of_ranks):
     if any(costs.nics is not None for costs in many_costs) and len(many_costs) > 1:
-        return _by_nics(graph, many_costs)
+        return _by_nics(graph, many_costs, of_ranks)
     graph = graph.on(many_costs[0].nics) if many_costs else graph
     for costs in many_costs:
         check_fit(graph, costs)
     fast = kernels(graph.num_operations * len(many_costs))
     if graph.dynamic or not fast:
-        return np.array([run_graph(graph, costs).makespan_s for costs in many_costs])
-    spans = np.empty(len(many_costs))
+        runs = [run_graph(graph, costs) for costs in many_costs]
+        return np.array(
+            [[run.makespan_s for run in runs], [run.longest_span_s for run in runs if of_ranks] or [0] * len(runs)]
+        )
+    spans, ends = np.empty((2, len(many_costs))), graph.ends_by_operation if of_ranks else np.empty(0, dtype=np.uint8)
     classes = len(OpKind) * graph.schedule.num_replicas * graph.schedule.num_stages
     at_once = _SIDE_BY_SIDE if classes < _MANY_CLASSES else _FEWER
     for first in range(0, len(many_costs), at_once):
         some = many_costs[first : first + at_once]
         tables = side_by_side(some, graph.schedule.num_replicas)
         factors = np.array([float(costs.overlap_factor) for costs in some])
-        spans[first : first + at_once] = fast.many_longest_paths(*graph.instructions, tables, factors, graph.occupied)
-    refuse_overflow(spans.max(initial=0))
+        found = fast.many_longest_paths(*graph.instructions, tables, factors, graph.occupied, ends)
+        spans[:, first : first + at_once] = found
+    refuse_overflow(spans[0].max(initial=0))
     return spans
 
 
-def _by_nics(graph, many_costs):
-    """`makespans` of costs on several topologies: those on one topology in one pass."""
+def _by_nics(graph, many_costs, of_ranks):
+    """`_evaluated`, of costs on several topologies: those on one topology in one pass."""
     places = {}
     for place, costs in enumerate(many_costs):
         places.setdefault(costs.nics, []).append(place)
-    spans = np.empty(len(many_costs))
+    spans = np.empty((2, len(many_costs)))
     for nics, some in places.items():
         bare = [replace(many_costs[place], nics=None) for place in some]
-        spans[some] = makespans(graph.on(nics), bare)
+        spans[:, some] = _evaluated(graph.on(nics), bare, of_ranks)
     return spans
 
 

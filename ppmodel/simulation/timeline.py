@@ -64,3 +64,9 @@ class Timeline:
     def makespan_s(self):
         """From the start of the first operation to the end of the last, T_sim."""
         return float((np.fmax.reduce if self.in_table_order else np.max)(self.times_s[1]))
+
+    @property
+    def longest_span_s(self):
+        """The longest time of a rank from its first to the end of its last operation, reductions left out."""
+        first, last = self.graph.ends_in_table if self.in_table_order else self.graph.ends
+        return float((self.times_s[1, last] - self.times_s[0, first]).max())

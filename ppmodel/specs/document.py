@@ -196,7 +196,7 @@ def _line(document, location):
     """The line of the deepest key of a location that the document has, counted from 1."""
     line, node = 1, document
     for key in location:
-        if isinstance(node, list):
+        if isinstance(node, list) and isinstance(key, int) and key < len(node):
             line = node.lc.item(key)[0] + 1
         elif isinstance(node, dict) and key in (node.lc.data or ()):  # a merged key has no line of its own
             line = node.lc.key(key)[0] + 1

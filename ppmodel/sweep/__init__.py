@@ -6,8 +6,8 @@ where they are kept.
 """
 
 from ppmodel.sweep.grid import Sweep, chunk_bounds
-from ppmodel.sweep.rows import COLUMNS, compute_rows
+from ppmodel.sweep.rows import columns_of, compute_rows
 from ppmodel.sweep.run import Summary, SweepStopped, run_sweep
 from ppmodel.sweep.specification import load_sweep
 
-__all__ = ["COLUMNS", "Summary", "Sweep", "SweepStopped", "chunk_bounds", "compute_rows", "load_sweep", "run_sweep"]
+__all__ = ["Summary", "Sweep", "SweepStopped", "chunk_bounds", "columns_of", "compute_rows", "load_sweep", "run_sweep"]

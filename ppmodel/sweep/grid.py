@@ -1,45 +1,26 @@
 """The grid of a sweep: which row stands where, and how the rows are cut into chunks.
 
-Rows are counted like nested loops, the schedule outermost: schedule, options, stages, microbatches, waves, p2p,
-allreduce, system, model, noise, seed. All rows up to ``allreduce`` share one compiled graph: a case.
+Rows are counted like nested loops, the schedule outermost: schedule, options, pp, microbatches, p2p, allreduce,
+system, model, noise, seed. All rows up to ``allreduce`` share one compiled graph.
 """
 
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
-_CASE_NS = 3_000_000
+from ppmodel import schedules
+
+_GRAPH_NS = 3_000_000
 _OPERATION_NS = 100
 _ROW_NS = 60_000
 _ROW_OPERATION_NS = 2
 _NOISY_OPERATION_NS = 60
-_LARGEST_CASE = 2**25
+_LARGEST_TABLE = 2**25
 _LARGEST_CHUNK_NS = 1_000_000_000
 _SMALLEST_CHUNK_NS = 50_000_000
 _FEWEST_CHUNKS = 128
-
-
-class Variant(NamedTuple):
-    """A schedule with its options; `waves` is empty where the schedule has none."""
-
-    name: str
-    options: tuple
-    waves: tuple
-
-
-class Case(NamedTuple):
-    """What one graph is compiled from; `waves` is None where the schedule has none."""
-
-    schedule: str
-    options: tuple
-    stages: int
-    microbatches: int
-    waves: int | None
-    p2p: str
-    allreduce: str
 
 
 @dataclass(frozen=True)
@@ -48,22 +29,24 @@ class Sweep:
 
     Parameters
     ----------
-    variants : tuple of Variant
-        Schedules and their options.
-    stages, microbatches : tuple of int
-        S and B.
+    cases : tuple of Case
+        Schedules with their options.
+    pp, microbatches : tuple of int
+        Ranks and microbatches.
     p2p, allreduce : tuple of str
-        Communication semantics, as in `graph.compile`.
+        Communication semantics, as in `simulation.compile_graph`.
     systems : tuple of SystemSpec
     models : tuple of ModelSpec
     noises : tuple of Noise
-        Empty where the runs of a point are all alike; then there are no seeds, too.
+        Empty where the runs of a point are all alike; then there are no seeds either.
     seeds : tuple of range
         One after the other.
+    files : tuple of (str, str)
+        Name and text of each file with schedules of one's own.
     """
 
-    variants: tuple
-    stages: tuple
+    cases: tuple
+    pp: tuple
     microbatches: tuple
     p2p: tuple
     allreduce: tuple
@@ -71,44 +54,35 @@ class Sweep:
     models: tuple
     noises: tuple = ()
     seeds: tuple = ()
+    files: tuple = ()
 
     @property
-    def inner_shape(self):
-        """Systems, models, noises and seeds of each case; without noise there is one run."""
-        runs = sum(map(len, self.seeds))
-        return len(self.systems), len(self.models), max(1, len(self.noises)), max(1, runs)
+    def graph_shape(self):
+        """Lengths of the loops that a graph follows from."""
+        return tuple(map(len, (self.cases, self.pp, self.microbatches, self.p2p, self.allreduce)))
 
     @property
-    def rows_per_case(self):
+    def num_runs(self):
+        """Runs under each noise; one without noise."""
+        return max(1, sum(map(len, self.seeds)))
+
+    @property
+    def rows_per_price(self):
+        """Rows of one graph, system and model."""
+        return max(1, len(self.noises)) * self.num_runs
+
+    @property
+    def rows_per_graph(self):
         """Rows that share one graph."""
-        return prod(self.inner_shape)
-
-    @property
-    def num_cases(self):
-        """Graphs to compile."""
-        return sum(prod(map(len, self.axes(variant))) for variant in self.variants)
+        return len(self.systems) * len(self.models) * self.rows_per_price
 
     @property
     def num_rows(self):
         """Points of the grid, the undefined ones among them."""
-        return self.num_cases * self.rows_per_case
+        return prod(self.graph_shape) * self.rows_per_graph
 
-    def axes(self, variant):
-        """The loops inside a variant, down to its cases.
-
-        Parameters
-        ----------
-        variant : Variant
-
-        Returns
-        -------
-        tuple of sequence
-            Stages, microbatches, waves, p2p and allreduce.
-        """
-        return self.stages, self.microbatches, variant.waves or (None,), self.p2p, self.allreduce
-
-    def case(self, number):
-        """A case by its place in the order of rows.
+    def graph(self, number):
+        """What a graph is compiled from, by its place in the order of rows.
 
         Parameters
         ----------
@@ -117,16 +91,14 @@ class Sweep:
 
         Returns
         -------
-        Case
+        case : Case
+        size : (int, int)
+            Ranks and microbatches.
+        words : (str, str)
+            What transfers and the all-reduce occupy.
         """
-        for variant in self.variants:
-            axes = self.axes(variant)
-            shape = tuple(map(len, axes))
-            if number < prod(shape):
-                places = np.unravel_index(number, shape)
-                return Case(variant.name, variant.options, *(axis[n] for axis, n in zip(axes, places, strict=True)))
-            number -= prod(shape)
-        raise IndexError(number)
+        case, pp, count, p2p, allreduce = np.unravel_index(number, self.graph_shape)
+        return self.cases[case], (self.pp[pp], self.microbatches[count]), (self.p2p[p2p], self.allreduce[allreduce])
 
     def seeds_between(self, first, last):
         """Seeds by their places in the list of all.
@@ -152,38 +124,41 @@ class Sweep:
         dict
         """
         values = {key: [_plain(entry) for entry in getattr(self, key)] for key in self.__dataclass_fields__}
+        values["cases"] = [{"schedule": case.name, **dict(case.options)} for case in self.cases]
         values["seeds"] = [[seeds[0], seeds[-1]] for seeds in self.seeds]
         return values
 
 
 def _plain(entry):
     """A list's entry without types; what no row depends on, such as a source, is left out."""
-    if isinstance(entry, Variant):
-        return {"name": entry.name, **dict(entry.options), **({"waves": entry.waves} if entry.waves else {})}
     if not hasattr(entry, "__dataclass_fields__"):
         return entry
     return {key: value for key, value in asdict(entry).items() if key not in ("title", "provenance")}
 
 
-def _case_work(sweep):
-    """Estimated nanoseconds of each case: building, compiling, then every row."""
+def _graph_work(sweep):
+    """Estimated nanoseconds of each graph: building, compiling, then every row."""
     noisy = _NOISY_OPERATION_NS if sweep.noises else _ROW_OPERATION_NS
-    work = []
-    for variant in sweep.variants:
-        chunks = dict(variant.options).get("chunks", 1)
-        waves = 2 * np.array(variant.waves or (0.5,))
-        stages, microbatches = (np.array(sizes, dtype=float) for sizes in (sweep.stages, sweep.microbatches))
-        operations = 2 * chunks * stages[:, None, None] * microbatches[:, None] * waves
-        operations = np.where(operations <= _LARGEST_CASE, operations, 0).astype(np.int64)  # too large: refused
-        rows = _CASE_NS + _OPERATION_NS * operations + sweep.rows_per_case * (_ROW_NS + noisy * operations)
-        work.append(np.repeat(rows.ravel(), len(sweep.p2p) * len(sweep.allreduce)))
-    return np.concatenate(work)
+    operations = 2.0 * np.multiply.outer(
+        [_chunks(case) for case in sweep.cases], np.outer(sweep.pp, sweep.microbatches)
+    )
+    operations = np.where(operations <= _LARGEST_TABLE, operations, 0).astype(np.int64)  # too large: refused
+    work = _GRAPH_NS + _OPERATION_NS * operations + sweep.rows_per_graph * (_ROW_NS + noisy * operations)
+    return np.repeat(work.ravel(), len(sweep.p2p) * len(sweep.allreduce))
+
+
+def _chunks(case):
+    """Stages that a rank holds."""
+    if case.source is not None:
+        return case.source.chunks_per_rank
+    options = {option.name: option.default for option in schedules.get(case.name).options} | dict(case.options)
+    return options.get("chunks", 1) * 2 * options.get("waves", 0.5)
 
 
 def chunk_bounds(sweep):
     """Cut the rows into chunks of bounded work; they follow from the sweep alone, whatever computes them.
 
-    A chunk is as many whole cases as fit, or an even part of a case that is too large.
+    A chunk is as many whole graphs as fit, or an even part of a graph that is too large.
 
     Parameters
     ----------
@@ -204,14 +179,14 @@ def chunk_bounds(sweep):
     >>> int(bounds[0]), int(bounds[-1]) == sweep.num_rows
     (0, True)
     """
-    work, rows = _case_work(sweep), sweep.rows_per_case
+    work, rows = _graph_work(sweep), sweep.rows_per_graph
     ended = np.cumsum(work)
     limit = min(max(int(ended[-1]) // _FEWEST_CHUNKS, _SMALLEST_CHUNK_NS), _LARGEST_CHUNK_NS)
     key = (ended - work) // limit
     starts = np.flatnonzero(np.diff(key, prepend=-1)) * rows
     inside = [
-        case * rows + rows * np.arange(parts) // parts
-        for case in np.flatnonzero(work > limit).tolist()
-        if (parts := min(rows, int(-(-work[case] // limit))))
+        graph * rows + rows * np.arange(parts) // parts
+        for graph in np.flatnonzero(work > limit).tolist()
+        if (parts := min(rows, int(-(-work[graph] // limit))))
     ]
     return np.unique(np.concatenate([starts, *inside, [sweep.num_rows]])).astype(np.int64)

@@ -1,33 +1,43 @@
-"""The rows of a part of a sweep: one compiled graph a case, all its systems, models and runs at once."""
+"""The rows of a part of a sweep: one compiled graph after the other, all its systems, models and runs at once."""
 
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
-from ppmodel import metrics, schedules
+from ppmodel import evaluate
+from ppmodel.cases import generated
 from ppmodel.compiled import prepare
-from ppmodel.costs import model_costs, stages
 from ppmodel.errors import PPModelError, SweepError
 from ppmodel.noise import noisy_runs
-from ppmodel.schedules.registry import option_text
-from ppmodel.simulation import compile_graph, makespans
-from ppmodel.specs import nics_of
+from ppmodel.prices import Price
+from ppmodel.simulation import compile_graph
+from ppmodel.sweep import files
 from ppmodel.sweep.versions import versions
 
-COLUMNS = {
-    "schedule": str, "options": str, "stages": int, "microbatches": int, "waves": int, "p2p": str, "allreduce": str,
-    "system": str, "model": str, "jitter": float, "straggling": float, "slowdown": float, "seed": int,
-    "makespan_s": float, "busy_s": float, "idle_ratio": float, "table_bubble_ratio": float,
-    "peak_activations": float, "peak_memory_bytes": float, "memory_capacity_bytes": float, "nics_shared": bool,
-    "refused": str,
-}  # fmt: skip
-"""The columns of a sweep and the types of their values; empty where they do not apply."""
+NOISE = ("jitter", "straggling", "slowdown", "seed")
+"""The columns of a run, in a sweep that has noise."""
 
-_COORDINATES = (
-    "schedule", "options", "stages", "microbatches", "waves", "p2p", "allreduce", "system", "model", "jitter",
-    "straggling", "slowdown", "seed",
-)  # fmt: skip
-_MEASURED = tuple(name for name in COLUMNS if name not in _COORDINATES)
+_KINDS = dict.fromkeys(("pp", "microbatches", "messages", "seed"), int) | {"nics_shared": bool}
+_KINDS |= dict.fromkeys(("schedule", "options", "label", "p2p", "allreduce", "system", "model", "refused"), str)
+
+
+def columns_of(sweep):
+    """The columns of a sweep and the types of their values.
+
+    Parameters
+    ----------
+    sweep : Sweep
+
+    Returns
+    -------
+    dict of str to type
+        `evaluate.COLUMNS`; with noise, also the run, after the model.
+    """
+    place = len(evaluate.COORDINATES)
+    noise = NOISE if sweep.noises else ()
+    names = (*evaluate.COLUMNS[:place], *noise, *evaluate.COLUMNS[place:])
+    return {name: _KINDS.get(name, float) for name in names}
 
 
 def compute_rows(sweep, first, last, wanted=None):
@@ -44,8 +54,8 @@ def compute_rows(sweep, first, last, wanted=None):
     Returns
     -------
     dict of list
-        A list for each of `COLUMNS`, of one value a row; None where a column does not apply. Of a point that is
-        not defined ``refused`` says why, and its numbers are None.
+        A list for each of `columns_of`, of one value a row. Of a point that is not defined ``refused`` says why, and
+        its numbers are None.
 
     Raises
     ------
@@ -57,175 +67,83 @@ def compute_rows(sweep, first, last, wanted=None):
     >>> from ppmodel.specs import DATA
     >>> from ppmodel.sweep import load_sweep
     >>> rows = compute_rows(load_sweep(DATA / "templates" / "sweep.yaml"), 0, 2)
-    >>> rows["schedule"], rows["system"]
-    (['gpipe', 'gpipe'], ['dgx_a100', 'dgx_h100'])
+    >>> rows["label"], rows["system"]
+    (['GPipe', 'GPipe'], ['dgx_a100', 'dgx_h100'])
     """
     if wanted not in (None, versions()):
         raise SweepError("worker", versions(), f"differs from {wanted}", "install the same on all machines")
     try:
         with np.errstate(over="ignore"):  # a makespan that overflows refuses its row
-            return _rows(sweep, first, last)
+            rows = list(_rows(sweep, first, last))
     except Exception as error:
         rows, reason = f"{first} to {last - 1}", f"{type(error).__name__}: {error}".rstrip(": ")
         remedy = (
             "choose smaller sizes or fewer workers" if isinstance(error, MemoryError) else "report it, with the file"
         )
         raise SweepError("rows", rows, f"cannot be computed ({reason})", remedy) from error
+    return {name: [row.get(name) for row in rows] for name in columns_of(sweep)}
 
 
 def _rows(sweep, first, last):
-    columns = {name: [] for name in COLUMNS}
-    build = lru_cache(1)(_built)  # cases that differ in their semantics alone follow one another
-    operations = 0
-    for number in range(first // sweep.rows_per_case, -(-last // sweep.rows_per_case)):
-        start = number * sweep.rows_per_case
-        case = sweep.case(number)
-        part = _Part(sweep, max(first - start, 0), min(last - start, sweep.rows_per_case))
-        operations += 2 * case.stages * case.microbatches * part.size
-        prepare(operations * sweep.num_rows // (last - first))  # as if all rows were like those so far
-        for name, values in (_coordinates(case, part) | _measured(case, part, build)).items():
-            columns[name].extend(values)
-    return columns
+    for file in sweep.files:
+        files.know(*file)
+    prepare(2 * round(np.mean(sweep.pp) * np.mean(sweep.microbatches)) * sweep.num_rows)
+    table_of, size = lru_cache(1)(generated), sweep.rows_per_graph  # graphs of one table follow one another
+    for number in range(first // size, -(-last // size)):
+        start = number * size
+        yield from _graph_rows(sweep, number, max(first - start, 0), min(last - start, size), table_of)
 
 
-class _Part:
-    """Rows of one case: their places on its axes, and the pairs of system and model among them."""
-
-    def __init__(self, sweep, first, last):
-        self.sweep, self.size = sweep, last - first
-        self.places = np.unravel_index(np.arange(first, last), sweep.inner_shape)
-        self.system, self.model, self.noise, self.run = self.places
-
-    def pairs(self):
-        """Each system and model, and its rows as a slice: they follow one another."""
-        return self._groups(self.system * len(self.sweep.models) + self.model)
-
-    def noises(self, rows):
-        """The noises among the rows of a pair."""
-        return self._groups(self.noise[rows], rows.start)
-
-    @staticmethod
-    def _groups(key, offset=0):
-        bounds = np.flatnonzero(np.diff(key, prepend=-1, append=-1)) + offset
-        return [slice(*pair) for pair in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)]
-
-    def seeds(self, rows):
-        return self.sweep.seeds_between(int(self.run[rows.start]), int(self.run[rows.stop - 1]) + 1)
-
-
-# ---- what was asked ------------------------------------------------------------------------------
-
-
-def _coordinates(case, part):
-    """The columns that say which point a row is."""
-    sweep = part.sweep
-    fixed = {
-        "schedule": case.schedule,
-        "options": " ".join(f"{name}={option_text(value)}" for name, value in case.options),
-        "stages": case.stages, "microbatches": case.microbatches, "waves": case.waves,
-        "p2p": case.p2p, "allreduce": case.allreduce,
-    }  # fmt: skip
-    columns = {name: [value] * part.size for name, value in fixed.items()}
-    columns["system"] = [sweep.systems[n].name for n in part.system]
-    columns["model"] = [sweep.models[n].name for n in part.model]
-    for name in ("jitter", "straggling", "slowdown"):
-        columns[name] = [getattr(sweep.noises[n], name) if sweep.noises else None for n in part.noise]
-    columns["seed"] = [None] * part.size
-    if sweep.noises:
-        for pair in part.pairs():
-            for rows in part.noises(pair):
-                columns["seed"][rows] = part.seeds(rows)
-    return columns
-
-
-# ---- what came out -------------------------------------------------------------------------------
-
-
-def _measured(case, part, build):
-    """The columns of numbers, or of why there are none."""
-    columns = {name: [None] * part.size for name in _MEASURED}
-    try:
-        schedule, of_table = build(case.schedule, case.options, case.stages, case.microbatches, case.waves)
-        graph = compile_graph(schedule, case.p2p, case.allreduce)
-    except PPModelError as error:
-        columns["refused"] = [str(error)] * part.size
-        return columns
-    held = lru_cache(lambda model: _peak_memory_bytes(schedule, sweep.models[model], sweep.systems[0]))
-    sweep = part.sweep
-    for rows, spans, busy, nics in _times(graph, part):
-        if isinstance(spans, PPModelError):
-            columns["refused"][rows] = [str(spans)] * (rows.stop - rows.start)
-            continue
-        columns["makespan_s"][rows], columns["busy_s"][rows] = spans, busy
-        columns["idle_ratio"][rows] = (1.0 - np.array(busy) / (schedule.num_ranks * np.array(spans))).tolist()
-        once = {
-            "peak_memory_bytes": held(int(part.model[rows.start])),
-            "memory_capacity_bytes": sweep.systems[part.system[rows.start]].memory_capacity_bytes,
-            "nics_shared": nics is not None,
-        }
-        for name, value in (of_table | once).items():
-            columns[name][rows] = [value] * (rows.stop - rows.start)
-    return columns
-
-
-def _built(name, options, stages, microbatches, waves):
-    """A schedule, and the columns that follow from its table alone."""
-    given = dict(options) | ({} if waves is None else {"waves": waves})
-    schedule = schedules.build(name, stages, microbatches, **given)
-    return schedule, {
-        "table_bubble_ratio": metrics.table_bubble_ratio(schedule),
-        "peak_activations": float(metrics.peak_activations(schedule).max()),
-    }
-
-
-def _peak_memory_bytes(schedule, model, system):
-    """Of the fullest rank; any system will do, its speed takes no memory."""
-    return float(metrics.memory(schedule, model, stages(schedule, model, system)).total.max())
-
-
-def _times(graph, part):
-    """Rows as slices, with makespans, computing times and nics, or with the error that refuses them."""
-    schedule, sweep, accepted = graph.schedule, part.sweep, {}
-    for rows in part.pairs():
-        system, model = sweep.systems[part.system[rows.start]], sweep.models[part.model[rows.start]]
-        try:
-            nics, costs = nics_of(system, schedule.num_ranks, graph.p2p), model_costs(schedule, model, system)
-        except PPModelError as error:
-            yield rows, error, None, None
-        else:
-            accepted.setdefault(nics, []).append((rows, costs))
-    for nics, pairs in accepted.items():
-        shared = graph if nics is None else compile_graph(schedule, graph.p2p, graph.allreduce, nics)
-        yield from ((*times, nics) for times in _times_on(shared, pairs, part))
-
-
-def _times_on(graph, accepted, part):
-    """As `_times`, of systems that share their NICs in one way, which is known."""
-    schedule, sweep = graph.schedule, part.sweep
+def _graph_rows(sweep, number, first, last, table_of):
+    """Some rows of one graph."""
+    case, size, words = sweep.graph(number)
+    graph_of = lru_cache(1)(lambda: _graph(table_of, case, size, words))
+    each = sweep.rows_per_price
+    prices = [_price(sweep, place) for place in range(first // each, -(-last // each))]
+    rows = evaluate.graph_rows(evaluate.point_columns(case, size, words), graph_of, prices)
     if not sweep.noises:
-        many = [costs for _, costs in accepted]
-        busy = metrics.computing_s(schedule, many)
-        for (rows, _), span, computing in zip(accepted, _makespans(graph, many), busy, strict=True):
-            yield (rows, span, None) if isinstance(span, PPModelError) else (rows, [span], [float(computing)])
-        return
-    for pair, costs in accepted:
-        for rows in part.noises(pair):
-            yield rows, *_noisy(graph, costs, sweep.noises[part.noise[rows.start]], part.seeds(rows))
+        return rows
+    runs = []
+    for row, price, place in zip(rows, prices, range(first // each, -(-last // each)), strict=True):
+        start = place * each
+        runs += _runs(sweep, row, price, graph_of, max(first - start, 0), min(last - start, each))
+    return runs
 
 
-def _makespans(graph, many):
-    """Makespans of all at once; where one of them has none, one by one, so that the others keep theirs."""
-    if not many:
-        return []
+def _graph(table_of, case, size, words):
     try:
-        return makespans(graph, many).tolist()
-    except PPModelError as error:
-        return [error] if len(many) == 1 else [span for costs in many for span in _makespans(graph, [costs])]
+        return compile_graph(table_of(case, *size), *words)
+    except PPModelError as error:  # a file of one's own lies elsewhere on each machine
+        error.where = error.where and Path(error.where).name
+        raise
 
 
-def _noisy(graph, costs, noise, seeds):
-    """Makespans and computing times of one pair under one noise, or the error that refuses them."""
+def _price(sweep, place):
+    """A system and a model by their place among all pairs of them."""
+    system, model = divmod(place, len(sweep.models))
+    system, model = sweep.systems[system], sweep.models[model]
+    return Price({"system": system.name, "model": model.name}, {}, model, system)
+
+
+def _runs(sweep, row, price, graph_of, first, last):
+    """Some noisy runs of one graph, system and model, from the row without noise."""
+    runs, count = [], sweep.num_runs
+    for place in range(first // count, -(-last // count)):
+        noise, start = sweep.noises[place], place * count
+        seeds = sweep.seeds_between(max(first - start, 0), min(last - start, count))
+        common = row | {name: getattr(noise, name) for name in NOISE[:-1]}
+        numbers = _noisy(row, price, graph_of, noise, seeds)
+        runs += [common | {"seed": seed} | one for seed, one in zip(seeds, numbers, strict=True)]
+    return runs
+
+
+def _noisy(row, price, graph_of, noise, seeds):
+    """The numbers that differ from run to run, or the error that refuses them."""
+    if row["refused"] is not None:
+        return [{}] * len(seeds)
+    graph = graph_of()
     try:
-        return tuple(times.tolist() for times in noisy_runs(graph, costs, noise, seeds))
+        runs = noisy_runs(graph, price.costs(graph.schedule, graph.allreduce), noise, seeds)
     except PPModelError as error:
-        return error, None
+        return [dict.fromkeys(evaluate.NUMBERS) | {"refused": str(error)}] * len(seeds)
+    return evaluate.time_columns(graph.schedule.num_ranks, *runs)

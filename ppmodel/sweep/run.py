@@ -45,7 +45,9 @@ class SweepStopped(KeyboardInterrupt):
     """A sweep that its user stopped; the text says how far it is."""
 
 
-def run_sweep(specification, out, workers=None, scheduler=None, force=False, process_ends=False):
+def run_sweep(
+    specification, out, workers=None, scheduler=None, force=False, process_ends=False, schedule_files=()
+):  # fmt: skip
     """Compute a sweep, or what is missing of it, and write it.
 
     Parameters
@@ -65,6 +67,8 @@ def run_sweep(specification, out, workers=None, scheduler=None, force=False, pro
     process_ends : bool
         Whether the process ends once the sweep is stopped: Ctrl-C and SIGTERM then stay without effect, and what
         does not stop within 20 seconds, such as a cluster whose connection hangs, is left; all parts are whole.
+    schedule_files : sequence of str or Path
+        Generators and tables of one's own, beside the schedules of the specification.
 
     Returns
     -------
@@ -87,7 +91,7 @@ def run_sweep(specification, out, workers=None, scheduler=None, force=False, pro
     if workers is not None or scheduler is not None:
         _require("distributed", "cluster")
     out = _checked_output(out)
-    sweep = load_sweep(specification)
+    sweep = load_sweep(specification, schedule_files)
     store = Store(out, sweep, chunk_bounds(sweep))
     with held(store):
         if out.exists() and not force:

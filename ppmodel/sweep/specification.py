@@ -1,5 +1,6 @@
 """The file of a sweep: its keys, their types, and what must fit together."""
 
+import os
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -8,11 +9,13 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ppmodel import schedules
+from ppmodel.cases import as_case
 from ppmodel.errors import PPModelError, SpecificationError
-from ppmodel.noise import Noise
+from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN, Noise
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs import load_model, load_system, model_names, place_in, read_document, system_names
-from ppmodel.sweep.grid import Sweep, Variant
+from ppmodel.sweep.files import read
+from ppmodel.sweep.grid import Sweep
 
 _MAX_ROWS = 10**7
 _MAX_SEED = 2**63 - 1
@@ -24,8 +27,21 @@ def _listed(value):
     return value if isinstance(value, list) else [value]
 
 
+def _listed_schedules(value):
+    """As `_listed`; a pair of a name and its options is one schedule."""
+    return [value] if _is_pair(value) else _listed(value)
+
+
+def _is_pair(entry):
+    """Whether an entry is ``[name, {option: value}]``, as notebooks write a schedule."""
+    pair = isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) and isinstance(entry[1], dict)
+    return pair and not {"name", "file"} & entry[1].keys()
+
+
 def _named(entry):
     """A name alone stands for a schedule without options."""
+    if _is_pair(entry):
+        return {**entry[1], "name": entry[0]}
     return entry if isinstance(entry, dict) else {"name": entry}
 
 
@@ -44,10 +60,11 @@ class _Form(BaseModel):
 
 
 class _Schedule(_Form):
-    """A schedule; its options are what the registry lists for it."""
+    """A schedule, by its name or from a file of one's own; its options are what the registry lists for it."""
 
     model_config = ConfigDict(extra="allow", strict=True)
-    name: str
+    name: str | None = None
+    file: str | None = None
 
 
 class _Seeds(_Form):
@@ -56,9 +73,9 @@ class _Seeds(_Form):
 
 
 class _Noise(_Form):
-    jitter: _Number = 0.0
-    straggling: _Number = 0.0
-    slowdown: _Number = 1.0
+    jitter: Annotated[_Number, Field(ge=0, le=MAX_JITTER)] = 0.0
+    straggling: Annotated[_Number, Field(ge=0, le=1)] = 0.0
+    slowdown: Annotated[_Number, Field(ge=1, le=MAX_SLOWDOWN)] = 1.0
 
 
 _List = BeforeValidator(_listed)
@@ -67,10 +84,9 @@ _List = BeforeValidator(_listed)
 class _SweepFile(_Form):
     """Keys of a sweep's file."""
 
-    schedules: Annotated[list[Annotated[_Schedule, BeforeValidator(_named)]], _List]
-    stages: Annotated[list[_Count], _List]
+    schedules: Annotated[list[Annotated[_Schedule, BeforeValidator(_named)]], BeforeValidator(_listed_schedules)]
+    pp: Annotated[list[_Count], _List]
     microbatches: Annotated[list[_Count], _List]
-    waves: Annotated[list[_Count], _List] = Field(default_factory=list)
     p2p: Annotated[list[Literal[P2P]], _List] = Field(default_factory=lambda: ["overlapped"])
     allreduce: Annotated[list[Literal[ALLREDUCE]], _List] = Field(default_factory=lambda: ["excluded"])
     systems: Annotated[list[str], _List]
@@ -79,7 +95,7 @@ class _SweepFile(_Form):
     seeds: Annotated[list[Annotated[_Seeds, BeforeValidator(_seed_range)]], _List] = Field(default_factory=list)
 
 
-def load_sweep(path):
+def load_sweep(path, schedule_files=()):
     """Read a sweep from its file, with the systems and models that it names.
 
     Parameters
@@ -87,6 +103,8 @@ def load_sweep(path):
     path : str or Path
         A YAML file; ``data/templates/sweep.yaml`` explains the keys. Files that it names are looked up from its
         own folder.
+    schedule_files : sequence of str or Path
+        More generators and tables of one's own, beside those that the file names.
 
     Returns
     -------
@@ -95,36 +113,41 @@ def load_sweep(path):
 
     Raises
     ------
-    SpecificationError
+    PPModelError
         One line with file, line, field, value, rule and remedy.
 
     Examples
     --------
     >>> from ppmodel.specs import DATA
-    >>> load_sweep(DATA / "templates" / "sweep.yaml").stages
+    >>> load_sweep(DATA / "templates" / "sweep.yaml").pp
     (4, 8, 16)
     """
     path = Path(path)
     form = read_document(path, _SweepFile, _FORM)
     for key in type(form).model_fields:
         _require_entries(path, key, getattr(form, key), given=key in form.model_fields_set)
-    variants = _variants(path, form)
-    seeds = _seeds(path, form)
+    cases, files = _cases(path, form, schedule_files)
+    _require_seeds(path, form)
     sweep = Sweep(
-        variants=variants,
-        stages=tuple(form.stages),
+        cases=cases,
+        pp=tuple(form.pp),
         microbatches=tuple(form.microbatches),
         p2p=tuple(form.p2p),
         allreduce=tuple(form.allreduce),
         systems=_specifications(path, "systems", form.systems, load_system, system_names()),
         models=_specifications(path, "models", form.models, load_model, model_names()),
         noises=_noises(path, form),
-        seeds=seeds,
+        seeds=tuple(range(entry.first, entry.last + 1) for entry in form.seeds),
+        files=files,
     )
     if sweep.num_rows > _MAX_ROWS:
-        rule = f"must be at most {_MAX_ROWS}"
-        raise SpecificationError("rows", sweep.num_rows, rule, "cut the sweep into several files", where=str(path))
+        _refuse_rows(path, sweep.num_rows)
     return sweep
+
+
+def _refuse_rows(path, rows):
+    rule = f"must be at most {_MAX_ROWS}"
+    raise SpecificationError("rows", rows, rule, "cut the sweep into several files", where=str(path))
 
 
 def _refuse(path, location, value, rule, remedy):
@@ -136,62 +159,83 @@ def _require_entries(path, key, entries, given):
     """Refuse an empty list and an entry that is there twice."""
     if given and not entries:
         _refuse(path, (key,), "[]", "must have an entry", "list at least one, or delete the key")
-    seen = []
+    seen = set()
     for place, entry in enumerate(entries):
-        if entry in seen:
-            shown = entry.model_dump(by_alias=True) if isinstance(entry, BaseModel) else entry
+        if repr(entry) in seen:
+            shown = entry.model_dump(by_alias=True, exclude_none=True) if isinstance(entry, BaseModel) else entry
             _refuse(path, (key, place), shown, "is listed twice", "delete one of the two")
-        seen.append(entry)
+        seen.add(repr(entry))
 
 
 # ---- schedules -----------------------------------------------------------------------------------
 
 
-def _variants(path, form):
-    """Every schedule with every combination of its options, in the order of the file."""
-    variants, used = [], False
-    for place, entry in enumerate(form.schedules):
-        known = _known_options(path, place, entry.name)
-        given = {key: _option_values(path, place, key, value, entry.name, known) for key, value in entry}
-        given.pop("name")
-        own_waves = given.pop("waves", None)
-        waves = ()
-        if "waves" in known:
-            used |= own_waves is None
-            waves = own_waves or tuple(form.waves) or (known["waves"].default,)
-        names = [name for name in known if name != "waves" and (name in given or known[name].default is not None)]
-        for values in product(*(given.get(name, (known[name].default,)) for name in names)):
-            variants.append((place, Variant(entry.name, tuple(zip(names, values, strict=True)), waves)))
-    if form.waves and not used:
-        _refuse(path, ("waves",), form.waves, "has no effect: no schedule takes it", "delete the key")
-    _require_different(path, variants)
-    return tuple(variant for _, variant in variants)
+def _cases(path, form, schedule_files):
+    """Every schedule with every combination of its options, in the order of the file; and the files of one's own."""
+    cases, places, files = [], [], {}
+    entries = [*form.schedules, *(_Schedule(file=os.path.abspath(file)) for file in schedule_files)]
+    for place, entry in enumerate(entries):
+        for case in _named_cases(path, place, entry, files):
+            found = list(_with_options(path, place, case, entry.model_extra))
+            cases += found
+            places += [place] * len(found)
+    _require_different(path, cases, places)
+    return tuple(cases), tuple(sorted(files.items()))
 
 
-def _known_options(path, place, name):
-    try:
-        return {option.name: option for option in schedules.get(name).options}
-    except PPModelError as error:
-        return _refuse(path, ("schedules", place), name, error.rule, error.remedy)
+def _named_cases(path, place, entry, files):
+    """What an entry names: a registered schedule, or all that a file of one's own defines."""
+    if entry.file is None:
+        if entry.name is None:
+            _refuse(path, ("schedules", place, "name"), "nothing", "is missing", "add the key name, or file")
+        try:
+            return [as_case(entry.name)]
+        except PPModelError as error:
+            _refuse(path, ("schedules", place), entry.name, error.rule, error.remedy)
+    file = path.parent / entry.file
+    cases, text = read(file)
+    if entry.name is not None:
+        cases = [case for case in cases if case.name == entry.name]
+        if not cases:
+            _refuse(path, ("schedules", place, "name"), entry.name, f"is not in {entry.file}", "leave it out")
+    if files.setdefault(file.name, text) != text:
+        _refuse(path, ("schedules", place, "file"), entry.file, "has the name of another file", "rename one of the two")
+    return cases
+
+
+def _with_options(path, place, case, given):
+    """A case with every combination of the values of its options."""
+    known = {} if case.source is not None else {option.name: option for option in schedules.get(case.name).options}
+    values = [_option_values(path, place, key, value, case.name, known) for key, value in given.items()]
+    for combination in product(*values):
+        yield case._replace(options=tuple(zip(given, combination, strict=True)))
 
 
 def _option_values(path, place, key, value, name, known):
     """The values of one option of a schedule, read as the command line reads them."""
-    if key == "name":
-        return (value,)
     location = ("schedules", place, key)
     if key not in known:
         listed = ", ".join(known) or "none"
         _refuse(path, location, value, f"is not an option of {name}", f"its options: {listed}")
     if value == []:
         _refuse(path, location, value, "must have an entry", "list at least one, or delete the key")
-    values = tuple(_option_value(path, location, entry, known[key]) for entry in _listed(value))
+    values = tuple(_option_value(path, location, entry, known[key]) for entry in _option_entries(value, known[key]))
     if len(set(values)) < len(values):
         _refuse(path, location, value, "has an entry twice", "delete one of the two")
     return values
 
 
+def _option_entries(value, option):
+    """The values that are listed; numbers in brackets are one value of an option like ``split``, which has several."""
+    several = isinstance(option.default or (*option.examples, None)[0], tuple)
+    if several and isinstance(value, list) and not any(isinstance(entry, list | str) for entry in value):
+        return [value]
+    return _listed(value)
+
+
 def _option_value(path, location, value, option):
+    if isinstance(value, list):
+        value = ":".join(map(str, value))
     try:
         if type(value) not in (int, float, str):
             raise ValueError
@@ -200,16 +244,16 @@ def _option_value(path, location, value, option):
         return _refuse(path, location, value, option.rule, f"write for example {location[-1]}: {option.example}")
 
 
-def _require_different(path, variants):
-    """Refuse a schedule that two entries name with the same options and waves."""
+def _require_different(path, cases, places):
+    """Refuse a schedule that two entries name with the same options, also where one of them names a default."""
     seen = set()
-    for place, variant in variants:
-        for waves in variant.waves or (None,):
-            key = (variant.name, variant.options, waves)
-            if key in seen:
-                rule = "is listed twice with the same options"
-                _refuse(path, ("schedules", place), variant.name, rule, "delete one of the two")
-            seen.add(key)
+    for case, place in zip(cases, places, strict=True):
+        options = {} if case.source is not None else {one.name: one.default for one in schedules.get(case.name).options}
+        keys = {(case.name, case.options), (case.name, frozenset((options | dict(case.options)).items()))}
+        if keys & seen:
+            rule = "is listed twice with the same options"
+            _refuse(path, ("schedules", place), case.name, rule, "delete one of the two")
+        seen |= keys
 
 
 # ---- systems, models, runs -----------------------------------------------------------------------
@@ -235,13 +279,9 @@ def _specifications(path, key, names, load, known):
 
 
 def _noises(path, form):
-    noises = []
-    for place, entry in enumerate(form.noise):
-        try:
-            noises.append(Noise(**entry.model_dump()))
-        except PPModelError as error:
-            _refuse(path, ("noise", place, error.field), error.value, error.rule, error.remedy)
-        _require_effect(path, place, noises[-1])
+    noises = [Noise(**entry.model_dump()) for entry in form.noise]
+    for place, noise in enumerate(noises):
+        _require_effect(path, place, noise)
     return tuple(noises)
 
 
@@ -256,8 +296,8 @@ def _require_effect(path, place, noise):
         _refuse(path, ("noise", place, "straggling"), noise.straggling, rule, remedy)
 
 
-def _seeds(path, form):
-    """Ranges of seeds that do not overlap; seeds and noise need one another."""
+def _require_seeds(path, form):
+    """Refuse seeds that overlap or are too many; seeds and noise need one another."""
     if bool(form.noise) != bool(form.seeds):
         there, missing = ("noise", "seeds") if form.noise else ("seeds", "noise")
         example = {"seeds": "seeds: {from: 1, to: 100}", "noise": "noise: {jitter: 0.1}"}[missing]
@@ -270,4 +310,6 @@ def _seeds(path, form):
     for before, after in pairwise(ordered):
         if after[0] <= before[1]:
             _refuse(path, ("seeds", max(before[2], after[2])), after[0], "is listed twice", "delete one of the two")
-    return tuple(range(entry.first, entry.last + 1) for entry in form.seeds)
+    count = sum(entry.last - entry.first + 1 for entry in form.seeds)
+    if count > _MAX_ROWS:
+        _refuse_rows(path, f"{count} seeds alone")

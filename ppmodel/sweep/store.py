@@ -1,24 +1,28 @@
 """Where finished rows are kept: a folder of parts beside the output, and at the end the output itself.
 
 Every file appears at once and whole, by renaming. So a sweep may be ended at any moment, even by a loss of power:
-the parts that are there are good, and the others are computed by the same command.
+the parts that are there are good, and the others are computed by the same command. A part's name ends in a digest of
+its number and contents: one that was changed, or that has the place of another, counts as missing.
 """
 
 import fcntl
 import json
 import os
 import re
+import sys
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from typing import NamedTuple
 
 from ppmodel.errors import SweepError
-from ppmodel.sweep.rows import COLUMNS
+from ppmodel.sweep.rows import columns_of
 from ppmodel.sweep.versions import versions
 
 _ROWS_PER_GROUP = 2**16
 _RECORD_KEY = b"ppmodel_sweep"
 _RECORD, _LOCK = "sweep.json", "lock"
 _UNDER_WAY, _PARTS = ".tmp", "part-*.parquet"
+_DIGEST = 16
 
 
 class Refused(NamedTuple):
@@ -65,26 +69,13 @@ class Store:
     """
 
     def __init__(self, out, sweep, bounds):
-        self.out, self.bounds, self.record = out, bounds, record_of(sweep)
-        self.folder = out.with_name(out.name + ".parts")
+        self.out, self.bounds, self.record, self.columns = out, bounds, record_of(sweep), columns_of(sweep)
+        self.folder, self._paths = out.with_name(out.name + ".parts"), {}
 
     @property
     def num_chunks(self):
         """Parts that the output is made of."""
         return len(self.bounds) - 1
-
-    def part(self, chunk):
-        """The file of a chunk.
-
-        Parameters
-        ----------
-        chunk : int
-
-        Returns
-        -------
-        Path
-        """
-        return self.folder / f"part-{chunk:06d}.parquet"
 
     def refused(self):
         """What the finished output refuses.
@@ -154,13 +145,27 @@ class Store:
         return record.read_text(encoding="utf-8", errors="replace") if record.exists() else None
 
     def missing(self):
-        """Chunks without a whole part.
+        """Chunks without a part as it was written; what else has a part's name is removed.
 
         Returns
         -------
         list of int
         """
-        return [chunk for chunk in range(self.num_chunks) if self._rows_in(self.part(chunk)) != self.rows(chunk)]
+        there = set()
+        with _named(self.folder):
+            for path in self.folder.glob(_PARTS):
+                chunk = _chunk_of(path)
+                if chunk < self.num_chunks and path == self._part(chunk, path.read_bytes()):
+                    there.add(chunk)
+                    self._paths[chunk] = path
+                else:
+                    path.unlink()
+        return [chunk for chunk in range(self.num_chunks) if chunk not in there]
+
+    def _part(self, chunk, data):
+        """The file of a chunk with these contents."""
+        digest = sha256(b"%d %s" % (chunk, data)).hexdigest()[:_DIGEST]
+        return self.folder / f"part-{chunk:06d}-{digest}.parquet"
 
     def rows(self, chunk):
         """Rows of a chunk.
@@ -188,8 +193,10 @@ class Store:
         from pyarrow import parquet
 
         sink = pyarrow.BufferOutputStream()
-        parquet.write_table(pyarrow.Table.from_pydict(columns, schema=_schema()), sink)
-        _place(self.part(chunk), sink.getvalue())
+        parquet.write_table(pyarrow.Table.from_pydict(columns, schema=_schema(self.columns)), sink)
+        data = sink.getvalue().to_pybytes()
+        self._paths[chunk] = self._part(chunk, data)
+        _place(self._paths[chunk], data)
 
     def finish(self):
         """Write the output from the parts, in their order, and remove them.
@@ -215,27 +222,28 @@ class Store:
         with suppress(OSError):
             self.folder.rmdir()
 
-    @staticmethod
-    def _rows_in(path):
-        """Rows of a part, or None where it is not there or not whole."""
+    def _read(self, chunk):
+        """The rows of a chunk, of which there is a part."""
         import pyarrow
         from pyarrow import parquet
 
-        try:
-            return parquet.read_metadata(path).num_rows
-        except (OSError, pyarrow.ArrowException):
-            return None
+        path = self._paths[chunk]
+        data = path.read_bytes()
+        if path != self._part(chunk, data):
+            rule = "has been changed since it was written"
+            raise SweepError("part", path, rule, "the same command computes it again")
+        return parquet.ParquetFile(pyarrow.BufferReader(data)).read()
 
     def _join(self, path):
         """Write all parts into one file, in row groups that do not depend on the chunks; say what is refused."""
         import pyarrow
         from pyarrow import parquet
 
-        schema = _schema().with_metadata({_RECORD_KEY: self.record})
+        schema = _schema(self.columns).with_metadata({_RECORD_KEY: self.record})
         rest, reasons = schema.empty_table(), {}
         with open(path, "wb") as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
             for chunk in range(self.num_chunks):
-                part = parquet.ParquetFile(self.part(chunk)).read().cast(schema)
+                part = self._read(chunk).cast(schema)
                 _count(part["refused"], reasons)
                 rest = pyarrow.concat_tables([rest, part])
                 while rest.num_rows >= _ROWS_PER_GROUP:
@@ -244,6 +252,12 @@ class Store:
             if rest.num_rows:
                 writer.write_table(rest.combine_chunks(), _ROWS_PER_GROUP)
         return _commonest(reasons)
+
+
+def _chunk_of(path):
+    """The number in a part's name, or one that no chunk has."""
+    found = re.match(r"part-(\d{6,9})-", path.name)
+    return int(found[1]) if found else sys.maxsize
 
 
 def _count(refused, reasons):
@@ -347,8 +361,8 @@ def _named(path):
         raise SweepError("--out", path, rule, remedy) from error
 
 
-def _schema():
+def _schema(columns):
     import pyarrow
 
     types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(), bool: pyarrow.bool_()}
-    return pyarrow.schema([(name, types[kind]) for name, kind in COLUMNS.items()])
+    return pyarrow.schema([(name, types[kind]) for name, kind in columns.items()])
