@@ -77,7 +77,7 @@ def run_graph(graph, costs, factors=None):
 
 
 def swept(graph, costs, fast):
-    """Times in the table's order, makespan and longest span, straight from the table; None where it has to be a graph."""
+    """Times in the table's order, makespan and longest span, straight from the table; None where a graph is needed."""
     table = graph.schedule
     times = np.empty((2, table.num_operations))
     makespan_s, span_s = fast.sweep(
@@ -136,6 +136,7 @@ def makespans_and_spans(graph, many_costs):
     --------
     >>> from ppmodel import build
     >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import compile_graph
     >>> schedule = build("zb-h1", 4, 8)
     >>> makespans_and_spans(compile_graph(schedule), [uniform_costs(schedule, forward=1, backward=2)]).tolist()
     [[27.0], [27.0]]
@@ -149,12 +150,10 @@ def _evaluated(graph, many_costs, of_ranks):
     graph = graph.on(many_costs[0].nics) if many_costs else graph
     for costs in many_costs:
         check_fit(graph, costs)
-    fast = kernels(graph.num_operations * len(many_costs))
-    if graph.dynamic or not fast:
+    fast = kernels(graph.schedule.num_operations * len(many_costs))
+    if len(many_costs) == 1 or graph.dynamic or not fast:
         runs = [run_graph(graph, costs) for costs in many_costs]
-        return np.array(
-            [[run.makespan_s for run in runs], [run.longest_span_s for run in runs if of_ranks] or [0] * len(runs)]
-        )
+        return np.array([[run.makespan_s, run.longest_span_s if of_ranks else 0.0] for run in runs]).reshape(-1, 2).T
     spans, ends = np.empty((2, len(many_costs))), graph.ends_by_operation if of_ranks else np.empty(0, dtype=np.uint8)
     classes = len(OpKind) * graph.schedule.num_replicas * graph.schedule.num_stages
     at_once = _SIDE_BY_SIDE if classes < _MANY_CLASSES else _FEWER
