@@ -90,7 +90,10 @@ class OpCosts:
         """
         if num_replicas == 1:
             return self.compute_s.flatten(), self.occupancy_s.flatten(), self.latency_s.flatten()
-        return tuple(table[:, 0] for table in side_by_side([self], num_replicas))
+        known = self.__dict__.setdefault("_by_class", {})
+        if num_replicas not in known:
+            known[num_replicas] = tuple(table[:, 0] for table in side_by_side([self], num_replicas))
+        return known[num_replicas]
 
 
 def _numbered(nics):
