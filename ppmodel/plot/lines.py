@@ -64,7 +64,7 @@ def plot_lines(
     dashes = {} if dash is None else dict(zip(dict.fromkeys(frame[dash]), _DASHES, strict=False))
     styles = {name: style | ({} if markers else {"marker": ""}) for name, style in style_of(frame[line]).items()}
     if dashes:
-        styles = {name: style | {"ls": "-", "lw": 1.8} for name, style in styles.items()}
+        styles = {name: style | {"ls": "-"} for name, style in styles.items()}
     extra = [plt.Line2D([], [], color="#555555", ls=form, lw=1.4, label=name) for name, form in dashes.items()]
     extra += _limit_lines(axes.flat, limits or {})
     for axis, column, name in places:

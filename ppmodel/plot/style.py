@@ -92,13 +92,13 @@ def titled(figure, title, context):
     return figure
 
 
-def context(model=None, p2p=None, allreduce=None, **sizes):
+def context(model=None, p2p=None, allreduce=None, system=None, **sizes):
     """One line that says what a figure shows: sizes, model, semantics.
 
     Parameters
     ----------
-    model, p2p, allreduce : str, optional
-        Name of the model and of the communication semantics; what is not given is left out.
+    model, p2p, allreduce, system : str, optional
+        Names of the model, the communication semantics and the system; what is not given is left out.
     **sizes
         Sizes under their symbols, such as S and B.
 
@@ -112,9 +112,8 @@ def context(model=None, p2p=None, allreduce=None, **sizes):
     'S = 8, B = 16; transfers: overlapped'
     """
     parts = [", ".join(f"{key} = {value}" for key, value in sizes.items())] if sizes else []
-    parts += [
-        f"{name}: {value}" for name, value in (("model", model), ("transfers", p2p), ("all-reduce", allreduce)) if value
-    ]
+    named = {"model": model, "system": system, "transfers": p2p, "all-reduce": allreduce}
+    parts += [f"{name}: {value}" for name, value in named.items() if value]
     return "; ".join(parts)
 
 
@@ -144,7 +143,7 @@ def axis_label(column, labels=None):
 
 def is_ratio(column):
     """Whether a column holds ratios, which are drawn in percent."""
-    return column.endswith("ratio") or column == "relative"
+    return "ratio" in column.split("_") or column == "relative"
 
 
 def percent_axis(axis):
