@@ -74,9 +74,9 @@ def winners(frame):
     Returns
     -------
     DataFrame
-        The columns of `points_of`, ``label`` and ``lead``. Of schedules that take the same time the one with the lower
-        peak of activations wins, then the one that stands first. The lead is the time of the fastest of those that
-        take longer over the winner's, less 1; NaN where there is none.
+        The columns of `points_of`, then ``label, makespan_s, second, lead``. Of schedules that take the same time the
+        one with the lower peak of activations wins, then the one that stands first. The second is the fastest of those
+        that take longer, the lead its time over the winner's, less 1; without a second, None and NaN.
 
     Examples
     --------
@@ -89,12 +89,15 @@ def winners(frame):
 
     by, rows = points_of(frame), []
     for point, group in frame.dropna(subset="makespan_s").groupby(by, sort=False):
-        seconds = group.makespan_s.to_numpy()
-        fastest = seconds.min()
-        equal, slower = group[seconds <= fastest * (1 + TIE)], seconds[seconds > fastest * (1 + TIE)]
-        lead = slower.min() / fastest - 1 if len(slower) else float("nan")
-        rows.append((*point, equal.label[equal.peak_activations.idxmin()], lead))
-    return pd.DataFrame(rows, columns=[*by, "label", "lead"])
+        fastest = group.makespan_s.min()
+        ties = group.makespan_s <= fastest * (1 + TIE)
+        won = group.loc[group.peak_activations[ties].idxmin()]
+        second = (None, float("nan"))
+        if not ties.all():
+            next_one = group.loc[group.makespan_s[~ties].idxmin()]
+            second = (next_one.label, next_one.makespan_s / fastest - 1)
+        rows.append((*point, won.label, won.makespan_s, *second))
+    return pd.DataFrame(rows, columns=[*by, "label", "makespan_s", "second", "lead"])
 
 
 def reversals(frame):

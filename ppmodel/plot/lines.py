@@ -11,7 +11,7 @@ _DASHES = ("-", ":", (0, (5, 2)), "-.")
 
 def plot_lines(
     frame, x, y, title, context="", *, line="label", dash=None, panel=None, in_row=3, labels=None, percent=None,
-    log=(), zero=True, markers=True, limits=None,
+    log=(), zero=True, markers=True, limits=None, share=True,
 ):  # fmt: skip
     """Lines over a column, one a schedule, in panels.
 
@@ -43,6 +43,8 @@ def plot_lines(
         Whether a linear vertical axis shows 0.
     markers : bool
         Whether points have markers; lines of many points read better without.
+    share : bool or list of str
+        Whether panels share the scale of the vertical axis, or the columns `y` of which they do.
     limits : dict of str to float, optional
         Horizontal lines to hold the others against, by what the legend calls them.
 
@@ -59,8 +61,9 @@ def plot_lines(
     """
     columns = [y] if isinstance(y, str) else list(y)
     frame = frame.dropna(subset=columns)
+    shared = columns if share is True else share or ()
     panels = [None] if panel is None else list(dict.fromkeys(frame[panel]))
-    figure, axes, places = _places(columns, panels, in_row)
+    figure, axes, places = _places(columns, panels, in_row, shared)
     dashes = {} if dash is None else dict(zip(dict.fromkeys(frame[dash]), _DASHES, strict=False))
     styles = {name: style | ({} if markers else {"marker": ""}) for name, style in style_of(frame[line]).items()}
     if dashes:
@@ -75,29 +78,35 @@ def plot_lines(
         _horizontal(axis, x, frame[x], labels, "x" in log)
         if name is not None and column == columns[0]:
             axis.set_title(name if isinstance(name, str) else f"{axis_label(panel, labels)} = {name}", fontsize=9.5)
-    _label_edges(axes, axis_label(x, labels))
+    _label_edges(axes, axis_label(x, labels), places, shared)
     handles = [plt.Line2D([], [], **style) for style in styles.values()]
     legend(figure, None, [*handles, *extra])
     return titled(figure, title, context)
 
 
-def _places(columns, panels, in_row):
+def _places(columns, panels, in_row, shared):
     """A figure, its axes, and for each panel its axes, column and name; unused axes are hidden."""
     if len(columns) > 1:
-        figure, axes = panel_grid(len(columns), len(panels), share_y="row")
+        figure, axes = panel_grid(len(columns), len(panels), share_y=False)
+        for row, column in zip(axes, columns, strict=True):
+            for axis in row[1:] if column in shared else ():
+                axis.sharey(row[0])
         places = [(axes[n, m], column, name) for n, column in enumerate(columns) for m, name in enumerate(panels)]
         return figure, axes, places
     wide = min(in_row, len(panels))
-    figure, axes = panel_grid(-(-len(panels) // wide), wide)
+    figure, axes = panel_grid(-(-len(panels) // wide), wide, share_y=bool(shared))
     for number, axis in enumerate(axes.flat):
         axis.set_visible(number < len(panels))
     return figure, axes, [(axis, columns[0], name) for axis, name in zip(axes.flat, panels, strict=False)]
 
 
-def _label_edges(axes, name):
-    """Labels left and below alone; what stands above an empty place is labelled, too."""
+def _label_edges(axes, name, places, shared):
+    """Labels left and below alone, but on each scale of its own; what stands above an empty place is labelled, too."""
     for axis in axes.flat:
         axis.label_outer()
+    for axis, column, _ in places:
+        if column not in shared:
+            axis.tick_params(labelleft=True)
     for above, below in zip(axes[:-1].flat, axes[1:].flat, strict=True):
         if not below.get_visible():
             above.set_xlabel(name)

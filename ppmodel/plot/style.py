@@ -159,7 +159,7 @@ def count_axis(axis, values):
     axis.minorticks_off()
 
 
-def panel_grid(rows, columns, *, width=None, height=2.3, share_y=True):
+def panel_grid(rows, columns, *, width=None, height=None, share_y=True):
     """A figure of panels as wide as a page.
 
     Parameters
@@ -167,7 +167,7 @@ def panel_grid(rows, columns, *, width=None, height=2.3, share_y=True):
     rows, columns : int
         Panels.
     width, height : float, optional
-        Of a panel, in inches.
+        Of a panel, in inches; by default those of a single row are higher.
     share_y : bool or str
         As in matplotlib's ``subplots``.
 
@@ -177,5 +177,6 @@ def panel_grid(rows, columns, *, width=None, height=2.3, share_y=True):
     axes : ndarray of Axes, shape (rows, columns)
     """
     width = width or max(2.5, 7.2 / columns)
-    size = (width * columns + 0.4, (height if rows > 1 or columns > 1 else 3.6) * rows + 0.9)
+    height = height or (2.3 if rows > 1 else 2.9 if columns > 1 else 3.3)
+    size = (width * columns + 0.4, height * rows + 0.9)
     return plt.subplots(rows, columns, figsize=size, sharex=rows * columns > 1, sharey=share_y, squeeze=False)
