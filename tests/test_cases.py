@@ -3,7 +3,20 @@
 import math
 from fractions import Fraction
 
-from ppmodel.cases import formula_bubble_ratio, published_bubble_ratio
+import pytest
+
+from ppmodel.cases import formula_bubble_ratio, legal_cases, published_bubble_ratio
+from ppmodel.errors import ScheduleError
+
+
+def test_a_misspelt_name_is_not_left_out():
+    """Sizes at which a case is not defined are left out; wrong names, options and sizes are errors."""
+    for case in ("chimer", ("chimera", {"wave": 2}), ("chimera", {"concat": "up"})):
+        with pytest.raises(ScheduleError):
+            list(legal_cases([case], 4, 4))
+    with pytest.raises(ScheduleError, match="pp = 0"):
+        list(legal_cases(["gpipe"], 0, 4))
+    assert [case.name for case, _ in legal_cases(["gpipe", "chimera"], 3, 4)] == ["gpipe"]
 
 
 def test_published_formulas_follow_the_options():

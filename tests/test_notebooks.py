@@ -18,12 +18,12 @@ from ppmodel.studies import batch_sizes, label, legal_schedules, load_speed
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 PARAMETERS = {
-    "table": {"stages": 6, "microbatches": 6, "schedules": ["gpipe", "chimera"]},
-    "timeline": {"stages": 3, "microbatches": 4, "schedules": ["1f1b", "eager-1f1b"], "system": "mid_cp_slow_nw"},
-    "bubble": {"stages": 4, "microbatches": [4, 8], "max_stages": 3, "max_microbatches": 4},
-    "runtime": {"stages": 4, "microbatches": [4, 8, 16], "systems": ["dgx_h100"], "p2p": "blocking"},
+    "table": {"pp": 6, "microbatches": 6, "schedules": ["gpipe", "chimera"]},
+    "timeline": {"pp": 3, "microbatches": 4, "schedules": ["1f1b", "eager-1f1b"], "system": "mid_cp_slow_nw"},
+    "bubble": {"pp": 4, "microbatches": [4, 8], "max_pp": 3, "max_microbatches": 4},
+    "runtime": {"pp": 4, "microbatches": [4, 8, 16], "systems": ["dgx_h100"], "p2p": "blocking"},
     "nine-systems": {"pp": 4, "microbatches": [4, 8], "systems": ["mid_cp_slow_nw", "fast_cp_fast_nw"]},
-    "memory": {"stages": [4], "microbatches": [4, 8], "system": "mi300x"},
+    "memory": {"pp": [4], "microbatches": [4, 8], "system": "mi300x"},
     "asymmetric": {"pp": [4], "microbatches": [4, 8], "splits": [[1, 2]], "systems": ["mid_cp_fast_nw"]},
     "placements": {
         "pp": [4],
@@ -45,7 +45,7 @@ PARAMETERS = {
     },
     "claims": {"implied": "default"},
     "semantics": {
-        "stages": 4,
+        "pp": 4,
         "form_microbatches": 8,
         "ratios": [0.1, 0.5],
         "picture_microbatches": 4,
@@ -166,35 +166,43 @@ def test_every_notebook_has_small_parameters():
 @of("table")
 def test_table(recorded):
     """The table's length follows the closed forms."""
-    facts = recorded("fig1_table.json")
-    assert facts == {"slots_gpipe": formulas.makespan_gpipe(6, 6), "slots_chimera": 26}
+    slots = recorded("levels.csv").set_index("label").slots.to_dict()
+    assert slots == {"GPipe": formulas.makespan_gpipe(6, 6), "Chimera": 26}
 
 
 @of("timeline")
 def test_timeline(recorded):
     """Every operation is recorded, and the two engines agree."""
-    summary = recorded("timeline.csv").set_index("schedule")
+    summary = recorded("timeline.csv").set_index("label")
     assert len(recorded("fig2_timeline.csv")) == 2 * 2 * 3 * 4
-    assert summary.t_sim_s.tolist() == pytest.approx(summary.t_sim_events_s.tolist())
-    assert summary.t_sim_s["1F1B"] == pytest.approx(t_sim("1f1b", 3, 4, "paper", "mid_cp_slow_nw"))
+    assert summary.makespan_s.tolist() == pytest.approx(summary.events_s.tolist())
+    assert (summary.without_network_s < summary.makespan_s).all()
+    assert summary.makespan_s["1F1B"] == pytest.approx(t_sim("1f1b", 3, 4, "paper", "mid_cp_slow_nw"))
 
 
 @of("bubble")
 def test_bubble(recorded):
     """Formula and table, and the published numbers beside ours."""
-    study = recorded("fig3_bubble.csv").set_index(["schedule", "microbatches"])
-    assert study.formula["GPipe", 8] == study.table["GPipe", 8] == pytest.approx(3 / 11)
-    assert study.slots["Chimera", 8] == formulas.makespan_chimera(4, 8)
+    study = recorded("fig3_bubble.csv").set_index(["label", "microbatches"])
+    assert study.published_bubble_ratio["GPipe", 8] == study.table_bubble_ratio["GPipe", 8] == pytest.approx(3 / 11)
+    assert study.makespan_s["Chimera", 8] == formulas.makespan_chimera(4, 8)
     facts = recorded("fig3_published.json")
     assert (facts["slots"], facts["slots_overlapping"]) == (66, 65)
     assert facts["formula"] == pytest.approx(3 / 19)
+    agreement = recorded("agreement.csv")
+    assert (agreement.sizes == 3 * 4).all()
+    assert (agreement.formula_table == 0).all()
+    assert (agreement.formula_simulation < 1e-12).all()
 
 
 @of("runtime")
 def test_runtime(recorded):
-    """Simulated times on another system under other semantics."""
-    study = recorded("fig4_runtime.csv").set_index(["schedule", "microbatches"])
-    assert study.t_sim_s["1F1B", 16] == pytest.approx(t_sim("1f1b", 4, 16, "paper", "dgx_h100", "blocking"))
+    """Simulated times on another system under other semantics; the fastest, and the next that is slower."""
+    study = recorded("fig4_runtime.csv").set_index(["label", "microbatches"])
+    assert study.makespan_s["1F1B", 16] == pytest.approx(t_sim("1f1b", 4, 16, "paper", "dgx_h100", "blocking"))
+    best = recorded("fig4_best.csv").set_index("microbatches")
+    assert best.makespan_s[16] == study.makespan_s.xs(16, level="microbatches").min()
+    assert study.makespan_s[best.second[16], 16] == pytest.approx(best.makespan_s[16] * (1 + best.lead[16]))
     semantics = recorded("semantics.csv").set_index("p2p")
     assert semantics["GPipe"]["latency"] == pytest.approx(t_sim("gpipe", 4, 8, "paper", "dgx_h100", "latency"))
 
@@ -214,7 +222,7 @@ def test_nine_systems(recorded):
 @of("memory")
 def test_memory(recorded):
     """GPipe's peak does not depend on B, 1F1B's is min(B, S)/B of it."""
-    study = recorded("fig5_memory.csv").set_index(["schedule", "microbatches"]).activations_bytes
+    study = recorded("fig5_memory.csv").set_index(["label", "microbatches"]).activations_bytes
     assert study["GPipe", 4] == pytest.approx(study["GPipe", 8])
     assert study["1F1B", 4] == pytest.approx(study["GPipe", 4])
     assert recorded("fig5_fit.json")["capacity_gib"] == 192
@@ -354,9 +362,9 @@ def test_semantics(recorded):
     forms = recorded("closed_forms.csv")
     assert forms.gpipe.tolist() == pytest.approx(forms.gpipe_formula.tolist())
     assert forms["1f1b"].tolist() == pytest.approx(forms["1f1b_formula"].tolist())
-    trips = recorded("round_trip.csv").set_index(["schedule", "p2p", "comm_over_forward"]).relative
+    trips = recorded("round_trip.csv").set_index(["label", "p2p", "comm_over_forward"]).relative
     assert trips["1F1B", "overlapped", 0.5] > 0.1 > abs(trips["eager 1F1B", "overlapped", 0.5])
-    apart = recorded("equivalence.csv").set_index("schedule")
+    apart = recorded("equivalence.csv").set_index("label")
     spans = [t_sim(name, 4, 8, "paper", "mid_cp_slow_nw", "latency") for name in ("1f1b", "gpipe")]
     assert apart.latency["1F1B"] == pytest.approx(spans[0] / spans[1] - 1)
     assert recorded("round_trip_path.json")["crossings_gpipe"] == 2 * 3

@@ -1,17 +1,14 @@
 """The tables behind the figures: what their columns say is what the engine says."""
 
-import math
 from dataclasses import replace
-from fractions import Fraction
 
 import pandas as pd
 import pytest
 
 from ppmodel import build, studies
 from ppmodel.artefact.claims import compare
-from ppmodel.artefact.report import record, show
 from ppmodel.costs import model_costs
-from ppmodel.errors import PPModelError, ScheduleError
+from ppmodel.errors import PPModelError
 from ppmodel.metrics import idle_ratio
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system
@@ -46,28 +43,6 @@ def runtime_without_network(schedule, model, system):
     return run_graph(compile_graph(schedule, "blocking"), model_costs(schedule, model, fast)).makespan_s
 
 
-def test_unknown_schedules_are_not_left_out(model, systems):
-    """A misspelt name is an error, not an empty figure."""
-    with pytest.raises(ScheduleError, match="did you mean chimera"):
-        studies.runtime_study(model, systems, 4, [4], ["chimer"])
-    for options in ({"wave": 2}, {"concat": "up"}):
-        with pytest.raises(ScheduleError):
-            studies.runtime_study(model, systems, 4, [4], [("chimera", options)])
-    with pytest.raises(ScheduleError, match="stages = 0"):
-        studies.runtime_study(model, systems, 0, [4], ["gpipe"])
-
-
-def test_relative_times_are_against_the_base(model, systems):
-    """value / base - 1 on the same system and size; the base itself is not among the rows."""
-    study = studies.runtime_study(model, systems, 4, [4, 8], ["gpipe", "chimera"])
-    relative = studies.relative_to(study, "GPipe")
-    assert set(relative.schedule) == {"Chimera"}
-    assert ((relative.relative + 1) * relative.base).tolist() == pytest.approx(relative.t_sim_s.tolist())
-    assert studies.largest_gain(relative, "Chimera", ["mid_cp_mid_nw"]) == pytest.approx(
-        -relative[relative.system == "mid_cp_mid_nw"].relative.min()
-    )
-
-
 def test_reversals_are_pairs_in_opposite_order():
     """A smaller bubble with a longer time is one; equal bubbles or equal times are none."""
     rows = [("a", 0.1, 3.0), ("b", 0.2, 2.0), ("c", 0.2, 1.0), ("d", 0.3, 4.0), ("e", 0.05, 3.0)]
@@ -83,15 +58,6 @@ def test_reversals_are_pairs_in_opposite_order():
     assert studies.worst_reversals(found).time_lost.tolist() == [0.5]
 
 
-def test_the_best_is_compared_with_slower_ones_only(model, systems):
-    """At B = S two names of one table are no first and second."""
-    cases = ["chimera", ("chimera", {"concat": "forward-doubling"}), "gpipe"]
-    best = studies.best_study(studies.runtime_study(model, systems, 4, [4], cases))
-    assert set(best.second) == {"GPipe"}
-    alone = studies.best_study(studies.runtime_study(model, systems, 4, [4], ["gpipe"]))
-    assert alone.over_fastest.isna().all()
-
-
 def test_negations_count_where_a_smaller_bubble_is_not_faster(model, systems):
     """Points with a smaller bubble, and those of them that are not faster."""
     table = studies.negation_study(model, systems, 4, [4, 8], bases=["gpipe"]).set_index("allreduce")
@@ -101,14 +67,6 @@ def test_negations_count_where_a_smaller_bubble_is_not_faster(model, systems):
     assert table.not_faster["blocking"] == ((relative >= 0) & (bubbles < 0)).sum() > 0
 
 
-def test_levels_agree_for_linear_schedules():
-    """Formula, table and simulation without communication."""
-    levels = studies.level_study(["gpipe", "1f1b", "chimera"], 4, 8).set_index("schedule")
-    for name in ("GPipe", "1F1B"):
-        assert levels.loc[name].tolist() == pytest.approx([3 / 11] * 3)
-    assert levels.formula["Chimera"] < levels.table["Chimera"] == pytest.approx(levels.simulation["Chimera"])
-
-
 def test_comparisons_name_known_numbers_only():
     """An id that is not a published number is refused; the others keep their kind of source."""
     table = compare({"fig3_formula": 0.158})
@@ -116,19 +74,3 @@ def test_comparisons_name_known_numbers_only():
     assert table.kind[0] == "digest"
     with pytest.raises(PPModelError, match="is not a published number"):
         compare({"fig9": 1})
-
-
-def test_records_are_the_same_bytes_every_time(tmp_path, model, systems):
-    """Figure, table and facts written twice are equal, and the numbers keep all their digits."""
-    from ppmodel.plot import plot_runtime
-
-    study = studies.runtime_study(model, systems, 4, [4, 8])
-    for folder in ("one", "two"):
-        record("x", tmp_path / folder, plot_runtime(study, "title", "context"), study, answer=1 / 3)
-    names = sorted(path.name for path in (tmp_path / "one").iterdir())
-    assert names == ["x.csv", "x.json", "x.png", "x.svg"]
-    for name in names:
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
-    again = pd.read_csv(tmp_path / "one" / "x.csv")
-    assert again.t_sim_s.tolist() == study.t_sim_s.tolist()
-    assert show(study).to_html() == show(study).to_html()

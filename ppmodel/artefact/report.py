@@ -106,7 +106,7 @@ def show(table, words=None, /, numbers=None, **formats):
     styler = styler.set_properties(subset=words, **{"text-align": "left"})
     long = [column for column in words if table[column].astype(str).str.len().max() > _LONG_TEXT]
     styler = styler.set_properties(subset=long, **{"min-width": "14em"})
-    content = table.to_csv() + repr(sorted(formats.items()))
+    content = table.to_csv() + repr(sorted(formats.items(), key=str))
     return styler.set_uuid(sha256(content.encode()).hexdigest()[:12])
 
 

@@ -1,6 +1,5 @@
 """Pictures of tables, timelines and studies: the only importer of matplotlib and seaborn."""
 
-from ppmodel.plot.curves import plot_grid
 from ppmodel.plot.field import (
     plot_advantages,
     plot_agreement,
@@ -33,7 +32,6 @@ __all__ = [
     "plot_convergence",
     "plot_front_map",
     "plot_fronts",
-    "plot_grid",
     "plot_growth",
     "plot_heatmap",
     "plot_levels",

@@ -117,15 +117,6 @@ def context(model=None, p2p=None, allreduce=None, system=None, **sizes):
     return "; ".join(parts)
 
 
-def microbatch_axis(axis, study):
-    """Give an axis the study's values of B, on a logarithmic scale."""
-    counts = sorted(study.microbatches.unique())
-    axis.set_xscale("log", base=2)
-    axis.set_xticks(counts, [str(count) for count in counts])
-    axis.minorticks_off()
-    axis.set_xlabel("microbatches B")
-
-
 _LABELS = {
     "pp": "ranks S", "microbatches": "microbatches B", "makespan_s": "T_sim (s)", "busy_s": "computing time (s)",
     "idle_ratio": "idle share of the time", "bubble_ratio_total": "bubble ratio (idle / total)",

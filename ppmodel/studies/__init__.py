@@ -1,14 +1,7 @@
 """The tables behind the book's figures: one function a question, one tidy row a point."""
 
 from ppmodel.studies.advice import advice_table, advice_text
-from ppmodel.studies.bubble import (
-    agreement_study,
-    bubble_study,
-    closed_form_bubble_ratio,
-    concatenation_study,
-    level_study,
-    published_bubble_ratio,
-)
+from ppmodel.studies.bubble import published_bubble_ratio
 from ppmodel.studies.cases import FAMILIES, PLACEMENTS, label, legal_schedules, placement_text, spread
 from ppmodel.studies.effects import (
     convergence_study,
@@ -31,7 +24,6 @@ from ppmodel.studies.fronts import (
     front_table,
     nearest,
 )
-from ppmodel.studies.memory import memory_in_tib, memory_study, unit_peaks
 from ppmodel.studies.mistakes import marked_cells, refusal, refusal_text
 from ppmodel.studies.nodes import (
     changing_orders,
@@ -93,22 +85,10 @@ from ppmodel.studies.reversals import (
     worst_reversals,
 )
 from ppmodel.studies.runtime import (
-    allreduce_study,
-    best_study,
     comm_over_forward,
-    largest_gain,
     operations_table,
     relative_to,
     runtime_study,
-    semantics_study,
-    timeline_study,
-)
-from ppmodel.studies.semantics import (
-    closed_form_study,
-    eager_study,
-    equivalence_study,
-    path_transfers,
-    round_trip_study,
 )
 from ppmodel.studies.sources import kinds_table, specification_table, stage_table
 from ppmodel.studies.speed import (
@@ -148,30 +128,21 @@ __all__ = [
     "advantage_table",
     "advice_table",
     "advice_text",
-    "agreement_study",
-    "allreduce_study",
     "balance_study",
     "batch_sizes",
     "best_place_text",
-    "best_study",
     "between",
     "between_text",
     "border_study",
-    "bubble_study",
     "candidate_study",
     "carry_text",
     "cases_table",
     "cause_text",
     "changing_orders",
     "clear_reversals",
-    "closed_form_bubble_ratio",
-    "closed_form_study",
     "comm_over_forward",
-    "concatenation_study",
     "convergence_study",
     "crossing_table",
-    "eager_study",
-    "equivalence_study",
     "field_cases",
     "field_study",
     "front_changes",
@@ -191,7 +162,6 @@ __all__ = [
     "kinds_of_systems",
     "kinds_table",
     "label",
-    "largest_gain",
     "largest_loss",
     "lasting_text",
     "lead_text",
@@ -199,14 +169,11 @@ __all__ = [
     "level_rank_study",
     "level_rank_table",
     "level_rank_text",
-    "level_study",
     "load_speed",
     "longest_hidden",
     "longest_wait",
     "machine_text",
     "marked_cells",
-    "memory_in_tib",
-    "memory_study",
     "message_study",
     "most_waiting",
     "nearest",
@@ -222,7 +189,6 @@ __all__ = [
     "overlap_study",
     "own_times_study",
     "papers_own",
-    "path_transfers",
     "phase_study",
     "place_table",
     "place_text",
@@ -251,13 +217,11 @@ __all__ = [
     "reversal_study",
     "reversals_of_systems",
     "rivals_text",
-    "round_trip_study",
     "runtime_study",
     "search_size",
     "search_text",
     "second_opinion",
     "semantics_rank_study",
-    "semantics_study",
     "sensitivity_study",
     "slope_table",
     "slow_rank_study",
@@ -267,12 +231,10 @@ __all__ = [
     "stage_table",
     "steepest",
     "table_facts",
-    "timeline_study",
     "timelines_beside",
     "totals_by_system",
     "undefined_text",
     "unequal_halves_text",
-    "unit_peaks",
     "verdict_counts",
     "verdict_study",
     "verdict_table",

@@ -6,7 +6,6 @@ from typing import NamedTuple
 from ppmodel import schedules
 from ppmodel.errors import ScheduleError, SizeError
 from ppmodel.metrics import peak_activations, table_bubble_ratio, table_slots
-from ppmodel.ops import OpKind
 from ppmodel.schedules.registry import option_text
 from ppmodel.simulation import compile_graph
 
@@ -16,6 +15,7 @@ TIE = 1e-9
 """Relative difference below which two times are one: rounding is no order."""
 
 from ppmodel.analysis import FAMILIES, LAYOUTS as PLACEMENTS, family, layout as placement_text  # noqa
+
 _SYMBOLS = {"microbatches": "B", "stages": "S"}
 
 

@@ -72,9 +72,7 @@ def marked_cells(refusals):
     [['mine', 0, '0B0']]
     """
     grids = {name: refused.grid for name, refused in refusals.items() if refused and refused.grid}
-    found = [
-        (name, rank, grid.rows[rank][place]) for name, grid in grids.items() for rank, place in sorted(grid.marks)
-    ]
+    found = [(name, rank, grid.rows[rank][place]) for name, grid in grids.items() for rank, place in sorted(grid.marks)]
     return pd.DataFrame(found, columns=["table", "rank", "operation"])
 
 

@@ -146,7 +146,9 @@ def timelines_beside(title, schedule, cases, costs_of, p2p="overlapped"):
         By label, one's own first.
     """
     others = {label(name, options): other for name, options, other in legal_schedules(cases, *_size(schedule))}
-    return {name: run_graph(compile_graph(one, p2p), costs_of(one)) for name, one in ({title: schedule} | others).items()}
+    return {
+        name: run_graph(compile_graph(one, p2p), costs_of(one)) for name, one in ({title: schedule} | others).items()
+    }
 
 
 def beaten_by(study, name):

@@ -3,9 +3,7 @@
 import pandas as pd
 
 from ppmodel.costs import model_costs, slowest_transfer_s
-from ppmodel.metrics import idle_ratio, peak_activations
-from ppmodel.simulation import ALLREDUCE, P2P, run_events, run_graph
-from ppmodel.studies.cases import PAPER_SCHEDULES, TIE, label, legal_schedules, table_numbers
+from ppmodel.studies.cases import PAPER_SCHEDULES, label, legal_schedules, table_numbers
 from ppmodel.studies.times import WITHOUT_NETWORK, times
 
 
@@ -128,131 +126,6 @@ def relative_to(table, base, value="t_sim_s"):
     return merged.assign(relative=merged[value] / merged["base"] - 1)
 
 
-def largest_gain(relative, schedule, systems):
-    """The most that a schedule is faster than the base, over some systems; negative if it never is.
-
-    Parameters
-    ----------
-    relative : DataFrame
-        From `relative_to`.
-    schedule : str
-        Label of the schedule.
-    systems : sequence of str
-        Names of the systems.
-
-    Returns
-    -------
-    float
-        1 - T_sim / base where that is largest; NaN where the table has no such row.
-
-    Examples
-    --------
-    >>> table = pd.DataFrame({"schedule": ["Chimera"] * 2, "system": ["a", "b"], "relative": [-0.25, 0.5]})
-    >>> largest_gain(table, "Chimera", ["a", "b"]), largest_gain(table, "Chimera", ["b"])
-    (0.25, -0.5)
-    """
-    rows = relative[(relative.schedule == schedule) & relative.system.isin(systems)]
-    return float(-rows.relative.min())
-
-
-def best_study(study):
-    """The fastest schedule of each system and B, and how much slower the second is.
-
-    Parameters
-    ----------
-    study : DataFrame
-        From `runtime_study`.
-
-    Returns
-    -------
-    DataFrame
-        One row a system and B; columns ``system, comm_over_forward, microbatches, fastest, t_sim_s, second,
-        over_fastest``. The second is the fastest of those that take longer: equal tables are not compared with
-        each other. ``t_sim_s`` is the time of the fastest in seconds, ``over_fastest`` the second's over it
-        less 1; without a second it is NaN.
-    """
-    rows = []
-    for (system, count), group in study.groupby(["system", "microbatches"], sort=False):
-        first, *others = group.sort_values(["t_sim_s", "schedule"]).itertuples()
-        slower = [row for row in others if row.t_sim_s > first.t_sim_s * (1 + TIE)]
-        transfer = study.loc[study.system == system, "comm_over_forward"].median()
-        rows.append({
-            "system": system, "comm_over_forward": transfer, "microbatches": count,
-            "fastest": first.schedule, "t_sim_s": first.t_sim_s, "second": slower[0].schedule if slower else None,
-            "over_fastest": slower[0].t_sim_s / first.t_sim_s - 1 if slower else float("nan"),
-        })  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-def semantics_study(model, systems, num_ranks, num_microbatches, cases=("gpipe", "1f1b", "eager-1f1b", "chimera")):
-    """Simulated time under all five communication semantics.
-
-    Parameters
-    ----------
-    model : ModelSpec
-        The model.
-    systems : sequence of SystemSpec
-        The systems.
-    num_ranks, num_microbatches : int
-        Devices S and microbatches B.
-    cases : iterable of str or (str, dict)
-        As in `legal_schedules`.
-
-    Returns
-    -------
-    DataFrame
-        One row a system and semantics, one column a schedule (seconds).
-
-    Raises
-    ------
-    ScheduleError
-        If a name is unknown.
-    CostError
-        If the model does not fit a schedule: too few blocks, or a batch that does not divide.
-    """
-    studies = [runtime_study(model, systems, num_ranks, [num_microbatches], cases, p2p) for p2p in P2P]
-    study = pd.concat(studies)
-    order = list(dict.fromkeys(study.schedule))
-    table = study.pivot(index=["system", "p2p"], columns="schedule", values="t_sim_s")[order]
-    index = [(system.name, p2p) for system in systems for p2p in P2P]
-    return table.reindex(index).rename_axis(columns=None).reset_index()
-
-
-def allreduce_study(model, systems, num_ranks, microbatches, base="gpipe"):
-    """Chimera against a base schedule, with and without the all-reduce of its replicas' gradients.
-
-    Parameters
-    ----------
-    model : ModelSpec
-        The model.
-    systems : sequence of SystemSpec
-        The systems.
-    num_ranks : int
-        Devices, S.
-    microbatches : sequence of int
-        Values of B. Sizes at which a schedule is not defined are left out.
-    base : str
-        Name of the schedule that Chimera is held against.
-
-    Returns
-    -------
-    DataFrame
-        One row a system and B, one column each way of `graph.ALLREDUCE`: T_sim / base - 1.
-
-    Raises
-    ------
-    ScheduleError
-        If a name is unknown.
-    CostError
-        If the model does not fit a schedule: too few blocks, or a batch that does not divide.
-    """
-    columns = {}
-    for allreduce in ALLREDUCE:
-        study = runtime_study(model, systems, num_ranks, microbatches, [base, "chimera"], allreduce=allreduce)
-        columns[allreduce] = relative_to(study, label(base)).set_index(["system", "microbatches"]).relative
-    return pd.DataFrame(columns).reset_index()
-
-
 def operations_table(timelines):
     """Every operation of some timelines with its start and end.
 
@@ -287,40 +160,3 @@ def operations_table(timelines):
             "start_s": timeline.start_s, "end_s": timeline.end_s,
         }))  # fmt: skip
     return pd.concat(tables, ignore_index=True)
-
-
-def timeline_study(timelines, model, system):
-    """Some timelines in numbers, each beside a run without the network and one by discrete events.
-
-    Parameters
-    ----------
-    timelines : dict of str to Timeline
-        Label to timeline.
-    model : ModelSpec
-        The model of the timelines.
-    system : SystemSpec
-        The system of the timelines.
-
-    Returns
-    -------
-    DataFrame
-        One row a timeline; columns ``schedule, t_sim_s, t_sim_events_s, t_without_network_s, idle_ratio,
-        peak_activations``. Times are in seconds, idle time is a ratio of the total, peak activations are those
-        of the fullest rank in units of one microbatch on 1/S of the model.
-
-    Raises
-    ------
-    CostError
-        If the model does not fit a schedule: too few blocks, or a batch that does not divide.
-    """
-    rows = []
-    for name, timeline in timelines.items():
-        schedule = timeline.graph.schedule
-        costs = model_costs(schedule, model, system)
-        rows.append({
-            "schedule": name, "t_sim_s": timeline.makespan_s,
-            "t_sim_events_s": run_events(timeline.graph, costs).makespan_s,
-            "t_without_network_s": run_graph(timeline.graph, WITHOUT_NETWORK.costs(costs, schedule)).makespan_s,
-            "idle_ratio": idle_ratio(timeline), "peak_activations": peak_activations(schedule).max(),
-        })  # fmt: skip
-    return pd.DataFrame(rows)

@@ -1,15 +1,12 @@
 """Simulated times of a schedule on many systems, and under many changes of them, in one pass each."""
 
-from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from ppmodel.costs import model_costs
-from ppmodel.errors import PPModelError
 from ppmodel.metrics import computing_s
-from ppmodel.ops import OpKind
 from ppmodel.simulation import makespans
 from ppmodel.studies.cases import built, compiled
 
