@@ -7,6 +7,9 @@ import numpy as np
 from ppmodel.errors import CostError
 from ppmodel.ops import OpKind
 
+_TABLES = ("compute_s", "occupancy_s", "latency_s")
+_NUM_KINDS = len(OpKind)
+
 
 @dataclass(frozen=True, eq=False)
 class OpCosts:
@@ -46,29 +49,64 @@ class OpCosts:
     nics: tuple | None = None
 
     def __post_init__(self):
-        for name in ("compute_s", "occupancy_s", "latency_s"):
-            table = np.asarray(getattr(self, name), dtype=float)
-            if table.ndim not in (2, 3) or len(table) != len(OpKind) or table.shape[-1] != self.num_stages:
-                rule = (
-                    f"must be ({len(OpKind)}, stages) or ({len(OpKind)}, replicas, stages), with stages as in compute_s"
-                )
+        tables = [np.asarray(table, dtype=float) for table in (self.compute_s, self.occupancy_s, self.latency_s)]
+        num_stages = tables[0].shape[-1:]
+        for name, table in zip(_TABLES, tables, strict=True):
+            if table.ndim not in (2, 3) or len(table) != _NUM_KINDS or table.shape[-1:] != num_stages:
+                rule = f"must be ({_NUM_KINDS}, stages) or ({_NUM_KINDS}, replicas, stages), with stages as in compute_s"
                 raise CostError(f"shape of {name}", table.shape, rule, "give a row for each kind of operation")
-            if not (np.isfinite(table) & (table >= 0)).all():
-                bad, rule = table[~(np.isfinite(table) & (table >= 0))][0], "must be finite and not negative"
-                raise CostError(name, bad, rule, "check the durations, rates and sizes that it follows from")
-            table.flags.writeable = False
-            object.__setattr__(self, name, table)
-        if not (np.ndim(self.overlap_factor) == 0 and np.isfinite(self.overlap_factor) and self.overlap_factor > 0):
+        flat, first = np.concatenate(tables, axis=None), 0  # one after the other, as compiled code takes them
+        for name, table in zip(_TABLES, tables, strict=True):
+            own = flat[first : first + table.size].reshape(table.shape)
+            own.setflags(write=False)
+            self.__dict__[name], first = own, first + table.size
+        self.__dict__["_flat"] = flat
+        if flat.size and not (flat[flat.argmin()] >= 0 and flat[flat.argmax()] < np.inf):  # NaN is either
+            self._refuse_values()
+        if not (np.ndim(self.overlap_factor) == 0 and 0 < self.overlap_factor < np.inf):
             rule = "must be a finite number above 0"
             raise CostError("overlap_factor", self.overlap_factor, rule, "write 1 where nothing is won")
-
         if self.nics is not None:
             object.__setattr__(self, "nics", _numbered(self.nics))
+
+    @classmethod
+    def stacked(cls, tables, overlap_factor=1.0):
+        """Costs whose three tables stand in one array of shape (3, 5, num_stages): compute, occupancy, latency.
+
+        Parameters
+        ----------
+        tables : ndarray of float, shape (3, 5, num_stages)
+            Seconds, kept as they are.
+        overlap_factor : float
+            Finite and above 0.
+
+        Returns
+        -------
+        OpCosts
+
+        Examples
+        --------
+        >>> OpCosts.stacked(np.ones((3, 5, 4))).num_stages
+        4
+        """
+        costs, flat = object.__new__(cls), tables.reshape(-1)
+        tables.setflags(write=False)
+        costs.__dict__.update(zip(_TABLES, tables, strict=True), overlap_factor=overlap_factor, nics=None, _flat=flat)
+        if not (flat[flat.argmin()] >= 0 and flat[flat.argmax()] < np.inf):
+            costs._refuse_values()
+        return costs
+
+    def _refuse_values(self):
+        for name in _TABLES:
+            table = getattr(self, name)
+            for bad in table[~(np.isfinite(table) & (table >= 0))][:1]:
+                rule, remedy = "must be finite and not negative", "check the durations, rates and sizes that it follows from"
+                raise CostError(name, bad, rule, remedy)
 
     @property
     def num_stages(self):
         """Stages that the costs are for: the columns of each array."""
-        return np.shape(self.compute_s)[-1]
+        return self.compute_s.shape[-1]
 
     def by_class(self, num_replicas):
         """The three tables, flattened as `ExecutionGraph.cost_class` counts: kind, replica, stage.
@@ -89,7 +127,8 @@ class OpCosts:
         [40, 40, 40]
         """
         if num_replicas == 1:
-            return self.compute_s.flatten(), self.occupancy_s.flatten(), self.latency_s.flatten()
+            size = self.compute_s.size
+            return self._flat[:size], self._flat[size : 2 * size], self._flat[2 * size :]
         known = self.__dict__.setdefault("_by_class", {})
         if num_replicas not in known:
             known[num_replicas] = tuple(table[:, 0] for table in side_by_side([self], num_replicas))

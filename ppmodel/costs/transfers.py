@@ -6,13 +6,18 @@ from ppmodel.costs.partition import microbatch_sequences
 from ppmodel.ops import OpKind
 
 
+_NUM_KINDS = len(OpKind)
+
+
 def transfer_costs(schedule, nodes, between, inside):
     """Occupancy and latency of every transfer: without nodes one pair of seconds, by stage; else one of two.
 
     Where nothing is sent, 0.
     """
     if nodes is None:
-        return tuple(np.full((len(OpKind), schedule.num_stages), seconds) for seconds in between)
+        tables = np.empty((2, _NUM_KINDS, schedule.num_stages))
+        tables[0], tables[1] = between
+        return tables[0], tables[1]
     sender, receiver = schedule.placement, receivers(schedule)
     same = np.asarray(nodes)[receiver] == np.asarray(nodes)[sender]
     return tuple(np.where(receiver == sender, 0.0, np.where(same, *pair)) for pair in zip(inside, between, strict=True))

@@ -1,10 +1,16 @@
 """Costs given as plain numbers, as the literature does."""
 
+from sys import float_info
+
 import numpy as np
 
 from ppmodel.costs.table import OpCosts
 from ppmodel.costs.transfers import transfer_costs
 from ppmodel.errors import CostError
+from ppmodel.ops import OpKind
+
+
+_NUM_KINDS = len(OpKind)
 
 
 def uniform_costs(
@@ -67,25 +73,29 @@ def uniform_costs(
     given = {
         "forward": forward, "backward": backward, "comm": comm, "latency": latency, "input_grad": input_grad,
         "weight_grad": weight_grad, "reduction": reduction, "node_comm": node_comm, "node_latency": node_latency,
-        **({} if pair is None else {"pair": pair}),
+        "pair": 0.0 if pair is None else pair,
     }  # fmt: skip
     for name, value in given.items():
-        if not (np.isfinite(value) and value >= 0):
+        if not 0 <= value <= float_info.max:
             raise CostError(name, value, "must be a finite number of seconds, 0 or more", "pass for example 0.1")
     if pair is not None and forward + backward == 0:
         raise CostError("pair", pair, "is longer than its parts, which take no time", "give forward or backward")
     factor = 1.0 if pair is None else pair / (forward + backward)
-    durations = np.array([forward, backward, input_grad, weight_grad])[:, None] * schedule.unit_shares
-    compute = np.vstack((durations, reduction * schedule.stage_shares / schedule.chunks_per_rank))
-    times = [(comm / schedule.microbatch_parts, float(latency)), (node_comm / schedule.microbatch_parts, node_latency)]
-    nics = tuple(nodes) if shared_nic else None
-    return OpCosts(
-        compute, *transfer_costs(schedule, _checked_nodes(nodes, schedule), *times), overlap_factor=factor, nics=nics
-    )
+    tables = np.empty((3, _NUM_KINDS, schedule.num_stages))
+    np.multiply(np.array((forward, backward, input_grad, weight_grad, 0.0))[:, None], schedule.unit_shares, tables[0])
+    if reduction:
+        tables[0, OpKind.R] = reduction * schedule.stage_shares / schedule.chunks_per_rank
+    between = comm / schedule.microbatch_parts, float(latency)
+    if nodes is None:
+        tables[1], tables[2] = between
+        return OpCosts.stacked(tables, factor)
+    inside = node_comm / schedule.microbatch_parts, node_latency
+    transfers = transfer_costs(schedule, _checked_nodes(nodes, schedule), between, inside)
+    return OpCosts(tables[0], *transfers, overlap_factor=factor, nics=tuple(nodes) if shared_nic else None)
 
 
 def _checked_nodes(nodes, schedule):
-    if nodes is None or np.shape(nodes) == (schedule.num_ranks,):
+    if np.shape(nodes) == (schedule.num_ranks,):
         return nodes
     rule = f"must name the node of each rank, of {schedule.num_ranks}"
     raise CostError("nodes", np.asarray(nodes).tolist(), rule, "give one number for each rank")

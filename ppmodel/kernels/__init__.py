@@ -8,6 +8,7 @@ from ppmodel.kernels.automatic import zero_bubble_order, zero_bubble_span
 from ppmodel.kernels.building_block import squeeze
 from ppmodel.kernels.events import events
 from ppmodel.kernels.paths import by_operation, instructions, longest_path, many_longest_paths
+from ppmodel.kernels.rounds import rounds
 from ppmodel.kernels.sweep import sweep
 from ppmodel.kernels.tables import dependencies, renumbered, slots
 
@@ -19,6 +20,7 @@ __all__ = [
     "longest_path",
     "many_longest_paths",
     "renumbered",
+    "rounds",
     "slots",
     "squeeze",
     "sweep",

@@ -10,10 +10,22 @@ from ppmodel.kernels.jit import kernel
 from ppmodel.ops import OpKind
 
 _F, _B, _I, _W, _R = (int(kind) for kind in OpKind)
-ABSENT = -1.0  # of a result; that of an operation which rank d waits for is ABSENT - 1 - d
-WHOLE, HALF, BOTH_HALVES = 1, 2, 3
 MOST_RANKS = 1024
 """With more ranks a link for every pair of them would not fit the cache; `sweep` leaves those to the graph."""
+
+ABSENT, OVER = -1.0, -0.5
+"""In place of the time at which a result is there: where it is not yet, and of a half whose other half is done, too.
+
+Where rank d waits for the result, ``ABSENT - 1 - d`` stands there.
+"""
+
+NOTHING, OWN, MESSAGE = range(3)
+"""What a class of operations needs: nothing, a result of its own rank, or one of another."""
+
+NEEDS, NEEDED, GIVEN, LINK = range(4)
+"""What is known of a class: what it needs, how far from its own place that and its own result stand, and its link."""
+
+NOT_SERVED = -1.0, 0.0
 
 
 @kernel
@@ -29,153 +41,175 @@ def sweep(
     take part, or with a mistake, which the graph finds. The longest span is the one of `metrics.longest_span_s`.
     """
     num_replicas, num_stages = placement.shape
-    num_ranks, num_ops = len(rank_start) - 1, len(kind)
-    by_microbatch, by_kind = num_stages * num_microbatches, num_replicas * num_stages
-    whole = len(stage) == len(microbatch) == len(replica) == len(joined) == num_ops
-    if num_ranks > MOST_RANKS or not whole or not _sound(rank_start, placement, num_ops):
-        return -1.0, 0.0
-    there = np.full(2 * num_replicas * by_microbatch, ABSENT)  # of forwards, then of backwards: when a result arrives
-    made = np.zeros(num_replicas * by_microbatch, np.uint8)  # of the backward: WHOLE, HALF or BOTH_HALVES
-    link_free = np.zeros(num_ranks * num_ranks)
+    num_homes, num_ranks, begin, end = placement.size, len(rank_start) - 1, times[0], times[1]
+    whole = len(stage) == len(microbatch) == len(replica) == len(joined) == len(kind)
+    if num_ranks > MOST_RANKS or not whole or not _sound(rank_start, placement, joined):
+        return NOT_SERVED
+    size = num_homes * num_microbatches  # of each of: forwards, backwards, and first halves of backwards
+    known, home = _classes(placement, num_ranks, num_microbatches), placement.reshape(-1)
+    there = np.full((3 if kind.max() > _B else 2) * size, ABSENT)
+    count, link_free = np.zeros(len(known), np.int32), np.zeros(num_ranks * num_ranks)
     free, head = np.zeros(num_ranks), rank_start[:-1].copy()
-    ends = np.zeros(4, np.int64)  # forwards of the first and last stage, backwards of the last and first
-    awake, num_awake = np.empty(num_ranks, np.int32), num_ranks
-    for rank in range(num_ranks):
-        awake[rank] = num_ranks - 1 - rank
-    backwards = num_replicas * by_microbatch
-    done, makespan, longest = 0, 0.0, 0.0
+    awake, num_awake = np.arange(num_ranks - 1, -1, -1), num_ranks
     while num_awake:
         num_awake -= 1
         here = awake[num_awake]
-        now = free[here]
-        op, stop = head[here], rank_start[here + 1]
+        now, op, stop = free[here], head[here], rank_start[here + 1]
         while op < stop:
-            after = op + 1
-            while after < stop and joined[after]:
-                after += 1
-            # what the cell needs, and how long it takes
-            ready, together, forward, backward, waits = now, 0.0, False, False, False
-            for one in range(op, after):
-                k, s, m, r = kind[one], stage[one], microbatch[one], replica[one]
-                if k == _R:
-                    if reduces or after - op > 1 or joined[one]:
-                        return -1.0, 0.0
-                    continue
-                bad = k < 0 or k > _W or s < 0 or s >= num_stages or m < 0 or m >= num_microbatches
-                if bad or r < 0 or r >= num_replicas or placement[r, s] != here or (joined[one] and one == op):
-                    return -1.0, 0.0
-                place = (r * num_stages + s) * num_microbatches + m
-                needed, source = -1, s
-                if k == _W:
-                    if made[place] != HALF:
-                        return -1.0, 0.0
-                elif k == _F:
-                    if s > 0:
-                        needed, source = place - num_microbatches, s - 1
-                elif s == num_stages - 1:
-                    needed = place
-                else:
-                    needed, source = backwards + place + num_microbatches, s + 1
-                if needed >= 0:
-                    if there[needed] < 0:
-                        if placement[r, source] == here:
-                            return -1.0, 0.0  # waits for what comes later on its own rank
-                        there[needed] = ABSENT - 1 - here
-                        waits = True
+            ready, together, forward, backward, waits, after = now, 0.0, False, False, False, op
+            while True:  # what the operations of a cell need, and how long they take
+                k, s = np.uint32(kind[after]), np.uint32(stage[after])  # as these, what is below 0 is too large
+                m, r = np.uint32(microbatch[after]), np.uint32(replica[after])
+                if k > _W or s >= num_stages or m >= num_microbatches or r >= num_replicas:
+                    if k != _R or reduces or after > op or (op + 1 < stop and joined[op + 1]):
+                        return NOT_SERVED
+                    break
+                at = r * num_stages + s
+                class_, place = np.uint64(k * num_homes + at), at * num_microbatches + m
+                if home[np.uint64(at)] != here:
+                    return NOT_SERVED
+                needs = known[class_, NEEDS]
+                if needs != NOTHING:
+                    needed = np.uint64(place + known[class_, NEEDED])
+                    arrived = there[needed]
+                    if arrived < 0:
+                        if needs == OWN:
+                            return NOT_SERVED  # waits for what comes later on its own rank, or has had its turn
+                        there[needed], waits = ABSENT - 1 - here, True
                         break
-                    if placement[r, source] != here:
-                        if there[needed] > ready:
-                            ready = there[needed]
+                    if needs == MESSAGE:
+                        if arrived > ready:
+                            ready = arrived
                         if receives:
-                            class_ = r * num_stages + source
+                            source = at - 1
                             if k != _F:
-                                half = made[place + num_microbatches] >= HALF
-                                class_ += by_kind * (_I if half else _B)
-                            ready += occupancy[class_] + latency[class_]
-                together += compute[k * by_kind + r * num_stages + s]
-                if k == _F:
-                    forward = True
-                else:
-                    backward = True
+                                half = len(there) > 2 * size and there[needed + np.uint64(size)] != ABSENT
+                                source = at + 1 + num_homes * (_I if half else _B)
+                            ready += occupancy[source] + latency[source]
+                together += compute[class_]
+                forward |= k == _F
+                backward |= k != _F
+                after += 1
+                if after == stop or not joined[after]:
+                    break
             if waits:
                 break
-            if kind[op] == _R:
-                times[0, op] = times[1, op] = np.nan
-                done += 1
+            if after == op:
+                begin[op] = end[op] = np.nan
                 op += 1
                 continue
-            if after - op > 1 and forward and backward:
+            if forward and backward:
                 together = overlap_factor * together
-            finished = ready + together
-            now = finished
-            # what the cell gives
-            for one in range(op, after):
-                k, s, m, r = kind[one], stage[one], microbatch[one], replica[one]
-                times[0, one], times[1, one] = ready, finished
-                place = (r * num_stages + s) * num_microbatches + m
-                if k == _W:
-                    if made[place] != HALF:
-                        return -1.0, 0.0
-                    made[place] = BOTH_HALVES
-                    continue
-                given, target = place, s + 1
-                if k == _F:
-                    ends[0] += s == 0
-                    ends[1] += s == num_stages - 1
-                    if s == num_stages - 1:
-                        target = s
-                else:
-                    made[place] = WHOLE if k == _B else HALF
-                    given, target = backwards + place, s - 1
-                    ends[2] += s == num_stages - 1
-                    ends[3] += s == 0
-                    if s == 0:
-                        target = 0
+            now = finished = ready + together
+            several = after > op + 1
+            while op < after:  # what they give
+                if several:
+                    k, at = np.uint32(kind[op]), np.uint32(replica[op]) * num_stages + np.uint32(stage[op])
+                    class_, place = np.uint64(k * num_homes + at), at * num_microbatches + np.uint32(microbatch[op])
+                begin[op], end[op] = ready, finished
+                count[class_] += 1
+                given, link = np.uint64(place + known[class_, GIVEN]), known[class_, LINK]
                 waiting = there[given]
+                if k == _W:
+                    if waiting < 0:
+                        return NOT_SERVED  # stands twice in the table
+                    there[given] = OVER
+                    op += 1
+                    continue
                 if waiting >= 0:
-                    return -1.0, 0.0  # stands twice in the table
-                home = placement[r, target]
-                arrives = finished
-                if home != here:
-                    class_ = k * by_kind + r * num_stages + s
-                    if sends:
-                        now = now + occupancy[class_] + latency[class_]
-                        arrives = now
-                    elif queues:
-                        link = here * num_ranks + home
-                        leaves = link_free[link] if link_free[link] > finished else finished
-                        link_free[link] = leaves + occupancy[class_]
-                        arrives = link_free[link] + latency[class_]
-                    elif not receives:
-                        arrives = finished + occupancy[class_] + latency[class_]
-                there[given] = arrives
+                    return NOT_SERVED
+                if k == _I:
+                    there[given + np.uint64(size)] = 0.0
+                if link < 0:
+                    there[given] = finished
+                elif sends:
+                    now = there[given] = now + occupancy[class_] + latency[class_]
+                elif queues:
+                    leaves = link_free[np.uint64(link)]
+                    leaves = (leaves if leaves > finished else finished) + occupancy[class_]
+                    link_free[np.uint64(link)] = leaves
+                    there[given] = leaves + latency[class_]
+                else:
+                    there[given] = finished if receives else finished + occupancy[class_] + latency[class_]
                 if waiting < ABSENT:
                     awake[num_awake] = int(ABSENT - 1 - waiting)
                     num_awake += 1
-            done += after - op
-            op = after
+                op += 1
         free[here], head[here] = now, op
-    if done < num_ops or ends[0] != ends[1] or ends[2] != ends[3]:
-        return -1.0, 0.0
     for rank in range(num_ranks):
-        first, last = rank_start[rank], rank_start[rank + 1] - 1
-        while last >= first and kind[last] == _R:
-            last -= 1
-        while first <= last and kind[first] == _R:
-            first += 1
-        if last >= first:
-            makespan = max(makespan, times[1, last])
-            longest = max(longest, times[1, last] - times[0, first])
-    return makespan, longest
+        if head[rank] < rank_start[rank + 1]:
+            return NOT_SERVED  # some wait for ever
+    for first in range(0, num_homes, num_stages):
+        last = first + num_stages - 1
+        if count[first] != count[last]:
+            return NOT_SERVED  # some have no consumer
+        if count[_B * num_homes + first] + count[_I * num_homes + first] != (
+            count[_B * num_homes + last] + count[_I * num_homes + last]
+        ):
+            return NOT_SERVED
+    return _spans(kind, rank_start, times)
 
 
 @kernel
-def _sound(rank_start, placement, num_ops):
+def _sound(rank_start, placement, joined):
     """Whether every rank has its place in the table's arrays."""
-    sound = rank_start[0] == 0 and rank_start[-1] == num_ops
+    if rank_start[0] != 0 or rank_start[-1] != len(joined):
+        return False
+    sound = True
     for rank in range(len(rank_start) - 1):
-        sound &= rank_start[rank] < rank_start[rank + 1]
+        if not 0 <= rank_start[rank] < rank_start[rank + 1]:
+            return False
+    for start in rank_start[:-1]:
+        if start >= len(joined) or joined[start]:
+            return False
     for homes in placement:
         for home in homes:
             sound &= 0 <= home < len(rank_start) - 1
     return sound
+
+
+@kernel
+def _classes(placement, num_ranks, num_microbatches):
+    """What is known of every class, shape (4 * replicas * stages, 4)."""
+    num_replicas, num_stages = placement.shape
+    num_homes = placement.size
+    size = num_homes * num_microbatches
+    known = np.zeros((4 * num_homes, 4), np.int32)
+    known[:, LINK] = -1
+    for r in range(num_replicas):
+        for s in range(num_stages):
+            at, here = r * num_stages + s, placement[r, s]
+            if s > 0:
+                known[at, NEEDS] = OWN if placement[r, s - 1] == here else MESSAGE
+                known[at, NEEDED] = -num_microbatches
+            if s < num_stages - 1 and placement[r, s + 1] != here:
+                known[at, LINK] = here * num_ranks + placement[r, s + 1]
+            for k in (_B, _I):
+                one = k * num_homes + at
+                known[one, GIVEN] = size
+                if s == num_stages - 1:
+                    known[one, NEEDS] = OWN
+                else:
+                    known[one, NEEDS] = OWN if placement[r, s + 1] == here else MESSAGE
+                    known[one, NEEDED] = size + num_microbatches
+                if s > 0 and placement[r, s - 1] != here:
+                    known[one, LINK] = here * num_ranks + placement[r, s - 1]
+            one = _W * num_homes + at
+            known[one, NEEDS], known[one, NEEDED], known[one, GIVEN] = OWN, 2 * size, 2 * size
+    return known
+
+
+@kernel
+def _spans(kind, rank_start, times):
+    """Makespan, and the longest time of a rank from its first start to its last end."""
+    makespan, longest = 0.0, 0.0
+    for rank in range(len(rank_start) - 1):
+        first, last = rank_start[rank], rank_start[rank + 1] - 1
+        while first <= last and kind[first] == _R:
+            first += 1
+        while last > first and kind[last] == _R:
+            last -= 1
+        if first <= last:
+            makespan = max(makespan, times[1, last])
+            longest = max(longest, times[1, last] - times[0, first])
+    return makespan, longest

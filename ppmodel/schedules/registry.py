@@ -346,7 +346,8 @@ def require_counts(**values):
         With the first of them.
     """
     for field, value in values.items():
-        require(_is_count(value), field, value, _COUNTED, f"pass {field} of 1 or more")
+        if not _is_count(value):
+            raise ScheduleError(field, value, _COUNTED, f"pass {field} of 1 or more")
 
 
 def require_size(num_ranks, num_microbatches, chunks=2, note="", remedy="choose a smaller size"):
@@ -373,7 +374,8 @@ def require_size(num_ranks, num_microbatches, chunks=2, note="", remedy="choose 
     ppmodel.errors.ScheduleError: pp x microbatches = 32: must be at most 16 with 1000000 chunks; pass fewer chunks
     """
     most, size = _MAX_CELLS // max(2, chunks), num_ranks * num_microbatches
-    require(size <= most, "pp x microbatches", size, f"must be at most {most}{note}", remedy)
+    if size > most:
+        raise ScheduleError("pp x microbatches", size, f"must be at most {most}{note}", remedy)
 
 
 def require_even_ranks(name, num_ranks):

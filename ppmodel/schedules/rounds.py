@@ -3,8 +3,11 @@
 Registers nothing: schedules that share an order share it from here.
 """
 
+from functools import lru_cache
+
 import numpy as np
 
+from ppmodel.compiled import kernels
 from ppmodel.tables import Schedule
 
 
@@ -35,6 +38,9 @@ def in_rounds(count, kinds, first):
     >>> " ".join(f"{OpKind(k).name}{n}" for k, n in zip(kind[0], number[0]))
     'F0 F1 I0 F2 I1 W0 I2 W1 W2'
     """
+    compiled = _compiled(count, kinds, first)
+    if compiled is not None:
+        return compiled[0], compiled[1]
     first, last = np.asarray(first), len(kinds) - 1
     kind = np.full((first.shape[1], len(kinds) * count), kinds[last], dtype=np.int32)
     number, step = np.empty_like(kind), np.arange(count, dtype=np.int32)
@@ -43,6 +49,17 @@ def in_rounds(count, kinds, first):
         if of != last:
             kind[rank, begin:until:every] = kinds[of]
     return kind, number
+
+
+@lru_cache
+def _numbers(kinds):
+    return np.array(kinds, dtype=np.int64)
+
+
+def _compiled(count, kinds, first):
+    """Kind, number and rank of every operation by compiled code, shape (3, S, len(kinds) count), where that is worth it."""
+    fast = kernels(len(kinds) * count * len(first[0]))
+    return fast and fast.rounds(count, _numbers(kinds), np.array(first, dtype=np.int64))
 
 
 def _stretches(count, first):
@@ -82,6 +99,14 @@ def on_own_ranks(name, num_microbatches, kinds, first):
     >>> print(*on_own_ranks("mine", 2, (OpKind.F, OpKind.B), [[-1, 0], [0, 0]]).table(backward=1)[0])
     0F0 0F1 . 0B0 . 0B1
     """
+    compiled = _compiled(num_microbatches, kinds, first)
+    if compiled is not None:
+        _, num_ranks, length = compiled.shape
+        kind, microbatch, stage = compiled.reshape(3, -1)
+        replica, joined = np.zeros(len(kind), dtype=np.int32), np.zeros(len(kind), dtype=bool)
+        starts = np.arange(0, num_ranks * length + 1, length, dtype=np.int32)
+        placement = np.arange(num_ranks, dtype=np.int32)[None]
+        return Schedule(name, placement, num_microbatches, kind, stage, microbatch, replica, joined, starts)
     kind, microbatch = in_rounds(num_microbatches, kinds, first)
     stage = np.arange(len(kind))
     return Schedule.from_programs(name, stage, num_microbatches, kind, stage[:, None], microbatch)

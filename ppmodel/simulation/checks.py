@@ -1,5 +1,7 @@
 """What both ways of simulating need: durations of operations, and that costs fit the graph."""
 
+from math import isfinite
+
 import numpy as np
 
 from ppmodel.errors import CostError
@@ -15,7 +17,7 @@ def durations(graph, costs, factors=None):
 
 
 def refuse_overflow(makespan_s):
-    if not np.isfinite(makespan_s):
+    if not isfinite(makespan_s):
         raise CostError("makespan", makespan_s, "must be finite", "give smaller durations")
 
 

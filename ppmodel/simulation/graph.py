@@ -21,6 +21,10 @@ P2P = ("latency", "overlapped", "blocking_send", "blocking_recv", "blocking")
 ALLREDUCE = ("excluded", "overlapped", "blocking")
 """What the gradient all-reduce of replicated stages does; see `compile`."""
 
+_OCCUPIED = {  # whether a transfer occupies the sender, the receiver, its link
+    "latency": (False, False, False), "overlapped": (False, False, True), "blocking_send": (True, False, False),
+    "blocking_recv": (False, True, False), "blocking": (True, True, False),
+}  # fmt: skip
 _REDUCTIONS = {"excluded": 0, "blocking": 1, "overlapped": 2}
 
 
@@ -201,17 +205,17 @@ class ExecutionGraph:
     @property
     def occupied(self):
         """Whether a transfer occupies the sender, the receiver, its link."""
-        return self.send_occupies, self.receive_occupies, self.p2p == "overlapped"
+        return _OCCUPIED[self.p2p]
 
     @property
     def send_occupies(self):
         """Whether a transfer occupies the sending rank."""
-        return self.p2p in ("blocking_send", "blocking")
+        return self.occupied[0]
 
     @property
     def receive_occupies(self):
         """Whether a transfer occupies the receiving rank."""
-        return self.p2p in ("blocking_recv", "blocking")
+        return self.occupied[1]
 
     @property
     def num_operations(self):

@@ -50,7 +50,7 @@ def run_graph(graph, costs, factors=None):
     33.0
     """
     graph = graph.on(costs.nics)
-    if graph.dynamic:
+    if graph.nics is not None and graph.dynamic:
         return run_events(graph, costs, factors)
     check_fit(graph, costs, factors)
     fast = kernels(graph.schedule.num_operations)
@@ -82,8 +82,8 @@ def swept(graph, costs, fast):
     times = np.empty((2, table.num_operations))
     makespan_s, span_s = fast.sweep(
         table.kind, table.stage, table.microbatch, table.replica, table.joined, table.rank_start, table.placement,
-        table.table_microbatches, *costs.by_class(table.num_replicas), float(costs.overlap_factor), *graph.occupied,
-        graph.allreduce != "excluded", times,
+        table.table_microbatches, *costs.by_class(len(table.placement)), float(costs.overlap_factor),
+        *graph.occupied, graph.allreduce != "excluded", times,
     )  # fmt: skip
     return times if makespan_s >= 0 else None, makespan_s, span_s
 

@@ -1,7 +1,7 @@
 """The table: which rank runs which operation, in which order. Everything else is read off it."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -14,6 +14,10 @@ from ppmodel.tables.slots import slots, table
 from ppmodel.tables.validation import refuse_deadlock, refuse_out_of_range, validate
 
 _ROUNDING = 1e-12
+_COLUMNS = (
+    ("kind", np.int32), ("stage", np.int32), ("microbatch", np.int32), ("replica", np.int32),
+    ("rank_start", np.int32), ("placement", np.int32), ("joined", bool),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,14 +56,16 @@ class Schedule:
     stage_shares: np.ndarray | None = None
 
     def __post_init__(self):
-        for name in ("kind", "stage", "microbatch", "replica", "rank_start", "joined", "placement"):
-            column = np.ascontiguousarray(getattr(self, name), dtype=bool if name == "joined" else np.int32)
+        own = self.__dict__
+        for name, dtype in _COLUMNS:
+            own[name] = column = np.ascontiguousarray(own[name], dtype)
             column.setflags(write=False)
-            self.__dict__[name] = column
-        shares = np.ones(self.num_stages) if self.stage_shares is None else np.asarray(self.stage_shares, dtype=float)
-        if self.stage_shares is not None and abs(shares.mean() - 1) > _ROUNDING:
-            shares = shares / shares.mean()
-        self.__dict__["stage_shares"] = shares
+        if self.stage_shares is None:
+            own["stage_shares"] = _even_shares(self.placement.shape[1])
+            return
+        own["stage_shares"] = shares = np.asarray(self.stage_shares, dtype=float)
+        if abs(shares.mean() - 1) > _ROUNDING:
+            own["stage_shares"] = shares / shares.mean()
 
     @classmethod
     def from_programs(cls, name, placement, num_microbatches, kind, stage, microbatch, replica=0, joined=False, **more):
@@ -72,12 +78,11 @@ class Schedule:
         kind, stage, microbatch, replica, joined : array, broadcast to shape (num_ranks, operations of a rank)
             Row d is the program of rank d.
         """
-        columns = [np.asarray(column, dtype=np.int32) for column in (kind, stage, microbatch, replica)]
-        columns.append(np.asarray(joined))
-        num_ranks, length = np.broadcast_shapes(*(column.shape for column in columns))
-        columns = [np.broadcast_to(column, (num_ranks, length)).ravel() for column in columns]
-        rank_start = np.arange(num_ranks + 1) * length
-        return cls(name, np.atleast_2d(placement), num_microbatches, *columns, rank_start, **more)
+        given = kind, stage, microbatch, replica, joined
+        num_ranks, length = shape = np.broadcast(*given).shape
+        columns = [_column(values, shape, bool if values is joined else np.int32) for values in given]
+        rank_start = np.arange(0, (num_ranks + 1) * length, length, dtype=np.int32)
+        return cls(name, np.array(placement, dtype=np.int32, ndmin=2), num_microbatches, *columns, rank_start, **more)
 
     @classmethod
     def from_slots(cls, name, placement, num_microbatches, kind, stage, microbatch, replica, slot, **more):
@@ -362,6 +367,24 @@ class Schedule:
         place = self.cell - self.cell[self.rank_start[:-1]][self.rank]
         marks = {(int(self.rank[i]), int(place[i])) for i in indices}
         return Grid(_texts(self.rows()), marks)
+
+
+@lru_cache
+def _even_shares(num_stages):
+    shares = np.ones(num_stages)
+    shares.setflags(write=False)
+    return shares
+
+
+def _column(values, shape, dtype):
+    """Values for every place of some programs, one after the other."""
+    if isinstance(values, int) and not values:
+        return np.zeros(shape[0] * shape[1], dtype)
+    column = np.asarray(values)
+    if column.shape != shape:
+        column = np.empty(shape, dtype)
+        column[...] = values
+    return column.reshape(-1)
 
 
 def _texts(rows):

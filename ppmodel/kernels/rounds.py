@@ -1,0 +1,37 @@
+"""Programs in rounds: the twin of `schedules.rounds.in_rounds`."""
+
+import numpy as np
+
+from ppmodel.kernels.jit import kernel
+
+
+@kernel
+def rounds(count, kinds, first):
+    """Kind, number and rank of every operation, shape (3, S, len(kinds) count); see `schedules.rounds.in_rounds`."""
+    num_kinds, num_ranks = first.shape
+    columns = np.empty((3, num_ranks, num_kinds * count), np.int32)
+    kind, number = columns[0], columns[1]
+    for rank in range(num_ranks):
+        columns[2, rank] = rank
+        begins, place = first[:, rank], 0
+        here, end = begins.min(), begins.max() + count
+        while here < end:
+            until = end  # up to there no kind begins or ends
+            for one in range(num_kinds):
+                for edge in (begins[one], begins[one] + count):
+                    if here < edge < until:
+                        until = edge
+            every = 0
+            for one in range(num_kinds):
+                every += begins[one] <= here < begins[one] + count
+            turn = 0
+            for one in range(num_kinds):
+                if begins[one] <= here < begins[one] + count:
+                    at = place + turn
+                    for step in range(here - begins[one], until - begins[one]):
+                        kind[rank, at], number[rank, at] = kinds[one], step
+                        at += every
+                    turn += 1
+            place += every * (until - here)
+            here = until
+    return columns
