@@ -1,4 +1,4 @@
-"""Where the ranks of a pipeline should go: every placement on full nodes, the fastest of them, and queues at NICs."""
+"""Where the ranks of a pipeline should go: all placements on full nodes, the fastest of them, and queues at NICs."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -199,3 +199,34 @@ def messages_between_nodes(run):
     frame["waited_s"] = waited.where(waited > TIE * frame.occupancy_s, 0.0)
     between = frame[frame.node_out != frame.node_in]
     return between.sort_values(["sent_s", "sender", "microbatch"], ignore_index=True)
+
+
+def waits_at_nics(run):
+    """How long the messages of a run wait for a NIC, and how busy the busiest NIC is.
+
+    Parameters
+    ----------
+    run : Run
+        As in `messages_between_nodes`.
+
+    Returns
+    -------
+    dict
+        ``messages``; ``waiting``, the share of them that waits; ``mean_wait``, in transfers, of those that do;
+        ``longest_wait`` of all; ``busiest``, the largest share of the iteration that a NIC sends or receives. All
+        are 0 where all ranks lie on one node.
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> waits_at_nics(pp.simulate("1f1b", 4, 8, model="paper", system="slow_between_nodes"))["messages"]
+    0
+    """
+    messages = messages_between_nodes(run)
+    waits = messages.waited_s / messages.occupancy_s
+    held = [messages.groupby(side).occupancy_s.sum().max() for side in ("node_out", "node_in")]
+    facts = {
+        "waiting": (waits > 0).mean(), "mean_wait": waits[waits > 0].mean(), "longest_wait": waits.max(),
+        "busiest": max(held) / run.makespan_s,
+    }  # fmt: skip
+    return {"messages": len(messages)} | {name: float(np.nan_to_num(value)) for name, value in facts.items()}
