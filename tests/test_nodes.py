@@ -1,48 +1,40 @@
 """Nodes: laws of links inside and between them, and of NICs that ranks share."""
 
 from dataclasses import replace
-from math import factorial
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import allreduces, p2ps, schedules
 from twin import nic_times
 
-from ppmodel import build
-from ppmodel.costs import OpCosts, message_bytes, model_costs, receivers, side_by_side, uniform_costs
-from ppmodel.simulation import run_graph
-from ppmodel.errors import CostError, PPModelError
-from ppmodel.export import parse_table
-from ppmodel.simulation import compile_graph
-from ppmodel.metrics import messages_by_node
-from ppmodel.ops import OpKind
-from ppmodel.plot import plot_nics, plot_nodes
-from ppmodel.specs import DATA, NodeSpec, nics_of, load_model, load_system, one_node_text
-from ppmodel.studies import (
-    crossing_table,
-    inside_study,
-    largest_loss,
-    most_waiting,
-    node_findings,
-    node_study,
-    noise_study,
-    order_table,
-    placed,
-    placement_search,
-    search_size,
-    search_text,
-    waiting_study,
+from ppmodel import build, compare, simulate
+from ppmodel.analysis.nodes import (
+    MOST_PLACEMENTS,
+    full_placements,
+    messages_between_nodes,
+    num_placements,
+    search_placements,
+    waits_at_nics,
 )
-from ppmodel.studies.nodes import nic_study, full_placements, longest_wait, waiting_facts
-from ppmodel.studies.times import UNCHANGED, WITHOUT_NETWORK, Change, times
-from ppmodel.sweep import load_sweep
-from ppmodel.sweep.rows import compute_rows
-from ppmodel.noise import Noise
+from ppmodel.change import UNCHANGED, WITHOUT_NETWORK, Change
+from ppmodel.costs import OpCosts, message_bytes, model_costs, receivers, side_by_side, uniform_costs
+from ppmodel.errors import CostError, PPModelError
+from ppmodel.evaluate import times
+from ppmodel.export import parse_table
+from ppmodel.metrics import messages_by_node
+from ppmodel.noise import Noise, noisy_makespans
+from ppmodel.ops import OpKind
+from ppmodel.simulation import compile_graph, run_graph
+from ppmodel.specs import DATA, NodeSpec, load_model, load_system, nodes_of
 
 SLOW = load_system("mid_cp_slow_nw")
+
+
+def placed(system, placement, shared_nic):
+    """A system with other nodes for its ranks, and with or without a NIC that they share."""
+    return replace(system, nodes=replace(system.nodes, placement=placement, shared_nic=shared_nic))
 
 
 def nodes_like(system, bandwidth=1.0, **more):
@@ -210,8 +202,8 @@ def test_changes_of_a_network_reach_the_links_inside():
     system = replace(SLOW, nodes=nodes_like(SLOW, 4.0))
     halved = Change(bandwidth=0.5, latency=2.0).system(system)
     assert halved.nodes == nodes_like(halved, 4.0)
-    size = (("chimera", ()), 4, 8, load_model("paper"), [system, SLOW], "overlapped", "blocking")
-    both = times(*size, [UNCHANGED, WITHOUT_NETWORK]).t_sim_s
+    size = ("chimera", 4, 8, load_model("paper"), [system, SLOW], "overlapped", "blocking")
+    both = times(*size, [UNCHANGED, WITHOUT_NETWORK]).makespan_s
     assert both[0, 0] < both[0, 1]
     assert both[1, 0] == both[1, 1]
 
@@ -226,14 +218,14 @@ def on_nics(draw, **sizes):
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     shape = (5, schedule.num_replicas, schedule.num_stages)
     tables = [random.uniform(0.1, top, shape) for top in (2.0, 2.0, 1.0)]
-    return schedule, np.array(nics), OpCosts(*tables, overlap_factor=float(random.uniform(0.5, 1.0)))
+    return schedule, nics, OpCosts(*tables, overlap_factor=float(random.uniform(0.5, 1.0)))
 
 
 @given(on_nics())
 def test_shared_nics_agree_with_a_twin(case):
     """A simulator that knows only rows, links and nics gives the same ends, departures and arrivals."""
     schedule, nics, costs = case
-    timeline = run_graph(compile_graph(schedule, nics=nics), costs)
+    timeline = run_graph(compile_graph(schedule), replace(costs, nics=nics))
     for column, times_s in zip(("end_s", "sent_s", "arrived_s"), nic_times(schedule, costs, nics), strict=True):
         expected = [times_s.get(schedule.op(index), np.nan) for index in range(schedule.num_operations)]
         np.testing.assert_allclose(getattr(timeline, column), expected, rtol=0, atol=1e-9, equal_nan=True)
@@ -243,7 +235,7 @@ def test_shared_nics_agree_with_a_twin(case):
 def test_a_shared_nic_never_saves_time(case):
     """No operation ends earlier on shared nics than on own links: a nic keeps all that a link keeps, and more."""
     schedule, nics, costs = case
-    shared, own = (run_graph(compile_graph(schedule, **given), costs).end_s for given in ({"nics": nics}, {}))
+    shared, own = (run_graph(compile_graph(schedule), replace(costs, nics=given)).end_s for given in (nics, None))
     assert (shared >= own - 1e-9)[~np.isnan(own)].all()
 
 
@@ -251,8 +243,9 @@ def test_a_shared_nic_never_saves_time(case):
 def test_one_nic_for_all_is_no_nic(case, allreduce):
     """Where all ranks lie on one node every message has a link of its own."""
     schedule, _, costs = case
-    ours = run_graph(compile_graph(schedule, allreduce=allreduce, nics=np.zeros(schedule.num_ranks, dtype=int)), costs)
-    np.testing.assert_allclose(ours.end_s, run_graph(compile_graph(schedule, allreduce=allreduce), costs).end_s, atol=1e-9)
+    graph = compile_graph(schedule, allreduce=allreduce)
+    ours = run_graph(graph, replace(costs, nics=(0,) * schedule.num_ranks))
+    np.testing.assert_allclose(ours.end_s, run_graph(graph, costs).end_s, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "eager-1f1b"])
@@ -261,7 +254,7 @@ def test_a_nic_with_one_pair_in_each_direction_is_a_link(name):
     schedule = build(name, 6, 9)
     random = np.random.default_rng(3)
     costs = OpCosts(*(random.uniform(0.1, 2, (5, 6)) for _ in range(3)))
-    ours = run_graph(compile_graph(schedule, nics=np.array([0, 0, 0, 1, 1, 1])), costs)
+    ours = run_graph(compile_graph(schedule).on((0, 0, 0, 1, 1, 1)), costs)
     np.testing.assert_allclose(ours.end_s, run_graph(compile_graph(schedule), costs).end_s, atol=1e-9)
 
 
@@ -269,7 +262,8 @@ def test_a_nic_with_one_pair_in_each_direction_is_a_link(name):
 def test_names_of_nics_do_not_matter(case, names):
     """Other numbers for the same nics give the same times."""
     schedule, nics, costs = case
-    ends = [run_graph(compile_graph(schedule, nics=c), costs).end_s for c in (nics, np.array(names)[nics])]
+    renamed = tuple(names[nic] for nic in nics)
+    ends = [run_graph(compile_graph(schedule), replace(costs, nics=given)).end_s for given in (nics, renamed)]
     np.testing.assert_array_equal(*ends)
 
 
@@ -279,8 +273,7 @@ def test_two_messages_at_a_nic_follow_one_another():
     costs = uniform_costs(schedule, 0.5, 0.5, comm=3, latency=0.5)  # two stages on four ranks: twice 1 / S
     forward = (schedule.kind == OpKind.F) & (schedule.stage == 1)
     own, shared = (
-        run_graph(compile_graph(schedule, **nics), costs).start_s[forward]
-        for nics in ({}, {"nics": np.array([0, 0, 1, 1])})
+        run_graph(compile_graph(schedule), replace(costs, nics=nics)).start_s[forward] for nics in (None, (0, 0, 1, 1))
     )
     assert sorted(own) == [4.5, 4.5]
     assert sorted(shared) == [4.5, 7.5]
@@ -288,11 +281,11 @@ def test_two_messages_at_a_nic_follow_one_another():
 
 def test_a_faster_link_may_cost_time_at_a_nic():
     """First in, first out is not best: a faster link inside a node reorders a queue, and the end is later."""
-    schedule, nodes = build("chimera", 6, 6), np.array([1, 1, 0, 0, 1, 0])
+    schedule, nodes = build("chimera", 6, 6), [1, 1, 0, 0, 1, 0]
     slow, fast = (
         run_graph(
-            compile_graph(schedule, nics=nodes),
-            uniform_costs(schedule, 1.003, 2.011, 2.017, nodes=nodes, node_comm=inside),
+            compile_graph(schedule),
+            uniform_costs(schedule, 1.003, 2.011, 2.017, nodes=nodes, node_comm=inside, shared_nic=True),
         ).makespan_s
         for inside in (1.02, 1.0)
     )
@@ -304,172 +297,164 @@ def test_times_takes_the_nics_of_each_system():
     shared = load_system("slow_between_nodes")
     apart = placed(shared, "round-robin", shared_nic=True)
     systems = [shared, apart, placed(apart, "round-robin", shared_nic=False), SLOW]
-    size = (("chimera", ()), 8, 16, load_model("paper"))
-    together = times(*size, systems, "overlapped").t_sim_s[0]
+    size = ("chimera", 8, 16, load_model("paper"))
+    together = times(*size, systems, "overlapped").makespan_s[0]
     for system, span in zip(systems, together, strict=True):
         schedule = build("chimera", 8, 16)
-        graph = compile_graph(schedule, nics=nics_of(system, 8))
-        assert span == run_graph(graph, model_costs(schedule, load_model("paper"), system)).makespan_s
+        costs = model_costs(schedule, load_model("paper"), system)
+        assert costs.nics == (system.nodes and system.nodes.nics(8))
+        assert span == run_graph(compile_graph(schedule), costs).makespan_s
     assert together[0] < together[3] < together[1]
     assert together[2] == together[3]
-    silent = times(*size, systems, "latency").t_sim_s[0]
+    silent = times(*size, systems, "latency").makespan_s[0]
     assert silent[1] == silent[2]
 
 
 def test_faster_inner_links_may_cost_time_on_shared_nics_alone():
-    """On own links slower inner links never save time; on blocked nodes of two with shared nics Hanayo's do."""
-    study = inside_study(("hanayo", {"waves": 2}), 8, 8, 2, 1.0, [0.0, 0.05, 1.0])
-    assert study["own links"].is_monotonic_increasing
-    assert largest_loss(study) == pytest.approx(0.0341, abs=1e-4)
-    assert (study["shared nic"] >= study["own links"]).all()
-    assert largest_loss(study.rename(columns={"own links": "shared nic", "shared nic": "other"})) == 0
+    """On own links slower inner links never save time; on blocked nodes of two with shared NICs Hanayo's do."""
+    schedule, nodes = build("hanayo", 8, 8, waves=2), np.arange(8) // 2
+    own, shared = (
+        [
+            run_graph(
+                compile_graph(schedule),
+                uniform_costs(schedule, 1, 2, 1.0, nodes=nodes.tolist(), node_comm=inside, shared_nic=given),
+            ).makespan_s
+            for inside in (0.0, 0.05, 1.0)
+        ]
+        for given in (False, True)
+    )
+    assert own == sorted(own)
+    assert all(more >= less for more, less in zip(shared, own, strict=True))
+    assert shared[0] / shared[1] - 1 == pytest.approx(0.0341, abs=1e-4)
 
 
-def test_noise_and_sweeps_take_the_nics_of_each_system(tmp_path):
-    """Noisy runs and rows of a sweep are simulated with each system's own nics, whatever stands beside it."""
+def test_noise_takes_the_nics_of_each_system():
+    """Noisy runs are simulated with each system's own NICs, whatever stands beside it."""
     systems = [SLOW, placed(load_system("slow_between_nodes"), "round-robin", shared_nic=True), SLOW]
-    model, seeds = load_model("paper"), [1, 2]
-    found = noise_study(model, systems, 8, [16], [Noise(jitter=0.1)], seeds, ["chimera"])
-    alone = [noise_study(model, [one], 8, [16], [Noise(jitter=0.1)], seeds, ["chimera"]) for one in systems]
-    assert found.mean_s.tolist() == [one.mean_s.item() for one in alone]
-    expected = times(("chimera", ()), 8, 16, model, systems, "overlapped").t_sim_s[0].tolist()
-    assert found.t_sim_s.tolist() == expected
+    model, schedule = load_model("paper"), build("chimera", 8, 16)
+    expected = times(("chimera", {}), 8, 16, model, systems, "overlapped").makespan_s[0].tolist()
     assert expected[1] > expected[0] == expected[2]
+    for system, span in zip(systems, expected, strict=True):
+        costs = model_costs(schedule, model, system)
+        quiet = noisy_makespans(compile_graph(schedule), costs, Noise(jitter=1e-9), [1, 2])
+        assert quiet == pytest.approx([span] * 2, rel=1e-3)  # ties at a NIC fall differently
 
+
+def test_sweeps_take_the_nics_of_each_system(tmp_path):
+    """Rows of a sweep are simulated with each system's own NICs; a placement for another number of ranks is refused."""
+    from ppmodel.sweep import load_sweep
+    from ppmodel.sweep.rows import compute_rows
+
+    listed = [SLOW, placed(load_system("slow_between_nodes"), "round-robin", shared_nic=True)]
+    expected = times("chimera", 8, 16, load_model("paper"), listed, "overlapped").makespan_s[0].tolist()
     text = (DATA / "systems" / "slow_between_nodes.yaml").read_text()
     (tmp_path / "apart.yaml").write_text(text.replace("value: blocked", "value: round-robin"))
     (tmp_path / "listed.yaml").write_text(text.replace("value: blocked", "value: [0, 0, 1, 1]"))
     (tmp_path / "sweep.yaml").write_text(
-        "schedules: chimera\nstages: 8\nmicrobatches: 16\nmodels: paper\n"
+        "schedules: chimera\npp: 8\nmicrobatches: 16\nmodels: paper\n"
         "systems: [mid_cp_slow_nw, apart.yaml, listed.yaml]\n"
     )
     rows = compute_rows(load_sweep(tmp_path / "sweep.yaml"), 0, 3)
-    assert rows["makespan_s"] == [*expected[:2], None]
+    assert rows["makespan_s"] == [*expected, None]
     assert "names the nodes of 4 ranks, and is used for 8" in rows["refused"][2]
 
 
-# ---- the study -----------------------------------------------------------------------------------
+def test_compare_takes_the_nics_of_each_system():
+    """The same points with and without shared NICs, in one frame: only those with them queue, and take longer."""
+    shared = placed(load_system("slow_between_nodes"), "round-robin", shared_nic=True)
+    frame = compare(["hanayo", "1f1b"], 8, 8, model="paper", system=[placed(shared, "round-robin", False), shared])
+    own, queued = (frame[frame.nics_shared == given].set_index("label").makespan_s for given in (False, True))
+    assert own.tolist() == compare(["hanayo", "1f1b"], 8, 8, model="paper", system=SLOW).makespan_s.tolist()
+    assert (queued > own).all()
+
+
+# ---- placements ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("ranks", "room"), [(4, 2), (6, 3), (8, 4), (8, 2), (6, 1), (4, 4)])
 def test_every_way_to_fill_nodes_is_there_once(ranks, room):
     """As many placements as there are ways to put ranks into unnamed groups, all full, blocked first."""
     ways = full_placements(ranks, room)
-    groups = ranks // room
-    assert len(set(ways)) == len(ways) == factorial(ranks) // (factorial(room) ** groups * factorial(groups))
-    assert all(np.bincount(way).tolist() == [room] * groups for way in ways)
-    assert ways[0] == tuple(np.repeat(np.arange(groups), room).tolist())
+    assert len(set(ways)) == len(ways) == num_placements(ranks, room)
+    assert all(np.bincount(way).tolist() == [room] * (ranks // room) for way in ways)
+    assert ways[0] == tuple(np.repeat(np.arange(ranks // room), room).tolist())
+    assert all(list(dict.fromkeys(way)) == list(range(ranks // room)) for way in ways)
 
 
-@pytest.mark.parametrize(("ranks", "room", "said"), [(7, 4, "must be a multiple of"), (24, 2, "has more than 1000")])
+@pytest.mark.parametrize(("ranks", "room", "said"), [(7, 4, "must be a multiple of"), (24, 2, "has .* placements")])
 def test_placements_that_cannot_be_tried_are_refused(ranks, room, said):
     """Nodes that would not be full, and more placements than anyone waits for."""
-    with pytest.raises(PPModelError, match=f"stages = {ranks}: {said}"):
+    with pytest.raises(PPModelError, match=f"pp = {ranks}: {said}"):
         full_placements(ranks, room)
+    assert not 0 < num_placements(ranks, room) <= MOST_PLACEMENTS
 
 
-def test_a_flat_system_has_no_placement():
-    """A study of nodes refuses a system without them, by name."""
-    with pytest.raises(PPModelError, match="system = mid_cp_slow_nw: has no nodes; give its file a block"):
-        node_study(load_model("paper"), [SLOW], 8, 8, ["gpipe"])
+def test_the_search_finds_the_fold_that_gradients_want():
+    """Blocked is the fastest of 35 placements but where Chimera's all-reduce counts."""
+    system, model = placed(load_system("slow_between_nodes"), "round-robin", shared_nic=False), load_model("paper")
+    for name, allreduce, fastest in (
+        ("gpipe", "excluded", (0, 0, 0, 0, 1, 1, 1, 1)),
+        ("chimera", "excluded", (0, 0, 0, 0, 1, 1, 1, 1)),
+        ("chimera", "blocking", (0, 0, 1, 1, 1, 1, 0, 0)),
+    ):
+        found = search_placements(name, 8, 8, model, system, allreduce)
+        assert (found.placements, found.fastest) == (35, fastest)
+        options = {"model": model, "allreduce": allreduce}
+        best, blocked = (
+            simulate(name, 8, 8, system=placed(system, where, shared_nic=False), **options).makespan_s
+            for where in (fastest, "blocked")
+        )
+        assert found.makespan_s == best
+        assert found.blocked_over_fastest == blocked / best - 1 <= found.slowest_over_fastest
 
 
-@pytest.fixture(scope="module")
-def study():
-    return node_study(load_model("paper"), [load_system("slow_between_nodes")], 8, 8, ["gpipe", "chimera"])
+@settings(max_examples=20)
+@given(schedules(max_stages=4), st.booleans())
+def test_no_placement_is_faster_than_the_fastest(schedule, shared):
+    """Of every schedule: simulated one by one, none is, and none is slower than the slowest."""
+    system, ranks = load_system("slow_between_nodes"), schedule.num_ranks
+    room = max(room for room in (1, 2) if ranks % room == 0)
+    system = replace(system, nodes=replace(system.nodes, devices_per_node=room, shared_nic=shared))
+    model = model_for(schedule)
+    found = search_placements(schedule, ranks, schedule.num_microbatches, model, system)
+    spans = [
+        run_graph(compile_graph(schedule), model_costs(schedule, model, placed(system, way, shared))).makespan_s
+        for way in full_placements(ranks, room)
+    ]
+    assert found.makespan_s == pytest.approx(min(spans))
+    assert found.slowest_over_fastest == pytest.approx(max(spans) / min(spans) - 1)
 
 
-def test_where_no_message_stays_inside_nothing_is_saved(study):
-    """Round-robin on own links takes the time of the flat network; blocked less, and it sends least between nodes."""
-    relative = study[study.network == "own links"].set_index(["schedule", "placement"]).relative
-    assert (relative.xs("round-robin", level="placement") == 0).all()
-    assert (relative.xs("blocked", level="placement") < 0).all()
-    crossings = crossing_table(study).set_index("schedule").drop(columns="system")
-    assert crossings.loc["GPipe"].to_dict() == {"blocked": 16, "round-robin": 112, "folded": 32}
-    orders = order_table(study).set_index(["placement", "network"]).order
-    assert set(orders) == {"Chimera, GPipe"}
+# ---- messages between nodes ----------------------------------------------------------------------
 
 
-def test_the_search_finds_the_fold_that_gradients_want(study):
-    """Blocked is the fastest of 35 placements but where Chimera's gradient sum counts; the sentences say so."""
-    system = load_system("slow_between_nodes")
-    found = placement_search(load_model("paper"), system, 8, 8, ["gpipe", "chimera"])
-    own = found[found.network == "own links"].set_index(["schedule", "allreduce"])
-    assert (own.placements == 35).all()
-    assert own.fastest["GPipe", "excluded"] == "0 0 0 0 1 1 1 1"
-    assert own.fastest["Chimera", "blocking"] == "0 0 1 1 1 1 0 0"
-    saved, best = node_findings(study, found)
-    assert saved.startswith("On `slow_between_nodes` blocked nodes")
-    assert "for Chimera with its all-reduce blocking, on links of their own, `0 0 1 1 1 1 0 0` is" in best
-    span = times(
-        ("chimera", ()), 8, 8, load_model("paper"), [placed(system, "blocked", False)], "overlapped", "blocking"
-    )
-    assert (
-        span.t_sim_s[0, 0] / own.t_fastest_s["Chimera", "blocking"] - 1
-        == own.blocked_over_fastest["Chimera", "blocking"]
-    )
-
-
-def test_pictures_show_every_point_and_every_message(study):
-    """A mark for each schedule, placement and network; a box for each message on either nic that it passes."""
-    points = plot_nodes(study, "title", "context").axes[0]
-    assert sum(line.get_marker() != "None" for line in points.lines) == len(study)
+def test_messages_between_nodes_are_those_that_are_counted():
+    """One row a message, in the order of sending, none before its operation ends; those that wait hold a NIC later."""
     system = placed(load_system("slow_between_nodes"), "round-robin", shared_nic=True)
-    timeline, messages = nic_study(load_model("paper"), system, "1f1b", 8, 8)
-    figure = plot_nics(timeline, messages, (0.0, timeline.makespan_s), "title", "context")
-    assert len(figure.axes[1].patches) == 2 * len(messages) == 4 * 7 * 8
-    assert figure.axes[1].get_ylim()[0] > figure.axes[1].get_ylim()[1]
-    facts = waiting_facts(timeline, messages)
+    run = simulate("1f1b", 8, 8, model="paper", system=system)
+    messages = messages_between_nodes(run)
+    assert len(messages) == messages_by_node(run.table, nodes_of(system, 8))[1] == 2 * 7 * 8
+    assert messages.sent_s.is_monotonic_increasing
+    moments = messages[["ready_s", "sent_s", "entered_s", "arrived_s"]]
+    assert (moments.diff(axis=1).iloc[:, 1:] >= -1e-9).all(axis=None)
+    facts = waits_at_nics(run)
+    assert facts["messages"] == len(messages)
     assert 0 < facts["waiting"] < 1
-    begin, end = longest_wait(messages)
-    longest = messages.loc[messages.waited_s.idxmax()]
-    assert begin <= longest.ready_s <= longest.sent_s <= end
-
-
-# ---- nodes of any size ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("room", "blocks", "expected"),
-    [(4, 128, (8, 8)), (8, 128, (16, 16)), (3, 128, (12, 8)), (5, 128, (10, 8)), (1, 128, (8, 8)),
-     (72, 200, (144, 128)), (72, 128, (74, 64)), (72, 64, (8, 8))],
-)  # fmt: skip
-def test_the_search_takes_two_full_nodes(room, blocks, expected):
-    """As few stages as fill two nodes and no fewer than wanted, an even number; a model's blocks set a limit."""
-    system = replace(SLOW, nodes=nodes_like(SLOW, devices_per_node=room))
-    assert search_size(replace(load_model("paper"), blocks=blocks), system, 8, 8) == expected
-
-
-@pytest.mark.parametrize(("room", "said"), [(8, "there are 6,435 placements, too many"), (100, "nodes are not full")])
-def test_what_is_not_searched_is_said(room, said):
-    """Too many placements, and nodes that the model cannot fill, leave a sentence in place of the table."""
-    model, system = load_model("paper"), replace(SLOW, nodes=nodes_like(SLOW, devices_per_node=room))
-    size = search_size(model, system, 8, 8)
-    found = placement_search(model, system, *size, ["gpipe"])
-    assert found.empty
-    assert said in search_text(model, system, size[0], found)
+    assert 0 < facts["mean_wait"] <= facts["longest_wait"]
+    assert 0 < facts["busiest"] <= 1
 
 
 def test_one_node_has_no_queues():
-    """Where all ranks lie on one node the study says so, no message waits, and the picture shows the ranks."""
-    model, system = load_model("paper"), replace(SLOW, nodes=nodes_like(SLOW, 9.0, devices_per_node=8))
-    study = node_study(model, [system], 8, 8, ["gpipe", "1f1b"])
-    first, *_ = node_findings(study, pd.DataFrame(), [one_node_text(system, [8])])
-    assert first == "All S = 8 ranks lie on one node of mid_cp_slow_nw: its network between nodes is not used."
-    assert (waiting_study(model, system, ["gpipe"], 8, 8).drop(columns=["schedule", "placement"]) == 0).all(axis=None)
-    _, timeline, messages = most_waiting(model, system, ["gpipe", "1f1b"], 8, 8)
-    figure = plot_nics(timeline, messages, longest_wait(messages), "title", "context")
-    assert len(figure.axes) == 1
-    assert "all ranks lie on one node" in figure.get_suptitle()
+    """Where all ranks lie on one node no message leaves it, and none waits."""
+    system = replace(SLOW, nodes=nodes_like(SLOW, 9.0, devices_per_node=8, shared_nic=True))
+    run = simulate("1f1b", 8, 8, model="paper", system=system)
+    assert messages_between_nodes(run).empty
+    assert set(waits_at_nics(run).values()) == {0}
 
 
-def test_no_gain_that_prints_as_nothing_is_one(study):
-    """A placement that is faster by what a page prints as 0.0 % is as fast; where it shows it is named."""
-    found = pd.DataFrame({
-        "schedule": "Chimera", "allreduce": "excluded", "network": "own links", "placements": 35, "fastest": "0 1 1 0",
-        "blocked_over_fastest": [4e-4, 6e-4],
-    })  # fmt: skip
-    assert node_findings(study, found)[-1] == (
-        "Of 35 placements none is faster than blocked in 1 of 2 cases; for Chimera with its all-reduce excluded, on "
-        "links of their own, `0 1 1 0` is 0.1% faster."
-    )
+def test_a_flat_system_has_no_messages_between_nodes():
+    """A run without nodes is refused, by its system's name."""
+    with pytest.raises(PPModelError, match="system = mid_cp_slow_nw: has no nodes; simulate on a system with nodes"):
+        messages_between_nodes(simulate("1f1b", 4, 8, model="paper", system=SLOW))
+    with pytest.raises(PPModelError, match="system = nothing: has no nodes"):
+        messages_between_nodes(simulate("1f1b", 4, 8, forward=1, backward=2))

@@ -102,9 +102,9 @@ PARAMETERS = {
     "nodes": {
         "node_systems": ["slow_between_nodes"],
         "schedules": ["1f1b", "chimera"],
-        "stages": 8,
+        "pp": 8,
         "microbatches": 8,
-        "search_stages": 8,
+        "search_pp": 8,
         "search_microbatches": 8,
         "picture_placement": "blocked",
     },
@@ -319,17 +319,22 @@ def test_own_schedule(recorded):
 
 @of("nodes")
 def test_nodes(recorded):
-    """A shared nic never saves time, blocked sends least, and folded wins where gradients are summed."""
-    study = recorded("nodes.csv").set_index(["schedule", "placement", "network"]).t_sim_s
-    assert (study.xs("own links", level="network") <= study.xs("shared nic", level="network") * (1 + 1e-12)).all()
+    """A shared NIC never saves time, blocked sends least, and a fold wins where gradients are summed."""
+    study = recorded("nodes.csv").set_index(["label", "placement", "network"]).makespan_s
+    assert (study.xs("own links", level="network") <= study.xs("shared NIC", level="network") * (1 + 1e-12)).all()
+    assert study["1F1B", "round-robin", "own links"] == study["1F1B", "flat", "flat"]
     crossings = recorded("nodes_crossings.csv")
     assert (crossings.blocked < crossings.folded).all()
     assert (crossings.folded < crossings["round-robin"]).all()
-    found = recorded("nodes_search.csv").set_index(["schedule", "allreduce", "network"])
-    assert found.fastest["1F1B", "excluded", "shared nic"] == "0 0 0 0 1 1 1 1"
+    found = recorded("nodes_search.csv").set_index(["label", "allreduce", "network"])
+    assert found.fastest["1F1B", "excluded", "shared NIC"] == "0 0 0 0 1 1 1 1"
     assert found.fastest["Chimera", "blocking", "own links"] == "0 0 1 1 1 1 0 0"
-    assert study["1F1B", "blocked", "own links"] == pytest.approx(found.t_fastest_s["1F1B", "excluded", "own links"])
+    assert study["1F1B", "blocked", "own links"] == pytest.approx(found.makespan_s["1F1B", "excluded", "own links"])
+    assert recorded("nodes_search.json") == {"cases": 6, "blocked_best": 4}
     assert recorded("nodes_nics.json")["messages"] == len(recorded("nodes_nics.csv")) == 2 * 8
+    orders = recorded("nodes_orders.csv").set_index(["placement", "network"]).order
+    first = study.xs("flat", level="placement").idxmin()[0]
+    assert orders["flat", "flat"].startswith(first)
 
 
 @of("provenance")

@@ -13,7 +13,6 @@ from ppmodel.plot.field import (
 from ppmodel.plot.heatmap import plot_heatmap
 from ppmodel.plot.lines import legend, plot_bars, plot_lines
 from ppmodel.plot.maps import plot_phases, plot_search, plot_sensitivity, plot_verdicts
-from ppmodel.plot.nodes import plot_nics, plot_nodes
 from ppmodel.plot.own import plot_marked, plot_rank
 from ppmodel.plot.recommend import plot_candidates
 from ppmodel.plot.scatter import plot_scatter
@@ -37,8 +36,6 @@ __all__ = [
     "plot_levels",
     "plot_lines",
     "plot_marked",
-    "plot_nics",
-    "plot_nodes",
     "plot_noise",
     "plot_phases",
     "plot_places",
