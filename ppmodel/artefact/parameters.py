@@ -1,267 +1,115 @@
-"""What the parameters cell of a notebook may hold: every name with its type, its rule and its unit.
+"""What the parameters cell of a notebook may hold: each line has a name, a value, and its kind in a comment.
 
-Papermill takes any text for any name, and says nothing. Here a value is checked before a kernel starts.
+``microbatches = [8, 16]  # count: of one iteration`` says that each entry is a count. Papermill takes any text for any
+name, and says nothing; here a value is checked against its kind before a kernel starts.
 """
 
 import ast
-import json
+import io
 import math
-from collections.abc import Callable
+import re
+import tokenize
 from difflib import get_close_matches
-from pathlib import PurePath
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.events import AliasEvent
 
-from ppmodel import schedules
+from ppmodel.artefact.kinds import KINDS, Kind, like, shown
 from ppmodel.errors import PPModelError
-from ppmodel.export import read_table
-from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN
-from ppmodel.schedules.chimera import CONCATENATIONS
-from ppmodel.schedules.registry import option_text
-from ppmodel.simulation import ALLREDUCE, P2P
-from ppmodel.specs import PLACEMENTS, Recompute, load_model, load_setting, load_system, parse_size, template_path
-
-_MAX_COUNT = 10**9
+from ppmodel.specs import load_model, load_system
 
 
 class Parameter(NamedTuple):
-    """What one value of a parameter must be; a list of them where the notebook's own value is a list.
+    """A line of the parameters cell.
 
     Parameters
     ----------
-    check : callable
-        Raises a `PPModelError`, which names the rule itself, or else a ``ValueError``.
-    rule : str
-        What the value must be, with its unit where it has a dimension.
-    example : str
-        A good value, as it is written on the command line.
+    value : object
+        The notebook's own.
+    word : str
+        The name of its kind; empty where no comment says it.
+    kind : Kind
+        Of the value, or of each of its entries.
+    several : bool
+        Whether it is a list.
     """
 
-    check: Callable
-    rule: str
-    example: str
+    value: object
+    word: str
+    kind: Kind
+    several: bool
 
 
-# ---- the checks of one value ---------------------------------------------------------------------
+# ---- the cell ------------------------------------------------------------------------------------
 
 
-def _require(holds):
-    if not holds:
-        raise ValueError
-
-
-def _is_whole(value, smallest=1):
-    return isinstance(value, int) and not isinstance(value, bool) and smallest <= value <= _MAX_COUNT
-
-
-def _positive(value):
-    _require(isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf)
-
-
-def _not_negative(value):
-    _require(isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf)
-
-
-def _share(value):
-    _not_negative(value)
-    _require(value <= 1)
-
-
-def _jitter(value):
-    _positive(value)
-    _require(value <= MAX_JITTER)
-
-
-def _slowdown(value):
-    _positive(value)
-    _require(1 < value <= MAX_SLOWDOWN)
-
-
-def _folder(value):
-    _require(isinstance(value, str) and value.strip())
-    _require(not PurePath(value).is_absolute() and ".." not in PurePath(value).parts)
-
-
-def _split(value):
-    _require(isinstance(value, list) and len(value) == 2 and all(_is_whole(part) for part in value))
-
-
-def _size(value):
-    _require(isinstance(value, str))
-    if value.strip():
-        parse_size(value)
-
-
-def _text_for(load):
-    """A check that a text is a name or a file that loads."""
-
-    def check(value):
-        _require(isinstance(value, str) and value)
-        load(value)
-
-    return check
-
-
-def _with_nodes(value):
-    """A name or a file of a system with nodes."""
-    _text_for(load_system)(value)
-    _require(load_system(value).nodes)
-
-
-def _table_that_reads(value):
-    """A template's name or a file, and a schedule."""
-    _require(isinstance(value, str) and value)
-    read_table(template_path(value, ".csv"))
-
-
-def _table_file(value):
-    """A template's name or a file, whatever is in it."""
-    _require(isinstance(value, str) and value)
-    template_path(value, ".csv")
-
-
-def _generator(value):
-    """A template's name or a file of Python; it is not run before the notebook is."""
-    _require(isinstance(value, str) and value)
-    path = template_path(value, ".py")
-    try:
-        ast.parse(path.read_bytes())
-    except SyntaxError as error:
-        rule = f"is not Python ({error.msg})"
-        raise PPModelError("generator", value, rule, "mend the line", where=f"{path}:{error.lineno}") from None
-
-
-def _one_of(words):
-    return Parameter(lambda value: _require(value in words), f"must be one of {', '.join(words)}", words[0])
-
-
-def _schedule(value):
-    """A schedule's name, or its name with options that it has and that are legal."""
-    name, options = [value, {}] if isinstance(value, str) else value
-    _require(isinstance(name, str) and isinstance(options, dict))
-    entry = schedules.get(name)
-    known = {option.name: option for option in entry.options}
-    for key, given in options.items():
-        if key not in known:
-            listed = ", ".join(known) or "none"
-            raise PPModelError(f"{name}.{key}", _shown(given), f"is not an option of {name}", f"its options: {listed}")
-        option, plain = known[key], tuple(given) if isinstance(given, list) else given
-        try:
-            _require(option.parse(option_text(plain)) == plain)
-        except ValueError:
-            raise PPModelError(f"{name}.{key}", _shown(given), option.rule, f"write {key} as {option.form}") from None
-
-
-# ---- the parameters ------------------------------------------------------------------------------
-
-_COUNT = Parameter(lambda value: _require(_is_whole(value)), "must be a whole number of at least 1", "8")
-_FACTOR = Parameter(_positive, "must be a number above 0, without a unit", "0.5")
-_MODEL = Parameter(_text_for(load_model), "must be the name or the file of a model", "paper")
-_SETTING = Parameter(_text_for(load_setting), "must be the name or the file of a setting", "default")
-_SYSTEM = Parameter(_text_for(load_system), "must be the name or the file of a system", "dgx_h100")
-_NODE_SYSTEM = Parameter(_with_nodes, "must be the name or the file of a system that has nodes", "a2_highgpu_8g")
-_SCHEDULE = Parameter(
-    _schedule, "must be the name of a schedule, or [name, {option: value}]", "[chimera, {concat: direct}]"
-)
-
-_COUNTS = (
-    "stages", "placed_stages", "max_stages", "microbatches", "max_microbatches", "waves", "waves_of_paper",
-    "parts", "placed_parts", "front_back", "units", "sequences", "form_microbatches", "sizes", "multiples",
-    "ratio_steps", "largest_microbatches", "picture_stages", "picture_microbatches", "runs", "search_stages",
-    "search_microbatches", "inside_devices_per_node", "devices_per_node", "span_stages", "span_multiples",
-    "large_stages", "large_multiple", "picture_multiple", "long_multiples", "largest_searched",
-)  # fmt: skip
-
-_FACTORS = (
-    "factors", "collectives", "slownesses", "ratio", "ratios", "picture_ratio", "smallest_ratio", "largest_ratio",
-    "compute_efficiencies", "memory_efficiencies", "fine_compute", "fine_memory", "fine_backwards",
-    "inside_ratio", "work",
-)  # fmt: skip
-
-_JITTER = Parameter(_jitter, f"must be a number above 0 and at most {MAX_JITTER:g}", "0.1")
-
-KNOWN = dict.fromkeys(_COUNTS, _COUNT) | {
-    "schedules": _SCHEDULE,
-    "more_schedules": _SCHEDULE,
-    "span_schedules": _SCHEDULE,
-    "table": Parameter(_table_that_reads, "must be the name or the file of a table", "my_table.csv"),
-    "mistakes": Parameter(_table_file, "must be the name or the file of a table", "my_table.csv"),
-    "generator": Parameter(_generator, "must be the name or the file of a generator", "my_schedule.py"),
-    "base": _SCHEDULE,
-    "splits": Parameter(_split, "must be two whole numbers of at least 1", "[1, 2]"),
-    **dict.fromkeys(_FACTORS, _FACTOR),
-    **dict.fromkeys(("jitters", "picture_jitter"), _JITTER),
-    **dict.fromkeys(("forward", "backward"), Parameter(_positive, "must be a number of seconds above 0", "2.5")),
-    **dict.fromkeys(("comm", "node_comm"), Parameter(_not_negative, "must be a number of seconds, 0 or more", "0.5")),
-    "comms": Parameter(_not_negative, "must be the time of a transfer in forwards, 0 or more", "0.25"),
-    "insides": Parameter(_not_negative, "must be a number of transfers between nodes, 0 or more", "0.5"),
-    "backwards": Parameter(_not_negative, "must be a number of forwards, 0 or more", "2.5"),
-    "straggling": Parameter(_share, "must be a probability, 0 to 1", "0.02"),
-    "slowdown": Parameter(_slowdown, f"must be a factor above 1 and at most {MAX_SLOWDOWN:.0f}", "1.3"),
-    **dict.fromkeys(("close", "short"), Parameter(_share, "must be a share, 0 to 1", "0.1")),
-    "clear": Parameter(_share, "must be a share, 0 to 1", "0.01"),
-    "seed": Parameter(lambda value: _require(_is_whole(value, 0)), "must be a whole number of at least 0", "1"),
-    "concats": _one_of(CONCATENATIONS),
-    "model": _MODEL,
-    "models": _MODEL,
-    "other_model": _MODEL,
-    "paper_model": _MODEL,
-    "setting": _SETTING,
-    "implied": _SETTING,
-    "system": _SYSTEM,
-    "other_system": _SYSTEM,
-    "picture_systems": _SYSTEM,
-    "systems": _SYSTEM,
-    "node_systems": _NODE_SYSTEM,
-    "shown": _one_of(("generation", "compile", "one evaluation", "many systems")),
-    "picture_placement": _one_of(PLACEMENTS),
-    **dict.fromkeys(("p2p", "other_p2p", "p2ps"), _one_of(P2P)),
-    **dict.fromkeys(("allreduce", "allreduces"), _one_of(ALLREDUCE)),
-    "recompute": _one_of(get_args(Recompute)),
-    "memory_limit": Parameter(_size, "must be a size with its unit, or empty", "80 GiB"),
-    "results": Parameter(_folder, "must be a folder below the current one", "results"),
-}
-"""Every parameter of the project's notebooks, by name."""
-
-
-def defaults(notebook):
-    """The parameters that a notebook has, with its own values.
+def declared(notebook):
+    """The parameters that a notebook has, with its own values and their kinds.
 
     Parameters
     ----------
     notebook : NotebookNode
-        With a cell that is tagged ``parameters``.
+        With a cell that is tagged ``parameters``. Without a kind, values must be of the type of the notebook's own.
 
     Returns
     -------
-    dict of str to object
+    dict of str to Parameter
         In the order of the cell.
 
     Raises
     ------
     PPModelError
-        If the cell is missing, or holds something other than names with plain values.
+        If the cell is missing, holds something other than names with plain values, or a kind is unknown.
 
     Examples
     --------
     >>> from nbformat.v4 import new_code_cell, new_notebook
-    >>> cell = new_code_cell("stages = [4, 8]\\nresults = 'results'", metadata={"tags": ["parameters"]})
-    >>> defaults(new_notebook(cells=[cell]))
-    {'stages': [4, 8], 'results': 'results'}
+    >>> cell = new_code_cell("pp = [4, 8]  # count: ranks\\nresults = 'results'", metadata={"tags": ["parameters"]})
+    >>> [(name, one.value, one.word) for name, one in declared(new_notebook(cells=[cell])).items()]
+    [('pp', [4, 8], 'count'), ('results', 'results', '')]
     """
-    cells = [cell.source for cell in notebook.cells if "parameters" in cell.metadata.get("tags", ())]
+    cells = [cell.source for cell in notebook.cells if "parameters" in (cell.metadata.get("tags") or ())]
     if not cells:
         raise PPModelError("tags", "no cell", "is tagged 'parameters'", "tag the cell that holds them")
-    own = {}
+    source, own = "\n".join(cells), {}
     try:
-        for node in ast.parse("\n".join(cells)).body:
-            own[node.targets[0].id] = ast.literal_eval(node.value)
-    except (AttributeError, SyntaxError, ValueError):
+        words = _comments(source)
+        for node in ast.parse(source).body:
+            name, value = node.targets[0].id, ast.literal_eval(node.value)
+            own[name] = _declared_one(name, value, words.get(node.end_lineno, ""))
+    except (AttributeError, SyntaxError, tokenize.TokenError, ValueError, RecursionError) as error:
+        if isinstance(error, PPModelError):
+            raise
         rule, remedy = "must hold names with plain values only", "write numbers, texts and lists of them"
         raise PPModelError("parameters", "the cell", rule, remedy) from None
     return own
+
+
+def _comments(source):
+    """The first word of each line's comment that has a colon behind it."""
+    found = {}
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and (word := re.match(r"#\s*([\w-]+):", token.string)):
+            found[token.start[0]] = word[1]
+    return found
+
+
+def _declared_one(name, value, word):
+    if word and word not in KINDS:
+        remedy = _did_you_mean(word, KINDS) or f"choose one of {', '.join(KINDS)}"
+        raise PPModelError(name, f"# {word}: ...", "is not a kind of parameter", remedy)
+    kind = KINDS[word] if word else like(value)
+    return Parameter(value, word, kind, isinstance(value, list) and not kind.holds(value))
+
+
+def _did_you_mean(word, words):
+    near = get_close_matches(word, words, n=1, cutoff=0.5)
+    return f"did you mean {near[0]}?" if near else ""
+
+
+# ---- what is given -------------------------------------------------------------------------------
 
 
 def parse(pairs, own):
@@ -271,8 +119,8 @@ def parse(pairs, own):
     ----------
     pairs : iterable of (str, str)
         Names and texts. A text is read as YAML 1.2; where the notebook's own value is a text, it stands as it is.
-    own : dict
-        From `defaults`.
+    own : dict of str to Parameter
+        From `declared`.
 
     Returns
     -------
@@ -286,31 +134,33 @@ def parse(pairs, own):
 
     Examples
     --------
-    >>> parse([("factors", "[1e-3, 07]"), ("p2p", "07")], {"factors": [1.0], "p2p": "overlapped"})
-    {'factors': [0.001, 7], 'p2p': '07'}
+    >>> own = {"factors": Parameter([1.0], "factor", KINDS["factor"], True)}
+    >>> parse([("factors", "[1e-3, 07]")], own)
+    {'factors': [0.001, 7]}
     """
     given = {}
     for name, text in pairs:
         _require_name(name, text, own)
         if name in given:
-            raise PPModelError(name, text, "is given twice", "give it once")
-        given[name] = text if isinstance(own[name], str) else _read_yaml(name, text)
+            raise PPModelError(name, shown(text), "is given twice", "give it once")
+        given[name] = text if isinstance(own[name].value, str) else _read_yaml(name, text)
     return given
 
 
 def _read_yaml(name, text):
     try:
+        if any(isinstance(event, AliasEvent) for event in YAML(typ="safe", pure=True).parse(text)):
+            raise ValueError
         return YAML(typ="safe", pure=True).load(text)
     except (YAMLError, ValueError, RecursionError):
         remedy = "write a number, a word, or a list such as [8, 16]"
-        raise PPModelError(name, text, "cannot be read as YAML", remedy) from None
+        raise PPModelError(name, shown(text), "cannot be read as YAML", remedy) from None
 
 
 def _require_name(name, value, own):
     if name not in own:
-        near = get_close_matches(name, own, n=1, cutoff=0.5)
-        remedy = f"did you mean {near[0]}?" if near else f"it has {', '.join(own)}"
-        raise PPModelError(name, _shown(value), "is not a parameter of this notebook", remedy)
+        remedy = _did_you_mean(name, own) or f"it has {', '.join(own)}"
+        raise PPModelError(name, shown(value), "is not a parameter of this notebook", remedy)
 
 
 def check(given, own):
@@ -320,9 +170,8 @@ def check(given, own):
     ----------
     given : dict of str to object
         Values by name.
-    own : dict
-        From `defaults`. A parameter is a list of values where the notebook's own value is one; one that `KNOWN`
-        does not list must be of the type of the notebook's own value. It may be empty where that is.
+    own : dict of str to Parameter
+        From `declared`. A list may be empty where the notebook's own is.
 
     Returns
     -------
@@ -336,51 +185,40 @@ def check(given, own):
 
     Examples
     --------
-    >>> check({"stages": 16}, {"stages": 8})
-    >>> check({"stages": 0}, {"stages": 8})
+    >>> own = {"pp": Parameter(8, "count", KINDS["count"], False)}
+    >>> check({"pp": 16}, own)
+    >>> check({"pp": 0}, own)
     Traceback (most recent call last):
-    ppmodel.errors.PPModelError: stages = 0: must be a whole number of at least 1; write for example 8
+    ppmodel.errors.PPModelError: pp = 0: must be a whole number of at least 1; write for example 8
     """
     for name, value in given.items():
         _require_name(name, value, own)
-        parameter = KNOWN.get(name) or _like(own[name])
-        if isinstance(own[name], list):
-            _check_list(name, value, parameter, not own[name])
+        if own[name].several:
+            _check_list(name, value, own[name])
         else:
-            _check_one(name, value, parameter)
+            _check_one(name, value, own[name].kind)
 
 
-def _check_list(name, values, parameter, may_be_empty):
-    if not isinstance(values, list) or not (values or may_be_empty):
-        rule = f"must be a list, each of it {parameter.rule.removeprefix('must be ')}"
-        raise PPModelError(name, _shown(values), rule, f"write for example [{parameter.example}]")
+def _check_list(name, values, parameter):
+    if not isinstance(values, list) or not (values or not parameter.value):
+        rule = f"must be a list, each of it {parameter.kind.rule.removeprefix('must be ')}"
+        raise PPModelError(name, shown(values), rule, f"write for example [{parameter.kind.example}]")
     for value in values:
-        _check_one(name, value, parameter)
+        _check_one(name, value, parameter.kind)
 
 
-def _check_one(name, value, parameter):
+def _check_one(name, value, kind):
     try:
-        parameter.check(value)
+        kind.check(value)
     except PPModelError as error:
         if error.where or "." in error.field:  # a line of a file, or an option of a schedule
             raise
-        raise type(error)(name, _shown(value), error.rule, error.remedy) from None
+        raise type(error)(name, shown(value), error.rule, error.remedy) from None
     except (ValueError, TypeError):
-        raise PPModelError(name, _shown(value), parameter.rule, f"write for example {parameter.example}") from None
+        raise PPModelError(name, shown(value), kind.rule, f"write for example {kind.example}") from None
 
 
-def _like(default):
-    """The rule of a parameter that only the notebook knows: the type of its own value."""
-    example = default[0] if isinstance(default, list) and default else default
-    kind = type(example)
-    return Parameter(
-        lambda value: _require(type(value) is kind), f"must be of the type {kind.__name__}", _shown(example)
-    )
-
-
-def _shown(value):
-    """A value as its user would write it."""
-    return value if isinstance(value, str) else json.dumps(value, default=str)
+# ---- a model and a system of one's own -----------------------------------------------------------
 
 
 def fitting(own, model):
@@ -388,15 +226,15 @@ def fitting(own, model):
 
     Parameters
     ----------
-    own : dict
-        From `defaults`.
+    own : dict of str to Parameter
+        From `declared`.
     model : ModelSpec
         The model that takes the place of the notebook's own, or stands beside them.
 
     Returns
     -------
-    dict
-        Lists become shorter, a single size becomes the next smaller one.
+    dict of str to object
+        Of the kinds ``microbatches`` and ``waves``: lists become shorter, a single size becomes the next smaller one.
 
     Raises
     ------
@@ -405,35 +243,31 @@ def fitting(own, model):
 
     Examples
     --------
-    >>> fitting({"microbatches": [8, 16, 512], "stages": 8}, load_model("paper"))
+    >>> own = {"microbatches": Parameter([8, 16, 512], "microbatches", KINDS["microbatches"], True)}
+    >>> fitting(own, load_model("paper"))
     {'microbatches': [8, 16]}
     """
-
-    def enough(waves):
-        return 2 * waves * own.get("stages", 1) <= model.blocks
-
-    def divides(count):
-        return batch % count == 0
-
-    batch = math.gcd(model.global_batch, *(load_model(name).global_batch for name in own.get("models", ())))
+    batch = math.gcd(model.global_batch, *(load_model(name).global_batch for name in _models_beside(own)))
+    ranks = max([own["pp"].value] if isinstance(own["pp"].value, int) else own["pp"].value) if "pp" in own else 1
     rules = {
-        "microbatches": (divides, "global_batch", "is divided by none of"),
-        "search_microbatches": (divides, "global_batch", "is divided by none of"),
-        "waves": (enough, "blocks", "is too few for"),
-        "waves_of_paper": (enough, "blocks", "is too few for"),
+        "microbatches": (lambda count: batch % count == 0, "global_batch", "is divided by none of"),
+        "waves": (lambda waves: 2 * waves * ranks <= model.blocks, "blocks", "is too few for"),
     }
     changed = {}
-    for name in [name for name in rules if name in own]:
-        fits, field, rule = rules[name]
-        several = isinstance(own[name], list)
-        kept = [size for size in (own[name] if several else range(own[name], 0, -1)) if fits(size)]
-        if not kept:
-            remedy = "take another model, or run single notebooks with sizes that it has, by ppmodel run"
-            raise PPModelError(field, getattr(model, field), f"{rule} {name} = {_shown(own[name])}", remedy)
-        value = kept if several else kept[0]
-        if value != own[name]:
-            changed[name] = value
+    for name, one in own.items():
+        if one.word in rules:
+            fits, field, rule = rules[one.word]
+            kept = [size for size in (one.value if one.several else range(one.value, 0, -1)) if fits(size)]
+            if not kept:
+                remedy = "take another model, or run single notebooks with sizes that it has, by ppmodel run"
+                raise PPModelError(field, getattr(model, field), f"{rule} {name} = {shown(one.value)}", remedy)
+            value = kept if one.several else kept[0]
+            changed |= {name: value} if value != one.value else {}
     return changed
+
+
+def _models_beside(own):
+    return [name for one in own.values() if one.word == "model" and one.several for name in one.value]
 
 
 def substitutes(given, own):
@@ -443,29 +277,31 @@ def substitutes(given, own):
     ----------
     given : dict
         A ``model``, a ``system`` and a ``memory_limit``, or None for each.
-    own : dict
-        From `defaults`.
+    own : dict of str to Parameter
+        From `declared`.
 
     Returns
     -------
-    dict
-        Each takes the place of its namesake; a model or system also stands in front of ``models`` or ``systems`` and
-        ``picture_systems``, a system that has nodes in front of ``node_systems``. On a page that shows several systems
-        and has no ``system`` it is the ``other_system`` as well.
+    dict of str to object
+        Each takes the place of the first single value of its kind, and stands in front of every list; a system in
+        front of lists of systems with nodes only if it has nodes.
 
     Examples
     --------
-    >>> substitutes({"system": "mine.yaml", "model": None}, {"systems": ["mi300x"], "model": "paper"})
+    >>> own = {"systems": Parameter(["mi300x"], "system", KINDS["system"], True)}
+    >>> substitutes({"system": "mine.yaml", "model": None}, own)
     {'systems': ['mine.yaml', 'mi300x']}
     """
-    system = given.get("system")
-    changed = {name: value for name, value in given.items() if value is not None and name in own}
-    places = [("model", "models"), ("system", "systems"), ("system", "picture_systems")]
-    if system is not None and "other_system" in own and "system" not in own:
-        changed["other_system"] = system
-    if system is not None and "node_systems" in own and load_system(system).nodes:
-        places.append(("system", "node_systems"))
-    for name, several in places:
-        if given.get(name) is not None and several in own:
-            changed[several] = [given[name], *(other for other in own[several] if other != given[name])]
+    words = {"model": "model", "system": "system", "size": "memory_limit"}
+    system, kinds = given.get("system"), {one.word for one in own.values()}
+    if system is not None and "node-system" in kinds and load_system(system).nodes:
+        words["node-system"] = "system"
+    changed, placed = {}, set()
+    for name, one in own.items():
+        new = given.get(words.get(one.word))
+        if new is not None and one.several:
+            changed[name] = [new, *(other for other in one.value if other != new)]
+        elif new is not None and one.word not in placed:
+            changed[name] = new
+            placed.add(one.word)
     return changed

@@ -1,6 +1,7 @@
 """What a notebook leaves behind: numbers as CSV beside their figure, and tables fit for a page."""
 
 import json
+import re
 from hashlib import sha256
 from pathlib import Path
 
@@ -8,18 +9,14 @@ import pandas as pd
 from matplotlib import pyplot
 
 _LONG_TEXT = 40
-_WORDS = {  # of columns whose name means the same on every page
-    "allreduce": "all-reduce", "at_most_free": "at most, any memory", "bubble_faster": "its bubble",
-    "bubble_smaller": "bubble", "by_network": "by the network", "comm_over_forward": "c / F",
-    "forward_times": "length (F)", "idle_ratio": "idle share", "input_grad": "input gradient / F",
-    "longest_wait": "longest wait", "mean_wait": "mean wait", "microbatches": "B", "not_faster": "not faster",
-    "on_front": "on the front", "over_base": "messages over base", "over_free": "over best, any memory",
-    "over_halves": "over best, split backward", "over_mean": "over the mean stage", "over_order": "over best order",
-    "p2p": "transfers", "peak_activations": "peak activations", "reversed_by_network": "by the network",
-    "slowest_stage": "slowest stage", "smaller_bubble": "smaller bubble", "stages": "S", "t_faster_s": "its T_sim (s)",
-    "t_sim_events_s": "T_sim by events (s)", "t_sim_s": "T_sim (s)", "t_smaller_s": "T_sim (s)",
-    "t_without_network_s": "without network (s)", "table_time": "tau, table and time", "time_lost": "time lost",
-    "weight_grad": "weight gradient / F", "worth_until": "faster up to c / F",
+_PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+_WORDS = {  # of the library's own columns, `evaluate.COLUMNS`; a page says what it calls the others
+    "label": "schedule", "pp": "S", "microbatches": "B", "p2p": "transfers", "allreduce": "all-reduce",
+    "makespan_s": "T_sim (s)", "busy_s": "busy (s)", "idle_ratio": "idle share",
+    "bubble_ratio_total": "bubble, of the total", "bubble_ratio_ideal": "bubble, of the ideal",
+    "bubble_ratio_span": "bubble, of the longest span", "table_bubble_ratio": "bubble, table",
+    "peak_activations": "peak activations", "comm_over_forward": "c / F", "peak_memory_bytes": "peak memory (bytes)",
+    "memory_capacity_bytes": "memory (bytes)", "nics_shared": "NICs shared",
 }  # fmt: skip
 
 
@@ -74,14 +71,14 @@ def show(table, words=None, /, numbers=None, **formats):
     Parameters
     ----------
     table : DataFrame
-        Its numbers are set to the right, its words to the left; missing values stay empty.
+        Its numbers are set to the right, its words to the left; missing values stay empty. Text comes out as text,
+        whatever signs are in it.
     words : dict of str to str, optional
-        What columns of this table are called, by name. Else those that mean the same on every page have fixed words,
-        and others their names.
+        What the page calls columns, by name. The columns of `evaluate.COLUMNS` have fixed words, others their names.
     numbers : str, optional
         Format of all columns of numbers that have none of their own.
     **formats : str
-        Format of a column's numbers by its name, for example ``table="{:.1%}"``.
+        Format of a column's numbers by its name, for example ``idle_ratio="{:.1%}"``.
 
     Returns
     -------
@@ -90,7 +87,7 @@ def show(table, words=None, /, numbers=None, **formats):
 
     Examples
     --------
-    >>> table = show(pd.DataFrame({"stages": [4], "least": [0.25]}), {"least": "least c / F"}, least="{:.1f}")
+    >>> table = show(pd.DataFrame({"pp": [4], "least": [0.25]}), {"least": "least c / F"}, least="{:.1f}")
     >>> list(table.columns)
     ['S', 'least c / F']
     """
@@ -99,7 +96,8 @@ def show(table, words=None, /, numbers=None, **formats):
     called = {name: (words or {}).get(name) or _WORDS.get(name, name) for name in table}
     table = table.rename(columns=called)
     formats = {called[name]: form for name, form in formats.items() if name in called}
-    styler = table.style.format(formats, na_rep="").hide(axis="index").set_table_attributes('class="dataframe"')
+    styler = table.style.format(formats, na_rep="", escape="html").format_index(escape="html", axis="columns")
+    styler = styler.hide(axis="index").set_table_attributes('class="dataframe"')
     numbers = [column for column in table if pd.api.types.is_numeric_dtype(table[column])]
     words = [column for column in table if column not in numbers]
     styler = styler.set_properties(subset=numbers, **{"text-align": "right"})
@@ -110,13 +108,38 @@ def show(table, words=None, /, numbers=None, **formats):
     return styler.set_uuid(sha256(content.encode()).hexdigest()[:12])
 
 
+class MyST(str):
+    """A part of a page that is written in MyST, and not plain text: `list_table` sets it as it is."""
+
+
+def literal(text):
+    """Plain text in MyST: every sign comes out as itself.
+
+    Parameters
+    ----------
+    text : str
+        Of a file, or of a user.
+
+    Returns
+    -------
+    MyST
+        One line.
+
+    Examples
+    --------
+    >>> print(literal("{{ a }} <b>"))
+    \\{\\{ a \\}\\} \\<b\\>
+    """
+    return MyST(_PUNCTUATION.sub(r"\\\1", " ".join(str(text).split())))
+
+
 def list_table(rows, header, widths):
-    """A table in MyST, whose cells may hold links and formulas.
+    """A table in MyST.
 
     Parameters
     ----------
     rows : iterable of sequence of str
-        Cells in MyST.
+        Cells: plain text, or `MyST` where they hold links and formulas.
     header : sequence of str
         Of the columns.
     widths : sequence of int
@@ -124,23 +147,24 @@ def list_table(rows, header, widths):
 
     Returns
     -------
-    str
+    MyST
 
     Examples
     --------
-    >>> print(list_table([["a", "b"]], ["one", "two"], [30, 70]))
+    >>> print(list_table([["a*", MyST("*b*")]], ["one", "two"], [30, 70]))
     :::{list-table}
     :header-rows: 1
     :widths: 30 70
     <BLANKLINE>
     * - one
       - two
-    * - a
-      - b
+    * - a\\*
+      - *b*
     :::
     <BLANKLINE>
     """
     lines = [":::{list-table}", ":header-rows: 1", f":widths: {' '.join(map(str, widths))}", ""]
     for cells in [header, *rows]:
-        lines += [f"{'  - ' if number else '* - '}{cell}" for number, cell in enumerate(cells)]
-    return "\n".join([*lines, ":::", ""])
+        texts = [cell if isinstance(cell, MyST) else literal(cell) for cell in cells]
+        lines += [f"{'  - ' if number else '* - '}{text}" for number, text in enumerate(texts)]
+    return MyST("\n".join([*lines, ":::", ""]))

@@ -19,6 +19,6 @@ from ppmodel.cli.text import say
 def reproduce_command(system, model, memory_limit, out, jobs):
     """Run every notebook and build the book; for your own system, a book of its own."""
     require_folder(out)
-    from ppmodel.artefact.reproduce import reproduce
+    from ppmodel.artefact.build import reproduce
 
     say(reproduce(system=system, model=model, memory_limit=memory_limit, out=out, jobs=jobs))

@@ -17,6 +17,6 @@ def run_command(notebook, given, out):
     "ppmodel notebooks" lists them.
     """
     require_folder(out)
-    from ppmodel.artefact.reproduce import run
+    from ppmodel.artefact.run import run
 
     say(run(notebook, given, out))

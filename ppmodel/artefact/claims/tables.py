@@ -5,7 +5,7 @@ import pandas as pd
 
 from ppmodel.artefact.claims.file import EXACT
 from ppmodel.artefact.claims.judge import VERDICTS, condition
-from ppmodel.artefact.report import list_table
+from ppmodel.artefact.report import MyST, list_table
 
 _KNOB_WORDS = {
     "bandwidth": "bandwidth", "latency": "latency", "compute": "compute", "straggler": "last stage slower",
@@ -278,9 +278,9 @@ def write_headline(headlines):
         if one.holding != one.holding_implied:
             holds += f", {one.holding_implied} as {{doc}}`implied </nb/implied>`"
         rows.append([
-            f"**{one.claim}. {{doc}}`{one.title} </{one.page}>`.** {one.statement}",
-            f"**{one.verdict}**\\\n    {holds}",
-            f"`{one.row}`\\\n    {one.measured}, claimed {one.claimed}, margin {one.margin}", one.depends,
+            MyST(f"**{one.claim}. {{doc}}`{one.title} </{one.page}>`.** {one.statement}"),
+            MyST(f"**{one.verdict}**\\\n    {holds}"),
+            MyST(f"`{one.row}`\\\n    {one.measured}, claimed {one.claimed}, margin {one.margin}"), one.depends,
         ])  # fmt: skip
     header = ["Claim", "Verdict", "The weakest row that decides", "What turns it"]
     return list_table(rows, header, [38, 18, 18, 26])

@@ -1,0 +1,121 @@
+"""The files that a user gives to notebooks: which names they may have, and copies where a notebook finds them."""
+
+import re
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+
+from ppmodel.errors import ReproduceError
+from ppmodel.specs import model_names, same_name, setting_names, system_names, template_names
+
+_NAMES = {"systems": system_names, "models": model_names, "settings": setting_names}
+_GOOD_NAME = re.compile(r"(?!.*(\{[{%#]|[}%#]\}))\w[\w .,+'(){}-]*")
+
+
+def files_of(values, own):
+    """The files among the values of parameters.
+
+    Parameters
+    ----------
+    values : dict of str to object
+        Parameters of a notebook, by name.
+    own : dict of str to Parameter
+        From `parameters.declared`.
+
+    Yields
+    ------
+    name : str
+        The file, as it was given.
+    room : str
+        Where the project keeps its own of that kind, as in `Kind.files`.
+    """
+    for key, value in values.items():
+        room = own[key].kind.files
+        for name in (value if isinstance(value, list) else [value]) if room else ():
+            if str(name) not in _known(room):
+                yield str(name), room
+
+
+def _known(room):
+    return _NAMES[room]() if room in _NAMES else template_names(room)
+
+
+def require_names(files):
+    """Refuse a file that pages could not tell from one of the project, or whose name is not plain text.
+
+    Parameters
+    ----------
+    files : iterable of (str, str)
+        As from `files_of`.
+
+    Raises
+    ------
+    ReproduceError
+        Before anything is run. Names of files become labels, and parts of pages and of other files.
+    """
+    for name, room in files:
+        stem = Path(name).stem
+        if not _GOOD_NAME.fullmatch(stem):
+            rule = "has a name with other signs than letters, digits, spaces and single . , _ - + ' ( ) { }"
+            raise ReproduceError("file", repr(name), rule, "rename the file")
+        if room in _NAMES and stem in _known(room):
+            raise ReproduceError("file", name, *same_name(name, room))
+
+
+def bring(values, own, folder):
+    """Copy the files that parameters name to where notebooks find them: no page shows a path.
+
+    Parameters
+    ----------
+    values : dict of str to object
+        Parameters of a notebook, by name.
+    own : dict of str to Parameter
+        From `parameters.declared`.
+    folder : Path
+        Where the notebook runs.
+
+    Returns
+    -------
+    dict of str to object
+        The same values, with a path in `folder` for each file.
+
+    Raises
+    ------
+    ReproduceError
+        If two files of one kind share a name.
+    """
+    copies = {name: _copied(name, room, folder) for name, room in files_of(values, own)}
+    return {
+        key: _replaced(value, copies) if key in own and own[key].kind.files else value for key, value in values.items()
+    }
+
+
+def _replaced(value, copies):
+    return [_replaced(one, copies) for one in value] if isinstance(value, list) else copies.get(str(value), value)
+
+
+def _copied(name, room, folder):
+    copy = folder / "specifications" / room.removeprefix(".") / Path(name).name
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    if copy.exists() and copy.read_bytes() != Path(name).read_bytes():
+        raise ReproduceError("file", name, "has the name of another file that is given", "rename one of them")
+    shutil.copyfile(name, copy)
+    return str(copy.relative_to(folder))
+
+
+@contextmanager
+def given_paths(given, brought):
+    """Name files in errors of a notebook as its user did, and not as the copies that it reads.
+
+    Parameters
+    ----------
+    given, brought : dict of str to object
+        Values as the user wrote them, and from `bring`.
+    """
+    try:
+        yield
+    except ReproduceError as error:
+        for key, copy in brought.items():
+            if isinstance(copy, str) and copy != given[key]:
+                error.rule = error.rule.replace(copy, given[key])
+        raise

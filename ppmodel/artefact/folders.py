@@ -1,0 +1,200 @@
+"""A folder to work in, and one that takes the place of another: whole or not at all, and nobody else's files.
+
+What is published carries a mark, a list of its files with their digests. Only a folder whose files are all on the
+list of its own mark is ever replaced.
+"""
+
+import ctypes
+import json
+import os
+import shutil
+import signal
+import socket
+import tempfile
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+
+from ppmodel.errors import ReproduceError
+
+MARK = ".ppmodel.json"
+"""The file that lists what was published with it."""
+
+_WORKSPACE = ".ppmodel-"
+_WORKING = "a folder that ppmodel works in; it is removed at the end\n"
+_RENAME_EXCHANGE = 2
+_AT_FDCWD = -100
+_PUBLISHED = "what ppmodel wrote here; a folder with anything else in it is not replaced"
+
+
+# ---- marks ---------------------------------------------------------------------------------------
+
+
+def mark(folder):
+    """List the files of a folder in its mark, so that a later run may replace them.
+
+    Parameters
+    ----------
+    folder : Path
+        Ready to be published.
+    """
+    files = {name: _digest(folder / name) for name in _files(folder)}
+    text = json.dumps({"ppmodel": _PUBLISHED, "files": files}, indent=0, sort_keys=True)
+    (folder / MARK).write_text(text + "\n", encoding="utf-8")
+
+
+def require_ours(folder):
+    """Refuse to replace a folder unless it is empty, or holds only files that its mark lists, as they were written.
+
+    Parameters
+    ----------
+    folder : Path
+        It may be missing.
+
+    Raises
+    ------
+    ReproduceError
+        With the name of the first file that is not ours.
+    """
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise ReproduceError("out", folder, "is a file or a link", "choose a new folder")
+    listed = _listed(folder)
+    for name in _files(folder):
+        if listed is None:
+            raise _foreign(folder, f"holds {name}, and no mark of an earlier run")
+        if name not in listed:
+            raise _foreign(folder, f"holds {name}, which no earlier run wrote")
+        if _digest(folder / name) != listed[name]:
+            raise _foreign(folder, f"holds {name}, which was changed since it was written")
+
+
+def _foreign(folder, rule):
+    return ReproduceError("out", folder, rule, "move it away, or choose a new folder")
+
+
+def _listed(folder):
+    """What a folder's mark lists; None where there is no mark of ours."""
+    try:
+        read = json.loads((folder / MARK).read_text(encoding="utf-8"))
+        return read["files"] if read["ppmodel"] == _PUBLISHED and isinstance(read["files"], dict) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _files(folder):
+    """Files and links below a folder, and folders with nothing in them, but for the mark."""
+    found = (path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir() or _is_empty(path))
+    return [name for path in found if (name := path.relative_to(folder).as_posix()) != MARK]
+
+
+def _is_empty(folder):
+    return next(folder.iterdir(), None) is None
+
+
+def _digest(path):
+    if path.is_symlink() or not path.is_file():
+        return "link" if path.is_symlink() else "folder"
+    try:
+        return sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return "unreadable"
+
+
+# ---- work ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def workspace(out):
+    """A temporary folder in a target, removed at the end whatever happens.
+
+    Parameters
+    ----------
+    out : Path
+        Made where it is missing; removed again where it was, and nothing has been put into it.
+
+    Yields
+    ------
+    Path
+
+    Raises
+    ------
+    ReproduceError
+        If the target cannot be written.
+    """
+    new = not out.exists()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f"{_WORKSPACE}{_machine()}-{os.getpid()}-", dir=out))
+        (work / MARK).write_text(_WORKING, encoding="utf-8")
+    except OSError as error:
+        rule = f"cannot be written ({error.strerror})"
+        raise ReproduceError("out", out, rule, "choose a folder that you may write to") from None
+    remove_leftovers(out)
+    before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield work
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        shutil.rmtree(work, ignore_errors=True)
+        if new:
+            with suppress(OSError):  # not empty, as it should be
+                out.rmdir()
+
+
+def remove_leftovers(out):
+    """Remove the workspaces that runs on this machine left when they were killed.
+
+    Parameters
+    ----------
+    out : Path
+        The folder that they worked in.
+    """
+    for folder in out.glob(f"{_WORKSPACE}{_machine()}-*"):
+        owner = folder.name.removeprefix(f"{_WORKSPACE}{_machine()}-").split("-")[0]
+        if owner.isdecimal() and not Path("/proc", owner).exists() and _is_workspace(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_workspace(folder):
+    with suppress(OSError, UnicodeDecodeError):
+        return (folder / MARK).read_text(encoding="utf-8") == _WORKING
+    return False
+
+
+def _machine():
+    """What tells the processes of this machine, or container, from those of others that use the same folder."""
+    with suppress(OSError):
+        return sha256(f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:8]
+    return sha256(socket.gethostname().encode()).hexdigest()[:8]
+
+
+# ---- one step ------------------------------------------------------------------------------------
+
+
+def libc(function, *arguments):
+    """The result of a function of the C library, or -1 where it has none."""
+    found = getattr(ctypes.CDLL(None), function, None)
+    return found(*arguments) if found else -1
+
+
+def publish(new, target):
+    """Put a folder in the place of another in one step, so that no reader meets a mixture.
+
+    Parameters
+    ----------
+    new : Path
+        It is marked, and then holds what was in the target.
+    target : Path
+        On the same file system; see `require_ours`.
+    """
+    mark(new)
+    require_ours(target)
+    if not target.exists():
+        new.rename(target)
+        return
+    if libc("renameat2", _AT_FDCWD, os.fsencode(new), _AT_FDCWD, os.fsencode(target), _RENAME_EXCHANGE) == 0:
+        return
+    old = new.with_name("old")  # a file system that cannot exchange: two steps, with no folder between them
+    target.rename(old)
+    new.rename(target)

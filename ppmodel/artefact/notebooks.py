@@ -1,0 +1,225 @@
+"""Notebooks, read and executed: the same bytes from the same results."""
+
+import os
+import re
+import signal
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager, suppress
+from multiprocessing import active_children, get_context
+from time import perf_counter
+
+import nbformat
+
+from ppmodel.artefact.folders import libc
+from ppmodel.artefact.parameters import declared
+from ppmodel.errors import PPModelError, ReproduceError, SpecificationError, TableError
+from ppmodel.specs import load_system, one_node_text, system_names
+
+KEPT = "nothing was written, and what was there stays"
+"""What a failed run says it left."""
+
+OWN_PAGE = "nb/your-system"
+"""The page that is about a system of the user's own."""
+
+DEATH_SIGNAL = 1
+"""The C library's name for the signal that a process asks for when its parent dies."""
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_SPECIFIED = {"system", "node-system", "model"}
+_WRITTEN_FOR = (
+    "The text of this page was written for the paper's systems and model. Its tables and figures are for those that "
+    "the parameters below name, and where the two disagree, they are right."
+)
+
+
+def read(source):
+    """A notebook.
+
+    Parameters
+    ----------
+    source : Path
+        An ``.ipynb`` file.
+
+    Returns
+    -------
+    NotebookNode
+
+    Raises
+    ------
+    ReproduceError
+        If it is none.
+    """
+    try:
+        notebook = nbformat.read(source, as_version=4)
+        nbformat.validate(notebook)
+    except (OSError, ValueError, AttributeError, TypeError, KeyError, RecursionError, nbformat.ValidationError):
+        raise ReproduceError("notebook", source, "cannot be read as a notebook", "pass an .ipynb file") from None
+    return notebook
+
+
+@contextmanager
+def named(place):
+    """Name the file in errors that do not name one themselves.
+
+    Parameters
+    ----------
+    place : str
+        The file.
+    """
+    try:
+        yield
+    except PPModelError as error:
+        error.where = error.where or place
+        raise
+
+
+# ---- many ----------------------------------------------------------------------------------------
+
+
+def execute_all(changes, folder, into, jobs, bar):
+    """Run notebooks side by side and write them into a folder.
+
+    Parameters
+    ----------
+    changes : dict of Path to dict
+        From notebooks to the values of their parameters.
+    folder : Path
+        Working directory of their kernels.
+    into : Path
+        Made where it is missing.
+    jobs : int
+        Notebooks that run at once.
+    bar : tqdm
+        Moves by one for each.
+
+    Returns
+    -------
+    dict of str to float
+        The seconds that each took.
+
+    Raises
+    ------
+    ReproduceError
+        If a cell raises or warns; the others are stopped.
+    """
+    into.mkdir(exist_ok=True)
+    seconds = {}
+    with ProcessPoolExecutor(
+        jobs, get_context("spawn"), initializer=_isolate, initargs=[folder.parent, os.getpid()]
+    ) as pool:
+        runs = {pool.submit(_timed, source, folder, values): source for source, values in changes.items()}
+        try:
+            for done in as_completed(runs):
+                notebook, seconds[runs[done].stem] = done.result()
+                nbformat.write(notebook, into / runs[done].name)
+                bar.update()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in active_children():  # their kernels end with them
+                worker.terminate()
+            raise
+    return seconds
+
+
+def _isolate(folder, parent):
+    """Keep a user's own Jupyter start-up files, random hashes and Ctrl-C out of a worker's kernels."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    libc("prctl", DEATH_SIGNAL, signal.SIGTERM)  # a worker ends with the run, even if that is killed
+    if os.getppid() != parent:  # it was, before this worker asked for it
+        os._exit(1)
+    (folder / "ipython").mkdir(exist_ok=True)
+    os.environ.update(PYTHONHASHSEED="0", JUPYTER_PLATFORM_DIRS="1", IPYTHONDIR=str(folder / "ipython"))
+
+
+def _timed(source, folder, values):
+    began = perf_counter()
+    notebook = execute(source, folder, values)
+    return notebook, perf_counter() - began
+
+
+# ---- one -----------------------------------------------------------------------------------------
+
+
+def execute(source, folder, values):
+    """Run one notebook by papermill in a folder, and strip what differs from run to run.
+
+    Parameters
+    ----------
+    source : Path
+        The notebook.
+    folder : Path
+        Working directory of its kernel.
+    values : dict of str to object
+        Parameters in place of the notebook's own; see `parameters.check`.
+
+    Returns
+    -------
+    NotebookNode
+
+    Raises
+    ------
+    ReproduceError
+        If a cell raises or warns.
+    """
+    done = _run_by_papermill(source, folder, values)
+    for number, cell in enumerate(done.cells):
+        for output in cell.get("outputs", ()):
+            if output.get("name") == "stderr":
+                rule = f"wrote a warning in cell {number}: {output.text.strip().splitlines()[-1]}"
+                raise ReproduceError("notebook", source.name, rule, KEPT)
+    own = declared(done)
+    specified = [key for key in values if key in own and own[key].word in _SPECIFIED]
+    if specified and f"nb/{source.stem}" != OWN_PAGE:
+        note = f"{_WRITTEN_FOR} {_one_node(values, own, folder)}".rstrip()
+        done.cells[0].source += f"\n\n> {note}"
+    return _normalise(done)
+
+
+def _run_by_papermill(source, folder, values):
+    from nbclient.exceptions import DeadKernelError
+    from papermill import execute_notebook
+    from papermill.exceptions import PapermillException, PapermillExecutionError
+
+    try:
+        return execute_notebook(
+            read(source), None, parameters=values, kernel_name="python3", cwd=str(folder),
+            progress_bar=False, extra_arguments=["--IPKernelApp.log_level=50"],
+        )  # fmt: skip
+    except PapermillExecutionError as error:
+        rule = f"failed in cell {error.cell_index}: {error.ename}: {error.evalue}"
+        raise ReproduceError("notebook", source.name, rule, KEPT, grid=_grid_of(error)) from None
+    except (PapermillException, DeadKernelError) as error:
+        raise ReproduceError("notebook", source.name, f"cannot be run: {error}", KEPT) from None
+
+
+def _grid_of(error):
+    """The grid of a refused table, which stands below its message in a notebook; None for any other error."""
+    return "\n".join(error.traceback[1:]) or None if error.ename == TableError.__name__ else None
+
+
+def _one_node(values, own, folder):
+    """Say of a page's own sizes at which of them all ranks of a given system lie on one node."""
+    systems = [values[key] for key in values if key in own and own[key].word == "system"]
+    sizes = values.get("pp", own["pp"].value if "pp" in own else None)
+    if not systems or sizes is None:
+        return ""
+    name = systems[0][0] if isinstance(systems[0], list) else systems[0]
+    system = load_system(name if name in system_names() else folder / name)
+    with suppress(SpecificationError):  # a list of nodes for other sizes, on a page that does not use them
+        return one_node_text(system, sizes if isinstance(sizes, list) else [sizes])
+    return ""
+
+
+def _normalise(notebook):
+    """The notebook without times, kernel metadata and addresses: the same bytes from the same results."""
+    notebook.metadata.pop("papermill", None)
+    notebook.metadata.get("language_info", {}).pop("version", None)
+    for number, cell in enumerate(notebook.cells):
+        cell.id = f"cell-{number}"
+        for key in ("papermill", "execution"):
+            cell.metadata.pop(key, None)
+        for output in cell.get("outputs", ()):
+            for kind, text in output.get("data", {}).items():
+                if isinstance(text, str) and kind.startswith("text/"):
+                    output["data"][kind] = _ADDRESS.sub("", text)
+    return notebook
