@@ -7,31 +7,67 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from ppmodel.artefact.parameters import KNOWN, check, defaults, fitting, parse, substitutes
+from ppmodel.artefact.parameters import check, declared, fitting, parse, substitutes
 from ppmodel.errors import PPModelError
 from ppmodel.specs import load_model
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
-OWN = {
-    "stages": 8, "microbatches": [8, 16], "schedules": ["gpipe"], "splits": [[1, 2]], "factors": [1.0],
-    "system": "dgx_h100", "models": ["paper"], "p2p": "overlapped", "memory_limit": "", "results": "results",
-    "deep": True, "node_systems": ["a2_highgpu_8g"], "jitters": [0.1], "slowdown": 1.3,
-}  # fmt: skip
+CELL = """
+pp = 8  # count: ranks
+microbatches = [8,
+                16]  # microbatches: of an iteration
+schedules = ["gpipe"]  # schedule: compared
+base = ["chimera", {"concat": "direct"}]  # schedule: one, with an option
+splits = [[1, 2]]  # split: front and back
+factors = [1.0]  # factor: on the bandwidth
+system = "dgx_h100"  # system: where it runs
+models = ["paper"]  # model: what runs
+p2p = "overlapped"  # p2p: what a transfer occupies
+memory_limit = ""  # size: of memory to use
+results = "results"  # folder: of what is recorded
+node_systems = ["a2_highgpu_8g"]  # node-system: with shared NICs
+jitters = [0.1]  # jitter: of each operation
+slowdown = 1.3  # slowdown: of a rank
+more = []  # schedule: none, unless some are named
+deep = True  # without a kind
+"""
+
+
+def own_of(source):
+    return declared(new_notebook(cells=[new_code_cell(source, metadata={"tags": ["parameters"]})]))
+
+
+OWN = own_of(CELL)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_every_parameter_is_known_and_every_default_is_legal(path):
-    """A notebook of the project has no parameter without a rule, and its own values keep to the rules."""
-    own = defaults(nbformat.read(path, as_version=4))
-    assert set(own) <= set(KNOWN)
-    check(own, own)
+def test_every_parameter_has_a_kind_and_every_default_is_legal(path):
+    """A notebook of the project says the kind of each parameter, and its own values keep to it."""
+    own = declared(nbformat.read(path, as_version=4))
+    assert [name for name, one in own.items() if not one.word] == []
+    check({name: one.value for name, one in own.items()}, own)
+
+
+def test_a_cell_says_the_kind_of_each_value():
+    """A comment on the last line of a value; a list is a list of that kind, unless it is one such value itself."""
+    assert [name for name, one in OWN.items() if one.several] == [
+        "microbatches", "schedules", "splits", "factors", "models", "node_systems", "jitters", "more",
+    ]  # fmt: skip
+    assert OWN["microbatches"].value == [8, 16]
+    assert (OWN["microbatches"].word, OWN["base"].word, OWN["deep"].word) == ("microbatches", "schedule", "")
+
+
+def test_an_unknown_kind_is_refused():
+    """With the nearest one."""
+    with pytest.raises(PPModelError, match=r"pp = # cuont: ...: is not a kind of parameter; did you mean count\?"):
+        own_of("pp = 8  # cuont: ranks")
 
 
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [
-        ("stages", "16", 16),
-        ("stages", "07", 7),
+        ("pp", "16", 16),
+        ("pp", "07", 7),
         ("microbatches", "[4, 8]", [4, 8]),
         ("factors", "[1e-3, 2]", [0.001, 2]),
         ("schedules", "[gpipe, [chimera, {concat: direct}], [hanayo, {waves: 2}]]", None),
@@ -54,18 +90,22 @@ def test_texts_become_values(name, text, value):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("stage", "8", "is not a parameter of this notebook; did you mean stages"),
+        ("ppp", "8", "is not a parameter of this notebook; did you mean pp"),
         ("jitters", "[0.1, 6]", "above 0 and at most 5"),
         ("slowdown", "1e7", "above 1 and at most 1000000"),
-        ("stages", "eight", "must be a whole number"),
-        ("stages", "8.0", "must be a whole number"),
-        ("stages", "true", "stages = true: must be a whole number"),
-        ("stages", "0", "must be a whole number of at least 1"),
-        ("stages", "[8]", "must be a whole number"),
+        ("pp", "eight", "must be a whole number"),
+        ("pp", "8.0", "must be a whole number"),
+        ("pp", "true", "pp = true: must be a whole number"),
+        ("pp", "0", "must be a whole number of at least 1"),
+        ("pp", "[8]", "must be a whole number"),
         ("microbatches", "8", "must be a list, each of it a whole number"),
         ("microbatches", "[]", "must be a list"),
         ("microbatches", "[8, -1]", "microbatches = -1: must be a whole number"),
         ("microbatches", "[8", "cannot be read as YAML"),
+        ("microbatches", "&a [*a]", "cannot be read as YAML"),
+        ("microbatches", "[*a]", "cannot be read as YAML"),
+        ("microbatches", "[" * 5000, r"microbatches = \[{120}\.\.\.: cannot be read as YAML"),
+        ("base", "[chimera, {concat: up}]", "chimera.concat = up: must be one of"),
         ("schedules", "[gpip]", "schedules = gpip: is not a known schedule; did you mean gpipe"),
         ("schedules", "[[chimera, {concat: up}]]", "chimera.concat = up: must be one of"),
         ("schedules", "[[hanayo, {waves: '2'}]]", "hanayo.waves = 2: must be"),
@@ -100,7 +140,7 @@ def test_wrong_values_are_refused(name, text, said):
 def test_a_parameter_is_given_once():
     """Two values for one name are refused."""
     with pytest.raises(PPModelError, match="is given twice"):
-        parse([("stages", "4"), ("stages", "8")], OWN)
+        parse([("pp", "4"), ("pp", "8")], OWN)
 
 
 def test_an_error_in_a_file_names_its_line():
@@ -111,38 +151,41 @@ def test_an_error_in_a_file_names_its_line():
     assert str(caught.value).startswith(f"{path}:")
 
 
-@pytest.mark.parametrize("source", ["stages = range(4)", "for stages in 4: pass", "stages =", "import os"])
+@pytest.mark.parametrize(
+    "source", ["pp = range(4)", "for pp in 4: pass", "pp =", "import os", "pp = (", "pp = '", "0", "[" * 5000]
+)
 def test_a_parameters_cell_holds_plain_values(source):
     """What cannot be read without running it is refused."""
-    cell = new_code_cell(source, metadata={"tags": ["parameters"]})
     with pytest.raises(PPModelError, match="names with plain values"):
-        defaults(new_notebook(cells=[cell]))
+        own_of(source)
     with pytest.raises(PPModelError, match="is tagged 'parameters'"):
-        defaults(new_notebook(cells=[new_code_cell(source)]))
+        declared(new_notebook(cells=[new_code_cell(source)]))
 
 
 def test_a_users_system_takes_its_place():
-    """A given system replaces `system` and stands in front of `systems`, where the notebook has them; so do models."""
-    own = {"system": "a", "systems": ["x", "a"], "models": ["x"], "stages": 8}
-    assert substitutes({"system": "a", "model": "b", "memory_limit": "8 GiB"}, own) == {
-        "system": "a", "systems": ["a", "x"], "models": ["b", "x"],
+    """It replaces the first single system and stands in front of every list of them; so does a model."""
+    own = own_of("""
+system = "mi300x"  # system: shown
+other_system = "dgx_a100"  # system: beside it
+systems = ["mi300x", "dgx_h100"]  # system: compared
+picture_systems = ["mi300x"]  # system: pictured
+models = ["gpt3_175b"]  # model: compared
+paper_model = "paper"  # paper-model: of the claims
+memory_limit = ""  # size: of memory to use
+pp = 8  # count: ranks
+""")
+    assert substitutes({"system": "dgx_h100", "model": "llama3_70b", "memory_limit": "8 GiB"}, own) == {
+        "system": "dgx_h100", "systems": ["dgx_h100", "mi300x"], "picture_systems": ["dgx_h100", "mi300x"],
+        "models": ["llama3_70b", "gpt3_175b"], "memory_limit": "8 GiB",
     }  # fmt: skip
     assert substitutes({"system": None, "model": None, "memory_limit": None}, own) == {}
-
-
-def test_a_users_system_is_pictured():
-    """It leads the pictures, and is the one other system of a page without a system; where it has one, that stays."""
-    own = {"systems": ["x"], "picture_systems": ["x"], "other_system": "y"}
-    assert substitutes({"system": "a"}, own) == {
-        "systems": ["a", "x"], "picture_systems": ["a", "x"], "other_system": "a",
-    }  # fmt: skip
-    assert substitutes({"system": "a"}, {"system": "b", "other_system": "y"}) == {"system": "a"}
-    assert substitutes({"model": "m"}, own) == {}
+    without = {name: one for name, one in own.items() if name != "system"}
+    assert substitutes({"system": "dgx_h100"}, without)["other_system"] == "dgx_h100"
 
 
 def test_a_users_nodes_take_their_place():
     """A system with nodes stands in front of those of the page about nodes; one without leaves them as they are."""
-    own = {"node_systems": ["slow_between_nodes", "a2_highgpu_8g"]}
+    own = own_of('node_systems = ["slow_between_nodes", "a2_highgpu_8g"]  # node-system: compared')
     assert substitutes({"system": "a2_highgpu_8g"}, own) == {"node_systems": ["a2_highgpu_8g", "slow_between_nodes"]}
     assert substitutes({"system": "dgx_h100"}, own) == substitutes({"system": None}, own) == {}
 
@@ -150,12 +193,18 @@ def test_a_users_nodes_take_their_place():
 def test_sizes_that_a_model_does_not_have_are_left_out():
     """Only B that divide the batch, only waves for which there are blocks; if nothing is left, one line says so."""
     small = replace(load_model("paper"), global_batch=48, blocks=32)
-    own = {"microbatches": [8, 16, 32], "waves": [1, 2, 4], "waves_of_paper": 4, "stages": 8}
+    own = own_of("""
+microbatches = [8, 16, 32]  # microbatches: of an iteration
+waves = [1, 2, 4]  # waves: compared
+waves_of_paper = 4  # waves: of its table
+pp = 8  # count: ranks
+""")
+    single = own_of("microbatches = 64  # microbatches: of an iteration")
     assert fitting(own, small) == {"microbatches": [8, 16], "waves": [1, 2], "waves_of_paper": 2}
-    assert fitting({"microbatches": 16}, small) == {}
-    assert fitting({"microbatches": 64}, small) == {"microbatches": 48}
-    assert fitting({"microbatches": 64, "models": ["paper"]}, small) == {"microbatches": 16}
+    assert fitting(own_of("microbatches = 16  # microbatches: of an iteration"), small) == {}
+    assert fitting(single, small) == {"microbatches": 48}
+    assert fitting(single | own_of('models = ["paper"]  # model: beside it'), small) == {"microbatches": 16}
     with pytest.raises(PPModelError, match=r"global_batch = 48: is divided by none of microbatches = \[64\]; take"):
-        fitting({"microbatches": [64]}, small)
+        fitting(own_of("microbatches = [64]  # microbatches: of an iteration"), small)
     with pytest.raises(PPModelError, match="blocks = 8: is too few for waves = "):
         fitting(own, replace(small, blocks=8))

@@ -15,13 +15,18 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from ppmodel.artefact.reproduce import ROOT, _publish, _remove_leftovers, execute, reproduce, run
+from ppmodel.artefact.build import _quoted, reproduce
+from ppmodel.artefact.folders import MARK, mark, publish, remove_leftovers
+from ppmodel.artefact.notebooks import execute
+from ppmodel.artefact.run import ROOT, run
 from ppmodel.cli import main
 from ppmodel.errors import PPModelError, ReproduceError
 
+_CELL = 'results = "results"  # folder: of what is recorded\nsystem = "mid_cp_mid_nw"  # system: shown'
+
 
 def notebook(tmp_path, *sources, name="small"):
-    cells = [new_code_cell('results = "results"\nsystem = "mid_cp_mid_nw"', metadata={"tags": ["parameters"]})]
+    cells = [new_code_cell(_CELL, metadata={"tags": ["parameters"]})]
     cells += [new_code_cell(source) for source in sources]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     folder = tmp_path / "notebooks"
@@ -37,6 +42,7 @@ def good_book(tmp_path):
     html = tmp_path / "out" / "html"
     html.mkdir(parents=True)
     (html / "index.html").write_text("the last good book")
+    mark(html)
     return tmp_path / "out"
 
 
@@ -65,6 +71,109 @@ def test_a_broken_page_publishes_nothing(tmp_path, good_book):
     assert [path.name for path in good_book.iterdir()] == ["html"]
 
 
+# ---- nobody else's files -------------------------------------------------------------------------
+
+
+def tree(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("name", ["results/thesis.csv", "data/mine.csv", "small.ipynb", "deep/er/x", MARK])
+def test_a_folder_that_is_not_ours_is_not_replaced(tmp_path, name):
+    """Whatever is in it, with the names that a run would use, too, it is refused by name and stays."""
+    source, out = notebook(tmp_path, "1 / 0"), tmp_path / "out"
+    (out / name).parent.mkdir(parents=True)
+    (out / name).write_text('{"ppmodel": "mine", "files": {}}')
+    (out / "another").touch()
+    before = tree(out)
+    with pytest.raises(ReproduceError, match=r"holds .*, and no mark of an earlier run; move it away"):
+        run(source, [("results", "data")], out=out)
+    assert tree(out) == before
+    assert {path.name for path in tmp_path.iterdir()} == {"notebooks", "out"}
+
+
+def test_what_was_added_to_or_changed_in_our_folder_is_not_lost(tmp_path):
+    """An earlier run is replaced as it was written, and in no other state."""
+    source, out = notebook(tmp_path, "from pathlib import Path\nPath(results).mkdir()"), tmp_path / "out"
+    run(source, out=out)
+    run(source, out=out)
+    (out / "results" / "thesis.csv").touch()
+    with pytest.raises(ReproduceError, match=r"holds results/thesis.csv, which no earlier run wrote"):
+        run(source, out=out)
+    (out / "results" / "thesis.csv").unlink()
+    (out / "small.ipynb").write_text((out / "small.ipynb").read_text() + " ")
+    with pytest.raises(ReproduceError, match=r"holds small.ipynb, which was changed since it was written"):
+        run(source, out=out)
+    assert (out / "small.ipynb").read_text().endswith(" ")
+
+
+def test_what_is_added_while_a_notebook_runs_is_not_lost(tmp_path):
+    """The folder is looked at again before it is replaced."""
+    source, out = notebook(tmp_path, "from pathlib import Path"), tmp_path / "out"
+    run(source, out=out)
+    late = notebook(tmp_path, f"from pathlib import Path\nPath({str(out)!r}, 'thesis.csv').touch()")
+    with pytest.raises(ReproduceError, match=r"holds thesis.csv, which no earlier run wrote"):
+        run(late, out=out)
+    assert (out / "thesis.csv").exists()
+
+
+@pytest.mark.parametrize("name", ["html/index.html", "html/more/x", "run.js"])
+def test_a_foreign_site_is_not_replaced(tmp_path, name):
+    """A folder `html` or a file `run.js` of somebody else's is refused before anything runs."""
+    site = tmp_path / "site"
+    (site / name).parent.mkdir(parents=True)
+    (site / name).write_text("ppmodelRun = mine")
+    notebook(tmp_path, "1 / 0")
+    with pytest.raises(ReproduceError, match=r"no mark of an earlier run|was not written by an earlier build"):
+        reproduce(out=site, notebooks=tmp_path / "notebooks", jobs=1)
+    assert tree(site) == {name: b"ppmodelRun = mine"}
+
+
+def test_a_link_is_followed_and_stays(tmp_path):
+    """A run into a link writes where it leads."""
+    source = notebook(tmp_path, "print(system)")
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    for _ in range(2):
+        run(source, out=tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "there" / "small.ipynb").exists()
+
+
+def test_only_what_a_killed_run_of_this_machine_left_is_removed(tmp_path):
+    """The workspace of another machine that uses the folder, and a folder that only has such a name, stay."""
+    from ppmodel.artefact import folders
+
+    ours, theirs, foreign = (
+        tmp_path / f".ppmodel-{machine}-{2**22 + 1}-x{number}"
+        for number, machine in enumerate((folders._machine(), "deadbeef", folders._machine()))
+    )
+    for folder, text in ((ours, folders._WORKING), (theirs, folders._WORKING), (foreign, "mine")):
+        folder.mkdir()
+        (folder / MARK).write_text(text)
+    remove_leftovers(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted([theirs, foreign])
+
+
+@pytest.mark.parametrize("stem", ["{{cycler.__init__}}", "{% x %}", "a{#b", "<b>", "`x`", "=1+1", "@x", "a\nb", "-x"])
+def test_a_file_whose_name_is_no_plain_text_is_refused(tmp_path, capsys, stem):
+    """Names of files become labels and parts of pages."""
+    own = tmp_path / f"{stem}.yaml"
+    shutil.copy(ROOT / "data" / "systems" / "dgx_h100.yaml", own)
+    for line in (["reproduce", "--system", str(own)], ["run", str(notebook(tmp_path)), "-p", "system", str(own)]):
+        assert main(line) == 2
+        said = capsys.readouterr().err
+        assert "has a name with other signs than" in said
+        assert said.count("\n") == 1
+
+
+def test_recorded_texts_are_plain_text_in_pages():
+    """What a notebook recorded is neither evaluated nor markup where a page quotes it."""
+    assert _quoted({"a": ["{{ x }}", 1], "b": "*c*"}) == {"a": ["\\{\\{ x \\}\\}", 1], "b": "\\*c\\*"}
+
+
+# ---- one notebook --------------------------------------------------------------------------------
+
+
 def test_two_runs_of_a_notebook_are_the_same_bytes(tmp_path):
     """Times, kernel metadata and addresses do not reach the page."""
     path = notebook(tmp_path, "object()", "print(system)")
@@ -84,7 +193,7 @@ def test_pages_say_where_the_network_of_a_given_system_is_not_used(tmp_path):
     """A page whose ranks all lie on one node of the system that was given says so, and no other page does."""
     path = notebook(tmp_path, "print(system)")
     whole = nbformat.read(path, as_version=4)
-    whole.cells[0].source += "\nstages = [8, 16]"
+    whole.cells[0].source += "\npp = [8, 16]  # count: ranks"
     whole.cells.insert(0, new_markdown_cell("# Small"))
     nbformat.write(whole, path)
     said = "All S = 8 ranks lie on one node of a2_highgpu_8g"
@@ -99,10 +208,11 @@ def test_a_folder_takes_the_place_of_another(tmp_path):
     for name in ("new", "old"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
-    _publish(tmp_path / "new", tmp_path / "old")
-    assert [path.name for path in (tmp_path / "old").iterdir()] == ["new"]
-    _publish(tmp_path / "old", tmp_path / "first")
-    assert [path.name for path in (tmp_path / "first").iterdir()] == ["new"]
+        mark(tmp_path / name)
+    publish(tmp_path / "new", tmp_path / "old")
+    assert [path.name for path in (tmp_path / "old").glob("[!.]*")] == ["new"]
+    publish(tmp_path / "old", tmp_path / "first")
+    assert [path.name for path in (tmp_path / "first").glob("[!.]*")] == ["new"]
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
@@ -117,7 +227,7 @@ def test_an_interrupted_run_leaves_the_last_good_book(tmp_path, good_book, how):
     os.killpg(run.pid, how) if how == signal.SIGINT else run.send_signal(how)
     assert run.wait(60) != 0
     if how == signal.SIGKILL:
-        _remove_leftovers(good_book)
+        remove_leftovers(good_book)
     assert [path.name for path in good_book.iterdir()] == ["html"]
     assert (good_book / "html" / "index.html").read_text() == "the last good book"
     assert_ended(run)
@@ -216,7 +326,7 @@ def test_a_killed_run_leaves_the_old_book_or_the_new_one(tmp_path):
 def started(**arguments):
     """A process of its own, and session, that builds a book."""
     hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # as in a terminal
-    code = f"{hears}\nfrom ppmodel.artefact.reproduce import reproduce; reproduce(**{arguments!r})"
+    code = f"{hears}\nfrom ppmodel.artefact.build import reproduce; reproduce(**{arguments!r})"
     return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, start_new_session=True)
 
 
@@ -270,11 +380,11 @@ def test_one_notebook_runs_into_a_folder_of_its_own(tmp_path, monkeypatch, capsy
     for system in ("dgx_h100", "mine.yaml"):
         assert main(["run", str(source), "-p", "system", system]) == 0
     found = {path.relative_to(tmp_path / "small").as_posix() for path in (tmp_path / "small").rglob("*.*")}
-    assert found == {"small.ipynb", "specifications/systems/mine.yaml", "results/mine.yaml"}
+    assert found == {MARK, "small.ipynb", "specifications/systems/mine.yaml", "results/mine.yaml"}
     assert str(tmp_path) not in (tmp_path / "small" / "small.ipynb").read_text()
     (tmp_path / "small" / "notes.txt").touch()
     assert main(["run", str(source)]) == 2
-    assert "holds other files (notes.txt)" in capsys.readouterr().err
+    assert "holds notes.txt, which no earlier run wrote; move it away, or choose" in capsys.readouterr().err
 
 
 def test_a_notebook_that_fails_leaves_no_folder(tmp_path):

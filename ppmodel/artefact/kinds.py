@@ -233,6 +233,7 @@ def like(default):
     -------
     Kind
     """
-    example = default[0] if isinstance(default, list) and default else default
-    own = type(example)
-    return Kind(lambda value: _require(type(value) is own), f"must be of the type {own.__name__}", shown(example))
+    examples = default if isinstance(default, list) and default else [default]
+    own = {type(one) for one in examples}
+    rule = f"must be of the type {' or '.join(sorted(one.__name__ for one in own))}"
+    return Kind(lambda value: _require(type(value) in own), rule, shown(examples[0]))
