@@ -15,8 +15,9 @@ from matplotlib import pyplot as plt
 from strategies import is_legal
 
 from ppmodel import build, names
-from ppmodel.artefact.parameters import check
-from ppmodel.artefact.reproduce import bring
+from ppmodel.artefact.files import bring
+from ppmodel.artefact.kinds import KINDS
+from ppmodel.artefact.parameters import Parameter, check
 from ppmodel.cli import main
 from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.errors import CostError, PPModelError, ScheduleError
@@ -236,17 +237,25 @@ def test_a_size_that_a_generator_refuses_is_left_out(tmp_path):
 # ---- parameters --------------------------------------------------------------------------------------
 
 
+OWN = {
+    "table": Parameter("my_table", "table", KINDS["table"], False),
+    "mistakes": Parameter(["deadlock"], "table-file", KINDS["table-file"], True),
+    "generator": Parameter("my_schedule", "generator", KINDS["generator"], False),
+    "forward": Parameter(1.0, "seconds", KINDS["seconds"], False),
+    "comm": Parameter(1.0, "delay", KINDS["delay"], False),
+}
+
+
 def test_parameters_name_a_template_or_a_file(tmp_path, monkeypatch):
     """A name of the project, a file that is copied to where the notebook runs, or one line that says what is wrong."""
-    own = {"table": "my_table", "mistakes": ["deadlock"], "generator": "my_schedule"}
     monkeypatch.chdir(tmp_path)
     for template, copy in (("my_table.csv", "mine.csv"), ("mistakes/deadlock.csv", "slip.csv"),
                            ("my_schedule.py", "mine.py")):  # fmt: skip
         shutil.copy(DATA / "templates" / template, copy)
     given = {"table": "mine.csv", "mistakes": ["slip.csv", "deadlock"], "generator": "mine.py"}
-    check(given, own)
+    check(given, OWN)
     (tmp_path / "work").mkdir()
-    brought = bring(given, tmp_path / "work")
+    brought = bring(given, OWN, tmp_path / "work")
     assert brought["mistakes"][1] == "deadlock"
     for name in (brought["table"], brought["mistakes"][0], brought["generator"]):
         assert (tmp_path / "work" / name).read_bytes() == (tmp_path / Path(name).name).read_bytes()
@@ -270,9 +279,8 @@ def test_wrong_files_are_refused_before_a_notebook_runs(tmp_path, monkeypatch, n
     """A table that is no schedule, a file that is not there, a generator that is not Python."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(template_path("deadlock", ".csv"), "slip.csv")
-    own = {"table": "", "mistakes": [""], "generator": "", "forward": 1.0, "comm": 1.0}
     with pytest.raises(PPModelError, match=said) as caught:
-        check({name: value}, own)
+        check({name: value}, OWN)
     assert "\n" not in str(caught.value)
 
 

@@ -147,7 +147,7 @@ def test_commands_in_the_guide_name_parameters_that_exist():
     for line in lines:
         name, *words = shlex.split(line)
         pairs = [(words[n + 1], words[n + 2]) for n, word in enumerate(words) if word == "-p"]
-        own = parameters.defaults(nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4))
+        own = parameters.declared(nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4))
         given = parameters.parse(pairs, own)
         files = re.compile(r"\.(yaml|csv|py)\b")  # of a reader, who has them
         parameters.check({key: value for key, value in given.items() if not files.search(str(value))}, own)

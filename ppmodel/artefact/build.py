@@ -190,7 +190,7 @@ def _quoted(fact):
         return {key: _quoted(value) for key, value in fact.items()}
     if isinstance(fact, list):
         return [_quoted(value) for value in fact]
-    return literal(fact) if isinstance(fact, str) else fact
+    return str(literal(fact)) if isinstance(fact, str) else fact
 
 
 def _lead_with(page, book):
