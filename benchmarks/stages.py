@@ -367,7 +367,7 @@ def whole_way(plan):
 
 def start_up(plan):
     """Whole processes: a small question on the command line, and what importing takes."""
-    question = shlex.split("simulate 1f1b --stages 8 --microbatches 256 --forward 1 --backward 2 --comm 0.1 --json")
+    question = shlex.split("simulate 1f1b --pp 8 --microbatches 256 --forward 1 --backward 2 --comm 0.1 --json")
     script = Path(sys.executable).with_name("ppmodel")
     command = [str(script)] if script.exists() else [sys.executable, "-m", "ppmodel"]
     (asked,) = _processes([*command, *question])

@@ -12,6 +12,11 @@ class OpKind(IntEnum):
 
     The letters are PyTorch's current ones: ``B`` is the whole backward; ``I`` and ``W`` are its two
     halves, the gradient of the stage's input and of its weights. The Zero Bubble papers write B for I.
+
+    Examples
+    --------
+    >>> OpKind.I.name, OpKind["W"]
+    ('I', <OpKind.W: 3>)
     """
 
     F = 0  #: forward

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,12 +15,13 @@ from ppmodel import build, names, simulate
 from ppmodel.cli import main
 from ppmodel.costs import stages
 from ppmodel.evaluate import COLUMNS, compared
-from ppmodel.export import write_table
+from ppmodel.export import read_table, write_table
 from ppmodel.metrics import memory
 from ppmodel.schedules import registry
 from ppmodel.specs import DATA, load_model, load_system, model_names, system_names
 
-BAD = Path(__file__).parent / "bad"
+ROOT = Path(__file__).parents[1]
+BAD = ROOT / "tests" / "bad"
 SIMULATE = "simulate 1f1b --pp 4 --microbatches 8"
 SECONDS = "--forward 1 --backward 2"
 
@@ -286,11 +288,11 @@ REFUSED = {
     "table gpipe --pp 4 --microbatches 4 --backward-slots 100000000": "to be drawn",
     f"{SIMULATE} --model paper --system {'a' * 300}.yaml": "is not a file",
     "run runtim": "notebook = runtim: .*did you mean runtime",
-    "run runtime -p stage 8": "runtime.ipynb: stage = 8: is not a parameter of this notebook; did you mean stages",
-    "run runtime -p stages eight": "runtime.ipynb: stages = eight: must be a whole number",
+    "run runtime -p microbatch 8": "microbatch = 8: is not a parameter of this notebook; did you mean microbatches",
+    "run runtime -p microbatches eight": "runtime.ipynb: microbatches = eight: must be",
     "run runtime -p systems [nowhere]": "runtime.ipynb: systems = nowhere: is neither a known name",
     "run your-system -p memory_limit 80GB/s": "memory_limit = 80GB/s: must be a number above 0 and one of the units",
-    "run runtime -p stages": "requires 2 arguments",
+    "run runtime -p microbatches": "requires 2 arguments",
     "reproduce --system dgx_h100 --memory-limit 64": "--memory-limit = 64: must be a number above 0",
     "reproduce --memory-limit 64GiB": "--memory-limit = 64GiB: has no effect without a system",
     "frobnicate": "frobnicate is not a command of ppmodel; choose one of schedules, .*claims",
@@ -450,6 +452,39 @@ def test_own_files_are_refused_in_one_line(capsys, line, said):
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert re.search(said, err), err
     assert Path("mine.csv").read_text() == before
+
+
+PAGE = (ROOT / "book" / "idea-to-rank.md").read_text()
+
+
+def test_what_the_page_shows_is_what_the_commands_print(own, capsys):
+    """Every command of the page in turn, in a folder of its own: the same lines, to the character."""
+    for path in own.iterdir():
+        path.unlink()
+    blocks = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    shown = "".join(blocks).rstrip("\n").split("\n")
+    printed = []
+    for line in [line for line in shown if line.startswith("$ ")]:
+        program, *arguments = shlex.split(line[2:])
+        printed.append(line)
+        if program == "cp":
+            shutil.copy(ROOT / arguments[0], arguments[1])
+        else:
+            assert program == "ppmodel"
+            main(arguments)
+            said = capsys.readouterr()
+            printed += (said.out + said.err).rstrip("\n").split("\n")
+    assert shown == printed
+
+
+@pytest.mark.usefixtures("own")
+def test_the_python_of_the_page_runs():
+    """The generator's copy is registered, its table is written and read again, and it is simulated."""
+    (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    variables = {}
+    exec(block, variables)
+    assert read_table("sixteen.csv").rows() == variables["table"].rows()
+    assert variables["run"].makespan_s > 0
 
 
 # ---- comparing -----------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """A schedule of one's own: its file is read, its mistakes are shown where they are, and its rank is what it says."""
 
-import re
-import shlex
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -18,10 +16,9 @@ from ppmodel import build, names
 from ppmodel.artefact.files import bring
 from ppmodel.artefact.kinds import KINDS
 from ppmodel.artefact.parameters import Parameter, check
-from ppmodel.cli import main
 from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.errors import CostError, PPModelError, ScheduleError
-from ppmodel.export import parse_table, read_table
+from ppmodel.export import read_table
 from ppmodel.grid import Grid
 from ppmodel.metrics import messages_sent, peak_activations
 from ppmodel.ops import OpKind
@@ -419,38 +416,3 @@ def test_timelines_stand_beside_ones_own(table):
     timelines = timelines_beside("mine", table, ["1f1b", "chimera", ("hanayo", {"waves": 2})], SLOW)
     assert list(timelines)[:3] == ["mine", "1F1B", "Chimera"]
     assert timelines["mine"].makespan_s == run_graph(compile_graph(table), SLOW(table)).makespan_s
-
-
-# ---- the page ----------------------------------------------------------------------------------------
-
-PAGE = (ROOT / "book" / "idea-to-rank.md").read_text()
-
-
-def test_what_the_page_shows_is_what_the_commands_print(tmp_path, monkeypatch, capsys):
-    """Every command of the page in turn, in a folder of its own: the same lines, to the character."""
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    shown = "".join(blocks).rstrip("\n").split("\n")
-    printed = []
-    for line in [line for line in shown if line.startswith("$ ")]:
-        program, *arguments = shlex.split(line[2:])
-        printed.append(line)
-        if program == "cp":
-            shutil.copy(ROOT / arguments[0], arguments[1])
-        else:
-            assert program == "ppmodel"
-            main(arguments)
-            said = capsys.readouterr()
-            printed += (said.out + said.err).rstrip("\n").split("\n")
-    assert shown == printed
-
-
-@pytest.mark.usefixtures("own_registry")
-def test_the_python_of_the_page_runs(tmp_path, monkeypatch):
-    """The generator's copy is registered, and what it writes is a table that reads."""
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(template_path("my_schedule", ".py"), "mine.py")
-    (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    variables = {}
-    exec(block, variables)
-    assert parse_table(variables["text"]).num_ranks == 16

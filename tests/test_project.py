@@ -153,10 +153,25 @@ def test_commands_in_the_guide_name_parameters_that_exist():
         parameters.check({key: value for key, value in given.items() if not files.search(str(value))}, own)
 
 
+def test_commands_in_the_guide_run(tmp_path, monkeypatch, capsys):
+    """Every line of README and book that asks about a schedule does what it says, with files copied as they say."""
+    from ppmodel.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    for template, copy in (("my_table.csv", "mine.csv"), ("my_schedule.py", "mine.py"), ("system.yaml", "mine.yaml")):
+        shutil.copy(ROOT / "data" / "templates" / template, copy)
+    texts = [(ROOT / "README.md").read_text(), *(path.read_text() for path in (ROOT / "book").glob("*.md"))]
+    asked = r"^(?:\.venv/bin/)?ppmodel ((?:simulate|compare|table|check|schedules|models|systems|notebooks)\b.*)$"
+    lines = [line for text in texts for line in re.findall(asked, text, re.MULTILINE)]
+    assert len(lines) >= 12
+    for line in lines:
+        assert main(shlex.split(line)) == 0, capsys.readouterr().err
+
+
 def test_python_in_the_guide_runs():
     """Every block of Python on the page about running runs as it stands, and its last line has a value."""
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / "book" / "run.md").read_text(), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for block in blocks:
         code = ast.parse(block)
         last = ast.Expression(code.body.pop().value)

@@ -137,7 +137,7 @@ def test_a_changed_system_is_never_answered_from_memory(tmp_path, model, capsys)
     for bandwidth in ("value: 5,", "value: 50,", "value: 5,"):
         path.write_text(text.replace("value: 5,", bandwidth))
         system = load_system(path)
-        assert main(["simulate", "1f1b", "--stages", "4", "--microbatches", "8", "--model", "paper", "--system",
+        assert main(["simulate", "1f1b", "--pp", "4", "--microbatches", "8", "--model", "paper", "--system",
                      str(path), "--json"]) == 0  # fmt: skip
         found.append((
             runtime_study(model, [system], 4, [8], ["1f1b"]).t_sim_s[0],

@@ -4,7 +4,7 @@ import csv
 import io
 
 from ppmodel.cli.text import columns as aligned
-from ppmodel.cli.text import counted, plain
+from ppmodel.cli.text import counted, gibibytes, plain
 
 _TIE = 1e-9
 _FORMULA = "=+-@\t\r"
@@ -75,14 +75,14 @@ def _cells(place, row, best):
 def _memory_heading(row):
     if row.get("peak_memory_bytes") is None:
         return "peak activations"
-    return f"memory (GiB of {row['memory_capacity_bytes'] / 2**30:.4g})"
+    return f"memory (GiB of {gibibytes(row['memory_capacity_bytes'])})"
 
 
 def _memory(row):
     if row.get("peak_memory_bytes") is None:
         return f"{row['peak_activations']:.4g}"
     fits = row["peak_memory_bytes"] <= row["memory_capacity_bytes"]
-    return f"{row['peak_memory_bytes'] / 2**30:.4g}{'' if fits else ' does not fit'}"
+    return f"{gibibytes(row['peak_memory_bytes'])}{'' if fits else ' does not fit'}"
 
 
 def write_rows(path, columns, rows):

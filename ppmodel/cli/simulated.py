@@ -1,6 +1,6 @@
 """A simulated run as lines of text."""
 
-from ppmodel.cli.text import counted, numbers
+from ppmodel.cli.text import counted, gibibytes, numbers
 from ppmodel.ops import OpKind
 
 _MAX_SHOWN = 16
@@ -59,12 +59,12 @@ def _peaks(values):
 
 def _specified(result):
     """Model, system, and what the most loaded rank holds of its memory."""
-    held, room = (result[key] / 2**30 for key in ("peak_memory_bytes", "memory_capacity_bytes"))
+    held, room = result["peak_memory_bytes"], result["memory_capacity_bytes"]
     fits = "" if held <= room else ": does not fit"
     if fits and result["microbatch_sequences"] > 1:
         fits += f"; with more microbatches each has fewer than {result['microbatch_sequences']} sequences"
     yield f"microbatch          {counted(result['microbatch_sequences'], 'sequence')}"
-    yield f"memory              {held:.4g} GiB on the most loaded rank, of {room:.4g}{fits}"
+    yield f"memory              {gibibytes(held)} GiB on the most loaded rank, of {gibibytes(room)}{fits}"
     yield f"model, system       {result['model']}, {result['system']}"
 
 

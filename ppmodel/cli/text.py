@@ -39,6 +39,16 @@ def numbers(values):
     return " ".join(f"{value:.4g}" for value in values)
 
 
+def gibibytes(size):
+    """Bytes in GiB, to four digits or to the unit.
+
+    >>> gibibytes(2**30 * 1.5), gibibytes(2**30 * 11320.4)
+    ('1.5', '11320')
+    """
+    size = size / 2**30
+    return f"{size:.4g}" if size < 1e4 else f"{size:.0f}"
+
+
 def columns(rows, right=()):
     """Rows of texts in columns; those named in `right` by their index are flush right.
 

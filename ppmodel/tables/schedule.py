@@ -41,6 +41,13 @@ class Schedule:
         Into how many parts the table cuts a microbatch; it then counts parts as microbatches.
     stage_shares : ndarray of float, shape (num_stages,)
         Each stage's share of the model, relative to an even split; scaled to a mean of 1.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> schedule = build("interleaved-1f1b", 4, 8, chunks=2)
+    >>> schedule, schedule.num_stages
+    (<Schedule interleaved-1f1b: pp=4, microbatches=8, stages=8, operations=128>, 8)
     """
 
     name: str

@@ -1,0 +1,249 @@
+"""The public library: one simulation, many, files and frames, and help that works."""
+
+import doctest
+import json
+import pydoc
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib import pyplot as plt
+from strategies import schedules
+
+import ppmodel as pp
+from ppmodel.errors import CostError, PPModelError, SizeError, TableError
+from ppmodel.evaluate import COLUMNS, compared, searched_for
+
+SECONDS = {"forward": 1, "backward": 2, "comm": 0.1}
+ON = {"model": "llama3_70b", "system": "dgx_h100_nodes"}
+PUBLIC = [name for name in pp.__all__ if name != "__version__"]
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def zigzag(num_ranks, num_microbatches):
+    """A generator function of one's own: GPipe under another name."""
+    rows = pp.build("gpipe", num_ranks, num_microbatches).rows()
+    return pp.Schedule.from_rows("zigzag", rows)
+
+
+# ---- names and help ----------------------------------------------------------------------------------
+
+
+def test_the_names_are_there_and_few():
+    """About a dozen, each of them found, and nothing that is not."""
+    assert len(PUBLIC) <= 14
+    assert all(getattr(pp, name) for name in PUBLIC)
+    assert set(dir(pp)) == set(pp.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'simulat'"):
+        pp.simulat  # noqa: B018
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_help_has_an_example(name):
+    """help() of each public name shows a call that can be copied; the doctests run it."""
+    assert doctest.DocTestParser().get_examples(pydoc.getdoc(getattr(pp, name)))
+
+
+def test_importing_costs_little():
+    """No frames, pictures, specifications or compiled code before they are asked for."""
+    code = (
+        "import sys, ppmodel as pp; pp.simulate('1f1b', 4, 8, forward=1, backward=2).makespan_s; "
+        "print(sorted({name.split('.')[0] for name in sys.modules} & {'pandas', 'matplotlib', 'pydantic', 'numba'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# ---- one simulation ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("costs", [SECONDS, ON], ids=["seconds", "model"])
+def test_a_schedule_may_be_given_in_five_ways(costs):
+    """A name, a name with options, a table, a generator function, a case: the same run."""
+    from ppmodel.cases import as_case
+
+    table = pp.build("gpipe", 4, 8)
+    sizes = [("gpipe", 4, 8), (("gpipe", {}), 4, 8), (table,), (zigzag, 4, 8), (as_case("gpipe"), 4, 8)]
+    assert len({pp.simulate(*given, **costs).makespan_s for given in sizes}) == 1
+
+
+def test_a_run_says_what_it_is():
+    """Its repr has name, size, time, idle share and peak; a table's has name and size; neither dumps an array."""
+    run = pp.simulate(("interleaved-1f1b", {"chunks": 4}), 8, 16, **SECONDS)
+    assert repr(run).startswith("<Run interleaved 1F1B V = 4: pp=8, microbatches=16: ")
+    assert f"{run.makespan_s:.4g} s" in repr(run)
+    assert repr(run.table) == "<Schedule interleaved-1f1b: pp=8, microbatches=16, stages=32, operations=1024>"
+    assert repr(pp.build("chimera", 2, 2)).endswith("pp=2, microbatches=2, replicas=2, operations=12>")
+
+
+def test_ratios_are_of_one_idle_time():
+    """Total, ideal and span differ by their denominator alone; memory comes with a model, and only then."""
+    run = pp.simulate("zb-h2", 4, 16, **SECONDS)
+    idle = 4 * run.makespan_s - 4 * 16 * 3
+    assert run.idle_ratio == run.bubble_ratio_total == pytest.approx(idle / (4 * run.makespan_s))
+    assert run.bubble_ratio_ideal == pytest.approx(idle / (4 * 16 * 3))
+    assert run.bubble_ratio_span <= run.bubble_ratio_total
+    assert (run.memory, run.peak_memory_bytes, run.model) == (None, None, None)
+    assert pp.simulate("zb-h2", 4, 16, **ON).peak_memory_bytes > 2**30
+
+
+def test_a_systems_nics_cannot_be_forgotten():
+    """The topology comes with the system: a shared NIC costs time, and the row says that it is held."""
+    run = pp.simulate("hanayo", 8, 8, model="paper", system="slow_between_nodes")
+    assert run.to_dict()["nics_shared"] is True
+    assert run.timeline.graph.nics == (0, 0, 0, 0, 1, 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "costs", "said"),
+    [
+        (("1f1b",), SECONDS, "pp = nothing: is missing"),
+        (("1f1b", 4, 8), {}, "forward = nothing: is missing"),
+        (("1f1b", 4, 8), {"forward": 1}, "backward = nothing: is missing"),
+        (("1f1b", 4, 8), SECONDS | {"forwards": 1}, "forwards = 1: is not known; give forward"),
+        (("1f1b", 4, 8), SECONDS | ON, "forward = 1: cannot stand beside model and system"),
+        (("1f1b", 4, 8), {"model": "paper"}, "system = nothing: is missing"),
+        ((7, 4, 8), SECONDS, "schedule = 7: is not a schedule's name"),
+        ((pp.build("gpipe", 2, 2), 4, 8), SECONDS, "is a table for pp = 2, microbatches = 2"),
+        (("1f1b", 4, 8), SECONDS | {"p2p": "mail"}, "p2p = mail: must be one of"),
+    ],
+)
+@pytest.mark.parametrize("call", [pp.simulate, compared], ids=["simulate", "compare"])
+def test_mistakes_are_told_in_one_line(call, given, costs, said):
+    """With field, value, rule and remedy; `compare` tells a table of another size in its row."""
+    if call is compared and "is a table for" in said:
+        (row,) = call(*given, **costs)[1]
+        assert said in row["refused"]
+        return
+    with pytest.raises(PPModelError, match=said) as caught:
+        call(*given, **costs)
+    assert "\n" not in str(caught.value)
+
+
+# ---- frames ------------------------------------------------------------------------------------------
+
+
+def test_compare_takes_everything_that_simulate_takes():
+    """A row a point, the schedules outermost; each is the run of the same point, under the same names."""
+    table = pp.build("zb-v", 4, 8)
+    cases = ["1f1b", ("interleaved-1f1b", {"chunks": 2}), table, zigzag]
+    frame = pp.compare(cases, 4, 8, p2p=["overlapped", "blocking"], **ON)
+    assert list(frame.columns) == list(COLUMNS)
+    assert frame.label.tolist()[::2] == ["1F1B", "interleaved 1F1B V = 2", "zb-v", "zigzag"]
+    for (case, p2p), row in zip(
+        [(c, w) for c in cases for w in ("overlapped", "blocking")], frame.itertuples(), strict=True
+    ):
+        run = pp.simulate(case, 4, 8, p2p=p2p, **ON)
+        for name, value in run.to_dict().items():
+            if name in COLUMNS:
+                number = isinstance(value, float)
+                assert getattr(row, name) == (pytest.approx(value, rel=1e-12) if number else value), name
+
+
+def test_compare_says_why_a_point_is_not_defined():
+    """The reason stands in its row; a broken name or file is refused as a whole."""
+    frame = pp.compare(["gpipe", "chimera"], [4, 5], 8, **SECONDS)
+    assert frame.refused.notna().tolist() == [False, False, False, True]
+    assert frame.refused[3].startswith("pp = 5: must be even for chimera")
+    with pytest.raises(PPModelError, match="did you mean gpipe"):
+        pp.compare(["gpip"], 4, 8, **SECONDS)
+    with pytest.raises(PPModelError, match="nowhere"):
+        pp.compare(["gpipe"], 4, 8, model="paper", system="nowhere.yaml")
+
+
+def test_compare_takes_lists_of_seconds():
+    """Seconds that vary are columns; a table needs no size."""
+    frame = pp.compare(pp.build("1f1b", 2, 4), forward=1, backward=[2, 3], comm=[0, 0.5])
+    assert frame[["backward", "comm"]].values.tolist() == [[2, 0], [2, 0.5], [3, 0], [3, 0.5]]
+    assert frame.makespan_s.tolist() == [15, 17, 20, 22]
+
+
+def test_a_searched_order_is_searched_for_its_costs():
+    """For zb-1p and zb-2p alone, and not where its user has set the times."""
+    found = searched_for("zb-2p", 4, 8, **SECONDS)
+    assert dict(found.options) == {"times": (1, 1, 1, 0.1)}
+    assert searched_for(found, 4, 8, **SECONDS) is found
+    assert searched_for("zb-v", 4, 8, **SECONDS).options == ()
+    with pytest.raises(CostError, match=r"times of forward and halves of the backward = 1, 1, 0"):
+        searched_for("zb-1p", 4, 8, forward=1, input_grad=1, weight_grad=0)
+
+
+def test_frames_of_a_run_and_a_table_hold_every_operation():
+    """Row for row the arrays of timeline and table; NaN where a result stays on its rank."""
+    run = pp.simulate("dualpipev", 4, 8, **SECONDS)
+    frame, slots = run.to_frame(), run.table.to_frame()
+    assert frame.operation.tolist() == slots.operation.tolist()
+    assert [pp.Op.parse(text) for text in frame.operation] == [run.table.op(n) for n in range(len(frame))]
+    assert np.array_equal(frame.start_s, run.timeline.start_s)
+    assert frame.sent_s.isna().equals(frame.arrived_s.isna())
+    assert (frame.arrived_s.notna().sum(), frame.end_s.max()) == (run.messages, run.makespan_s)
+    assert slots.end.max() == run.table.slots()[1].max()
+
+
+# ---- files and pictures ------------------------------------------------------------------------------
+
+
+@given(schedule=schedules(max_stages=4, max_microbatches=6), form=st.sampled_from(["csv", "pytorch"]))
+def test_tables_go_to_files_and_back(schedule, form, tmp_path_factory):
+    """What is written is read again, or refused before anything is written."""
+    path = tmp_path_factory.mktemp("tables") / "table.csv"
+    write = {"csv": schedule.to_csv, "pytorch": schedule.to_pytorch}[form]
+    if form == "pytorch" and schedule.num_replicas > 1:
+        with pytest.raises(TableError, match="write our own form"):
+            write(path)
+        assert not path.exists()
+        return
+    write(path)
+    assert pp.read_table(path).rows() == schedule.rows()
+
+
+def test_a_table_that_cannot_be_written_leaves_what_was_there(tmp_path):
+    """PyTorch's form holds no replicas: the file stays; a folder that is not there costs one line."""
+    path = tmp_path / "table.csv"
+    pp.build("gpipe", 4, 4).to_pytorch(path)
+    before = path.read_text()
+    with pytest.raises(TableError, match="has stage 0 on ranks 0 and 3"):
+        pp.build("chimera", 4, 4).to_pytorch(path)
+    assert path.read_text() == before
+    with pytest.raises(PPModelError, match=r"table = .*nowhere, which is no folder"):
+        pp.build("gpipe", 4, 4).to_csv(tmp_path / "nowhere" / "table.csv")
+
+
+@pytest.mark.parametrize(("costs", "units"), [(SECONDS, {"microbatches"}), (ON, {"microbatches", "GiB"})])
+def test_a_run_writes_its_trace(tmp_path, costs, units):
+    """As many events as it says; bytes and names where there is a model."""
+    path = tmp_path / "run.json"
+    count = pp.simulate("1f1b", 4, 8, **costs).to_trace(path)
+    written = json.loads(Path(path).read_text())
+    assert len(written["traceEvents"]) == count
+    assert {unit for event in written["traceEvents"] if event["ph"] == "C" for unit in event["args"]} == units
+    assert written["otherData"].get("model") == costs.get("model")
+
+
+def test_runs_and_tables_draw_themselves():
+    """A figure with a row a rank and a title; the critical path on request."""
+    run = pp.simulate("1f1b", 4, 8, **ON)
+    for figure in (
+        run.plot(),
+        run.plot("a title", critical_path=True),
+        run.table.plot(),
+        run.table.plot("a title", backward=3),
+    ):
+        assert any(axes.patches or axes.collections for axes in figure.axes)
+    texts = [text.get_text() for text in run.plot("the point").findobj(plt.Text)]
+    assert any("the point" in text for text in texts)
+
+
+def test_a_table_of_another_size_is_a_size_error():
+    """Callers tell it from other mistakes by its type, not by its words."""
+    with pytest.raises(SizeError):
+        pp.simulate(pp.build("gpipe", 2, 2), 4, 8, **SECONDS)
