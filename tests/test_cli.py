@@ -152,7 +152,7 @@ def test_memory_is_held_against_the_rank(capsys, tmp_path):
     path = tmp_path / "large.yaml"
     path.write_text((DATA / "systems" / "dgx_h100.yaml").read_text().replace("unit: GiB", "unit: TiB"))
     fits = run(capsys, [*line.split()[:-1], str(path)])[1]
-    assert f"GiB on the most loaded rank, of {1024 * room:.4g}\n" in fits
+    assert f"GiB on the most loaded rank, of {1024 * room:.0f}\n" in fits
 
 
 def test_many_peaks_are_summed_up(capsys):
