@@ -1,6 +1,5 @@
 """A schedule of one's own: its file is read, its mistakes are shown where they are, and its rank is what it says."""
 
-import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,11 +12,8 @@ from matplotlib import pyplot as plt
 from strategies import is_legal
 
 from ppmodel import build, names
-from ppmodel.artefact.files import bring
-from ppmodel.artefact.kinds import KINDS
-from ppmodel.artefact.parameters import Parameter, check
 from ppmodel.costs import model_costs, uniform_costs
-from ppmodel.errors import CostError, PPModelError, ScheduleError
+from ppmodel.errors import CostError
 from ppmodel.export import read_table
 from ppmodel.grid import Grid
 from ppmodel.metrics import messages_sent, peak_activations
@@ -26,7 +22,7 @@ from ppmodel.plot import plot_marked, plot_rank
 from ppmodel.plot.own import kept_apart
 from ppmodel.schedules import register_file, registry
 from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import DATA, load_model, load_system, nics_of, template_path
+from ppmodel.specs import load_model, load_system, nics_of, template_path
 from ppmodel.studies import (
     between,
     between_text,
@@ -73,25 +69,6 @@ def closed():
 # ---- the files ---------------------------------------------------------------------------------------
 
 
-def test_the_generator_writes_the_table_by_hand(generated, table):
-    """At the size of the table the two templates are one schedule, operation for operation."""
-    assert build(generated, 4, 8, node=2).rows() == table.rows()
-
-
-@pytest.mark.parametrize(("stages", "count", "node"), [(8, 32, 4), (8, 3, 2), (6, 6, 4), (1, 2, 1)])
-def test_the_generator_lies_between_1f1b_and_eager_1f1b(generated, stages, count, node):
-    """On one node it is 1F1B, with a link between any two it is eager 1F1B, else a forward more for each slow link."""
-    ours = build(generated, stages, count, node=node)
-    assert build(generated, stages, count, node=stages).rows() == build("1f1b", stages, count).rows()
-    assert build(generated, stages, count, node=1).rows() == build("eager-1f1b", stages, count).rows()
-    assert peak_activations(ours).max() == min(count, stages + (stages - 1) // node)
-    assert ours.slots()[1].max() == 3 * (count + stages - 1)
-
-
-def words(path):
-    return [line.split(",") for line in path.read_text().splitlines() if not line.startswith("#")]
-
-
 MISTAKES = {
     "missing_operation": ("2B3 is missing from the table", [(2, "2F3")]),
     "deadlock": ("0B0 waits for 1B0", [(0, "0B0"), (1, "1F3"), (2, "2F3"), (3, "3F3")]),
@@ -114,18 +91,6 @@ def test_each_mistake_is_marked_where_it_is(name):
     assert [axis.texts[n].get_text() for n in range(len(axis.texts)) if axis.texts[n].get_weight() == "bold"] == [
         operation for _, operation in cells
     ]
-
-
-def test_the_remedies_mend_the_tables():
-    """Each mistake is one change away from the table by hand: the change that its remedy names."""
-    good = words(template_path("my_table", ".csv"))
-    missing, deadlock, misplaced = (words(template_path(name, ".csv")) for name in MISTAKES)
-    missing[2].insert(good[2].index("2B3"), "2B3")  # add 2B3 to the row of rank 2
-    deadlock[0].remove("0B0")  # reorder the marked cells
-    deadlock[0].insert(good[0].index("0B0"), "0B0")
-    misplaced[2].remove("3F4")  # move the cell to the row of rank 3
-    misplaced[3].insert(good[3].index("3F4"), "3F4")
-    assert missing == deadlock == misplaced == good
 
 
 def test_a_schedule_is_not_refused():
@@ -153,132 +118,6 @@ def test_of_a_large_table_the_marked_cells_are_drawn():
     assert len(axis.texts) == len(grid.ranks) * len(grid.places) < 400
     assert [text.get_text() for text in axis.texts if text.get_weight() == "bold"] == ["30F60"]
     assert [label.get_text() for label in axis.get_yticklabels()] == [str(rank) for rank in grid.ranks]
-
-
-# ---- registering a file ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("def half(:", ":1: file = .*cannot be run .SyntaxError"),
-        ("import ppmodel\n\n1 / 0", ":3: file = .*cannot be run .ZeroDivisionError: division by zero"),
-        ("x = 1", "registers no schedule; write @schedule"),
-        (
-            "from ppmodel.schedules.registry import schedule\n\n"
-            "@schedule('1f1b', label='', title='', legal='')\ndef mine(s, b): pass",
-            "schedule = 1f1b: is the name of another schedule",
-        ),
-    ],
-)
-@pytest.mark.usefixtures("own_registry")
-def test_a_file_that_registers_nothing_good_is_refused(tmp_path, text, said):
-    """Broken Python, no schedule, the name of another one: one line, and the registry is as it was."""
-    before, path = names(), tmp_path / "mine.py"
-    path.write_text(text)
-    with pytest.raises(ScheduleError, match=said) as caught:
-        register_file(path)
-    assert "\n" not in str(caught.value)
-    assert names() == before
-    assert registry.get("1f1b").label == "1F1B"
-
-
-def test_a_file_may_be_registered_again(generated, tmp_path):
-    """The file of a schedule that is registered already, changed, moved or copied, takes its place."""
-    copy = tmp_path / "my_schedule.py"
-    copy.write_text(template_path("my_schedule", ".py").read_text().replace("node-aware 1F1B", "mine"))
-    assert register_file(copy) == [generated]
-    assert registry.get(generated).label == "mine"
-    assert register_file(shutil.copy(copy, tmp_path / "node_1f1b.py")) == [generated]
-
-
-GENERATOR_MISTAKES = {
-    "a name": (("sum(later", "summ(later"), r":24: generator = node-1f1b: fails at S = 4, B = 8 \(NameError: .*summ"),
-    "a list": (('return Schedule.from_rows("node-1f1b", rows)', "return rows"),
-               r":12: generator = node-1f1b: returns a list at S = 4, B = 8, and must return a Schedule; end it with"),
-    "a rank": (("rank in range(num_ranks)", "rank in range(num_ranks - 1)"),
-                 "generator = node-1f1b: returns 3 ranks and 8 microbatches at S = 4, B = 8"),
-    "an operation": (("backwards[num_microbatches - warm_up :]", "backwards[num_microbatches - warm_up + 1 :]"),
-                     ":32: rank 0 = 0B.: is missing from the table: at S = 4, B = 8; add 0B. to the row of rank 0"),
-}  # fmt: skip
-
-
-@pytest.mark.usefixtures("own_registry")
-@pytest.mark.parametrize("mistake", GENERATOR_MISTAKES)
-def test_a_generators_mistake_is_told_where_it_is(tmp_path, mistake):
-    """File, line and size in one line, with the grid of a table that is none; whatever the generator raises."""
-    (good, bad), said = GENERATOR_MISTAKES[mistake]
-    path = tmp_path / "mine.py"
-    path.write_text(template_path("my_schedule", ".py").read_text().replace(good, bad))
-    (name,) = register_file(path)
-    with pytest.raises(PPModelError, match=f"mine.py.*{said}") as caught:
-        build(name, 4, 8)
-    assert "\n" not in str(caught.value)
-    assert str(caught.value).startswith(str(path))
-    assert (">" in str(caught.value.grid)) == (mistake == "an operation")
-
-
-@pytest.mark.usefixtures("own_registry")
-def test_a_size_that_a_generator_refuses_is_left_out(tmp_path):
-    """Its own refusal passes as it is: no page fails because a schedule is not defined at a size."""
-    even = "    require_even_stages('it', num_ranks)\n    rows = []"
-    text = template_path("my_schedule", ".py").read_text().replace("    rows = []", even)
-    path = tmp_path / "mine.py"
-    path.write_text(text.replace("import Option, schedule", "import Option, require_even_stages, schedule"))
-    (name,) = register_file(path)
-    assert [size for size in (3, 4) if is_legal(name, (size, 8))] == [4]
-    with pytest.raises(ScheduleError, match=r"^stages = 3: must be even for it"):
-        build(name, 3, 8)
-
-
-# ---- parameters --------------------------------------------------------------------------------------
-
-
-OWN = {
-    "table": Parameter("my_table", "table", KINDS["table"], False),
-    "mistakes": Parameter(["deadlock"], "table-file", KINDS["table-file"], True),
-    "generator": Parameter("my_schedule", "generator", KINDS["generator"], False),
-    "forward": Parameter(1.0, "seconds", KINDS["seconds"], False),
-    "comm": Parameter(1.0, "delay", KINDS["delay"], False),
-}
-
-
-def test_parameters_name_a_template_or_a_file(tmp_path, monkeypatch):
-    """A name of the project, a file that is copied to where the notebook runs, or one line that says what is wrong."""
-    monkeypatch.chdir(tmp_path)
-    for template, copy in (("my_table.csv", "mine.csv"), ("mistakes/deadlock.csv", "slip.csv"),
-                           ("my_schedule.py", "mine.py")):  # fmt: skip
-        shutil.copy(DATA / "templates" / template, copy)
-    given = {"table": "mine.csv", "mistakes": ["slip.csv", "deadlock"], "generator": "mine.py"}
-    check(given, OWN)
-    (tmp_path / "work").mkdir()
-    brought = bring(given, OWN, tmp_path / "work")
-    assert brought["mistakes"][1] == "deadlock"
-    for name in (brought["table"], brought["mistakes"][0], brought["generator"]):
-        assert (tmp_path / "work" / name).read_bytes() == (tmp_path / Path(name).name).read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("table", "slip.csv", "slip.csv: rank 0 = 0B0: waits for 1B0"),
-        ("generator", "nowhere", "generator = nowhere: is neither a known name nor a path to a .py file"),
-        ("table", "my_tabel", "table = my_tabel: .*did you mean my_table"),
-        ("table", 4, "table = 4: must be the name or the file of a table"),
-        ("mistakes", ["nowhere.csv"], "mistakes = nowhere.csv: is not a file; check the path"),
-        ("generator", "slip.csv", r"slip.csv:\d: generator = slip.csv: is not Python"),
-        ("generator", "nowhere.py", "generator = nowhere.py: is not a file; check the path"),
-        ("forward", 0, "must be a number of seconds above 0"),
-        ("comm", -1, "must be a number of seconds, 0 or more"),
-    ],
-)
-def test_wrong_files_are_refused_before_a_notebook_runs(tmp_path, monkeypatch, name, value, said):
-    """A table that is no schedule, a file that is not there, a generator that is not Python."""
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(template_path("deadlock", ".csv"), "slip.csv")
-    with pytest.raises(PPModelError, match=said) as caught:
-        check({name: value}, OWN)
-    assert "\n" not in str(caught.value)
 
 
 # ---- the rank ----------------------------------------------------------------------------------------
