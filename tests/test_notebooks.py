@@ -67,7 +67,7 @@ PARAMETERS = {
     },
     "speed": {"shown": ["compile"]},
     "phases": {
-        "stages": [4],
+        "pp": [4],
         "multiples": [1, 2],
         "ratio_steps": 5,
         "systems": ["mid_cp_slow_nw", "fast_cp_slow_nw"],
@@ -83,7 +83,7 @@ PARAMETERS = {
         "ratio_steps": 7,
         "factors": [0.5],
     },
-    "sensitivity": {"stages": 4, "microbatches": 8, "factors": [0.5, 1.0, 2.0]},
+    "sensitivity": {"pp": 4, "microbatches": 8, "factors": [0.5, 1.0, 2.0]},
     "uncertainty": {
         "stages": 4,
         "microbatches": [4, 8],
@@ -394,12 +394,12 @@ def test_implied(recorded):
 @of("phases")
 def test_phases(recorded):
     """The winner of a point is the fastest there, and reversals are listed."""
-    points = recorded("phases.csv").set_index(["microbatches", "comm_over_forward"])
+    points = recorded("phases.csv").set_index(["microbatches", "comm"])
     fastest = {
         name: run_graph(compile_graph(table := build(name, 4, 8)), uniform_costs(table, 1, 2, 0.001)).makespan_s
         for name in ("gpipe", "1f1b", "chimera")
     }
-    assert points.schedule[8, 0.001].lower() == min(fastest, key=fastest.get)
+    assert points.label[8, 0.001].lower() == min(fastest, key=fastest.get)
     counts = recorded("reversal_counts.csv").set_index("system")["S = 4"]
     reversals = recorded("reversals_all_sizes.csv")
     assert int(counts["fast_cp_slow_nw"].split()[0]) == reversals[reversals.by_network].microbatches.nunique() == 1
@@ -448,7 +448,7 @@ def test_field(recorded):
 def test_sensitivity(recorded):
     """Half the bandwidth is what a system with half the bandwidth gives; no change is no change."""
     rows = recorded("sensitivity.csv")
-    study = rows.set_index(["knob", "value", "schedule"]).relative
+    study = rows.set_index(["knob", "value", "label"]).relative
     system = load_system("mid_cp_slow_nw")
     slower = replace(system, network_bandwidth_bytes_per_s=system.network_bandwidth_bytes_per_s / 2)
     model, spans = load_model("paper"), {}
@@ -457,7 +457,7 @@ def test_sensitivity(recorded):
         spans[name] = run_graph(compile_graph(table), model_costs(table, model, slower)).makespan_s
     assert study["network bandwidth x", 0.5, "1F1B"] == pytest.approx(spans["1f1b"] / spans["gpipe"] - 1)
     same = rows[(rows.value == 1) & ~rows.knob.str.contains("all-reduce|backward")]
-    assert (same.groupby("schedule").relative.nunique() == 1).all()
+    assert (same.groupby("label").relative.nunique() == 1).all()
     assert len(same) == 6 * 4
 
 

@@ -95,6 +95,15 @@ def test_lines_around_zero_show_it_and_limits_are_named(frame):
     assert [text.get_text() for text in legend.get_texts()] == ["1F1B", "Chimera", "x"]
 
 
+def test_panels_on_one_scale_show_what_is_below_zero(frame):
+    """A panel without values below 0 cuts off none of another's; each may have a horizontal axis of its own."""
+    relative = relative_to(frame, "GPipe")
+    relative["panel"] = (relative.relative < 0).map({True: "less", False: "more"})
+    figure = plot_lines(relative, "comm_over_forward", "relative", "title", panel="panel", own_x=True, log="x")
+    assert all(axis.get_ylim()[0] < relative.relative.min() for axis in figure.axes)
+    assert len({axis.get_xlim() for axis in figure.axes}) == 2
+
+
 def test_dashes_tell_lines_of_one_colour_apart(frame):
     """A line for each value of the dashed column, in the colour of its schedule; grey entries explain the dashes."""
     long = frame.melt(["label", "system", "microbatches"], ["makespan_s", "busy_s"], "time", "seconds").dropna()

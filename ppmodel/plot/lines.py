@@ -6,12 +6,13 @@ from matplotlib.ticker import FuncFormatter
 from ppmodel.plot.style import axis_label, count_axis, is_ratio, panel_grid, percent_axis, style_of, titled
 
 _COUNTS = ("microbatches", "pp")
+_NARROW = 5
 _DASHES = ("-", ":", (0, (5, 2)), "-.")
 
 
 def plot_lines(
     frame, x, y, title, context="", *, line="label", dash=None, panel=None, in_row=3, labels=None, percent=None,
-    log=(), zero=True, markers=True, limits=None, share=True,
+    log=(), zero=True, markers=True, limits=None, share=True, own_x=False,
 ):  # fmt: skip
     """Lines over a column, one a schedule, in panels.
 
@@ -45,6 +46,9 @@ def plot_lines(
         Whether points have markers; lines of many points read better without.
     share : bool or list of str
         Whether panels share the scale of the vertical axis, or the columns `y` of which they do.
+    own_x : bool
+        Whether each panel has its own horizontal axis, where panels are about different things; with ``log="x"`` those
+        are logarithmic whose values span more than a factor of five.
     limits : dict of str to float, optional
         Horizontal lines to hold the others against, by what the legend calls them.
 
@@ -63,7 +67,7 @@ def plot_lines(
     frame = frame.dropna(subset=columns)
     shared = columns if share is True else share or ()
     panels = [None] if panel is None else list(dict.fromkeys(frame[panel]))
-    figure, axes, places = _places(columns, panels, in_row, shared)
+    figure, axes, places = _places(columns, panels, in_row, shared, not own_x)
     dashes = {} if dash is None else dict(zip(dict.fromkeys(frame[dash]), _DASHES, strict=False))
     styles = {name: style | ({} if markers else {"marker": ""}) for name, style in style_of(frame[line]).items()}
     if dashes:
@@ -73,28 +77,33 @@ def plot_lines(
     for axis, column, name in places:
         here = frame if name is None else frame[frame[panel] == name]
         _draw_lines(axis, here, x, column, (line, styles), (dash, dashes))
-        _vertical(axis, here[column], is_ratio(column) if percent is None else percent, zero, "y" in log)
+        on_scale = (frame if column in shared else here)[column]
+        _vertical(axis, on_scale, is_ratio(column) if percent is None else percent, zero, "y" in log)
         axis.set_ylabel(axis_label(column, labels))
-        _horizontal(axis, x, frame[x], labels, "x" in log)
+        values = (here if own_x else frame)[x]
+        _horizontal(axis, x, values, labels, "x" in log and not (own_x and values.max() <= _NARROW * values.min()))
         if name is not None and column == columns[0]:
             axis.set_title(name if isinstance(name, str) else f"{axis_label(panel, labels)} = {name}", fontsize=9.5)
     _label_edges(axes, axis_label(x, labels), places, shared)
+    if own_x:
+        for axis, *_ in places:
+            axis.tick_params(labelbottom=True)
     handles = [plt.Line2D([], [], **style) for style in styles.values()]
     legend(figure, None, [*handles, *extra])
     return titled(figure, title, context)
 
 
-def _places(columns, panels, in_row, shared):
+def _places(columns, panels, in_row, shared, share_x):
     """A figure, its axes, and for each panel its axes, column and name; unused axes are hidden."""
     if len(columns) > 1:
-        figure, axes = panel_grid(len(columns), len(panels), share_y=False)
+        figure, axes = panel_grid(len(columns), len(panels), share_y=False, share_x=share_x)
         for row, column in zip(axes, columns, strict=True):
             for axis in row[1:] if column in shared else ():
                 axis.sharey(row[0])
         places = [(axes[n, m], column, name) for n, column in enumerate(columns) for m, name in enumerate(panels)]
         return figure, axes, places
     wide = min(in_row, len(panels))
-    figure, axes = panel_grid(-(-len(panels) // wide), wide, share_y=bool(shared))
+    figure, axes = panel_grid(-(-len(panels) // wide), wide, share_y=bool(shared), share_x=share_x)
     for number, axis in enumerate(axes.flat):
         axis.set_visible(number < len(panels))
     return figure, axes, [(axis, columns[0], name) for axis, name in zip(axes.flat, panels, strict=False)]

@@ -150,7 +150,7 @@ def count_axis(axis, values):
     axis.minorticks_off()
 
 
-def panel_grid(rows, columns, *, width=None, height=None, share_y=True):
+def panel_grid(rows, columns, *, width=None, height=None, share_y=True, share_x=True):
     """A figure of panels as wide as a page.
 
     Parameters
@@ -159,7 +159,7 @@ def panel_grid(rows, columns, *, width=None, height=None, share_y=True):
         Panels.
     width, height : float, optional
         Of a panel, in inches; by default those of a single row are higher.
-    share_y : bool or str
+    share_y, share_x : bool or str
         As in matplotlib's ``subplots``.
 
     Returns
@@ -170,4 +170,4 @@ def panel_grid(rows, columns, *, width=None, height=None, share_y=True):
     width = width or max(2.5, 7.2 / columns)
     height = height or (2.3 if rows > 1 else 2.9 if columns > 1 else 3.3)
     size = (width * columns + 0.4, height * rows + 0.9)
-    return plt.subplots(rows, columns, figsize=size, sharex=rows * columns > 1, sharey=share_y, squeeze=False)
+    return plt.subplots(rows, columns, figsize=size, sharex=share_x and rows * columns > 1, sharey=share_y, squeeze=False)
