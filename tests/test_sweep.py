@@ -19,16 +19,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from ppmodel import build, engine, metrics
+import ppmodel as pp
+from ppmodel import build, metrics
 from ppmodel.cli import main
-from ppmodel.costs import model_costs, stages
+from ppmodel.costs import model_costs
 from ppmodel.errors import SpecificationError, SweepError
-from ppmodel.simulation import compile_graph
+from ppmodel.evaluate import COLUMNS, COORDINATES
+from ppmodel.noise import Noise, noisy_makespans, operation_factors
+from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA, load_model, load_system
 from ppmodel.sweep import (
-    COLUMNS,
     SweepStopped,
     chunk_bounds,
+    columns_of,
     compute_rows,
     load_sweep,
     progress,
@@ -37,21 +40,19 @@ from ppmodel.sweep import (
     store,
 )
 from ppmodel.sweep import run as whole
-from ppmodel.noise import Noise, noisy_makespans, operation_factors
 
 BAD = Path(__file__).parent / "bad" / "sweeps"
 PLAIN = """
-schedules: [gpipe, 1f1b, {name: chimera, concat: [direct, forward-doubling]}, hanayo]
-stages: [2, 3, 4, 6]
+schedules: [gpipe, 1f1b, {name: chimera, concat: [direct, forward-doubling]}, {name: hanayo, waves: [1, 2]}]
+pp: [2, 3, 4, 6]
 microbatches: [4, 6, 8, 12]
-waves: [1, 2]
 p2p: [latency, overlapped, blocking]
 systems: [dgx_a100, dgx_h100]
 models: [gpt3_175b, paper]
 """
 NOISY = """
 schedules: [1f1b, chimera]
-stages: 4
+pp: 4
 microbatches: [4, 8]
 allreduce: [excluded, blocking]
 systems: mid_cp_slow_nw
@@ -61,7 +62,7 @@ seeds: [{from: 3, to: 9}, 1]
 """
 LARGE = """
 schedules: 1f1b
-stages: 64
+pp: 64
 microbatches: 256
 systems: mid_cp_slow_nw
 models: gpt3_175b
@@ -70,7 +71,7 @@ seeds: {from: 1, to: 8}
 """
 SHORT = """
 schedules: [gpipe, 1f1b, eager-1f1b]
-stages: [2, 3, 4, 5]
+pp: [2, 3, 4, 5]
 microbatches: [2, 4, 8, 16]
 p2p: [latency, overlapped]
 systems: dgx_h100
@@ -128,61 +129,36 @@ def plain_rows(plain):
 # ---- rows ----------------------------------------------------------------------------------------
 
 
-def test_rows_are_nested_loops(plain, plain_rows):
-    """One row for each point, the schedule outermost, waves only where a schedule has them."""
-    variants = [("gpipe", "", [None]), ("1f1b", "", [None])]
-    variants += [("chimera", f"concat={concat}", [None]) for concat in ("direct", "forward-doubling")]
-    variants.append(("hanayo", "", [1, 2]))
-    points = [
-        (name, options, *rest)
-        for name, options, waves in variants
-        for rest in itertools.product(
-            (2, 3, 4, 6), (4, 6, 8, 12), waves, ("latency", "overlapped", "blocking"), ("excluded",),
-            ("dgx_a100", "dgx_h100"), ("gpt3_175b", "paper"),
-        )
-    ]  # fmt: skip
-    names = ("schedule", "options", "stages", "microbatches", "waves", "p2p", "allreduce", "system", "model")
-    assert [tuple(row[name] for name in names) for row in plain_rows] == points
-    assert plain.num_rows == len(points)
+def test_rows_are_what_compare_gives(plain, plain_rows):
+    """Points in nested loops, the schedule outermost; of each all columns of `compare`, as it computes them."""
+    schedules = ["gpipe", "1f1b", *(("chimera", {"concat": concat}) for concat in ("direct", "forward-doubling"))]
+    schedules += [("hanayo", {"waves": waves}) for waves in (1, 2)]
+    frame = pp.compare(
+        schedules, [2, 3, 4, 6], [4, 6, 8, 12], p2p=["latency", "overlapped", "blocking"],
+        model=["gpt3_175b", "paper"], system=["dgx_a100", "dgx_h100"],
+    )  # fmt: skip
+    expected = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    assert plain_rows == expected
+    assert plain.num_rows == len(expected)
 
 
-def test_rows_are_what_single_calls_give(plain_rows):
-    """Every defined row equals the engine's timeline of that point, and what is read off it."""
-    rows = [row for row in plain_rows if row["refused"] is None]
-    assert len(rows) > 300
-    for row in rows[:: len(rows) // 40]:
-        options = dict([row["options"].split("=")]) if row["options"] else {}
-        options |= {"waves": row["waves"]} if row["waves"] else {}
-        schedule = build(row["schedule"], row["stages"], row["microbatches"], **options)
-        model, system = load_model(row["model"]), load_system(row["system"])
-        timeline = run_graph(compile_graph(schedule, row["p2p"]), model_costs(schedule, model, system))
-        held = metrics.memory(schedule, model, stages(schedule, model, system))
-        assert row["makespan_s"] == pytest.approx(timeline.makespan_s, rel=1e-12)
-        assert row["busy_s"] == pytest.approx(metrics.busy_s(timeline).sum(), rel=1e-12)
-        assert row["idle_ratio"] == pytest.approx(metrics.idle_ratio(timeline), abs=1e-12)
-        assert row["table_bubble_ratio"] == metrics.table_bubble_ratio(schedule)
-        assert row["peak_activations"] == metrics.peak_activations(schedule).max()
-        assert row["peak_memory_bytes"] == held.total.max()
-        assert row["seed"] is row["jitter"] is None
-
-
-def test_options_without_a_value_of_their_own_follow_from_the_size(file, tmp_path, capsys):
-    """An option that is not given and has no default is left out of its row; a fraction is a value like any other."""
-    text = "schedules: [{name: zb-1p, held: [0.5, 1]}]\nstages: [3]\nmicrobatches: [4]\n"
+def test_options_that_are_not_given_are_left_out(file, tmp_path, capsys):
+    """An option that is not given is left out of its row; a fraction is a value like any other."""
+    text = "schedules: [{name: zb-1p, held: [0.5, 1]}]\npp: [3]\nmicrobatches: [4]\n"
     path = file(text + "systems: [mid_cp_mid_nw]\nmodels: [paper]\n")
     assert run(capsys, path, "--out", tmp_path / "r.parquet")[0] == 0
     table = parquet.read_table(tmp_path / "r.parquet").to_pydict()
-    assert table["options"] == ["times=1:1:1:0 held=0.5", "times=1:1:1:0 held=1"]
+    assert table["options"] == ["held=0.5", "held=1"]
     assert table["refused"] == [None, None]
 
 
 def test_points_that_are_not_defined_are_rows(plain_rows):
     """They say why, as the schedule or the model says it, and have no numbers; the others have all of them."""
-    numbers = list(COLUMNS)[list(COLUMNS).index("makespan_s") : -1]
+    numbers = COLUMNS[len(COORDINATES) : -1]
     for row in plain_rows:
         assert all((row[name] is None) == (row["refused"] is not None) for name in numbers)
-        odd_chimera = row["schedule"] == "chimera" and row["stages"] % 2 == 1
-        assert not odd_chimera or re.match("stages = 3: must be even", row["refused"])
+        odd_chimera = row["schedule"] == "chimera" and row["pp"] % 2 == 1
+        assert not odd_chimera or re.match("pp = 3: must be even", row["refused"])
         indivisible = row["schedule"] == "gpipe" and row["model"] == "paper" and 256 % row["microbatches"]
         assert not indivisible or re.match("global_batch = 256: must divide", row["refused"])
 
@@ -223,7 +199,7 @@ def test_rows_say_what_fits_and_whether_nics_are_shared(file):
     text = SHORT.replace("[2, 3, 4, 5]", "[4, 16]").replace("dgx_h100", "[dgx_h100, a2_highgpu_8g]")
     sweep = load_sweep(file(text))
     columns = compute_rows(sweep, 0, sweep.num_rows)
-    names = ("p2p", "system", "stages", "refused", "memory_capacity_bytes", "nics_shared")
+    names = ("p2p", "system", "pp", "refused", "memory_capacity_bytes", "nics_shared")
     for p2p, system, size, refused, capacity, shared in zip(*(columns[name] for name in names), strict=True):
         if refused is None:
             assert capacity == load_system(system).memory_capacity_bytes
@@ -237,7 +213,7 @@ def test_rows_do_not_depend_on_the_cuts(noisy, cuts):
     assert noisy.num_rows == 128
     bounds = [0, *sorted(cuts), noisy.num_rows]
     parts = [compute_rows(noisy, *pair) for pair in itertools.pairwise(bounds)]
-    joined = {name: [value for part in parts for value in part[name]] for name in COLUMNS}
+    joined = {name: [value for part in parts for value in part[name]] for name in columns_of(noisy)}
     assert joined == compute_rows(noisy, 0, noisy.num_rows)
 
 
@@ -279,35 +255,42 @@ REFUSED = {
     "broken_file": "zero.yaml:[0-9]+: network_bandwidth.value = 0: must be greater than 0",
     "fraction": ":3: microbatches = 8.0: must be a valid integer; write a whole number",
     "list": ": document = a list: must be a mapping of keys to values; write 'key: value'",
-    "mapping": ":2: stages = .*: must be a valid integer",
+    "mapping": ":2: pp = .*: must be a valid integer",
     "missing_file": ":5: models.1 = mine.yaml: is not a file",
-    "missing_key": ": stages = nothing: is missing; add the key stages",
+    "missing_file_of_ones_own": ":1: schedules.0.file = nowhere.py: is not a file",
+    "missing_key": ": pp = nothing: is missing; add the key pp",
+    "name_in_list": r":1: schedules.0 = \['1f1b'\]: must be a valid string",
     "no_schedule": r":1: schedules = \[\]: must have an entry",
     "no_values": r":1: schedules.0.waves = \[\]: must have an entry",
     "noise_alone": ":6: noise = given: needs seeds; add for example seeds: {from: 1, to: 100}",
     "noise_key": ":7: noise.jiter = 0.1: is not a known key; did you mean jitter",
-    "noise_range": ":7: noise.1.straggling = 2.0: must be a probability",
-    "nothing": ":2: stages = nothing: must be a valid integer",
+    "noise_range": ":7: noise.1.straggling = 2: must be less than or equal to 1",
+    "nothing": ":2: pp = nothing: must be a valid integer",
+    "nothing_in_list": r":1: schedules.0 = \[\]: must be a valid string",
     "number_for_name": ":5: models = 7: must be a valid string",
     "option_twice": r":1: schedules.0.waves = \[2, 2\]: has an entry twice",
+    "pair_option": ":1: schedules.0.concat = up: must be one of direct",
+    "pair_split": ":1: schedules.0.split = 1:0: must be two whole numbers",
     "same_name": ":4: systems.1 = .*dgx_h100.yaml: has the same name as dgx_h100",
     "same_schedule": ":1: schedules.1 = chimera: is listed twice with the same options",
+    "seed_in_list": r":7: seeds.0 = \[1\]: must be a valid integer",
     "seed_text": ":6: seeds.1 = 'two': must be a valid integer",
     "seeds_alone": ":6: seeds = given: needs noise; add for example noise: {jitter: 0.1}",
     "seeds_backward": r":6: seeds.0.to = 1: must be at least from \(9\)",
     "seeds_overlap": ":6: seeds.1 = 5: is listed twice",
+    "seeds_too_many": ":7: seeds = 9223372036854775808 of them: must be at most 10000000",
     "semantics": ":6: p2p.1 = 'mail': must be 'latency', ",
-    "text": ":2: stages.1 = 'eight': must be a valid integer",
-    "too_many": ": rows = 1000000000001: must be at most 10000000",
+    "table_option": ":1: schedules.0.chunks = 2: is not an option of node-aware 1F1B by hand; its options: none",
+    "text": ":2: pp.1 = 'eight': must be a valid integer",
+    "too_many": ": seeds = 1000000000001 of them: must be at most 10000000",
     "twice": ":3: microbatches.2 = 8: is listed twice",
-    "unknown_key": ":6: wavs = 2: is not a known key; did you mean waves",
+    "unknown_key": ":6: wavs = 2: is not a known key; delete it; the keys are schedules, pp",
     "unknown_option": ":1: schedules.0.waves = 2: is not an option of 1f1b; its options: none",
     "unknown_schedule": ":1: schedules.1 = gpip: is not a known schedule; did you mean gpipe",
     "unknown_system": ":4: systems.1 = dgx_h10: is neither a known name .*did you mean dgx_h100",
     "unnamed_schedule": ":1: schedules.0.name = nothing: is missing",
     "useless_slowdown": r":8: noise.0.slowdown = 1.3: has no effect: no rank is slow; add .*straggling: 0.02",
     "useless_straggling": ":9: noise.1.straggling = 0.02: has no effect: slow ranks are as .*add .*slowdown: 1.5",
-    "useless_waves": r":6: waves = \[2\]: has no effect: no schedule takes it",
     "zero": ":3: microbatches.1 = 0: must be greater than or equal to 1; write 1 or a larger number",
 }
 
@@ -349,6 +332,73 @@ def test_the_template_explains_every_key():
     assert explained == list(_SweepFile.model_fields)
 
 
+GENERATOR = """
+from ppmodel.schedules import build
+from ppmodel.schedules.registry import Option, schedule
+from dataclasses import replace
+@schedule("mine", label="mine", title="mine", legal="any", options=[Option.count("odd", 1, "O", "nothing")])
+def mine(num_ranks, num_microbatches, odd=1):
+    if num_ranks == 5:
+        raise IndexError("no five")
+    return replace(build("1f1b", num_ranks, num_microbatches), name="mine")
+"""
+OWN = """
+schedules: [1f1b, [chimera, {concat: forward-doubling}], [asymmetric-chimera, {split: [1, 3]}],
+  {file: mine.py, odd: [1, 2]}, {file: table.csv}]
+pp: [4, 5]
+microbatches: 8
+systems: dgx_h100
+models: paper
+"""
+
+
+@pytest.fixture
+def own(file, tmp_path):
+    """A sweep with a generator, a table, and pairs of name and options."""
+    file(GENERATOR, "mine.py")
+    build("gpipe", 4, 8).to_csv(tmp_path / "table.csv")
+    text = (tmp_path / "table.csv").read_text().replace("# schedule: gpipe", "# schedule: by hand")
+    file(text, "table.csv")
+    return file(OWN)
+
+
+def test_schedules_of_ones_own_stand_beside_the_registered_ones(own, tmp_path, capsys):
+    """Generators with their options, tables at their size, pairs as notebooks write them; also by the command line."""
+    out = tmp_path / "r.parquet"
+    assert run(capsys, own, "--out", out)[0] == 0
+    rows = parquet.read_table(out).to_pylist()
+    assert [row["label"] for row in rows if row["pp"] == 4] == [
+        "1F1B", "Chimera forward-doubling", "asymmetric Chimera 1:3", "mine O = 1", "mine O = 2", "by hand",
+    ]  # fmt: skip
+    times = {row["label"]: row["makespan_s"] for row in rows if row["pp"] == 4}
+    assert times["mine O = 1"] == times["1F1B"]
+    refused = [row["refused"] for row in rows if row["pp"] == 5]
+    assert refused[0] is None
+    assert refused[3].startswith("mine.py:8: generator = mine: fails at S = 5, B = 8 (IndexError: no five)")
+    assert refused[5].startswith("table = by hand at pp = 5, microbatches = 8: is a table for pp = 4")
+    record = json.loads(parquet.read_schema(out).metadata[b"ppmodel_sweep"])
+    assert dict(record["sweep"]["files"])["mine.py"] == GENERATOR
+    own.write_text(OWN.replace(", {file: table.csv}", ""))
+    more = ("--schedule-file", tmp_path / "table.csv")
+    assert run(capsys, own, "--out", out, *more, "--force")[0] == 0
+    assert parquet.read_table(out).to_pylist() == rows
+
+
+def test_workers_know_the_schedules_of_ones_own(own, tmp_path, capsys):
+    """Their text travels with the sweep: the same bytes from workers, which have no such files."""
+    assert run(capsys, own, "--out", tmp_path / "here.parquet")[0] == 0
+    assert run(capsys, own, "--out", tmp_path / "there.parquet", "--workers", 2)[0] == 0
+    assert (tmp_path / "here.parquet").read_bytes() == (tmp_path / "there.parquet").read_bytes()
+
+
+def test_many_single_seeds_are_read_at_once(file):
+    """Ten thousand of them cost as much as there are, and not their square."""
+    text = NOISY.replace("[{from: 3, to: 9}, 1]", f"{list(range(10_000))}")
+    began = time.monotonic()
+    assert load_sweep(file(text)).num_runs == 10_000
+    assert time.monotonic() - began < 20
+
+
 # ---- the output ----------------------------------------------------------------------------------
 
 
@@ -364,7 +414,7 @@ def test_the_output_is_a_table_that_knows_its_sweep(file, tmp_path, capsys, plai
     code, said, _ = run(capsys, file(PLAIN), "--out", out)
     table = parquet.read_table(out)
     refused = sum(row["refused"] is not None for row in plain_rows)
-    alike = sum(row["schedule"] == "hanayo" and row["stages"] != row["microbatches"] for row in plain_rows)
+    alike = sum(row["schedule"] == "hanayo" and row["pp"] != row["microbatches"] for row in plain_rows)
     assert (code, said) == (
         0,
         f"{out}: {len(plain_rows)} rows, {len(plain_rows)} computed now; {refused} refused, {alike} like this: "
@@ -381,7 +431,7 @@ def test_the_output_is_a_table_that_knows_its_sweep(file, tmp_path, capsys, plai
 
 FITTING = """
 schedules: [gpipe, 1f1b, chimera]
-stages: 32
+pp: 32
 microbatches: [256, 512]
 p2p: [latency, overlapped]
 systems: [roomy.yaml, dgx_h100]
@@ -401,14 +451,13 @@ def test_the_page_chooses_the_fastest_that_fits(file, tmp_path, monkeypatch, noi
     for block in blocks:
         exec(block, found)
     runs, best = {}, {}
-    names = ("system", "model", "stages", "microbatches", "p2p", "allreduce", "jitter", "straggling", "slowdown")
+    names = ("system", "model", "pp", "microbatches", "p2p", "allreduce", "jitter", "straggling", "slowdown")
     for row in parquet.read_table("results.parquet").to_pylist():
         if row["refused"] is None and row["peak_memory_bytes"] <= row["memory_capacity_bytes"]:
-            schedule = (row["schedule"], row["options"], row["waves"])
-            runs.setdefault((*(row[name] for name in names), schedule), []).append(row["makespan_s"])
+            runs.setdefault((*(row.get(name) for name in names), row["label"]), []).append(row["makespan_s"])
     for (*setting, _), spans in runs.items():
         best[tuple(setting)] = min(best.get(tuple(setting), np.inf), np.mean(spans))
-    assert {schedule[0] for *_, schedule in runs} == {"1f1b", "chimera"}  # what GPipe holds does not fit
+    assert {label for *_, label in runs} == {"1F1B", "Chimera"}  # what GPipe holds does not fit
     assert len(best) == (8 if noise else 4)  # of each microbatches, semantics and noise
     assert sorted(found["fastest"]["makespan_s"]) == pytest.approx(sorted(best.values()))
 
@@ -476,11 +525,11 @@ def test_a_missing_extra_is_named(file, tmp_path, capsys, monkeypatch, library, 
     assert not list(tmp_path.glob("*.parts"))
 
 
-@pytest.mark.parametrize(("stages", "shown"), [("3", ": "), ("[3, 5]", ", all like this: ")])
-def test_a_sweep_without_a_defined_row_says_so(file, tmp_path, capsys, stages, shown):
+@pytest.mark.parametrize(("ranks", "shown"), [("3", ": "), ("[3, 5]", ", all like this: ")])
+def test_a_sweep_without_a_defined_row_says_so(file, tmp_path, capsys, ranks, shown):
     """Every row refused: exit code 1 and the reason, at the first run and at the second."""
     path, out = file(SHORT.replace("[gpipe, 1f1b, eager-1f1b]", "hanayo")), tmp_path / "results.parquet"
-    text = path.read_text().replace("[2, 3, 4, 5]", stages).replace("[2, 4, 8, 16]", "4").replace("[latency, ", "[")
+    text = path.read_text().replace("[2, 3, 4, 5]", ranks).replace("[2, 4, 8, 16]", "4").replace("[latency, ", "[")
     path.write_text(text)
     for _ in range(2):
         code, said, _ = run(capsys, path, "--out", out)
@@ -651,7 +700,7 @@ def resuming(path, out):
     with store.held(mine):
         mine.begin()
         missing = set(mine.missing())
-        yield [mine.part(chunk) for chunk in range(mine.num_chunks) if chunk not in missing]
+        yield [mine._paths[chunk] for chunk in range(mine.num_chunks) if chunk not in missing]
 
 
 def interrupted(path, out, monkeypatch, chunks=2):
@@ -661,17 +710,56 @@ def interrupted(path, out, monkeypatch, chunks=2):
             run_sweep(path, out)
 
 
-def test_a_part_that_is_not_whole_is_computed_again(file, tmp_path, monkeypatch, expected):
-    """A part cut off by a loss of power costs its own rows only."""
+def cut_off(one, _):
+    one.write_bytes(one.read_bytes()[:-10])
+
+
+def damage(one, _):
+    data = bytearray(one.read_bytes())
+    data[len(data) // 2] ^= 1
+    one.write_bytes(data)
+
+
+def swap(one, other):
+    both = one.read_bytes(), other.read_bytes()
+    one.write_bytes(both[1])
+    other.write_bytes(both[0])
+
+
+def exchange_names(one, other):
+    numbers = [path.name[:12] for path in (one, other)]
+    one.rename(one.with_name(numbers[1] + one.name[12:]))
+    other.rename(other.with_name(numbers[0] + other.name[12:]))
+
+
+@pytest.mark.parametrize(("change", "lost"), [(cut_off, 1), (damage, 1), (swap, 2), (exchange_names, 2)])
+def test_a_part_that_was_changed_is_computed_again(file, tmp_path, monkeypatch, expected, change, lost):
+    """Cut off by a loss of power, damaged, or in the place of another: it costs its own rows only."""
     path, out = file(SHORT), tmp_path / "results.parquet"
     interrupted(path, out, monkeypatch)
-    part = tmp_path / "results.parquet.parts" / "part-000001.parquet"
-    part.write_bytes(part.read_bytes()[:-10])
+    parts = sorted((tmp_path / "results.parquet.parts").glob("part-*"))
+    change(*parts)
     counted = Counted()
     monkeypatch.setattr(runners, "compute_rows", counted)
     run_sweep(path, out)
-    bounds = chunk_bounds(load_sweep(path)).tolist()
-    assert counted.calls == list(itertools.pairwise(bounds))[1:]
+    assert len(counted.calls) == len(chunk_bounds(load_sweep(path))) - 1 - len(parts) + lost
+    assert out.read_bytes() == expected[SHORT]
+
+
+def test_a_part_that_is_changed_meanwhile_is_named(file, tmp_path, capsys, monkeypatch, expected):
+    """Changed between its writing and the end: one line, and the same command computes it again."""
+    path, out, finish = file(SHORT), tmp_path / "results.parquet", store.Store.finish
+
+    def damaged(self):
+        damage(next(self.folder.glob("part-000001-*")), None)
+        return finish(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.Store, "finish", damaged)
+        code, _, said = run(capsys, path, "--out", out)
+    assert (code, said.count("\n")) == (2, 1)
+    assert re.match("error: part = .*part-000001-.*: has been changed since it was written; the same command", said)
+    assert run(capsys, path, "--out", out)[0] == 0
     assert out.read_bytes() == expected[SHORT]
 
 
@@ -681,7 +769,7 @@ def test_parts_of_another_sweep_are_refused(file, tmp_path, capsys, monkeypatch,
     interrupted(path, out, monkeypatch)
     path.write_text(SHORT.replace("[2, 3, 4, 5]", "[2, 3, 4]"))
     _, _, said = run(capsys, path, "--out", out)
-    assert re.match(r"error: parts = .*were begun with another specification \(stages differ\); go on with", said)
+    assert re.match(r"error: parts = .*were begun with another specification \(pp differ\); go on with", said)
     path.write_text(SHORT)
     with monkeypatch.context() as patch:
         patch.setattr(store, "versions", lambda: "ppmodel 9.9")
@@ -719,13 +807,13 @@ def test_a_full_disk_costs_one_line(file, tmp_path, capsys, monkeypatch, expecte
     def full(_):
         synced.append(None)
         if len(synced) == 4:
-            raise OSError(28, "No space left on rank")
+            raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         code, _, said = run(capsys, path, "--out", out)
     assert (code, said.count("\n")) == (2, 1)
-    assert re.search(r"cannot be written \(No space left on rank\); make room", said)
+    assert re.search(r"cannot be written \(No space left on device\); make room", said)
     assert len(list(tmp_path.glob("*.parts/part-*.parquet"))) == 2
     assert run(capsys, path, "--out", out)[0] == 0
     assert out.read_bytes() == expected[SHORT]
@@ -733,7 +821,7 @@ def test_a_full_disk_costs_one_line(file, tmp_path, capsys, monkeypatch, expecte
 
 def test_a_failure_is_one_line(file, tmp_path, capsys, monkeypatch):
     """Rows that cannot be computed are named with the reason; the error survives its way from a worker."""
-    monkeypatch.setattr("ppmodel.sweep.rows.makespans", lambda *_: 1 / 0)
+    monkeypatch.setattr("ppmodel.evaluate.makespans_and_spans", lambda *_: 1 / 0)
     code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "r.parquet")
     assert code == 2
     assert re.match(r"error: rows = 0 to \d+: cannot be computed \(ZeroDivisionError: division by zero\)", said)
@@ -873,7 +961,7 @@ def test_a_scheduler_that_goes_away_leaves_the_parts(file, tmp_path, capsys, mon
         patch.setattr(store.Store, "put", put_and_kill)
         code, _, message = run(capsys, path, "--out", out, "--scheduler", address)
     assert (code, message.splitlines()[0]) == (2, f"connecting to {address}")
-    assert message.splitlines()[1].startswith(f"error: scheduler = {address}: has gone; start it again")
+    assert message.splitlines()[1].startswith(f"error: --scheduler = {address}: has gone; start it again")
     kept = len(list(tmp_path.glob("*.parts/part-*.parquet")))
     assert kept > 0
     counted = Counted()

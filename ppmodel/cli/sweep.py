@@ -20,8 +20,16 @@ EXIT_INTERRUPTED = 130
     help="Compute on N processes of this machine, a local Dask cluster (default: in this process alone).",
 )
 @click.option("--scheduler", metavar="ADDRESS", help="Compute on a Dask cluster instead, such as tcp://host:8786.")
+@click.option(
+    "--schedule-file",
+    "schedule_files",
+    type=click.Path(),
+    multiple=True,
+    metavar="FILE",
+    help="A schedule of your own, beside those of SPEC: a generator (.py) or a table (.csv); may be repeated.",
+)
 @click.option("--force", is_flag=True, help="Replace an output, or unfinished parts, of another sweep.")
-def sweep_command(specification, out, workers, scheduler, force):
+def sweep_command(specification, out, workers, scheduler, schedule_files, force):
     """Compute a grid of points, a row each; the same command resumes it.
 
     SPEC is a YAML file; data/templates/sweep.yaml is one to copy, and explains the keys.
@@ -32,7 +40,7 @@ def sweep_command(specification, out, workers, scheduler, force):
     from ppmodel.sweep import SweepStopped, run_sweep
 
     try:
-        done = run_sweep(specification, out, workers, scheduler, force, process_ends=True)
+        done = run_sweep(specification, out, workers, scheduler, force, process_ends=True, schedule_files=schedule_files)
     except SweepStopped as stopped:
         click.echo(stopped, err=True)
         return EXIT_INTERRUPTED

@@ -141,13 +141,9 @@ def load_sweep(path, schedule_files=()):
         files=files,
     )
     if sweep.num_rows > _MAX_ROWS:
-        _refuse_rows(path, sweep.num_rows)
+        rule = f"must be at most {_MAX_ROWS}"
+        raise SpecificationError("rows", sweep.num_rows, rule, "cut the sweep into several files", where=str(path))
     return sweep
-
-
-def _refuse_rows(path, rows):
-    rule = f"must be at most {_MAX_ROWS}"
-    raise SpecificationError("rows", rows, rule, "cut the sweep into several files", where=str(path))
 
 
 def _refuse(path, location, value, rule, remedy):
@@ -193,6 +189,8 @@ def _named_cases(path, place, entry, files):
         except PPModelError as error:
             _refuse(path, ("schedules", place), entry.name, error.rule, error.remedy)
     file = path.parent / entry.file
+    if not file.is_file():
+        _refuse(path, ("schedules", place, "file"), entry.file, "is not a file", "check the path")
     cases, text = read(file)
     if entry.name is not None:
         cases = [case for case in cases if case.name == entry.name]
@@ -312,4 +310,4 @@ def _require_seeds(path, form):
             _refuse(path, ("seeds", max(before[2], after[2])), after[0], "is listed twice", "delete one of the two")
     count = sum(entry.last - entry.first + 1 for entry in form.seeds)
     if count > _MAX_ROWS:
-        _refuse_rows(path, f"{count} seeds alone")
+        _refuse(path, ("seeds",), f"{count} of them", f"must be at most {_MAX_ROWS}", "list fewer")
