@@ -94,6 +94,8 @@ def show(table, words=None, /, numbers=None, **formats):
     if numbers:
         formats = dict.fromkeys(table.select_dtypes("number"), numbers) | formats
     called = {name: (words or {}).get(name) or _WORDS.get(name, name) for name in table}
+    twice = [name for name, said in called.items() if list(called.values()).count(said) > 1]
+    called |= {name: name for name in twice}  # a label beside the schedule's name
     table = table.rename(columns=called)
     formats = {called[name]: form for name, form in formats.items() if name in called}
     styler = table.style.format(formats, na_rep="", escape="html").format_index(escape="html", axis="columns")
