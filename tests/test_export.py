@@ -13,7 +13,7 @@ from strategies import schedules, tables
 
 from ppmodel import Op, build
 from ppmodel.errors import TableError
-from ppmodel.export import parse_table, read_file, read_table, table_html, write_table
+from ppmodel.export import parse_table, read_file, read_table, table, table_html, write_table
 
 HERE = Path(__file__).parent
 BAD, GOLDEN = HERE / "bad/tables", HERE / "golden/exchange"
@@ -29,7 +29,7 @@ EXPECTED = {
     "empty.csv": "table = empty: must hold operations",
     "header.csv": ":1: microbatches = many: must be a positive number",
     "huge.csv": "microbatch 2 = missing: has no operation",
-    "latin1.csv": "byte 8: is not UTF-8",
+    "latin1.csv": ":1: text = byte 0x..: is not UTF-8",
     "letters_comment.csv": ":1: letters = B backward: must be pytorch or zero-bubble, or say what each letter",
     "letters_mixed.csv": ":2: letters = I and BW: are of two conventions",
     "letters_other.csv": ":2: column 3 = '0BW0': is not of the letters of pytorch",
@@ -141,10 +141,15 @@ def test_files_of_older_versions_are_read(form):
     assert parse_table(older).rows() == parse_table(text).rows()
 
 
-def test_a_folder_is_no_table(tmp_path):
-    """What cannot be opened is refused in one line."""
-    for path in (tmp_path, tmp_path / "none.csv"):
-        with pytest.raises(TableError, match="cannot be read"):
+def test_what_is_no_regular_file_is_no_table(tmp_path, monkeypatch):
+    """A folder, a device that never ends, no file, one that is too large: one line each, before anything is read."""
+    large = tmp_path / "large.csv"
+    large.write_text("0F0,0B0\n")
+    monkeypatch.setattr(table, "LARGEST_BYTES", 4)
+    refused = {tmp_path: "is not a regular file", "/dev/zero": "is not a regular file",
+               tmp_path / "none.csv": "cannot be read", large: "has 8 bytes, and must have at most 4"}  # fmt: skip
+    for path, said in refused.items():
+        with pytest.raises(TableError, match=said):
             read_table(path)
 
 

@@ -17,10 +17,13 @@ import numpy as np
 from ppmodel.errors import TableError
 from ppmodel.export import pytorch
 from ppmodel.export.letters import ZERO_BUBBLE, convention, meaning_of_b, read_operation
+from ppmodel.files import read_text
 from ppmodel.ops import OpKind
 from ppmodel.tables import CONTINUED, IDLE, NO_OPERATION, Schedule
 
 _VERSION = "ppmodel table 1"
+LARGEST_BYTES = 2**25
+"""Largest file of a table: of a million operations and their slots, some ten million bytes."""
 _LETTERS = (
     "F forward, B full backward, I input gradient, W weight gradient, R gradient reduction; @1 second replica; "
     "~ goes on, . idle, & as one"
@@ -173,13 +176,7 @@ def read_file(path):
     if path.suffix == ".py":
         remedy = "build its schedules: register_file(path), then build(name, ...)"
         raise TableError("table", path, "is a generator, not a table", remedy)
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise TableError("file", f"byte {error.start}", "is not UTF-8", "save the table as UTF-8", where=path) from None
-    except OSError as error:
-        rule = f"cannot be read ({error.strerror})"
-        raise TableError("table", path, rule, "check the path") from None
+    text = read_text(path, LARGEST_BYTES, TableError)
     try:
         return _parse(text, path.stem)
     except TableError as error:

@@ -8,6 +8,7 @@ from traceback import extract_tb
 from typing import NamedTuple
 
 from ppmodel.errors import PPModelError, ScheduleError, SizeError, TableError
+from ppmodel.files import read_text
 from ppmodel.tables import Schedule
 
 _MAX_CELLS = 2**24
@@ -201,6 +202,7 @@ def register_file(path):
     ppmodel.errors.ScheduleError: file = nowhere.py: is not a file; check the path
     """
     require(Path(path).is_file(), "file", path, "is not a file", "check the path")
+    read_text(path, error=ScheduleError)  # of a size that a person writes
     before = dict(_registry)
     try:
         run_path(str(path))
