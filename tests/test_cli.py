@@ -295,6 +295,8 @@ REFUSED = {
     "run runtime -p microbatches": "requires 2 arguments",
     "reproduce --system dgx_h100 --memory-limit 64": "--memory-limit = 64: must be a number above 0",
     "reproduce --memory-limit 64GiB": "--memory-limit = 64GiB: has no effect without a system",
+    "run nowhere.ipynb": "error: notebook = nowhere.ipynb: ",
+    "simulate nowhere.py --pp 4 --microbatches 8": "error: file = nowhere.py: is not a file; check the path",
     "frobnicate": "frobnicate is not a command of ppmodel; choose one of schedules, .*claims",
     "simulte": "simulte is not a command of ppmodel; did you mean simulate",
     f"{SIMULATE} {SECONDS} --tp 4": "--tp is not an option of ppmodel simulate; see ppmodel simulate --help",

@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "prices": {"errors", "costs", "metrics", "change", "specs"},
     "evaluate": _POINT | {"cases", "change", "prices", "run", "specs"},
     "analysis": _POINT | {"specs", "noise", "change", "cases", "evaluate", "formulas", "optimum"},
-    "sweep": _POINT | {"specs", "noise", "cases", "evaluate"},
+    "sweep": _POINT | {"specs", "noise", "cases", "prices", "evaluate"},
     "plot": {"ops", "tables", "simulation", "metrics", "grid", "evaluate"},
     "__init__": {"errors", "ops", "tables", "schedules"},
 }

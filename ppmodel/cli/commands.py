@@ -56,8 +56,9 @@ class Command(_Careful, click.Command):
         try:
             return super().invoke(ctx)
         except PPModelError as error:
-            if error.where is None and error.field in {param.name for param in self.params if param.name != "name"}:
-                error.field = f"--{error.field.replace('_', '-')}"
+            typed = {param.name: param.opts[-1] for param in self.params if isinstance(param, click.Option)}
+            if error.where is None and error.field != "file":  # which may have been named without its option
+                error.field = typed.get(error.field, error.field)
             raise
 
 
