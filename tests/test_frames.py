@@ -6,6 +6,7 @@ import pytest
 import ppmodel as pp
 from ppmodel.analysis import relative_to, reversals, winners
 from ppmodel.change import Change
+from ppmodel.errors import PPModelError
 
 SYSTEMS = ["mid_cp_mid_nw", "fast_cp_slow_nw"]
 
@@ -24,6 +25,12 @@ def test_relative_times_are_against_the_base(frame):
     one = relative.query("label == 'Chimera' and microbatches == 8 and system == 'mid_cp_mid_nw'").relative.item()
     spans = [pp.simulate(name, 4, 8, model="paper", system="mid_cp_mid_nw").makespan_s for name in ("chimera", "gpipe")]
     assert one == pytest.approx(spans[0] / spans[1] - 1)
+
+
+def test_a_base_that_is_not_there_is_refused(frame):
+    """Not an empty frame; the labels that are there are named."""
+    with pytest.raises(PPModelError, match="base = gpipe: is not among the schedules; choose one of GPipe, 1F1B"):
+        relative_to(frame, "gpipe")
 
 
 def test_changes_are_compared_with_the_base_under_the_same_change():

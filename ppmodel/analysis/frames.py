@@ -3,6 +3,7 @@
 import numpy as np
 
 from ppmodel.analysis.orders import reversed_pairs
+from ppmodel.errors import PPModelError
 from ppmodel.noise import TIE
 
 _NAMED = ("schedule", "options", "label")
@@ -50,6 +51,11 @@ def relative_to(frame, base, value="makespan_s"):
         The rows of the other schedules, with columns ``base`` and ``relative``: the base's value, and value / base - 1,
         negative where they are faster. Points at which either is not defined are left out.
 
+    Raises
+    ------
+    PPModelError
+        If the base is not among the schedules.
+
     Examples
     --------
     >>> import ppmodel as pp
@@ -57,6 +63,9 @@ def relative_to(frame, base, value="makespan_s"):
     >>> relative_to(frame, "GPipe")[["label", "relative"]].round(3).values.tolist()
     [['ZB-H1', -0.182]]
     """
+    if base not in set(frame.label):
+        known = ", ".join(frame.label.unique())
+        raise PPModelError("base", base, "is not among the schedules", f"choose one of {known}")
     by = points_of(frame)
     bases = frame.loc[frame.label == base, [*by, value]].rename(columns={value: "base"})
     others = frame[frame.label != base].merge(bases, on=by)

@@ -170,4 +170,6 @@ def panel_grid(rows, columns, *, width=None, height=None, share_y=True, share_x=
     width = width or max(2.5, 7.2 / columns)
     height = height or (2.3 if rows > 1 else 2.9 if columns > 1 else 3.3)
     size = (width * columns + 0.4, height * rows + 0.9)
-    return plt.subplots(rows, columns, figsize=size, sharex=share_x and rows * columns > 1, sharey=share_y, squeeze=False)
+    return plt.subplots(
+        rows, columns, figsize=size, sharex=share_x and rows * columns > 1, sharey=share_y, squeeze=False
+    )
