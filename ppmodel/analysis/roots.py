@@ -21,7 +21,7 @@ def crossings(ratios, apart):
 
     Examples
     --------
-    >>> crossings([1.0, 100.0, 1000.0], [-1.0, 1.0, 2.0])
+    >>> [round(ratio, 6) for ratio in crossings([1.0, 100.0, 1000.0], [-1.0, 1.0, 2.0])]
     [10.0]
     """
     logs = np.log(np.asarray(ratios, dtype=float))
