@@ -67,14 +67,14 @@ def plot_heatmap(
         for row in here.to_dict("records"):
             place = rows.index(row[y]), columns.index(row[x])
             cells[place] = row[value]
-            said = row[text] if text else form.format(row[value]) if row[value] == row[value] else ""
+            said = row[text] if text else _written(form, row[value])
             shade = colours(norm(np.clip(row[value], norm.vmin, norm.vmax)))
             dark = row[value] == row[value] and np.dot(shade[:3], (0.299, 0.587, 0.114)) < _DARK
             at = (place[1] + 0.5, place[0] + 0.5)
             axis.text(*at, said, ha="center", va="center", fontsize=8, color="white" if dark else "black")
             if framed and row[framed]:
                 corner = (place[1] + 0.06, place[0] + 0.08)
-                axis.add_patch(plt.Rectangle(corner, 0.88, 0.84, fill=False, ec="black", lw=1.3))
+                axis.add_patch(plt.Rectangle(corner, 0.88, 0.84, fill=False, ec="black", lw=1.3, zorder=3))
         axis.pcolormesh(np.clip(cells, norm.vmin, norm.vmax), cmap=colours, norm=norm, edgecolors="white", lw=0.8)
         axis.set_xticks(np.arange(len(columns)) + 0.5, [str((words or {}).get(one, one)) for one in columns])
         axis.set_yticks(np.arange(len(rows)) + 0.5, [str((words or {}).get(one, one)) for one in rows])
@@ -86,6 +86,12 @@ def plot_heatmap(
             axis.set_title(str((words or {}).get(name, name)), fontsize=9.5)
     axes[0, 0].set_ylabel("" if y in ("label", "schedule", "system") else axis_label(y, labels))
     return titled(figure, title, context)
+
+
+def _written(form, value):
+    """A number in its form, a missing one as nothing, and one that rounds to 0 without a sign."""
+    said = form.format(value) if value == value else ""
+    return said[1:] if said[:1] in ("+", "-") and not any(digit in said for digit in "123456789") else said
 
 
 def _norm(values, limits, centre, log):
