@@ -8,6 +8,7 @@ import pandas as pd
 import papermill
 import pytest
 
+import ppmodel
 from ppmodel import build, formulas, names
 from ppmodel.artefact.claims import TARGETS, load_claims, rows_of
 from ppmodel.costs import model_costs, uniform_costs
@@ -74,14 +75,26 @@ PARAMETERS = {
         "microbatches": [8],
     },
     "field": {
-        "stages": [4],
+        "pp": [4],
         "multiples": [1, 2],
-        "picture_stages": 4,
+        "picture_pp": 4,
+        "systems": ["mid_cp_mid_nw", "fast_cp_slow_nw"],
+        "race_comms": [0.1, 2.0],
+    },
+    "field-causes": {
+        "pp": 4,
         "long_multiples": [2, 4, 8],
+        "picture_systems": ["fast_cp_slow_nw", "slow_cp_fast_nw"],
+        "ratio_steps": 11,
+        "factors": [0.5],
+    },
+    "field-choice": {
+        "pp": [4],
+        "multiples": [1, 2],
+        "picture_pp": 4,
+        "long_multiple": 8,
         "systems": ["mid_cp_mid_nw", "fast_cp_slow_nw"],
         "picture_systems": ["fast_cp_slow_nw", "slow_cp_fast_nw"],
-        "ratio_steps": 7,
-        "factors": [0.5],
     },
     "sensitivity": {"pp": 4, "microbatches": 8, "factors": [0.5, 1.0, 2.0]},
     "uncertainty": {
@@ -432,16 +445,80 @@ def test_the_optimum_is_asked_of_every_registered_schedule(tmp_path):
 
 @of("field")
 def test_field(recorded):
-    """All schedules are asked; verdicts, reversals and fronts come from the same study."""
-    study, verdicts = recorded("field.csv"), recorded("field_verdicts.csv")
-    assert set(study.schedule) == labels_at(4, (4, 8)) - {"Hanayo"} | {"Chimera forward-doubling", "Hanayo W = 2"}
-    assert study.schedule.nunique() == recorded("field.json")["schedules"]
+    """All schedules are asked; reversals and totals come from the same frame."""
+    grid = recorded("field.csv")
+    assert set(grid.label) == labels_at(4, (4, 8)) - {"Hanayo"} | {"Chimera forward-doubling", "Hanayo W = 2"}
+    assert grid.label.nunique() == recorded("field.json")["schedules"]
     clear = recorded("field_reversals.json")["clear"]
     assert clear == recorded("field_reversals.csv").clear.sum() == recorded("field_totals.csv").clear.sum() > 0
-    assert verdicts.number.str.contains(f"{clear} of").any()
+    assert clear == recorded("field_pairs.csv").reversals.sum() == recorded("field_ranks.json")["clear"]
     assert recorded("field_reversals.json")["apart"] < 1e-9
-    assert recorded("field_halves.json")["exact"] < 1e-12
-    assert (recorded("field_fronts.csv").groupby("system").front.sum() > 0).all()
+    places = recorded("field_places.csv").set_index("label")
+    here = grid.query("system == 'fast_cp_slow_nw' and pp == 4 and microbatches == 8").set_index("label").makespan_s
+    assert places.fast_cp_slow_nw["1F1B"] == 1 + (here < here["1F1B"] * (1 - 1e-9)).sum()
+    lost = recorded("field_negated.csv")
+    assert (lost.by_network <= lost.negated).all()
+    assert (lost.negated <= lost.smaller_bubble).all()
+    semantics = recorded("field_semantics.csv").set_index("p2p")
+    at_size = recorded("field_ranks.csv").query("microbatches == 8")
+    assert semantics.loc["overlapped", "median"] == at_size.table_time.median()
+
+
+def by_seconds(name, comm, **more):
+    return ppmodel.simulate(name, 4, 8, forward=1, backward=2, comm=comm, **more).makespan_s
+
+
+@of("field-causes")
+def test_field_causes(recorded):
+    """Equal halves are the table; messages pay up to their border; only cells of a forward and a backward fuse."""
+    halves = recorded("field_halves.csv")
+    assert halves.equal.tolist() == pytest.approx(halves.table.tolist(), abs=1e-12)
+    assert "1F1B" not in set(halves.label)
+    assert (halves.own > halves.table)[halves.label.isin(["V-Half", "V-Min"])].all()
+    worth = recorded("field_worth.csv").set_index("label")
+    assert worth.over_base[["ZB-V", "ZB-H1"]].tolist() == [2, 1]
+    border = worth.worth_until["ZB-V"]
+    assert by_seconds("zb-v", 0.7 * border) < by_seconds("1f1b", 0.7 * border)
+    assert by_seconds("zb-v", 1.5 * border) > by_seconds("1f1b", 1.5 * border)
+    sums = recorded("field_allreduce.csv")
+    double = {label(name) for name, _, table in legal_schedules(names(), 4, 8) if table.num_replicas > 1}
+    assert set(sums.label) == double | {"Chimera forward-doubling"}
+    assert (sums.excluded < sums.blocking).all()
+    pairs = recorded("field_overlap.csv").set_index(["label", "system"])
+    assert {"DualPipe", "DualPipeV"} == set(pairs.index.get_level_values(0))
+    table, system = build("dualpipe", 4, 8), "slow_cp_fast_nw"
+    spans = [ppmodel.simulate(one, model="paper", system=system).makespan_s for one in (table, table.unfused())]
+    assert pairs["time unfused"]["DualPipe", system] == pytest.approx(spans[1] / spans[0] - 1)
+    assert (pairs["time at 0.5"] < 0).all()
+    assert (pairs["place at 0.5"] <= pairs["place at 1"]).all()
+    searched = recorded("field_searched.csv").query("system == 'fast_cp_slow_nw'").set_index("label")
+    own = tuple(map(int, searched.times["ZB-1p"].split(":")))
+    ours, unit = (t_sim("zb-1p", 4, 8, "paper", "fast_cp_slow_nw", times=times) for times in (own, (1, 1, 1, 0)))
+    assert searched.relative["ZB-1p"] == pytest.approx(ours / unit - 1)
+    spread = recorded("field_spread.csv")
+    assert (spread.within <= spread.schedules).all()
+
+
+@of("field-choice")
+def test_field_choice(recorded):
+    """What to take is the best of its kind on every system; verdicts follow from what is counted."""
+    advice = recorded("field_advice.csv")
+    assert (advice.groupby(["kind", "asked"]).best_on.sum() == advice.groupby(["kind", "asked"]).of.first()).all()
+    assert (advice[advice.asked.str.contains("within")].memory_high <= 1e-9).all()
+    base = {name: t_sim("1f1b", 4, 8, "paper", name) for name in ("mid_cp_mid_nw", "fast_cp_slow_nw")}
+    front = recorded("field_fronts.csv")
+    fastest = front[front.microbatches == 8].groupby("system").makespan_s.min()
+    short = advice.query("kind == 'short transfers' and asked == 'fastest'")
+    assert short.time_low.min() == pytest.approx(fastest["mid_cp_mid_nw"] / base["mid_cp_mid_nw"] - 1)
+    assert (front.groupby("system").front.sum() > 0).all()
+    models = recorded("field_models.csv")
+    assert models.allreduce.tolist() == ["excluded"] * 4 + ["blocking"]
+    verdicts = recorded("field_verdicts.csv").set_index("statement")
+    facts = recorded("field_verdicts.json")
+    assert facts["carries"] + facts["in_part"] + facts["does_not"] == facts["statements"] == len(verdicts) == 10
+    words = {True: "carries over", False: "does not"}
+    found, of = map(int, verdicts.found["All schedules converge for large B."].split(" of "))
+    assert verdicts.verdict["All schedules converge for large B."] == (words[found == of] if found in (0, of) else "in part")
 
 
 @of("sensitivity")

@@ -1,15 +1,5 @@
 """Pictures of tables, timelines and studies: the only importer of matplotlib and seaborn."""
 
-from ppmodel.plot.field import (
-    plot_advantages,
-    plot_agreement,
-    plot_convergence,
-    plot_front_map,
-    plot_fronts,
-    plot_levels,
-    plot_places,
-    plot_worth,
-)
 from ppmodel.plot.heatmap import plot_heatmap
 from ppmodel.plot.lines import legend, plot_bars, plot_lines
 from ppmodel.plot.maps import plot_phases, plot_search, plot_sensitivity, plot_verdicts
@@ -24,21 +14,14 @@ from ppmodel.plot.uncertainty import plot_noise, plot_ranking, plot_slow_ranks
 __all__ = [
     "context",
     "legend",
-    "plot_advantages",
-    "plot_agreement",
     "plot_bars",
     "plot_candidates",
-    "plot_convergence",
-    "plot_front_map",
-    "plot_fronts",
     "plot_growth",
     "plot_heatmap",
-    "plot_levels",
     "plot_lines",
     "plot_marked",
     "plot_noise",
     "plot_phases",
-    "plot_places",
     "plot_rank",
     "plot_ranking",
     "plot_scatter",
@@ -48,6 +31,5 @@ __all__ = [
     "plot_table",
     "plot_timelines",
     "plot_verdicts",
-    "plot_worth",
     "style_of",
 ]

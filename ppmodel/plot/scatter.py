@@ -63,7 +63,7 @@ def plot_scatter(
             axis.step(best[x], best[y], where="post", color="black", lw=1.2, zorder=1)
         _scales(axis, log)
         if name:
-            _name_points(axis, here[here[name] != ""], x, y, name)
+            _name_points(axis, here[here[name] != ""], x, y, name, front is not None)
         axis.set(xlabel=axis_label(x, labels), ylabel=axis_label(y, labels))
         if percent:
             _cross(axis)
@@ -71,17 +71,21 @@ def plot_scatter(
             axis.set_title(one if isinstance(one, str) else f"{axis_label(panel, labels)} = {one}", fontsize=9.5)
     for axis in axes.flat[len(panels) :]:
         axis.set_visible(False)
+    if name and front:
+        low, high = axes[0, 0].get_xlim()  # of all panels: room for the names
+        axes[0, 0].set_xlim(low * (low / high) ** 0.2 if "x" in log else low - 0.2 * (high - low), high)
     extra = [plt.Line2D([], [], color="black", lw=1.2, label="no other beats these on both")] if front else []
     if group or extra:
         legend(figure, axes.flat[0], extra)
     return titled(figure, title, context)
 
 
-def _name_points(axis, rows, x, y, name):
-    """A name at every point; those that share a point share it."""
+def _name_points(axis, rows, x, y, name, below):
+    """A name at every point, below a front, where no points are; those that share a point share it."""
+    place = {"xytext": (-4, -3), "ha": "right", "va": "top"} if below else {"xytext": (4, 4)}
     for (across, up), here in rows.groupby([x, y], sort=False):
         said = " = ".join(dict.fromkeys(here[name]))
-        axis.annotate(said, (across, up), (4, 4), textcoords="offset points", fontsize=7.5)
+        axis.annotate(said, (across, up), textcoords="offset points", fontsize=7.5, **place)
 
 
 def _points(values):

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ppmodel.ops import OpKind
 from ppmodel.plot.style import GREY, ORANGE, PURPLE, SKY, YELLOW, titled
-from ppmodel.tables import NO_OPERATION
+from ppmodel.tables import NO_OPERATION, Schedule
 
 KIND_COLOURS = {OpKind.F: SKY, OpKind.B: ORANGE, OpKind.I: YELLOW, OpKind.W: PURPLE, OpKind.R: GREY}
 _KIND_NAMES = {OpKind.F: "forward", OpKind.B: "backward", OpKind.I: "input gradient", OpKind.W: "weight gradient",
@@ -19,24 +19,25 @@ MIN_LABEL_SHARE = 0.016
 _PATH_COLOUR = "#D0104C"
 
 
-def operation_legend(figure, schedule, extra=()):
-    """A legend below a figure for the kinds of operations that a schedule has.
+def operation_legend(figure, schedules, extra=()):
+    """A legend below a figure for the kinds of operations that its schedules have.
 
     Parameters
     ----------
     figure : matplotlib Figure
-    schedule : Schedule
-        Its replicas and chunks have entries, too, where there are several.
+    schedules : Schedule or iterable of Schedule
+        Replicas and chunks have entries, too, where a schedule has several.
     extra : sequence of matplotlib Artist
         Further entries, with labels.
     """
-    kinds = [kind for kind in OpKind if (schedule.kind == kind).any()]
+    drawn = [schedules] if isinstance(schedules, Schedule) else list(schedules)
+    kinds = [kind for kind in OpKind if any((one.kind == kind).any() for one in drawn)]
     handles = [Patch(facecolor=KIND_COLOURS[kind], edgecolor="#555555", label=_KIND_NAMES[kind]) for kind in kinds]
-    if schedule.num_replicas > 1:
+    if any(one.num_replicas > 1 for one in drawn):
         handles.append(Patch(facecolor="white", hatch="////", edgecolor="#777777", label="second replica"))
-    if schedule.chunks_per_rank > 1:
+    if any(one.chunks_per_rank > 1 for one in drawn):
         handles.append(Patch(facecolor="none", edgecolor="none", label="darker: deeper stage of the rank"))
-    figure.legend(handles=[*handles, *extra], loc="outside lower center", ncols=6, fontsize=8.5)
+    figure.legend(handles=[*handles, *extra], loc="outside lower center", ncols=5, fontsize=8.5)
 
 
 def _shade(colour, chunk, chunks):
@@ -45,7 +46,7 @@ def _shade(colour, chunk, chunks):
     return tuple((1 - share) * channel for channel in to_rgb(colour))
 
 
-def draw_operations(axes, schedule, start, end, window, beside=False):
+def draw_operations(axes, schedule, start, end, window, beside=False, least=MIN_LABEL_SHARE):
     """A box for each operation in a window of time, its microbatch written in it where it fits.
 
     Parameters
@@ -58,6 +59,8 @@ def draw_operations(axes, schedule, start, end, window, beside=False):
         Its begin and its end.
     beside : bool
         Whether reductions run beside the computation, and are thin.
+    least : float
+        Share of the window that an operation takes at least to have its microbatch written in it.
     """
     left, right = window
     chunks = max(1, int(schedule.chunks_per_rank))
@@ -77,11 +80,7 @@ def draw_operations(axes, schedule, start, end, window, beside=False):
             hatch = "////" if schedule.replica[op] else None
             style = {"facecolor": colour, "edgecolor": "#555555", "hatch": hatch, "lw": 0.5}
             axes.add_patch(Rectangle((begin, bottom), length, height, zorder=2 + (height < 0.2), **style))
-            if (
-                schedule.microbatch[op] != NO_OPERATION
-                and left < middle < right
-                and length > MIN_LABEL_SHARE * (right - left)
-            ):
+            if schedule.microbatch[op] != NO_OPERATION and left < middle < right and length > least * (right - left):
                 box = {"boxstyle": "round,pad=0.12", "fc": (1, 1, 1, 0.75), "ec": "none"} if hatch else None
                 dark = sum(colour) < 1.2
                 axes.text(
@@ -125,12 +124,12 @@ def plot_table(schedules, title, backward=2, note=""):
     last = axes[-1, 0]
     last.set_xlabel("slot")
     last.xaxis.set_major_locator(MaxNLocator(20, integer=True))
-    operation_legend(figure, max(schedules.values(), key=lambda schedule: schedule.num_replicas))
+    operation_legend(figure, schedules.values())
     return titled(figure, title, f"a forward takes 1 slot, a backward {backward}; numbers are microbatches. {note}")
 
 
-def plot_timelines(timelines, title, context, paths=None, unit="s"):
-    """Simulated timelines, one below the other on one axis of seconds, with the transfers.
+def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1):
+    """Simulated timelines on one axis of seconds, one below the other, with the transfers.
 
     Parameters
     ----------
@@ -142,6 +141,8 @@ def plot_timelines(timelines, title, context, paths=None, unit="s"):
         Operations to draw with a bold frame, heading to `metrics.critical_path`.
     unit : str
         What the times are in.
+    in_row : int
+        How many stand side by side.
 
     Returns
     -------
@@ -150,26 +151,25 @@ def plot_timelines(timelines, title, context, paths=None, unit="s"):
     timelines = {name: getattr(run, "timeline", run) for name, run in timelines.items()}
     total = max(timeline.makespan_s for timeline in timelines.values())
     ranks = [timeline.graph.schedule.num_ranks for timeline in timelines.values()]
+    heights = [max(ranks[first : first + in_row]) for first in range(0, len(ranks), in_row)]
     figure, axes = plt.subplots(
-        len(timelines), squeeze=False, sharex=True, height_ratios=ranks,
-        figsize=(7.8, 1.1 + 0.34 * sum(ranks) + 0.35 * len(ranks)),
+        len(heights), in_row, squeeze=False, sharex=True, height_ratios=heights,
+        figsize=(7.8, 1.1 + 0.34 * sum(heights) + 0.35 * len(heights)),
     )  # fmt: skip
-    for axis, (name, timeline) in zip(axes[:, 0], timelines.items(), strict=True):
+    for axis, (name, timeline) in zip(axes.flat, timelines.items(), strict=False):
         schedule = timeline.graph.schedule
         beside = timeline.graph.allreduce == "overlapped"
-        draw_operations(axis, schedule, timeline.start_s, timeline.end_s, (0, total), beside)
+        window = (timeline.start_s, timeline.end_s, (0, total))
+        draw_operations(axis, schedule, *window, beside, MIN_LABEL_SHARE * in_row)
         axis.set_title(f"{name}: {timeline.makespan_s:.4g} {unit}")
         _draw_transfers(axis, timeline)
         if paths:
             _draw_path(axis, timeline, paths[name])
-    last = axes[-1, 0]
-    last.set_xlabel(f"time ({unit})")
-    shown = max(
-        (timeline.graph.schedule for timeline in timelines.values()), key=lambda schedule: schedule.num_replicas
-    )
+    for last in axes[-1]:
+        last.set_xlabel(f"time ({unit})")
     line = plt.Line2D([], [], color="#333333", lw=0.8, label="transfer")
     bold = [Patch(facecolor="none", edgecolor=_PATH_COLOUR, lw=2, label="critical path")] if paths else []
-    operation_legend(figure, shown, [line, *bold])
+    operation_legend(figure, [timeline.graph.schedule for timeline in timelines.values()], [line, *bold])
     return titled(figure, title, f"{context}; numbers are microbatches")
 
 

@@ -1,29 +1,7 @@
 """The tables behind the book's figures: one function a question, one tidy row a point."""
 
-from ppmodel.studies.advice import advice_table, advice_text
 from ppmodel.studies.bubble import published_bubble_ratio
-from ppmodel.studies.cases import FAMILIES, PLACEMENTS, label, legal_schedules, placement_text, spread
-from ppmodel.studies.effects import (
-    convergence_study,
-    halves_study,
-    message_study,
-    opinion_text,
-    overlap_study,
-    own_times_study,
-    replica_study,
-    second_opinion,
-)
-from ppmodel.studies.field import field_cases, field_study, headings, kinds_of_systems, longest_hidden
-from ppmodel.studies.field_texts import cause_text, lasting_text, unequal_halves_text, worth_of_pairs_text, worth_text
-from ppmodel.studies.fronts import (
-    front_changes,
-    front_model_study,
-    front_model_table,
-    front_model_text,
-    front_study,
-    front_table,
-    nearest,
-)
+from ppmodel.studies.cases import FAMILIES, PLACEMENTS, field_cases, label, legal_schedules, placement_text, spread
 from ppmodel.studies.mistakes import marked_cells, refusal, refusal_text
 from ppmodel.studies.own import (
     between,
@@ -37,18 +15,6 @@ from ppmodel.studies.own import (
     timelines_beside,
 )
 from ppmodel.studies.phases import PHASE_SCHEDULES, border_study, phase_study, sensitivity_study, steepest, winners
-from ppmodel.studies.ranking import (
-    advantage_study,
-    advantage_table,
-    clear_reversals,
-    level_rank_study,
-    level_rank_table,
-    level_rank_text,
-    negated_table,
-    reversal_matrix,
-    semantics_rank_study,
-    totals_by_system,
-)
 from ppmodel.studies.recommend import (
     balance_study,
     batch_sizes,
@@ -99,17 +65,12 @@ from ppmodel.studies.uncertainty import (
     verdict_study,
     verdict_text,
 )
-from ppmodel.studies.verdicts import carry_text, gap_table, gap_text, papers_own, verdict_table
 
 __all__ = [
     "FAMILIES",
     "NOISE_SCHEDULES",
     "PHASE_SCHEDULES",
     "PLACEMENTS",
-    "advantage_study",
-    "advantage_table",
-    "advice_table",
-    "advice_text",
     "balance_study",
     "batch_sizes",
     "best_place_text",
@@ -117,50 +78,22 @@ __all__ = [
     "between_text",
     "border_study",
     "candidate_study",
-    "carry_text",
     "cases_table",
-    "cause_text",
-    "clear_reversals",
     "comm_over_forward",
-    "convergence_study",
     "field_cases",
-    "field_study",
-    "front_changes",
-    "front_model_study",
-    "front_model_table",
-    "front_model_text",
-    "front_study",
-    "front_table",
-    "gap_table",
-    "gap_text",
     "growth_table",
     "growth_text",
-    "halves_study",
-    "headings",
     "headline_table",
-    "kinds_of_systems",
     "kinds_table",
     "label",
-    "lasting_text",
     "lead_text",
     "legal_schedules",
-    "level_rank_study",
-    "level_rank_table",
-    "level_rank_text",
     "load_speed",
-    "longest_hidden",
     "machine_text",
     "marked_cells",
-    "message_study",
-    "nearest",
-    "negated_table",
     "negation_study",
     "noise_study",
     "operations_table",
-    "opinion_text",
-    "overlap_study",
-    "own_times_study",
-    "papers_own",
     "phase_study",
     "place_table",
     "place_text",
@@ -180,16 +113,12 @@ __all__ = [
     "refusal",
     "refusal_text",
     "relative_to",
-    "replica_study",
     "reversal_counts",
     "reversal_counts_by_size",
-    "reversal_matrix",
     "reversal_study",
     "reversals_of_systems",
     "rivals_text",
     "runtime_study",
-    "second_opinion",
-    "semantics_rank_study",
     "sensitivity_study",
     "slope_table",
     "slow_rank_study",
@@ -200,15 +129,10 @@ __all__ = [
     "steepest",
     "table_facts",
     "timelines_beside",
-    "totals_by_system",
     "undefined_text",
-    "unequal_halves_text",
     "verdict_counts",
     "verdict_study",
-    "verdict_table",
     "verdict_text",
     "winners",
     "worst_reversals",
-    "worth_of_pairs_text",
-    "worth_text",
 ]

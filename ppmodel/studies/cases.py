@@ -107,6 +107,12 @@ def named(case):
     return name, {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
 
 
+def field_cases(listed=()):
+    """All registered schedules, with their defaults where nothing else is listed."""
+    known = {named(case)[0] for case in listed}
+    return [name for name in schedules.names() if name not in known] + list(listed)
+
+
 def legal_schedules(cases, num_ranks, num_microbatches):
     """Those of some schedules that are defined at a size.
 
