@@ -103,7 +103,7 @@ def test_the_preset_is_the_best_setting_of_the_search():
 
 
 def test_the_first_page_says_what_stands(page):
-    """A picture first, then a line for each of the eleven claims with a verdict and a link to the page that measures it."""
+    """A picture first; a line for each of the eleven claims with a verdict and a link to the page that measures it."""
     page.goto((HTML / "index.html").as_uri())
     assert "first_race" in page.locator("article img").first.get_attribute("src")
     rows = page.locator("article table").last.locator("tbody tr")

@@ -516,9 +516,9 @@ def test_field_choice(recorded):
     verdicts = recorded("field_verdicts.csv").set_index("statement")
     facts = recorded("field_verdicts.json")
     assert facts["carries"] + facts["in_part"] + facts["does_not"] == facts["statements"] == len(verdicts) == 10
-    words = {True: "carries over", False: "does not"}
-    found, of = map(int, verdicts.found["All schedules converge for large B."].split(" of "))
-    assert verdicts.verdict["All schedules converge for large B."] == (words[found == of] if found in (0, of) else "in part")
+    converge = verdicts.loc["All schedules converge for large B."]
+    found, of = map(int, converge.found.split(" of "))
+    assert converge.verdict == ("carries over" if found == of else "in part" if found else "does not")
 
 
 @of("sensitivity")
