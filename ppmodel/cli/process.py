@@ -19,8 +19,10 @@ _END_S = 20
 
 
 @click.group(
-    cls=Group, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]},
-)  # fmt: skip
+    cls=Group,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__)
 @click.pass_context
 def cli(context):

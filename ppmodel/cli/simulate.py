@@ -12,7 +12,7 @@ from ppmodel.schedules.registry import option_text
 
 
 @command("simulate")
-@click.argument("name", required=False)
+@click.argument("name", metavar="[NAME|FILE]", required=False)
 @arguments.schedule_file
 @arguments.sizes
 @arguments.schedule_options

@@ -40,7 +40,9 @@ def sweep_command(specification, out, workers, scheduler, schedule_files, force)
     from ppmodel.sweep import SweepStopped, run_sweep
 
     try:
-        done = run_sweep(specification, out, workers, scheduler, force, process_ends=True, schedule_files=schedule_files)
+        done = run_sweep(
+            specification, out, workers, scheduler, force, process_ends=True, schedule_files=schedule_files
+        )
     except SweepStopped as stopped:
         click.echo(stopped, err=True)
         return EXIT_INTERRUPTED

@@ -13,7 +13,7 @@ _FORMS = ["text", "csv", "pytorch"]
 
 
 @command("table")
-@click.argument("name", required=False)
+@click.argument("name", metavar="[NAME|FILE]", required=False)
 @arguments.schedule_file
 @arguments.sizes
 @arguments.schedule_options
