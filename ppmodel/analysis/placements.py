@@ -123,7 +123,8 @@ def split_points(rates, num_ranks, parts, placed_parts=None, front_back=60, unit
     DataFrame
         A row a split and placement; columns ``pp, microbatches, family, second, split, peak, relative_peak,
         makespan_s, relative_time``: peaks in units of one microbatch on 1/S of the model, times in seconds, both
-        against symmetric Chimera less 1. Placements in the order of `every_placement`, splits even first, then lexicographic.
+        against symmetric Chimera less 1. Placements in the order of `every_placement`, splits even first, then in
+        lexicographic order.
 
     Raises
     ------
