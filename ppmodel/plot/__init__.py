@@ -2,7 +2,7 @@
 
 from ppmodel.plot.heatmap import plot_heatmap
 from ppmodel.plot.lines import legend, plot_bars, plot_lines
-from ppmodel.plot.maps import plot_phases, plot_search, plot_sensitivity, plot_verdicts
+from ppmodel.plot.maps import plot_search, plot_verdicts
 from ppmodel.plot.own import plot_marked, plot_rank
 from ppmodel.plot.recommend import plot_candidates
 from ppmodel.plot.scatter import plot_scatter
@@ -21,12 +21,10 @@ __all__ = [
     "plot_lines",
     "plot_marked",
     "plot_noise",
-    "plot_phases",
     "plot_rank",
     "plot_ranking",
     "plot_scatter",
     "plot_search",
-    "plot_sensitivity",
     "plot_slow_ranks",
     "plot_table",
     "plot_timelines",
