@@ -9,12 +9,12 @@ import papermill
 import pytest
 
 import ppmodel
-from ppmodel import build, formulas, names
+from ppmodel import build, formulas, names, read_table, simulate
 from ppmodel.artefact.claims import TARGETS, load_claims, rows_of
 from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.noise import Noise, noisy_makespans
 from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import load_model, load_system
+from ppmodel.specs import load_model, load_system, template_path
 from ppmodel.studies import batch_sizes, label, legal_schedules, load_speed
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
@@ -105,13 +105,7 @@ PARAMETERS = {
         "slowdown": 2.0,
         "runs": 20,
     },
-    "own-schedule": {
-        "mistakes": ["deadlock", "my_table"],
-        "comm": 1.5,
-        "stages": 6,
-        "microbatches": 8,
-        "system": "mid_cp_slow_nw",
-    },
+    "own-schedule": {"mistakes": ["deadlock", "my_table"], "comm": 1.5},
     "nodes": {
         "node_systems": ["slow_between_nodes"],
         "schedules": ["1f1b", "chimera"],
@@ -315,19 +309,33 @@ def test_your_system(recorded):
 
 @of("own-schedule")
 def test_own_schedule(recorded):
-    """The cells of the deadlock and none of a good table; both ranks hold single simulations, one's own among them."""
+    """One's own table leads, on the network that is stated; the cells of the deadlock are marked, and no others."""
     assert recorded("own_marked.csv").operation.tolist() == ["0B0", "1F3", "2F3", "3F3"]
     assert dict(recorded("own_facts.csv").values)["peak activations by rank"] == "5, 4, 2, 1"
-    by_hand, ranked = (recorded(f"{stem}.csv").set_index("schedule") for stem in ("own_rank_by_hand", "own_rank"))
-    table = build("1f1b", 4, 8)
-    costs = uniform_costs(table, 1, 2, 1.5, nodes=[0, 0, 1, 1], node_comm=0.1)
-    assert by_hand.t_sim_s["1F1B"] == pytest.approx(run_graph(compile_graph(table), costs).makespan_s)
-    assert by_hand.index[by_hand.own].tolist() == ["node-aware 1F1B by hand"]
-    assert ranked.t_sim_s["1F1B"] == pytest.approx(t_sim("1f1b", 6, 8, "paper", "mid_cp_slow_nw"))
-    assert ranked.peak_activations["node-aware 1F1B"] == 7
+    rank = recorded("own_rank.csv").set_index("label")
+    mine, seconds = read_table(template_path("my_table", ".csv")), {"forward": 1, "backward": 2, "comm": 1.5}
+    for name, case in (("node-aware 1F1B by hand", mine), ("1F1B", "1f1b"), ("DualPipe", "dualpipe")):
+        assert rank.makespan_s[name] == simulate(case, 4, 8, **seconds).makespan_s
+    assert rank.index[rank.own].tolist() == ["node-aware 1F1B by hand"]
+    assert set(rank.index) == labels_at(4, [8]) | {"node-aware 1F1B by hand"}
     facts = recorded("own_rank.json")
-    assert facts["schedules"] == len(ranked)
-    assert facts["place"] == 1 + (ranked.t_sim_s < ranked.t_sim_s[facts["schedule"]] * (1 - 1e-9)).sum()
+    assert (facts["schedule"], facts["schedules"]) == ("node-aware 1F1B by hand", len(rank))
+    times = rank.makespan_s
+    assert facts["place"] == 1 + (times < times[facts["schedule"]] * (1 - 1e-9)).sum()
+    assert (times["1F1B"], times["node-aware 1F1B by hand"]) == (57.0, 51.0)
+    example = recorded("own_example.json")
+    assert example["schedule"] == "node-aware 1F1B"
+    assert 0.8 < example["saved"] < 1
+    assert example["added"] == pytest.approx(1 / 7)
+
+
+def test_an_own_generator_leads_its_page(tmp_path):
+    """A generator in place of the table, on a system in place of the seconds, at the size that is asked for."""
+    given = {"generator": "my_schedule", "pp": 6, "microbatches": 8, "system": "mid_cp_slow_nw", "mistakes": []}
+    rank = executed("own-schedule", given, tmp_path)("own_rank.csv").set_index("label")
+    assert rank.makespan_s["1F1B"] == pytest.approx(t_sim("1f1b", 6, 8, "paper", "mid_cp_slow_nw"))
+    assert rank.peak_activations["node-aware 1F1B"] == 7
+    assert rank.index[rank.own].tolist() == ["node-aware 1F1B"]
 
 
 @of("nodes")

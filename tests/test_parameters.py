@@ -208,3 +208,14 @@ pp = 8  # count: ranks
         fitting(own_of("microbatches = [64]  # microbatches: of an iteration"), small)
     with pytest.raises(PPModelError, match="blocks = 8: is too few for waves = "):
         fitting(own, replace(small, blocks=8))
+
+
+def test_a_text_may_be_empty_where_the_notebooks_own_is():
+    """An optional file or name: left out it stays empty, and what is given is checked."""
+    cell = 'table = "my_table"  # table: a file\ngenerator = ""  # generator: in place of it\nresults = "results"'
+    own = own_of(cell)
+    check({"generator": ""}, own)
+    check({"generator": "my_schedule"}, own)
+    for name, value in (("table", ""), ("generator", "nowhere")):
+        with pytest.raises(PPModelError, match=f"^{name} = {value}"):
+            check({name: value}, own)

@@ -1,6 +1,12 @@
 """Figures show what they are given: every operation, every point, with units and a legend."""
 
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
@@ -18,6 +24,7 @@ from ppmodel.plot import (
     plot_timelines,
     style_of,
 )
+from ppmodel.plot.scatter import kept_apart
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system
 
@@ -192,3 +199,33 @@ def test_points_against_a_base_share_axes_in_percent(frame):
     assert len({(axis.get_xlim(), axis.get_ylim()) for axis in axes}) == 1
     assert axes[0].yaxis.get_major_formatter()(0.5) == "50%"
     assert [axis.get_ylabel() for axis in axes][1:] == ["", ""]
+
+
+def test_many_names_stand_beside_their_points():
+    """A crowd of points is named in a column, each name once, those of one point together, none over another."""
+    rows = pp.compare(pp.names(), 4, 8, forward=1, backward=2, comm=0.5).dropna(subset="makespan_s")
+    axis = plot_scatter(rows, "makespan_s", "peak_activations", "title", name="label", log=()).axes[0]
+    named = [name for text in axis.texts for name in text.get_text().split(" = ")]
+    assert sorted(named) == sorted(rows.label)
+    heights = sorted(text.xyann[1] for text in axis.texts)
+    assert min(next - one for one, next in pairwise(heights)) > 0.02
+
+
+@given(wanted=st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_heights_of_names_keep_their_distance(wanted):
+    """Names rise with their points, a gap apart, within the axis."""
+    wanted, gap = sorted(wanted), min(0.06, 1 / max(1, len(wanted) - 1))
+    heights = kept_apart(wanted, gap)
+    assert (np.diff(heights) >= gap - 1e-12).all()
+    assert -1e-9 <= heights[0] <= heights[-1] <= 1
+
+
+def test_bars_lie_in_panels():
+    """A panel a value, with the groups from the top; stacked bars end at their sum, on one scale."""
+    rows = pd.DataFrame({"who": ["a", "a", "b", "b"] * 2, "part": ["x", "y"] * 4, "c": [0] * 4 + [1] * 4})
+    rows["time"] = range(1, 9)
+    axes = plot_bars(rows, "who", "time", "title", bar="part", panel="c", stacked=True, horizontal=True).axes
+    assert [axis.get_title("left") for axis in axes] == ["0", "1"]
+    assert axes[0].yaxis_inverted()
+    assert axes[0].get_xlim() == axes[1].get_xlim()
+    assert [bar.get_x() + bar.get_width() for bar in axes[1].containers[-1]] == [11, 15]

@@ -171,7 +171,7 @@ def check(given, own):
     given : dict of str to object
         Values by name.
     own : dict of str to Parameter
-        From `declared`. A list may be empty where the notebook's own is.
+        From `declared`. A list or a text may be empty where the notebook's own is.
 
     Returns
     -------
@@ -195,7 +195,7 @@ def check(given, own):
         _require_name(name, value, own)
         if own[name].several:
             _check_list(name, value, own[name])
-        else:
+        elif not value == own[name].value == "":
             _check_one(name, value, own[name].kind)
 
 

@@ -3,7 +3,6 @@
 from ppmodel.plot.heatmap import plot_heatmap
 from ppmodel.plot.lines import legend, plot_bars, plot_lines
 from ppmodel.plot.maps import plot_search, plot_verdicts
-from ppmodel.plot.own import plot_marked, plot_rank
 from ppmodel.plot.recommend import plot_candidates
 from ppmodel.plot.scatter import plot_scatter
 from ppmodel.plot.speed import plot_growth
@@ -19,9 +18,7 @@ __all__ = [
     "plot_growth",
     "plot_heatmap",
     "plot_lines",
-    "plot_marked",
     "plot_noise",
-    "plot_rank",
     "plot_ranking",
     "plot_scatter",
     "plot_search",

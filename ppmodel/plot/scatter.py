@@ -7,6 +7,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentF
 from ppmodel.plot.lines import legend
 from ppmodel.plot.style import axis_label, panel_grid, style_of, titled
 
+_CROWD = 10
+_NAME_IN = 0.17
+
 
 def plot_scatter(
     frame, x, y, title, context="", *, group=None, panel=None, name=None, front=None, styles=None, labels=None,
@@ -27,7 +30,8 @@ def plot_scatter(
     panel : str, optional
         Column that tells panels apart.
     name : str, optional
-        Column with a name for each point; an empty one is not drawn.
+        Column with a name for each point; an empty one is not drawn. Many names of a single panel stand in a column
+        beside it, none over another.
     front : str, optional
         Boolean column: which points no other beats on both; see `analysis.pareto_front`.
     styles : dict of str to dict, optional
@@ -57,13 +61,17 @@ def plot_scatter(
         here = frame if one is None else frame[frame[panel] == one]
         for text, style in styles.items():
             rows = here if group is None else here[here[group] == text]
-            axis.plot(rows[x], rows[y], **{"mec": "white", "mew": 0.5} | style | {"ls": ""})
+            axis.plot(rows[x], rows[y], **{"mec": "white", "mew": 0.5, "label": text} | style | {"ls": ""})
         if front:
             best = here[here[front].astype(bool)].sort_values([x, y])
             axis.step(best[x], best[y], where="post", color="black", lw=1.2, zorder=1)
         _scales(axis, log)
         if name:
-            _name_points(axis, here[here[name] != ""], x, y, name, front is not None)
+            rows = here[here[name] != ""]
+            if panel is None and len(rows) > _CROWD:
+                _names_beside(axis, rows, x, y, name)
+            else:
+                _name_points(axis, rows, x, y, name, front is not None)
         axis.set(xlabel=axis_label(x, labels), ylabel=axis_label(y, labels))
         if percent:
             _cross(axis)
@@ -86,6 +94,37 @@ def _name_points(axis, rows, x, y, name, below):
     for (across, up), here in rows.groupby([x, y], sort=False):
         said = " = ".join(dict.fromkeys(here[name]))
         axis.annotate(said, (across, up), textcoords="offset points", fontsize=7.5, **place)
+
+
+def _names_beside(axis, rows, x, y, name):
+    """The names in a column to the right, in the order of their points; those that share a point share it."""
+    axis.figure.set_figheight(max(axis.figure.get_figheight(), 1.8 + 0.2 * len(rows)))
+    points = rows.groupby([x, y])[name].agg(lambda names: " = ".join(dict.fromkeys(names))).reset_index()
+    points = points.sort_values([y, x], ascending=[True, False])  # lines from the left pass over points to the right
+    axis.autoscale_view()
+    wanted = axis.transAxes.inverted().transform(axis.transData.transform(points[[x, y]]))[:, 1]
+    heights = kept_apart(wanted, min(_NAME_IN / (0.8 * axis.figure.get_figheight()), 1 / max(1, len(points) - 1)))
+    for point, height in zip(points.itertuples(index=False), heights, strict=True):
+        line = {"arrowstyle": "-", "color": "#999999", "lw": 0.5, "shrinkB": 3, "relpos": (0, 0.5)}
+        axis.annotate(
+            point[2], point[:2], (1.03, height), textcoords="axes fraction", va="center", fontsize=8,
+            annotation_clip=False, arrowprops=line,
+        )  # fmt: skip
+
+
+def kept_apart(wanted, gap):
+    """Rising heights as near to the wanted ones as a gap between them and an axis from 0 to 1 allow.
+
+    >>> kept_apart([0.25, 0.25, 1.0], 0.25).tolist()
+    [0.25, 0.5, 1.0]
+    """
+    heights = np.array(wanted, dtype=float)
+    for number in range(1, len(heights)):
+        heights[number] = max(heights[number], heights[number - 1] + gap)
+    heights[-1] = min(heights[-1], 1.0)
+    for number in range(len(heights) - 2, -1, -1):
+        heights[number] = min(heights[number], heights[number + 1] - gap)
+    return heights
 
 
 def _points(values):

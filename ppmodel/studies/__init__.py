@@ -2,18 +2,6 @@
 
 from ppmodel.studies.bubble import published_bubble_ratio
 from ppmodel.studies.cases import FAMILIES, PLACEMENTS, field_cases, label, legal_schedules, placement_text, spread
-from ppmodel.studies.mistakes import marked_cells, refusal, refusal_text
-from ppmodel.studies.own import (
-    between,
-    between_text,
-    rank_of,
-    rank_study,
-    rank_table,
-    rank_text,
-    rivals_text,
-    table_facts,
-    timelines_beside,
-)
 from ppmodel.studies.recommend import (
     balance_study,
     batch_sizes,
@@ -64,8 +52,6 @@ __all__ = [
     "balance_study",
     "batch_sizes",
     "best_place_text",
-    "between",
-    "between_text",
     "candidate_study",
     "cases_table",
     "comm_over_forward",
@@ -79,7 +65,6 @@ __all__ = [
     "legal_schedules",
     "load_speed",
     "machine_text",
-    "marked_cells",
     "noise_study",
     "operations_table",
     "place_table",
@@ -89,18 +74,11 @@ __all__ = [
     "price_study",
     "price_text",
     "published_bubble_ratio",
-    "rank_of",
-    "rank_study",
-    "rank_table",
-    "rank_text",
     "ratio_table",
     "recommend_study",
     "recommendation_table",
     "recommendation_text",
-    "refusal",
-    "refusal_text",
     "relative_to",
-    "rivals_text",
     "runtime_study",
     "slope_table",
     "slow_rank_study",
@@ -108,8 +86,6 @@ __all__ = [
     "specification_table",
     "spread",
     "stage_table",
-    "table_facts",
-    "timelines_beside",
     "undefined_text",
     "verdict_counts",
     "verdict_study",
