@@ -1,6 +1,6 @@
 """Figures show what they are given: every operation, every point, with units and a legend."""
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pandas as pd
@@ -172,7 +172,9 @@ def test_a_schedule_looks_the_same_everywhere():
     forward, backward = style_of(labels), style_of(labels[::-1])
     for name in ("GPipe", "1F1B", "Chimera"):
         assert forward[name]["color"] == backward[name]["color"]
-    assert len({(style["color"], style["marker"]) for style in forward.values()}) == len(labels)
+    every = style_of([*labels, *pp.names()])  # more than there are colours
+    for styles in (forward, every):
+        assert len({(style["color"], style["marker"]) for style in styles.values()}) == len(styles)
 
 
 def test_the_context_names_what_is_shown():
@@ -180,6 +182,25 @@ def test_the_context_names_what_is_shown():
     assert context("paper", "blocking", "excluded", S=8, B=4) == (
         "S = 8, B = 4; model: paper; transfers: blocking; all-reduce: excluded"
     )
+
+
+def test_names_of_near_points_do_not_lie_on_one_another():
+    """Each name stands at the first place beside its point that no other name or point takes."""
+    frame = pd.DataFrame(
+        {"time": [1.0, 1.01, 1.02], "peak": [4.0, 4.0, 4.1], "label": ["asymmetric", "Chimera", "1F1B"]}
+    )
+    axis = plot_scatter(frame, "time", "peak", "title", name="label").axes[0]
+    boxes = [text.get_window_extent() for text in axis.texts]
+    assert len(boxes) == 3
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
+def test_narrow_logarithmic_axes_have_ticks():
+    """Numbers that differ by a few percent still have at least three ticks between them."""
+    frame = pd.DataFrame({"time": [30.0, 33.0, 36.0], "peak": [4.0, 6.0, 8.0]})
+    axis = plot_scatter(frame, "time", "peak", "title").axes[0]
+    low, high = axis.get_xlim()
+    assert sum(low <= tick <= high for tick in axis.get_xticks()) >= 3
 
 
 def test_a_notebook_shows_a_figure_once(monkeypatch):

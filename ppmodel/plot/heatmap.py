@@ -7,6 +7,7 @@ from matplotlib.colors import LogNorm, Normalize, TwoSlopeNorm
 from ppmodel.plot.style import axis_label, titled
 
 _DARK = 0.55
+_LONG_NAME = 7  # letters that fit under a cell
 
 
 def plot_heatmap(
@@ -74,9 +75,11 @@ def plot_heatmap(
             axis.text(*at, said, ha="center", va="center", fontsize=8, color="white" if dark else "black")
             if framed and row[framed]:
                 corner = (place[1] + 0.06, place[0] + 0.08)
-                axis.add_patch(plt.Rectangle(corner, 0.88, 0.84, fill=False, ec="black", lw=1.3, zorder=3))
+                axis.add_patch(plt.Rectangle(corner, 0.88, 0.84, fill=False, ec="black", lw=1.3, zorder=2))
         axis.pcolormesh(np.clip(cells, norm.vmin, norm.vmax), cmap=colours, norm=norm, edgecolors="white", lw=0.8)
-        axis.set_xticks(np.arange(len(columns)) + 0.5, [str((words or {}).get(one, one)) for one in columns])
+        names = [str((words or {}).get(one, one)) for one in columns]
+        long = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if max(map(len, names)) > _LONG_NAME else {}
+        axis.set_xticks(np.arange(len(columns)) + 0.5, names, **long)
         axis.set_yticks(np.arange(len(rows)) + 0.5, [str((words or {}).get(one, one)) for one in rows])
         axis.set(xlabel=axis_label(x, labels), ylim=(len(rows), 0))
         axis.grid(visible=False)

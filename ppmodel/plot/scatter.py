@@ -2,13 +2,17 @@
 
 import numpy as np
 from matplotlib import pyplot as plt
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
+from matplotlib.transforms import Bbox
 
 from ppmodel.plot.lines import legend
 from ppmodel.plot.style import axis_label, panel_grid, style_of, titled
 
 _CROWD = 10
 _NAME_IN = 0.17
+_SIDES, _HEIGHTS = {1: "left", 0: "center", -1: "right"}, {2: "bottom", 1: "bottom", 0: "center", -1: "top", -2: "top"}
+_BESIDE = ((1, 1), (1, -1), (0, 2), (1, 0), (-1, 0), (0, -2), (-1, 1), (-1, -1))
+"""Places for a name, the best first; at a front, below which no points are, the last first."""
 
 
 def plot_scatter(
@@ -66,12 +70,6 @@ def plot_scatter(
             best = here[here[front].astype(bool)].sort_values([x, y])
             axis.step(best[x], best[y], where="post", color="black", lw=1.2, zorder=1)
         _scales(axis, log)
-        if name:
-            rows = here[here[name] != ""]
-            if panel is None and len(rows) > _CROWD:
-                _names_beside(axis, rows, x, y, name)
-            else:
-                _name_points(axis, rows, x, y, name, front is not None)
         axis.set(xlabel=axis_label(x, labels), ylabel=axis_label(y, labels))
         if percent:
             _cross(axis)
@@ -85,15 +83,46 @@ def plot_scatter(
     extra = [plt.Line2D([], [], color="black", lw=1.2, label="no other beats these on both")] if front else []
     if group or extra:
         legend(figure, axes.flat[0], extra)
-    return titled(figure, title, context)
+    titled(figure, title, context)
+    if name:
+        figure.draw_without_rendering()  # places are known once all is laid out
+        for axis, one in zip(axes.flat, panels, strict=False):
+            here = frame if one is None else frame[frame[panel] == one]
+            rows = here[here[name] != ""]
+            if panel is None and len(rows) > _CROWD:
+                _names_beside(axis, rows, x, y, name)
+            else:
+                _name_points(axis, rows, x, y, name, _BESIDE[:: -1 if front else 1])
+    return figure
 
 
-def _name_points(axis, rows, x, y, name, below):
-    """A name at every point, below a front, where no points are; those that share a point share it."""
-    place = {"xytext": (-4, -3), "ha": "right", "va": "top"} if below else {"xytext": (4, 4)}
-    for (across, up), here in rows.groupby([x, y], sort=False):
+def _name_points(axis, rows, x, y, name, places):
+    """A name at every point, at the first place that is free; those that share a point share it."""
+    points = rows.sort_values(y, ascending=False, kind="stable").groupby([x, y], sort=False)  # from the top
+    taken = [_box(axis, axis.transData.transform(point)) for point, _ in points]
+    for point, here in points:
         said = " = ".join(dict.fromkeys(here[name]))
-        axis.annotate(said, (across, up), textcoords="offset points", fontsize=7.5, **place)
+        best = None
+        for across, up in places:
+            text = axis.annotate(
+                said, point, (4.5 * across, 4.5 * up), textcoords="offset points", fontsize=7.5,
+                ha=_SIDES[across], va=_HEIGHTS[up],
+            )  # fmt: skip
+            box = text.get_window_extent()
+            hidden = sum(box.overlaps(other) for other in taken) + (box.x1 > axis.bbox.x1) + (box.x0 < axis.bbox.x0)
+            if best is None or hidden < best[0]:
+                if best:
+                    best[1].remove()
+                best = hidden, text, box
+            else:
+                text.remove()
+        taken.append(best[2])
+
+
+def _box(axis, centre, points=3.0):
+    """What a marker covers, in pixels."""
+    reach = points * axis.figure.dpi / 72
+    return Bbox.from_extents(*(centre - reach), *(centre + reach))
 
 
 def _names_beside(axis, rows, x, y, name):
@@ -150,6 +179,7 @@ def _scales(axis, log):
         low, high = scale.get_view_interval()
         decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
         steps = [1, 1.5, 2, 3, 5, 7] if high < 9 * low else [1, 2, 5] if high < 1e4 * low else [1]
-        scale.set_major_locator(FixedLocator(np.outer(decades, steps).ravel()))
+        near = MaxNLocator(6).tick_values(low, high)  # less than a factor of three: even steps
+        scale.set_major_locator(FixedLocator(near if high < 3 * low else np.outer(decades, steps).ravel()))
         scale.set_minor_locator(NullLocator())
         scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -1,5 +1,7 @@
 """What all figures share: colours that are told apart without red and green (Okabe and Ito), titles, axes."""
 
+from itertools import count
+
 from matplotlib import pyplot as plt
 from matplotlib.ticker import FuncFormatter
 
@@ -43,15 +45,24 @@ def style_of(labels):
     ('^', '^')
     """
     labels = list(dict.fromkeys(labels))
-    free = iter([n for n in range(len(_STYLES)) if n >= len(_FIXED) or _FIXED[n] not in labels] * 3)
+    free = _free_styles({_FIXED.index(name) for name in labels if name in _FIXED})
     styles = {}
     for number, name in enumerate(labels):
-        colour, marker, dash = _STYLES[_FIXED.index(name) if name in _FIXED else next(free)]
+        colour, marker, dash = _STYLES[_FIXED.index(name)] if name in _FIXED else next(free)
         wide = max(0, 2 - number)
         styles[name] = {
             "color": colour, "marker": marker, "ls": dash, "lw": 1.6 + 0.9 * wide, "ms": 5 + 1.6 * wide, "label": name,
         }  # fmt: skip
     return styles
+
+
+def _free_styles(taken):
+    """Styles without end, no two alike for as long as colours and markers allow; those that are taken come last."""
+    markers = [marker for _, marker, _ in _STYLES]
+    yield from (style for number, style in enumerate(_STYLES) if number not in taken)
+    for step in count(1):
+        for number, (colour, _, dash) in enumerate(_STYLES):
+            yield colour, markers[(number + step) % len(markers)], dash
 
 
 def family_styles(families):
@@ -170,6 +181,5 @@ def panel_grid(rows, columns, *, width=None, height=None, share_y=True, share_x=
     width = width or max(2.5, 7.2 / columns)
     height = height or (2.3 if rows > 1 else 2.9 if columns > 1 else 3.3)
     size = (width * columns + 0.4, height * rows + 0.9)
-    return plt.subplots(
-        rows, columns, figsize=size, sharex=share_x and rows * columns > 1, sharey=share_y, squeeze=False
-    )
+    share_x = share_x and rows * columns > 1
+    return plt.subplots(rows, columns, figsize=size, sharex=share_x, sharey=share_y, squeeze=False)
