@@ -87,7 +87,7 @@ def test_every_notebook_is_a_page():
     """The table of contents lists each notebook once, and nothing that is not there."""
     text = (ROOT / "book" / "_toc.yml").read_text()
     listed = re.findall(r"file: nb/(\S+)", text)
-    assert sorted(listed) == [path.stem for path in NOTEBOOKS]
+    assert sorted(listed) == sorted(path.stem for path in NOTEBOOKS)
     for page in re.findall(r"(?:file|root): (?!nb/)(\S+)", text):
         assert (ROOT / "book" / f"{page}.md").is_file()
 

@@ -39,7 +39,8 @@ from ppmodel.specs import load_model, load_system
 SYSTEMS = ["mid_cp_mid_nw", "mid_cp_slow_nw", "fast_cp_slow_nw"]
 SIZES = [(ranks, ranks * multiple) for ranks in (2, 4) for multiple in (1, 2, 4)]
 POINT = ["system", "pp", "microbatches"]
-SCHEDULES = [*(name for name in names() if name != "chimera"), "chimera", ("chimera", {"concat": "forward-doubling"})]
+NAMES = names()
+SCHEDULES = [*(name for name in NAMES if name != "chimera"), "chimera", ("chimera", {"concat": "forward-doubling"})]
 CLEAR = 0.01
 
 
@@ -60,7 +61,7 @@ def test_every_registered_schedule_is_there_wherever_it_is_legal(grid):
     """A schedule that is added to the registry needs no edit to appear."""
     for size in SIZES:
         here = grid[(grid.pp == size[0]) & (grid.microbatches == size[1])]
-        wanted = {get(name).label for name in names() if is_legal(name, size)}
+        wanted = {get(name).label for name in NAMES if is_legal(name, size)}
         assert set(here.label) - {"Chimera forward-doubling"} == wanted
         assert (here.groupby("label").size() == len(SYSTEMS)).all()
 
@@ -116,7 +117,7 @@ def test_a_single_rank_is_refused():
 
 def test_only_published_formulas_are_given(grid):
     """A closed form that is derived from the table is none; the zero of ZB-H2 and ZB-V is over a rank's span."""
-    derived = [get(name).label for name in names() if get(name).bubble_ratio and not get(name).published]
+    derived = [get(name).label for name in NAMES if get(name).bubble_ratio and not get(name).published]
     assert {"V-Half", "V-Min"} <= set(derived)
     assert grid[grid.label.isin(derived)].published_bubble_ratio.isna().all()
     apart = (grid.table_bubble_ratio - grid.published_bubble_ratio).groupby(grid.label).agg(["min", "max"])
