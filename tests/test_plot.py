@@ -222,14 +222,16 @@ def test_points_against_a_base_share_axes_in_percent(frame):
     assert [axis.get_ylabel() for axis in axes][1:] == ["", ""]
 
 
-def test_many_names_stand_beside_their_points():
-    """A crowd of points is named in a column, each name once, those of one point together, none over another."""
-    rows = pp.compare(pp.names(), 4, 8, forward=1, backward=2, comm=0.5).dropna(subset="makespan_s")
-    axis = plot_scatter(rows, "makespan_s", "peak_activations", "title", name="label", log=()).axes[0]
+def test_a_crowd_is_named_in_a_column():
+    """Names that have no place beside their points stand in a column, those of one point together, none over another."""
+    crowd = pd.DataFrame({"time": [1 + n // 2 / 500 for n in range(40)] + [9], "peak": [4.0] * 40 + [9]})
+    crowd["label"] = [f"schedule {n}" for n in range(41)]
+    axis = plot_scatter(crowd, "time", "peak", "title", name="label", log=()).axes[0]
     named = [name for text in axis.texts for name in text.get_text().split(" = ")]
-    assert sorted(named) == sorted(rows.label)
+    assert sorted(named) == sorted(crowd.label)
+    assert len(axis.texts) == 21
     heights = sorted(text.xyann[1] for text in axis.texts)
-    assert min(next - one for one, next in pairwise(heights)) > 0.02
+    assert min(after - one for one, after in pairwise(heights)) > 0.02
 
 
 @given(wanted=st.lists(st.floats(0, 1), min_size=1, max_size=30))

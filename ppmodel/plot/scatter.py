@@ -8,7 +8,6 @@ from matplotlib.transforms import Bbox
 from ppmodel.plot.lines import legend
 from ppmodel.plot.style import axis_label, panel_grid, style_of, titled
 
-_CROWD = 10
 _NAME_IN = 0.17
 _SIDES, _HEIGHTS = {1: "left", 0: "center", -1: "right"}, {2: "bottom", 1: "bottom", 0: "center", -1: "top", -2: "top"}
 _BESIDE = ((1, 1), (1, -1), (0, 2), (1, 0), (-1, 0), (0, -2), (-1, 1), (-1, -1))
@@ -34,8 +33,8 @@ def plot_scatter(
     panel : str, optional
         Column that tells panels apart.
     name : str, optional
-        Column with a name for each point; an empty one is not drawn. Many names of a single panel stand in a column
-        beside it, none over another.
+        Column with a name for each point; an empty one is not drawn. Where the names of a single panel have no place
+        beside their points, they stand in a column beside it.
     front : str, optional
         Boolean column: which points no other beats on both; see `analysis.pareto_front`.
     styles : dict of str to dict, optional
@@ -89,17 +88,21 @@ def plot_scatter(
         for axis, one in zip(axes.flat, panels, strict=False):
             here = frame if one is None else frame[frame[panel] == one]
             rows = here[here[name] != ""]
-            if panel is None and len(rows) > _CROWD:
+            free = _name_points(axis, rows, x, y, name, _BESIDE[:: -1 if front else 1])
+            if panel is None and not free:
+                for text in list(axis.texts):
+                    text.remove()
                 _names_beside(axis, rows, x, y, name)
-            else:
-                _name_points(axis, rows, x, y, name, _BESIDE[:: -1 if front else 1])
     return figure
 
 
 def _name_points(axis, rows, x, y, name, places):
-    """A name at every point, at the first place that is free; those that share a point share it."""
+    """A name at every point, at the first place that is free; those that share a point share it.
+
+    Returns whether no name lies over another or over a point.
+    """
     points = rows.sort_values(y, ascending=False, kind="stable").groupby([x, y], sort=False)  # from the top
-    taken = [_box(axis, axis.transData.transform(point)) for point, _ in points]
+    taken, free = [_box(axis, axis.transData.transform(point)) for point, _ in points], True
     for point, here in points:
         said = " = ".join(dict.fromkeys(here[name]))
         best = None
@@ -116,7 +119,9 @@ def _name_points(axis, rows, x, y, name, places):
                 best = hidden, text, box
             else:
                 text.remove()
+        free &= not best[0]
         taken.append(best[2])
+    return free
 
 
 def _box(axis, centre, points=3.0):
