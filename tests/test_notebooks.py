@@ -36,7 +36,7 @@ PARAMETERS = {
         "system": "mid_cp_slow_nw",
     },
     "hanayo": {"pp": 4, "waves": [1, 2], "systems": ["mid_cp_slow_nw", "mid_cp_fast_nw"]},
-    "systems": {"models": ["paper"], "systems": ["dgx_a100"], "stages": 4, "microbatches": 8},
+    "systems": {"models": ["paper"], "systems": ["dgx_a100"], "pp": 4, "microbatches": 8},
     "your-system": {
         "system": "mi300x",
         "stages": [4, 80],

@@ -13,7 +13,8 @@ from ppmodel.specs import DATA
 
 _ROOT = Path(__file__).parents[2]
 _SOURCES = ("ppmodel", "notebooks", "book", "data", "pyproject.toml", "requirements.lock")
-_PIN = re.compile(r"([A-Za-z0-9_.-]+)==([^\s;]+)")
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_PIN = re.compile(r"^([a-z0-9-]+)==([^\s;]+)", re.MULTILINE)
 
 
 def commit_of(folder=_ROOT):
@@ -67,13 +68,18 @@ def git(folder, *arguments):
     return asked.stdout.strip() if asked.returncode == 0 else ""
 
 
-def version_table():
-    """Python and every package that the project pins, as installed.
+def version_table(root=_ROOT):
+    """Python and every package that the project names, as pinned and as installed.
+
+    Parameters
+    ----------
+    root : Path
+        Folder of the lock file; the project's own by default.
 
     Returns
     -------
     DataFrame
-        One row a package; columns ``package, pinned, installed``. What is not installed is empty there.
+        One row a package; columns ``package, pinned, installed``. What is not pinned or not installed is empty there.
 
     Examples
     --------
@@ -84,8 +90,9 @@ def version_table():
         ("python", metadata("ppmodel")["Requires-Python"], platform.python_version()),
         ("ppmodel", None, _installed("ppmodel")),
     ]
-    pins = sorted(_PIN.match(wanted).groups() for wanted in requires("ppmodel"))
-    rows += [(name, pinned, _installed(name)) for name, pinned in pins]
+    pins = dict(_PIN.findall(_lock_text(root)))
+    wanted = sorted({_plain(_NAME.match(one)[0]) for one in requires("ppmodel")})
+    rows += [(name, pins.get(name), _installed(name)) for name in wanted]
     return pd.DataFrame(rows, columns=["package", "pinned", "installed"])
 
 
@@ -112,6 +119,16 @@ def digest_table(root=_ROOT, data=DATA):
     files |= {f"data/{path.relative_to(data).as_posix()}": path for path in sorted(data.rglob("*")) if path.is_file()}
     rows = [(name, path.stat().st_size, sha256(path.read_bytes()).hexdigest()) for name, path in files.items()]
     return pd.DataFrame(rows, columns=["file", "bytes", "sha256"])
+
+
+def _lock_text(root):
+    lock = root / "requirements.lock"
+    return lock.read_text(encoding="utf-8") if lock.is_file() else ""
+
+
+def _plain(name):
+    """A package's name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _installed(name):

@@ -6,7 +6,7 @@ from ppmodel.plot.maps import plot_search, plot_verdicts
 from ppmodel.plot.recommend import plot_candidates
 from ppmodel.plot.scatter import plot_scatter
 from ppmodel.plot.speed import plot_growth
-from ppmodel.plot.style import context, style_of
+from ppmodel.plot.style import context, style_of, titled
 from ppmodel.plot.timelines import plot_table, plot_timelines
 from ppmodel.plot.uncertainty import plot_noise, plot_ranking, plot_slow_ranks
 
@@ -27,4 +27,5 @@ __all__ = [
     "plot_timelines",
     "plot_verdicts",
     "style_of",
+    "titled",
 ]

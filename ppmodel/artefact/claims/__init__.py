@@ -20,16 +20,7 @@ from ppmodel.artefact.claims.judge import (
     measure,
     turns,
 )
-from ppmodel.artefact.claims.search import (
-    TARGETS,
-    UNKNOWNS,
-    best_table,
-    pinned,
-    search,
-    tightened,
-    together,
-    value_ranges,
-)
+from ppmodel.artefact.claims.search import TARGETS, UNKNOWNS, in_words, search
 from ppmodel.artefact.claims.tables import (
     answer,
     changed_table,
@@ -37,7 +28,6 @@ from ppmodel.artefact.claims.tables import (
     headline_table,
     outcome_table,
     signed,
-    unseen_table,
     write_headline,
 )
 
@@ -57,7 +47,6 @@ __all__ = [
     "Turn",
     "answer",
     "assumptions",
-    "best_table",
     "change_of",
     "changed_table",
     "claims_table",
@@ -65,19 +54,15 @@ __all__ = [
     "condition",
     "disagreements",
     "headline_table",
+    "in_words",
     "judge",
     "load_claims",
     "measure",
     "outcome_table",
-    "pinned",
     "published",
     "rows_of",
     "search",
     "signed",
-    "tightened",
-    "together",
     "turns",
-    "unseen_table",
-    "value_ranges",
     "write_headline",
 ]

@@ -236,30 +236,6 @@ def answer(judgement):
     return f"{words} ({number})" if number else words
 
 
-def unseen_table(implied, usual, targets):
-    """What a search did not look at: the other rows that do not hold under every assumption.
-
-    Parameters
-    ----------
-    implied, usual : list of Judgement
-        Under the setting that was found, and under the default one.
-    targets : sequence of str
-        Ids of the rows that were looked at.
-
-    Returns
-    -------
-    DataFrame
-        One row a row; columns ``id, statement, claimed, measured, holds, holds_default``.
-    """
-    return pd.DataFrame([
-        {"id": one.row.id, "statement": one.row.statement, "claimed": one.row.reference,
-         "measured": one.row.number(one.measured), "holds": bool(one.holds_here),
-         "holds_default": bool(other.holds_here)}
-        for one, other in zip(implied, usual, strict=True)
-        if one.row.id not in targets and one.verdict != "holds"
-    ])  # fmt: skip
-
-
 def write_headline(headlines):
     """The headline table in MyST, with a link on each line, for a page to include.
 
