@@ -10,6 +10,7 @@ from ppmodel import metrics
 from ppmodel.change import UNCHANGED
 from ppmodel.costs import model_costs, stages, uniform_costs
 from ppmodel.errors import CostError
+from ppmodel.tables import brief
 
 SECONDS = ("forward", "backward", "input_grad", "weight_grad", "pair", "comm", "latency", "reduction")
 """Costs that may be given as plain seconds, in place of a model and a system; see `costs.uniform_costs`."""
@@ -111,7 +112,7 @@ def table_numbers(table):
         lambda: {
             "table_bubble_ratio": metrics.table_bubble_ratio(table),
             "peak_activations": float(metrics.peak_activations(table).max()),
-            "messages": int(metrics.messages_sent(table).sum()),
+            "messages": brief(table).messages,
         },
     )
 

@@ -8,17 +8,20 @@ from ppmodel.kernels.automatic import zero_bubble_order, zero_bubble_span
 from ppmodel.kernels.building_block import squeeze
 from ppmodel.kernels.events import events
 from ppmodel.kernels.paths import by_operation, instructions, longest_path, many_longest_paths
-from ppmodel.kernels.rounds import rounds
+from ppmodel.kernels.rounds import loops, rounds
 from ppmodel.kernels.sweep import sweep
-from ppmodel.kernels.tables import dependencies, renumbered, slots
+from ppmodel.kernels.tables import class_counts, dependencies, peaks, renumbered, slots
 
 __all__ = [
     "by_operation",
+    "class_counts",
     "dependencies",
     "events",
     "instructions",
     "longest_path",
+    "loops",
     "many_longest_paths",
+    "peaks",
     "renumbered",
     "rounds",
     "slots",

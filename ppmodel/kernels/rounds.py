@@ -35,3 +35,22 @@ def rounds(count, kinds, first):
             place += every * (until - here)
             here = until
     return columns
+
+
+@kernel
+def loops(columns, num_microbatches, chunks, group):
+    """Turn number and rank of `rounds` into microbatch and stage, of chunks that groups of microbatches go through."""
+    num_ranks, forwards = columns.shape[1], chunks * num_microbatches
+    chunk, microbatch = np.empty(forwards, np.int32), np.empty(forwards, np.int32)
+    place = 0
+    for first in range(0, num_microbatches, group):
+        for one in range(chunks):
+            for member in range(first, min(first + group, num_microbatches)):
+                chunk[place], microbatch[place] = one, member
+                place += 1
+    for rank in range(num_ranks):
+        for op in range(columns.shape[2]):
+            number = columns[1, rank, op]
+            own = chunk[number] if columns[0, rank, op] == 0 else chunks - 1 - chunk[number]
+            columns[1, rank, op], columns[2, rank, op] = microbatch[number], own * num_ranks + rank
+    return columns

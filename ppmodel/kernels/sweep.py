@@ -25,7 +25,7 @@ NOTHING, OWN, MESSAGE = range(3)
 NEEDS, NEEDED, GIVEN, LINK = range(4)
 """What is known of a class: what it needs, how far from its own place that and its own result stand, and its link."""
 
-NOT_SERVED = -1.0, 0.0
+NOT_SERVED = -1.0, 0.0, 0
 
 
 @kernel
@@ -33,7 +33,7 @@ def sweep(
     kind, stage, microbatch, replica, joined, rank_start, placement, num_microbatches, compute, occupancy, latency,
     overlap_factor, sends, receives, queues, reduces, times,
 ):  # fmt: skip
-    """Fill `times` with start and end of every operation, in the table's order; return makespan and longest span.
+    """Fill `times` with start and end of every operation, in the table's order; return makespan, longest span, messages.
 
     The three tables are by class, as `ExecutionGraph.cost_class`; `sends`, `receives` and `queues` say whether a
     transfer occupies the sender, the receiver, its link, and `reduces` whether reductions take part. Reductions that
@@ -147,7 +147,11 @@ def sweep(
             count[_B * num_homes + last] + count[_I * num_homes + last]
         ):
             return NOT_SERVED
-    return _spans(kind, rank_start, times)
+    messages = 0
+    for class_ in range(len(known)):
+        messages += count[class_] if known[class_, LINK] >= 0 else 0
+    makespan, longest = _spans(kind, rank_start, times)
+    return makespan, longest, messages
 
 
 @kernel

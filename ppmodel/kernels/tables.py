@@ -237,3 +237,54 @@ def renumbered(order, kind, replica, stage, rank, source, remote, group, reducti
             link[source_[place]] = used[stream[source_[place]], stream[place]]
     index, class_, stream, source_, link = index[:count], class_[:count], stream[:count], source_[:count], link[:count]
     return index, class_, stream, source_, remote_[:count], link, group_start[: num_groups + 1], num_links
+
+
+@kernel
+def class_counts(kind, stage, replica, joined, sizes):
+    """Operations of each class, shape (2, classes): those of cells that overlap last; `sizes` are replicas and stages.
+
+    Of a table that names what is not there nothing is counted: shape (0, classes).
+    """
+    count = np.zeros((2, (_R + 1) * sizes[0] * sizes[1]), np.int64)
+    first = 0
+    while first < len(kind):
+        last, forward, backward = first, False, False
+        while last == first or (last < len(kind) and joined[last]):
+            forward |= kind[last] == _F
+            backward |= kind[last] != _F and kind[last] != _R
+            last += 1
+        together = 1 if last - first > 1 and forward and backward else 0
+        for op in range(first, last):
+            known = 0 <= kind[op] <= _R and 0 <= replica[op] < sizes[0] and 0 <= stage[op] < sizes[1]
+            if not known:
+                return count[:0]
+            if kind[op] != _R or together:
+                count[together, (kind[op] * sizes[0] + replica[op]) * sizes[1] + stage[op]] += 1
+        first = last
+    return count
+
+
+@kernel
+def peaks(kind, stage, joined, rank_start, changes):
+    """The highest sum of each rank's cells, of what its operations take and give back; see `metrics.peak_activations`."""
+    found = np.empty(len(rank_start) - 1)
+    total = 0.0  # of all ranks one after the other, as the plain twin adds
+    for rank in range(len(found)):
+        if not 0 <= rank_start[rank] < rank_start[rank + 1] <= len(kind) or joined[rank_start[rank]]:
+            return found[:0]  # none that this serves, and the plain twin says why
+        op, base, found[rank] = rank_start[rank], 0.0, -np.inf
+        while op < rank_start[rank + 1]:
+            begun, taken, given = op, 0.0, 0.0
+            while op == begun or (op < rank_start[rank + 1] and joined[op]):
+                if not (0 <= kind[op] <= _R and 0 <= stage[op] < changes.shape[1]):
+                    return found[:0]
+                change = changes[kind[op], stage[op]]
+                taken += max(change, 0.0)
+                given += min(change, 0.0)
+                op += 1
+            total += taken + given
+            before = total - (taken + given)
+            if begun == rank_start[rank]:
+                base = before
+            found[rank] = max(found[rank], before - base + taken)
+    return found

@@ -6,8 +6,7 @@ import numpy as np
 
 from ppmodel.costs import side_by_side
 from ppmodel.ops import OpKind
-
-_WITHOUT_REDUCTIONS = {"reduction": 0}
+from ppmodel.tables import brief
 
 
 def busy_s(timeline):
@@ -98,7 +97,7 @@ def table_slots(schedule, **slots):
     >>> table_slots(build("1f1b", 8, 8)), table_slots(build("1f1b", 8, 8), backward=1)
     (45, 30)
     """
-    return int(schedule.slots(**(_WITHOUT_REDUCTIONS | slots))[1].max())
+    return brief(schedule, **slots).length
 
 
 def table_bubble_ratio(schedule, **slots):
@@ -129,8 +128,8 @@ def table_bubble_ratio(schedule, **slots):
     >>> round(table_bubble_ratio(build("chimera", 8, 16)), 4)
     0.2727
     """
-    start, end = schedule.slots(**(_WITHOUT_REDUCTIONS | slots))
-    return float(1.0 - _busy(schedule, start, end).sum() / (schedule.num_ranks * end.max()))
+    table = brief(schedule, **slots)
+    return 1.0 - table.busy / (schedule.num_ranks * table.length)
 
 
 def computing_s(schedule, many_costs):
@@ -156,10 +155,7 @@ def computing_s(schedule, many_costs):
     >>> computing_s(schedule, [uniform_costs(schedule, 1, 2)]).tolist()
     [24.0]
     """
-    classes = len(OpKind) * schedule.num_replicas * schedule.num_stages
-    alone, together = (
-        np.bincount(schedule.cost_class[where], minlength=classes) for where in _alone_and_together(schedule)
-    )
+    alone, together = schedule.class_counts
     (compute,) = side_by_side(many_costs, schedule.num_replicas, ["compute_s"])
     overlap_factor = np.array([costs.overlap_factor for costs in many_costs])
     parts = (alone[:, None] + overlap_factor * together[:, None]) * compute

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ppmodel.compiled import kernels
 from ppmodel.ops import OpKind
 
 
@@ -36,6 +37,14 @@ def peak_activations(schedule, stage_weights=None, held_for_weight_grad=1.0):
     >>> peak_activations(build("1f1b", 4, 8)).tolist()
     [4.0, 3.0, 2.0, 1.0]
     """
+    fast = kernels(schedule.num_operations)
+    if fast and stage_weights is None:  # as in `activations_in_use`
+        return peak_activations(schedule, schedule.stage_shares, held_for_weight_grad) / schedule.pieces_per_unit
+    if fast:
+        changes = _changes(np.asarray(stage_weights, dtype=float), held_for_weight_grad)
+        found = fast.peaks(schedule.kind, schedule.stage, schedule.joined, schedule.rank_start, changes)
+        if len(found):
+            return found
     first_cell = schedule.cell[schedule.rank_start[:-1]]
     return np.maximum.reduceat(activations_in_use(schedule, stage_weights, held_for_weight_grad)[0], first_cell)
 

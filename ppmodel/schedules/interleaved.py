@@ -6,7 +6,6 @@ from ppmodel import formulas
 from ppmodel.ops import OpKind
 from ppmodel.schedules.loops import looped, require_chunks
 from ppmodel.schedules.registry import CHUNKS, schedule
-from ppmodel.schedules.rounds import in_rounds
 from ppmodel.tables import Schedule
 
 
@@ -60,8 +59,8 @@ def interleaved_one_f_one_b(num_ranks, num_microbatches, chunks=2):
     group = group_size(num_ranks, num_microbatches)
     ahead = np.arange(num_ranks)[::-1] * (2 if chunks > 1 else 1)
     warm_up = ahead + (chunks - 1) * group
-    program = in_rounds(chunks * num_microbatches, (OpKind.F, OpKind.B), (-warm_up, 0 * warm_up))
-    return looped("interleaved-1f1b", num_ranks, num_microbatches, chunks, group, *program)
+    kinds, first = (OpKind.F, OpKind.B), (-warm_up, 0 * warm_up)
+    return looped("interleaved-1f1b", num_ranks, num_microbatches, chunks, group, kinds, first)
 
 
 @schedule(

@@ -5,7 +5,6 @@ import numpy as np
 from ppmodel.ops import OpKind
 from ppmodel.schedules.loops import looped, require_chunks
 from ppmodel.schedules.registry import CHUNKS, require_legal, schedule
-from ppmodel.schedules.rounds import in_rounds
 
 
 @schedule(
@@ -53,5 +52,4 @@ def interleaved_zb(num_ranks, num_microbatches, chunks=2):
     require_legal(num_microbatches % rounds == 0, "microbatches", num_microbatches, rule, remedy)
     group, delay = num_microbatches // rounds, np.arange(num_ranks)
     first = (-delay[::-1] - (chunks - 1) * group, 0 * delay, delay)
-    program = in_rounds(chunks * num_microbatches, (OpKind.F, OpKind.I, OpKind.W), first)
-    return looped("interleaved-zb", num_ranks, num_microbatches, chunks, group, *program)
+    return looped("interleaved-zb", num_ranks, num_microbatches, chunks, group, (OpKind.F, OpKind.I, OpKind.W), first)

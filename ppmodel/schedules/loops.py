@@ -2,8 +2,10 @@
 
 import numpy as np
 
+from ppmodel.compiled import kernels
 from ppmodel.ops import OpKind
 from ppmodel.schedules.registry import require_size
+from ppmodel.schedules.rounds import compiled_rounds, in_rounds, of_columns
 from ppmodel.tables import Schedule
 
 
@@ -18,7 +20,7 @@ def require_chunks(num_ranks, num_microbatches, chunks):
     require_size(num_ranks, num_microbatches, chunks, f" with {chunks} chunks", "pass fewer chunks")
 
 
-def looped(name, num_ranks, num_microbatches, chunks, group, kind, number):
+def looped(name, num_ranks, num_microbatches, chunks, group, kinds, first):
     """The schedule in which microbatches go through the chunks of every rank in groups.
 
     Parameters
@@ -27,19 +29,24 @@ def looped(name, num_ranks, num_microbatches, chunks, group, kind, number):
         As of the schedule.
     group : int
         Microbatches of a group; the last may be short.
-    kind, number : ndarray of int, shape (S, operations of a rank)
-        Each rank's program: the kind of each operation, and the how many-th of its kind it is.
+    kinds, first
+        As of `rounds.in_rounds`; each kind has as many operations as a rank has forwards.
 
     Returns
     -------
     Schedule
     """
+    count, placement = chunks * num_microbatches, np.tile(np.arange(num_ranks, dtype=np.int32), chunks)
+    columns = compiled_rounds(count, kinds, first)
+    if columns is not None:
+        columns = kernels(columns.size).loops(columns, num_microbatches, chunks, group)
+        return of_columns(name, placement, num_microbatches, columns)
+    kind, number = in_rounds(count, kinds, first)
     chunk, microbatch = _groups(num_microbatches, chunks, group)
     stage = (chunk * num_ranks).take(number)
     np.subtract((chunks - 1) * num_ranks, stage, out=stage, where=kind != OpKind.F)  # the last chunk goes back first
-    rank = np.arange(num_ranks, dtype=np.int32)
-    stage += rank[:, None]
-    return Schedule.from_programs(name, np.tile(rank, chunks), num_microbatches, kind, stage, microbatch.take(number))
+    stage += np.arange(num_ranks, dtype=np.int32)[:, None]
+    return Schedule.from_programs(name, placement, num_microbatches, kind, stage, microbatch.take(number))
 
 
 def _groups(num_microbatches, chunks, group):

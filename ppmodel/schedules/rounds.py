@@ -38,7 +38,7 @@ def in_rounds(count, kinds, first):
     >>> " ".join(f"{OpKind(k).name}{n}" for k, n in zip(kind[0], number[0]))
     'F0 F1 I0 F2 I1 W0 I2 W1 W2'
     """
-    compiled = _compiled(count, kinds, first)
+    compiled = compiled_rounds(count, kinds, first)
     if compiled is not None:
         return compiled[0], compiled[1]
     first, last = np.asarray(first), len(kinds) - 1
@@ -56,10 +56,19 @@ def _numbers(kinds):
     return np.array(kinds, dtype=np.int64)
 
 
-def _compiled(count, kinds, first):
+def compiled_rounds(count, kinds, first):
     """Kind, number and rank of every operation by compiled code, shape (3, S, len(kinds) count), where that is worth it."""
     fast = kernels(len(kinds) * count * len(first[0]))
     return fast and fast.rounds(count, _numbers(kinds), np.array(first, dtype=np.int64))
+
+
+def of_columns(name, placement, num_microbatches, columns):
+    """The schedule of one replica whose kinds, microbatches and stages are given, shape (3, S, operations of a rank)."""
+    _, num_ranks, length = columns.shape
+    kind, microbatch, stage = columns.reshape(3, -1)
+    replica, joined = np.zeros(len(kind), dtype=np.int32), np.zeros(len(kind), dtype=bool)
+    starts = np.arange(0, num_ranks * length + 1, length, dtype=np.int32)
+    return Schedule(name, placement[None], num_microbatches, kind, stage, microbatch, replica, joined, starts)
 
 
 def _stretches(count, first):
@@ -99,14 +108,9 @@ def on_own_ranks(name, num_microbatches, kinds, first):
     >>> print(*on_own_ranks("mine", 2, (OpKind.F, OpKind.B), [[-1, 0], [0, 0]]).table(backward=1)[0])
     0F0 0F1 . 0B0 . 0B1
     """
-    compiled = _compiled(num_microbatches, kinds, first)
+    compiled = compiled_rounds(num_microbatches, kinds, first)
     if compiled is not None:
-        _, num_ranks, length = compiled.shape
-        kind, microbatch, stage = compiled.reshape(3, -1)
-        replica, joined = np.zeros(len(kind), dtype=np.int32), np.zeros(len(kind), dtype=bool)
-        starts = np.arange(0, num_ranks * length + 1, length, dtype=np.int32)
-        placement = np.arange(num_ranks, dtype=np.int32)[None]
-        return Schedule(name, placement, num_microbatches, kind, stage, microbatch, replica, joined, starts)
+        return of_columns(name, np.arange(compiled.shape[1], dtype=np.int32), num_microbatches, compiled)
     kind, microbatch = in_rounds(num_microbatches, kinds, first)
     stage = np.arange(len(kind))
     return Schedule.from_programs(name, stage, num_microbatches, kind, stage[:, None], microbatch)

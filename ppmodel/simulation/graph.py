@@ -145,19 +145,14 @@ class ExecutionGraph:
         return self.cost_class >= self._first_reduction
 
     @cached_property
-    def ends_in_table(self):
+    def ends(self):
         """The first and the last operation that each rank computes, reductions left out; shape (2, num_ranks)."""
         schedule = self.schedule
         computing = np.flatnonzero(schedule.kind != OpKind.R)
         first = np.searchsorted(schedule.rank[computing], np.arange(schedule.num_ranks + 1))
-        return computing[[first[:-1], first[1:] - 1]]
-
-    @cached_property
-    def ends(self):
-        """`ends_in_table`, in the graph's order."""
         place = np.empty(self.schedule.num_operations, dtype=int)
         place[self.index] = np.arange(self.num_operations)
-        return place[self.ends_in_table]
+        return place[computing[[first[:-1], first[1:] - 1]]]
 
     @cached_property
     def ends_by_operation(self):

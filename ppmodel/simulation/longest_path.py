@@ -13,6 +13,7 @@ from ppmodel.simulation.checks import check_fit, durations, refuse_overflow
 from ppmodel.simulation.events import run_events
 from ppmodel.simulation.timeline import Timeline
 from ppmodel.tables import NO_OPERATION
+from ppmodel.tables.slots import sweep_of
 
 _SIDE_BY_SIDE, _FEWER, _MANY_CLASSES = 64, 32, 1000
 """Systems that the compiled engine takes through a graph at once; fewer where their costs would not fit the cache."""
@@ -55,10 +56,10 @@ def run_graph(graph, costs, factors=None):
     check_fit(graph, costs, factors)
     fast = kernels(graph.schedule.num_operations)
     if fast and factors is None and graph.nics is None and graph.first_use():
-        times, makespan_s, _ = swept(graph, costs, fast)
-        if times is not None:
-            refuse_overflow(makespan_s)
-            return Timeline(graph, times, lambda: _transfers(graph, costs), in_table_order=True)
+        times, spans_s = _swept(graph, costs, fast)
+        if spans_s[0] >= 0:
+            refuse_overflow(spans_s[0])
+            return Timeline(graph, times, lambda: _transfers(graph, costs), spans_s)
     if fast:
         tables = costs.by_class(graph.schedule.num_replicas) if factors is None else durations(graph, costs, factors)
         instructions = graph.instructions if factors is None else graph.instructions_by_operation
@@ -76,16 +77,13 @@ def run_graph(graph, costs, factors=None):
     return timeline
 
 
-def swept(graph, costs, fast):
+def _swept(graph, costs, fast):
     """Times in the table's order, makespan and longest span, straight from the table; None where a graph is needed."""
     table = graph.schedule
-    times = np.empty((2, table.num_operations))
-    makespan_s, span_s = fast.sweep(
-        table.kind, table.stage, table.microbatch, table.replica, table.joined, table.rank_start, table.placement,
-        table.table_microbatches, *costs.by_class(len(table.placement)), float(costs.overlap_factor),
-        *graph.occupied, graph.allreduce != "excluded", times,
-    )  # fmt: skip
-    return times if makespan_s >= 0 else None, makespan_s, span_s
+    times, tables = np.empty((2, table.num_operations)), costs.by_class(table.num_replicas)
+    reduces = graph.allreduce != "excluded"
+    found = sweep_of(table, fast, tables, float(costs.overlap_factor), graph.occupied, reduces, times)
+    return times, found[:2]
 
 
 def _transfers(graph, costs):

@@ -22,24 +22,25 @@ class Timeline:
     transfers : callable
         Returns, in the graph's order, when the transfer of each result begins and when the other rank has it; NaN where
         it stays. Shape (2, graph.num_operations), in seconds; computed when it is asked for.
-    in_table_order : bool
-        Whether `times_s` is in the order of the schedule's operations, with NaN for reductions that the graph excludes.
+    swept_s : (float, float), optional
+        Makespan and longest span, where the table itself was swept: `times_s` is then in the order of its operations,
+        with NaN for reductions that the graph excludes.
     """
 
     graph: ExecutionGraph
     times_s: np.ndarray
     transfers: Callable
-    in_table_order: bool = False
+    swept_s: tuple | None = None
 
     @cached_property
     def start_s(self):
         """Start of each operation in seconds; NaN for reductions that the graph excludes."""
-        return self.times_s[0] if self.in_table_order else self._in_order_of_the_schedule(self.times_s[0])
+        return self._in_order_of_the_schedule(self.times_s[0]) if self.swept_s is None else self.times_s[0]
 
     @cached_property
     def end_s(self):
         """End of each operation in seconds."""
-        return self.times_s[1] if self.in_table_order else self._in_order_of_the_schedule(self.times_s[1])
+        return self._in_order_of_the_schedule(self.times_s[1]) if self.swept_s is None else self.times_s[1]
 
     @cached_property
     def sent_s(self):
@@ -63,10 +64,12 @@ class Timeline:
     @property
     def makespan_s(self):
         """From the start of the first operation to the end of the last, T_sim."""
-        return float((np.fmax.reduce if self.in_table_order else np.max)(self.times_s[1]))
+        return float(self.times_s[1].max()) if self.swept_s is None else self.swept_s[0]
 
     @property
     def longest_span_s(self):
         """The longest time of a rank from its first to the end of its last operation, reductions left out."""
-        first, last = self.graph.ends_in_table if self.in_table_order else self.graph.ends
+        if self.swept_s is not None:
+            return self.swept_s[1]
+        first, last = self.graph.ends
         return float((self.times_s[1, last] - self.times_s[0, first]).max())

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from ppmodel.compiled import kernels
 from ppmodel.errors import TableError
 from ppmodel.grid import Grid
 from ppmodel.ops import NO_MICROBATCH, Op, OpKind
@@ -212,6 +213,19 @@ class Schedule:
     def cost_class(self):
         """The kind, replica and stage of each operation as one number; shape (num_operations,)."""
         return (self.kind * self.num_replicas + self.replica) * self.num_stages + self.stage
+
+    @cached_property
+    def class_counts(self):
+        """Operations that compute by `cost_class`, those whose cell overlaps (`overlaps`) in the second row."""
+        fast = kernels(self.num_operations)
+        if fast:
+            sizes = self.num_replicas, self.num_stages
+            found = fast.class_counts(self.kind, self.stage, self.replica, self.joined, sizes)
+            if len(found):
+                return found
+        classes = len(OpKind) * self.num_replicas * self.num_stages
+        alone = (self.kind != OpKind.R) & ~self.overlaps
+        return np.stack([np.bincount(self.cost_class[where], minlength=classes) for where in (alone, self.overlaps)])
 
     @property
     def pieces_per_unit(self):

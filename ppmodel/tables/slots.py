@@ -1,6 +1,7 @@
 """The idealised table: when each operation runs, in slots, without communication."""
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -51,6 +52,55 @@ def slots(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reductio
     else:
         start, end = _slots_of_groups(schedule, length.tolist())
     return start[group], end[group]
+
+
+class Brief(NamedTuple):
+    """The idealised table in three numbers, reductions left out.
+
+    Parameters
+    ----------
+    length : int
+        Slots from the first operation to the end of the last.
+    busy : int
+        Slots in which ranks compute, of all ranks together.
+    messages : int
+        Results that go from one rank to another.
+    """
+
+    length: int
+    busy: int
+    messages: int
+
+
+def brief(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reduction=0):
+    """The `Brief` of a table; durations as in `slots`.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> brief(build("1f1b", 2, 2))
+    Brief(length=9, busy=12, messages=4)
+    """
+    durations = np.array((forward, backward, input_grad, weight_grad, 0))
+    of_class = np.repeat(durations, schedule.placement.size)
+    busy = int((schedule.class_counts.sum(axis=0) * of_class).sum())
+    fast = kernels(schedule.num_operations)
+    if fast and not reduction and durations.dtype.kind == "i" and durations.min() >= 0 and durations.max() <= _MAX_SLOTS:
+        seconds = of_class.astype(float)
+        length, _, messages = sweep_of(schedule, fast, (seconds, 0 * seconds, 0 * seconds))
+        if length >= 0:
+            return Brief(int(length), busy, messages)
+    end = slots(schedule, forward, backward, input_grad, weight_grad, reduction)[1]
+    return Brief(int(end.max()), busy, int(schedule.dependencies.remote.sum()))
+
+
+def sweep_of(schedule, fast, tables, overlap_factor=1.0, occupied=(False, False, False), reduces=True, times=None):
+    """Makespan, longest span and messages by `kernels.sweep`; a makespan below 0 where it does not serve the table."""
+    times = np.empty((2, schedule.num_operations)) if times is None else times
+    return fast.sweep(
+        schedule.kind, schedule.stage, schedule.microbatch, schedule.replica, schedule.joined, schedule.rank_start,
+        schedule.placement, schedule.table_microbatches, *tables, overlap_factor, *occupied, reduces, times,
+    )  # fmt: skip
 
 
 def _slots_of_groups(schedule, length):
