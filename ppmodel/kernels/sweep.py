@@ -10,8 +10,8 @@ from ppmodel.kernels.jit import kernel
 from ppmodel.ops import OpKind
 
 _F, _B, _I, _W, _R = (int(kind) for kind in OpKind)
-MOST_RANKS = 1024
-"""With more ranks a link for every pair of them would not fit the cache; `sweep` leaves those to the graph."""
+MOST_RANKS = 64
+"""Up to so many ranks there is a link for every pair of them; beyond, links that are used are numbered."""
 
 ABSENT, OVER = -1.0, -0.5
 """In place of the time at which a result is there: where it is not yet, and of a half whose other half is done, too.
@@ -43,12 +43,13 @@ def sweep(
     num_replicas, num_stages = placement.shape
     num_homes, num_ranks, begin, end = placement.size, len(rank_start) - 1, times[0], times[1]
     whole = len(stage) == len(microbatch) == len(replica) == len(joined) == len(kind)
-    if num_ranks > MOST_RANKS or not whole or not _sound(rank_start, placement, joined):
+    if not whole or len(kind) < 2 * num_stages * num_microbatches or not _sound(rank_start, placement, joined):
         return NOT_SERVED
     size = num_homes * num_microbatches  # of each of: forwards, backwards, and first halves of backwards
-    known, home = _classes(placement, num_ranks, num_microbatches), placement.reshape(-1)
+    known, num_links = _classes(placement, num_ranks, num_microbatches)
+    home = placement.reshape(-1)
     there = np.full((3 if kind.max() > _B else 2) * size, ABSENT)
-    count, link_free = np.zeros(len(known), np.int32), np.zeros(num_ranks * num_ranks)
+    count, link_free = np.zeros(len(known), np.int32), np.zeros(num_links)
     free, head = np.zeros(num_ranks), rank_start[:-1].copy()
     awake, num_awake = np.arange(num_ranks - 1, -1, -1), num_ranks
     while num_awake:
@@ -174,11 +175,11 @@ def _sound(rank_start, placement, joined):
 
 @kernel
 def _classes(placement, num_ranks, num_microbatches):
-    """What is known of every class, shape (4 * replicas * stages, 4)."""
+    """What is known of every class, shape (4 * replicas * stages, 4), and the number of links."""
     num_replicas, num_stages = placement.shape
     num_homes = placement.size
     size = num_homes * num_microbatches
-    known = np.zeros((4 * num_homes, 4), np.int32)
+    known = np.zeros((4 * num_homes, 4), np.int64)
     known[:, LINK] = -1
     for r in range(num_replicas):
         for s in range(num_stages):
@@ -200,7 +201,11 @@ def _classes(placement, num_ranks, num_microbatches):
                     known[one, LINK] = here * num_ranks + placement[r, s - 1]
             one = _W * num_homes + at
             known[one, NEEDS], known[one, NEEDED], known[one, GIVEN] = OWN, 2 * size, 2 * size
-    return known
+    if num_ranks <= MOST_RANKS:
+        return known, num_ranks * num_ranks
+    used = np.unique(known[:, LINK])
+    known[:, LINK] = np.searchsorted(used, known[:, LINK]) - (used[0] < 0)
+    return known, len(used)
 
 
 @kernel

@@ -6,6 +6,9 @@ from ppmodel.kernels.jit import kernel
 from ppmodel.ops import OpKind
 
 NONE = -1
+MOST_RANKS = 1024
+"""Up to so many ranks there is a place for every pair of them; beyond, pairs are sorted."""
+
 ALONE, FIRST, LATER = range(3)
 """Whether an operation is alone in its group, the first of several, or a later one."""
 _F, _B, _I, _W, _R = (int(kind) for kind in OpKind)
@@ -209,7 +212,8 @@ def renumbered(order, kind, replica, stage, rank, source, remote, group, reducti
     )
     source_, link = np.empty(len(order), np.int32), np.empty(len(order), np.int32)
     remote_, group_start = np.empty(len(order), np.bool_), np.empty(len(order) + 1, np.int32)
-    used = np.full((2 * num_ranks, num_ranks), NONE, np.int32)
+    dense = num_ranks <= MOST_RANKS
+    used = np.full((2 * num_ranks, num_ranks) if dense else (0, 0), NONE, np.int32)
     count, num_groups, previous = 0, 0, NONE
     for op in order:
         if packed[op, 0] == NONE:
@@ -219,7 +223,7 @@ def renumbered(order, kind, replica, stage, rank, source, remote, group, reducti
         needed = packed[op, 2]
         source_[count] = NONE if needed == NONE else position[needed]
         remote_[count] = packed[op, 1] & 1
-        if remote_[count]:
+        if remote_[count] and dense:
             used[stream[source_[count]], stream[count]] = 0
         if packed[op, 3] != previous:
             group_start[num_groups], previous = count, packed[op, 3]
@@ -227,16 +231,27 @@ def renumbered(order, kind, replica, stage, rank, source, remote, group, reducti
         count += 1
     group_start[num_groups] = count
     num_links = 0
-    for sender in range(2 * num_ranks):
+    for sender in range(len(used)):
         for receiver in range(num_ranks):
             if used[sender, receiver] != NONE:
                 used[sender, receiver] = num_links
                 num_links += 1
-    for place in range(count):
+    for place in range(count if dense else 0):
         if remote_[place]:
             link[source_[place]] = used[stream[source_[place]], stream[place]]
+    if not dense:
+        num_links = _number_links(link, stream, source_, np.flatnonzero(remote_[:count]), num_ranks)
     index, class_, stream, source_, link = index[:count], class_[:count], stream[:count], source_[:count], link[:count]
     return index, class_, stream, source_, remote_[:count], link, group_start[: num_groups + 1], num_links
+
+
+@kernel
+def _number_links(link, stream, source, messages, num_ranks):
+    """Fill the link of what is sent, by sender and receiver; their number."""
+    pairs = stream[source[messages]].astype(np.int64) * num_ranks + stream[messages]
+    used = np.unique(pairs)
+    link[source[messages]] = np.searchsorted(used, pairs)
+    return len(used)
 
 
 @kernel

@@ -128,8 +128,7 @@ def table_bubble_ratio(schedule, **slots):
     >>> round(table_bubble_ratio(build("chimera", 8, 16)), 4)
     0.2727
     """
-    table = brief(schedule, **slots)
-    return 1.0 - table.busy / (schedule.num_ranks * table.length)
+    return brief(schedule, **slots).bubble_ratio
 
 
 def computing_s(schedule, many_costs):

@@ -430,7 +430,11 @@ def _numbered_without_gap(flat, cells):
 
 def _majority_placement(flat, rank):
     """The rank on which most operations of each (replica, stage) stand; ties go to the lower rank."""
-    _, stage, _, replica = flat.T
-    count = np.zeros((replica.max() + 1, stage.max() + 1, rank.max() + 1), dtype=int)
-    np.add.at(count, (replica, stage, rank), 1)
-    return count.argmax(axis=2)
+    _, stage, _, replica = flat.T.astype(np.int64)
+    num_ranks, shape = int(rank.max()) + 1, (int(replica.max()) + 1, int(stage.max()) + 1)
+    there, count = np.unique((replica * shape[1] + stage) * num_ranks + rank, return_counts=True)
+    place, home = np.divmod(there, num_ranks)
+    best = np.lexsort((-home, count, place))  # of a stage, what comes last holds most, or as much on a lower rank
+    placement = np.zeros(shape[0] * shape[1], dtype=np.int32)
+    placement[place[best]] = home[best]
+    return placement.reshape(shape)

@@ -65,11 +65,14 @@ class Brief(NamedTuple):
         Slots in which ranks compute, of all ranks together.
     messages : int
         Results that go from one rank to another.
+    bubble_ratio : float
+        Idle share of all ranks' slots.
     """
 
     length: int
     busy: int
     messages: int
+    bubble_ratio: float
 
 
 def brief(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reduction=0):
@@ -79,7 +82,7 @@ def brief(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reductio
     --------
     >>> from ppmodel import build
     >>> brief(build("1f1b", 2, 2))
-    Brief(length=9, busy=12, messages=4)
+    Brief(length=9, busy=12, messages=4, bubble_ratio=0.33333333333333337)
     """
     durations = np.array((forward, backward, input_grad, weight_grad, 0))
     of_class = np.repeat(durations, schedule.placement.size)
@@ -89,9 +92,10 @@ def brief(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reductio
         seconds = of_class.astype(float)
         length, _, messages = sweep_of(schedule, fast, (seconds, 0 * seconds, 0 * seconds))
         if length >= 0:
-            return Brief(int(length), busy, messages)
-    end = slots(schedule, forward, backward, input_grad, weight_grad, reduction)[1]
-    return Brief(int(end.max()), busy, int(schedule.dependencies.remote.sum()))
+            return Brief(int(length), busy, messages, 1 - busy / (schedule.num_ranks * int(length)))
+    length = int(slots(schedule, forward, backward, input_grad, weight_grad, reduction)[1].max())
+    messages = int(schedule.dependencies.remote.sum())
+    return Brief(length, busy, messages, 1 - busy / (schedule.num_ranks * length))
 
 
 def sweep_of(schedule, fast, tables, overlap_factor=1.0, occupied=(False, False, False), reduces=True, times=None):

@@ -6,6 +6,8 @@ from ppmodel.errors import TableError
 from ppmodel.ops import NO_MICROBATCH, Op, OpKind
 from ppmodel.tables.dependencies import NO_OPERATION, index_of, sources
 
+_MOST_PLACES = 2**26
+
 
 def validate(schedule):
     """Check that every operation is there once, on its stage's rank, and that no rank waits forever.
@@ -42,6 +44,7 @@ def _refuse_unknown_sizes(schedule):
 
 def refuse_out_of_range(schedule):
     """Refuse numbers that no array of this table has a place for; made by hand, not read from a file."""
+    _refuse_sparse(schedule)
     starts = schedule.rank_start
     ends = starts[0] == 0 and starts[-1] == schedule.num_operations and (np.diff(starts) >= 0).all()
     limits = {"kind": len(OpKind), "stage": schedule.num_stages, "replica": schedule.num_replicas}
@@ -59,6 +62,15 @@ def refuse_out_of_range(schedule):
         rule = f"must be from 0 to {schedule.table_microbatches - 1}, and {NO_MICROBATCH} for reductions alone"
         value = f"{lowest} to {schedule.microbatch.max(initial=0)}"
         raise TableError("microbatch", value, rule, "mend the table")
+
+
+def _refuse_sparse(schedule):
+    """Refuse a table that lacks so much that a place for each of its operations would not fit into memory."""
+    cells = schedule.num_replicas * schedule.num_stages * schedule.table_microbatches
+    if cells > max(_MOST_PLACES, 2 * schedule.num_operations):
+        least = 2 * schedule.num_stages * schedule.table_microbatches
+        rule = f"must be at least {least}: a forward and a backward of every stage and microbatch"
+        raise TableError("operations", schedule.num_operations, rule, "number stages and microbatches without a gap")
 
 
 def _refuse_misplaced(schedule):
