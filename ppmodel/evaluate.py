@@ -38,7 +38,7 @@ COORDINATES = ("schedule", "options", "label", "pp", "microbatches", "p2p", "all
 NUMBERS = (
     "makespan_s", "busy_s", "idle_ratio", "bubble_ratio_total", "bubble_ratio_ideal", "bubble_ratio_span",
     "table_bubble_ratio", "peak_activations", "messages", "comm_over_forward",
-    "peak_memory_bytes", "memory_capacity_bytes", "nics_shared",
+    "peak_memory_bytes", "activations_bytes", "memory_capacity_bytes", "nics_shared",
 )  # fmt: skip
 """The columns that say what comes out of a point."""
 

@@ -73,8 +73,8 @@ class Price(NamedTuple):
     def memory(self, table):
         if self.model is None:
             return {}
-        held, room = peak_memory_bytes(table, self.model, self.system), self.system.memory_capacity_bytes
-        return {"peak_memory_bytes": held, "memory_capacity_bytes": room}
+        held = memory_numbers(table, self.model, self.system)
+        return held | {"memory_capacity_bytes": self.system.memory_capacity_bytes}
 
 
 def changed_costs(table, model, change, system):
@@ -117,9 +117,15 @@ def table_numbers(table):
     )
 
 
-def peak_memory_bytes(table, model, system):
-    """Bytes on the most loaded rank: weights, gradients, optimizer state and peak activations; alike on all systems."""
-    return _once(table, model, lambda: float(metrics.memory(table, model, stages(table, model, system)).total.max()))
+def memory_numbers(table, model, system):
+    """Bytes on the most loaded rank, and those of its activations; alike on all systems."""
+
+    def read():
+        held = metrics.memory(table, model, stages(table, model, system))
+        most = held.total.argmax()
+        return {"peak_memory_bytes": float(held.total[most]), "activations_bytes": float(held.activations[most])}
+
+    return _once(table, model, read)
 
 
 _known_of = WeakKeyDictionary()  # tables, and what is known of each: it goes when the table goes

@@ -133,6 +133,7 @@ class Run:
         if self.model is not None:
             row |= {
                 "peak_memory_bytes": self.peak_memory_bytes,
+                "activations_bytes": float(self.memory.activations[self.memory.total.argmax()]),
                 "memory_capacity_bytes": self.system.memory_capacity_bytes,
                 "microbatch_sequences": microbatch_sequences(self.table, self.model),
             }

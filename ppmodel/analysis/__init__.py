@@ -1,5 +1,6 @@
 """Algorithms on numbers of schedules: orders and reversals, fronts, structure, exact peaks."""
 
+from ppmodel.analysis.choice import recommended
 from ppmodel.analysis.frames import relative_to, reversals, winners
 from ppmodel.analysis.orders import (
     beats,
@@ -20,5 +21,5 @@ from ppmodel.analysis.structure import FAMILIES, LAYOUTS, family, layout
 __all__ = [
     "FAMILIES", "LAYOUTS", "advantages", "agreement", "beats", "behind", "crossings", "every_two", "family", "fronts",
     "kendall_tau", "largest_share", "layout", "levels", "negated", "order_of_amounts", "order_of_bubbles",
-    "pareto_front", "places", "relative_to", "reversals", "reversed_pairs", "winners",
+    "pareto_front", "places", "recommended", "relative_to", "reversals", "reversed_pairs", "winners",
 ]  # fmt: skip

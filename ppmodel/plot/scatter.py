@@ -16,7 +16,7 @@ _BESIDE = ((1, 1), (1, -1), (0, 2), (1, 0), (-1, 0), (0, -2), (-1, 1), (-1, -1))
 
 def plot_scatter(
     frame, x, y, title, context="", *, group=None, panel=None, name=None, front=None, styles=None, labels=None,
-    log=("x", "y"), percent=False, in_row=1,
+    log=("x", "y"), percent=False, in_row=1, limits=None,
 ):  # fmt: skip
     """Points by two numbers; the front as a stepped line, with names.
 
@@ -41,6 +41,8 @@ def plot_scatter(
         Keywords of matplotlib's ``plot`` for each group; by default those of `style_of`.
     labels, log, in_row
         As in `plot_lines`.
+    limits : dict of str to float, optional
+        Vertical lines to hold the points against, by what the legend calls them.
     percent : bool
         Whether both numbers are ratios against a base, shown in percent; two lines then cross where the base is, and
         all panels have the same axes.
@@ -68,6 +70,8 @@ def plot_scatter(
         if front:
             best = here[here[front].astype(bool)].sort_values([x, y])
             axis.step(best[x], best[y], where="post", color="black", lw=1.2, zorder=1)
+        for value in (limits or {}).values():
+            axis.axvline(value, color="black", lw=1.0, ls="--", zorder=0.9)
         _scales(axis, log)
         axis.set(xlabel=axis_label(x, labels), ylabel=axis_label(y, labels))
         if percent:
@@ -80,6 +84,7 @@ def plot_scatter(
         low, high = axes[0, 0].get_xlim()  # of all panels: room for the names
         axes[0, 0].set_xlim(low * (low / high) ** 0.2 if "x" in log else low - 0.2 * (high - low), high)
     extra = [plt.Line2D([], [], color="black", lw=1.2, label="no other beats these on both")] if front else []
+    extra += [plt.Line2D([], [], color="black", lw=1.0, ls="--", label=said) for said in limits or ()]
     if group or extra:
         legend(figure, axes.flat[0], extra)
     titled(figure, title, context)

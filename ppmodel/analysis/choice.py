@@ -1,0 +1,50 @@
+"""Which schedule to take under a limit of memory."""
+
+from ppmodel.noise import TIE
+
+CHOICES = ("fastest that fits", "next schedule that fits", "fastest of all", "least memory")
+"""What `recommended` picks at each number of ranks, where there is such a one."""
+
+
+def recommended(frame, limit_bytes=None):
+    """For each number of ranks the fastest schedule that fits a limit of memory, and what stands beside it.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        From `ppmodel.compare`, of one model on one system; points that are not defined are no candidates.
+    limit_bytes : float, optional
+        Bytes that the most loaded rank may hold; by default all memory of a rank of the system.
+
+    Returns
+    -------
+    DataFrame
+        Rows of `frame` with a column ``choice`` before them, one of `CHOICES`: the fastest that fits; the fastest that
+        fits of all other schedules; the fastest, whatever it needs; the one that needs least. Of equally fast ones the
+        one that needs fewer bytes is taken, then the first by label, then the smaller B.
+
+    Examples
+    --------
+    >>> import ppmodel
+    >>> frame = ppmodel.compare(["gpipe", "1f1b"], 32, 256, model="llama3_70b", system="dgx_h100")
+    >>> recommended(frame, 250e9)[["choice", "label"]].values.tolist()
+    [['fastest that fits', '1F1B'], ['fastest of all', '1F1B'], ['least memory', '1F1B']]
+    """
+    import pandas as pd
+
+    chosen = [frame[:0].assign(choice="")]
+    for _, here in frame.dropna(subset="makespan_s").groupby("pp", sort=False):
+        fits = here[here.peak_memory_bytes <= (here.memory_capacity_bytes if limit_bytes is None else limit_bytes)]
+        take = _fastest(fits)
+        others = fits[~fits.label.isin(take.label)]
+        least = here.sort_values(["peak_memory_bytes", "makespan_s", "label", "microbatches"])[:1]
+        found = zip(CHOICES, (take, _fastest(others), _fastest(here), least), strict=True)
+        chosen += [rows.assign(choice=name) for name, rows in found]
+    columns = ["choice", *frame.columns]
+    return pd.concat([rows for rows in chosen if len(rows)] or chosen, ignore_index=True)[columns]
+
+
+def _fastest(rows):
+    """The fastest by the written rule: one row, or none."""
+    equal = rows[rows.makespan_s <= rows.makespan_s.min() * (1 + TIE)]
+    return equal.sort_values(["peak_memory_bytes", "label", "microbatches"])[:1]
