@@ -23,10 +23,9 @@ from ppmodel.costs import (
     stages,
     uniform_costs,
 )
-from ppmodel.simulation import run_graph
 from ppmodel.errors import CostError
 from ppmodel.export import parse_table
-from ppmodel.simulation import compile_graph
+from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system, model_names, system_names
 
 GEMMS = {"query-key-value", "scores", "context", "projection", "MLP up", "MLP down"}
@@ -324,3 +323,15 @@ def test_an_overlapped_pair_has_a_cost_of_its_own():
             uniform_costs(schedule, *wrong[:2], pair=wrong[2])
     alone = parse_table("0F0&0F1 0B0 0B1")
     assert run_graph(compile_graph(alone), uniform_costs(alone, 1, 2, pair=1)).makespan_s == 6
+
+
+def test_a_loss_head_makes_the_last_stage_the_slowest():
+    """Even blocks are even work; a large vocabulary weighs on the last stage."""
+    model, system, schedule = load_model("llama3_70b"), load_system("dgx_h100"), build("1f1b", 40, 8)
+    even, headed = (
+        model_costs(schedule, replace(model, vocabulary=words), system).compute_s[:2].sum(axis=0)
+        for words in (0, 10**6)
+    )
+    assert even.max() == pytest.approx(even.min())
+    assert headed.argmax() == 39
+    assert headed.max() > 1.1 * headed.mean()

@@ -15,7 +15,7 @@ from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.noise import Noise, noisy_makespans
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system, template_path
-from ppmodel.studies import batch_sizes, label, legal_schedules, load_speed
+from ppmodel.studies import label, legal_schedules, load_speed
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 PARAMETERS = {
@@ -39,7 +39,7 @@ PARAMETERS = {
     "systems": {"models": ["paper"], "systems": ["dgx_a100"], "pp": 4, "microbatches": 8},
     "your-system": {
         "system": "mi300x",
-        "stages": [4, 80],
+        "pp": [4, 80],
         "largest_microbatches": 512,
         "more_schedules": [["hanayo", {"waves": 2}]],
         "memory_limit": "0.4 TiB",
@@ -293,17 +293,19 @@ def test_systems(recorded):
 @of("your-system")
 def test_your_system(recorded):
     """All schedules are asked; what is taken fits the limit, and is the fastest that does; with its all-reduce."""
-    study = recorded("recommended.csv").set_index("stages")
-    candidates = recorded("candidates.csv")
-    asked = {name for size in (4, 80) for name in labels_at(size, batch_sizes(load_model("llama3_70b"), 512))}
-    assert set(candidates.schedule) == asked - {"Hanayo"} | {"Hanayo W = 2"}
-    fits = candidates[(candidates.total_bytes <= 0.4 * 2**40) & (candidates.stages == 80)]
-    assert study.take_t_sim_s[80] == pytest.approx(fits.t_sim_s.min())
-    assert pd.isna(study.take_schedule[4])
-    assert study.smallest_total_bytes[4] == candidates[candidates.stages == 4].total_bytes.min() > 0.4 * 2**40
-    again = recorded("recommended_recompute.csv").set_index("stages")
-    assert again.smallest_total_bytes[4] < study.smallest_total_bytes[4]
-    ours = candidates.query("schedule == '1F1B' and stages == 4 and microbatches == 8").t_sim_s.item()
+    study, candidates = recorded("recommended.csv").set_index(["pp", "choice"]), recorded("candidates.csv")
+    sizes = [2**power for power in range(10)]
+    cases = [name for name in names() if name != "hanayo"] + [("hanayo", {"waves": 2})]
+    asked = ppmodel.compare(cases, [4, 80], sizes, model="llama3_70b", system="mi300x")
+    assert set(candidates.label) == set(asked.label[asked.refused.isna()])
+    fits = candidates[(candidates.peak_memory_bytes <= 0.4 * 2**40) & (candidates.pp == 80)]
+    assert study.makespan_s[80, "fastest that fits"] == pytest.approx(fits.makespan_s.min())
+    assert (4, "fastest that fits") not in study.index
+    least = candidates[candidates.pp == 4].peak_memory_bytes.min()
+    assert study.peak_memory_bytes[4, "least memory"] == least > 0.4 * 2**40
+    again = recorded("recommended_recompute.csv").set_index(["pp", "choice"])
+    assert again.peak_memory_bytes[4, "least memory"] < least
+    ours = candidates.query("label == '1F1B' and pp == 4 and microbatches == 8").makespan_s.item()
     assert ours == pytest.approx(t_sim("1f1b", 4, 8, "llama3_70b", "mi300x"))
 
 

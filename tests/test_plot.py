@@ -24,7 +24,7 @@ from ppmodel.plot import (
     plot_timelines,
     style_of,
 )
-from ppmodel.plot.scatter import kept_apart
+from ppmodel.plot.scatter import _ticks, kept_apart
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system
 
@@ -252,3 +252,22 @@ def test_bars_lie_in_panels():
     assert axes[0].yaxis_inverted()
     assert axes[0].get_xlim() == axes[1].get_xlim()
     assert [bar.get_x() + bar.get_width() for bar in axes[1].containers[-1]] == [11, 15]
+
+
+@given(st.floats(0, 4), st.floats(0.02, 5))
+def test_labels_of_a_logarithmic_axis_stand_apart(low, decades):
+    """Whatever its range: two to four labels, in it, none nearer than a seventh of it."""
+    ticks = _ticks(10**low, 10 ** (low + decades))
+    places = (np.log10(ticks) - low) / decades
+    assert 2 <= len(ticks) <= 4
+    assert -1e-9 <= places.min() <= places.max() <= 1 + 1e-9
+    assert np.diff(places).min() > 1 / 7
+
+
+def test_a_scatter_shows_limits():
+    """A vertical line in every panel, named in the legend."""
+    frame = pp.compare(["gpipe", "1f1b"], [4, 8], [8, 16], forward=1, backward=2)
+    limits = {"limit": 5.0}
+    figure = plot_scatter(frame, "peak_activations", "makespan_s", "title", group="label", panel="pp", limits=limits)
+    assert all(any(list(line.get_xdata()) == [5.0, 5.0] for line in axis.lines) for axis in figure.axes)
+    assert "limit" in [text.get_text() for text in figure.legends[0].get_texts()]

@@ -27,7 +27,7 @@ def recommended(frame, limit_bytes=None):
     --------
     >>> import ppmodel
     >>> frame = ppmodel.compare(["gpipe", "1f1b"], 32, 256, model="llama3_70b", system="dgx_h100")
-    >>> recommended(frame, 250e9)[["choice", "label"]].values.tolist()
+    >>> recommended(frame, 1e12)[["choice", "label"]].values.tolist()
     [['fastest that fits', '1F1B'], ['fastest of all', '1F1B'], ['least memory', '1F1B']]
     """
     import pandas as pd

@@ -3,7 +3,6 @@
 from ppmodel.plot.heatmap import plot_heatmap
 from ppmodel.plot.lines import legend, plot_bars, plot_lines
 from ppmodel.plot.maps import plot_search, plot_verdicts
-from ppmodel.plot.recommend import plot_candidates
 from ppmodel.plot.scatter import plot_scatter
 from ppmodel.plot.speed import plot_growth
 from ppmodel.plot.style import context, style_of, titled
@@ -14,7 +13,6 @@ __all__ = [
     "context",
     "legend",
     "plot_bars",
-    "plot_candidates",
     "plot_growth",
     "plot_heatmap",
     "plot_lines",

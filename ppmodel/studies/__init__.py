@@ -2,15 +2,6 @@
 
 from ppmodel.studies.bubble import published_bubble_ratio
 from ppmodel.studies.cases import FAMILIES, PLACEMENTS, field_cases, label, legal_schedules, placement_text, spread
-from ppmodel.studies.recommend import (
-    balance_study,
-    batch_sizes,
-    candidate_study,
-    recommend_study,
-    recommendation_table,
-    recommendation_text,
-    undefined_text,
-)
 from ppmodel.studies.runtime import (
     comm_over_forward,
     operations_table,
@@ -49,10 +40,7 @@ __all__ = [
     "FAMILIES",
     "NOISE_SCHEDULES",
     "PLACEMENTS",
-    "balance_study",
-    "batch_sizes",
     "best_place_text",
-    "candidate_study",
     "cases_table",
     "comm_over_forward",
     "field_cases",
@@ -75,9 +63,6 @@ __all__ = [
     "price_text",
     "published_bubble_ratio",
     "ratio_table",
-    "recommend_study",
-    "recommendation_table",
-    "recommendation_text",
     "relative_to",
     "runtime_study",
     "slope_table",
@@ -86,7 +71,6 @@ __all__ = [
     "specification_table",
     "spread",
     "stage_table",
-    "undefined_text",
     "verdict_counts",
     "verdict_study",
     "verdict_text",
