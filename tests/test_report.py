@@ -28,3 +28,9 @@ def test_numbers_share_a_form_but_for_those_that_have_their_own():
     page = show(table, {"least": "least c / F"}, "{:.1%}", least="{:g}").to_html()
     for said in (">a<", ">25.0%<", ">0.5<", ">least c / F<", ">8<"):
         assert said in page
+
+
+def test_facts_without_a_number_are_null(tmp_path):
+    """JSON has no NaN: what strict readers take."""
+    record("x", tmp_path, gain=float("nan"), points=[1, 2])
+    assert (tmp_path / "x.json").read_text() == '{\n "gain": null,\n "points": [\n  1,\n  2\n ]\n}\n'

@@ -36,7 +36,7 @@ def record(name, folder, figure=None, table=None, page=None, **facts):
     page : str, optional
         A part of a page in MyST, written as ``.md``; other pages include it.
     **facts
-        Single numbers and words that pages quote, written as ``.json``.
+        Single numbers and words that pages quote, written as ``.json``; NaN as null.
 
     Returns
     -------
@@ -62,6 +62,7 @@ def record(name, folder, figure=None, table=None, page=None, **facts):
     if page is not None:
         (folder / f"{name}.md").write_text(page, encoding="utf-8")
     if facts:
+        facts = {key: None if value != value else value for key, value in facts.items()}  # JSON has no NaN
         (folder / f"{name}.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
