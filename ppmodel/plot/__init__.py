@@ -2,7 +2,6 @@
 
 from ppmodel.plot.heatmap import plot_heatmap
 from ppmodel.plot.lines import legend, plot_bars, plot_lines
-from ppmodel.plot.maps import plot_search, plot_verdicts
 from ppmodel.plot.scatter import plot_scatter
 from ppmodel.plot.speed import plot_growth
 from ppmodel.plot.style import context, style_of, titled
@@ -19,11 +18,9 @@ __all__ = [
     "plot_noise",
     "plot_ranking",
     "plot_scatter",
-    "plot_search",
     "plot_slow_ranks",
     "plot_table",
     "plot_timelines",
-    "plot_verdicts",
     "style_of",
     "titled",
 ]

@@ -8,7 +8,6 @@ from ppmodel.studies.runtime import (
     relative_to,
     runtime_study,
 )
-from ppmodel.studies.sources import kinds_table, specification_table, stage_table
 from ppmodel.studies.speed import (
     cases_table,
     growth_table,
@@ -47,7 +46,6 @@ __all__ = [
     "growth_table",
     "growth_text",
     "headline_table",
-    "kinds_table",
     "label",
     "lead_text",
     "legal_schedules",
@@ -68,9 +66,7 @@ __all__ = [
     "slope_table",
     "slow_rank_study",
     "slow_winner_study",
-    "specification_table",
     "spread",
-    "stage_table",
     "verdict_counts",
     "verdict_study",
     "verdict_text",
