@@ -291,3 +291,12 @@ def test_a_change_that_cannot_be_is_refused(wrong):
     """Negative and infinite factors, and a stage outside the pipeline."""
     with pytest.raises(PPModelError, match=next(iter(wrong))):
         Change(**wrong)
+
+
+def test_comparisons_name_known_numbers_only():
+    """An id that is not a published number is refused; the others keep their kind of source."""
+    table = claims.compare({"fig3_formula": 0.158})
+    assert table.difference[0] == pytest.approx(-0.002)
+    assert table.kind[0] == "digest"
+    with pytest.raises(PPModelError, match="is not a published number"):
+        claims.compare({"fig9": 1})

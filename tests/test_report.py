@@ -1,9 +1,11 @@
 """What a page leaves behind, and the tables that it shows."""
 
 import pandas as pd
+import pytest
+from markdown_it import MarkdownIt
 
 import ppmodel as pp
-from ppmodel.artefact.report import record, show
+from ppmodel.artefact.report import MyST, list_table, literal, record, show
 from ppmodel.plot import plot_lines
 
 
@@ -34,3 +36,31 @@ def test_facts_without_a_number_are_null(tmp_path):
     """JSON has no NaN: what strict readers take."""
     record("x", tmp_path, gain=float("nan"), points=[1, 2])
     assert (tmp_path / "x.json").read_text() == '{\n "gain": null,\n "points": [\n  1,\n  2\n ]\n}\n'
+
+
+_ODD = ["<script>alert(1)</script>", "{{ x }}", "*a* `b` [c](d) $e$ ^f^ | & &amp;", "- g", "# h", "1. i", "a\nb"]
+
+
+@pytest.mark.parametrize("odd", _ODD)
+def test_text_in_a_table_comes_out_as_text(odd):
+    """In a heading, in a cell, and in a cell of a column with a format of its own."""
+    page = show(pd.DataFrame({odd: [odd], "plain": [odd]}), plain="{}").to_html()
+    assert "<script" not in page
+    assert "&lt;script" in page or "<" not in odd
+
+
+@pytest.mark.parametrize("odd", _ODD)
+def test_literal_text_is_one_paragraph_of_text(odd):
+    """No markup, no list, no substitution."""
+    (outer, inner, _) = MarkdownIt("commonmark").parse(literal(odd))
+    assert outer.type == "paragraph_open"
+    assert [(one.type, one.content) for one in inner.children] == [("text", " ".join(odd.split()))]
+    assert "{{" not in literal(odd)
+
+
+def test_cells_are_text_unless_they_are_myst():
+    """A cell that holds a link says so."""
+    table = list_table([["{doc}`a`", MyST("{doc}`b`")]], ["*"], [50, 50])
+    assert "{doc}`b`" in table
+    assert "{doc}`a`" not in table
+    assert "* - \\*\n" in table

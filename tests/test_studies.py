@@ -5,9 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ppmodel import build, studies
-from ppmodel.artefact.claims import compare
 from ppmodel.costs import model_costs
-from ppmodel.errors import PPModelError
 from ppmodel.metrics import idle_ratio
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system
@@ -40,12 +38,3 @@ def test_runtime_rows_are_single_simulations(model, systems):
 def runtime_without_network(schedule, model, system):
     fast = replace(system, network_bandwidth_bytes_per_s=1e30, network_latency_s=0.0)
     return run_graph(compile_graph(schedule, "blocking"), model_costs(schedule, model, fast)).makespan_s
-
-
-def test_comparisons_name_known_numbers_only():
-    """An id that is not a published number is refused; the others keep their kind of source."""
-    table = compare({"fig3_formula": 0.158})
-    assert table.difference[0] == pytest.approx(-0.002)
-    assert table.kind[0] == "digest"
-    with pytest.raises(PPModelError, match="is not a published number"):
-        compare({"fig9": 1})
