@@ -92,6 +92,14 @@ def test_every_notebook_is_a_page():
         assert (ROOT / "book" / f"{page}.md").is_file()
 
 
+def test_a_quoted_fact_is_not_called_as_a_method_of_a_dict():
+    """A substitution ``{{ page.clear }}`` would quote the method of the record, not the fact of that name."""
+    pages = [*(ROOT / "book").glob("*.md"), *NOTEBOOKS]
+    quoted = {fact for path in pages for fact in re.findall(r"\{\{ \w+\.(\w+) \}\}", path.read_text())}
+    assert quoted
+    assert not quoted & set(dir(dict))
+
+
 def test_published_numbers_have_a_kind_and_a_source():
     """Every number that we compare with says where it comes from."""
     from ppmodel.artefact.claims import published
