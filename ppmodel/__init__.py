@@ -15,12 +15,12 @@ from ppmodel.tables import Schedule
 
 __version__ = "0.1.0"
 __all__ = [
-    "Op", "OpKind", "PPModelError", "Run", "Schedule", "__version__", "build", "compare", "load_model", "load_system",
+    "Change", "Op", "OpKind", "PPModelError", "Run", "Schedule", "__version__", "build", "compare", "load_model", "load_system",
     "names", "read_table", "simulate",
 ]  # fmt: skip
 
 _LATER = {  # loaded when it is first asked for, so that importing the package stays quick
-    "Run": "ppmodel.run", "compare": "ppmodel.evaluate", "load_model": "ppmodel.specs",
+    "Change": "ppmodel.change", "Run": "ppmodel.run", "compare": "ppmodel.evaluate", "load_model": "ppmodel.specs",
     "load_system": "ppmodel.specs", "read_table": "ppmodel.export", "simulate": "ppmodel.evaluate",
 }  # fmt: skip
 

@@ -132,7 +132,7 @@ def test_without_communication_semantics_do_not_matter(case):
 
 @given(cases())
 def test_allreduces_cost_in_order(case):
-    """Leaving the gradient sum out is fastest; beside the computation it costs at most what it costs in front."""
+    """Leaving the gradient all-reduce out is fastest; beside the computation it costs at most what it costs in front."""
     schedule, costs = case
     times = [run_graph(compile_graph(schedule, allreduce=how), costs).makespan_s for how in ALLREDUCE]
     assert times[0] <= times[1] + 1e-9
@@ -165,7 +165,7 @@ def test_a_transfer_occupies_what_its_semantics_says():
 
 
 def test_overlapped_reductions_run_beside_and_blocking_ones_in_order():
-    """The gradient sums of Chimera's two replicas start together, on their own stream or on the ranks."""
+    """The gradient all-reduces of Chimera's two replicas start together, on their own stream or on the ranks."""
     schedule = build("chimera", 4, 4)
     costs = uniform_costs(schedule, 1, 2, reduction=3)
     excluded, overlapped, blocking = (run_graph(compile_graph(schedule, allreduce=how), costs) for how in ALLREDUCE)

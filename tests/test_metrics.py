@@ -95,7 +95,7 @@ def test_the_three_ratios_differ_where_they_should():
 
 
 def test_reductions_do_not_count_as_computing():
-    """The gradient sum makes an iteration longer, not busier."""
+    """The gradient all-reduce makes an iteration longer, not busier."""
     schedule = build("chimera", 4, 4)
     costs = uniform_costs(schedule, 1, 2, reduction=4)
     for how in ("excluded", "overlapped", "blocking"):

@@ -144,7 +144,7 @@ def test_shares_must_fit_the_stages():
 
 
 def test_a_reduction_waits_for_the_last_backward():
-    """A gradient sum in front of a backward of its stage is a deadlock."""
+    """A gradient all-reduce in front of a backward of its stage is a deadlock."""
     table = [list(map(list, row)) for row in build("chimera", 2, 2).rows()]
     table[0].insert(0, table[0].pop())
     with pytest.raises(TableError, match="deadlock"):

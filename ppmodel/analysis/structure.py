@@ -21,7 +21,7 @@ def layout(schedule):
     -------
     str
         One of `LAYOUTS`. *Two directions*: a second copy of the model runs against the first. *One chunk*: a rank
-        has one stage. Else it has several: dealt out in turn, a *loop*, or to and fro, once in a *V* and more often
+        has one stage. Else it has several: dealt out in turn, a *loop*, or in a zigzag, once in a *V* and more often
         in *waves*.
 
     Examples
@@ -49,7 +49,7 @@ def family(schedule):
     Returns
     -------
     str
-        One of `FAMILIES`: its `layout`, to and fro once or more often being one; those of one chunk by whether
+        One of `FAMILIES`: its `layout`, a V and waves being one; those of one chunk by whether
         they split backwards.
 
     Examples

@@ -10,7 +10,7 @@ def makespan_dualpipe(num_ranks, num_microbatches, forward=1, input_grad=1, weig
     one (DeepSeek-AI, 2024, table 2), and exact where F = I >= W. In general, derived here, with n = S/2 it is
     (n-1)(F&B + Bw - 3W + max(0, W-I)) + max((n-1)(F-I), -F). Ranks nearer to the ends run fewer pairs, and so wait
     less where a pair is shorter than its two operations. For even S, even B >= 2S, and a pair no shorter than either of
-    its operations and no longer than both; transfers and the gradient sums take no time.
+    its operations and no longer than both; transfers and the gradient all-reduces take no time.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def _makespan(depth, num_microbatches, forward, input_grad, weight_grad, pair):
 def bubble_ratio_dualpipe(num_ranks, num_microbatches):
     """Idle share of the total time of DualPipe, (S-2)/(3B+S-2), at F = I = W and F&B = F + Bw.
 
-    For even S and even B >= 2S; transfers and the gradient sums take no time.
+    For even S and even B >= 2S; transfers and the gradient all-reduces take no time.
 
     Source: DeepSeek-AI, 2024, table 2, of which this is the ratio.
 

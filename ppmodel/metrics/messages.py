@@ -16,7 +16,7 @@ def messages_by_node(schedule, nodes):
     Returns
     -------
     inside, between : int
-        Transfers of activations and gradients; gradient sums of replicas are left out.
+        Transfers of activations and gradients; gradient all-reduces of replicas are left out.
 
     Examples
     --------

@@ -202,7 +202,7 @@ def is_whole(schedule):
 
 
 def peak_of(schedule):
-    """Peak activations of a schedule's fullest rank, exactly.
+    """Peak activations of a schedule's most loaded rank, exactly.
 
     Parameters
     ----------

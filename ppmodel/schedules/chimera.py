@@ -76,7 +76,7 @@ def chimera(num_ranks, num_microbatches, concat="direct"):
     Returns
     -------
     Schedule
-        Two replicas of every stage, and a gradient sum of each.
+        Two replicas of every stage, and an all-reduce of the gradients of each.
 
     Raises
     ------
@@ -208,7 +208,7 @@ def _unit(num_ranks, waves):
 
 
 def _reductions(placement, stage, replica, slot, beside):
-    """One gradient sum per stage and replica: in the first free slot after its last backward, or right beside that.
+    """One all-reduce per stage and replica: in the first free slot after its last backward, or right beside that.
 
     The operations of a stage are given in the order of time.
     """

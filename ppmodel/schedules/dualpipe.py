@@ -39,7 +39,7 @@ def dualpipe(num_ranks, num_microbatches):
     Returns
     -------
     Schedule
-        Two replicas; on each rank B forwards and as many backwards, whole or in halves, and two gradient sums.
+        Two replicas; on each rank B forwards and as many backwards, whole or in halves, and two all-reduces.
 
     Raises
     ------

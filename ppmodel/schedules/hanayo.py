@@ -20,7 +20,7 @@ from ppmodel.tables import Schedule
 def hanayo(num_ranks, num_microbatches, waves=1):
     """Hanayo in its restricted regime, as many microbatches as ranks.
 
-    The model is cut into 2 W S stages that run over the ranks to and fro. The authors published no
+    The model is cut into 2 W S stages that zigzag over the ranks. The authors published no
     code; the order is found by list scheduling without communication, a backward twice as long as a
     forward, and then kept: backward first, then the operation furthest along its microbatch's way, then
     the oldest microbatch. (The furthest backward is the one nearest to the input: taking the backward of

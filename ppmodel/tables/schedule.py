@@ -264,7 +264,7 @@ class Schedule:
     def unfused(self):
         """The same order with each F&B pair, a forward that meets a backward, as operations one after the other.
 
-        A pair waits for what both need, and hands on what both give at its end; taken apart, each of its operations
+        A pair waits for what both need, and hands on what both give at its end; unfused, each of its operations
         waits for its own input alone. So the order takes at most as long, where a pair takes the sum of its parts.
         Other shared cells, such as the doubled forwards of Chimera, stay as they are.
 
@@ -300,8 +300,6 @@ class Schedule:
         return found
 
     slots, table, validate = slots, table, validate
-
-    taken_apart = unfused
 
     # ---- shown and written -------------------------------------------------------------------
 
