@@ -271,3 +271,24 @@ def test_a_scatter_shows_limits():
     figure = plot_scatter(frame, "peak_activations", "makespan_s", "title", group="label", panel="pp", limits=limits)
     assert all(any(list(line.get_xdata()) == [5.0, 5.0] for line in axis.lines) for axis in figure.axes)
     assert "limit" in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_frames_of_a_heatmap_lie_above_its_cells():
+    """A framed cell's frame is drawn over the colours, and a number that rounds to 0 has no sign."""
+    frame = pp.compare(["gpipe", "1f1b"], 4, 8, forward=1, backward=2).assign(
+        change=[0.001, -0.3], framed=[False, True]
+    )
+    axis = plot_heatmap(frame, "pp", "label", "change", "title", form="{:+.0%}", framed="framed", centre=0).axes[0]
+    (outline,) = [patch for patch in axis.patches if isinstance(patch, Rectangle)]
+    assert outline.get_zorder() > max(cells.get_zorder() for cells in axis.collections)
+    assert [text.get_text() for text in axis.texts] == ["0%", "-30%"]
+
+
+def test_timelines_stand_side_by_side_with_one_legend():
+    """The legend has the kinds of operations of all schedules, not of one."""
+    runs = {name: pp.simulate(name, 4, 4, forward=1, backward=2, comm=0.1) for name in ("gpipe", "zb-h1")}
+    figure = plot_timelines(runs, "title", "context", unit="F", in_row=2)
+    left, right = figure.axes
+    assert left.get_subplotspec().rowspan == right.get_subplotspec().rowspan
+    shown = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert {"forward", "backward", "input gradient", "weight gradient", "transfer"} <= set(shown)
