@@ -15,8 +15,8 @@ from ppmodel.tables import Schedule
 
 __version__ = "0.1.0"
 __all__ = [
-    "Change", "Op", "OpKind", "PPModelError", "Run", "Schedule", "__version__", "build", "compare", "load_model", "load_system",
-    "names", "read_table", "simulate",
+    "Change", "Op", "OpKind", "PPModelError", "Run", "Schedule", "__version__", "build", "compare", "load_model",
+    "load_system", "names", "read_table", "simulate",
 ]  # fmt: skip
 
 _LATER = {  # loaded when it is first asked for, so that importing the package stays quick

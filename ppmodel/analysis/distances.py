@@ -89,7 +89,7 @@ def _entries(cases, num_ranks, num_microbatches, comm):
                 problem_of(table)
             except ScheduleError:
                 continue  # its stages are not alike
-            unfused = {f"{case.label} unfused": table.taken_apart()} if table.overlaps.any() else {}
+            unfused = {f"{case.label} unfused": table.unfused()} if table.overlaps.any() else {}
             for label, order in ({case.label: table} | unfused).items():
                 yield _Entry(label, order, Fraction(str(comm)), peak_of(order), is_whole(order))
 
