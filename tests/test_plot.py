@@ -223,7 +223,7 @@ def test_points_against_a_base_share_axes_in_percent(frame):
 
 
 def test_a_crowd_is_named_in_a_column():
-    """Names that have no place beside their points stand in a column, those of one point together, none over another."""
+    """Names that have no place beside their points stand in a column, none over another."""
     crowd = pd.DataFrame({"time": [1 + n // 2 / 500 for n in range(40)] + [9], "peak": [4.0] * 40 + [9]})
     crowd["label"] = [f"schedule {n}" for n in range(41)]
     axis = plot_scatter(crowd, "time", "peak", "title", name="label", log=()).axes[0]
