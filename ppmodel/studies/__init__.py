@@ -1,13 +1,6 @@
 """The tables behind the book's figures: one function a question, one tidy row a point."""
 
-from ppmodel.studies.bubble import published_bubble_ratio
 from ppmodel.studies.cases import FAMILIES, PLACEMENTS, field_cases, label, legal_schedules, placement_text, spread
-from ppmodel.studies.runtime import (
-    comm_over_forward,
-    operations_table,
-    relative_to,
-    runtime_study,
-)
 from ppmodel.studies.speed import (
     cases_table,
     growth_table,
@@ -41,7 +34,6 @@ __all__ = [
     "PLACEMENTS",
     "best_place_text",
     "cases_table",
-    "comm_over_forward",
     "field_cases",
     "growth_table",
     "growth_text",
@@ -52,17 +44,13 @@ __all__ = [
     "load_speed",
     "machine_text",
     "noise_study",
-    "operations_table",
     "place_table",
     "place_text",
     "place_winners",
     "placement_text",
     "price_study",
     "price_text",
-    "published_bubble_ratio",
     "ratio_table",
-    "relative_to",
-    "runtime_study",
     "slope_table",
     "slow_rank_study",
     "slow_winner_study",
