@@ -23,7 +23,7 @@ def main(arguments=None):
         write(results, chosen.out)
     elif not chosen.quick:
         publish(results)
-    from ppmodel.studies.speed import speed_text
+    from benchmarks.tables import speed_text
 
     print(speed_text(results))
 

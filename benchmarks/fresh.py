@@ -27,16 +27,15 @@ def _parts():
     """What the tasks need of the package; importing it is part of their time."""
     from ppmodel import build
     from ppmodel.costs import uniform_costs
-    from ppmodel.simulation import makespans, run_graph
-    from ppmodel.simulation import compile_graph
+    from ppmodel.simulation import compile_graph, makespans, run_graph
 
-    return build, uniform_costs, compile, simulate, makespans
+    return build, uniform_costs, compile_graph, run_graph, makespans
 
 
 def whole(num_ranks, num_microbatches):
     """From a schedule's name to its makespan, with transfers; all start and end times are there at the end."""
     began = perf_counter_ns()
-    build, uniform_costs, compile, simulate, _ = _parts()
+    build, uniform_costs, compile_graph, run_graph, _ = _parts()
     schedule = build("1f1b", num_ranks, num_microbatches)
     makespan_s = run_graph(compile_graph(schedule), uniform_costs(schedule, 1.0, 2.0, 0.1)).makespan_s
     seconds = (perf_counter_ns() - began) * 1e-9
@@ -55,7 +54,7 @@ def compiling(num_ranks, num_microbatches):
 
 def systems(num_ranks, num_microbatches, num_systems):
     """How much more memory many systems take than one."""
-    build, uniform_costs, compile, _, makespans = _parts()
+    build, uniform_costs, compile_graph, _, makespans = _parts()
     many_of = [
         (compile_graph(schedule), [uniform_costs(schedule, 1.0, 2.0, 0.001 * n) for n in range(num_systems)])
         for schedule in (build("1f1b", 8, 64), build("1f1b", num_ranks, num_microbatches))

@@ -36,13 +36,13 @@ def _rows(num_ranks, num_systems):
     stages = (
         ("generation", 1, lambda: build("1f1b", num_ranks, 16 * num_ranks), tuple),
         ("compile", 1, ready, lambda: fresh(schedule)),
-        ("one evaluation", 1, simulate, lambda: (graph, costs)),
+        ("one evaluation", 1, run_graph, lambda: (graph, costs)),
         ("many systems", num_systems, makespans, lambda: (graph, many)),
     )
     for stage, per, run, prepare in stages:
         seconds, count = measure(run, prepare, budget_s=30.0), schedule.num_operations
         yield {
-            "stage": stage, "stages": num_ranks, "microbatches": 16 * num_ranks, "operations": count,
+            "stage": stage, "pp": num_ranks, "microbatches": 16 * num_ranks, "operations": count,
             "systems": per, "runs": seconds.runs, "best_s": seconds.best, "median_s": seconds.median,
             "ns_per_operation": seconds.median / count / per * NS,
         }  # fmt: skip

@@ -46,7 +46,7 @@ def _first(file, key):
 def _caches():
     """The caches of the first core, such as ``L1 data 48K``."""
     found = []
-    for folder in sorted(Path("/sys/ranks/system/cpu/cpu0/cache").glob("index*")):
+    for folder in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         level, kind, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
         if kind != "Instruction":
             found.append(f"L{level} {size}")

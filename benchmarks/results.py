@@ -79,7 +79,7 @@ def publish(results):
     results : dict
         From `collect`.
     """
-    from ppmodel.studies.speed import speed_text, with_speed
+    from benchmarks.tables import speed_text, with_speed
 
     write(results, RESULTS)
     README.write_text(with_speed(README.read_text(encoding="utf-8"), speed_text(results)), encoding="utf-8")

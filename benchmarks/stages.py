@@ -8,16 +8,16 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from benchmarks.timing import REPEATS, Seconds, in_fresh_process, measure, process_seconds
-from ppmodel import build, schedules
+from ppmodel import build, cases, compare, schedules
 from ppmodel.compiled import LARGE
 from ppmodel.costs import uniform_costs
-from ppmodel.simulation import makespans, run_graph, run_events
-from ppmodel.errors import ScheduleError
-from ppmodel.simulation import P2P, compile_graph
+from ppmodel.errors import SizeError
+from ppmodel.evaluate import evaluate
 from ppmodel.metrics import peak_activations
-from ppmodel.tables import NO_OPERATION
-from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.noise import Noise, noisy_makespans
+from ppmodel.schedules.chimera import CONCATENATIONS
+from ppmodel.simulation import P2P, compile_graph, makespans, run_events, run_graph
+from ppmodel.tables import NO_OPERATION
 
 NS = 1e9
 OPTIONS = {
@@ -35,6 +35,11 @@ MANY_SYSTEMS = (
 )
 """Name, options and semantics of what many systems are run through."""
 
+POINTS = (("1f1b", {}), ("interleaved-1f1b", {"chunks": 2}), ("zb-h1", {}))
+"""Name and options of what many points are evaluated of."""
+
+SECONDS = {"forward": 1.0, "backward": 2.0, "comm": 0.1}
+
 FIRST_COMPILED = (64, LARGE // 128)
 """S and B of the smallest table of 64 stages that takes the compiled path in a fresh process, too."""
 
@@ -44,8 +49,8 @@ class Plan(NamedTuple):
 
     Attributes
     ----------
-    size, list_size : tuple of int
-        S and B of the stages, and of the schedules whose order is searched.
+    size, list_size, small : tuple of int
+        S and B of the stages, of the schedules whose order is searched, and of points of which there are many.
     systems, runs : int
         Systems of one call, and runs of one call under uncertainty.
     large : tuple of int
@@ -62,19 +67,20 @@ class Plan(NamedTuple):
 
     size: tuple = (64, 1024)
     list_size: tuple = (64, 64)
+    small: tuple = (8, 64)
     systems: int = 256
     runs: int = 256
     large: tuple = (1024, 8192)
     growth: tuple = (6, 10, 18, 32, 56, 100, 177, 316, 560)
     growth_systems: int = 64
     growth_budget_s: float = 60.0
-    pairs: tuple = (((8, 256), 5), ((64, 1024), 5), ((128, 2048), 3))
+    pairs: tuple = (((4, 32), 15), ((8, 64), 15), ((16, 64), 15), ((8, 256), 5), ((64, 1024), 5), ((128, 2048), 3))
 
 
 FULL = Plan()
 QUICK = Plan(
     size=(16, 64), list_size=(16, 16), systems=64, runs=64, large=(64, 256), growth=(6, 10, 18, 32),
-    growth_budget_s=5.0, pairs=(((4, 32), 3), ((16, 64), 3)),
+    growth_budget_s=5.0, pairs=(((4, 32), 5), ((8, 64), 5), ((16, 64), 5)),
 )  # fmt: skip
 
 
@@ -197,9 +203,7 @@ def nearest(name, size, **options):
                 one = num_ranks + more, max(1, num_microbatches + side * (apart - abs(more)))
                 try:
                     build(name, *one, **options)
-                except ScheduleError as error:
-                    if error.field not in ("stages", "microbatches"):
-                        raise
+                except SizeError as error:
                     refused = error
                 else:
                     return one
@@ -273,7 +277,7 @@ def evaluation(plan):
     for name, size, options in legal(plan):
         schedule = build(name, *size, **options)
         for p2p in P2P if name == "1f1b" else ["latency", "overlapped"]:
-            graph, costs = compile_graph(schedule, p2p), costs_of(schedule)
+            graph, costs = ready(schedule, p2p), costs_of(schedule)
             seconds = measure(lambda graph=graph, costs=costs: run_graph(graph, costs))
             case, count = case_text(name, schedule, p2p, **options), graph.num_operations
             goal = 3.0 if p2p in ("latency", "overlapped") and size == plan.size else None
@@ -283,7 +287,7 @@ def evaluation(plan):
 def reading(plan):
     """Start and end of every operation in the table's order, of a timeline that has them in the graph's."""
     schedule = build("1f1b", *plan.size)
-    graph, costs = compile_graph(schedule), costs_of(schedule)
+    graph, costs = ready(schedule), costs_of(schedule)
     seconds = measure(lambda one: (one.start_s, one.end_s), lambda: (run_graph(graph, costs),))
     case, count = case_text("1f1b", schedule, "overlapped"), graph.num_operations
     yield row("times in the table's order", case, "ns/op", seconds, count / NS, count)
@@ -293,7 +297,7 @@ def many_systems(plan):
     """Makespans of many systems in one call, and the memory that they take."""
     for name, options, p2p in MANY_SYSTEMS:
         schedule = build(name, *size_of(name, plan), **options)
-        graph, many = compile_graph(schedule, p2p), [costs_of(schedule, 0.2 * n / plan.systems) for n in range(plan.systems)]
+        graph, many = ready(schedule, p2p), [costs_of(schedule, 0.2 * n / plan.systems) for n in range(plan.systems)]
         seconds = measure(lambda graph=graph, many=many: makespans(graph, many))
         case = case_text(name, schedule, p2p, f"{plan.systems} systems", **options)
         count = graph.num_operations
@@ -312,23 +316,23 @@ def _memory_of_many(plan):
 
 
 def events(plan):
-    """The event queue: an event is the end of a node, or that a message leaves its link or nic, or arrives."""
+    """The event queue: an event is the end of a group, or that a message leaves its link or NIC, or arrives."""
     schedule = build("1f1b", *plan.size)
-    nodes_of_eight = tuple(rank // 8 for rank in range(schedule.num_ranks))
+    nics_of_eight = tuple(rank // 8 for rank in range(schedule.num_ranks))
     cases = [
         ("latency", compile_graph(schedule, "latency"), 1),
         ("overlapped", compile_graph(schedule), 2),
-        ("a nic for 8 ranks", compile_graph(schedule, nics=nodes_of_eight), 2),
+        ("a NIC for 8 ranks", compile_graph(schedule).on(nics_of_eight), 2),
     ]
     for words, graph, of_message in cases:
-        count = len(graph.node_start) - 1 + of_message * int(graph.remote.sum()) + _through_two_nics(graph)
+        count = len(graph.group_start) - 1 + of_message * int(graph.remote.sum()) + _through_two_nics(graph)
         seconds = measure(run_events, lambda graph=graph: (graph, costs_of(schedule)))
         case = case_text("1f1b", schedule, words, f"{count:,} events")
         yield row("event queue", case, "ns/event", seconds, count / NS, graph.num_operations, 150.0)
 
 
 def _through_two_nics(graph):
-    """Messages that leave two nics, the sender's and the receiver's, and not one link."""
+    """Messages that leave two NICs, the sender's and the receiver's, and not one link."""
     link = graph.link[graph.link != NO_OPERATION]
     return int((graph.routes[link, 1] != NO_OPERATION).sum())
 
@@ -339,6 +343,39 @@ def activations(plan):
         schedule = build(name, *plan.size)
         seconds, count = measure(peak_activations, lambda one=schedule: fresh(one)), schedule.num_operations
         yield row("peak activations", case_text(name, schedule), "ns/op", seconds, count / NS, count)
+
+
+def many_points(plan):
+    """Points of a process that evaluates many: every table is generated, priced and evaluated for itself, and thrown away.
+
+    Microbatches go from half of those of the size to one and a half; of a point `compare` gives all columns of its frame,
+    the evaluator below it the numbers of `evaluate`. Tables and graphs that `cases` keeps are forgotten before each call.
+    """
+    num_ranks, num_microbatches = plan.small
+    counts = range(num_microbatches // 2, num_microbatches // 2 + num_microbatches)
+    for name, options in POINTS:
+        table = build(name, num_ranks, num_microbatches, **options)
+        case = case_text(name, table, **options)
+        for words, run in (
+            ("compare", lambda one=(name, options): compare([one], num_ranks, counts, **SECONDS)),
+            ("evaluate", lambda one=(name, options): [_evaluated(one, num_ranks, count) for count in counts]),
+        ):
+            seconds = measure(run, _forgotten)
+            yield row(
+                "many points", f"{case}, {words}", "us/point", seconds, len(counts) / 1e6, table.num_operations, 500.0
+            )
+
+
+def _evaluated(one, num_ranks, num_microbatches):
+    table = build(one[0], num_ranks, num_microbatches, **one[1])
+    return evaluate(compile_graph(table), [uniform_costs(table, **SECONDS)])
+
+
+def _forgotten():
+    """No arguments; what a process has kept of tables and graphs is gone."""
+    cases._built.cache_clear()
+    cases._compiled.cache_clear()
+    return ()
 
 
 def uncertainty(plan):
@@ -402,6 +439,7 @@ def _processes(*commands):
 
 
 STAGES = (
-    generation, compiling, compiling_afresh, evaluation, reading, many_systems, events, activations, uncertainty,
+    generation, compiling, compiling_afresh, evaluation, reading, many_systems, many_points, events, activations,
+    uncertainty,
     whole_way, start_up,
 )  # fmt: skip

@@ -21,9 +21,20 @@ from benchmarks.stages import (
     evaluation,
     events,
     generation,
+    many_points,
     many_systems,
     reading,
     uncertainty,
+)
+from benchmarks.tables import (
+    cases_table,
+    growth_text,
+    headline_table,
+    load_speed,
+    ratio_table,
+    slope_table,
+    speed_text,
+    with_speed,
 )
 from benchmarks.timing import measure
 from ppmodel import build, names
@@ -31,14 +42,19 @@ from ppmodel.artefact.provenance import git
 from ppmodel.costs import OpCosts, uniform_costs
 from ppmodel.errors import PPModelError
 from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.studies import cases_table, growth_text, headline_table, load_speed, ratio_table, slope_table
-from ppmodel.studies.speed import speed_text, with_speed
 
 ROOT = Path(__file__).parents[1]
 IN_SECONDS = [peer for peer in PEERS if peer.in_seconds and peer.installed]
-IN_THIS_PROCESS = (generation, compiling, evaluation, reading, events, activations, uncertainty)
+IN_THIS_PROCESS = (generation, compiling, evaluation, reading, many_points, events, activations, uncertainty)
 TINY = Plan(
-    size=(4, 8), list_size=(4, 4), systems=4, runs=4, growth=(2, 3), growth_systems=2, pairs=(((2, 4), 2), ((4, 8), 1))
+    size=(4, 8),
+    list_size=(4, 4),
+    small=(2, 4),
+    systems=4,
+    runs=4,
+    growth=(2, 3),
+    growth_systems=2,
+    pairs=(((2, 4), 2), ((4, 8), 1)),
 )
 
 

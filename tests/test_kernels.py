@@ -226,7 +226,10 @@ def own_kernels():
 def test_all_that_choose_are_known():
     """Both kinds of code can be chosen where tables, graphs and times are made, and in the searches."""
     searches = {"ppmodel.schedules.automatic", "ppmodel.schedules.building_block"}
-    assert set(MODULES) >= {"ppmodel.tables.dependencies", "ppmodel.simulation.graph", "ppmodel.simulation.longest_path"} | searches
+    assert (
+        set(MODULES)
+        >= {"ppmodel.tables.dependencies", "ppmodel.simulation.graph", "ppmodel.simulation.longest_path"} | searches
+    )
     shared = {name for name in kernels.__all__ if hasattr(getattr(kernels, name), "signatures")}
     assert {"dependencies", "slots", "squeeze"} <= shared <= {one.__name__ for one in own_kernels()}
 

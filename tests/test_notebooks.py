@@ -9,13 +9,14 @@ import papermill
 import pytest
 
 import ppmodel
+from benchmarks.tables import load_speed
 from ppmodel import build, formulas, names, read_table, simulate
 from ppmodel.artefact.claims import TARGETS, load_claims, rows_of
 from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.noise import Noise, noisy_makespans
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system, template_path
-from ppmodel.studies import label, legal_schedules, load_speed
+from ppmodel.studies import label, legal_schedules
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 PARAMETERS = {

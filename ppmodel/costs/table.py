@@ -53,7 +53,9 @@ class OpCosts:
         num_stages = tables[0].shape[-1:]
         for name, table in zip(_TABLES, tables, strict=True):
             if table.ndim not in (2, 3) or len(table) != _NUM_KINDS or table.shape[-1:] != num_stages:
-                rule = f"must be ({_NUM_KINDS}, stages) or ({_NUM_KINDS}, replicas, stages), with stages as in compute_s"
+                rule = (
+                    f"must be ({_NUM_KINDS}, stages) or ({_NUM_KINDS}, replicas, stages), with stages as in compute_s"
+                )
                 raise CostError(f"shape of {name}", table.shape, rule, "give a row for each kind of operation")
         flat, first = np.concatenate(tables, axis=None), 0  # one after the other, as compiled code takes them
         for name, table in zip(_TABLES, tables, strict=True):
@@ -100,7 +102,10 @@ class OpCosts:
         for name in _TABLES:
             table = getattr(self, name)
             for bad in table[~(np.isfinite(table) & (table >= 0))][:1]:
-                rule, remedy = "must be finite and not negative", "check the durations, rates and sizes that it follows from"
+                rule, remedy = (
+                    "must be finite and not negative",
+                    "check the durations, rates and sizes that it follows from",
+                )
                 raise CostError(name, bad, rule, remedy)
 
     @property

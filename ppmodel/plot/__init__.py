@@ -3,7 +3,6 @@
 from ppmodel.plot.heatmap import plot_heatmap
 from ppmodel.plot.lines import legend, plot_bars, plot_lines
 from ppmodel.plot.scatter import plot_scatter
-from ppmodel.plot.speed import plot_growth
 from ppmodel.plot.style import context, style_of, titled
 from ppmodel.plot.timelines import plot_table, plot_timelines
 from ppmodel.plot.uncertainty import plot_noise, plot_ranking, plot_slow_ranks
@@ -12,7 +11,6 @@ __all__ = [
     "context",
     "legend",
     "plot_bars",
-    "plot_growth",
     "plot_heatmap",
     "plot_lines",
     "plot_noise",

@@ -107,9 +107,7 @@ def looped_bfs(num_ranks, num_microbatches, chunks=2):
     chunk, microbatch = np.divmod(np.concatenate((forwards, forwards[::-1])), num_microbatches)
     kind = np.repeat([OpKind.F, OpKind.B], len(forwards))
     placement, rank = np.arange(chunks * num_ranks) % num_ranks, np.arange(num_ranks)[:, None]
-    return Schedule.from_programs(
-        "looped-bfs", placement, num_microbatches, kind, chunk * num_ranks + rank, microbatch
-    )
+    return Schedule.from_programs("looped-bfs", placement, num_microbatches, kind, chunk * num_ranks + rank, microbatch)
 
 
 def group_size(num_ranks, num_microbatches):

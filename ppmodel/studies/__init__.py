@@ -1,16 +1,6 @@
 """The tables behind the book's figures: one function a question, one tidy row a point."""
 
 from ppmodel.studies.cases import FAMILIES, PLACEMENTS, field_cases, label, legal_schedules, placement_text, spread
-from ppmodel.studies.speed import (
-    cases_table,
-    growth_table,
-    growth_text,
-    headline_table,
-    load_speed,
-    machine_text,
-    ratio_table,
-    slope_table,
-)
 from ppmodel.studies.uncertainty import (
     NOISE_SCHEDULES,
     best_place_text,
@@ -33,16 +23,10 @@ __all__ = [
     "NOISE_SCHEDULES",
     "PLACEMENTS",
     "best_place_text",
-    "cases_table",
     "field_cases",
-    "growth_table",
-    "growth_text",
-    "headline_table",
     "label",
     "lead_text",
     "legal_schedules",
-    "load_speed",
-    "machine_text",
     "noise_study",
     "place_table",
     "place_text",
@@ -50,8 +34,6 @@ __all__ = [
     "placement_text",
     "price_study",
     "price_text",
-    "ratio_table",
-    "slope_table",
     "slow_rank_study",
     "slow_winner_study",
     "spread",

@@ -8,8 +8,8 @@ import json
 import numpy as np
 import pandas as pd
 
+from benchmarks.results import RESULTS
 from ppmodel.errors import PPModelError
-from ppmodel.specs import DATA
 
 SLOPE_GOAL = 1.1
 """The largest exponent of time over operations that counts as linear growth, caches included."""
@@ -19,7 +19,7 @@ _TWO_DECADES = 101  # sizes are whole numbers: one of about a hundredth counts, 
 _BEGIN, _END = "<!-- speed: written by python -m benchmarks -->", "<!-- end of speed -->"
 
 
-def load_speed(file=DATA / "reference" / "benchmarks.json"):
+def load_speed(file=RESULTS):
     """The results of the benchmarks.
 
     Parameters
@@ -94,7 +94,7 @@ def growth_table(results):
     Returns
     -------
     DataFrame
-        One row a stage and size; columns ``stage, stages, microbatches, operations, systems, runs, best_s, median_s,
+        One row a stage and size; columns ``stage, pp, microbatches, operations, systems, runs, best_s, median_s,
         ns_per_operation``: seconds of one call; nanoseconds per operation, and system where it is for several.
     """
     return pd.DataFrame(results["growth"])
@@ -183,14 +183,16 @@ def ratio_table(results):
     Returns
     -------
     DataFrame
-        One row a peer and size; columns ``peer, stages, microbatches, operations, pairs, peer_s, ours_s, ratio,
+        One row a peer and size; columns ``peer, pp, microbatches, operations, pairs, peer_s, ours_s, ratio, goal, met,
         ratio_low, ratio_high, peer_again_s, ours_again_s, ratio_again``. Empty where a peer was not installed.
     """
     columns = [
-        "peer", "stages", "microbatches", "operations", "pairs", "peer_s", "ours_s", "ratio", "ratio_low", "ratio_high",
-        "peer_again_s", "ours_again_s", "ratio_again",
+        "peer", "pp", "microbatches", "operations", "pairs", "peer_s", "ours_s", "ratio", "goal", "met", "ratio_low",
+        "ratio_high", "peer_again_s", "ours_again_s", "ratio_again",
     ]  # fmt: skip
-    return pd.DataFrame(results["peers"]).reindex(columns=columns)
+    table = pd.DataFrame(results["peers"]).reindex(columns=columns).astype({"ratio": float, "goal": float})
+    goal = np.nan if _for_trying(results) else table.goal
+    return table.assign(goal=goal, met=np.where(np.isnan(goal), "", np.where(table.ratio >= goal, "yes", "no")))
 
 
 def machine_text(results):
@@ -291,11 +293,13 @@ def with_speed(page, text):
 
 def _ratios(table):
     """Header and rows: a column for each size, and what each further system takes."""
-    sizes = list(dict.fromkeys(zip(table.stages, table.microbatches, strict=True)))
+    sizes = list(dict.fromkeys(zip(table.pp, table.microbatches, strict=True)))
     header = ["time of a peer over ours", *(f"S = {s}, B = {b}" for s, b in sizes)]
     rows = []
     for peer, group in table.groupby("peer", sort=False):
         rows.append([f"{peer}: one schedule, one system", *map(_times, group.ratio)])
+        if group.goal.notna().any():
+            rows.append([f"{peer}: the goal", *("" if np.isnan(goal) else f"{goal:g} x" for goal in group.goal)])
         if group.ratio_again.notna().any():
             rows.append([f"{peer}: each further system", *map(_times, group.ratio_again)])
     return header, rows
