@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel import metrics
-from ppmodel.cases import as_case, built, compiled, with_times
+from ppmodel.cases import Case, as_case, built, compiled, with_times
 from ppmodel.change import UNCHANGED
 from ppmodel.costs import comm_over_forward, model_costs
 from ppmodel.errors import CostError, PPModelError
@@ -207,7 +207,7 @@ def compared(
     >>> columns[:3], row["makespan_s"]
     (['schedule', 'options', 'label'], 33.0)
     """
-    cases = [as_case(one) for one in listed(schedules, (str, Schedule), pair=True)]
+    cases = [as_case(one) for one in listed(schedules, (str, Schedule, Case), pair=True)]
     prices = priced(model, system, seconds, changes)
     sizes = _sizes(cases, pp, microbatches)
     words = list(product(listed(p2p, str), listed(allreduce, str)))
