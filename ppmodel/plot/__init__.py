@@ -2,10 +2,10 @@
 
 from ppmodel.plot.heatmap import plot_heatmap
 from ppmodel.plot.lines import legend, plot_bars, plot_lines
+from ppmodel.plot.ranges import plot_ranges
 from ppmodel.plot.scatter import plot_scatter
 from ppmodel.plot.style import context, style_of, titled
 from ppmodel.plot.timelines import plot_table, plot_timelines
-from ppmodel.plot.uncertainty import plot_noise, plot_ranking, plot_slow_ranks
 
 __all__ = [
     "context",
@@ -13,10 +13,8 @@ __all__ = [
     "plot_bars",
     "plot_heatmap",
     "plot_lines",
-    "plot_noise",
-    "plot_ranking",
+    "plot_ranges",
     "plot_scatter",
-    "plot_slow_ranks",
     "plot_table",
     "plot_timelines",
     "style_of",

@@ -12,7 +12,7 @@ _DASHES = ("-", ":", (0, (5, 2)), "-.")
 
 def plot_lines(
     frame, x, y, title, context="", *, line="label", dash=None, panel=None, in_row=3, labels=None, percent=None,
-    log=(), zero=True, markers=True, limits=None, share=True, own_x=False,
+    log=(), zero=True, markers=True, limits=None, share=True, own_x=False, band=None,
 ):  # fmt: skip
     """Lines over a column, one a schedule, in panels.
 
@@ -51,6 +51,8 @@ def plot_lines(
         are logarithmic whose values span more than a factor of five.
     limits : dict of str to float, optional
         Horizontal lines to hold the others against, by what the legend calls them.
+    band : (str, str), optional
+        Columns of the lower and the upper end of a band around each line, such as an interval.
 
     Returns
     -------
@@ -76,7 +78,7 @@ def plot_lines(
     extra += _limit_lines(axes.flat, limits or {})
     for axis, column, name in places:
         here = frame if name is None else frame[frame[panel] == name]
-        _draw_lines(axis, here, x, column, (line, styles), (dash, dashes))
+        _draw_lines(axis, here, x, column, (line, styles), (dash, dashes), band)
         on_scale = (frame if column in shared else here)[column]
         _vertical(axis, on_scale, is_ratio(column) if percent is None else percent, zero, "y" in log)
         axis.set_ylabel(axis_label(column, labels))
@@ -122,10 +124,12 @@ def _label_edges(axes, name, places, shared):
             above.tick_params(labelbottom=True)
 
 
-def _draw_lines(axis, here, x, column, lines, dashed):
+def _draw_lines(axis, here, x, column, lines, dashed, band):
     (line, styles), (dash, dashes) = lines, dashed
     for text, style in styles.items():
         rows = here[here[line] == text]
+        if band:
+            axis.fill_between(rows[x], rows[band[0]], rows[band[1]], color=style["color"], alpha=0.18, lw=0)
         if dash is None:
             axis.plot(rows[x], rows[column], **style)
         for value, form in dashes.items():

@@ -1,0 +1,148 @@
+"""Does a ranking survive noise: noisy runs beside the noiseless one, and what becomes of the first place."""
+
+from itertools import product
+
+from ppmodel.cases import compiled, legal_cases
+from ppmodel.change import UNCHANGED
+from ppmodel.errors import PPModelError
+from ppmodel.noise import QUANTILES, TIE, Comparison, all_seeds, distribution, noisy_makespans_on, probability_faster
+from ppmodel.prices import as_model, as_system, changed_costs, listed
+from ppmodel.simulation import makespans
+
+VERDICTS = ("holds", "open", "tie decided", "reversed")
+"""What becomes of a first place; see `first_places`."""
+
+_NOISE = ("jitter", "straggling", "slowdown")
+_POINT = ["system", "pp", "microbatches"]
+_QUANTILES = [f"q{100 * share:.0f}_s" for share in QUANTILES]
+_NOTHING_TO_BEAT = Comparison(*[float("nan")] * 3)
+_RISK = 0.05  # that one or more of the intervals of a point do not hold
+
+
+def compare_runs(
+    schedules, pp, microbatches, noises, seeds, *, model, system, p2p="overlapped", allreduce="excluded"
+):  # fmt: skip
+    """Makespans of noisy runs, and how often each schedule beats the one that is first without noise.
+
+    Parameters
+    ----------
+    schedules, microbatches, model, system, p2p, allreduce
+        As in `ppmodel.compare`, one model and one word each. Sizes at which a schedule is not defined are left out.
+    pp : int
+        Ranks.
+    noises : sequence of Noise
+        What varies from run to run.
+    seeds : iterable of int
+        One run each, the same for all schedules, systems and noises; see `ppmodel.noise`.
+
+    Returns
+    -------
+    DataFrame
+        A row a system, size, noise and schedule; columns ``system, pp, microbatches, jitter, straggling, slowdown,
+        label, runs, makespan_s, over_winner, mean_s, standard_error_s, q5_s, q25_s, q50_s, q75_s, q95_s, winner,
+        beats_winner, low, high``. ``makespan_s`` is the noiseless time, ``winner`` the schedule where it is shortest,
+        of equals the first; ``over_winner`` is the time over the winner's, less 1; ``beats_winner`` the share of runs
+        in which the schedule is the faster one, between ``low`` and ``high``; NaN in the winner's own rows. The
+        intervals of one point hold together with 95 percent: each of k is taken at 1 - 0.05 / k (Bonferroni), as the
+        best of many alike looks better than it is.
+
+    Raises
+    ------
+    PPModelError
+        If a name or a word is unknown, the model does not fit a schedule, there are no seeds, or a noise names a rank
+        that is not there.
+
+    Examples
+    --------
+    >>> from ppmodel.noise import Noise
+    >>> frame = compare_runs(["gpipe", "1f1b"], 4, 8, [Noise(jitter=0.1)], range(50), model="paper", system="dgx_a100")
+    >>> frame[["label", "winner", "beats_winner"]].values.tolist()
+    [['GPipe', 'GPipe', nan], ['1F1B', 'GPipe', 0.72]]
+    """
+    import pandas as pd
+
+    systems, model, seeds = [as_system(one) for one in listed(system)], as_model(model), all_seeds(seeds)
+    rows = []
+    for count, noise in product(listed(microbatches), listed(noises)):
+        evaluated = _evaluated(schedules, (pp, count), model, systems, p2p, allreduce, noise, seeds)
+        for place, one in enumerate(systems):
+            point = {"system": one.name, "pp": pp, "microbatches": count}
+            point |= {name: getattr(noise, name) for name in _NOISE}
+            noiseless, runs = ({label: both[kind][place] for label, both in evaluated.items()} for kind in (0, 1))
+            rows += _rows(point, noiseless, runs)
+    return pd.DataFrame(rows)
+
+
+def _evaluated(schedules, size, model, systems, p2p, allreduce, noise, seeds):
+    """Noiseless makespans, one a system, and noisy ones, a row a system, of each schedule that is legal at a size."""
+    evaluated = {}
+    for case, table in legal_cases(schedules, *size):
+        graph = compiled(table, p2p, allreduce)
+        costs = [changed_costs(table, model, UNCHANGED, system) for system in systems]
+        evaluated[case.label] = makespans(graph, costs).tolist(), noisy_makespans_on(graph, costs, noise, seeds)
+    return evaluated
+
+
+def _rows(point, noiseless, runs):
+    winner = _first_of_fastest(noiseless)
+    confidence = 1 - _RISK / max(1, len(runs) - 1)
+    for label, spans in runs.items():
+        found = distribution(spans)
+        beats = _NOTHING_TO_BEAT if label == winner else probability_faster(spans, runs[winner], confidence)
+        yield {
+            **point, "label": label, "runs": len(spans), "makespan_s": noiseless[label],
+            "over_winner": noiseless[label] / noiseless[winner] - 1,
+            "mean_s": found.mean_s, "standard_error_s": found.standard_error_s,
+            **dict(zip(_QUANTILES, found.quantiles_s, strict=True)),
+            "winner": winner, "beats_winner": beats.probability, "low": beats.low, "high": beats.high,
+        }  # fmt: skip
+
+
+def _first_of_fastest(spans):
+    """The first label whose time is the shortest, rounding apart."""
+    fastest = min(spans.values(), default=0)
+    return next((label for label, span in spans.items() if span <= fastest * (1 + TIE)), None)
+
+
+def first_places(frame):
+    """Whether the noiseless winner stays the one to bet on.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        From `compare_runs`: its intervals are wide enough for the best of all challengers. A point with a single
+        schedule is left out.
+
+    Returns
+    -------
+    DataFrame
+        A row a system, size and noise; columns ``system, pp, microbatches, jitter, straggling, slowdown, winner,
+        challenger, over_winner, beats_winner, low, high, verdict``. The challenger is the schedule that beats the
+        winner most often; ``over_winner`` is how much longer it takes without noise, less 1. The first place
+        *holds* where the interval of that share lies below one half and is *open* where it contains it; above it
+        is *reversed*, or, where the two take the same time without noise, a *tie decided*.
+
+    Raises
+    ------
+    PPModelError
+        If there is nobody to compare with at any point.
+
+    Examples
+    --------
+    >>> from ppmodel.noise import Noise
+    >>> frame = compare_runs(["gpipe", "1f1b"], 4, 8, [Noise(jitter=0.1)], range(50), model="paper", system="dgx_a100")
+    >>> first_places(frame)[["winner", "challenger", "verdict"]].values.tolist()
+    [['GPipe', '1F1B', 'reversed']]
+    """
+    others = frame[frame.label != frame.winner]
+    if len(frame) and others.empty:
+        named = ", ".join(frame.label.unique())
+        raise PPModelError("schedules", named, "meet no other at any point", "name two that are legal at one size")
+    best = others.loc[others.groupby([*_POINT, *_NOISE], sort=False).beats_winner.idxmax()]
+    names = [*_POINT, *_NOISE, "winner", "challenger", "over_winner", "beats_winner", "low", "high"]
+    return best.rename(columns={"label": "challenger"})[names].assign(verdict=_verdicts(best)).reset_index(drop=True)
+
+
+def _verdicts(best):
+    ahead = best.over_winner.le(TIE).map({True: "tie decided", False: "reversed"})
+    return ahead.where(best.low > 0.5, best.high.lt(0.5).map({True: "holds", False: "open"}))

@@ -1,0 +1,86 @@
+"""Ranges of anyone's frame: where the values of each row lie, in panels."""
+
+from matplotlib import pyplot as plt
+
+from ppmodel.plot.lines import legend
+from ppmodel.plot.style import axis_label, panel_grid, percent_axis, style_of, titled
+
+_APART = 0.36
+
+
+def plot_ranges(
+    frame, columns, title, context="", *, row="label", beside=None, panel=None, in_row=3, labels=None, percent=False
+):
+    """A marker, a thick line and a thin one for each row: say the median, the middle half and nearly all of some runs.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        A row a range.
+    columns : sequence of five str
+        Columns of the lower ends of the thin and the thick line, of the marker, and of the upper ends of the thick and
+        the thin line.
+    title, context : str
+        The point of the figure, and what it shows; see `context`.
+    row : str
+        Column that names the heights of the figure; each has its colour.
+    beside : str, optional
+        Column that tells ranges of one height apart, of two values: the second is drawn hollow.
+    panel, in_row, labels
+        As in `plot_lines`; `labels` calls the horizontal axis by the marker's column.
+    percent : bool
+        Whether the values are ratios, shown in percent, with a line at 0.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"label": ["GPipe"], "low": 1, "less": 2, "middle": 3, "more": 4, "high": 5})
+    >>> len(plot_ranges(frame, ["low", "less", "middle", "more", "high"], "Where the runs lie").axes)
+    1
+    """
+    panels = [None] if panel is None else list(dict.fromkeys(frame[panel]))
+    names, wide = list(dict.fromkeys(frame[row])), min(in_row, len(panels))
+    versions = [None] if beside is None else list(dict.fromkeys(frame[beside]))
+    figure, axes = panel_grid(-(-len(panels) // wide), wide, height=0.3 * len(names) + 0.7)
+    for axis, one in zip(axes.flat, panels, strict=False):
+        for number, version in enumerate(versions):
+            here = frame if one is None else frame[frame[panel] == one]
+            here = here if version is None else here[here[beside] == version]
+            shift = _APART * (number - (len(versions) - 1) / 2)
+            _draw_ranges(axis, here[[row, *columns]], {name: n + shift for n, name in enumerate(names)}, number > 0)
+        axis.set_yticks(range(len(names)), names, fontsize=7.5)
+        axis.set_ylim(len(names) - 0.4, -0.6)
+        axis.grid(axis="y", visible=False)
+        axis.set_xlabel(axis_label(columns[2], labels))
+        if percent:
+            axis.axvline(0, color="black", lw=0.8)
+            percent_axis(axis.xaxis)
+        if one is not None:
+            axis.set_title(str(one), fontsize=8.5)
+        axis.label_outer()
+    for axis in axes.flat[len(panels) :]:
+        axis.set_visible(False)
+    if beside is not None:
+        legend(figure, None, [_entry(version, number > 0) for number, version in enumerate(versions)])
+    return titled(figure, title, context)
+
+
+def _draw_ranges(axis, rows, heights, hollow):
+    colours = {name: style["color"] for name, style in style_of(heights).items()}
+    for name, low, less, middle, more, high in rows.itertuples(index=False, name=None):
+        height, colour = [heights[name]] * 2, colours[name]
+        axis.plot([low, high], height, color=colour, lw=1.0)
+        axis.plot([less, more], height, color=colour, lw=2.2 if hollow else 3.4)
+        axis.plot([middle], height[:1], **_marker(colour, hollow))
+
+
+def _marker(colour, hollow):
+    return {"color": colour, "marker": "o", "ms": 4.5, "mfc": "white" if hollow else colour}
+
+
+def _entry(version, hollow):
+    return plt.Line2D([], [], **_marker("#444444", hollow), lw=1.6 if hollow else 2.6, label=str(version))
