@@ -99,7 +99,7 @@ PARAMETERS = {
     },
     "sensitivity": {"pp": 4, "microbatches": 8, "factors": [0.5, 1.0, 2.0]},
     "uncertainty": {
-        "stages": 4,
+        "pp": 4,
         "microbatches": [4, 8],
         "systems": ["mid_cp_slow_nw"],
         "jitters": [0.05, 0.5],
@@ -552,17 +552,17 @@ def test_sensitivity(recorded):
 @of("uncertainty")
 def test_uncertainty(recorded):
     """Means are those of the seeds, the winner has nothing to beat, and a slow rank costs what its run takes."""
-    study = recorded("ranking.csv").set_index(["microbatches", "jitter", "schedule"])
+    study = recorded("ranking.csv").set_index(["microbatches", "jitter", "label"])
     table = build("1f1b", 4, 8)
     graph, costs = compile_graph(table), model_costs(table, load_model("paper"), load_system("mid_cp_slow_nw"))
     spans = noisy_makespans(graph, costs, Noise(0.5), range(1, 21))
     assert study.mean_s[8, 0.5, "1F1B"] == pytest.approx(spans.mean())
-    first = study[study.index.get_level_values("schedule") == study.winner]
+    first = study[study.index.get_level_values("label") == study.winner]
     assert first.beats_winner.isna().all()
     assert (first.over_winner == 0).all()
-    slow = recorded("slow_ranks.csv").set_index(["microbatches", "schedule", "rank"])
+    slow = recorded("slow_ranks.csv").set_index(["microbatches", "label", "rank"])
     t_slow = noisy_makespans(graph, costs, Noise(slowdown=2.0, slow_ranks=(1,)), [0])[0]
-    assert slow.t_slow_s[8, "1F1B", 1] == pytest.approx(t_slow)
+    assert slow.slow_s[8, "1F1B", 1] == pytest.approx(t_slow)
     assert slow.passed_on.between(0, 1).all()
     assert len(recorded("slow_winners.csv")) == 2 * 4
 

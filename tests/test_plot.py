@@ -1,6 +1,6 @@
 """Figures show what they are given: every operation, every point, with units and a legend."""
 
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pandas as pd
@@ -19,12 +19,14 @@ from ppmodel.plot import (
     plot_bars,
     plot_heatmap,
     plot_lines,
+    plot_ranges,
     plot_scatter,
     plot_table,
     plot_timelines,
     style_of,
 )
-from ppmodel.plot.scatter import _ticks, kept_apart
+from ppmodel.plot.scatter import kept_apart
+from ppmodel.plot.style import log_ticks
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system
 
@@ -257,7 +259,7 @@ def test_bars_lie_in_panels():
 @given(st.floats(0, 4), st.floats(0.02, 5))
 def test_labels_of_a_logarithmic_axis_stand_apart(low, decades):
     """Whatever its range: two to four labels, in it, none nearer than a seventh of it."""
-    ticks = _ticks(10**low, 10 ** (low + decades))
+    ticks = log_ticks(10**low, 10 ** (low + decades))
     places = (np.log10(ticks) - low) / decades
     assert 2 <= len(ticks) <= 4
     assert -1e-9 <= places.min() <= places.max() <= 1 + 1e-9
@@ -292,3 +294,28 @@ def test_timelines_stand_side_by_side_with_one_legend():
     assert left.get_subplotspec().rowspan == right.get_subplotspec().rowspan
     shown = [text.get_text() for text in figure.legends[0].get_texts()]
     assert {"forward", "backward", "input gradient", "weight gradient", "transfer"} <= set(shown)
+
+
+def test_ranges_lie_where_their_columns_say():
+    """A thin line, a thick one and a marker for each row and version, in its panel; the second version is hollow."""
+    columns = ["low", "less", "middle", "more", "high"]
+    frame = pd.DataFrame([
+        {"label": label, "noise": noise, "point": point} | dict(zip(columns, np.arange(5) + start, strict=True))
+        for start, (label, noise, point) in enumerate(product(("GPipe", "1F1B"), ("calm", "rough"), ("x", "y")))
+    ])  # fmt: skip
+    figure = plot_ranges(frame, columns, "title", beside="noise", panel="point")
+    for axis, point in zip(figure.axes, ("x", "y"), strict=True):
+        here = frame[frame.point == point]
+        assert len(axis.lines) == 3 * len(here)
+        spans = sorted(tuple(line.get_xdata()) for line in axis.lines if len(line.get_xdata()) == 2)
+        assert spans == sorted([*zip(here.low, here.high, strict=True), *zip(here.less, here.more, strict=True)])
+    hollow = [line for line in figure.axes[0].lines if line.get_markerfacecolor() == "white"]
+    assert sorted(line.get_xdata()[0] for line in hollow) == sorted(here.middle[here.noise == "rough"] - 1)
+
+
+def test_lines_have_bands():
+    """An interval around each line, in its colour."""
+    frame = pp.compare(["gpipe", "1f1b"], 4, [4, 8], forward=1, backward=2)
+    frame = frame.assign(low=frame.idle_ratio - 0.1, high=frame.idle_ratio + 0.1)
+    (axis,) = plot_lines(frame, "microbatches", "idle_ratio", "title", band=("low", "high")).axes
+    assert len(axis.collections) == 2

@@ -7,18 +7,14 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from matplotlib import pyplot as plt
 from strategies import allreduces, cases, p2ps
 from twin import end_times
 
-from ppmodel import build, studies
+from ppmodel import build
+from ppmodel.analysis import compare_runs, first_places
+from ppmodel.analysis.uncertainty import VERDICTS
 from ppmodel.costs import OpCosts, model_costs, uniform_costs
-from ppmodel.simulation import run_graph
 from ppmodel.errors import PPModelError
-from ppmodel.simulation import compile_graph
-from ppmodel.ops import OpKind
-from ppmodel.plot import plot_noise, plot_ranking, plot_slow_ranks
-from ppmodel.specs import load_model, load_system
 from ppmodel.noise import (
     Noise,
     distribution,
@@ -28,6 +24,9 @@ from ppmodel.noise import (
     probability_faster,
     slow_ranks,
 )
+from ppmodel.ops import OpKind
+from ppmodel.simulation import compile_graph, run_graph
+from ppmodel.specs import load_model, load_system
 
 seeds = st.integers(0, 2**64)
 noises = st.builds(Noise, st.floats(0, 0.5), st.floats(0, 1), st.floats(1, 3))
@@ -312,28 +311,26 @@ def test_runs_that_cannot_be_are_refused(noise, seed, field):
     assert refused.value.field == field
 
 
-# ---- the study -----------------------------------------------------------------------------------
+# ---- rankings ------------------------------------------------------------------------------------
+
+SCHEDULES = ["gpipe", "1f1b", "eager-1f1b", "chimera", ("hanayo", {"waves": 2})]
+POINTS = {"pp": 4, "microbatches": [4, 8], "model": "paper", "system": ["mid_cp_slow_nw", "slow_cp_fast_nw"]}
 
 
 @pytest.fixture(scope="module")
-def size():
-    return load_model("paper"), [load_system(name) for name in ("mid_cp_slow_nw", "slow_cp_fast_nw")], 4, [4, 8]
+def compared():
+    return compare_runs(SCHEDULES, noises=[Noise(0.05), Noise(0.3), Noise(0.3, 0.2, 1.5)], seeds=range(30), **POINTS)
 
 
-@pytest.fixture(scope="module")
-def study(size):
-    return studies.noise_study(*size, [Noise(0.05), Noise(0.3), Noise(0.3, 0.2, 1.5)], range(30))
-
-
-def test_rows_of_the_study_are_runs_of_their_seeds(size, study):
+def test_rows_are_runs_of_their_seeds(compared):
     """A row holds what its runs give; the winner is the fastest without noise, and illegal sizes are left out."""
-    assert len(study) == 3 * 2 * (5 + 4)
-    keys = ["system", "microbatches", "jitter", "straggling", "schedule"]
-    row = study.set_index(keys).loc["mid_cp_slow_nw", 8, 0.3, 0.2, "1F1B"]
+    assert len(compared) == 3 * 2 * (5 + 4)
+    keys = ["system", "microbatches", "jitter", "straggling", "label"]
+    row = compared.set_index(keys).loc["mid_cp_slow_nw", 8, 0.3, 0.2, "1F1B"]
     spans = {}
     for name in ("1f1b", row.winner.lower()):
         table = build(name, 4, 8)
-        costs = model_costs(table, size[0], size[1][0])
+        costs = model_costs(table, load_model("paper"), load_system("mid_cp_slow_nw"))
         spans[name] = noisy_makespans(compile_graph(table), costs, Noise(0.3, 0.2, 1.5), range(30))
     found = distribution(spans["1f1b"])
     assert (row.mean_s, row.standard_error_s) == pytest.approx(found[:2])
@@ -341,8 +338,8 @@ def test_rows_of_the_study_are_runs_of_their_seeds(size, study):
     assert (row.beats_winner, row.low, row.high) == probability_faster(
         spans["1f1b"], spans[row.winner.lower()], 1 - 0.05 / 3
     )
-    for _, group in study.groupby(keys[:-1]):
-        assert group.t_sim_s.min() == group.t_sim_s[group.schedule == group.winner].item()
+    for _, group in compared.groupby(keys[:-1]):
+        assert group.makespan_s.min() == group.makespan_s[group.label == group.winner].item()
 
 
 def test_the_best_of_many_equals_is_seldom_taken_for_better():
@@ -366,52 +363,34 @@ def test_the_best_of_many_equals_is_seldom_taken_for_better():
 )
 def test_a_first_place_holds_where_its_interval_says_so(over_winner, low, high, verdict):
     """The challenger is who beats the winner most often; what is counted is where its interval lies."""
-    point = {"system": "x", "stages": 4, "microbatches": 8, "jitter": 0.1, "straggling": 0.0, "slowdown": 1.0}
+    point = {"system": "x", "pp": 4, "microbatches": 8, "jitter": 0.1, "straggling": 0.0, "slowdown": 1.0}
     rows = [("a", 0, np.nan, np.nan, np.nan), ("b", over_winner, (low + high) / 2, low, high), ("c", 0.2, 0, 0, 0.05)]
-    names = ["schedule", "over_winner", "beats_winner", "low", "high"]
-    verdicts = studies.verdict_study(pd.DataFrame(rows, columns=names).assign(**point, winner="a"))
+    names = ["label", "over_winner", "beats_winner", "low", "high"]
+    verdicts = first_places(pd.DataFrame(rows, columns=names).assign(**point, winner="a"))
     assert (verdicts.challenger.item(), verdicts.verdict.item()) == ("b", verdict)
-    counts = studies.verdict_counts(verdicts, verdicts).iloc[0]
-    assert counts[verdict] == counts.points == 2
-    text = studies.verdict_text(verdicts)
-    assert ("holds at every level" in text) == (verdict == "holds")
-    assert f"{(low + high) / 2:.1%}" in text
-    assert ("equal to it without noise" in text) == (verdict == "tie decided")
+    assert verdict in VERDICTS
 
 
-def test_a_ranking_of_one_is_refused(study):
+def test_a_ranking_of_one_is_refused(compared):
     """A first place needs somebody to hold it against; no points at all are no ranking and no error."""
     with pytest.raises(PPModelError, match="meet no other") as refused:
-        studies.verdict_study(study[study.schedule == study.winner])
+        first_places(compared[compared.label == compared.winner])
     assert refused.value.field == "schedules"
-    assert studies.verdict_study(study[:0]).empty
+    assert first_places(compared[:0]).empty
 
 
-def test_prices_are_means_over_noiseless_times(study):
-    """Lowest, mean and highest over the points; the sentence names those that are defined everywhere."""
-    prices = studies.price_study(study)
-    rows = study[(study.jitter == 0.05) & (study.schedule == "GPipe")]
-    price = prices[(prices.jitter == 0.05) & (prices.schedule == "GPipe")].iloc[0]
-    assert price["mean"] == pytest.approx((rows.mean_s / rows.t_sim_s - 1).mean())
-    assert price.lowest <= price["mean"] <= price.highest
-    few = prices[prices.jitter == 0.05].assign(mean=lambda t: t["mean"] + 1.0 * (t.schedule == "Hanayo W = 2"))
-    assert "Hanayo" not in studies.price_text(few)
-    assert "A jitter of 5% costs" in studies.price_text(few)
-
-
-def test_a_slow_rank_passes_on_a_share(size):
+def test_a_slow_rank_passes_on_a_share():
     """Between none and all of the slowdown; Chimera is the same from both ends, and GPipe from everywhere."""
-    slow = studies.slow_rank_study(*size, slowdown=1.5)
+    runs = [
+        compare_runs(SCHEDULES, noises=Noise(slowdown=1.5, slow_ranks=(rank,)), seeds=[0], **POINTS)
+        for rank in range(4)
+    ]
+    slow = pd.concat(runs)
+    slow["passed_on"] = (slow.mean_s / slow.makespan_s - 1) / 0.5
     assert slow.passed_on.between(0, 1).all()
-    long = slow[slow.microbatches == 8]
-    shares = long[long.system == "slow_cp_fast_nw"].groupby("schedule").passed_on.agg(list)
+    shares = slow.query("microbatches == 8 and system == 'slow_cp_fast_nw'").groupby("label").passed_on.agg(list)
     assert shares["Chimera"] == pytest.approx(shares["Chimera"][::-1])
     assert shares["GPipe"] == pytest.approx([8 / 11] * 4, abs=1e-3)
-    table = studies.place_table(slow).set_index(["system", "microbatches", "schedule"])
-    last = long[(long.schedule == "1F1B") & (long.rank == 3)].set_index("system").passed_on
-    assert table["last"]["slow_cp_fast_nw", 8, "1F1B"] == last["slow_cp_fast_nw"]
-    assert table["least at"]["slow_cp_fast_nw", 8, "GPipe"] == "any rank"
-    assert table["least at"]["slow_cp_fast_nw", 8, "Chimera"] == "ranks 0 and 3"
 
 
 @given(st.sampled_from(["gpipe", "1f1b", "eager-1f1b", "chimera"]), st.integers(1, 4), st.integers(1, 16),
@@ -425,106 +404,3 @@ def test_places_without_transfers_obey_their_laws(name, half, count, backward, s
     if name in ("gpipe", "chimera"):
         np.testing.assert_allclose(spans, spans[::-1] if name == "chimera" else spans[0], rtol=1e-9)
     assert spans[0] <= spans[-1] * (1 + 1e-9)
-
-
-def slow_table(schedules, num_ranks=4):
-    """What `slow_rank_study` gives, from times with each rank slow by schedule, system and B."""
-    rows = [
-        (system, num_ranks, count, name, 2.0, rank, 1.0, t_slow, t_slow - 1)
-        for name, points in schedules.items()
-        for (system, count), times in points.items()
-        for rank, t_slow in enumerate(times)
-    ]
-    names = ["system", "stages", "microbatches", "schedule", "slowdown", "rank", "t_sim_s", "t_slow_s", "passed_on"]
-    return pd.DataFrame(rows, columns=names)
-
-
-def test_the_best_place_is_named_by_point_where_it_differs():
-    """One rank that is best everywhere, any rank, or the best ones with their points; with the worst's price."""
-    ends, middle, first = [1.1, 1.5, 1.5, 1.1], [1.4, 1.2, 1.2, 1.4], [1.1, 1.1, 1.1 + 1e-12, 1.32]
-    alike = [1.3, 1.3, 1.3 * (1 + 1e-12), 1.3]
-    points = [("x", 8), ("x", 16), ("y", 8)]
-    tables = {"a": [alike] * 3, "b": [first, alike, sorted(ends)], "c": [ends, middle, ends], "d": [alike]}
-    text = studies.best_place_text(slow_table({n: dict(zip(points, t, strict=False)) for n, t in tables.items()}))
-    assert text.splitlines() == [
-        "- **a:** any rank, at all 3 points.",
-        "- **b:** ranks 0 and 1, at all 3 points. In the worst place instead, an iteration takes up to 36.4% longer"
-        " (on y with B = 8).",
-        "- **c:** not the same everywhere: ranks 0 and 3 on x with B = 8, on y with B = 8; ranks 1 and 2 on x with"
-        " B = 16. In the worst place instead, an iteration takes up to 36.4% longer (on x with B = 8).",
-        "- **d:** any rank, at the only point.",
-    ]
-
-
-def test_shares_are_told_by_system():
-    """Lowest and highest share of each system by itself; of equals the first."""
-    slow = slow_table(
-        {"a": {("x", 8): [1.1] * 4, ("y", 8): [1.6] * 4}, "b": {("x", 8): [1.3] * 4, ("y", 8): [1.9] * 4}}
-    )
-    text = studies.place_text(slow, studies.slow_winner_study(slow))
-    assert "- on **x** from 10% (a, B = 8) to 30% (b, B = 8);" in text
-    assert "- on **y** from 60% (a, B = 8) to 90% (b, B = 8)." in text
-
-
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
-        ([(0.1, 0.03, "holds"), (0.2, 0.03, "holds")],
-         "At a jitter of 10% and 20% no lead is lost or in doubt, and the narrowest is 3.0%."),
-        ([(0.1, 0.03, "holds"), (0.2, 0.03, "open"), (0.2, 0.05, "reversed"), (0.2, 0.09, "holds")],
-         "At a jitter of 10% no lead is lost or in doubt, and the narrowest is 3.0%; at a jitter of 20% 2 of 3 leads "
-         "are lost or in doubt, the widest of them 5.0%."),
-        ([(0.1, 0.03, "reversed")], "At a jitter of 10% 1 of 1 leads is lost or in doubt, the widest of them 3.0%."),
-        ([(0.1, 0.0, "tie decided"), (0.1, 0.0, "open"), (0.2, 0.0, "holds")],
-         "Where the challenger is as fast as the first without noise, a jitter of 10% puts it first at 1 of 2 points."),
-        ([], ""),
-    ],
-)  # fmt: skip
-def test_leads_and_ties_are_told_by_level(rows, said):
-    """Levels at which nothing is lost together, others with the widest lead lost; ties at the least jitter."""
-    assert studies.lead_text(pd.DataFrame(rows, columns=["jitter", "over_winner", "verdict"])) == said
-
-
-def test_losses_are_told_by_challenger():
-    """Where another schedule is ahead at another level, each is named with its own levels."""
-    point = {"system": "x", "stages": 4, "microbatches": 8, "winner": "a", "verdict": "reversed"}
-    rows = [("b", 0.1, 0.02, 0.6, 0.55, 0.65), ("c", 0.2, 0.04, 0.7, 0.65, 0.75)]
-    names = ["challenger", "jitter", "over_winner", "beats_winner", "low", "high"]
-    text = studies.verdict_text(pd.DataFrame(rows, columns=names).assign(**point))
-    assert "b, 2.0% slower without noise, is before a in 60.0% of the runs (55.0% to 65.0%) at a jitter of 10%;" in text
-    assert "c, 4.0% slower without noise, is before a in 70.0% of the runs (65.0% to 75.0%) at a jitter of 20%." in text
-
-
-def test_places_change_hands_where_another_is_faster_then():
-    """The fastest with the slow rank; a change between equals is a tie decided, any other a reversal."""
-    times = {"a": (1.0, [1.5, 1.5]), "b": (1.0, [1.2, 1.5]), "c": (1.1, [1.6, 1.3])}
-    rows = [
-        (name, t_sim, rank, t_slow) for name, (t_sim, both) in times.items() for rank, t_slow in enumerate(both)
-    ]
-    slow = pd.DataFrame(rows, columns=["schedule", "t_sim_s", "rank", "t_slow_s"])
-    slow = slow.assign(system="x", stages=2, microbatches=4, slowdown=1.5)
-    slow = slow.assign(passed_on=(slow.t_slow_s / slow.t_sim_s - 1) / 0.5)
-    winners = studies.slow_winner_study(slow)
-    assert winners.fastest.tolist() == ["a", "a"]
-    assert winners.fastest_slow.tolist() == ["b", "c"]
-    assert winners.verdict.tolist() == ["tie decided", "reversed"]
-    assert winners.lead.tolist() == pytest.approx([1.5 / 1.2 - 1, 1.5 / 1.3 - 1])
-    grid = studies.place_winners(winners).iloc[0]
-    assert (grid["no slow rank"], grid["first"], grid["last"]) == ("a", "b, by 25.0%", "c, by 15.4%")
-    text = studies.place_text(slow, winners)
-    assert "at 1 of 2 cases" in text
-    assert "decides a tie at 1." in text
-
-
-def test_pictures_have_every_schedule_at_every_point(size, study):
-    """One panel a system and B; a range for each schedule and noise, a line for each that has a winner to beat."""
-    two = study[study.jitter == 0.3]
-    panels = plot_noise(two, "title", "context").axes
-    assert [len(axis.lines) for axis in panels] == [2 * 3 * 5 + 1, 2 * 3 * 4 + 1] * 2
-    ranking = plot_ranking(study[study.straggling == 0], "title", "context").axes
-    assert all(len(axis.lines[0].get_xdata()) in (0, 2) for axis in ranking)
-    assert all("first: " in axis.get_title(loc="left") for axis in ranking)
-    slow = plot_slow_ranks(studies.slow_rank_study(*size, slowdown=1.5), "title", "context").axes
-    assert [axis.get_title(loc="left") for axis in slow] == ["B = 4", "B = 8"] * 2
-    assert all(len(axis.lines) == 5 for axis in slow)
-    plt.close("all")

@@ -1,6 +1,6 @@
 """Does a ranking survive noise: noisy runs beside the noiseless one, and what becomes of the first place."""
 
-from itertools import product
+from itertools import chain, product
 
 from ppmodel.cases import compiled, legal_cases
 from ppmodel.change import UNCHANGED
@@ -38,11 +38,11 @@ def compare_runs(
     Returns
     -------
     DataFrame
-        A row a system, size, noise and schedule; columns ``system, pp, microbatches, jitter, straggling, slowdown,
-        label, runs, makespan_s, over_winner, mean_s, standard_error_s, q5_s, q25_s, q50_s, q75_s, q95_s, winner,
-        beats_winner, low, high``. ``makespan_s`` is the noiseless time, ``winner`` the schedule where it is shortest,
-        of equals the first; ``over_winner`` is the time over the winner's, less 1; ``beats_winner`` the share of runs
-        in which the schedule is the faster one, between ``low`` and ``high``; NaN in the winner's own rows. The
+        A row a system, size, noise and schedule, in this order; columns ``system, pp, microbatches, jitter, straggling,
+        slowdown, label, runs, makespan_s, over_winner, mean_s, standard_error_s, q5_s, q25_s, q50_s, q75_s, q95_s,
+        winner, beats_winner, low, high``. ``makespan_s`` is the noiseless time, ``winner`` the schedule where it is
+        shortest, of equals the first; ``over_winner`` is the time over the winner's, less 1; ``beats_winner`` the share
+        of runs in which the schedule is the faster one, between ``low`` and ``high``; NaN in the winner's own rows. The
         intervals of one point hold together with 95 percent: each of k is taken at 1 - 0.05 / k (Bonferroni), as the
         best of many alike looks better than it is.
 
@@ -62,15 +62,15 @@ def compare_runs(
     import pandas as pd
 
     systems, model, seeds = [as_system(one) for one in listed(system)], as_model(model), all_seeds(seeds)
-    rows = []
+    rows = [[] for _ in systems]
     for count, noise in product(listed(microbatches), listed(noises)):
         evaluated = _evaluated(schedules, (pp, count), model, systems, p2p, allreduce, noise, seeds)
         for place, one in enumerate(systems):
             point = {"system": one.name, "pp": pp, "microbatches": count}
             point |= {name: getattr(noise, name) for name in _NOISE}
             noiseless, runs = ({label: both[kind][place] for label, both in evaluated.items()} for kind in (0, 1))
-            rows += _rows(point, noiseless, runs)
-    return pd.DataFrame(rows)
+            rows[place] += _rows(point, noiseless, runs)
+    return pd.DataFrame(list(chain.from_iterable(rows)))
 
 
 def _evaluated(schedules, size, model, systems, p2p, allreduce, noise, seeds):

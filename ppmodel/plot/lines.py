@@ -1,12 +1,13 @@
 """Lines and bars of anyone's frame: one a schedule, in panels."""
 
 from matplotlib import pyplot as plt
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from ppmodel.plot.style import axis_label, count_axis, is_ratio, panel_grid, percent_axis, style_of, titled
+from ppmodel.plot.style import axis_label, count_axis, is_ratio, log_ticks, panel_grid, percent_axis, style_of, titled
 
 _COUNTS = ("microbatches", "pp")
 _NARROW = 5
+_FEW = 6
 _DASHES = ("-", ":", (0, (5, 2)), "-.")
 
 
@@ -266,6 +267,9 @@ def _horizontal(axis, x, values, labels, logarithmic):
     if x in _COUNTS:
         count_axis(axis, values)
     elif logarithmic:
+        few = sorted(values.unique()) if values.nunique() <= _FEW else None
         axis.set_xscale("log")
+        axis.xaxis.set_major_locator(FixedLocator(few or log_ticks(values.min(), values.max())))
+        axis.xaxis.set_minor_locator(NullLocator())
         axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_xlabel(axis_label(x, labels))

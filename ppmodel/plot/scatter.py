@@ -6,13 +6,12 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from matplotlib.transforms import Bbox
 
 from ppmodel.plot.lines import legend
-from ppmodel.plot.style import axis_label, panel_grid, style_of, titled
+from ppmodel.plot.style import axis_label, log_ticks, panel_grid, style_of, titled
 
 _NAME_IN = 0.17
 _SIDES, _HEIGHTS = {1: "left", 0: "center", -1: "right"}, {2: "bottom", 1: "bottom", 0: "center", -1: "top", -2: "top"}
 _BESIDE = ((1, 1), (1, -1), (0, 2), (1, 0), (-1, 0), (0, -2), (-1, 1), (-1, -1))
 """Places for a name, the best first; at a front, below which no points are, the last first."""
-_LEAST_TICKS, _MOST_TICKS = 2, 4
 
 
 def plot_scatter(
@@ -192,18 +191,6 @@ def _scales(axis, log):
         steps = [1, 1.5, 2, 3, 5, 7] if high < 9 * low else [1, 2, 5] if high < 1e4 * low else [1]
         near = MaxNLocator(6).tick_values(low, high)  # less than a factor of three: even steps
         up = near if high < 3 * low else np.outer(decades, steps).ravel()
-        scale.set_major_locator(FixedLocator(_ticks(low, high) if side == "x" else up))  # labels stand side by side
+        scale.set_major_locator(FixedLocator(log_ticks(low, high) if side == "x" else up))  # labels stand side by side
         scale.set_minor_locator(NullLocator())
         scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-
-
-def _ticks(low, high):
-    """Two to four round numbers within a logarithmic axis, far enough apart for their labels."""
-    decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
-    for digits in ((1, 2, 5), (1, 3), (1,)):
-        ticks = [digit * 10.0**decade for decade in decades for digit in digits if low <= digit * 10.0**decade <= high]
-        if len(ticks) <= _MOST_TICKS:
-            break
-    if len(ticks) < _LEAST_TICKS:  # so narrow that a logarithmic axis is nearly a linear one
-        ticks = [tick for tick in MaxNLocator(_MOST_TICKS - 1).tick_values(low, high) if low <= tick <= high]
-    return ticks[:: -(-len(ticks) // _MOST_TICKS)]

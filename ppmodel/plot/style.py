@@ -2,8 +2,9 @@
 
 from itertools import count
 
+import numpy as np
 from matplotlib import pyplot as plt
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW, GREY = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#7F7F7F",
@@ -17,6 +18,7 @@ _FAMILIES = {  # of studies.FAMILIES, so that a family looks the same in every f
     "V or waves": (PURPLE, "D"), "two directions": (VERMILION, "s"),
 }  # fmt: skip
 _FIXED = ("GPipe", "1F1B", "Chimera", "Chimera forward-doubling", "Hanayo W = 2", "eager 1F1B")
+_LEAST_TICKS, _MOST_TICKS = 2, 4
 
 plt.rcParams.update({
     "figure.dpi": 150, "savefig.dpi": 150, "svg.hashsalt": "ppmodel", "font.size": 9.5, "axes.titlesize": 10.5,
@@ -159,6 +161,18 @@ def count_axis(axis, values):
     axis.set_xscale("log", base=2)
     axis.set_xticks(counts, [str(count) for count in counts])
     axis.minorticks_off()
+
+
+def log_ticks(low, high):
+    """Two to four round numbers within a logarithmic axis, far enough apart for their labels."""
+    decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    for digits in ((1, 2, 5), (1, 3), (1,)):
+        ticks = [digit * 10.0**decade for decade in decades for digit in digits if low <= digit * 10.0**decade <= high]
+        if len(ticks) <= _MOST_TICKS:
+            break
+    if len(ticks) < _LEAST_TICKS:  # so narrow that a logarithmic axis is nearly a linear one
+        ticks = [tick for tick in MaxNLocator(_MOST_TICKS - 1).tick_values(low, high) if low <= tick <= high]
+    return ticks[:: -(-len(ticks) // _MOST_TICKS)]
 
 
 def panel_grid(rows, columns, *, width=None, height=None, share_y=True, share_x=True):
