@@ -16,20 +16,7 @@ from ppmodel.noise.draw import (
 )
 
 __all__ = [
-    "Comparison",
-    "Distribution",
-    "MAX_JITTER",
-    "MAX_SLOWDOWN",
-    "Noise",
-    "QUANTILES",
-    "Runs",
-    "TIE",
-    "all_seeds",
-    "distribution",
-    "noisy_makespans",
-    "noisy_makespans_on",
-    "noisy_runs",
-    "operation_factors",
-    "probability_faster",
+    "MAX_JITTER", "MAX_SLOWDOWN", "QUANTILES", "TIE", "Comparison", "Distribution", "Noise", "Runs", "all_seeds",
+    "distribution", "noisy_makespans", "noisy_makespans_on", "noisy_runs", "operation_factors", "probability_faster",
     "slow_ranks",
-]
+]  # fmt: skip

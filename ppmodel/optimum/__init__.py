@@ -9,15 +9,6 @@ from ppmodel.optimum.problem import OBJECTIVES, Problem, answers, is_whole, peak
 from ppmodel.optimum.solver import Optimum, solve
 
 __all__ = [
-    "OBJECTIVES",
-    "Bounds",
-    "Optimum",
-    "Problem",
-    "answers",
-    "bounds",
-    "is_whole",
-    "peak_of",
-    "problem_of",
-    "solve",
+    "OBJECTIVES", "Bounds", "Optimum", "Problem", "answers", "bounds", "is_whole", "peak_of", "problem_of", "solve",
     "time_of",
-]
+]  # fmt: skip

@@ -52,13 +52,9 @@ def _bubble_ratio(num_ranks, num_microbatches, concat="direct"):
 
 
 @schedule(
-    "chimera",
-    label="Chimera",
-    title="two pipelines in opposite directions, two copies of the weights",
-    legal=_LEGAL,
-    options=[_CONCAT],
-    bubble_ratio=_bubble_ratio,
-)
+    "chimera", label="Chimera", title="two pipelines in opposite directions, two copies of the weights", legal=_LEGAL,
+    options=[_CONCAT], bubble_ratio=_bubble_ratio,
+)  # fmt: skip
 def chimera(num_ranks, num_microbatches, concat="direct"):
     """Chimera with one pair of pipelines.
 
@@ -92,12 +88,10 @@ def chimera(num_ranks, num_microbatches, concat="direct"):
 
 
 @schedule(
-    "asymmetric-chimera",
-    label="asymmetric Chimera",
-    title="Chimera whose front and back half of the pipeline hold different numbers of blocks",
-    legal=_LEGAL,
+    "asymmetric-chimera", label="asymmetric Chimera",
+    title="Chimera whose front and back half of the pipeline hold different numbers of blocks", legal=_LEGAL,
     options=[_SPLIT, _CONCAT],
-)
+)  # fmt: skip
 def asymmetric_chimera(num_ranks, num_microbatches, split=(1, 2), concat="direct"):
     """Chimera with the model's blocks split a : b between the front and the back half of the pipeline.
 

@@ -16,14 +16,10 @@ def _published(num_ranks, num_microbatches, chunks=2):
 
 
 @schedule(
-    "interleaved-1f1b",
-    label="interleaved 1F1B",
-    title="1F1B over v stages per rank, the microbatches in groups",
-    legal="B >= 1; groups of S where S divides B",
-    options=[CHUNKS],
-    bubble_ratio=formulas.bubble_ratio_interleaved,
+    "interleaved-1f1b", label="interleaved 1F1B", title="1F1B over v stages per rank, the microbatches in groups",
+    legal="B >= 1; groups of S where S divides B", options=[CHUNKS], bubble_ratio=formulas.bubble_ratio_interleaved,
     published=_published,
-)
+)  # fmt: skip
 def interleaved_one_f_one_b(num_ranks, num_microbatches, chunks=2):
     """Interleaved 1F1B (Narayanan et al., 2021, section 2.2.2), with groups of microbatches as in Megatron-LM.
 
@@ -64,14 +60,9 @@ def interleaved_one_f_one_b(num_ranks, num_microbatches, chunks=2):
 
 
 @schedule(
-    "looped-bfs",
-    label="looped BFS",
-    title="v stages per rank, all microbatches through one chunk before the next",
-    legal="B >= 1",
-    options=[CHUNKS],
-    bubble_ratio=formulas.bubble_ratio_interleaved,
-    published=_published,
-)
+    "looped-bfs", label="looped BFS", title="v stages per rank, all microbatches through one chunk before the next",
+    legal="B >= 1", options=[CHUNKS], bubble_ratio=formulas.bubble_ratio_interleaved, published=_published,
+)  # fmt: skip
 def looped_bfs(num_ranks, num_microbatches, chunks=2):
     """Looped breadth-first pipeline (Lamy-Poirier, 2023, arXiv:2211.05953), in PyTorch's order.
 

@@ -8,12 +8,10 @@ from ppmodel.schedules.registry import CHUNKS, require_legal, schedule
 
 
 @schedule(
-    "interleaved-zb",
-    label="interleaved ZB",
+    "interleaved-zb", label="interleaved ZB",
     title="interleaved 1F1B with half the warm-up and split backwards, W delayed by d",
-    legal="B a multiple of its rounds, max(1, B // S)",
-    options=[CHUNKS],
-)
+    legal="B a multiple of its rounds, max(1, B // S)", options=[CHUNKS],
+)  # fmt: skip
 def interleaved_zb(num_ranks, num_microbatches, chunks=2):
     """Interleaved Zero Bubble as PyTorch's ``ScheduleInterleavedZeroBubble`` has it (torch 2.13).
 
