@@ -250,7 +250,7 @@ def test_bars_lie_in_panels():
     rows = pd.DataFrame({"who": ["a", "a", "b", "b"] * 2, "part": ["x", "y"] * 4, "c": [0] * 4 + [1] * 4})
     rows["time"] = range(1, 9)
     axes = plot_bars(rows, "who", "time", "title", bar="part", panel="c", stacked=True, horizontal=True).axes
-    assert [axis.get_title("left") for axis in axes] == ["0", "1"]
+    assert [axis.get_title("left") for axis in axes] == ["c = 0", "c = 1"]
     assert axes[0].yaxis_inverted()
     assert axes[0].get_xlim() == axes[1].get_xlim()
     assert [bar.get_x() + bar.get_width() for bar in axes[1].containers[-1]] == [11, 15]

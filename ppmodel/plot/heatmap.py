@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.colors import LogNorm, Normalize, TwoSlopeNorm
 
-from ppmodel.plot.style import axis_label, titled
+from ppmodel.plot.style import axis_label, panel_title, panels_of, titled
 
 _DARK = 0.55
 _LONG_NAME = 7  # letters that fit under a cell
@@ -12,7 +12,7 @@ _LONG_NAME = 7  # letters that fit under a cell
 
 def plot_heatmap(
     frame, x, y, value, title, context="", *, panel=None, form="{:.0%}", text=None, framed=None, limits=None,
-    centre=None, log=False, labels=None, words=None, cmap=None,
+    centre=None, log=False, labels=None, words=None,
 ):  # fmt: skip
     """Cells coloured by a number, with the number in each.
 
@@ -35,15 +35,14 @@ def plot_heatmap(
     limits : (float, float), optional
         The numbers at both ends of the colours; by default the least and the largest.
     centre : float, optional
-        The number at the middle of diverging colours, for a change against a base.
+        The number at the middle of diverging colours, orange to purple, for a change against a base; without it
+        colours go from yellow to blue.
     log : bool
         Whether colours follow the logarithm.
     labels : dict of str to str, optional
         What the columns `x` and `y` are called; see `plot_lines`.
     words : dict, optional
         What values of `x` and `y` are called.
-    cmap : str, optional
-        Colours; by default orange to purple with a centre, else yellow to blue.
 
     Returns
     -------
@@ -56,37 +55,35 @@ def plot_heatmap(
     >>> len(plot_heatmap(frame, "microbatches", "label", "idle_ratio", "The bubble shrinks with B").axes)
     1
     """
-    panels = [None] if panel is None else list(dict.fromkeys(frame[panel]))
+    panels, said = panels_of(frame, panel), words or {}
     columns, rows = list(dict.fromkeys(frame[x])), list(dict.fromkeys(frame[y]))
     size = (len(panels) * (0.62 * len(columns) + 0.4) + 2.0, 0.27 * len(rows) + 1.7)
     figure, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False, sharey=True)
     norm = _norm(frame[value].to_numpy(dtype=float), limits, centre, log)
-    colours = plt.get_cmap(cmap or ("PuOr_r" if centre is not None else "cividis_r"))
-    for axis, name in zip(axes[0], panels, strict=True):
-        here = frame if name is None else frame[frame[panel] == name]
+    colours = plt.get_cmap("cividis_r" if centre is None else "PuOr_r")
+    for axis, (name, here) in zip(axes[0], panels.items(), strict=True):
         cells = np.full((len(rows), len(columns)), np.nan)
         for row in here.to_dict("records"):
             place = rows.index(row[y]), columns.index(row[x])
             cells[place] = row[value]
-            said = row[text] if text else _written(form, row[value])
             shade = colours(norm(np.clip(row[value], norm.vmin, norm.vmax)))
             dark = row[value] == row[value] and np.dot(shade[:3], (0.299, 0.587, 0.114)) < _DARK
             at = (place[1] + 0.5, place[0] + 0.5)
-            axis.text(*at, said, ha="center", va="center", fontsize=8, color="white" if dark else "black")
+            written = row[text] if text else _written(form, row[value])
+            axis.text(*at, written, ha="center", va="center", fontsize=8, color="white" if dark else "black")
             if framed and row[framed]:
                 corner = (place[1] + 0.06, place[0] + 0.08)
                 axis.add_patch(plt.Rectangle(corner, 0.88, 0.84, fill=False, ec="black", lw=1.3, zorder=2))
         axis.pcolormesh(np.clip(cells, norm.vmin, norm.vmax), cmap=colours, norm=norm, edgecolors="white", lw=0.8)
-        names = [str((words or {}).get(one, one)) for one in columns]
+        names = [str(said.get(one, one)) for one in columns]
         long = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if max(map(len, names)) > _LONG_NAME else {}
         axis.set_xticks(np.arange(len(columns)) + 0.5, names, **long)
-        axis.set_yticks(np.arange(len(rows)) + 0.5, [str((words or {}).get(one, one)) for one in rows])
+        axis.set_yticks(np.arange(len(rows)) + 0.5, [str(said.get(one, one)) for one in rows])
         axis.set(xlabel=axis_label(x, labels), ylim=(len(rows), 0))
         axis.grid(visible=False)
         axis.tick_params(length=0)
         axis.spines[:].set_visible(False)
-        if name is not None:
-            axis.set_title(str((words or {}).get(name, name)), fontsize=9.5)
+        panel_title(axis, panel, said.get(name, name), labels)
     axes[0, 0].set_ylabel("" if y in ("label", "schedule", "system") else axis_label(y, labels))
     return titled(figure, title, context)
 

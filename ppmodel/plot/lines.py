@@ -3,7 +3,7 @@
 from matplotlib import pyplot as plt
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from ppmodel.plot.style import axis_label, count_axis, is_ratio, log_ticks, panel_grid, percent_axis, style_of, titled
+from ppmodel.plot.style import axis_label, log_ticks, panel_grid, panel_title, panels_of, percent_axis, style_of, titled
 
 _COUNTS = ("microbatches", "pp")
 _NARROW = 5
@@ -69,8 +69,8 @@ def plot_lines(
     columns = [y] if isinstance(y, str) else list(y)
     frame = frame.dropna(subset=columns)
     shared = columns if share is True else share or ()
-    panels = [None] if panel is None else list(dict.fromkeys(frame[panel]))
-    figure, axes, places = _places(columns, panels, in_row, shared, not own_x)
+    panels = panels_of(frame, panel)
+    figure, axes, places = _places(columns, list(panels), in_row, shared, not own_x)
     dashes = {} if dash is None else dict(zip(dict.fromkeys(frame[dash]), _DASHES, strict=False))
     styles = {name: style | ({} if markers else {"marker": ""}) for name, style in style_of(frame[line]).items()}
     if dashes:
@@ -78,15 +78,15 @@ def plot_lines(
     extra = [plt.Line2D([], [], color="#555555", ls=form, lw=1.4, label=name) for name, form in dashes.items()]
     extra += _limit_lines(axes.flat, limits or {})
     for axis, column, name in places:
-        here = frame if name is None else frame[frame[panel] == name]
+        here = panels[name]
         _draw_lines(axis, here, x, column, (line, styles), (dash, dashes), band)
         on_scale = (frame if column in shared else here)[column]
-        _vertical(axis, on_scale, is_ratio(column) if percent is None else percent, zero, "y" in log)
+        _vertical(axis, on_scale, _is_ratio(column) if percent is None else percent, zero, "y" in log)
         axis.set_ylabel(axis_label(column, labels))
         values = (here if own_x else frame)[x]
         _horizontal(axis, x, values, labels, "x" in log and not (own_x and values.max() <= _NARROW * values.min()))
-        if name is not None and column == columns[0]:
-            axis.set_title(name if isinstance(name, str) else f"{axis_label(panel, labels)} = {name}", fontsize=9.5)
+        if column == columns[0]:
+            panel_title(axis, panel, name, labels)
     _label_edges(axes, axis_label(x, labels), places, shared)
     if own_x:
         for axis, *_ in places:
@@ -151,8 +151,8 @@ def _limit_lines(axes, limits):
 
 
 def plot_bars(
-    frame, x, y, title, context="", *, bar="label", panel=None, labels=None, percent=None, stacked=False,
-    horizontal=False, same_scale=True, colours=None,
+    frame, x, y, title, context="", *, bar="label", panel=None, labels=None, stacked=False, horizontal=False,
+    share=True, colours=None,
 ):  # fmt: skip
     """Grouped or stacked bars, one group a value of `x`, one colour a value of `bar`, in panels side by side.
 
@@ -162,7 +162,7 @@ def plot_bars(
         A row a bar.
     x, y : str
         Column that names the groups, and the one that gives the height.
-    title, context, labels, percent
+    title, context, labels
         As in `plot_lines`.
     bar : str
         Column that tells the bars of a group apart.
@@ -172,7 +172,7 @@ def plot_bars(
         Whether the bars of a group stand on one another.
     horizontal : bool
         Whether bars lie, which leaves room for long names.
-    same_scale : bool
+    share : bool
         Whether all panels have one scale.
     colours : dict of str to str, optional
         Of the bars, by value of `bar`; by default those of `style_of`.
@@ -188,20 +188,19 @@ def plot_bars(
     >>> len(plot_bars(frame, "system", "makespan_s", "Newer is faster").axes)
     1
     """
-    panels = [None] if panel is None else list(dict.fromkeys(frame[panel]))
+    panels = panels_of(frame, panel)
     groups = list(dict.fromkeys(frame[x]))
     colours = colours or {name: style["color"] for name, style in style_of(frame[bar]).items()}
     lines = len(groups) * (1 if stacked else max(1, 0.55 * len(colours)))
     size = (7.8, 1.2 + 0.27 * lines if horizontal else 3.7)
-    shared = {"sharex": same_scale, "sharey": True} if horizontal else {"sharey": same_scale}
+    shared = {"sharex": share, "sharey": True} if horizontal else {"sharey": share}
     figure, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False, **shared)
-    for axis, one in zip(axes[0], panels, strict=True):
-        here = frame if one is None else frame[frame[panel] == one]
+    for axis, (name, here) in zip(axes[0], panels.items(), strict=True):
         table = here.pivot(index=x, columns=bar, values=y).reindex(index=groups, columns=list(colours))
         shape = table.plot.barh if horizontal else table.plot.bar
         shape(stacked=stacked, ax=axis, color=colours, width=0.76, legend=False, **({} if horizontal else {"rot": 0}))
-        _finish_bars(axis, axis_label(y, labels), horizontal, is_ratio(y) if percent is None else percent)
-        axis.set_title("" if one is None else str(one))
+        _finish_bars(axis, axis_label(y, labels), horizontal, _is_ratio(y))
+        panel_title(axis, panel, name, labels)
     if horizontal:
         axes[0, 0].invert_yaxis()
     legend(figure, axes[0, 0])
@@ -243,10 +242,13 @@ def legend(figure, axis=None, extra=()):
     extra : sequence of matplotlib artists
         More entries, each with its label.
     """
-    handles = [] if axis is None else axis.get_legend_handles_labels()[0]
-    handles = [*handles, *extra]
+    handles = [*(axis.get_legend_handles_labels()[0] if axis else ()), *extra]
     columns = 4 if len(handles) != 5 else 5 if sum(len(one.get_label()) for one in handles) < 60 else 3
     figure.legend(handles=handles, loc="outside lower center", ncols=min(columns, max(1, len(handles))))
+
+
+def _is_ratio(column):
+    return "ratio" in column.split("_") or column == "relative"
 
 
 def _vertical(axis, values, ratio, zero, logarithmic):
@@ -255,17 +257,18 @@ def _vertical(axis, values, ratio, zero, logarithmic):
         axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     if ratio:
         percent_axis(axis.yaxis)
-    if logarithmic:
-        return
-    if values.min() < 0:
+    if values.min() < 0 and not logarithmic:
         axis.axhline(0, color="black", lw=0.8)
-    elif zero:
+    elif zero and not logarithmic:
         axis.set_ylim(0, max(axis.get_ylim()[1], 1.06 * values.max()))
 
 
 def _horizontal(axis, x, values, labels, logarithmic):
     if x in _COUNTS:
-        count_axis(axis, values)
+        counts = sorted(values.unique())
+        axis.set_xscale("log", base=2)
+        axis.set_xticks(counts, [str(count) for count in counts])
+        axis.minorticks_off()
     elif logarithmic:
         few = sorted(values.unique()) if values.nunique() <= _FEW else None
         axis.set_xscale("log")

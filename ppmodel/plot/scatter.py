@@ -6,7 +6,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from matplotlib.transforms import Bbox
 
 from ppmodel.plot.lines import legend
-from ppmodel.plot.style import axis_label, log_ticks, panel_grid, style_of, titled
+from ppmodel.plot.style import axis_label, log_ticks, panel_grid, panel_title, panels_of, style_of, titled
 
 _NAME_IN = 0.17
 _SIDES, _HEIGHTS = {1: "left", 0: "center", -1: "right"}, {2: "bottom", 1: "bottom", 0: "center", -1: "top", -2: "top"}
@@ -58,12 +58,11 @@ def plot_scatter(
     >>> len(plot_scatter(frame, "makespan_s", "peak_activations", "1F1B holds less", group="label").axes)
     1
     """
-    panels = [None] if panel is None else list(dict.fromkeys(frame[panel]))
+    panels = panels_of(frame, panel)
     wide = min(in_row, len(panels))
     figure, axes = panel_grid(-(-len(panels) // wide), wide, width=6.6 / wide + 0.4, height=3.2, share_y=percent)
-    styles = styles or (_points(frame[group]) if group else {None: {"color": "#0072B2", "marker": "o", "ms": 6}})
-    for axis, one in zip(axes.flat, panels, strict=False):
-        here = frame if one is None else frame[frame[panel] == one]
+    styles = styles or {text: style | {"ms": 6} for text, style in style_of(frame[group] if group else [""]).items()}
+    for axis, (title_of_panel, here) in zip(axes.flat, panels.items(), strict=False):
         for text, style in styles.items():
             rows = here if group is None else here[here[group] == text]
             axis.plot(rows[x], rows[y], **{"mec": "white", "mew": 0.5, "label": text} | style | {"ls": ""})
@@ -76,8 +75,7 @@ def plot_scatter(
         axis.set(xlabel=axis_label(x, labels), ylabel=axis_label(y, labels))
         if percent:
             _cross(axis)
-        if one is not None:
-            axis.set_title(one if isinstance(one, str) else f"{axis_label(panel, labels)} = {one}", fontsize=9.5)
+        panel_title(axis, panel, title_of_panel, labels)
     for axis in axes.flat[len(panels) :]:
         axis.set_visible(False)
     if name and front:
@@ -90,8 +88,7 @@ def plot_scatter(
     titled(figure, title, context)
     if name:
         figure.draw_without_rendering()  # places are known once all is laid out
-        for axis, one in zip(axes.flat, panels, strict=False):
-            here = frame if one is None else frame[frame[panel] == one]
+        for axis, here in zip(axes.flat, panels.values(), strict=False):
             rows = here[here[name] != ""]
             free = _name_points(axis, rows, x, y, name, _BESIDE[:: -1 if front else 1])
             if panel is None and not free:
@@ -109,24 +106,26 @@ def _name_points(axis, rows, x, y, name, places):
     points = rows.sort_values(y, ascending=False, kind="stable").groupby([x, y], sort=False)  # from the top
     taken, free = [_box(axis, axis.transData.transform(point)) for point, _ in points], True
     for point, here in points:
-        said = " = ".join(dict.fromkeys(here[name]))
-        best = None
-        for across, up in places:
-            text = axis.annotate(
-                said, point, (4.5 * across, 4.5 * up), textcoords="offset points", fontsize=7.5,
-                ha=_SIDES[across], va=_HEIGHTS[up],
-            )  # fmt: skip
-            box = text.get_window_extent()
-            hidden = sum(box.overlaps(other) for other in taken) + (box.x1 > axis.bbox.x1) + (box.x0 < axis.bbox.x0)
-            if best is None or hidden < best[0]:
-                if best:
-                    best[1].remove()
-                best = hidden, text, box
-            else:
-                text.remove()
-        free &= not best[0]
-        taken.append(best[2])
+        text = axis.annotate(_joined(here[name]), point, (0, 0), textcoords="offset points", fontsize=7.5)
+        boxes = {place: _moved(text, *place) for place in places}
+        hidden = {
+            place: sum(box.overlaps(other) for other in taken) + (box.x1 > axis.bbox.x1) + (box.x0 < axis.bbox.x0)
+            for place, box in boxes.items()
+        }
+        best = min(places, key=hidden.get)
+        taken.append(_moved(text, *best))
+        free &= not hidden[best]
     return free
+
+
+def _joined(names):
+    return " = ".join(dict.fromkeys(names))
+
+
+def _moved(text, across, up):
+    """What a name covers, in pixels, once it is moved to a place beside its point."""
+    text.set(position=(4.5 * across, 4.5 * up), ha=_SIDES[across], va=_HEIGHTS[up])
+    return text.get_window_extent()
 
 
 def _box(axis, centre, points=3.0):
@@ -138,7 +137,7 @@ def _box(axis, centre, points=3.0):
 def _names_beside(axis, rows, x, y, name):
     """The names in a column to the right, in the order of their points; those that share a point share it."""
     axis.figure.set_figheight(max(axis.figure.get_figheight(), 1.8 + 0.2 * len(rows)))
-    points = rows.groupby([x, y])[name].agg(lambda names: " = ".join(dict.fromkeys(names))).reset_index()
+    points = rows.groupby([x, y])[name].agg(_joined).reset_index()
     points = points.sort_values([y, x], ascending=[True, False])  # lines from the left pass over points to the right
     axis.autoscale_view()
     wanted = axis.transAxes.inverted().transform(axis.transData.transform(points[[x, y]]))[:, 1]
@@ -164,10 +163,6 @@ def kept_apart(wanted, gap):
     for number in range(len(heights) - 2, -1, -1):
         heights[number] = min(heights[number], heights[number + 1] - gap)
     return heights
-
-
-def _points(values):
-    return {text: style | {"ms": 6} for text, style in style_of(values).items()}
 
 
 def _cross(axis):

@@ -13,7 +13,7 @@ _STYLES = [  # colour, marker, dash; where lines coincide the later, narrower on
     (BLUE, "o", "-"), (VERMILION, "s", (0, (4, 2))), (GREEN, "^", "-"), (PURPLE, "D", (0, (1, 1.5))),
     (ORANGE, "v", "-."), (SKY, "P", "-"), (GREY, "X", "--"),
 ]  # fmt: skip
-_FAMILIES = {  # of studies.FAMILIES, so that a family looks the same in every figure
+_FAMILIES = {  # of analysis.FAMILIES, so that a family looks the same in every figure
     "one chunk": (BLUE, "o"), "one chunk, split backward": (SKY, "P"), "loop": (ORANGE, "^"),
     "V or waves": (PURPLE, "D"), "two directions": (VERMILION, "s"),
 }  # fmt: skip
@@ -68,29 +68,25 @@ def _free_styles(taken):
 
 
 def family_styles(families):
-    """Marker and colour of each family of schedules, where there are too many schedules for a line each.
+    """Marker and colour of each family of schedules, for figures with too many schedules to tell apart.
 
     Parameters
     ----------
     families : iterable of str
-        Of `studies.FAMILIES`; doubles count once.
+        Of `analysis.FAMILIES`; doubles count once.
 
     Returns
     -------
     dict of str to dict
-        Keywords of matplotlib's ``plot``, in a fixed order: colour, marker, widths in points, label.
+        Keywords of matplotlib's ``plot``, in a fixed order: colour, marker, size in points.
 
     Examples
     --------
     >>> list(family_styles(["loop", "one chunk", "loop"]))
     ['one chunk', 'loop']
     """
-    there = set(families)
-    return {
-        name: {"color": colour, "marker": marker, "ms": 5.5, "mec": "white", "mew": 0.5, "label": name}
-        for name, (colour, marker) in _FAMILIES.items()
-        if name in there
-    }
+    there = [name for name in _FAMILIES if name in set(families)]
+    return {name: dict(zip(("color", "marker"), _FAMILIES[name], strict=True)) | {"ms": 5.5} for name in there}
 
 
 def titled(figure, title, context):
@@ -145,22 +141,20 @@ def axis_label(column, labels=None):
     return (labels or {}).get(column, _LABELS.get(column, column))
 
 
-def is_ratio(column):
-    """Whether a column holds ratios, which are drawn in percent."""
-    return "ratio" in column.split("_") or column == "relative"
-
-
 def percent_axis(axis):
     """Write a matplotlib axis's numbers in percent."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g}%"))
 
 
-def count_axis(axis, values):
-    """Give the horizontal axis the values of a count, on a logarithmic scale."""
-    counts = sorted(values.unique())
-    axis.set_xscale("log", base=2)
-    axis.set_xticks(counts, [str(count) for count in counts])
-    axis.minorticks_off()
+def panels_of(frame, panel):
+    """The rows of each panel, by the value that names it; all rows under None where there is no column of panels."""
+    return {None: frame} if panel is None else dict(list(frame.groupby(panel, sort=False, observed=True)))
+
+
+def panel_title(axis, panel, name, labels=None):
+    """Write above a panel what it shows: a name as it is, a number with the name of its column."""
+    if name is not None:
+        axis.set_title(name if isinstance(name, str) else f"{axis_label(panel, labels)} = {name}", fontsize=9.5)
 
 
 def log_ticks(low, high):

@@ -162,7 +162,7 @@ def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1):
         window = (timeline.start_s, timeline.end_s, (0, total))
         draw_operations(axis, schedule, *window, beside, MIN_LABEL_SHARE * in_row)
         axis.set_title(f"{name}: {timeline.makespan_s:.4g} {unit}")
-        _draw_transfers(axis, timeline)
+        _draw_transfers(axis, timeline, range(schedule.num_operations), color="#333333", lw=0.6, alpha=0.7, zorder=3)
         if paths:
             _draw_path(axis, timeline, paths[name])
     for last in axes[-1]:
@@ -180,21 +180,17 @@ def _draw_path(axis, timeline, path):
         size = (timeline.end_s[op] - timeline.start_s[op], 0.84)
         corner = (timeline.start_s[op], schedule.rank[op] - 0.42)
         axis.add_patch(Rectangle(corner, *size, fill=False, ec=_PATH_COLOUR, lw=2, zorder=4))
-    for before, after in pairwise(path):
-        if dependencies.remote[after] and dependencies.source[after] == before:
-            begin, end = schedule.rank[before], schedule.rank[after]
-            edge = 0.42 if end > begin else -0.42
-            times = [timeline.sent_s[before], timeline.arrived_s[before]]
-            axis.plot(times, [begin + edge, end - edge], color=_PATH_COLOUR, lw=2, zorder=4)
+    sent = [after for before, after in pairwise(path) if dependencies.source[after] == before]
+    _draw_transfers(axis, timeline, sent, color=_PATH_COLOUR, lw=2, zorder=4)
 
 
-def _draw_transfers(axis, timeline):
+def _draw_transfers(axis, timeline, consumers, **style):
+    """A line from rank to rank for each of these operations whose input comes from another rank."""
     dependencies, schedule = timeline.graph.schedule.dependencies, timeline.graph.schedule
-    for consumer in np.flatnonzero(dependencies.remote):
-        producer = dependencies.source[consumer]
-        begin, end = schedule.rank[producer], schedule.rank[consumer]
-        edge = 0.42 if end > begin else -0.42
-        axis.plot(
-            [timeline.sent_s[producer], timeline.arrived_s[producer]], [begin + edge, end - edge],
-            color="#333333", lw=0.6, alpha=0.7, zorder=3,
-        )  # fmt: skip
+    for consumer in consumers:
+        if dependencies.remote[consumer]:
+            producer = dependencies.source[consumer]
+            begin, end = schedule.rank[producer], schedule.rank[consumer]
+            edge = 0.42 if end > begin else -0.42
+            times = timeline.sent_s[producer], timeline.arrived_s[producer]
+            axis.plot(times, (begin + edge, end - edge), **style)
