@@ -1,5 +1,7 @@
 """Lines and bars of anyone's frame: one a schedule, in panels."""
 
+from itertools import product
+
 from matplotlib import pyplot as plt
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
@@ -97,19 +99,15 @@ def plot_lines(
 
 
 def _places(columns, panels, in_row, shared, share_x):
-    """A figure, its axes, and for each panel its axes, column and name; unused axes are hidden."""
-    if len(columns) > 1:
-        figure, axes = panel_grid(len(columns), len(panels), share_y=False, share_x=share_x)
-        for row, column in zip(axes, columns, strict=True):
-            for axis in row[1:] if column in shared else ():
+    """A figure, its axes, and for each panel its axes, column and name."""
+    if len(columns) == 1:
+        figure, axes = panel_grid(len(panels), in_row, share_y=bool(shared), share_x=share_x)
+    else:
+        figure, axes = panel_grid(len(columns) * len(panels), len(panels), share_y=False, share_x=share_x)
+        for row in (row for row, column in zip(axes, columns, strict=True) if column in shared):
+            for axis in row[1:]:
                 axis.sharey(row[0])
-        places = [(axes[n, m], column, name) for n, column in enumerate(columns) for m, name in enumerate(panels)]
-        return figure, axes, places
-    wide = min(in_row, len(panels))
-    figure, axes = panel_grid(-(-len(panels) // wide), wide, share_y=bool(shared), share_x=share_x)
-    for number, axis in enumerate(axes.flat):
-        axis.set_visible(number < len(panels))
-    return figure, axes, [(axis, columns[0], name) for axis, name in zip(axes.flat, panels, strict=False)]
+    return figure, axes, [(axis, *place) for axis, place in zip(axes.flat, product(columns, panels), strict=False)]
 
 
 def _label_edges(axes, name, places, shared):

@@ -3,7 +3,7 @@
 from matplotlib import pyplot as plt
 
 from ppmodel.plot.lines import legend
-from ppmodel.plot.style import axis_label, panel_grid, percent_axis, style_of, titled
+from ppmodel.plot.style import axis_label, panel_grid, panel_title, panels_of, percent_axis, style_of, titled
 
 _APART = 0.36
 
@@ -42,16 +42,13 @@ def plot_ranges(
     >>> len(plot_ranges(frame, ["low", "less", "middle", "more", "high"], "Where the runs lie").axes)
     1
     """
-    panels = [None] if panel is None else list(dict.fromkeys(frame[panel]))
-    names, wide = list(dict.fromkeys(frame[row])), min(in_row, len(panels))
-    versions = [None] if beside is None else list(dict.fromkeys(frame[beside]))
-    figure, axes = panel_grid(-(-len(panels) // wide), wide, height=0.3 * len(names) + 0.7)
-    for axis, one in zip(axes.flat, panels, strict=False):
-        for number, version in enumerate(versions):
-            here = frame if one is None else frame[frame[panel] == one]
-            here = here if version is None else here[here[beside] == version]
+    panels, names, versions = panels_of(frame, panel), list(dict.fromkeys(frame[row])), panels_of(frame, beside)
+    figure, axes = panel_grid(len(panels), in_row, height=0.3 * len(names) + 0.7)
+    for axis, (name, here) in zip(axes.flat, panels.items(), strict=False):
+        for number, rows in enumerate(versions.values()):
             shift = _APART * (number - (len(versions) - 1) / 2)
-            _draw_ranges(axis, here[[row, *columns]], {name: n + shift for n, name in enumerate(names)}, number > 0)
+            heights = {name: n + shift for n, name in enumerate(names)}
+            _draw_ranges(axis, here.loc[here.index.isin(rows.index), [row, *columns]], heights, number > 0)
         axis.set_yticks(range(len(names)), names, fontsize=7.5)
         axis.set_ylim(len(names) - 0.4, -0.6)
         axis.grid(axis="y", visible=False)
@@ -59,11 +56,8 @@ def plot_ranges(
         if percent:
             axis.axvline(0, color="black", lw=0.8)
             percent_axis(axis.xaxis)
-        if one is not None:
-            axis.set_title(str(one), fontsize=8.5)
+        panel_title(axis, panel, name, labels)
         axis.label_outer()
-    for axis in axes.flat[len(panels) :]:
-        axis.set_visible(False)
     if beside is not None:
         legend(figure, None, [_entry(version, number > 0) for number, version in enumerate(versions)])
     return titled(figure, title, context)

@@ -59,8 +59,8 @@ def plot_scatter(
     1
     """
     panels = panels_of(frame, panel)
-    wide = min(in_row, len(panels))
-    figure, axes = panel_grid(-(-len(panels) // wide), wide, width=6.6 / wide + 0.4, height=3.2, share_y=percent)
+    width = 6.6 / min(in_row, len(panels)) + 0.4
+    figure, axes = panel_grid(len(panels), in_row, width=width, height=3.2, share_y=percent)
     styles = styles or {text: style | {"ms": 6} for text, style in style_of(frame[group] if group else [""]).items()}
     for axis, (title_of_panel, here) in zip(axes.flat, panels.items(), strict=False):
         for text, style in styles.items():
@@ -76,8 +76,6 @@ def plot_scatter(
         if percent:
             _cross(axis)
         panel_title(axis, panel, title_of_panel, labels)
-    for axis in axes.flat[len(panels) :]:
-        axis.set_visible(False)
     if name and front:
         low, high = axes[0, 0].get_xlim()  # of all panels: room for the names
         axes[0, 0].set_xlim(low * (low / high) ** 0.2 if "x" in log else low - 0.2 * (high - low), high)

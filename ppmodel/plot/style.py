@@ -169,13 +169,13 @@ def log_ticks(low, high):
     return ticks[:: -(-len(ticks) // _MOST_TICKS)]
 
 
-def panel_grid(rows, columns, *, width=None, height=None, share_y=True, share_x=True):
-    """A figure of panels as wide as a page.
+def panel_grid(count, in_row, *, width=None, height=None, share_y=True, share_x=True):
+    """A figure of panels in rows, as wide as a page; what is left of the last row stays empty.
 
     Parameters
     ----------
-    rows, columns : int
-        Panels.
+    count, in_row : int
+        Panels, and how many stand in a row at most.
     width, height : float, optional
         Of a panel, in inches; by default those of a single row are higher.
     share_y, share_x : bool or str
@@ -186,8 +186,12 @@ def panel_grid(rows, columns, *, width=None, height=None, share_y=True, share_x=
     figure : matplotlib Figure
     axes : ndarray of Axes, shape (rows, columns)
     """
+    columns = min(in_row, count)
+    rows = -(-count // columns)
     width = width or max(2.5, 7.2 / columns)
     height = height or (2.3 if rows > 1 else 2.9 if columns > 1 else 3.3)
     size = (width * columns + 0.4, height * rows + 0.9)
-    share_x = share_x and rows * columns > 1
-    return plt.subplots(rows, columns, figsize=size, sharex=share_x, sharey=share_y, squeeze=False)
+    figure, axes = plt.subplots(rows, columns, figsize=size, sharex=share_x, sharey=share_y, squeeze=False)
+    for axis in axes.flat[count:]:
+        axis.set_visible(False)
+    return figure, axes
