@@ -40,7 +40,7 @@ class Grid(NamedTuple):
 
     def __str__(self):
         ranks, places = self.ranks, self.places
-        shown = {rank: [self._text(rank, place) for place in places[: self._until(rank)]] for rank in ranks}
+        shown = {rank: [self._text(rank, place) for place in places if place < len(self.rows[rank])] for rank in ranks}
         width = max((len(text) for row in shown.values() for text in row), default=0)
         digits = len(str(len(self.rows) - 1))
         lines = []
@@ -50,10 +50,6 @@ class Grid(NamedTuple):
             lines.append(f"rank {rank:>{digits}} |{more[0]}{cells}{more[1]}")
         above, below = ["..."] * (ranks.start > 0), ["..."] * (ranks.stop < len(self.rows))
         return "\n".join([*above, *lines, *below])
-
-    def _until(self, rank):
-        """How many of the places that are shown a row has."""
-        return max(0, len(self.rows[rank]) - self.places.start)
 
     def _text(self, rank, place):
         cell = self.rows[rank][place]

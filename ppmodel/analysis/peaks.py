@@ -209,9 +209,9 @@ class LowestPeak(NamedTuple):
 
 
 def front_back_certificate(schedule):
-    """Why no split a : b of front and back half lowers the peak of the even split.
+    """The proof that no split a : b of front and back half has a lower peak than the even split.
 
-    In the front's share a row of the table is a line, and the peak, their maximum, is convex. The even split
+    Each row of the table is a line over the front's share, and the peak, their maximum, is convex. The even split
     is its minimum if one of the rows that make its peak is level, or if one rises and one falls.
 
     Parameters
@@ -222,12 +222,12 @@ def front_back_certificate(schedule):
     Returns
     -------
     LowestPeak
-        At the even split. The first level row decides, else the first rising and the first falling one.
+        At the even split; its certificate is a level row, or a rising and a falling one.
 
     Raises
     ------
     PPModelError
-        If the even split is not a minimum: some other split has a lower peak.
+        If some other split has a lower peak.
 
     Examples
     --------
@@ -236,24 +236,14 @@ def front_back_certificate(schedule):
     >>> proof.peak, proof.certificate[0].rank, proof.certificate[0].in_flight
     (Fraction(4, 1), 1, (0, 2, 2, 0))
     """
-    operation, count = _in_use(schedule)
-    count, half = count.sum(axis=1), schedule.num_stages // 2
-    front, back = count[:, :half].sum(axis=1), count[:, half:].sum(axis=1)
-    active = np.flatnonzero(front + back == (front + back).max())
-    slope = (front - back)[active]
-    level, rising, falling = (np.flatnonzero(np.sign(slope) == sign)[:1] for sign in (0, 1, -1))
-    if len(level):
-        weights = {int(level[0]): Fraction(1)}
-    elif len(rising) and len(falling):
-        up, down = int(slope[rising[0]]), -int(slope[falling[0]])
-        weights = {int(rising[0]): Fraction(down, up + down), int(falling[0]): Fraction(up, up + down)}
-    else:
-        toward = "smaller" if len(rising) else "larger"
+    lowest, even = lowest_peak(schedule, FRONT_BACK), np.ones((1, schedule.num_stages), dtype=int)
+    if split_peaks(schedule, even)[0] > lowest.peak:
+        toward = "smaller" if lowest.shares[0] < 1 else "larger"
         rule, remedy = f"is not a minimum of the peak of {schedule.name}", f"choose a {toward} front"
         raise PPModelError("split", "1:1", rule, remedy)
-    rows = _evidence(schedule, operation, count, {int(active[row]): weight for row, weight in weights.items()})
-    even = (Fraction(1),) * schedule.num_stages
-    return verified(LowestPeak(Fraction(int((front + back).max())), even, rows), schedule, FRONT_BACK)
+    shares = (Fraction(1),) * schedule.num_stages
+    proof = lowest._replace(shares=shares, certificate=tuple(sorted(lowest.certificate)))
+    return verified(proof, schedule, FRONT_BACK)
 
 
 def lowest_peak(schedule, family=OWN):

@@ -1,15 +1,6 @@
 """Schedules at several levels: published formula, table, simulation without a network and with it."""
 
-from ppmodel.analysis.orders import (
-    behind,
-    every_two,
-    kendall_tau,
-    negated,
-    order_of_amounts,
-    order_of_bubbles,
-    pareto_front,
-    reversed_pairs,
-)
+from ppmodel.analysis import orders
 from ppmodel.analysis.structure import family
 from ppmodel.cases import legal_cases, published_bubble_ratio
 from ppmodel.change import UNCHANGED, WITHOUT_NETWORK
@@ -18,6 +9,12 @@ from ppmodel.evaluate import compare
 from ppmodel.metrics import messages_sent
 
 _POINT = ["system", "pp", "microbatches"]
+_LEVELS = {
+    "formula": (orders.order_of_bubbles, "published_bubble_ratio"),
+    "table": (orders.order_of_bubbles, "table_bubble_ratio"),
+    "without_network": (orders.order_of_amounts, "without_network_s"),
+    "time": (orders.order_of_amounts, "makespan_s"),
+}
 
 
 def levels(schedules, sizes, **options):
@@ -107,12 +104,11 @@ def agreement(frame, clear=0.01):
 
     rows = []
     for point, group in frame.groupby(_POINT, sort=False):
-        by_table = every_two(order_of_bubbles, group.table_bubble_ratio)
-        found = _reversals(group, clear)
+        by_table = orders.every_two(orders.order_of_bubbles, group.table_bubble_ratio)
         rows.append({
             **dict(zip(_POINT, point, strict=True)), "comm_over_forward": group.comm_over_forward.median(),
             "schedules": len(group), "pairs": int((by_table < 0).sum()), **_correlations(group),
-            **{name: int(pairs.sum()) for name, pairs in found.items()},
+            **{name: int(pairs.sum()) for name, pairs in _reversals(group, clear).items()},
         })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -120,25 +116,22 @@ def agreement(frame, clear=0.01):
 def _correlations(group):
     """Kendall's tau-b of two levels each; where the formula is one, of the schedules that have a published one."""
     known = group[group.published_bubble_ratio.notna()]
-    formula = every_two(order_of_bubbles, known.published_bubble_ratio)
-    table, table_of_known = (every_two(order_of_bubbles, rows.table_bubble_ratio) for rows in (group, known))
-    time, time_of_known = (every_two(order_of_amounts, rows.makespan_s) for rows in (group, known))
-    return {
-        "formula_table": kendall_tau(formula, table_of_known),
-        "table_without_network": kendall_tau(table, every_two(order_of_amounts, group.without_network_s)),
-        "table_time": kendall_tau(table, time),
-        "formula_time": kendall_tau(formula, time_of_known),
-    }
+    pairs = (("formula", "table"), ("table", "without_network"), ("table", "time"), ("formula", "time"))
+    return {f"{one}_{other}": _tau(known if one == "formula" else group, one, other) for one, other in pairs}
+
+
+def _tau(rows, *levels):
+    return orders.kendall_tau(*(orders.every_two(order, rows[column]) for order, column in map(_LEVELS.get, levels)))
 
 
 def _reversals(group, clear):
     """Which of every two schedules are reversed, which by the network, and which of these clearly."""
     ratios, seconds = group.table_bubble_ratio.to_numpy(), group.makespan_s.to_numpy()
-    by_network = reversed_pairs(ratios, seconds, group.without_network_s)
+    by_network = orders.reversed_pairs(ratios, seconds, group.without_network_s)
     promised = (1 - ratios)[:, None] / (1 - ratios) - 1
     lost = seconds[:, None] / seconds - 1
     return {
-        "reversed": reversed_pairs(ratios, seconds), "by_network": by_network,
+        "reversed": orders.reversed_pairs(ratios, seconds), "by_network": by_network,
         "clear": by_network & (promised >= clear) & (lost >= clear),
     }  # fmt: skip
 
@@ -166,13 +159,13 @@ def advantages(frame, base):
     bases = frame.loc[frame.label == base, [*_POINT, *numbers]]
     both = frame[frame.label != base].merge(bases, on=_POINT, suffixes=("", "_base"))
     bubbles = both.table_bubble_ratio, both.table_bubble_ratio_base
-    without = negated(*bubbles, both.without_network_s, both.without_network_s_base)
-    lost = negated(*bubbles, both.makespan_s, both.makespan_s_base)
+    without = orders.negated(*bubbles, both.without_network_s, both.without_network_s_base)
+    lost = orders.negated(*bubbles, both.makespan_s, both.makespan_s_base)
     return both[[*_POINT, "label", "family", "comm_over_forward"]].assign(
         promised=(1 - both.table_bubble_ratio_base) / (1 - both.table_bubble_ratio) - 1,
         without_network=both.without_network_s / both.without_network_s_base - 1,
         relative=both.makespan_s / both.makespan_s_base - 1,
-        smaller_bubble=order_of_bubbles(*bubbles) < 0,
+        smaller_bubble=orders.order_of_bubbles(*bubbles) < 0,
         negated_without_network=without, negated=lost, by_network=lost & ~without,
     )  # fmt: skip
 
@@ -206,5 +199,5 @@ def fronts(frame, by=("system", "pp")):
     found = []
     for _, group in frame.groupby(list(by), sort=False):
         both = group.makespan_s.to_numpy(), group.peak_memory_bytes.to_numpy()
-        found.append(group.assign(front=pareto_front(*both), behind=behind(*both)))
+        found.append(group.assign(front=orders.pareto_front(*both), behind=orders.behind(*both)))
     return pd.concat(found, ignore_index=True)

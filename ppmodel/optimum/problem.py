@@ -15,6 +15,9 @@ from ppmodel.simulation import compile_graph, run_graph
 OBJECTIVES = ("makespan", "span")
 """From the first start to the last end of all ranks, or of the rank where that is longest (Zero Bubble's)."""
 
+TIMES = ("forward", "input_grad", "weight_grad", "comm")
+"""The times of a `Problem`."""
+
 
 @dataclass(frozen=True, eq=False)
 class Problem:
@@ -55,7 +58,7 @@ class Problem:
 
     def __post_init__(self):
         object.__setattr__(self, "placement", np.atleast_2d(self.placement))
-        for name in ("forward", "input_grad", "weight_grad", "comm"):
+        for name in TIMES:
             time = Fraction(str(getattr(self, name)))
             if time < 0 or (time == 0 and name != "comm"):
                 raise ScheduleError(name, time, "must be above 0 (a transfer 0 or more)", "pass for example 1")
@@ -83,10 +86,8 @@ class Problem:
     @property
     def lengths(self):
         """Time of a stage's operation, by kind: of F, I and W, or of F and B."""
-        if self.split:
-            lengths = {OpKind.F: self.forward, OpKind.I: self.input_grad, OpKind.W: self.weight_grad}
-        else:
-            lengths = {OpKind.F: self.forward, OpKind.B: self.input_grad + self.weight_grad}
+        halves = {OpKind.I: self.input_grad, OpKind.W: self.weight_grad}
+        lengths = {OpKind.F: self.forward} | (halves if self.split else {OpKind.B: sum(halves.values())})
         return {kind: length * self.share for kind, length in lengths.items()}
 
     @property
@@ -167,27 +168,10 @@ def time_of(schedule, problem, objective="makespan"):
     return timeline.makespan_s if objective == "makespan" else longest_span_s(timeline)
 
 
-def simulated(schedule, problem, scale=1):
-    """A schedule's timeline with a problem's times.
-
-    Parameters
-    ----------
-    schedule : Schedule
-    problem : Problem
-        Its limit does not matter here.
-    scale : int
-        By which the times are multiplied.
-
-    Returns
-    -------
-    Timeline
-        In the problem's unit of time, over `scale`.
-    """
-    times = {name: float(getattr(problem, name) * scale) for name in ("forward", "input_grad", "weight_grad")}
-    latency = float(problem.comm * scale)
-    costs = uniform_costs(
-        schedule, times["forward"], input_grad=times["input_grad"], weight_grad=times["weight_grad"], latency=latency
-    )
+def simulated(schedule, problem):
+    """The timeline of a schedule with a problem's times, in the problem's unit; its limit does not matter here."""
+    forward, *grads, latency = (float(getattr(problem, name)) for name in TIMES)
+    costs = uniform_costs(schedule, forward, input_grad=grads[0], weight_grad=grads[1], latency=latency)
     return run_graph(compile_graph(schedule, p2p="latency"), costs)
 
 
@@ -245,9 +229,6 @@ def answers(schedule, problem):
     [True, True, False]
     """
     placed = np.array_equal(schedule.placement, problem.placement)
-    return (
-        placed
-        and schedule.num_microbatches == problem.num_microbatches
-        and (problem.limit is None or peak_of(schedule) <= problem.limit)
-        and (problem.split or is_whole(schedule))
-    )
+    if not placed or schedule.num_microbatches != problem.num_microbatches:
+        return False
+    return (problem.limit is None or peak_of(schedule) <= problem.limit) and (problem.split or is_whole(schedule))

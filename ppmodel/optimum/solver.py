@@ -1,5 +1,6 @@
 """The fastest order of a problem's operations, from OR-tools' CP-SAT."""
 
+from dataclasses import replace
 from fractions import Fraction
 from importlib.util import find_spec
 from math import ceil, lcm
@@ -10,7 +11,7 @@ import numpy as np
 from ppmodel.errors import ScheduleError
 from ppmodel.ops import OpKind
 from ppmodel.optimum.lower_bounds import bounds
-from ppmodel.optimum.problem import Problem, answers, simulated, time_of
+from ppmodel.optimum.problem import TIMES, answers, simulated, time_of
 from ppmodel.tables import Schedule
 
 
@@ -62,45 +63,38 @@ def solve(problem, objective="makespan", hint=None, work=10.0):
 
     Examples
     --------
+    >>> from ppmodel.optimum import Problem
     >>> found = solve(Problem([[0, 1]], 2))
     >>> found.time, found.proven
     (Fraction(7, 1), True)
     """
     if find_spec("ortools") is None:
         raise ScheduleError("ortools", None, "is not installed", "install ppmodel with its extra 'optimum'")
-    if hint is not None:
-        _refuse_others(hint, problem)
+    if hint is not None and not answers(hint, replace(problem, limit=None, split=True)):
+        rule = "must have the problem's placement and microbatches"
+        raise ScheduleError("hint", hint.name, rule, "pass a schedule of the same problem, or none")
     model = _Model(problem, objective, hint if hint is not None and answers(hint, problem) else None)
     given = model.given()
     if given and given.proven:
         return given
     found = model.solved(work)
-    return found if given is None or (found.time is not None and found.time < given.time) else _bounded(given, found)
-
-
-def _bounded(given, found):
-    """The hint, where the solver found nothing faster, with what the solver proved."""
+    if given is None or (found.time is not None and found.time < given.time):
+        return found
     return Optimum(given.time, found.bound, given.time == found.bound, given.schedule)
 
 
-def _refuse_others(hint, problem):
-    if not np.array_equal(hint.placement, problem.placement) or hint.num_microbatches != problem.num_microbatches:
-        rule = "must have the problem's placement and microbatches"
-        raise ScheduleError("hint", hint.name, rule, "pass a schedule of the same problem, or none")
-
-
 class _Model:
-    """The problem as CP-SAT sees it, in whole units of time."""
+    """The problem as CP-SAT sees it, in units in which all times are whole, so that simulated times are exact."""
 
     def __init__(self, problem, objective, hint):
         from ortools.sat.python import cp_model
 
         self.cp_sat, self.model = cp_model, cp_model.CpModel()
         self.problem, self.objective = problem, objective
-        times = [*problem.lengths.values(), problem.comm]
-        self.scale = lcm(*(time.denominator for time in times))
-        self.length = {kind: int(time * self.scale) for kind, time in problem.lengths.items()}
-        self.comm = int(problem.comm * self.scale)
+        self.scale = lcm(*(time.denominator for time in (*problem.lengths.values(), problem.comm)))
+        self.whole = replace(problem, **{name: getattr(problem, name) * self.scale for name in TIMES})
+        self.length = {kind: int(time) for kind, time in self.whole.lengths.items()}
+        self.comm = int(self.whole.comm)
         self.least = ceil(bounds(problem, objective).best * self.scale)
         self.hint, self.begun = hint, self._hinted(hint) if hint else {}
         self.horizon = self._horizon()
@@ -109,7 +103,7 @@ class _Model:
         """The hint as an answer: the optimum at once, where it takes no longer than a bound."""
         if self.hint is None:
             return None
-        reached = Fraction(round(time_of(self.hint, self._whole_times(), self.objective)), self.scale)
+        reached = Fraction(round(time_of(self.hint, self.whole, self.objective)), self.scale)
         least = Fraction(self.least, self.scale)
         return Optimum(reached, least, reached == least, self.hint)
 
@@ -118,7 +112,7 @@ class _Model:
 
         Operations of one cell, and the halves of a backward, run one after the other.
         """
-        start, ranked = simulated(hint, self.problem, self.scale).start_s, {}
+        start, ranked = simulated(hint, self.whole).start_s, {}
         for op in np.flatnonzero(hint.kind != OpKind.R):
             begins = round(start[op]) + self._before_in_cell(hint, op)
             for kind, later in self._parts(OpKind(hint.kind[op])):
@@ -243,15 +237,8 @@ class _Model:
         if status not in (self.cp_sat.OPTIMAL, self.cp_sat.FEASIBLE):
             return Optimum(None, bound, False, None)
         schedule = self._schedule(solver)
-        reached = time_of(schedule, self._whole_times(), self.objective)
-        time = Fraction(round(reached), self.scale)
+        time = Fraction(round(time_of(schedule, self.whole, self.objective)), self.scale)
         return Optimum(time, bound, time == bound, schedule)
-
-    def _whole_times(self):
-        """The problem in units in which every time is whole, so that the engine's times are exact."""
-        problem, scale = self.problem, self.scale
-        times = [time * scale for time in (problem.forward, problem.input_grad, problem.weight_grad, problem.comm)]
-        return Problem(problem.placement, problem.num_microbatches, *times)
 
     def _schedule(self, solver):
         keys = list(self.start)

@@ -2,7 +2,7 @@
 
 import numpy as np
 from matplotlib import pyplot as plt
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 from matplotlib.transforms import Bbox
 
 from ppmodel.plot.lines import legend
@@ -179,11 +179,7 @@ def _scales(axis, log):
         if side not in log:
             continue
         (axis.set_xscale if side == "x" else axis.set_yscale)("log")
-        low, high = scale.get_view_interval()
-        decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
-        steps = [1, 1.5, 2, 3, 5, 7] if high < 9 * low else [1, 2, 5] if high < 1e4 * low else [1]
-        near = MaxNLocator(6).tick_values(low, high)  # less than a factor of three: even steps
-        up = near if high < 3 * low else np.outer(decades, steps).ravel()
-        scale.set_major_locator(FixedLocator(log_ticks(low, high) if side == "x" else up))  # labels stand side by side
+        most = 4 if side == "x" else 7  # labels stand side by side, or one above the other
+        scale.set_major_locator(FixedLocator(log_ticks(*scale.get_view_interval(), most)))
         scale.set_minor_locator(NullLocator())
         scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -18,7 +18,6 @@ _FAMILIES = {  # of analysis.FAMILIES, so that a family looks the same in every 
     "V or waves": (PURPLE, "D"), "two directions": (VERMILION, "s"),
 }  # fmt: skip
 _FIXED = ("GPipe", "1F1B", "Chimera", "Chimera forward-doubling", "Hanayo W = 2", "eager 1F1B")
-_LEAST_TICKS, _MOST_TICKS = 2, 4
 
 plt.rcParams.update({
     "figure.dpi": 150, "savefig.dpi": 150, "svg.hashsalt": "ppmodel", "font.size": 9.5, "axes.titlesize": 10.5,
@@ -157,16 +156,16 @@ def panel_title(axis, panel, name, labels=None):
         axis.set_title(name if isinstance(name, str) else f"{axis_label(panel, labels)} = {name}", fontsize=9.5)
 
 
-def log_ticks(low, high):
-    """Two to four round numbers within a logarithmic axis, far enough apart for their labels."""
-    decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
-    for digits in ((1, 2, 5), (1, 3), (1,)):
-        ticks = [digit * 10.0**decade for decade in decades for digit in digits if low <= digit * 10.0**decade <= high]
-        if len(ticks) <= _MOST_TICKS:
+def log_ticks(low, high, most=4):
+    """Round numbers within a logarithmic axis, half of `most` to `most`, far enough apart for their labels."""
+    decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    for digits in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        ticks = [tick for tick in np.outer(decades, digits).ravel() if low <= tick <= high]
+        if len(ticks) <= most:
             break
-    if len(ticks) < _LEAST_TICKS:  # so narrow that a logarithmic axis is nearly a linear one
-        ticks = [tick for tick in MaxNLocator(_MOST_TICKS - 1).tick_values(low, high) if low <= tick <= high]
-    return ticks[:: -(-len(ticks) // _MOST_TICKS)]
+    if len(ticks) < most // 2:  # so narrow that a logarithmic axis is nearly a linear one
+        ticks = [tick for tick in MaxNLocator(most - 1).tick_values(low, high) if low <= tick <= high]
+    return ticks[:: -(-len(ticks) // most)]
 
 
 def panel_grid(count, in_row, *, width=None, height=None, share_y=True, share_x=True):
