@@ -12,8 +12,8 @@ from ppmodel.simulation import compile_graph, makespans, run_graph
 AGREE = 1e-9
 SYSTEMS = 256
 
-SHORT, IN_A_ROW = 2**13, 20
-"""Tables of fewer operations are over too soon to be timed alone: of both sides so many calls in a row count as one."""
+LEAST_S = 0.01
+"""What is over sooner is timed as often in a row as fills so many seconds: one call alone is too short to be timed."""
 
 LEAST = {(4, 32): 3.0, (8, 64): 10.0, (16, 64): 15.0}
 """What the plain Python sweep is to take at least, times ours, by S and B."""
@@ -56,18 +56,17 @@ def ratios(plan):
 def _pairs(peer, case, pairs, ours_again):
     """The pairs of one peer at one size; who goes first changes with every pair."""
     small = build("1f1b", 2, 2)
-    _theirs(peer, case_of(small, costs_of(small)), 1)  # packages imported
-    _ours(case, 1)  # kernels compiled
+    _theirs(peer, case_of(small, costs_of(small)))  # packages imported
+    _ours(case)  # kernels compiled
     theirs, runs, ours = [], [], []
-    in_a_row = IN_A_ROW if len(case.rank) < SHORT else 1
     steps = None if peer.in_seconds else unit_steps(peer.prepare(case))
     for number in range(pairs):
         gc.collect()
         if number % 2:
-            ours.append(_ours(case, in_a_row))
-        prepare_s, run_s, result = _theirs(peer, case, in_a_row)
+            ours.append(_ours(case))
+        prepare_s, run_s, result = _theirs(peer, case)
         if not number % 2:
-            ours.append(_ours(case, in_a_row))
+            ours.append(_ours(case))
         theirs.append(prepare_s + run_s)
         runs.append(run_s)
         _refuse_disagreement(peer, result, ours[-1][1] if peer.in_seconds else steps)
@@ -81,7 +80,7 @@ def _pairs(peer, case, pairs, ours_again):
     }  # fmt: skip
 
 
-def _ours(case, in_a_row):
+def _ours(case):
     """Seconds from a schedule's name to its makespan, and the makespan."""
     name, num_ranks, num_microbatches = case.schedule.name, case.schedule.num_ranks, case.schedule.num_microbatches
 
@@ -89,25 +88,29 @@ def _ours(case, in_a_row):
         schedule = build(name, num_ranks, num_microbatches)
         return run_graph(compile_graph(schedule), costs_of(schedule)).makespan_s
 
-    return _per_call(in_a_row, cold)
+    return _per_call(cold)
 
 
-def _theirs(peer, case, in_a_row):
-    prepare_s, prepared = _per_call(in_a_row, peer.prepare, case)
-    run_s, result = _per_call(in_a_row, peer.run, prepared)
+def _theirs(peer, case):
+    prepare_s, prepared = _per_call(peer.prepare, case)
+    run_s, result = _per_call(peer.run, prepared)
     return prepare_s, run_s, result
 
 
-def _per_call(in_a_row, run, *arguments):
-    """Seconds of one of some calls in a row, and what the last one returns."""
+def _per_call(run, *arguments):
+    """Seconds of one call, and what the last one returns."""
+    seconds, result = timed(run, *arguments)
+    if seconds >= LEAST_S:
+        return seconds, result
+    times = int(LEAST_S / seconds) + 1
 
     def calls():
-        for _ in range(in_a_row - 1):
+        for _ in range(times - 1):
             run(*arguments)
         return run(*arguments)
 
     seconds, result = timed(calls)
-    return seconds / in_a_row, result
+    return seconds / times, result
 
 
 def _refuse_disagreement(peer, result, expected):

@@ -18,8 +18,7 @@ from strategies import allreduces, cases, is_legal, legal_sizes, p2ps, random_ca
 from ppmodel import PPModelError, Schedule, build, compiled, kernels, names
 from ppmodel.costs import OpCosts, uniform_costs
 from ppmodel.metrics import peak_activations
-from ppmodel.simulation import makespans, run_graph, run_events
-from ppmodel.simulation import compile_graph
+from ppmodel.simulation import compile_graph, makespans, run_events, run_graph
 from ppmodel.tables import brief
 
 MODULES = [

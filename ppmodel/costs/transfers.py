@@ -5,7 +5,6 @@ import numpy as np
 from ppmodel.costs.partition import microbatch_sequences
 from ppmodel.ops import OpKind
 
-
 _NUM_KINDS = len(OpKind)
 
 

@@ -9,7 +9,6 @@ from ppmodel.costs.transfers import transfer_costs
 from ppmodel.errors import CostError
 from ppmodel.ops import OpKind
 
-
 _NUM_KINDS = len(OpKind)
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from ppmodel.compiled import kernels
 from ppmodel.ops import OpKind
 from ppmodel.schedules.registry import require_size
-from ppmodel.schedules.rounds import compiled_rounds, in_rounds, of_columns
+from ppmodel.schedules.rounds import compiled_rounds, in_rounds
 from ppmodel.tables import Schedule
 
 
@@ -40,7 +40,7 @@ def looped(name, num_ranks, num_microbatches, chunks, group, kinds, first):
     columns = compiled_rounds(count, kinds, first)
     if columns is not None:
         columns = kernels(columns.size).loops(columns, num_microbatches, chunks, group)
-        return of_columns(name, placement, num_microbatches, columns)
+        return Schedule.of_columns(name, placement, num_microbatches, columns)
     kind, number = in_rounds(count, kinds, first)
     chunk, microbatch = _groups(num_microbatches, chunks, group)
     stage = (chunk * num_ranks).take(number)

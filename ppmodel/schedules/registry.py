@@ -294,7 +294,7 @@ def build(name, num_ranks, num_microbatches, **options):
     entry = get(name)
     require_counts(pp=num_ranks, microbatches=num_microbatches)
     require_size(num_ranks, num_microbatches)
-    known = {option.name: option for option in entry.options}
+    known = {option.name: option for option in entry.options} if options else {}
     for option, value in options.items():
         listed = ", ".join(sorted(known)) or "none"
         require(option in known, option, value, f"is not an option of {name}", f"its options: {listed}")

@@ -62,15 +62,6 @@ def compiled_rounds(count, kinds, first):
     return fast and fast.rounds(count, _numbers(kinds), np.array(first, dtype=np.int64))
 
 
-def of_columns(name, placement, num_microbatches, columns):
-    """The schedule of one replica whose kinds, microbatches and stages are given, shape (3, S, operations of a rank)."""
-    _, num_ranks, length = columns.shape
-    kind, microbatch, stage = columns.reshape(3, -1)
-    replica, joined = np.zeros(len(kind), dtype=np.int32), np.zeros(len(kind), dtype=bool)
-    starts = np.arange(0, num_ranks * length + 1, length, dtype=np.int32)
-    return Schedule(name, placement[None], num_microbatches, kind, stage, microbatch, replica, joined, starts)
-
-
 def _stretches(count, first):
     """Where each kind stands while no other begins or ends: every so many-th place of a rank, and which of its own.
 
@@ -110,7 +101,7 @@ def on_own_ranks(name, num_microbatches, kinds, first):
     """
     compiled = compiled_rounds(num_microbatches, kinds, first)
     if compiled is not None:
-        return of_columns(name, np.arange(compiled.shape[1], dtype=np.int32), num_microbatches, compiled)
+        return Schedule.of_columns(name, np.arange(compiled.shape[1], dtype=np.int32), num_microbatches, compiled)
     kind, microbatch = in_rounds(num_microbatches, kinds, first)
     stage = np.arange(len(kind))
     return Schedule.from_programs(name, stage, num_microbatches, kind, stage[:, None], microbatch)
