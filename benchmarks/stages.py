@@ -346,10 +346,10 @@ def activations(plan):
 
 
 def many_points(plan):
-    """Points of a process that evaluates many: every table is generated, priced and evaluated for itself, and thrown away.
+    """Points of a process that evaluates many: each has a table of its own, generated, priced, evaluated, thrown away.
 
-    Microbatches go from half of those of the size to one and a half; of a point `compare` gives all columns of its frame,
-    the evaluator below it the numbers of `evaluate`. Tables and graphs that `cases` keeps are forgotten before each call.
+    Microbatches go from half of those of the size to one and a half. Of a point `compare` gives all columns of its
+    frame, the evaluator below it the numbers of `evaluate`. What `cases` keeps is forgotten before each call.
     """
     num_ranks, num_microbatches = plan.small
     counts = range(num_microbatches // 2, num_microbatches // 2 + num_microbatches)

@@ -33,7 +33,8 @@ def sweep(
     kind, stage, microbatch, replica, joined, rank_start, placement, num_microbatches, compute, occupancy, latency,
     overlap_factor, sends, receives, queues, reduces, times,
 ):  # fmt: skip
-    """Fill `times` with start and end of every operation, in the table's order; return makespan, longest span, messages.
+    """Fill `times` with start and end of every operation, in the table's order; return makespan, longest span and
+    messages.
 
     The three tables are by class, as `ExecutionGraph.cost_class`; `sends`, `receives` and `queues` say whether a
     transfer occupies the sender, the receiver, its link, and `reduces` whether reductions take part. Reductions that

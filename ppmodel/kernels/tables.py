@@ -281,7 +281,7 @@ def class_counts(kind, stage, replica, joined, sizes):
 
 @kernel
 def peaks(kind, stage, joined, rank_start, changes):
-    """The highest sum of each rank's cells, of what its operations take and give back; see `metrics.peak_activations`."""
+    """The most that each rank holds, of what its operations take and give back; see `metrics.peak_activations`."""
     found = np.empty(len(rank_start) - 1)
     total = 0.0  # of all ranks one after the other, as the plain twin adds
     for rank in range(len(found)):

@@ -57,7 +57,7 @@ def _numbers(kinds):
 
 
 def compiled_rounds(count, kinds, first):
-    """Kind, number and rank of every operation by compiled code, shape (3, S, len(kinds) count), where that is worth it."""
+    """Kind, number and rank of every operation by compiled code, shape (3, S, len(kinds) count); or None."""
     fast = kernels(len(kinds) * count * len(first[0]))
     return fast and fast.rounds(count, _numbers(kinds), np.array(first, dtype=np.int64))
 
