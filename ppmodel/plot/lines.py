@@ -89,7 +89,7 @@ def plot_lines(
         _horizontal(axis, x, values, labels, "x" in log and not (own_x and values.max() <= _NARROW * values.min()))
         if column == columns[0]:
             panel_title(axis, panel, name, labels)
-    _label_edges(axes, axis_label(x, labels), places, shared)
+    label_edges(axes, axis_label(x, labels), places, shared)
     if own_x:
         for axis, *_ in places:
             axis.tick_params(labelbottom=True)
@@ -110,8 +110,19 @@ def _places(columns, panels, in_row, shared, share_x):
     return figure, axes, [(axis, *place) for axis, place in zip(axes.flat, product(columns, panels), strict=False)]
 
 
-def _label_edges(axes, name, places, shared):
-    """Labels left and below alone, but on each scale of its own; what stands above an empty place is labelled, too."""
+def label_edges(axes, name, places, shared):
+    """Label the panels on the left and at the bottom, those above an empty place, and each scale of its own.
+
+    Parameters
+    ----------
+    axes : ndarray of Axes, shape (rows, columns)
+    name : str
+        What the horizontal axis is called.
+    places : sequence of (Axes, str, object)
+        Each panel's axes, the column of its vertical axis, and its name.
+    shared : sequence of str
+        Columns of which all panels have one scale.
+    """
     for axis in axes.flat:
         axis.label_outer()
     for axis, column, _ in places:

@@ -1,11 +1,13 @@
 """Points of anyone's frame: one number against another, with the Pareto front."""
 
+from itertools import pairwise
+
 import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 from matplotlib.transforms import Bbox
 
-from ppmodel.plot.lines import legend
+from ppmodel.plot.lines import label_edges, legend
 from ppmodel.plot.style import axis_label, log_ticks, panel_grid, panel_title, panels_of, style_of, titled
 
 _NAME_IN = 0.17
@@ -76,6 +78,8 @@ def plot_scatter(
         if percent:
             _cross(axis)
         panel_title(axis, panel, title_of_panel, labels)
+    places = [(axis, y, one) for axis, one in zip(axes.flat, panels, strict=False)]
+    label_edges(axes, axis_label(x, labels), places, [y] if percent else [])
     if name and front:
         low, high = axes[0, 0].get_xlim()  # of all panels: room for the names
         axes[0, 0].set_xlim(low * (low / high) ** 0.2 if "x" in log else low - 0.2 * (high - low), high)
@@ -99,8 +103,10 @@ def plot_scatter(
 def _name_points(axis, rows, x, y, name, places):
     """A name at every point, at the first place that is free; those that share a point share it.
 
-    Returns whether no name lies over another or over a point.
+    A place where a name crosses the front is taken only where all others are worse. Returns whether no name lies over
+    another or over a point.
     """
+    crossed = [box for line in axis.lines if line.get_drawstyle() == "steps-post" for box in _steps(line)]
     points = rows.sort_values(y, ascending=False, kind="stable").groupby([x, y], sort=False)  # from the top
     taken, free = [_box(axis, axis.transData.transform(point)) for point, _ in points], True
     for point, here in points:
@@ -108,12 +114,20 @@ def _name_points(axis, rows, x, y, name, places):
         boxes = {place: _moved(text, *place) for place in places}
         hidden = {
             place: sum(box.overlaps(other) for other in taken) + (box.x1 > axis.bbox.x1) + (box.x0 < axis.bbox.x0)
+            + any(box.overlaps(step) for step in crossed) / 2
             for place, box in boxes.items()
-        }
+        }  # fmt: skip
         best = min(places, key=hidden.get)
         taken.append(_moved(text, *best))
-        free &= not hidden[best]
+        free &= hidden[best] < 1
     return free
+
+
+def _steps(line):
+    """The pieces of a stepped line, in pixels."""
+    points = line.axes.transData.transform(line.get_xydata())
+    corners = np.column_stack((np.repeat(points[:, 0], 2)[1:], np.repeat(points[:, 1], 2)[:-1]))
+    return [Bbox(piece) for piece in pairwise(corners)]
 
 
 def _joined(names):
@@ -169,7 +183,6 @@ def _cross(axis):
     axis.axvline(0, color="black", lw=0.7, zorder=0.9)
     for scale in (axis.xaxis, axis.yaxis):
         scale.set_major_formatter(PercentFormatter(1, decimals=0))
-    axis.label_outer()
 
 
 def _scales(axis, log):
