@@ -187,6 +187,30 @@ def parse_rows(text):
     return [[parse_cell(cell) for cell in line.split()] for line in text.splitlines()]
 
 
+@pytest.mark.parametrize(("name", "size"), [("1f1b", (1030, 3)), ("chimera", (72, 72))])
+def test_links_of_many_ranks_are_numbered_in_linear_memory(name, size):
+    """Where there is no place for every pair of ranks, links have the same numbers and messages the same times."""
+    schedule = build(name, *size)
+    costs = uniform_costs(schedule, 1, 2, 0.3)
+    plain, fast = both(lambda: compile_graph(again(schedule)))
+    with using(kernels):
+        first, second = run_graph(compile_graph(schedule), costs), run_graph(fast, costs)
+        third = run_graph(fast, costs)
+    for one in GRAPH:
+        np.testing.assert_array_equal(getattr(plain, one), getattr(fast, one))
+    assert (first.swept_s is None, third.swept_s) == (False, None)
+    np.testing.assert_array_equal(all_times(first), all_times(second))
+    np.testing.assert_array_equal(all_times(first), all_times(third))
+
+
+def test_a_table_that_lacks_nearly_all_operations_is_refused_before_places_are_made():
+    """Numbers of stages and microbatches whose product would not fit into memory are an error of one line."""
+    count, one = 2**14, np.zeros(1, dtype=np.int32)
+    sparse = Schedule("sparse", np.zeros(count, dtype=int)[None], count, one, one, one, one, one, [0, 1])
+    with pytest.raises(PPModelError, match="a forward and a backward of every stage"):
+        _ = sparse.dependencies
+
+
 def test_systems_need_not_fill_a_batch():
     """More systems than are taken side by side, and none."""
     schedule = build("1f1b", 3, 5)
@@ -247,7 +271,10 @@ def test_each_kernel_is_compiled_once():
                     compile_graph(graph.schedule)
                     graph.schedule.slots()
                     run_graph(graph, costs, np.ones(graph.schedule.num_operations))
-                    makespans(graph, [costs])
+                    run_graph(compile_graph(graph.schedule), costs)
+                    makespans(graph, [costs, costs])
                     run_events(graph, costs)
+                    brief(graph.schedule)
+                    peak_activations(graph.schedule)
     signatures = {one.__name__: len(one.signatures) for one in own_kernels()}
     assert set(signatures.values()) == {1}, signatures
