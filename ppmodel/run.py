@@ -128,7 +128,8 @@ class Run:
             **{f"bubble_ratio_{over}": ratio for over, ratio in self._ratios._asdict().items()},
             "table_bubble_ratio": self.table_bubble_ratio,
             "peak_activations": self.peak_activations,
-            "messages": self.messages, "comm_over_forward": comm_over_forward(self.costs, self.table.num_ranks),
+            "messages": self.messages,
+            "comm_over_forward": comm_over_forward(self.costs, self.table.num_ranks),
         }
         if self.model is not None:
             row |= {

@@ -10,9 +10,9 @@ from twin import needs
 from ppmodel import Op, OpKind, Schedule, build
 from ppmodel.costs import OpCosts
 from ppmodel.errors import ScheduleError, SizeError
-from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.schedules import get
 from ppmodel.schedules import names as registered
+from ppmodel.simulation import ALLREDUCE, P2P
 
 _WIDEST = 64
 """Devices up to which a schedule must be defined somewhere."""

@@ -1,4 +1,4 @@
-"""Whatever a file or a command line holds, what comes back is a result or one line: no traceback, no hang, no code run."""
+"""Whatever a file or a command line holds comes back as a result or as one line: no traceback, no hang, no code run."""
 
 import re
 import string
@@ -15,10 +15,11 @@ SYSTEM = (DATA / "templates" / "system.yaml").read_text()
 MODEL = (DATA / "templates" / "model.yaml").read_text()
 TABLE = (DATA / "templates" / "my_table.csv").read_text()
 NASTY = [
-    "", " ", "\t", "\n", "\0", "\x1b[31m", "\ufeff", "\u202e", "é", "日本", "😀", "*a", "&a [*a]", "<<: *a", "!!python/name:os.system",
-    "{{ 7*7 }}", "<script>alert(1)</script>", "=1+1", "-", "---", "...", "[" * 100, "{" * 50, "]", "}", ":", "'", '"', "#", "|", ">",
-    "1e309", "-1e309", "nan", ".inf", "-0", "0x10", "1_000", "9" * 5000, "true", "null", "~", "2026-01-01", "%", "@", "`", "0F0&", "0F0@99999",
-    "0F999999999", "999999999F0", "R", "0R", "0I0", "~", ".", ",", ";", "OVERLAP_F_B", "(0F0;0B0)OVERLAP_F_B", "# stage_shares: 1e308 1e308",
+    "", " ", "\t", "\n", "\0", "\x1b[31m", "\ufeff", "\u202e", "é", "日本", "😀", "*a", "&a [*a]", "<<: *a",
+    "!!python/name:os.system", "{{ 7*7 }}", "<script>alert(1)</script>", "=1+1", "-", "---", "...", "[" * 100,
+    "{" * 50, "]", "}", ":", "'", '"', "#", "|", ">", "1e309", "-1e309", "nan", ".inf", "-0", "0x10", "1_000",
+    "9" * 5000, "true", "null", "~", "2026-01-01", "%", "@", "`", "0F0&", "0F0@99999", "0F999999999", "999999999F0",
+    "R", "0R", "0I0", "~", ".", ",", ";", "OVERLAP_F_B", "(0F0;0B0)OVERLAP_F_B", "# stage_shares: 1e308 1e308",
     "# microbatches: 0", "# microbatches: 99999999999", "# letters: other",
 ]  # fmt: skip
 

@@ -11,11 +11,10 @@ from twin import end_times
 
 from ppmodel import Schedule, build
 from ppmodel.costs import OpCosts, uniform_costs
-from ppmodel.simulation import makespans, run_graph, run_events
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.export import parse_table
-from ppmodel.simulation import ALLREDUCE, P2P, compile_graph
 from ppmodel.ops import OpKind
+from ppmodel.simulation import ALLREDUCE, P2P, compile_graph, makespans, run_events, run_graph
 
 COLUMNS = ("start_s", "end_s", "sent_s", "arrived_s")
 
@@ -132,7 +131,7 @@ def test_without_communication_semantics_do_not_matter(case):
 
 @given(cases())
 def test_allreduces_cost_in_order(case):
-    """Leaving the gradient all-reduce out is fastest; beside the computation it costs at most what it costs in front."""
+    """Leaving the all-reduce out is fastest; beside the computation it costs at most what it costs in front."""
     schedule, costs = case
     times = [run_graph(compile_graph(schedule, allreduce=how), costs).makespan_s for how in ALLREDUCE]
     assert times[0] <= times[1] + 1e-9

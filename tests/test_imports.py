@@ -73,9 +73,7 @@ def room_of(path):
 def imports(path):
     """Every module that a file imports, and whether it does so inside a function."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    inside = {
-        id(node) for outer in ast.walk(tree) if isinstance(outer, ast.FunctionDef) for node in ast.walk(outer)
-    }
+    inside = {id(node) for outer in ast.walk(tree) if isinstance(outer, ast.FunctionDef) for node in ast.walk(outer)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found = [alias.name for alias in node.names]

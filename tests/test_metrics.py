@@ -9,9 +9,7 @@ from strategies import cases, p2ps, schedules
 
 from ppmodel import OpKind, build
 from ppmodel.costs import OpCosts, stages, uniform_costs
-from ppmodel.simulation import run_graph
 from ppmodel.export import parse_table
-from ppmodel.simulation import compile_graph
 from ppmodel.metrics import (
     bubble_ratios,
     busy_s,
@@ -23,6 +21,7 @@ from ppmodel.metrics import (
     peak_activations,
     table_bubble_ratio,
 )
+from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system
 
 

@@ -12,11 +12,11 @@ import ppmodel
 from benchmarks.tables import load_speed
 from ppmodel import build, formulas, names, read_table, simulate
 from ppmodel.artefact.claims import TARGETS, load_claims, rows_of
+from ppmodel.cases import label, legal_cases
 from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.noise import Noise, noisy_makespans
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system, template_path
-from ppmodel.studies import label, legal_schedules
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 PARAMETERS = {
@@ -132,7 +132,7 @@ PARAMETERS = {
 
 def labels_at(num_ranks, microbatches):
     """Labels of all registered schedules that are legal at any of some sizes."""
-    return {label(name) for count in microbatches for name, _, _ in legal_schedules(names(), num_ranks, count)}
+    return {case.label for count in microbatches for case, _ in legal_cases(names(), num_ranks, count)}
 
 
 def t_sim(name, stages, count, model, system, p2p="overlapped", **options):
@@ -492,7 +492,7 @@ def test_field_causes(recorded):
     assert by_seconds("zb-v", 0.7 * border) < by_seconds("1f1b", 0.7 * border)
     assert by_seconds("zb-v", 1.5 * border) > by_seconds("1f1b", 1.5 * border)
     sums = recorded("field_allreduce.csv")
-    double = {label(name) for name, _, table in legal_schedules(names(), 4, 8) if table.num_replicas > 1}
+    double = {case.label for case, table in legal_cases(names(), 4, 8) if table.num_replicas > 1}
     assert set(sums.label) == double | {"Chimera forward-doubling"}
     assert (sums.excluded < sums.blocking).all()
     pairs = recorded("field_overlap.csv").set_index(["label", "system"])

@@ -33,7 +33,7 @@ def pins(lines):
 
 
 def test_environment_project_and_lock_agree():
-    """Every dependency but torch has a range in pyproject.toml that holds the one version of environment.yml and lock."""
+    """Every dependency but torch has a range in pyproject.toml; environment.yml and the lock pin one version in it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wanted = list(project["project"]["dependencies"])
     extras = project["project"]["optional-dependencies"]
@@ -212,7 +212,7 @@ def test_make_hands_names_over_as_they_were_written(name, tmp_path):
         (tmp_path / file).touch()
     given = f"SYSTEM={name}"
     subprocess.run(
-        ["make", "book", given], cwd=tmp_path, check=True, capture_output=True, env=dict(PATH=os.environ["PATH"])
+        ["make", "book", given], cwd=tmp_path, check=True, capture_output=True, env={"PATH": os.environ["PATH"]}
     )
     assert ast.literal_eval((tmp_path / "said").read_text()) == ["reproduce", "--system", name]
     assert not (tmp_path / "f").exists()

@@ -76,7 +76,7 @@ def test_what_is_no_ordinary_file_is_refused_unread(tmp_path):
     with open(tmp_path / "huge.yaml", "wb") as file:
         file.truncate(2**30)
     for path in ("/dev/zero", tmp_path / "pipe.yaml", tmp_path):
-        with pytest.raises(SpecificationError, match="is not a (regular )?file"):
+        with pytest.raises(SpecificationError, match=r"is not a (regular )?file"):
             load_system(path)
     with pytest.raises(SpecificationError, match="must have at most 1048576"):
         load_system(tmp_path / "huge.yaml")

@@ -26,7 +26,8 @@ def critical_path(timeline):
     >>> from ppmodel.simulation import run_graph
     >>> from ppmodel.simulation import compile_graph
     >>> schedule = build("gpipe", 2, 1)
-    >>> [str(schedule.op(op)) for op in critical_path(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2)))]
+    >>> timeline = run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2))
+    >>> [str(schedule.op(op)) for op in critical_path(timeline)]
     ['0F0', '1F0', '1B0', '0B0']
     """
     path = [int(np.nanargmax(timeline.end_s))]

@@ -19,10 +19,10 @@ from ppmodel.specs.topology import PLACEMENTS, NodeSpec, nodes_of, one_node_text
 
 __all__ = [
     "DATA",
+    "PLACEMENTS",
     "Kind",
     "ModelSpec",
     "NodeSpec",
-    "PLACEMENTS",
     "Provenance",
     "Recompute",
     "SettingSpec",

@@ -120,7 +120,7 @@ def _malformed(error, text, path, form):
 
 
 def _plain(node, path, budget=None, depth=0):
-    """The document without the YAML library's types, which a strict check would refuse, and with its aliases expanded."""
+    """The document in plain types, which a strict check demands, with its aliases expanded."""
     budget = [_MOST_VALUES] if budget is None else budget
     budget[0] -= 1
     if budget[0] < 0 or depth > _DEEPEST:

@@ -15,11 +15,10 @@ from strategies import is_legal
 
 from ppmodel import OpKind, build
 from ppmodel.costs import uniform_costs
-from ppmodel.simulation import run_graph
 from ppmodel.errors import ScheduleError
-from ppmodel.simulation import compile_graph
 from ppmodel.metrics import bubble_ratios, peak_activations
 from ppmodel.schedules import automatic, get
+from ppmodel.simulation import compile_graph, run_graph
 
 REFERENCE = Path(__file__).parents[2] / "data" / "reference" / "zero_bubble_bubble_rates.csv"
 lengths = st.sampled_from([1, 2, 3, 5, 9.337, 18.5])

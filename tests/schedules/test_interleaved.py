@@ -8,11 +8,10 @@ import pytest
 
 from ppmodel import build, formulas
 from ppmodel.costs import uniform_costs
-from ppmodel.simulation import run_graph
 from ppmodel.errors import ScheduleError
-from ppmodel.simulation import compile_graph
 from ppmodel.metrics import messages_sent, peak_activations, table_slots
 from ppmodel.schedules.interleaved import group_size
+from ppmodel.simulation import compile_graph, run_graph
 
 LOOPED = ("interleaved-1f1b", "looped-bfs", "interleaved-zb")
 SIZES = list(product((1, 2, 3, 4, 6), (1, 2, 3, 4, 5, 6, 7, 12), (1, 2, 3)))
@@ -108,7 +107,8 @@ def test_megatrons_order_exposes_more_than_is_counted():
     for stages, chunks in product((2, 4, 8), (2, 3)):
         schedule = build("interleaved-1f1b", stages, 3 * stages, chunks=chunks)
         ends = [
-            run_graph(compile_graph(schedule, "latency"), uniform_costs(schedule, 24, 48, comm)).makespan_s for comm in (0, 1)
+            run_graph(compile_graph(schedule, "latency"), uniform_costs(schedule, 24, 48, comm)).makespan_s
+            for comm in (0, 1)
         ]
         assert ends[1] - ends[0] == pytest.approx(2 * chunks * stages - stages - 2 + stages, rel=1e-9)
 
@@ -150,7 +150,8 @@ def test_interleaved_zb_with_communication():
         schedule, comm = build("interleaved-zb", stages, count, chunks=chunks), share * times[2] / chunks
         costs = uniform_costs(schedule, times[0], comm=comm, input_grad=times[1], weight_grad=times[2])
         expected = formulas.makespan_interleaved_zb(stages, count, chunks, *times, comm)
-        assert run_graph(compile_graph(schedule, "latency"), costs).makespan_s == pytest.approx(float(expected), rel=1e-12)
+        makespan_s = run_graph(compile_graph(schedule, "latency"), costs).makespan_s
+        assert makespan_s == pytest.approx(float(expected), rel=1e-12)
 
 
 def test_interleaved_zb_needs_whole_rounds():

@@ -8,10 +8,9 @@ import pytest
 
 from ppmodel import OpKind, build, formulas
 from ppmodel.costs import uniform_costs
-from ppmodel.simulation import run_graph
 from ppmodel.errors import ScheduleError
-from ppmodel.simulation import compile_graph
 from ppmodel.metrics import bubble_ratios, peak_activations, table_slots
+from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA
 
 TIMES = list(product((1, 2, 3, 5), repeat=3))

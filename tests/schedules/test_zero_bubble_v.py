@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 
 from ppmodel import build, formulas
 from ppmodel.costs import uniform_costs
-from ppmodel.simulation import run_graph
 from ppmodel.errors import ScheduleError
-from ppmodel.simulation import compile_graph
 from ppmodel.metrics import bubble_ratios, messages_sent, peak_activations, table_bubble_ratio, table_slots
 from ppmodel.ops import OpKind
 from ppmodel.schedules import building_block, zero_bubble_v
 from ppmodel.schedules.building_block import squeezed
+from ppmodel.simulation import compile_graph, run_graph
 
 PEAKS = {
     "zb-v": formulas.peak_activations_zb_v,
