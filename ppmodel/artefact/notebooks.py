@@ -129,6 +129,7 @@ def _isolate(folder, parent):
         os._exit(1)
     (folder / "ipython").mkdir(exist_ok=True)
     os.environ.update(PYTHONHASHSEED="0", JUPYTER_PLATFORM_DIRS="1", IPYTHONDIR=str(folder / "ipython"))
+    os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # whatever the shell around it prefers
 
 
 def _timed(source, folder, values):
