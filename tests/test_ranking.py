@@ -11,12 +11,10 @@ from ppmodel import build, names
 from ppmodel.analysis import (
     advantages,
     agreement,
-    behind,
     crossings,
     every_two,
     family,
     fronts,
-    kendall_tau,
     largest_share,
     levels,
     negated,
@@ -25,8 +23,8 @@ from ppmodel.analysis import (
     pareto_front,
     places,
     reversals,
-    reversed_pairs,
 )
+from ppmodel.analysis.orders import behind, kendall_tau, reversed_pairs
 from ppmodel.analysis.structure import FAMILIES
 from ppmodel.costs import model_costs
 from ppmodel.errors import PPModelError

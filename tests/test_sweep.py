@@ -25,7 +25,8 @@ from ppmodel.cli import main
 from ppmodel.costs import model_costs
 from ppmodel.errors import SpecificationError, SweepError
 from ppmodel.evaluate import COLUMNS, COORDINATES
-from ppmodel.noise import Noise, noisy_makespans, operation_factors
+from ppmodel.noise import Noise, noisy_makespans
+from ppmodel.noise.draw import operation_factors
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA, load_model, load_system
 from ppmodel.sweep import (

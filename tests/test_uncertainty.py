@@ -15,15 +15,8 @@ from ppmodel.analysis import compare_runs, first_places
 from ppmodel.analysis.uncertainty import VERDICTS
 from ppmodel.costs import OpCosts, model_costs, uniform_costs
 from ppmodel.errors import PPModelError
-from ppmodel.noise import (
-    Noise,
-    distribution,
-    noisy_makespans,
-    noisy_makespans_on,
-    operation_factors,
-    probability_faster,
-    slow_ranks,
-)
+from ppmodel.noise import Noise, distribution, noisy_makespans, noisy_makespans_on, probability_faster
+from ppmodel.noise.draw import operation_factors, slow_ranks
 from ppmodel.ops import OpKind
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system

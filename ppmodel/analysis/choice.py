@@ -1,9 +1,9 @@
-"""Which schedule to take under a limit of memory."""
+"""The schedule to choose under a limit of memory."""
 
 from ppmodel.noise import TIE
 
 CHOICES = ("fastest that fits", "next schedule that fits", "fastest of all", "least memory")
-"""What `recommended` picks at each number of ranks, where there is such a one."""
+"""What `recommended` picks at each number of ranks, where one exists."""
 
 
 def recommended(frame, limit_bytes=None):

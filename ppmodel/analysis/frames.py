@@ -1,4 +1,4 @@
-"""What the rows of a frame say of one another: times against a base, the fastest of each point, reversals."""
+"""Comparisons between the rows of a frame: times against a base, the fastest at each point, reversals."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ _NAMED = ("schedule", "options", "label")
 
 
 def points_of(frame):
-    """The columns that say which point a row is: all of `evaluate.COORDINATES` but those that name the schedule.
+    """The columns that identify a point: all of `evaluate.COORDINATES` except those that name the schedule.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def relative_to(frame, base, value="makespan_s"):
     -------
     DataFrame
         The rows of the other schedules, with columns ``base`` and ``relative``: the base's value, and value / base - 1,
-        negative where they are faster. Points at which either is not defined are left out.
+        negative where the schedule is faster. Points at which either is not defined are left out.
 
     Raises
     ------

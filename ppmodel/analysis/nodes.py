@@ -42,7 +42,7 @@ class Search(NamedTuple):
 
 
 def num_placements(num_ranks, devices_per_node):
-    """How many ways there are to put ranks on nodes that are all full; how nodes are numbered does not matter.
+    """The number of ways to put ranks on nodes that are all full, whatever the nodes are called.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def num_placements(num_ranks, devices_per_node):
 
 
 def full_placements(num_ranks, devices_per_node):
-    """Every way to put ranks on nodes that are all full; how nodes are numbered does not matter.
+    """Every way to put ranks on nodes that are all full, whatever the nodes are called.
 
     Parameters
     ----------

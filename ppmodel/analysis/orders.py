@@ -1,4 +1,4 @@
-"""Who is ahead of whom: orders of schedules by bubble ratio, time and memory, where they disagree, and fronts."""
+"""Orders of schedules by bubble ratio, time and memory: where they disagree, and Pareto fronts."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from ppmodel.noise import TIE
 
 
 def order_of_bubbles(first, second):
-    """The order of bubble ratios; a difference of a billionth is rounding, and none.
+    """The order of bubble ratios; differences up to a billionth are rounding and count as equal.
 
     Parameters
     ----------
@@ -16,7 +16,7 @@ def order_of_bubbles(first, second):
     Returns
     -------
     ndarray of int
-        -1 where the first is the smaller one, 1 where the second is, 0 where they are one or either is missing.
+        -1 where the first is smaller, 1 where the second is, 0 where they are equal or one is missing.
 
     Examples
     --------
@@ -28,7 +28,7 @@ def order_of_bubbles(first, second):
 
 
 def order_of_amounts(first, second):
-    """The order of times or of memory; a billionth of them is rounding, and none.
+    """The order of times or of memory; relative differences up to a billionth are rounding and count as equal.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def order_of_amounts(first, second):
     Returns
     -------
     ndarray of int
-        -1 where the first is the smaller one, 1 where the second is, 0 where they are one.
+        -1 where the first is smaller, 1 where the second is, 0 where they are equal.
 
     Examples
     --------
@@ -50,19 +50,19 @@ def order_of_amounts(first, second):
 
 
 def every_two(order, values):
-    """The order of every two of some schedules.
+    """The order of every pair of schedules.
 
     Parameters
     ----------
     order : callable
         `order_of_bubbles` or `order_of_amounts`.
     values : array of float, shape (n, ...)
-        One of each schedule.
+        One value a schedule.
 
     Returns
     -------
     ndarray of int, shape (n, n, ...)
-        That of a row's value against a column's.
+        The order of the row's value against the column's.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def every_two(order, values):
 
 
 def reversed_pairs(bubbles, times, without_network=None):
-    """Pairs whose order by bubble ratio is not that by time. Equal bubbles, and equal times, are no order.
+    """Pairs that time orders against their bubble ratios. Equal bubbles, and equal times, are no order.
 
     Parameters
     ----------
@@ -83,8 +83,8 @@ def reversed_pairs(bubbles, times, without_network=None):
     times : array of float, shape (n, ...)
         Their times.
     without_network : array of float, shape (n, ...), optional
-        Their times without a network. With it only what the network reverses counts: pairs whose order without it
-        is not reversed, too.
+        Their times without a network. If given, only pairs that the network reverses count: those that are not
+        reversed without it, too.
 
     Returns
     -------
@@ -103,7 +103,7 @@ def reversed_pairs(bubbles, times, without_network=None):
 
 
 def negated(bubble, base_bubble, time, base_time):
-    """Where a smaller bubble than that of a base schedule is no shorter time.
+    """Where a schedule has a smaller bubble than a base schedule but is not faster.
 
     Parameters
     ----------
@@ -126,12 +126,12 @@ def negated(bubble, base_bubble, time, base_time):
 
 
 def beats(first, second):
-    """Which points beat which: as good in both things, and better in one.
+    """Which points beat which: as good in both numbers, and better in one.
 
     Parameters
     ----------
     first, second : array of float, shape (n,)
-        Two things to be small, such as time and memory; a billionth of them is no difference.
+        Two numbers of which less is better, such as time and memory; relative differences up to a billionth are none.
 
     Returns
     -------
@@ -148,12 +148,12 @@ def beats(first, second):
 
 
 def pareto_front(first, second):
-    """Points that no other point beats.
+    """The Pareto front: points that no other point beats.
 
     Parameters
     ----------
     first, second : array of float, shape (n,)
-        As in `beats`; equal points are beaten together, or not at all.
+        As in `beats`; equal points are both on the front, or neither is.
 
     Returns
     -------
@@ -168,7 +168,7 @@ def pareto_front(first, second):
 
 
 def behind(time, memory):
-    """How far each point is behind the fastest that holds no more.
+    """How much slower each point is than the fastest one that holds no more memory.
 
     Parameters
     ----------
@@ -213,12 +213,12 @@ def places(order, values):
 
 
 def kendall_tau(first, second):
-    """Rank correlation of two orders, Kendall's tau-b: 1 where they are one, -1 where one is the other reversed.
+    """Rank correlation of two orders, Kendall's tau-b: 1 where they agree, -1 where one is the reverse of the other.
 
     Parameters
     ----------
     first, second : ndarray of int, shape (n, n)
-        From `every_two`; 0 where two are no order.
+        From `every_two`; 0 where two schedules have no order.
 
     Returns
     -------

@@ -10,7 +10,7 @@ FAMILIES = ("one chunk", "one chunk, split backward", "loop", "V or waves", "two
 
 
 def layout(schedule):
-    """Where the stages of a schedule lie, in a word.
+    """How the stages of a schedule are placed on the ranks, in a word.
 
     Parameters
     ----------

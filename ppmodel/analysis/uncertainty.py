@@ -5,7 +5,8 @@ from itertools import chain, product
 from ppmodel.cases import compiled, legal_cases
 from ppmodel.change import UNCHANGED
 from ppmodel.errors import PPModelError
-from ppmodel.noise import QUANTILES, TIE, Comparison, all_seeds, distribution, noisy_makespans_on, probability_faster
+from ppmodel.noise import QUANTILES, TIE, Comparison, distribution, noisy_makespans_on, probability_faster
+from ppmodel.noise.draw import all_seeds
 from ppmodel.prices import as_model, as_system, changed_costs, listed
 from ppmodel.simulation import makespans
 

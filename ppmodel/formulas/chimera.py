@@ -12,10 +12,8 @@ def bubble_ratio_chimera_equal(num_ranks, num_microbatches):
 
     Parameters
     ----------
-    num_ranks : int
-        Ranks, S.
-    num_microbatches : int
-        Microbatches of one iteration, B.
+    num_ranks, num_microbatches : int
+        S and B.
 
     Returns
     -------
@@ -65,10 +63,8 @@ def bubble_ratio_chimera_doubling(num_ranks, num_microbatches):
 
     Parameters
     ----------
-    num_ranks : int
-        Ranks, S.
-    num_microbatches : int
-        Microbatches of one iteration, B.
+    num_ranks, num_microbatches : int
+        S and B.
 
     Returns
     -------
@@ -92,10 +88,8 @@ def makespan_chimera(num_ranks, num_microbatches):
 
     Parameters
     ----------
-    num_ranks : int
-        Ranks, S.
-    num_microbatches : int
-        Microbatches of one iteration, B.
+    num_ranks, num_microbatches : int
+        S and B.
 
     Returns
     -------
@@ -118,10 +112,8 @@ def makespan_chimera_doubling(num_ranks, num_microbatches):
 
     Parameters
     ----------
-    num_ranks : int
-        Ranks, S.
-    num_microbatches : int
-        Microbatches of one iteration, B.
+    num_ranks, num_microbatches : int
+        S and B.
 
     Returns
     -------

@@ -12,10 +12,8 @@ def bubble_ratio_gpipe(num_ranks, num_microbatches):
 
     Parameters
     ----------
-    num_ranks : int
-        Ranks, S; each holds one stage.
-    num_microbatches : int
-        Microbatches of one iteration, B.
+    num_ranks, num_microbatches : int
+        S and B.
 
     Returns
     -------
@@ -39,10 +37,8 @@ def bubble_ratio_1f1b(num_ranks, num_microbatches):
 
     Parameters
     ----------
-    num_ranks : int
-        Ranks, S; each holds one stage.
-    num_microbatches : int
-        Microbatches of one iteration, B.
+    num_ranks, num_microbatches : int
+        S and B.
 
     Returns
     -------
@@ -67,10 +63,8 @@ def bubble_ratio_ideal(num_ranks, num_microbatches):
 
     Parameters
     ----------
-    num_ranks : int
-        Ranks, S; each holds one stage.
-    num_microbatches : int
-        Microbatches of one iteration, B.
+    num_ranks, num_microbatches : int
+        S and B.
 
     Returns
     -------
@@ -95,16 +89,14 @@ def makespan_gpipe(num_ranks, num_microbatches, forward=1, backward=2, comm=0, p
 
     Parameters
     ----------
-    num_ranks : int
-        Ranks, S; each holds one stage.
-    num_microbatches : int
-        Microbatches of one iteration, B.
+    num_ranks, num_microbatches : int
+        S and B.
     forward, backward : int, float or Fraction
         Times F and Bw of one microbatch on one stage, in one unit: forward-times by default.
     comm : int, float or Fraction
         Time c of one transfer, in the same unit.
     p2p : str
-        Communication semantics, as in `graph.compile`.
+        Communication semantics, as in `simulation.compile_graph`.
 
     Returns
     -------
@@ -143,16 +135,14 @@ def makespan_1f1b(num_ranks, num_microbatches, forward=1, backward=2, comm=0, p2
 
     Parameters
     ----------
-    num_ranks : int
-        Ranks, S; each holds one stage.
-    num_microbatches : int
-        Microbatches of one iteration, B.
+    num_ranks, num_microbatches : int
+        S and B.
     forward, backward : int, float or Fraction
         Times F and Bw of one microbatch on one stage, in one unit: forward-times by default.
     comm : int, float or Fraction
         Time c of one transfer, in the same unit.
     p2p : str
-        Communication semantics, as in `graph.compile`.
+        Communication semantics, as in `simulation.compile_graph`.
 
     Returns
     -------
@@ -182,10 +172,8 @@ def makespan_eager_1f1b(num_ranks, num_microbatches, forward=1, backward=2, comm
 
     Parameters
     ----------
-    num_ranks : int
-        Ranks, S; each holds one stage.
-    num_microbatches : int
-        Microbatches of one iteration, B.
+    num_ranks, num_microbatches : int
+        S and B.
     forward, backward : int, float or Fraction
         Times F and Bw of one microbatch on one stage, in one unit: forward-times by default.
     comm : int, float or Fraction
@@ -211,10 +199,8 @@ def peak_activations_gpipe(num_ranks, num_microbatches):
 
     Parameters
     ----------
-    num_ranks : int
-        Ranks, S; each holds one stage.
-    num_microbatches : int
-        Microbatches of one iteration, B.
+    num_ranks, num_microbatches : int
+        S and B.
 
     Returns
     -------
@@ -237,10 +223,8 @@ def peak_activations_1f1b(num_ranks, num_microbatches):
 
     Parameters
     ----------
-    num_ranks : int
-        Ranks, S; each holds one stage.
-    num_microbatches : int
-        Microbatches of one iteration, B.
+    num_ranks, num_microbatches : int
+        S and B.
 
     Returns
     -------
@@ -264,10 +248,8 @@ def peak_activations_eager_1f1b(num_ranks, num_microbatches):
 
     Parameters
     ----------
-    num_ranks : int
-        Ranks, S; each holds one stage.
-    num_microbatches : int
-        Microbatches of one iteration, B.
+    num_ranks, num_microbatches : int
+        S and B.
 
     Returns
     -------

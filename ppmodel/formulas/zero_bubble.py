@@ -16,10 +16,8 @@ def bubble_ratio_zb_h1(num_ranks, num_microbatches):
 
     Parameters
     ----------
-    num_ranks : int
-        Ranks, S; each holds one stage.
-    num_microbatches : int
-        Microbatches of one iteration, B; at least S.
+    num_ranks, num_microbatches : int
+        S and B, at least S.
 
     Returns
     -------
@@ -43,10 +41,8 @@ def bubble_ratio_zb_h2(num_ranks, num_microbatches):
 
     Parameters
     ----------
-    num_ranks : int
-        Ranks, S; each holds one stage.
-    num_microbatches : int
-        Microbatches of one iteration, B; at least 2S-1.
+    num_ranks, num_microbatches : int
+        S and B, at least 2S-1.
 
     Returns
     -------
@@ -70,10 +66,8 @@ def bubble_ratio_span_zb_h2(num_ranks, num_microbatches):
 
     Parameters
     ----------
-    num_ranks : int
-        Ranks, S; each holds one stage.
-    num_microbatches : int
-        Microbatches of one iteration, B; at least 2S-1.
+    num_ranks, num_microbatches : int
+        S and B, at least 2S-1.
 
     Returns
     -------
@@ -99,10 +93,8 @@ def makespan_zb_h1(num_ranks, num_microbatches, forward=1, input_grad=1, weight_
 
     Parameters
     ----------
-    num_ranks : int
-        Ranks, S; each holds one stage.
-    num_microbatches : int
-        Microbatches of one iteration, B; at least S.
+    num_ranks, num_microbatches : int
+        S and B, at least S.
     forward, input_grad, weight_grad : int, float or Fraction
         Times F, I and W of one microbatch on one stage, in one unit.
     comm : int, float or Fraction
@@ -137,10 +129,8 @@ def makespan_zb_h2(num_ranks, num_microbatches, forward=1, input_grad=1, weight_
 
     Parameters
     ----------
-    num_ranks : int
-        Ranks, S; each holds one stage.
-    num_microbatches : int
-        Microbatches of one iteration, B; at least 2S-1.
+    num_ranks, num_microbatches : int
+        S and B, at least 2S-1.
     forward, input_grad, weight_grad : int, float or Fraction
         Times F, I and W of one microbatch on one stage, in one unit.
     comm : int, float or Fraction
@@ -259,7 +249,7 @@ def peak_activations_zb_h1(num_ranks):
     Parameters
     ----------
     num_ranks : int
-        Ranks, S; each holds one stage.
+        S; each rank holds one stage.
 
     Returns
     -------
@@ -284,7 +274,7 @@ def peak_activations_zb_h2(num_ranks):
     Parameters
     ----------
     num_ranks : int
-        Ranks, S; each holds one stage.
+        S; each rank holds one stage.
 
     Returns
     -------

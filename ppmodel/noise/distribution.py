@@ -1,4 +1,4 @@
-"""What many runs come to: quantiles, and how surely one schedule is faster than another."""
+"""Statistics of many runs: quantiles, and the probability that one schedule is faster than another."""
 
 from statistics import NormalDist
 from typing import NamedTuple
@@ -9,11 +9,11 @@ from ppmodel.errors import PPModelError
 from ppmodel.noise.draw import TIE, require_within
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-"""The quantiles of a `distribution` that are taken where none are named."""
+"""The quantiles that `distribution` takes unless others are named."""
 
 
 class Distribution(NamedTuple):
-    """What many runs say of one makespan.
+    """Statistics of the makespans of many runs.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ def _numbers(field, values, remedy):
 
 
 class Comparison(NamedTuple):
-    """How often one schedule is faster than another, and how surely that is known.
+    """The probability that one schedule is faster than another, and its confidence interval.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ def probability_faster(one_s, other_s, confidence=0.95):
     Returns
     -------
     Comparison
-        The interval takes ties for halves of a success: where there are many it is wider than need be.
+        The interval counts a tie as half a success, so that it is wider than necessary where there are many ties.
 
     Raises
     ------

@@ -149,7 +149,7 @@ def operation_factors(schedule, noise, seed):
     Returns
     -------
     ndarray of float, shape (num_operations,)
-        In the order of the schedule's arrays, as `engine.simulate` takes them; 1 for reductions.
+        In the order of the schedule's arrays, as `simulation.run_graph` takes them; 1 for reductions.
 
     Raises
     ------
@@ -207,7 +207,7 @@ def noisy_makespans(graph, costs, noise, seeds):
     Raises
     ------
     CostError
-        As `engine.simulate`.
+        As `simulation.run_graph`.
     PPModelError
         As `slow_ranks`, and if the seeds are no list.
 
@@ -242,7 +242,7 @@ def noisy_makespans_on(graph, many_costs, noise, seeds):
     Raises
     ------
     CostError
-        As `engine.simulate`.
+        As `simulation.run_graph`.
     PPModelError
         As `slow_ranks`, and if the seeds are no list.
 
@@ -303,7 +303,7 @@ def noisy_runs(graph, costs, noise, seeds):
     Raises
     ------
     CostError
-        As `engine.simulate`.
+        As `simulation.run_graph`.
     PPModelError
         As `slow_ranks`, and if the seeds are no list.
 

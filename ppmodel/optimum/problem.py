@@ -1,4 +1,4 @@
-"""What a schedule must do, and with what; which schedules answer it, and what they take."""
+"""Problems for a scheduler: what is to be run and with what; which schedules solve one, and how long they take."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,7 +21,7 @@ TIMES = ("forward", "input_grad", "weight_grad", "comm")
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What a schedule must do, and with what; the order of the operations is open.
+    """What a schedule must run, and with what; only the order of the operations is open.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def problem_of(schedule, forward=1, input_grad=1, weight_grad=1, comm=0, limit=N
 
 
 def time_of(schedule, problem, objective="makespan"):
-    """What a schedule takes with a problem's times: the makespan, or the longest span of a rank.
+    """The makespan of a schedule with a problem's times, or the longest span of a rank.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def peak_of(schedule):
 
 
 def answers(schedule, problem):
-    """Whether a schedule is one of those that a problem asks for.
+    """Whether a schedule solves a problem.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def answers(schedule, problem):
     Returns
     -------
     bool
-        Of the problem's placement and microbatches, within its limit, and with whole backwards where it wants them.
+        Whether it has the problem's placement and microbatches, fits its limit, and has whole backwards if asked for.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A heatmap of anyone's frame: a number in every cell, in panels."""
+"""Heatmaps of a frame: a number in every cell, in panels."""
 
 import numpy as np
 from matplotlib import pyplot as plt

@@ -1,4 +1,4 @@
-"""Lines and bars of anyone's frame: one a schedule, in panels."""
+"""Lines and bars of a frame: one a schedule, in panels."""
 
 from itertools import product
 

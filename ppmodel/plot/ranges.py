@@ -1,4 +1,4 @@
-"""Ranges of anyone's frame: where the values of each row lie, in panels."""
+"""Ranges of a frame: where the values of each row lie, in panels."""
 
 from matplotlib import pyplot as plt
 

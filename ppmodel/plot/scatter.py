@@ -1,4 +1,4 @@
-"""Points of anyone's frame: one number against another, with the Pareto front."""
+"""Points of a frame: one number against another, with the Pareto front."""
 
 from itertools import pairwise
 
@@ -20,7 +20,7 @@ def plot_scatter(
     frame, x, y, title, context="", *, group=None, panel=None, name=None, front=None, styles=None, labels=None,
     log=("x", "y"), percent=False, in_row=1, limits=None,
 ):  # fmt: skip
-    """Points by two numbers; the front as a stepped line, with names.
+    """Points by two numbers, with their Pareto front as a stepped line, and names.
 
     Parameters
     ----------

@@ -93,7 +93,7 @@ def _laid_out(orders):
 
 
 def _counted(turn, num_ranks):
-    """Each operation's microbatch: the how many-th it is of its turn on its rank."""
+    """Each operation's microbatch: its index among the operations of its turn on its rank."""
     microbatch = np.full(len(turn), NO_MICROBATCH, dtype=np.int32)
     for one in _COUNTED:
         places = np.flatnonzero(turn == one)  # several times as fast as a mask for an index

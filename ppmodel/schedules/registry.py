@@ -131,7 +131,7 @@ class Entry(NamedTuple):
     searched : bool
         Whether the order is found operation by operation, by simulating it, and not written down at once.
     file : str or None
-        The file of one's own that registered it; what its generator raises is told with the place in it.
+        The user's file that registered it; errors of its generator name the line.
     """
 
     name: str
@@ -154,7 +154,7 @@ def schedule(name, *, label, title, legal, options=(), bubble_ratio=None, publis
     Raises
     ------
     ScheduleError
-        If another generator has the name: two schedules of one name would pass for one another.
+        If another generator has the name: two schedules must not share a name.
     """
 
     def register(generate):

@@ -12,7 +12,7 @@ from ppmodel.tables import Schedule
 
 
 def in_rounds(count, kinds, first):
-    """Every kind goes through its operations, one a round, from a round of its own on; within a round in turn.
+    """Each rank's program in rounds: every kind does one operation a round, in turn, from a first round of its own on.
 
     Forwards that begin some rounds before the backwards are the warm-up; weight gradients that begin some rounds after
     the input gradients are delayed by as many, and those that are left at the end are the cool-down.
@@ -29,7 +29,7 @@ def in_rounds(count, kinds, first):
     Returns
     -------
     kind, number : ndarray of int, shape (S, len(kinds) count)
-        Each rank's program: the kind of each operation, and the how many-th of its kind it is.
+        Each rank's program: the kind of each operation, and its index among the rank's operations of that kind.
 
     Examples
     --------
@@ -63,9 +63,10 @@ def compiled_rounds(count, kinds, first):
 
 
 def _stretches(count, first):
-    """Where each kind stands while no other begins or ends: every so many-th place of a rank, and which of its own.
+    """The stretches in which no kind begins or ends: there each kind takes every n-th place of its rank.
 
-    For all ranks at once: a call of numpy costs as much as a hundred operations.
+    Yields kind, rank, the first place, the end and the step, and the first and last number of the kind's operations.
+    All ranks are done at once: a call of numpy costs as much as a hundred operations.
     """
     rounds = np.sort(np.concatenate((first, first + count)), axis=0)
     begin, end = rounds[:-1], rounds[1:]
