@@ -7,9 +7,3 @@ from ppmodel.analysis.ranking import advantages, agreement, fronts, levels
 from ppmodel.analysis.roots import crossings, largest_share
 from ppmodel.analysis.structure import FAMILIES, LAYOUTS, family, layout
 from ppmodel.analysis.uncertainty import compare_runs, first_places
-
-__all__ = [
-    "FAMILIES", "LAYOUTS", "advantages", "agreement", "beats", "compare_runs", "crossings", "every_two", "family",
-    "first_places", "fronts", "largest_share", "layout", "levels", "negated", "order_of_amounts", "order_of_bubbles",
-    "pareto_front", "places", "recommended", "relative_to", "reversals", "winners",
-]  # fmt: skip

@@ -7,25 +7,3 @@ from ppmodel.costs.table import OpCosts, comm_over_forward, side_by_side, slowes
 from ppmodel.costs.transfers import hockney_s, message_bytes, receivers
 from ppmodel.costs.uniform import uniform_costs
 from ppmodel.costs.work import BlockOperation, Work, block_operations, embedding_operations, head_operations
-
-__all__ = [
-    "BlockOperation",
-    "OpCosts",
-    "Stage",
-    "Work",
-    "block_operations",
-    "comm_over_forward",
-    "embedding_operations",
-    "head_operations",
-    "hockney_s",
-    "message_bytes",
-    "microbatch_sequences",
-    "model_costs",
-    "receivers",
-    "roofline_s",
-    "side_by_side",
-    "slowest_transfer_s",
-    "stage_blocks",
-    "stages",
-    "uniform_costs",
-]

@@ -4,7 +4,3 @@ from ppmodel.export.files import write_whole
 from ppmodel.export.html import table_html
 from ppmodel.export.table import parse_table, read_file, read_table, write_table
 from ppmodel.export.trace import trace_events, write_trace
-
-__all__ = [
-    "parse_table", "read_file", "read_table", "table_html", "trace_events", "write_table", "write_trace", "write_whole",
-]  # fmt: skip

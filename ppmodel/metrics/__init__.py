@@ -14,24 +14,3 @@ from ppmodel.metrics.bubbles import (
 from ppmodel.metrics.memory import Memory, activation_bytes, activations_in_use, memory, peak_activations
 from ppmodel.metrics.messages import messages_by_node, messages_sent
 from ppmodel.metrics.path import critical_path, path_transfers
-
-__all__ = [
-    "BubbleRatios",
-    "Memory",
-    "activation_bytes",
-    "activations_in_use",
-    "bubble_ratios",
-    "busy_s",
-    "computing_s",
-    "critical_path",
-    "idle_ratio",
-    "longest_span_s",
-    "memory",
-    "messages_by_node",
-    "messages_sent",
-    "operations_s",
-    "path_transfers",
-    "peak_activations",
-    "table_bubble_ratio",
-    "table_slots",
-]

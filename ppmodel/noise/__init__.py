@@ -2,8 +2,3 @@
 
 from ppmodel.noise.distribution import QUANTILES, Comparison, Distribution, distribution, probability_faster
 from ppmodel.noise.draw import MAX_JITTER, MAX_SLOWDOWN, TIE, Noise, noisy_makespans, noisy_makespans_on, noisy_runs
-
-__all__ = [
-    "MAX_JITTER", "MAX_SLOWDOWN", "QUANTILES", "TIE", "Comparison", "Distribution", "Noise", "distribution",
-    "noisy_makespans", "noisy_makespans_on", "noisy_runs", "probability_faster",
-]  # fmt: skip

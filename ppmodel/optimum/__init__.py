@@ -7,8 +7,3 @@ take time and occupy nothing (``latency``); a reduction of replicas is left out.
 from ppmodel.optimum.lower_bounds import Bounds, bounds
 from ppmodel.optimum.problem import OBJECTIVES, Problem, answers, is_whole, peak_of, problem_of, time_of
 from ppmodel.optimum.solver import Optimum, solve
-
-__all__ = [
-    "OBJECTIVES", "Bounds", "Optimum", "Problem", "answers", "bounds", "is_whole", "peak_of", "problem_of", "solve",
-    "time_of",
-]  # fmt: skip

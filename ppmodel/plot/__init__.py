@@ -6,8 +6,3 @@ from ppmodel.plot.ranges import plot_ranges
 from ppmodel.plot.scatter import plot_scatter
 from ppmodel.plot.style import context, style_of, titled
 from ppmodel.plot.timelines import plot_table, plot_timelines
-
-__all__ = [
-    "context", "legend", "plot_bars", "plot_heatmap", "plot_lines", "plot_ranges", "plot_scatter", "plot_table",
-    "plot_timelines", "style_of", "titled",
-]  # fmt: skip

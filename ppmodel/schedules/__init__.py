@@ -11,5 +11,3 @@ from ppmodel.schedules.registry import build, get, names, register_file
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")
-
-__all__ = ["build", "get", "names", "register_file"]

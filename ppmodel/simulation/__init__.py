@@ -4,17 +4,3 @@ from ppmodel.simulation.events import run_events
 from ppmodel.simulation.graph import ALLREDUCE, P2P, ExecutionGraph, compile_graph, programs, require_semantics
 from ppmodel.simulation.longest_path import makespans, makespans_and_spans, run_graph
 from ppmodel.simulation.timeline import Timeline
-
-__all__ = [
-    "ALLREDUCE",
-    "P2P",
-    "ExecutionGraph",
-    "Timeline",
-    "compile_graph",
-    "makespans",
-    "makespans_and_spans",
-    "programs",
-    "require_semantics",
-    "run_events",
-    "run_graph",
-]

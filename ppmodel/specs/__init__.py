@@ -16,30 +16,3 @@ from ppmodel.specs.model import ModelSpec, Recompute, load_model
 from ppmodel.specs.setting import SettingSpec, load_setting
 from ppmodel.specs.system import SystemSpec, load_system
 from ppmodel.specs.topology import PLACEMENTS, NodeSpec, nodes_of, one_node_text
-
-__all__ = [
-    "DATA",
-    "PLACEMENTS",
-    "Kind",
-    "ModelSpec",
-    "NodeSpec",
-    "Provenance",
-    "Recompute",
-    "SettingSpec",
-    "SystemSpec",
-    "load_model",
-    "load_setting",
-    "load_system",
-    "model_names",
-    "nodes_of",
-    "one_node_text",
-    "parse_size",
-    "place_in",
-    "read_document",
-    "same_name",
-    "setting_names",
-    "specification_path",
-    "system_names",
-    "template_names",
-    "template_path",
-]

@@ -9,5 +9,3 @@ from ppmodel.sweep.grid import Sweep, chunk_bounds
 from ppmodel.sweep.rows import columns_of, compute_rows
 from ppmodel.sweep.run import Summary, SweepStopped, run_sweep
 from ppmodel.sweep.specification import load_sweep
-
-__all__ = ["Summary", "Sweep", "SweepStopped", "chunk_bounds", "columns_of", "compute_rows", "load_sweep", "run_sweep"]

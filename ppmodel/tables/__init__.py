@@ -3,5 +3,3 @@
 from ppmodel.tables.dependencies import NO_OPERATION, Dependencies, by_keys
 from ppmodel.tables.schedule import Schedule
 from ppmodel.tables.slots import CONTINUED, IDLE, brief
-
-__all__ = ["CONTINUED", "IDLE", "NO_OPERATION", "Dependencies", "Schedule", "brief", "by_keys"]
