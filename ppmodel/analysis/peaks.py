@@ -377,13 +377,9 @@ def _recounted(row, num_ranks):
 def _evidence(schedule, operation, count, weights):
     rank = schedule.rank[operation]
     first = np.searchsorted(rank, np.arange(schedule.num_ranks))
-    return tuple(
-        CertificateRow(
-            int(rank[cell]), int(cell - first[rank[cell]]), str(schedule.op(operation[cell])),
-            tuple(count[cell].tolist()), weight,
-        )
-        for cell, weight in weights.items()
-    )  # fmt: skip
+    places = ((int(rank[cell]), int(cell - first[rank[cell]]), str(schedule.op(operation[cell]))) for cell in weights)
+    held = (tuple(count[cell].tolist()) for cell in weights)
+    return tuple(CertificateRow(*place, *rest) for place, *rest in zip(places, held, weights.values(), strict=True))
 
 
 def _solve_game(payoff):

@@ -42,13 +42,13 @@ def plot_ranges(
     >>> len(plot_ranges(frame, ["low", "less", "middle", "more", "high"], "Where the runs lie").axes)
     1
     """
-    panels, names, versions = panels_of(frame, panel), list(dict.fromkeys(frame[row])), panels_of(frame, beside)
+    panels, names, versions = panels_of(frame, panel), list(dict.fromkeys(frame[row])), list(panels_of(frame, beside))
     figure, axes = panel_grid(len(panels), in_row, height=0.3 * len(names) + 0.7)
     for axis, (name, here) in zip(axes.flat, panels.items(), strict=False):
-        for number, rows in enumerate(versions.values()):
+        for number, version in enumerate(versions):
+            rows = panels_of(here, beside).get(version, here[:0])[[row, *columns]]
             shift = _APART * (number - (len(versions) - 1) / 2)
-            heights = {name: n + shift for n, name in enumerate(names)}
-            _draw_ranges(axis, here.loc[here.index.isin(rows.index), [row, *columns]], heights, number > 0)
+            _draw_ranges(axis, rows, {one: place + shift for place, one in enumerate(names)}, number > 0)
         axis.set_yticks(range(len(names)), names, fontsize=7.5)
         axis.set_ylim(len(names) - 0.4, -0.6)
         axis.grid(axis="y", visible=False)

@@ -112,11 +112,7 @@ def plot_table(schedules, title, backward=2, note=""):
     """
     slots = {name: schedule.slots(backward=backward, reduction=1) for name, schedule in schedules.items()}
     total = max(int(end.max()) for _, end in slots.values())
-    heights = [schedule.num_ranks for schedule in schedules.values()]
-    figure, axes = plt.subplots(
-        len(schedules), squeeze=False, sharex=True, height_ratios=heights,
-        figsize=(7.8, 1.1 + 0.34 * sum(heights) + 0.35 * len(heights)),
-    )  # fmt: skip
+    figure, axes = _panels([schedule.num_ranks for schedule in schedules.values()])
     for axis, (name, schedule) in zip(axes[:, 0], schedules.items(), strict=True):
         draw_operations(axis, schedule, *slots[name], (0, total))
         axis.set_title(name)
@@ -150,12 +146,8 @@ def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1):
     """
     timelines = {name: getattr(run, "timeline", run) for name, run in timelines.items()}
     total = max(timeline.makespan_s for timeline in timelines.values())
-    ranks = [timeline.graph.schedule.num_ranks for timeline in timelines.values()]
-    heights = [max(ranks[first : first + in_row]) for first in range(0, len(ranks), in_row)]
-    figure, axes = plt.subplots(
-        len(heights), in_row, squeeze=False, sharex=True, height_ratios=heights,
-        figsize=(7.8, 1.1 + 0.34 * sum(heights) + 0.35 * len(heights)),
-    )  # fmt: skip
+    schedules = [timeline.graph.schedule for timeline in timelines.values()]
+    figure, axes = _panels([schedule.num_ranks for schedule in schedules], in_row)
     for axis, (name, timeline) in zip(axes.flat, timelines.items(), strict=False):
         schedule = timeline.graph.schedule
         beside = timeline.graph.allreduce == "overlapped"
@@ -169,8 +161,15 @@ def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1):
         last.set_xlabel(f"time ({unit})")
     line = plt.Line2D([], [], color="#333333", lw=0.8, label="transfer")
     bold = [Patch(facecolor="none", edgecolor=_PATH_COLOUR, lw=2, label="critical path")] if paths else []
-    operation_legend(figure, [timeline.graph.schedule for timeline in timelines.values()], [line, *bold])
+    operation_legend(figure, schedules, [line, *bold])
     return titled(figure, title, f"{context}; numbers are microbatches")
+
+
+def _panels(ranks, in_row=1):
+    """A figure with a panel for each of these numbers of ranks, and its axes; a row is as high as its ranks need."""
+    heights = [max(ranks[first : first + in_row]) for first in range(0, len(ranks), in_row)]
+    size = (7.8, 1.1 + 0.34 * sum(heights) + 0.35 * len(heights))
+    return plt.subplots(len(heights), in_row, squeeze=False, sharex=True, height_ratios=heights, figsize=size)
 
 
 def _draw_path(axis, timeline, path):
