@@ -171,7 +171,7 @@ def advantages(frame, base):
 
 
 def fronts(frame, by=("system", "pp")):
-    """Which points no other beats in time and memory, and how far behind the others are.
+    """The Pareto fronts of time and memory, and how far behind them all other points are.
 
     Parameters
     ----------

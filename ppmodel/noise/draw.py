@@ -1,6 +1,6 @@
 """Noisy runs: operations that jitter and ranks that straggle, drawn from explicit seeds.
 
-**What is drawn from what.** A run is known by its seed, a whole number. It draws from two streams of numbers,
+**Seeds.** A run is identified by its seed, a whole number. It draws from two streams of random numbers,
 ``SeedSequence(seed, spawn_key=key)``:
 
 - ``(0,)``: which ranks are slow, one number a rank. It depends on the seed alone, so that all schedules
@@ -26,20 +26,20 @@ from ppmodel.ops import OpKind
 from ppmodel.simulation import run_graph
 
 TIE = 1e-9
-"""Relative difference below which two runs take the same time: rounding is no order."""
+"""Relative difference up to which two times count as equal, as it may be rounding."""
 
 MAX_JITTER = 5.0
 """Largest jitter: one operation in forty then takes 18 000 times the median, and no mean of runs settles."""
 
 MAX_SLOWDOWN = 1e6
-"""Largest slowdown: a rank that is slower stands still."""
+"""Largest slowdown: a slower rank hardly works at all."""
 
 _RANKS, _JITTER = 0, 1
 
 
 @dataclass(frozen=True)
 class Noise:
-    """How far the operations of one run are from their nominal durations; reductions keep theirs.
+    """How far the operations of a run deviate from their nominal durations; all-reduces keep theirs.
 
     Parameters
     ----------
@@ -328,7 +328,7 @@ def noisy_runs(graph, costs, noise, seeds):
 
 
 def all_seeds(seeds):
-    """Seeds that can be gone through more than once, whatever they come from.
+    """Seeds as a list, which can be gone through more than once.
 
     Parameters
     ----------
@@ -342,7 +342,7 @@ def all_seeds(seeds):
     Raises
     ------
     PPModelError
-        If they cannot be gone through.
+        If they are no iterable.
 
     Examples
     --------

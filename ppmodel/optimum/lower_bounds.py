@@ -17,7 +17,7 @@ class Bounds(NamedTuple):
     critical_path : Fraction
         One microbatch, all the way there and back.
     busiest_rank : Fraction
-        Computing time of a rank, after the soonest that it may begin and before what must still follow.
+        Computing time of a rank, and the least time before its first operation and after its last.
     memory : Fraction
         What the limit adds: too few forwards fit to fill the time until the first gradient returns, or
         microbatches must wait for those that came before. 0 without a limit.
@@ -48,11 +48,11 @@ def bounds(problem, objective="makespan"):
 
     Notes
     -----
-    On each rank: until the soonest that a gradient can be there, only forwards run, and no more of them than fit;
-    all other work comes later. A backward, where halves do not stand apart, is followed by those of the stages before
-    it; of split ones the weight gradients may come last, so that either they or what follows counts. A stage's
-    activations stay from its forward to its (weight) gradient, at least as long as the way to the last stage and back
-    takes; with room for k of them, one of k places holds B/k, rounded up, one after the other.
+    Until the first gradient can reach a rank, the rank runs forwards only, and no more of them than fit; all its other
+    work comes later. A whole backward is followed by those of the stages before it. Of split backwards the weight
+    gradients may come last: then either they count or what follows the input gradients, whichever takes longer. A
+    stage's activations stay from its forward to its (weight) gradient, at least for the way to the last stage and back.
+    With room for k microbatches, one of the k places holds at least B/k of them, rounded up, one after the other.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class _Ways:
         return int(self.problem.hops[copy, first + 1 : last + 1].sum()) * self.problem.comm
 
     def head(self, copy, stage):
-        """The soonest that a stage's forward may begin; 0 for a span, which begins with its rank."""
+        """The earliest start of a stage's forward; 0 for a span, which begins with its rank."""
         return (stage * self.length[OpKind.F] + self._hops(copy, 0, stage)) if self.whole else Fraction(0)
 
     def around(self, copy, stage):
@@ -107,7 +107,7 @@ class _Ways:
         return self.length[OpKind.F] + self.around(copy, 0) + self.gradient + self.after
 
     def of_rank(self, rank, forwards):
-        """All work of a rank, of which so many forwards at most come before the first gradient."""
+        """All work of a rank, with at most this many forwards before its first gradient."""
         own = self.stages[rank]
         begins = min(self.head(*stage) for stage in own)
         gradient_there = min(self.head(*stage) + self.length[OpKind.F] + self.around(*stage) for stage in own)
@@ -119,7 +119,7 @@ class _Ways:
         return begins + max(work, work - without + follows)
 
     def in_turn(self, copy, stage):
-        """Microbatches of a stage share the places that the memory has for them, and one place holds many in turn."""
+        """A stage's microbatches in turn: they share the places that the memory has for them."""
         rounds = ceil(Fraction(self.problem.microbatches_per_copy, self.problem.stages_at_once))
         stays = self.length[OpKind.F] + self.around(copy, stage) + self.gradient + self.after
         follows = 0 if self.problem.split else self.tail(copy, stage)

@@ -21,11 +21,11 @@ def plot_heatmap(
     frame : DataFrame
         A row a cell; cells without a row stay white.
     x, y, value : str
-        Columns of the horizontal and the vertical place, in order of appearance, and of the number.
+        Columns of the horizontal and the vertical place, both in order of appearance, and of the number.
     title, context : str
         The point of the figure, and what it shows; see `context`.
     panel : str, optional
-        Column that tells panels apart, side by side.
+        Column that tells the panels apart, side by side.
     form : str
         Format of the number in a cell.
     text : str, optional
@@ -33,16 +33,16 @@ def plot_heatmap(
     framed : str, optional
         Boolean column: which cells get a black frame.
     limits : (float, float), optional
-        The numbers at both ends of the colours; by default the least and the largest.
+        The numbers at the ends of the colour scale; by default the smallest and the largest.
     centre : float, optional
         The number at the middle of diverging colours, orange to purple, for a change against a base; without it
         colours go from yellow to blue.
     log : bool
-        Whether colours follow the logarithm.
+        Whether the colour scale is logarithmic.
     labels : dict of str to str, optional
-        What the columns `x` and `y` are called; see `plot_lines`.
+        As in `plot_lines`.
     words : dict, optional
-        What values of `x` and `y` are called.
+        Names of values of `x`, `y` and `panel`, where the values themselves will not do.
 
     Returns
     -------

@@ -38,7 +38,7 @@ def plot_lines(
     in_row : int
         Panels in a row, of a single `y`.
     labels : dict of str to str, optional
-        What columns are called on the axes, with their unit; those of `evaluate.COLUMNS` have words of their own.
+        Names of columns on the axes, with their units; most columns of `ppmodel.compare` have one already.
     percent : bool, optional
         Whether `y` is a ratio, shown in percent; by default where its name ends in ``ratio`` or is ``relative``.
     log : str or sequence of str
@@ -50,10 +50,10 @@ def plot_lines(
     share : bool or list of str
         Whether panels share the scale of the vertical axis, or the columns `y` of which they do.
     own_x : bool
-        Whether each panel has its own horizontal axis, where panels are about different things; with ``log="x"`` those
-        are logarithmic whose values span more than a factor of five.
+        Whether each panel has a horizontal axis of its own, for panels about different things; with ``log="x"`` only
+        those axes are logarithmic whose values span more than a factor of five.
     limits : dict of str to float, optional
-        Horizontal lines to hold the others against, by what the legend calls them.
+        Horizontal lines to compare the others with, by their name in the legend.
     band : (str, str), optional
         Columns of the lower and the upper end of a band around each line, such as an interval.
 

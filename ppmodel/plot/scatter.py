@@ -31,20 +31,20 @@ def plot_scatter(
     title, context : str
         The point of the figure, and what it shows; see `context`.
     group : str, optional
-        Column whose values have a colour and a marker each.
+        Column that tells points apart, by colour and marker.
     panel : str, optional
-        Column that tells panels apart.
+        Column that tells the panels apart.
     name : str, optional
         Column with a name for each point; an empty one is not drawn. Where the names of a single panel have no place
         beside their points, they stand in a column beside it.
     front : str, optional
-        Boolean column: which points no other beats on both; see `analysis.pareto_front`.
+        Boolean column: which points are on the Pareto front; see `analysis.pareto_front`.
     styles : dict of str to dict, optional
         Keywords of matplotlib's ``plot`` for each group; by default those of `style_of`.
     labels, log, in_row
         As in `plot_lines`.
     limits : dict of str to float, optional
-        Vertical lines to hold the points against, by what the legend calls them.
+        Vertical lines to compare the points with, by their name in the legend.
     percent : bool
         Whether both numbers are ratios against a base, shown in percent; two lines then cross where the base is, and
         all panels have the same axes.
@@ -83,7 +83,7 @@ def plot_scatter(
     if name and front:
         low, high = axes[0, 0].get_xlim()  # of all panels: room for the names
         axes[0, 0].set_xlim(low * (low / high) ** 0.2 if "x" in log else low - 0.2 * (high - low), high)
-    extra = [plt.Line2D([], [], color="black", lw=1.2, label="no other beats these on both")] if front else []
+    extra = [plt.Line2D([], [], color="black", lw=1.2, label="Pareto front")] if front else []
     extra += [plt.Line2D([], [], color="black", lw=1.0, ls="--", label=said) for said in limits or ()]
     if group or extra:
         legend(figure, axes.flat[0], extra)

@@ -136,7 +136,7 @@ _LABELS = {
 
 
 def axis_label(column, labels=None):
-    """What a column is called on an axis, with its unit: by `labels`, by the field's words, or by its name."""
+    """The name of a column on an axis, with its unit: from `labels`, a usual one, or the column's own."""
     return (labels or {}).get(column, _LABELS.get(column, column))
 
 

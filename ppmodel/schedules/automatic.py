@@ -20,7 +20,7 @@ from ppmodel.tables import Schedule
 NEVER = 2**62
 _LONGEST = 2**60
 _WORK = 4
-"""To choose an operation takes plain code about as long as so many operations of a table elsewhere."""
+"""Plain code takes about as long to choose one operation as for this many operations of a table elsewhere."""
 _F, _I, _W = int(OpKind.F), int(OpKind.I), int(OpKind.W)
 
 
@@ -56,10 +56,10 @@ RULES = tuple(
         (0, 0, 1, 2, 1), (0, 0, 2, 2, 0), (0, 0, 0, 0, 1), (0, 0, 1, 0, 0), (0, 0, 0, 1, 0), (1, 1, 1, 0, 0),
     ]
 )  # fmt: skip
-"""In the order in which ties are broken. Twelve of 72 combinations; all of them would take six times as long.
+"""In the order in which ties are broken: twelve of 72 combinations, all of which would take six times as long.
 
-They were chosen on 4000 cases by chance (S up to 16, B up to 4S). On 4000 others they and the hand-made orders have the
-shortest span that any of the 72 finds in all but 7, and are less than 1 % longer there.
+They were chosen on 4000 random cases (S up to 16, B up to 4S). On 4000 others they, with the handcrafted orders, find
+the shortest span of all 72 combinations in all but 7 cases, and a span less than 1 % longer in these.
 """
 
 

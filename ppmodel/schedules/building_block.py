@@ -25,7 +25,7 @@ from ppmodel.tables import by_keys
 
 FREE = -1
 _WORK = 8
-"""A move's trials take plain code about as long as so many operations of a table elsewhere."""
+"""Plain code takes about as long for the trials of one move as for this many operations of a table elsewhere."""
 
 
 def squeezed(placement, offsets, period, num_microbatches, limit):
