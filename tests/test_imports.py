@@ -40,7 +40,7 @@ MAY_IMPORT = {
 """The rooms of the library, from the bottom to the top, and what each may import of the others."""
 
 THE_LIBRARY = set(MAY_IMPORT) - {"__init__"}
-MAY_IMPORT |= {"artefact": THE_LIBRARY, "cli": THE_LIBRARY | {"artefact"}, "__main__": {"cli"}}
+MAY_IMPORT |= {"cli": THE_LIBRARY, "artefact": THE_LIBRARY | {"cli"}, "__main__": {"cli"}}
 
 DOORS = {
     "tables": {"export", "plot"},  # a table writes, shows and draws itself

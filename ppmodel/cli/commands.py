@@ -8,9 +8,10 @@ import click
 from ppmodel.errors import PPModelError
 
 _MODULES = {
-    "schedules": "listing", "models": "listing", "systems": "listing", "notebooks": "listing",
-    "table": "table", "check": "check", "simulate": "simulate", "compare": "compare", "sweep": "sweep",
-    "run": "notebook", "reproduce": "book", "claims": "claims",
+    "schedules": "cli.listing", "models": "cli.listing", "systems": "cli.listing",
+    "table": "cli.table", "check": "cli.check", "simulate": "cli.simulate", "compare": "cli.compare",
+    "sweep": "cli.sweep", "notebooks": "artefact.commands.notebook", "run": "artefact.commands.notebook",
+    "reproduce": "artefact.commands.book", "claims": "artefact.commands.claims",
 }  # fmt: skip
 _CALLED_NOW = {"stages": "pp", "devices": "pp", "ranks": "pp", "table": "schedule-file", "batches": "microbatches"}
 _ALIKE = 0.7
@@ -63,14 +64,14 @@ class Command(_Careful, click.Command):
 
 
 class Group(_Careful, click.Group):
-    """The commands, each in a module of this room that is imported when the command is asked for."""
+    """The commands, each in a module that is imported when the command is asked for."""
 
     def list_commands(self, ctx):
         return list(_MODULES)
 
     def get_command(self, ctx, name):
         module = _MODULES.get(name)
-        return module and getattr(import_module(f"ppmodel.cli.{module}"), f"{name}_command")
+        return module and getattr(import_module(f"ppmodel.{module}"), f"{name}_command")
 
     def resolve_command(self, ctx, args):
         if args and args[0] not in _MODULES:

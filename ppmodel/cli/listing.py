@@ -1,14 +1,8 @@
-"""ppmodel schedules, models, systems, notebooks: what comes with the project."""
-
-import json
-from pathlib import Path
+"""ppmodel schedules, models, systems: what comes with the project."""
 
 from ppmodel import schedules
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import columns, plain, say
-from ppmodel.errors import PPModelError
-
-_NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
 
 @command("schedules")
@@ -27,7 +21,7 @@ def models_command():
     """List the models that come with the project."""
     from ppmodel.specs import load_model, model_names
 
-    _say_titles({name: load_model(name).title for name in model_names()})
+    say_titles({name: load_model(name).title for name in model_names()})
 
 
 @command("systems")
@@ -35,27 +29,9 @@ def systems_command():
     """List the systems that come with the project."""
     from ppmodel.specs import load_system, system_names
 
-    _say_titles({name: load_system(name).title for name in system_names()})
+    say_titles({name: load_system(name).title for name in system_names()})
 
 
-@command("notebooks")
-def notebooks_command():
-    """List the notebooks that "ppmodel run" runs."""
-    titles = {path.stem: _title(path) for path in sorted(_NOTEBOOKS.glob("*.ipynb"))}
-    if not titles:
-        remedy = "run ppmodel from a clone of the project"
-        raise PPModelError("notebooks", _NOTEBOOKS, "holds none: they do not come with the package", remedy)
-    _say_titles(titles)
-
-
-def _title(path):
-    """A notebook's first heading."""
-    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-        for line in "".join(cell["source"]).splitlines():
-            if cell["cell_type"] == "markdown" and line.startswith("# "):
-                return line[2:].strip()
-    return ""
-
-
-def _say_titles(titles):
+def say_titles(titles):
+    """Print names and titles, a line each."""
     say(columns([[name, plain(title)] for name, title in titles.items()]))

@@ -1,0 +1,1 @@
+"""The commands of the artefact: claims, run, reproduce, notebooks; the command line loads them when asked."""

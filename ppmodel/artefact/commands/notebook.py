@@ -1,0 +1,47 @@
+"""ppmodel run, ppmodel notebooks: one notebook with parameters of one's own, and which there are."""
+
+import json
+
+import click
+
+from ppmodel.cli.asked import require_folder
+from ppmodel.cli.commands import command
+from ppmodel.cli.listing import say_titles
+from ppmodel.cli.text import say
+from ppmodel.errors import PPModelError
+
+
+@command("run")
+@click.argument("notebook")
+@click.option("-p", "--parameter", "given", nargs=2, multiple=True, metavar="NAME VALUE", help="May be repeated.")
+@click.option("--out", type=click.Path(), metavar="FOLDER", help="For notebook and results (default: its name).")
+def run_command(notebook, given, out):
+    """Run one notebook, by name or file, with parameters of your own.
+
+    "ppmodel notebooks" lists them.
+    """
+    require_folder(out)
+    from ppmodel.artefact.run import run
+
+    say(run(notebook, given, out))
+
+
+@command("notebooks")
+def notebooks_command():
+    """List the notebooks that "ppmodel run" runs."""
+    from ppmodel.artefact.run import ROOT, notebook_names
+
+    titles = {name: _title(path) for name, path in notebook_names().items()}
+    if not titles:
+        remedy = "run ppmodel from a clone of the project"
+        raise PPModelError("notebooks", ROOT / "notebooks", "holds none: they do not come with the package", remedy)
+    say_titles(titles)
+
+
+def _title(path):
+    """A notebook's first heading."""
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        for line in "".join(cell["source"]).splitlines():
+            if cell["cell_type"] == "markdown" and line.startswith("# "):
+                return line[2:].strip()
+    return ""
