@@ -11,7 +11,7 @@ from ppmodel.optimum import answers, bounds, is_whole, peak_of, problem_of, solv
 from ppmodel.tables import Schedule
 
 STEPS = ("order", "halves", "free")
-"""What a schedule is held against, each with more freedom than the one before: the best order with its memory and its
+"""What a schedule is compared with, each with more freedom than the one before: the best order with its memory and its
 kind of backward; with backwards that may be split; with memory without limit, too. All are on its own placement."""
 
 

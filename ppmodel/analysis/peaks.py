@@ -23,7 +23,7 @@ every rank, and of each stage on its own."""
 
 
 def _in_use(schedule):
-    """What each rank holds at its fullest within each of its cells, rank by rank in program order.
+    """The most that each rank holds within each of its cells, rank by rank in program order.
 
     Returns the first operation of each cell, shape (num_cells,), and the microbatches whose activations its rank holds,
     shape (num_cells, num_replicas, num_stages); in a cell of several operations all are taken before any is given back.
@@ -249,7 +249,7 @@ def front_back_certificate(schedule):
 def lowest_peak(schedule, family=OWN):
     """The lowest peak over all real splits of a family, with an exact proof.
 
-    Sharing out the model against the fullest cell is a matrix game between the family's corners and the rows of
+    The split that keeps the fullest cell lowest solves a matrix game between the family's corners and the rows of
     the table. It is solved by the simplex method in whole numbers, and the solution checked by both its sides.
 
     Parameters
