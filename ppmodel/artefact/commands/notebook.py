@@ -31,7 +31,7 @@ def notebooks_command():
     """List the notebooks that "ppmodel run" runs."""
     from ppmodel.artefact.run import ROOT, notebook_names
 
-    titles = {name: _title(path) for name, path in notebook_names().items()}
+    titles = {name: _title(path) for name, path in sorted(notebook_names().items())}
     if not titles:
         remedy = "run ppmodel from a clone of the project"
         raise PPModelError("notebooks", ROOT / "notebooks", "holds none: they do not come with the package", remedy)
