@@ -112,18 +112,32 @@ def as_case(given):
         return Case(given.name, (), given)
     if callable(given):
         return Case(getattr(given, "__name__", type(given).__name__), (), given)
-    name, options = (given, {}) if isinstance(given, str) else _pair(given)
+    given = (given, {}) if isinstance(given, str) else given
+    if not _is_pair(given):
+        rule = "is not a schedule's name, a (name, options) pair, a table, or a function that generates one"
+        raise ScheduleError("schedule", repr(given), rule, 'write for example ("interleaved-1f1b", {"chunks": 4})')
+    name, options = given
     schedules.get(name)
-    return Case(
-        name, tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in options.items())
+    options = ((key, tuple(value) if isinstance(value, list) else value) for key, value in options.items())
+    return Case(name, tuple(options))
+
+
+def as_cases(given):
+    """The cases of a list of schedules, or of one alone; each as in `as_case`.
+
+    Examples
+    --------
+    >>> [case.label for case in as_cases(["gpipe", ("hanayo", {"waves": 2})])]
+    ['GPipe', 'Hanayo W = 2']
+    """
+    several = isinstance(given, list | tuple) and not isinstance(given, Case) and not _is_pair(given)
+    return [as_case(one) for one in (given if several else [given])]
+
+
+def _is_pair(given):
+    return (
+        isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], dict)
     )
-
-
-def _pair(given):
-    if isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], dict):
-        return given
-    rule = "is not a schedule's name, a (name, options) pair, a table, or a function that generates one"
-    raise ScheduleError("schedule", repr(given), rule, 'write for example ("interleaved-1f1b", {"chunks": 4})')
 
 
 def cases_of_file(path):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel import metrics
-from ppmodel.cases import Case, as_case, built, compiled, with_times
+from ppmodel.cases import as_case, as_cases, built, compiled, with_times
 from ppmodel.change import UNCHANGED
 from ppmodel.costs import comm_over_forward, model_costs
 from ppmodel.errors import CostError, PPModelError
@@ -30,7 +30,6 @@ from ppmodel.prices import (
 from ppmodel.run import Run
 from ppmodel.schedules.registry import option_text
 from ppmodel.simulation import makespans, makespans_and_spans, require_semantics, run_graph
-from ppmodel.tables import Schedule
 
 COORDINATES = ("schedule", "options", "label", "pp", "microbatches", "p2p", "allreduce", "system", "model")
 """The columns that say which point a row is; costs given in seconds have their columns in place of the last two."""
@@ -89,7 +88,7 @@ def simulate(
     case = as_case(schedule)
     table = built(case, *_size(case, pp, microbatches))
     costs, model, system = _costs(table, model, system, allreduce, seconds)
-    return Run(run_graph(compiled(table, p2p, allreduce), costs), costs, case, model, system)
+    return Run(run_graph(compiled(table, p2p, allreduce), costs), costs, case, allreduce, model, system)
 
 
 def searched_for(schedule, pp, microbatches, *, model=None, system=None, allreduce="excluded", **seconds):
@@ -207,10 +206,10 @@ def compared(
     >>> columns[:3], row["makespan_s"]
     (['schedule', 'options', 'label'], 33.0)
     """
-    cases = [as_case(one) for one in listed(schedules, (str, Schedule, Case), pair=True)]
+    cases = as_cases(schedules)
     prices = priced(model, system, seconds, changes)
     sizes = _sizes(cases, pp, microbatches)
-    words = list(product(listed(p2p, str), listed(allreduce, str)))
+    words = list(product(listed(p2p), listed(allreduce)))
     for one in words:
         require_semantics(*one)
     rows = []
@@ -311,11 +310,26 @@ def evaluate(graph, many_costs):
     CostError
         If costs do not fit the schedule, or times overflow.
     """
-    if not many_costs:
-        return []
+    return timed(graph, many_costs, *makespans_and_spans(graph, many_costs)) if many_costs else []
+
+
+def timed(graph, many_costs, makespans_s, spans_s):
+    """The numbers that `evaluate` returns, from times that are known already.
+
+    Parameters
+    ----------
+    graph, many_costs
+        As in `evaluate`.
+    makespans_s, spans_s : ndarray of float, shape (len(many_costs),)
+        Makespan and longest span of a rank, in seconds.
+
+    Returns
+    -------
+    list of dict
+        As `evaluate`.
+    """
     ranks, busy = graph.schedule.num_ranks, metrics.computing_s(graph.schedule, many_costs)
-    total, span = makespans_and_spans(graph, many_costs)
-    columns = time_columns(ranks, total, busy, span)
+    columns = time_columns(ranks, makespans_s, busy, spans_s)
     for numbers, costs in zip(columns, many_costs, strict=True):
         numbers["comm_over_forward"] = comm_over_forward(costs, ranks)
         numbers["nics_shared"] = graph.on(costs.nics).nics is not None

@@ -142,12 +142,9 @@ def _once(table, key, compute):
 # ---- what was given ------------------------------------------------------------------------------
 
 
-def listed(given, single=(), pair=False):
+def listed(given):
     """What is given, as a list: one thing alone stands for a list of one."""
-    alone = isinstance(given, single) or not isinstance(given, list | tuple | range | np.ndarray)
-    if pair and not alone and len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], dict):
-        alone = True
-    return [given] if alone else list(given)
+    return list(given) if isinstance(given, list | tuple | range | np.ndarray) else [given]
 
 
 def as_model(given):

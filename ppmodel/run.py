@@ -2,9 +2,11 @@
 
 from functools import cached_property
 
+import numpy as np
+
 from ppmodel import metrics
-from ppmodel.costs import comm_over_forward, microbatch_sequences, stages
-from ppmodel.ops import OpKind
+from ppmodel.costs import microbatch_sequences, stages
+from ppmodel.prices import Price, table_numbers
 
 
 class Run:
@@ -13,6 +15,8 @@ class Run:
     Attributes
     ----------
     table : Schedule
+    p2p, allreduce : str
+        Communication semantics, as they were asked for.
     timeline : Timeline
         Start and end of every operation, and of every transfer.
     costs : OpCosts
@@ -28,9 +32,9 @@ class Run:
     <Run ZB-V: pp=4, microbatches=8: 26.8 s, 10.4 % idle, peak 4 microbatches>
     """
 
-    def __init__(self, timeline, costs, case, model=None, system=None):
+    def __init__(self, timeline, costs, case, allreduce, model=None, system=None):
         self.timeline, self.costs, self.model, self.system = timeline, costs, model, system
-        self.table, self._case = timeline.graph.schedule, case
+        self.table, self.p2p, self.allreduce, self._case = timeline.graph.schedule, timeline.graph.p2p, allreduce, case
 
     def __repr__(self):
         return (
@@ -46,38 +50,43 @@ class Run:
     @property
     def idle_ratio(self):
         """Share of all ranks' time in which they do not compute; the same as `bubble_ratio_total`."""
-        return self._ratios.total
+        return self._numbers["idle_ratio"]
 
     @property
     def bubble_ratio_total(self):
         """Idle time over the makespan (Huang et al., 2019)."""
-        return self._ratios.total
+        return self._numbers["bubble_ratio_total"]
 
     @property
     def bubble_ratio_ideal(self):
         """Idle time over the computing time (Narayanan et al., 2021)."""
-        return self._ratios.ideal
+        return self._numbers["bubble_ratio_ideal"]
 
     @property
     def bubble_ratio_span(self):
         """Idle time over the longest span from a rank's first to its last operation (Qi et al., 2024)."""
-        return self._ratios.span
+        return self._numbers["bubble_ratio_span"]
 
     @cached_property
-    def _ratios(self):
-        return metrics.bubble_ratios(self.timeline)
+    def _numbers(self):
+        from ppmodel.evaluate import timed
+
+        timeline = self.timeline
+        return timed(
+            timeline.graph, [self.costs], np.array([timeline.makespan_s]), np.array([timeline.longest_span_s])
+        )[0]
 
     @property
     def table_bubble_ratio(self):
         """Idle share of the idealised table: no communication, a backward of two slots."""
-        return metrics.table_bubble_ratio(self.table)
+        return table_numbers(self.table)["table_bubble_ratio"]
 
     @property
     def peak_activations(self):
         """Peak activations of the most loaded rank, in microbatches on 1/S of the model."""
-        return float(self.peak_activations_by_rank.max())
+        return table_numbers(self.table)["peak_activations"]
 
-    @cached_property
+    @property
     def peak_activations_by_rank(self):
         """Peak activations of each rank, shape (pp,), in microbatches on 1/S of the model."""
         return metrics.peak_activations(self.table)
@@ -97,7 +106,7 @@ class Run:
     @property
     def messages(self):
         """Point-to-point messages of the iteration, of all ranks together."""
-        return int(metrics.messages_sent(self.table).sum())
+        return table_numbers(self.table)["messages"]
 
     def critical_path(self):
         """Operations that the makespan hangs on; see `metrics.critical_path`."""
@@ -111,34 +120,16 @@ class Run:
         dict
             Model, system and memory are left out where costs were given in seconds.
         """
-        from ppmodel.evaluate import options_text
+        from ppmodel.evaluate import point_columns
 
-        graph = self.timeline.graph
-        row = {
-            "schedule": self._case.name, "options": options_text(self._case.options), "label": self._case.label,
-            "pp": self.table.num_ranks, "microbatches": self.table.num_microbatches,
-            "p2p": graph.p2p, "allreduce": graph.allreduce,
-        }  # fmt: skip
-        if self.model is not None:
-            row |= {"system": self.system.name, "model": self.model.name}
-        row |= {
-            "makespan_s": self.makespan_s,
-            "busy_s": float(metrics.busy_s(self.timeline).sum()),
-            "idle_ratio": self.idle_ratio,
-            **{f"bubble_ratio_{over}": ratio for over, ratio in self._ratios._asdict().items()},
-            "table_bubble_ratio": self.table_bubble_ratio,
-            "peak_activations": self.peak_activations,
-            "messages": self.messages,
-            "comm_over_forward": comm_over_forward(self.costs, self.table.num_ranks),
-        }
-        if self.model is not None:
-            row |= {
-                "peak_memory_bytes": self.peak_memory_bytes,
-                "activations_bytes": float(self.memory.activations[self.memory.total.argmax()]),
-                "memory_capacity_bytes": self.system.memory_capacity_bytes,
-                "microbatch_sequences": microbatch_sequences(self.table, self.model),
-            }
-        return row | {"nics_shared": graph.nics is not None}
+        size = self.table.num_ranks, self.table.num_microbatches
+        row = point_columns(self._case, size, (self.p2p, self.allreduce))
+        numbers = self._numbers | table_numbers(self.table)
+        if self.model is None:
+            return row | numbers
+        price = Price({"system": self.system.name, "model": self.model.name}, {}, self.model, self.system)
+        numbers |= price.memory(self.table) | {"microbatch_sequences": microbatch_sequences(self.table, self.model)}
+        return row | price.columns | numbers
 
     def to_frame(self):
         """Every operation and its times.
@@ -149,15 +140,8 @@ class Run:
             A row an operation, rank by rank in program order; columns ``rank, operation, kind, stage, microbatch,
             replica, start_s, end_s, sent_s, arrived_s``, the last two NaN where the result stays.
         """
-        import pandas as pd
-
-        table, timeline = self.table, self.timeline
-        return pd.DataFrame({
-            "rank": table.rank, "operation": [str(table.op(index)) for index in range(table.num_operations)],
-            "kind": [OpKind(kind).name for kind in table.kind], "stage": table.stage, "microbatch": table.microbatch,
-            "replica": table.replica, "start_s": timeline.start_s, "end_s": timeline.end_s, "sent_s": timeline.sent_s,
-            "arrived_s": timeline.arrived_s,
-        })  # fmt: skip
+        timeline, names = self.timeline, ("start_s", "end_s", "sent_s", "arrived_s")
+        return self.table.frame_with({name: getattr(timeline, name) for name in names})
 
     def plot(self, title=None, critical_path=False):
         """The timeline as a picture: a row a rank, with the transfers.
@@ -175,11 +159,8 @@ class Run:
         """
         from ppmodel.plot import context, plot_timelines
 
-        graph, name = self.timeline.graph, self._case.label
-        shown = context(
-            self.model and self.model.name, graph.p2p, graph.allreduce, S=self.table.num_ranks,
-            B=self.table.num_microbatches,
-        )  # fmt: skip
+        name, sizes = self._case.label, {"S": self.table.num_ranks, "B": self.table.num_microbatches}
+        shown = context(self.model and self.model.name, self.p2p, self.allreduce, **sizes)
         paths = {name: self.critical_path()} if critical_path else None
         return plot_timelines({name: self.timeline}, title or f"{name}: one iteration", shown, paths)
 

@@ -29,8 +29,8 @@ MAY_IMPORT = {
     "change": {"errors", "ops"},
     "export": _TABLE | {"files", "costs", "simulation", "metrics"},
     "cases": {"errors", "ops", "schedules", "simulation", "tables", "export", "costs"},
-    "run": {"ops", "costs", "metrics", "simulation", "cases", "export"},
     "prices": {"errors", "tables", "costs", "metrics", "change", "specs"},
+    "run": {"costs", "metrics", "prices", "export"},
     "evaluate": _POINT | {"cases", "change", "prices", "run", "specs"},
     "analysis": _POINT | {"specs", "noise", "change", "cases", "prices", "evaluate", "formulas", "optimum"},
     "sweep": _POINT | {"specs", "noise", "cases", "prices", "evaluate"},
@@ -52,7 +52,7 @@ DOORS = {
 HEAVY = {
     "matplotlib": {"plot", "artefact"},
     "seaborn": {"plot"},
-    "pandas": {"analysis", "artefact", "tables", "run", "evaluate", "plot"},
+    "pandas": {"analysis", "artefact", "tables", "evaluate", "plot"},
     "papermill": {"artefact"},
     "numba": {"kernels"},
     "ortools": {"optimum"},

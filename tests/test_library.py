@@ -139,14 +139,19 @@ def test_compare_takes_everything_that_simulate_takes():
     frame = pp.compare(cases, 4, 8, p2p=["overlapped", "blocking"], **ON)
     assert list(frame.columns) == list(COLUMNS)
     assert frame.label.tolist()[::2] == ["1F1B", "interleaved 1F1B V = 2", "zb-v", "zigzag"]
-    for (case, p2p), row in zip(
-        [(c, w) for c in cases for w in ("overlapped", "blocking")], frame.itertuples(), strict=True
-    ):
-        run = pp.simulate(case, 4, 8, p2p=p2p, **ON)
-        for name, value in run.to_dict().items():
-            if name in COLUMNS:
-                number = isinstance(value, float)
-                assert getattr(row, name) == (pytest.approx(value, rel=1e-12) if number else value), name
+    points = [(case, p2p) for case in cases for p2p in ("overlapped", "blocking")]
+    for (case, p2p), row in zip(points, frame.to_dict("records"), strict=True):
+        run = pp.simulate(case, 4, 8, p2p=p2p, **ON).to_dict()
+        assert {name: run[name] for name in COLUMNS[:-1]} == {name: row[name] for name in COLUMNS[:-1]}
+
+
+@pytest.mark.parametrize("allreduce", ["excluded", "overlapped", "blocking"])
+def test_the_semantics_are_told_as_they_were_asked_for(allreduce):
+    """Also of a schedule without replicas, which has no all-reduce: of a run, of a row, and under a picture."""
+    run = pp.simulate("1f1b", 4, 8, allreduce=allreduce, **SECONDS)
+    _, (row,) = compared("1f1b", 4, 8, allreduce=allreduce, **SECONDS)
+    assert run.allreduce == run.to_dict()["allreduce"] == row["allreduce"] == allreduce
+    assert run.makespan_s == pp.simulate("1f1b", 4, 8, **SECONDS).makespan_s
 
 
 def test_compare_says_why_a_point_is_not_defined():

@@ -62,8 +62,7 @@ def write_trace(path, timeline, stages=None, **about):
     >>> from tempfile import TemporaryDirectory
     >>> from ppmodel import build
     >>> from ppmodel.costs import uniform_costs
-    >>> from ppmodel.simulation import run_graph
-    >>> from ppmodel.simulation import compile_graph
+    >>> from ppmodel.simulation import compile_graph, run_graph
     >>> schedule = build("gpipe", 2, 1)
     >>> timeline = run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2, 0.5))
     >>> with TemporaryDirectory() as folder:
@@ -96,7 +95,7 @@ def trace_events(timeline, stages=None):
     Parameters
     ----------
     timeline : Timeline
-        From `engine.simulate`.
+        From `simulation.run_graph`.
     stages : list of Stage, length num_stages, optional
         From `costs.stages`; with them the activations are counted in GiB, too.
 
@@ -114,8 +113,7 @@ def trace_events(timeline, stages=None):
     --------
     >>> from ppmodel import build
     >>> from ppmodel.costs import uniform_costs
-    >>> from ppmodel.simulation import run_graph
-    >>> from ppmodel.simulation import compile_graph
+    >>> from ppmodel.simulation import compile_graph, run_graph
     >>> schedule = build("gpipe", 1, 1)
     >>> events = trace_events(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2)))
     >>> [(event["name"], event["ts"], event["dur"]) for event in events if event["ph"] == "X"]

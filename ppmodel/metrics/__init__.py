@@ -6,7 +6,6 @@ from ppmodel.metrics.bubbles import (
     busy_s,
     computing_s,
     idle_ratio,
-    longest_span_s,
     operations_s,
     table_bubble_ratio,
     table_slots,

@@ -17,7 +17,7 @@ def busy_s(timeline):
     Parameters
     ----------
     timeline : Timeline
-        From `engine.simulate`.
+        From `simulation.run_graph`.
 
     Returns
     -------
@@ -28,21 +28,15 @@ def busy_s(timeline):
     --------
     >>> from ppmodel import build
     >>> from ppmodel.costs import uniform_costs
-    >>> from ppmodel.simulation import run_graph
-    >>> from ppmodel.simulation import compile_graph
+    >>> from ppmodel.simulation import compile_graph, run_graph
     >>> schedule = build("1f1b", 2, 4)
     >>> busy_s(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2))).tolist()
     [12.0, 12.0]
     """
     schedule = timeline.graph.schedule
-    return _busy(schedule, timeline.start_s, timeline.end_s)
-
-
-def _busy(schedule, start, end):
     counted = (schedule.kind != OpKind.R) & ~schedule.joined
-    return np.bincount(
-        schedule.rank[counted], (end - start)[counted].astype(float), minlength=schedule.num_ranks
-    )  # fmt: skip
+    seconds = (timeline.end_s - timeline.start_s)[counted]
+    return np.bincount(schedule.rank[counted], seconds, minlength=schedule.num_ranks)
 
 
 def idle_ratio(timeline):
@@ -51,7 +45,7 @@ def idle_ratio(timeline):
     Parameters
     ----------
     timeline : Timeline
-        From `engine.simulate`.
+        From `simulation.run_graph`.
 
     Returns
     -------
@@ -62,8 +56,7 @@ def idle_ratio(timeline):
     --------
     >>> from ppmodel import build
     >>> from ppmodel.costs import uniform_costs
-    >>> from ppmodel.simulation import run_graph
-    >>> from ppmodel.simulation import compile_graph
+    >>> from ppmodel.simulation import compile_graph, run_graph
     >>> schedule = build("1f1b", 8, 8)
     >>> round(idle_ratio(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2))), 6)
     0.466667
@@ -184,14 +177,9 @@ def operations_s(schedule, costs):
     >>> operations_s(schedule, uniform_costs(schedule, 1, 2)).tolist()
     [1.0, 2.0, 1.0, 2.0]
     """
-    alone, together = _alone_and_together(schedule)
+    alone = (schedule.kind != OpKind.R) & ~schedule.overlaps
     compute_s = costs.by_class(schedule.num_replicas)[0][schedule.cost_class]
-    return compute_s * (alone + costs.overlap_factor * together)
-
-
-def _alone_and_together(schedule):
-    """Operations that compute: those that take their own time, and those of forwards and backwards that overlap."""
-    return (schedule.kind != OpKind.R) & ~schedule.overlaps, schedule.overlaps
+    return compute_s * (alone + costs.overlap_factor * schedule.overlaps)
 
 
 class BubbleRatios(NamedTuple):
@@ -218,7 +206,7 @@ def bubble_ratios(timeline):
     Parameters
     ----------
     timeline : Timeline
-        From `engine.simulate`.
+        From `simulation.run_graph`.
 
     Returns
     -------
@@ -229,40 +217,11 @@ def bubble_ratios(timeline):
     --------
     >>> from ppmodel import build
     >>> from ppmodel.costs import uniform_costs
-    >>> from ppmodel.simulation import run_graph
-    >>> from ppmodel.simulation import compile_graph
+    >>> from ppmodel.simulation import compile_graph, run_graph
     >>> schedule = build("gpipe", 4, 4)
     >>> [round(r, 4) for r in bubble_ratios(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2)))]
     [0.4286, 0.75, 0.4286]
     """
-    computing, span = busy_s(timeline).mean(), longest_span_s(timeline)
+    computing, span = busy_s(timeline).mean(), timeline.longest_span_s
     total = timeline.makespan_s
     return BubbleRatios(float(1 - computing / total), float(total / computing - 1), float(1 - computing / span))
-
-
-def longest_span_s(timeline):
-    """The longest time of a rank from its first operation to the end of its last, reductions left out.
-
-    Source: the denominator of the bubble rate of Qi et al., 2024.
-
-    Parameters
-    ----------
-    timeline : Timeline
-        From `engine.simulate`.
-
-    Returns
-    -------
-    float
-        In seconds.
-
-    Examples
-    --------
-    >>> from ppmodel import build
-    >>> from ppmodel.costs import uniform_costs
-    >>> from ppmodel.simulation import run_graph
-    >>> from ppmodel.simulation import compile_graph
-    >>> schedule = build("gpipe", 2, 1)
-    >>> longest_span_s(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2, comm=1)))
-    8.0
-    """
-    return timeline.longest_span_s

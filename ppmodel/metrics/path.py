@@ -11,7 +11,7 @@ def critical_path(timeline):
     Parameters
     ----------
     timeline : Timeline
-        From `engine.simulate`.
+        From `simulation.run_graph`.
 
     Returns
     -------
@@ -23,8 +23,7 @@ def critical_path(timeline):
     --------
     >>> from ppmodel import build
     >>> from ppmodel.costs import uniform_costs
-    >>> from ppmodel.simulation import run_graph
-    >>> from ppmodel.simulation import compile_graph
+    >>> from ppmodel.simulation import compile_graph, run_graph
     >>> schedule = build("gpipe", 2, 1)
     >>> timeline = run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2))
     >>> [str(schedule.op(op)) for op in critical_path(timeline)]

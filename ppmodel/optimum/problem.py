@@ -8,7 +8,7 @@ import numpy as np
 
 from ppmodel.costs import uniform_costs
 from ppmodel.errors import ScheduleError
-from ppmodel.metrics import longest_span_s, peak_activations
+from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.simulation import compile_graph, run_graph
 
@@ -165,7 +165,7 @@ def time_of(schedule, problem, objective="makespan"):
     (33.0, 33.0)
     """
     timeline = simulated(schedule, problem)
-    return timeline.makespan_s if objective == "makespan" else longest_span_s(timeline)
+    return timeline.makespan_s if objective == "makespan" else timeline.longest_span_s
 
 
 def simulated(schedule, problem):

@@ -72,6 +72,7 @@ class _EventSimulation:
         self.graph, self.overlap_factor, self.overlaps = graph, overlap_factor, graph.overlaps
         self.compute, self.occupancy, self.latency = (column.tolist() for column in durations)
         self.source, self.stream, self.link = graph.source.tolist(), graph.stream.tolist(), graph.link.tolist()
+        self.sends, self.receives, self.queues = graph.occupied
         self.remote, self.routes = graph.remote.tolist(), graph.routes.tolist()
         self.groups = [range(first, last) for first, last in pairwise(graph.group_start.tolist())]
         self.programs = programs(graph)
@@ -139,7 +140,7 @@ class _EventSimulation:
         for stream in {self.stream[op] for op in ops}:
             self.next_group[stream] += 1
         outgoing = [op for op in ops if self.link[op] != NO_OPERATION]
-        if self.graph.send_occupies and outgoing:
+        if self.sends and outgoing:
             self.send_by_rank(outgoing)
         else:
             for op in outgoing:
@@ -170,11 +171,11 @@ class _EventSimulation:
             self.release([op])
 
     def send(self, op):
-        if self.graph.p2p == "overlapped":
+        if self.queues:
             self.join(self.routes[self.link[op]][0], op)
             return
         self.times[2, op] = self.now
-        self.after(0.0 if self.graph.receive_occupies else self.occupancy[op] + self.latency[op], _ARRIVE, op)
+        self.after(0.0 if self.receives else self.occupancy[op] + self.latency[op], _ARRIVE, op)
 
     def join(self, place, op):
         """Queue at a link or a nic, and be served at once where nobody is."""
@@ -203,7 +204,7 @@ class _EventSimulation:
     def arrive(self, op):
         self.times[3, op] = self.now
         self.delivered.add(op)
-        if not self.graph.receive_occupies:
+        if not self.receives:
             self.taken.add(op)
         for remote, stream in self.consumers[op]:
             if remote:
@@ -213,7 +214,7 @@ class _EventSimulation:
         """The rank takes a message in, which occupies it."""
         self.idle[stream] = False
         seconds = self.occupancy[op] + self.latency[op]
-        if not self.graph.send_occupies:
+        if not self.sends:
             self.times[2, op] = self.now
         self.times[3, op] = self.now + seconds
         self.after(seconds, _TAKEN, op, stream)

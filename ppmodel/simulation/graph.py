@@ -203,16 +203,6 @@ class ExecutionGraph:
         return _OCCUPIED[self.p2p]
 
     @property
-    def send_occupies(self):
-        """Whether a transfer occupies the sending rank."""
-        return self.occupied[0]
-
-    @property
-    def receive_occupies(self):
-        """Whether a transfer occupies the receiving rank."""
-        return self.occupied[1]
-
-    @property
     def num_operations(self):
         """Operations of the graph: those of the schedule, without reductions where they are excluded."""
         return len(self.index)

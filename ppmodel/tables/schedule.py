@@ -399,13 +399,16 @@ class Schedule:
             A row an operation, rank by rank in program order; columns ``rank, operation, kind, stage, microbatch,
             replica, start, end``, the last two in slots.
         """
+        return self.frame_with(dict(zip(("start", "end"), self.slots(), strict=True)))
+
+    def frame_with(self, columns):
+        """A frame of every operation with further columns, each in the order of the operations."""
         import pandas as pd
 
-        start, end = self.slots()
         return pd.DataFrame({
             "rank": self.rank, "operation": [str(self.op(index)) for index in range(self.num_operations)],
             "kind": [OpKind(kind).name for kind in self.kind], "stage": self.stage, "microbatch": self.microbatch,
-            "replica": self.replica, "start": start, "end": end,
+            "replica": self.replica, **columns,
         })  # fmt: skip
 
     def marked(self, indices):
