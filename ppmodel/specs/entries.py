@@ -1,7 +1,8 @@
 """Entries of specification files: a value, its unit and the kind of its source; converted to SI here, once."""
 
 import re
-from typing import Annotated, Literal, NamedTuple
+from functools import cache
+from typing import Annotated, ClassVar, Literal, NamedTuple, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -20,6 +21,7 @@ _UNITS = {
     "B": 1.0, "GB": 1e9, "GiB": 2.0**30, "TiB": 2.0**40,
 }  # fmt: skip
 _SIZES = ("B", "GB", "GiB", "TiB")
+_SI_SUFFIX = {"FLOP/s": "_flops", "B/s": "_bytes_per_s", "s": "_s", "B": "_bytes"}
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 _NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 _Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False, strict=True)]
@@ -34,25 +36,51 @@ class Sourced(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
     kind: Kind
     source: Annotated[str, Field(min_length=1)]
+    si_suffix: ClassVar = ""
 
 
-def entry_type(value, *units):
-    """A file entry of one type, and of a unit out of some where it has a dimension."""
+def entry_type(kind, value, *units):
+    """The type of a specification's field, annotated with the form of its entry in a file.
+
+    The entry has a value of one type and, where that has a dimension, one of some units, the SI unit first.
+    """
     unit = {"unit": (Literal[units], ...)} if units else {}
-    return create_model("Entry", __base__=Sourced, value=(value, ...), **unit)
+    entry = create_model("Entry", __base__=Sourced, value=(value, ...), **unit)
+    entry.si_suffix = _SI_SUFFIX[units[0]] if units else ""
+    return Annotated[kind, entry]
 
 
-Rate = entry_type(_Positive, "FLOP/s", "TFLOP/s", "PFLOP/s")
-Bandwidth = entry_type(_Positive, "B/s", "GB/s", "TB/s", "Gbit/s")
-Time = entry_type(_NotNegative, "s", "ms", "us", "ns")
-Size = entry_type(_Positive, *_SIZES)
-Efficiency = entry_type(_Fraction)
-Whole = entry_type(_Count)
-WholeOrZero = entry_type(_CountOrZero)
-Number = entry_type(_Positive)
-Switch = entry_type(_Flag)
-NumberOrZero = entry_type(_NotNegative)
-Word = entry_type(Annotated[str, Field(min_length=1)])
+Rate = entry_type(float, _Positive, "FLOP/s", "TFLOP/s", "PFLOP/s")
+Bandwidth = entry_type(float, _Positive, "B/s", "GB/s", "TB/s", "Gbit/s")
+Time = entry_type(float, _NotNegative, "s", "ms", "us", "ns")
+Size = entry_type(float, _Positive, *_SIZES)
+Efficiency = entry_type(float, _Fraction)
+Whole = entry_type(int, _Count)
+WholeOrZero = entry_type(int, _CountOrZero)
+Number = entry_type(float, _Positive)
+Switch = entry_type(bool, _Flag)
+NumberOrZero = entry_type(float, _NotNegative)
+Word = entry_type(str, Annotated[str, Field(min_length=1)])
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    is_block: ClassVar = True
+    specification: ClassVar
+
+
+@cache
+def file_form(spec_type):
+    """The form of a specification's file, or of a block in it: an entry for each field, named without its SI unit."""
+    hints = get_type_hints(spec_type, include_extras=True)
+    keys = {"title": (str, ...)} if "title" in hints else {}
+    for name, hint in hints.items():
+        for entry in getattr(hint, "__metadata__", ()):
+            key = name.removesuffix(getattr(entry, "si_suffix", ""))
+            keys[key] = (entry, getattr(spec_type, name, ...))
+    form = create_model(f"{spec_type.__name__}File", __base__=_Form, **keys)
+    form.specification = spec_type
+    return form
 
 
 class Provenance(NamedTuple):
@@ -77,9 +105,6 @@ class Provenance(NamedTuple):
     unit: str
     kind: str
     source: str
-
-
-_SI_SUFFIX = {Rate: "_flops", Bandwidth: "_bytes_per_s", Time: "_s", Size: "_bytes"}
 
 
 def parse_size(text):
@@ -113,9 +138,9 @@ def parse_size(text):
     return size
 
 
-def load_specification(name, room, file_type, spec_type):
+def load_specification(name, room, spec_type):
     path = specification_path(name, room)
-    entries = read_document(path, file_type)
+    entries = read_document(path, file_form(spec_type))
     try:
         values, provenance = _values(entries)
     except SpecificationError as error:
@@ -127,7 +152,7 @@ def load_specification(name, room, file_type, spec_type):
 def _values(entries, block=""):
     """What the entries of a file, or of a block in it, come to in SI units, and where they come from."""
     values, provenance = {}, []
-    for key, info in type(entries).model_fields.items():
+    for key in type(entries).model_fields:
         entry = getattr(entries, key)
         if getattr(entry, "is_block", False):
             nodes, sources = _values(entry, f"{key}.")
@@ -136,6 +161,6 @@ def _values(entries, block=""):
         elif isinstance(entry, Sourced):
             unit = getattr(entry, "unit", "")
             value = tuple(entry.value) if isinstance(entry.value, list) else entry.value
-            values[key + _SI_SUFFIX.get(info.annotation, "")] = value * _UNITS[unit] if unit else value
+            values[key + entry.si_suffix] = value * _UNITS[unit] if unit else value
             provenance.append(Provenance(block + key, entry.value, unit, entry.kind, entry.source))
     return values, provenance

@@ -1,41 +1,15 @@
 """A model: a transformer, its training batch and its precision."""
 
+from __future__ import annotations  # help() shows a field's type by its name
+
 from dataclasses import dataclass, field
 from typing import Literal
-
-from pydantic import BaseModel, ConfigDict
 
 from ppmodel.errors import SpecificationError
 from ppmodel.specs.entries import Number, Switch, Whole, WholeOrZero, entry_type, load_specification
 
 Recompute = Literal["none", "selective", "full"]
 """Activations computed again in the backward: none, the attention's scores, or all of a block."""
-
-
-class _ModelFile(BaseModel):
-    """Keys of a model file."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-    title: str
-    blocks: Whole
-    hidden: Whole
-    heads: Whole
-    kv_heads: Whole
-    head_size: Number
-    mlp_hidden: Whole
-    gated_mlp: Switch
-    norm: entry_type(Literal["layernorm", "rmsnorm"])
-    bias: Switch
-    dropout: Switch
-    attention: entry_type(Literal["materialised", "fused"])
-    recompute: entry_type(Recompute)
-    sequence: Whole
-    vocabulary: WholeOrZero
-    learned_positions: Switch
-    global_batch: Whole
-    element_bytes: Whole
-    gradient_bytes: Whole
-    optimizer_bytes: Whole
 
 
 @dataclass(frozen=True)
@@ -78,25 +52,25 @@ class ModelSpec:
 
     name: str
     title: str
-    blocks: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_size: float
-    mlp_hidden: int
-    gated_mlp: bool
-    norm: str
-    bias: bool
-    dropout: bool
-    attention: str
-    recompute: str
-    sequence: int
-    vocabulary: int
-    learned_positions: bool
-    global_batch: int
-    element_bytes: int
-    gradient_bytes: int
-    optimizer_bytes: int
+    blocks: Whole
+    hidden: Whole
+    heads: Whole
+    kv_heads: Whole
+    head_size: Number
+    mlp_hidden: Whole
+    gated_mlp: Switch
+    norm: entry_type(str, Literal["layernorm", "rmsnorm"])
+    bias: Switch
+    dropout: Switch
+    attention: entry_type(str, Literal["materialised", "fused"])
+    recompute: entry_type(str, Recompute)
+    sequence: Whole
+    vocabulary: WholeOrZero
+    learned_positions: Switch
+    global_batch: Whole
+    element_bytes: Whole
+    gradient_bytes: Whole
+    optimizer_bytes: Whole
     provenance: tuple = field(default=(), compare=False, repr=False)
 
 
@@ -123,7 +97,7 @@ def load_model(name):
     >>> load_model("paper").blocks
     128
     """
-    model = load_specification(name, "models", _ModelFile, ModelSpec)
+    model = load_specification(name, "models", ModelSpec)
     if model.heads % model.kv_heads:
         rule = f"must divide heads ({model.heads})"
         raise SpecificationError(

@@ -1,26 +1,10 @@
 """A setting: what a result rests on beside model and system."""
 
+from __future__ import annotations  # help() shows a field's type by its name
+
 from dataclasses import dataclass, field
 
-from pydantic import BaseModel, ConfigDict
-
 from ppmodel.specs.entries import Bandwidth, Efficiency, NumberOrZero, Switch, Whole, Word, load_specification
-
-
-class _SettingFile(BaseModel):
-    """Keys of a setting file."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-    title: str
-    p2p: Word
-    allreduce: Word
-    concat: Word
-    waves: Whole
-    memory_bandwidth: Bandwidth
-    memory_follows: Switch
-    compute_efficiency: Efficiency
-    memory_efficiency: Efficiency
-    backward: NumberOrZero
 
 
 @dataclass(frozen=True)
@@ -51,15 +35,15 @@ class SettingSpec:
 
     name: str
     title: str
-    p2p: str
-    allreduce: str
-    concat: str
-    waves: int
-    memory_bandwidth_bytes_per_s: float
-    memory_follows: bool
-    compute_efficiency: float
-    memory_efficiency: float
-    backward: float
+    p2p: Word
+    allreduce: Word
+    concat: Word
+    waves: Whole
+    memory_bandwidth_bytes_per_s: Bandwidth
+    memory_follows: Switch
+    compute_efficiency: Efficiency
+    memory_efficiency: Efficiency
+    backward: NumberOrZero
     provenance: tuple = field(default=(), compare=False, repr=False)
 
 
@@ -86,4 +70,4 @@ def load_setting(name):
     >>> load_setting("default").p2p
     'overlapped'
     """
-    return load_specification(name, "settings", _SettingFile, SettingSpec)
+    return load_specification(name, "settings", SettingSpec)

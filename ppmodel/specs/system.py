@@ -1,28 +1,11 @@
 """A system: one device, its network link, and the nodes, where ranks share them."""
 
+from __future__ import annotations  # help() shows a field's type by its name
+
 from dataclasses import dataclass, field
 
-from pydantic import BaseModel, ConfigDict
-
 from ppmodel.specs.entries import Bandwidth, Efficiency, Rate, Size, Time, load_specification
-from ppmodel.specs.topology import NodesFile, NodeSpec
-
-
-class _SystemFile(BaseModel):
-    """Keys of a system file."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-    title: str
-    peak_compute: Rate
-    compute_efficiency: Efficiency
-    compute_latency: Time
-    memory_bandwidth: Bandwidth
-    memory_efficiency: Efficiency
-    memory_latency: Time
-    memory_capacity: Size
-    network_bandwidth: Bandwidth
-    network_latency: Time
-    nodes: NodesFile = None
+from ppmodel.specs.topology import Nodes
 
 
 @dataclass(frozen=True)
@@ -52,16 +35,16 @@ class SystemSpec:
 
     name: str
     title: str
-    peak_compute_flops: float
-    compute_efficiency: float
-    compute_latency_s: float
-    memory_bandwidth_bytes_per_s: float
-    memory_efficiency: float
-    memory_latency_s: float
-    memory_capacity_bytes: float
-    network_bandwidth_bytes_per_s: float
-    network_latency_s: float
-    nodes: NodeSpec | None = None
+    peak_compute_flops: Rate
+    compute_efficiency: Efficiency
+    compute_latency_s: Time
+    memory_bandwidth_bytes_per_s: Bandwidth
+    memory_efficiency: Efficiency
+    memory_latency_s: Time
+    memory_capacity_bytes: Size
+    network_bandwidth_bytes_per_s: Bandwidth
+    network_latency_s: Time
+    nodes: Nodes = None
     provenance: tuple = field(default=(), compare=False, repr=False)
 
 
@@ -88,4 +71,4 @@ def load_system(name):
     >>> load_system("mid_cp_mid_nw").network_bandwidth_bytes_per_s
     50000000000.0
     """
-    return load_specification(name, "systems", _SystemFile, SystemSpec)
+    return load_specification(name, "systems", SystemSpec)

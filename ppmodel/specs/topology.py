@@ -1,14 +1,16 @@
 """Which ranks share a node and its NIC, and what connects them."""
 
+from __future__ import annotations  # help() shows a field's type by its name
+
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
 from ppmodel.errors import SpecificationError
-from ppmodel.specs.entries import Bandwidth, Switch, Time, Whole, entry_type
+from ppmodel.specs.entries import Bandwidth, Switch, Time, Whole, entry_type, file_form
 
 PLACEMENTS = ("blocked", "round-robin", "folded")
 """Words for which ranks share a node: neighbours, every n-th of n nodes, or ranks d and S-1-d."""
@@ -24,7 +26,7 @@ def _checked_placement(value):
     raise PydanticCustomError("placement", rule)
 
 
-_Placement = entry_type(Annotated[Any, AfterValidator(_checked_placement)])
+_Placement = entry_type(str | tuple, Annotated[Any, AfterValidator(_checked_placement)])
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,11 @@ class NodeSpec:
     array([0, 0, 1, 1, 1, 1, 0, 0])
     """
 
-    devices_per_node: int
-    node_bandwidth_bytes_per_s: float
-    node_latency_s: float
-    shared_nic: bool
-    placement: str | tuple
+    devices_per_node: Whole
+    node_bandwidth_bytes_per_s: Bandwidth
+    node_latency_s: Time
+    shared_nic: Switch
+    placement: _Placement
 
     def __post_init__(self):
         if self.placement == "folded" and self.devices_per_node < _PAIR:
@@ -138,17 +140,8 @@ class NodeSpec:
         return tuple(nodes.tolist()) if self.shared_nic and nodes.any() else None
 
 
-class NodesFile(BaseModel):
-    """Keys of a system file's block of nodes: all of them, or no block."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-    is_block: ClassVar = True
-    specification: ClassVar = NodeSpec
-    devices_per_node: Whole
-    node_bandwidth: Bandwidth
-    node_latency: Time
-    shared_nic: Switch
-    placement: _Placement
+Nodes = Annotated[NodeSpec | None, file_form(NodeSpec)]
+"""The field of a system that holds its nodes: in a file all of their keys, or no block."""
 
 
 def nodes_of(system, num_ranks):
