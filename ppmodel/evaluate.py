@@ -14,19 +14,9 @@ import numpy as np
 from ppmodel import metrics
 from ppmodel.cases import as_case, as_cases, built, compiled, with_times
 from ppmodel.change import UNCHANGED
-from ppmodel.costs import comm_over_forward, model_costs
+from ppmodel.costs import comm_over_forward
 from ppmodel.errors import CostError, PPModelError
-from ppmodel.prices import (
-    SECONDS,
-    as_model,
-    as_system,
-    changed_costs,
-    listed,
-    priced,
-    require_pair,
-    seconds_costs,
-    table_numbers,
-)
+from ppmodel.prices import SECONDS, changed_costs, costs_of, listed, priced, table_numbers
 from ppmodel.run import Run
 from ppmodel.schedules.registry import option_text
 from ppmodel.simulation import makespans, makespans_and_spans, require_semantics, run_graph
@@ -87,7 +77,7 @@ def simulate(
     """
     case = as_case(schedule)
     table = built(case, *_size(case, pp, microbatches))
-    costs, model, system = _costs(table, model, system, allreduce, seconds)
+    costs, model, system = costs_of(table, model, system, allreduce, seconds)
     return Run(run_graph(compiled(table, p2p, allreduce), costs), costs, case, allreduce, model, system)
 
 
@@ -121,16 +111,7 @@ def searched_for(schedule, pp, microbatches, *, model=None, system=None, allredu
     if case.times_are_set:
         return case
     table = built(case, *_size(case, pp, microbatches))
-    return with_times(case, table, _costs(table, model, system, allreduce, seconds)[0])
-
-
-def _costs(table, model, system, allreduce, seconds):
-    """Costs from seconds, and None twice; or from a model and a system, and these."""
-    if model is None and system is None:
-        return seconds_costs(table, allreduce, **seconds), None, None
-    require_pair(model, system, seconds)
-    model, system = as_model(model), as_system(system)
-    return model_costs(table, model, system), model, system
+    return with_times(case, table, costs_of(table, model, system, allreduce, seconds)[0])
 
 
 def compare(

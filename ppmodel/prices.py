@@ -35,6 +35,15 @@ def seconds_costs(table, allreduce="excluded", **seconds):
     return uniform_costs(table, **given)
 
 
+def costs_of(table, model, system, allreduce, seconds):
+    """Costs of a table, with their model and system; from seconds, these are None."""
+    if model is None and system is None:
+        return seconds_costs(table, allreduce, **seconds), None, None
+    require_pair(model, system, seconds)
+    model, system = as_model(model), as_system(system)
+    return model_costs(table, model, system), model, system
+
+
 def require_seconds(seconds):
     """The seconds that are given, refused where no table could be priced by them."""
     given = {name: value for name, value in seconds.items() if value is not None}

@@ -12,7 +12,6 @@ from ppmodel.costs import OpCosts, stages, uniform_costs
 from ppmodel.export import parse_table
 from ppmodel.metrics import (
     bubble_ratios,
-    busy_s,
     computing_s,
     idle_ratio,
     memory,
@@ -21,6 +20,7 @@ from ppmodel.metrics import (
     peak_activations,
     table_bubble_ratio,
 )
+from ppmodel.metrics.bubbles import busy_s
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system
 

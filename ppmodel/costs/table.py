@@ -49,13 +49,11 @@ class OpCosts:
     nics: tuple | None = None
 
     def __post_init__(self):
-        tables = [np.asarray(table, dtype=float) for table in (self.compute_s, self.occupancy_s, self.latency_s)]
+        tables = [np.asarray(getattr(self, name), dtype=float) for name in _TABLES]
         num_stages = tables[0].shape[-1:]
         for name, table in zip(_TABLES, tables, strict=True):
             if table.ndim not in (2, 3) or len(table) != _NUM_KINDS or table.shape[-1:] != num_stages:
-                rule = (
-                    f"must be ({_NUM_KINDS}, stages) or ({_NUM_KINDS}, replicas, stages), with stages as in compute_s"
-                )
+                rule = f"must be ({_NUM_KINDS}, stages) or ({_NUM_KINDS}, replicas, stages), stages as in compute_s"
                 raise CostError(f"shape of {name}", table.shape, rule, "give a row for each kind of operation")
         flat, first = np.concatenate(tables, axis=None), 0  # one after the other, as compiled code takes them
         for name, table in zip(_TABLES, tables, strict=True):
@@ -102,11 +100,8 @@ class OpCosts:
         for name in _TABLES:
             table = getattr(self, name)
             for bad in table[~(np.isfinite(table) & (table >= 0))][:1]:
-                rule, remedy = (
-                    "must be finite and not negative",
-                    "check the durations, rates and sizes that it follows from",
-                )
-                raise CostError(name, bad, rule, remedy)
+                remedy = "check the durations, rates and sizes that it follows from"
+                raise CostError(name, bad, "must be finite and not negative", remedy)
 
     @property
     def num_stages(self):
@@ -149,7 +144,7 @@ def _numbered(nics):
     return tuple(np.unique(nics, return_inverse=True)[1].tolist())
 
 
-def side_by_side(many_costs, num_replicas, names=("compute_s", "occupancy_s", "latency_s")):
+def side_by_side(many_costs, num_replicas, names=_TABLES):
     """The tables of many systems side by side, flattened as `ExecutionGraph.cost_class` counts: kind, replica, stage.
 
     Parameters

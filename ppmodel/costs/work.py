@@ -61,12 +61,10 @@ def _linear(name, model, tokens, inputs, outputs):
     width = model.element_bytes
     flops = 2.0 * tokens * inputs * outputs
     moved = width * (tokens * inputs + inputs * outputs + tokens * outputs)
-    return BlockOperation(
-        name, Work(flops, moved), Work(flops, moved), Work(flops, moved),
-        saved_bytes=width * tokens * inputs,
-        weight_grad_bytes=width * tokens * (inputs + outputs),
-        parameters=inputs * outputs + (outputs if model.bias else 0),
-    )  # fmt: skip
+    product = Work(flops, moved)
+    saved, kept = width * tokens * inputs, width * tokens * (inputs + outputs)
+    parameters = inputs * outputs + (outputs if model.bias else 0)
+    return BlockOperation(name, product, product, product, saved, weight_grad_bytes=kept, parameters=parameters)
 
 
 def _elementwise(name, model, elements, *, flops, reads, saved):
@@ -93,14 +91,10 @@ def _norm(name, model, tokens):
     """Layer or RMS normalisation: a reduction over each row; its input is kept."""
     elements = tokens * model.hidden
     width, vectors = model.element_bytes, 2 if model.norm == "layernorm" else 1
-    return BlockOperation(
-        name,
-        Work(5.0 * elements, 2.0 * width * elements),
-        Work(8.0 * elements, 3.0 * width * elements),
-        Work(2.0 * vectors * elements, 2.0 * width * elements),
-        saved_bytes=width * elements,
-        parameters=vectors * model.hidden,
-    )
+    forward, input_grad = Work(5.0 * elements, 2.0 * width * elements), Work(8.0 * elements, 3.0 * width * elements)
+    weight_grad = Work(2.0 * vectors * elements, 2.0 * width * elements)
+    parameters = vectors * model.hidden
+    return BlockOperation(name, forward, input_grad, weight_grad, saved_bytes=width * elements, parameters=parameters)
 
 
 def _attention_core(model, sequences):
@@ -205,18 +199,9 @@ def embedding_operations(model, sequences):
     if not model.vocabulary:
         return []
     elements = sequences * model.sequence * model.hidden
-    moved = Work(elements, 2.0 * model.element_bytes * elements)
-    positions = model.sequence if model.learned_positions else 0
-    return [
-        BlockOperation(
-            "embedding",
-            moved,
-            NO_WORK,
-            moved,
-            weight_grad_bytes=model.element_bytes * elements,
-            parameters=(model.vocabulary + positions) * model.hidden,
-        )
-    ]
+    moved, kept = Work(elements, 2.0 * model.element_bytes * elements), model.element_bytes * elements
+    parameters = (model.vocabulary + (model.sequence if model.learned_positions else 0)) * model.hidden
+    return [BlockOperation("embedding", moved, NO_WORK, moved, weight_grad_bytes=kept, parameters=parameters)]
 
 
 def head_operations(model, sequences):

@@ -1,9 +1,7 @@
 """What is read off a table or a timeline: idle time, memory, messages, the critical path."""
 
 from ppmodel.metrics.bubbles import (
-    BubbleRatios,
     bubble_ratios,
-    busy_s,
     computing_s,
     idle_ratio,
     operations_s,

@@ -59,7 +59,7 @@ def run_graph(graph, costs, factors=None):
         times, spans_s = _swept(graph, costs, fast)
         if spans_s[0] >= 0:
             refuse_overflow(spans_s[0])
-            return Timeline(graph, times, lambda: _transfers(graph, costs), spans_s)
+            return Timeline(graph, times, lambda: run_graph(graph, costs).transfers(), spans_s)
     if fast:
         tables = costs.by_class(graph.schedule.num_replicas) if factors is None else durations(graph, costs, factors)
         instructions = graph.instructions if factors is None else graph.instructions_by_operation
@@ -84,11 +84,6 @@ def _swept(graph, costs, fast):
     reduces = graph.allreduce != "excluded"
     found = sweep_of(table, fast, tables, float(costs.overlap_factor), graph.occupied, reduces, times)
     return times, found[:2]
-
-
-def _transfers(graph, costs):
-    """When transfers of a run that was swept begin and end."""
-    return run_graph(graph, costs).transfers()
 
 
 def makespans(graph, many_costs):

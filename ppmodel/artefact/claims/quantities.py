@@ -16,8 +16,8 @@ from ppmodel.analysis.peaks import front_back_certificate
 from ppmodel.cases import as_case, built, published_bubble_ratio
 from ppmodel.costs import stages, uniform_costs
 from ppmodel.errors import PPModelError
-from ppmodel.evaluate import table_numbers
 from ppmodel.metrics import bubble_ratios, idle_ratio, memory, peak_activations, table_slots
+from ppmodel.prices import table_numbers
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA
 

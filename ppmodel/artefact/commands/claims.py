@@ -23,7 +23,8 @@ def claims_command(system, model, setting, as_json):
     """Judge the paper's claims; exit code 1 where a verdict is not the expected one."""
     from ppmodel.artefact.claims import disagreements, judge, load_claims
     from ppmodel.artefact.commands.judged import report
-    from ppmodel.specs import load_model, load_setting, load_system, same_name, setting_names
+    from ppmodel.specs import load_model, load_setting, load_system, setting_names
+    from ppmodel.specs.files import same_name
 
     if setting not in setting_names() and Path(setting).stem in setting_names():
         raise PPModelError("--setting", setting, *same_name(setting, "settings"))
