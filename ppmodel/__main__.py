@@ -1,3 +1,26 @@
-from ppmodel.cli import run
+"""The command line as a process: whenever Ctrl-C comes, even while modules load, it ends in one line."""
 
-run()
+import os
+import signal
+from contextlib import suppress
+
+EXIT_INTERRUPTED = 130
+
+
+def _interrupted(*_):
+    with suppress(OSError):
+        os.write(2, b"interrupted\n")
+    os._exit(EXIT_INTERRUPTED)
+
+
+def run():
+    """Run the command line, and end the process."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored
+        signal.signal(signal.SIGINT, _interrupted)
+    from ppmodel.cli import run
+
+    run()
+
+
+if __name__ == "__main__":
+    run()

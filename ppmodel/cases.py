@@ -13,7 +13,7 @@ from ppmodel.schedules.registry import option_text
 from ppmodel.simulation import ALLREDUCE, compile_graph
 from ppmodel.tables import Schedule
 
-_KEPT = 1024
+_KEPT, _FARTHEST = 1024, 1e12
 _TABLES = (".csv", ".txt")
 _WRITTEN = re.compile(r"(.+?)(?::([a-z_]+=.*))?", re.DOTALL)
 
@@ -232,14 +232,15 @@ def with_times(case, table, costs):
     Raises
     ------
     CostError
-        If an operation takes no time: there is no order to search for.
+        If an operation takes no time, or far less than another: there is no order to search for.
     """
     seconds = costs.compute_s.mean(axis=1)[[OpKind.F, OpKind.I, OpKind.W]]
-    if not seconds.all():
-        rule = f"leave nothing to search an order of {case.name} for, if one of them is 0"
-        said = ", ".join(f"{one:.4g}" for one in seconds)
-        raise CostError("times of forward and halves of the backward", said, rule, "set the option times")
     transfer = (costs.occupancy_s + costs.latency_s)[OpKind.F].mean() * table.pieces_per_unit
+    if not (seconds.all() and max(*seconds, transfer) < _FARTHEST * seconds.min()):
+        rule = f"leave nothing to search an order of {case.name} for, if one is 0 or far above the others"
+        said = ", ".join(f"{one:.4g}" for one in (*seconds, transfer))
+        field = "times of forward, halves of the backward and transfer"
+        raise CostError(field, said, rule, "set the option times")
     times = ":".join(f"{one / seconds[0]:.4g}" for one in (*seconds, transfer))
     return case.with_options({"times": times})
 

@@ -1,6 +1,9 @@
 """When work goes to compiled code: it must be loaded first, so small single runs stay plain."""
 
 import sys
+import warnings
+
+from ppmodel.errors import PPModelError
 
 LARGE = 2**18
 """From about so many operations on compiled code is quicker than plain code even where it must be loaded first.
@@ -44,8 +47,13 @@ def kernels(size):
     if size < LARGE and _plain < MANY:
         _plain += size
         return None
-    from ppmodel import kernels
-
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "Environment variable")  # one of Numba's that is no number
+            from ppmodel import kernels
+    except Exception as problem:  # whatever an installation or a variable makes of it
+        rule, remedy = "cannot be loaded", "mend its variables NUMBA_..., or install it anew"
+        raise PPModelError("numba", str(problem).partition("\n")[0], rule, remedy) from None
     return kernels
 
 

@@ -22,6 +22,15 @@ def shown(text, most=_LONGEST_VALUE):
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
+def cause(error):
+    """What an error of another origin is, in one line.
+
+    >>> cause(KeyError("pp")), cause(MemoryError())
+    ("KeyError: 'pp'", 'MemoryError')
+    """
+    return f"{type(error).__name__}: {shown(error)}".removesuffix(": ")
+
+
 class PPModelError(ValueError):
     """Input that breaks a rule.
 
@@ -62,6 +71,10 @@ class PPModelError(ValueError):
         value = "nothing" if self.value is None else shown(self.value)
         rule = f"{self.rule}: {self.why}" if self.why else self.rule
         return shown(f"{place}{self.field} = {value}: {rule}; {self.remedy}", _LONGEST_LINE)
+
+
+NO_MEMORY = PPModelError("memory", "full", "is not enough for this", "choose a smaller size")
+"""What a MemoryError is told as."""
 
 
 class ScheduleError(PPModelError):

@@ -15,7 +15,7 @@ from ppmodel import metrics
 from ppmodel.cases import as_case, as_cases, built, compiled, with_times
 from ppmodel.change import UNCHANGED
 from ppmodel.costs import comm_over_forward
-from ppmodel.errors import CostError, PPModelError
+from ppmodel.errors import NO_MEMORY, CostError, PPModelError
 from ppmodel.prices import SECONDS, changed_costs, costs_of, listed, priced, table_numbers
 from ppmodel.run import Run
 from ppmodel.schedules.registry import option_text
@@ -247,8 +247,8 @@ def graph_rows(point, graph_of, prices):
     rows = [point | price.columns | {"refused": None} for price in prices]
     try:
         graph = graph_of()
-    except PPModelError as error:
-        return [row | {"refused": str(error)} for row in rows]
+    except (PPModelError, MemoryError) as error:
+        return [row | {"refused": _said(error)} for row in rows]
     table, costs, priced = graph.schedule, [], []
     for row, price in zip(rows, prices, strict=True):
         try:
@@ -257,16 +257,20 @@ def graph_rows(point, graph_of, prices):
         except PPModelError as error:
             row["refused"] = str(error)
     for (row, price), numbers in zip(priced, _each(graph, costs), strict=True):
-        refused = isinstance(numbers, PPModelError)
-        row.update({"refused": str(numbers)} if refused else table_numbers(table) | numbers | price.memory(table))
+        refused = isinstance(numbers, Exception)
+        row.update({"refused": _said(numbers)} if refused else table_numbers(table) | numbers | price.memory(table))
     return rows
+
+
+def _said(error):
+    return str(NO_MEMORY if isinstance(error, MemoryError) else error)
 
 
 def _each(graph, costs):
     """`evaluate`, or errors: where times overflow under one of many costs, the others keep theirs."""
     try:
         return evaluate(graph, costs)
-    except PPModelError as error:
+    except (PPModelError, MemoryError) as error:
         return [error] if len(costs) == 1 else [numbers for one in costs for numbers in _each(graph, [one])]
 
 

@@ -29,6 +29,7 @@ class OpKind(IntEnum):
 NO_MICROBATCH = -1
 """The microbatch of an operation that belongs to none: the reduction."""
 
+_KINDS = dict(OpKind.__members__)
 _OP = re.compile(r"(?P<stage>\d{1,9})(?P<kind>[FBIWR])(?P<microbatch>\d{0,9})(?:@(?P<replica>\d{1,4}))?", re.ASCII)
 
 
@@ -73,11 +74,11 @@ class Op(NamedTuple):
             If `text` is not an operation.
         """
         match = _OP.fullmatch(text.strip())
-        if not match or (match["kind"] == "R") != (match["microbatch"] == ""):
+        stage, kind, microbatch, replica = match.groups() if match else ("", "R", "0", None)
+        if (kind == "R") != (microbatch == ""):
             rule = "is not an operation <stage><F|B|I|W><microbatch>[@<replica>] or <stage>R[@<replica>]"
             raise TableError("cell", repr(text), rule, "write for example 2F5, 2B5@1 or 2R@1")
-        microbatch = int(match["microbatch"]) if match["microbatch"] else NO_MICROBATCH
-        return cls(OpKind[match["kind"]], int(match["stage"]), microbatch, int(match["replica"] or 0))
+        return cls(_KINDS[kind], int(stage), int(microbatch) if microbatch else NO_MICROBATCH, int(replica or 0))
 
 
 def parse_cell(text):

@@ -14,7 +14,7 @@ MAY_IMPORT = {
     "errors": set(),
     "ops": {"errors"},
     "kernels": {"ops"},
-    "compiled": {"kernels"},
+    "compiled": {"errors", "kernels"},
     "grid": set(),
     "files": {"errors"},
     "tables": _TABLE - {"tables"},

@@ -92,14 +92,19 @@ sizes = _together(
 )
 """Decorator: the size of a schedule."""
 
-schedule_file = click.option(
-    "--schedule-file",
-    "file",
-    type=click.Path(),
-    metavar="FILE",
-    help="A schedule of your own: a generator (.py) or a table (.csv, ours or PyTorch's).",
+schedule_file = _together(
+    click.option(
+        "--schedule-file",
+        "file",
+        type=click.Path(),
+        metavar="FILE",
+        help="A schedule of your own: a generator (.py) or a table (.csv, ours or PyTorch's).",
+    ),
+    click.option(
+        "--time-limit", type=Seconds("above 0"), help="A generator of your own is stopped after so long (default 60)."
+    ),
 )
-"""Decorator: a file that defines a schedule."""
+"""Decorator: a file that defines a schedule, and how long it may run."""
 
 semantics = _together(
     click.option("--p2p", type=Choice(P2P), default="overlapped", show_default=True, help="What a transfer occupies."),

@@ -54,6 +54,19 @@ class Command(_Careful, click.Command):
     """A command whose errors name options as they are typed."""
 
     def invoke(self, ctx):
+        if "time_limit" not in ctx.params:
+            return self._run(ctx)
+        from ppmodel.cli import guard
+
+        limit, names = ctx.params.pop("time_limit"), [ctx.params["file"], *ctx.params.get("names", ())]
+        files = guard.generators([ctx.params.get("name"), *names])
+        if files:
+            return guard.apart(lambda: self._run(ctx), ", ".join(files), limit)
+        if limit is not None:
+            raise PPModelError("--time-limit", limit, "has no effect: no generator (.py) is named", "leave it out")
+        return self._run(ctx)
+
+    def _run(self, ctx):
         try:
             return super().invoke(ctx)
         except PPModelError as error:

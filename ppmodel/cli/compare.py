@@ -1,14 +1,12 @@
 """ppmodel compare: schedules side by side, the fastest first."""
 
-import json
-
 import click
 
 from ppmodel.cases import cases_of_file, cases_of_text
 from ppmodel.cli import arguments
 from ppmodel.cli.asked import asked_costs, refuse_target
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import say
+from ppmodel.cli.text import say, say_json
 from ppmodel.errors import PPModelError
 
 EXIT_ALL_REFUSED = 1
@@ -45,7 +43,7 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     rows = [{column: row.get(column) for column in columns} for _, row in pairs]
     if csv_file is not None:
         write_rows(csv_file, columns, rows)
-    say(json.dumps(rows) if as_json else ranked_text(pairs))
+    say_json(rows) if as_json else say(ranked_text(pairs))
     return 0 if any(row["refused"] is None for row in rows) else EXIT_ALL_REFUSED
 
 

@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import signal
 import sys
 import threading
 from contextlib import suppress
@@ -11,7 +12,7 @@ import click
 from ppmodel import __version__
 from ppmodel.cli.commands import Group
 from ppmodel.cli.text import plain, say
-from ppmodel.errors import PPModelError
+from ppmodel.errors import NO_MEMORY, PPModelError
 
 EXIT_REFUSED = 2
 EXIT_INTERRUPTED = 130
@@ -59,13 +60,14 @@ def main(argv=None):
         return _refused(str(error), error.grid)
     except click.ClickException as error:
         return _refused(_usage(error))
+    except MemoryError:
+        return _refused(str(NO_MEMORY))
     except OSError as error:
         _drop_output()
         place, why = error.filename or "standard output", error.strerror
         return _refused(f"output = {place}: cannot be written ({why}); make room, or write elsewhere")
     except (click.Abort, KeyboardInterrupt):
-        _refused("interrupted", prefix="")
-        return EXIT_INTERRUPTED
+        return _interrupted()
 
 
 def _refused(message, grid=None, prefix="error: "):
@@ -75,6 +77,11 @@ def _refused(message, grid=None, prefix="error: "):
         if grid:
             click.echo(plain(str(grid), keep="\n"), err=True)
     return EXIT_REFUSED
+
+
+def _interrupted():
+    _refused("interrupted", prefix="")
+    return EXIT_INTERRUPTED
 
 
 def _usage(error):
@@ -97,7 +104,15 @@ def _drop_output():
 
 def run():
     """Run the command line as a process, and end it."""
-    code = main()
+    own = signal.getsignal(signal.SIGINT)
+    try:
+        if callable(own):  # from here on an interruption may tidy up
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        code = main()
+    except KeyboardInterrupt:  # before there was anything to tidy up
+        code = _interrupted()
+    if callable(own):
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     if code == EXIT_INTERRUPTED:  # no thread or connection that is left is waited for, or not for long
         last = threading.Timer(_END_S, os._exit, [code])
         last.daemon = True

@@ -1,13 +1,11 @@
 """ppmodel simulate: one iteration of one schedule."""
 
-import json
-
 import click
 
 from ppmodel.cli import arguments
 from ppmodel.cli.asked import COSTS, asked_case, asked_costs, asked_size, refuse_target
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import say
+from ppmodel.cli.text import say, say_json
 from ppmodel.schedules.registry import option_text
 
 
@@ -44,7 +42,7 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, as_jso
         result["ordered_for"] = option_text(dict(case.options)["times"])
     if trace is not None:
         result |= {"trace": trace, "trace_events": run.to_trace(trace)}
-    say(json.dumps(result) if as_json else simulated_text(result, run))
+    say_json(result) if as_json else say(simulated_text(result, run))
 
 
 def _result(run):

@@ -1,5 +1,7 @@
 """Text for the terminal: no control characters, numbers and columns as people read them."""
 
+import json
+import math
 import re
 
 import click
@@ -21,6 +23,19 @@ def say(text, newline=True):
     click.echo(plain(text, keep="\n"), nl=newline)
 
 
+def say_json(value):
+    """Print JSON; a number that is not defined is null."""
+    say(json.dumps(_defined(value), allow_nan=False))
+
+
+def _defined(value):
+    if isinstance(value, dict):
+        return {key: _defined(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_defined(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def counted(number, word):
     """A number with its noun.
 
@@ -40,13 +55,13 @@ def numbers(values):
 
 
 def gibibytes(size):
-    """Bytes in GiB, to four digits or to the unit.
+    """Bytes in GiB, to four digits or, of ordinary sizes, to the unit.
 
     >>> gibibytes(2**30 * 1.5), gibibytes(2**30 * 11320.4)
     ('1.5', '11320')
     """
     size = size / 2**30
-    return f"{size:.4g}" if size < 1e4 else f"{size:.0f}"
+    return f"{size:.0f}" if 1e4 <= size < 1e9 else f"{size:.4g}"
 
 
 def columns(rows, right=()):

@@ -18,6 +18,7 @@ from ppmodel.ops import OpKind
 
 _TRANSFERS, _SHARDING = ("SEND_F", "RECV_F", "SEND_B", "RECV_B"), ("UNSHARD", "RESHARD", "REDUCE_GRAD")
 _EXTRA = re.compile(rf"(\d{{1,9}})({'|'.join(_TRANSFERS)})(\d{{1,9}})|(\d{{1,9}})({'|'.join(_SHARDING)})", re.ASCII)
+_SHORTEST = len("UNSHARD")
 _PAIR = re.compile(r"\(([^()]+)\)OVERLAP_F_B")
 
 
@@ -143,7 +144,7 @@ def check_pair(text, cell):
     ppmodel.errors.TableError: cell = (0B0;0B1)OVERLAP_F_B: must be a forward and a backward; write 0B0&0B1, or separate
     """
     pair = len(cell) == 2 and sum(op.kind == OpKind.F for op in cell) == 1
-    if _PAIR.fullmatch(text) and not pair:
+    if not pair and _PAIR.fullmatch(text):
         remedy = f"write {'&'.join(map(str, cell))}, or separate"
         raise TableError("cell", text, "must be a forward and a backward", remedy)
 
@@ -154,7 +155,7 @@ def parse_extra(text, *place):
     >>> str(parse_extra("3SEND_F1", 1, 0, 2, "column 4")), parse_extra("3F1", 1, 0, 2, "column 3")
     ('3SEND_F1', None)
     """
-    match = _EXTRA.fullmatch(text)
+    match = len(text) > _SHORTEST and _EXTRA.fullmatch(text)
     if not match:
         return None
     if match[5]:

@@ -22,8 +22,9 @@ from ppmodel.ops import OpKind
 from ppmodel.tables import CONTINUED, IDLE, NO_OPERATION, Schedule
 
 _VERSION = "ppmodel table 1"
-LARGEST_BYTES = 2**25
-"""Largest file of a table: of a million operations and their slots, some ten million bytes."""
+LARGEST_BYTES = 2**23
+"""Largest file of a table: a million operations come to eight million bytes."""
+_LONGEST_NUMBER = 10
 _LETTERS = (
     "F forward, B full backward, I input gradient, W weight gradient, R gradient reduction; @1 second replica; "
     "~ goes on, . idle, & as one"
@@ -275,10 +276,11 @@ def _by_rank(header, *rows):
         if any(cells[len(slots) :]):
             field, rule = f"row of rank {rank}", f"is longer than the header, which has {len(slots)} slots"
             raise TableError(field, f"{len(cells)} cells", rule, "lengthen the header", where=number)
-        if not rank.isdecimal() or int(rank) in found or int(rank) >= len(rows):
+        place = int(rank) if rank.isdecimal() and len(rank) < _LONGEST_NUMBER else len(rows)
+        if place in found or place >= len(rows):
             rule = f"must number the rows 0 to {len(rows) - 1}, each once"
             raise TableError("rank", rank, rule, "mend the first column", where=number)
-        found[int(rank)] = (number, cells)
+        found[place] = (number, cells)
     return [found[rank] for rank in sorted(found)]
 
 

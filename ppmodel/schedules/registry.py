@@ -1,5 +1,7 @@
 """Schedules by name: what each is called, what may be set, and where it is legal."""
 
+import os
+import resource
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
@@ -7,11 +9,11 @@ from runpy import run_path
 from traceback import extract_tb
 from typing import NamedTuple
 
-from ppmodel.errors import PPModelError, ScheduleError, SizeError, TableError
+from ppmodel.errors import PPModelError, ScheduleError, SizeError, TableError, cause
 from ppmodel.files import read_text
 from ppmodel.tables import Schedule
 
-_MAX_CELLS = 2**24
+_MAX_CELLS, _BYTES_OF_CELL = 2**24, 256
 _registry = {}
 
 
@@ -213,7 +215,7 @@ def register_file(path):
         raise
     except (Exception, SystemExit) as error:  # whatever a user's file may raise
         _restore(before)
-        said = f"cannot be run ({type(error).__name__}: {error})"
+        said = f"cannot be run ({cause(error)})"
         raise ScheduleError("file", path, said, "mend it", where=_line_of(error, path)) from error
     _registry.update({name: _registry[name]._replace(file=str(path)) for name in found})
     return found
@@ -317,7 +319,7 @@ def _guarded(entry):
         except PPModelError:  # a size or an option that the generator refuses itself
             raise
         except (Exception, SystemExit) as error:  # whatever a user's generator may raise
-            said, where = f"fails {size} ({type(error).__name__}: {error})", _line_of(error, entry.file)
+            said, where = f"fails {size} ({cause(error)})", _line_of(error, entry.file)
             raise ScheduleError("generator", entry.name, said, "mend the line", where=where) from error
         _require_of_size(entry, made, num_ranks, num_microbatches, size)
         return made
@@ -353,7 +355,7 @@ def require_counts(**values):
 
 
 def require_size(num_ranks, num_microbatches, chunks=2, note="", remedy="choose a smaller size"):
-    """Refuse a table that would not fit into memory: of more than 2^24 stages times microbatches.
+    """Refuse a table of more than 2^24 stages times microbatches, or that would not fit into memory.
 
     Parameters
     ----------
@@ -375,9 +377,17 @@ def require_size(num_ranks, num_microbatches, chunks=2, note="", remedy="choose 
     Traceback (most recent call last):
     ppmodel.errors.ScheduleError: pp x microbatches = 32: must be at most 16 with 1000000 chunks; pass fewer chunks
     """
-    most, size = _MAX_CELLS // max(2, chunks), num_ranks * num_microbatches
+    most, size = _most_cells() // max(2, chunks), num_ranks * num_microbatches
     if size > most:
         raise ScheduleError("pp x microbatches", size, f"must be at most {most}{note}", remedy)
+
+
+def _most_cells():
+    """Stages times microbatches that a table may have: 2^24, or what fits into the memory of the machine or process."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    memory = memory if limit == resource.RLIM_INFINITY else min(limit, memory)
+    return min(_MAX_CELLS, memory // _BYTES_OF_CELL)
 
 
 def require_even_ranks(name, num_ranks):

@@ -148,7 +148,8 @@ def _first_problem(error, document, path, file_type, form):
     name = _written_name(document, problem["loc"])
     where = f"{path}:{_line(document, problem['loc'])}"
     if problem["type"] == "extra_forbidden":
-        allowed = list(_form_at(file_type, parents).model_fields)
+        fields = _form_at(file_type, parents).model_fields
+        allowed = [field.alias or key for key, field in fields.items()]
         near = get_close_matches(str(last), allowed, n=1, cutoff=0.4)
         remedy = f"did you mean {near[0]}?" if near else f"delete it; the keys are {', '.join(allowed)}"
         return SpecificationError(name, problem["input"], "is not a known key", remedy, where=where)
@@ -159,7 +160,8 @@ def _first_problem(error, document, path, file_type, form):
     if getattr(block, "is_block", False):
         remedy = f"write {', '.join(block.model_fields)} below it, or delete it"
         return SpecificationError(name, _shown(problem["input"]), "must be a block of entries", remedy, where=where)
-    rule = problem["msg"].replace("Input should be", "must be")
+    rule = re.sub("(?:valid dictionary or )?instance of .*", "mapping of keys to values", problem["msg"])
+    rule = rule.replace("Input should be", "must be")
     remedy = form
     if parents and not not_a_mapping:
         remedy = _REMEDIES.get(problem["type"], "mend the value").format(**problem.get("ctx", {}))
@@ -198,7 +200,10 @@ def _line(document, location):
     for key in location:
         if isinstance(node, list) and isinstance(key, int) and key < len(node):
             line = node.lc.item(key)[0] + 1
-        elif isinstance(node, dict) and key in (node.lc.data or ()):  # a merged key has no line of its own
+        elif isinstance(node, dict):
+            key = next((one for one in node.lc.data or () if str(one) == key), None)  # a merged key has no line
+            if key is None:
+                break
             line = node.lc.key(key)[0] + 1
         else:
             break

@@ -60,7 +60,6 @@ WholeOrZero = entry_type(int, _CountOrZero)
 Number = entry_type(float, _Positive)
 Switch = entry_type(bool, _Flag)
 NumberOrZero = entry_type(float, _NotNegative)
-Word = entry_type(str, Annotated[str, Field(min_length=1)])
 
 
 class _Form(BaseModel):

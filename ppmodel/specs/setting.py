@@ -3,8 +3,9 @@
 from __future__ import annotations  # help() shows a field's type by its name
 
 from dataclasses import dataclass, field
+from typing import Literal
 
-from ppmodel.specs.entries import Bandwidth, Efficiency, NumberOrZero, Switch, Whole, Word, load_specification
+from ppmodel.specs.entries import Bandwidth, Efficiency, NumberOrZero, Switch, Whole, entry_type, load_specification
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,9 @@ class SettingSpec:
 
     name: str
     title: str
-    p2p: Word
-    allreduce: Word
-    concat: Word
+    p2p: entry_type(str, Literal["latency", "overlapped", "blocking_send", "blocking_recv", "blocking"])
+    allreduce: entry_type(str, Literal["excluded", "overlapped", "blocking"])
+    concat: entry_type(str, Literal["direct", "overlapping", "forward-doubling", "backward-halving"])
     waves: Whole
     memory_bandwidth_bytes_per_s: Bandwidth
     memory_follows: Switch
@@ -58,7 +59,7 @@ def load_setting(name):
     Returns
     -------
     SettingSpec
-        In SI units. That its words are known is checked where they are used.
+        In SI units.
 
     Raises
     ------

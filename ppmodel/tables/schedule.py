@@ -14,7 +14,7 @@ from ppmodel.tables.dependencies import NO_OPERATION, by_keys, dependencies_of
 from ppmodel.tables.slots import slots, table
 from ppmodel.tables.validation import refuse_deadlock, refuse_out_of_range, validate
 
-_ROUNDING = 1e-12
+_ROUNDING, _LARGEST_RATIO = 1e-12, 1e9
 _COLUMNS = (
     ("kind", np.int32), ("stage", np.int32), ("microbatch", np.int32), ("replica", np.int32),
     ("rank_start", np.int32), ("placement", np.int32), ("joined", bool),
@@ -72,8 +72,13 @@ class Schedule:
             own["stage_shares"] = _even_shares(self.placement.shape[1])
             return
         own["stage_shares"] = shares = np.asarray(self.stage_shares, dtype=float)
-        if abs(shares.mean() - 1) > _ROUNDING:
-            own["stage_shares"] = shares / shares.mean()
+        with np.errstate(all="ignore"):
+            mean = shares.mean()
+        if not (0 < mean < np.inf and shares.min() > mean / _LARGEST_RATIO):
+            rule = f"must be numbers above 0, none {_LARGEST_RATIO:g} times smaller than their mean"
+            raise TableError("stage_shares", shares.tolist(), rule, "mend or delete them")
+        if abs(mean - 1) > _ROUNDING:
+            own["stage_shares"] = shares / mean
 
     @classmethod
     def of_columns(cls, name, placement, num_microbatches, columns):

@@ -1,14 +1,12 @@
 """ppmodel claims: the paper's claims, judged."""
 
-import json
-import math
 from pathlib import Path
 
 import click
 
 from ppmodel.cli import arguments
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import say
+from ppmodel.cli.text import say, say_json
 from ppmodel.errors import PPModelError
 
 
@@ -32,19 +30,18 @@ def claims_command(system, model, setting, as_json):
     system = None if system is None else load_system(system)
     judgements = judge(load_claims(), load_model(model), load_setting(setting), system)
     others = disagreements(judgements, margins=usual)
-    say(json.dumps([_judged(one) for one in judgements]) if as_json else report(judgements, others))
+    say_json([_judged(one) for one in judgements]) if as_json else say(report(judgements, others))
     return 1 if others else 0
 
 
 def _judged(judgement):
-    """A judgement as an object; what could not be measured is null."""
+    """A judgement as an object."""
     from ppmodel.artefact.claims import condition
 
     row = judgement.row
-    measured, margin = (None if math.isnan(n) else n for n in (judgement.measured, judgement.margin))
     return {
         "id": row.id, "statement": row.statement, "verdict": judgement.verdict, "expected": row.expected.verdict,
-        "measured": measured, "relation": row.relation, "value": row.value, "tolerance": row.tolerance,
-        "unit": row.unit, "margin": margin, "condition": condition(judgement), "reason": judgement.reason,
+        "measured": judgement.measured, "relation": row.relation, "value": row.value, "tolerance": row.tolerance,
+        "unit": row.unit, "margin": judgement.margin, "condition": condition(judgement), "reason": judgement.reason,
         "page": row.page,
     }  # fmt: skip

@@ -1,0 +1,139 @@
+"""A command with a generator of one's own runs in a process apart: whatever the file does ends in one line."""
+
+import io
+import json
+import os
+import re
+import resource
+import signal
+from contextlib import redirect_stdout, suppress
+from select import select
+from time import monotonic
+
+import click
+
+from ppmodel.errors import PPModelError, cause
+
+TIME_LIMIT_S = 60.0
+_GENERATOR = re.compile(r"(.+\.py)(:[a-z_]+=.*)?", re.DOTALL)
+_MEMORY_SHARE = 2
+_LONGEST_S = 10**6
+
+
+def generators(names):
+    """The files of generators among what is named.
+
+    >>> generators(["1f1b", None, "mine.py:depth=2", "mine.csv"])
+    ['mine.py']
+    """
+    return [found[1] for found in map(_GENERATOR.fullmatch, filter(None, names)) if found]
+
+
+def apart(run, file, seconds=None):
+    """Call a function in a process apart, and print what it prints.
+
+    Parameters
+    ----------
+    run : callable
+        Returns an exit code, or None.
+    file : str
+        The generator, for messages.
+    seconds : float, optional
+        After so long it is stopped; one minute unless given.
+
+    Returns
+    -------
+    int or None
+        What `run` returned.
+
+    Raises
+    ------
+    PPModelError
+        What `run` raised; or that the process ended without an answer, or in time gave none.
+    """
+    seconds = TIME_LIMIT_S if seconds is None else seconds
+    pipe, end = os.pipe()
+    child = os.fork()
+    if not child:
+        _answer(run, end)
+    os.close(end)
+    try:
+        answer = _received(pipe, seconds)
+    finally:
+        os.close(pipe)
+        _stop(child)
+    if answer is None:
+        longer = f"mend its loop, or pass for example --time-limit {2 * seconds:g}"
+        raise PPModelError("file", file, f"has not ended after {seconds:g} s", longer)
+    return _given(answer, file)
+
+
+def _answer(run, end, leave=os._exit):
+    """In the process apart: call, send one line of JSON, and end."""
+    try:
+        os.setpgid(0, 0)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MEMORY_SHARE
+        resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+        with redirect_stdout(io.StringIO()) as out:
+            answer = _outcome(run)
+        line = json.dumps([out.getvalue(), *answer]).encode() + b"\n"
+        while line:
+            line = line[os.write(end, line) :]
+    finally:  # a file may have replaced whatever the lines above rest on
+        leave(0)
+
+
+def _outcome(run):
+    """What a call returns, and the texts of what it raises."""
+    try:
+        return run(), None, None
+    except PPModelError as error:
+        return None, str(error), str(error.grid or "")
+    except BaseException as error:  # SystemExit, KeyboardInterrupt, or any error where builtins are replaced
+        return None, None, cause(error)
+
+
+def _received(pipe, seconds):
+    """What the process apart has sent when it ends: b"" if it died; None if it has not ended in time."""
+    received, last = b"", monotonic() + min(seconds, _LONGEST_S)
+    while select([pipe], [], [], max(0.0, last - monotonic()))[0]:
+        piece = os.read(pipe, 2**16)
+        received += piece
+        if not piece or piece.endswith(b"\n"):
+            return received
+    return None
+
+
+def _stop(child):
+    """End the process apart, and all that it has started."""
+    with suppress(OSError):
+        os.killpg(child, signal.SIGKILL)
+    with suppress(OSError):
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def _given(answer, file):
+    try:
+        said, code, error, more = json.loads(answer)
+    except (ValueError, TypeError):
+        rule, remedy = "ends the process that it runs in", "let it return a Schedule, or raise an error"
+        raise PPModelError("file", file, rule, remedy) from None
+    click.echo(said, nl=False)
+    if error is not None:
+        raise RefusedError(error, more)
+    if more is not None:
+        raise PPModelError("file", file, f"fails ({more})", "mend it")
+    return code
+
+
+class RefusedError(PPModelError):
+    """An error that was raised in another process, as its text."""
+
+    def __init__(self, said, grid):
+        super().__init__(None, None, None, None, grid=grid)
+        self._said = said
+
+    def __str__(self):
+        return self._said
