@@ -8,20 +8,17 @@
 
 from importlib import import_module
 
-from ppmodel.errors import PPModelError
-from ppmodel.ops import Op, OpKind
-from ppmodel.schedules import build, names
-from ppmodel.tables import Schedule
-
 __version__ = "0.1.0"
 __all__ = [
     "Change", "Op", "OpKind", "PPModelError", "Run", "Schedule", "__version__", "build", "compare", "load_model",
     "load_system", "names", "read_table", "simulate",
 ]  # fmt: skip
 
-_LATER = {  # loaded when it is first asked for, so that importing the package stays quick
-    "Change": "ppmodel.change", "Run": "ppmodel.run", "compare": "ppmodel.evaluate", "load_model": "ppmodel.specs",
-    "load_system": "ppmodel.specs", "read_table": "ppmodel.export", "simulate": "ppmodel.evaluate",
+_LATER = {  # loaded when it is first asked for: a command line can answer an interruption before NumPy is there
+    "Change": "ppmodel.change", "Op": "ppmodel.ops", "OpKind": "ppmodel.ops", "PPModelError": "ppmodel.errors",
+    "Run": "ppmodel.run", "Schedule": "ppmodel.tables", "build": "ppmodel.schedules", "compare": "ppmodel.evaluate",
+    "load_model": "ppmodel.specs", "load_system": "ppmodel.specs", "names": "ppmodel.schedules",
+    "read_table": "ppmodel.export", "simulate": "ppmodel.evaluate",
 }  # fmt: skip
 
 

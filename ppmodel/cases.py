@@ -239,7 +239,7 @@ def with_times(case, table, costs):
     if not (seconds.all() and max(*seconds, transfer) < _FARTHEST * seconds.min()):
         rule = f"leave nothing to search an order of {case.name} for, if one is 0 or far above the others"
         said = ", ".join(f"{one:.4g}" for one in (*seconds, transfer))
-        field = "times of forward, halves of the backward and transfer"
+        field = "times of forward and halves of the backward, and of a transfer"
         raise CostError(field, said, rule, "set the option times")
     times = ":".join(f"{one / seconds[0]:.4g}" for one in (*seconds, transfer))
     return case.with_options({"times": times})

@@ -2,7 +2,7 @@
 
 import re
 
-_LONGEST_VALUE, _LONGEST_LINE = 200, 1200
+_LONGEST_VALUE, LONGEST_LINE = 200, 1200
 
 
 def shown(text, most=_LONGEST_VALUE):
@@ -70,7 +70,7 @@ class PPModelError(ValueError):
         place = f"{self.where}: " if self.where else ""
         value = "nothing" if self.value is None else shown(self.value)
         rule = f"{self.rule}: {self.why}" if self.why else self.rule
-        return shown(f"{place}{self.field} = {value}: {rule}; {self.remedy}", _LONGEST_LINE)
+        return shown(f"{place}{self.field} = {value}: {rule}; {self.remedy}", LONGEST_LINE)
 
 
 NO_MEMORY = PPModelError("memory", "full", "is not enough for this", "choose a smaller size")

@@ -7,7 +7,7 @@ from pathlib import Path
 from ppmodel.errors import PPModelError
 
 LARGEST_BYTES = 2**20
-"""Largest file of YAML or Python: real ones have a few thousand bytes."""
+"""Largest file of Python: real ones have a few thousand bytes."""
 
 
 def read_text(path, most=LARGEST_BYTES, error=PPModelError):

@@ -283,7 +283,7 @@ REFUSED = {
     f"simulate gpipe --pp 99999999999 --microbatches 8 {SECONDS}": "must be a whole number",
     f"simulate hanayo --pp 8 --microbatches 8 --waves 1000000 {SECONDS}": "must be at most",
     f"simulate asymmetric-chimera --pp 4 --microbatches 4 --split 1:9999 {SECONDS}": "1:9999: must be two",
-    f"{SIMULATE} --forward 1e308 --backward 1e308": "must be finite",
+    f"{SIMULATE} --forward 1e308 --backward 1e308": "--forward = 1e.308: must be 0, or from 1e-30 to 1e.30 seconds",
     f"simulate chimera --pp 4 --microbatches 8 {SECONDS} --allreduce blocking": "--reduction = nothing: is missing",
     "table gpipe --pp 4 --microbatches 4 --backward-slots 100000000": "to be drawn",
     f"{SIMULATE} --model paper --system {'a' * 300}.yaml": "is not a file",

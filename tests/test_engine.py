@@ -179,10 +179,14 @@ def test_overlapped_reductions_run_beside_and_blocking_ones_in_order():
 
 
 def test_times_that_no_number_holds_are_refused():
-    """Durations that add up to infinity are an error, not an answer."""
+    """Durations beyond what sums and ratios can hold, and factors that take them there, are errors, not answers."""
     schedule = build("gpipe", 4, 4)
+    for bad in ({"forward": 1e31}, {"comm": 5e-324}, {"backward": float("nan")}):
+        with pytest.raises(CostError, match=r"must be 0, or from 1e-30 to 1e\+30 seconds"):
+            uniform_costs(schedule, **{"forward": 1, "backward": 2} | bad)
+    costs = uniform_costs(schedule, 1e30, 1e30)
     with pytest.raises(CostError, match="makespan = inf: must be finite"):
-        run_graph(compile_graph(schedule), uniform_costs(schedule, 1e308, 1e308))
+        run_graph(compile_graph(schedule), costs, np.full(schedule.num_operations, 1e300))
 
 
 def test_costs_must_fit_the_schedule():

@@ -78,7 +78,7 @@ def test_what_is_no_ordinary_file_is_refused_unread(tmp_path):
     for path in ("/dev/zero", tmp_path / "pipe.yaml", tmp_path):
         with pytest.raises(SpecificationError, match=r"is not a (regular )?file"):
             load_system(path)
-    with pytest.raises(SpecificationError, match="must have at most 1048576"):
+    with pytest.raises(SpecificationError, match="must have at most 262144"):
         load_system(tmp_path / "huge.yaml")
 
 

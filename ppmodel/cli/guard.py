@@ -6,12 +6,14 @@ import os
 import re
 import resource
 import signal
+import sys
 from contextlib import redirect_stdout, suppress
 from select import select
 from time import monotonic
 
 import click
 
+from ppmodel.cli import text
 from ppmodel.errors import PPModelError, cause
 
 TIME_LIMIT_S = 60.0
@@ -75,9 +77,10 @@ def _answer(run, end, leave=os._exit):
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MEMORY_SHARE
         resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
-        with redirect_stdout(io.StringIO()) as out:
+        text.out = said = io.StringIO()
+        with redirect_stdout(sys.stderr):  # what the file prints stays apart from what is said of it
             answer = _outcome(run)
-        line = json.dumps([out.getvalue(), *answer]).encode() + b"\n"
+        line = json.dumps([said.getvalue(), *answer]).encode() + b"\n"
         while line:
             line = line[os.write(end, line) :]
     finally:  # a file may have replaced whatever the lines above rest on

@@ -12,7 +12,7 @@ import click
 from ppmodel import __version__
 from ppmodel.cli.commands import Group
 from ppmodel.cli.text import plain, say
-from ppmodel.errors import NO_MEMORY, PPModelError
+from ppmodel.errors import LONGEST_LINE, NO_MEMORY, PPModelError, shown
 
 EXIT_REFUSED = 2
 EXIT_INTERRUPTED = 130
@@ -73,7 +73,7 @@ def main(argv=None):
 def _refused(message, grid=None, prefix="error: "):
     """Say on standard error what is wrong; if nobody listens any more, the exit code has to do."""
     with suppress(OSError):
-        click.echo(prefix + plain(message), err=True)
+        click.echo(prefix + shown(message, LONGEST_LINE), err=True)
         if grid:
             click.echo(plain(str(grid), keep="\n"), err=True)
     return EXIT_REFUSED

@@ -6,11 +6,11 @@ import re
 
 import click
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def plain(text, keep=""):
-    """A text with every control character spelt out, so that data cannot steer the terminal.
+    """A text with every control character, and what is no character, spelt out: data cannot steer the terminal.
 
     >>> plain("1F1B\\x1b[2J")
     '1F1B\\\\x1b[2J'
@@ -18,9 +18,13 @@ def plain(text, keep=""):
     return _CONTROL.sub(lambda found: found[0] if found[0] in keep else repr(found[0])[1:-1], str(text))
 
 
+out = None
+"""Where lines are printed: a stream, or None for standard output."""
+
+
 def say(text, newline=True):
     """Print lines of text."""
-    click.echo(plain(text, keep="\n"), nl=newline)
+    click.echo(plain(text, keep="\n"), file=out, nl=newline)
 
 
 def say_json(value):

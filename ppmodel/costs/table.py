@@ -10,6 +10,10 @@ from ppmodel.ops import OpKind
 _TABLES = ("compute_s", "occupancy_s", "latency_s")
 _NUM_KINDS = len(OpKind)
 
+SHORTEST_S, LONGEST_S = 1e-30, 1e30
+"""Durations that may be given, beside 0: far from where sums or ratios of them leave what a number can be."""
+_MOST_S = LONGEST_S**3
+
 
 @dataclass(frozen=True, eq=False)
 class OpCosts:
@@ -61,7 +65,7 @@ class OpCosts:
             own.setflags(write=False)
             self.__dict__[name], first = own, first + table.size
         self.__dict__["_flat"] = flat
-        if flat.size and not (flat[flat.argmin()] >= 0 and flat[flat.argmax()] < np.inf):  # NaN is either
+        if flat.size and not (flat[flat.argmin()] >= 0 and flat[flat.argmax()] <= _MOST_S):  # NaN is either
             self._refuse_values()
         if not (np.ndim(self.overlap_factor) == 0 and 0 < self.overlap_factor < np.inf):
             rule = "must be a finite number above 0"
@@ -92,16 +96,16 @@ class OpCosts:
         costs, flat = object.__new__(cls), tables.reshape(-1)
         tables.setflags(write=False)
         costs.__dict__.update(zip(_TABLES, tables, strict=True), overlap_factor=overlap_factor, nics=None, _flat=flat)
-        if not (flat[flat.argmin()] >= 0 and flat[flat.argmax()] < np.inf):
+        if not (flat[flat.argmin()] >= 0 and flat[flat.argmax()] <= _MOST_S):
             costs._refuse_values()
         return costs
 
     def _refuse_values(self):
         for name in _TABLES:
             table = getattr(self, name)
-            for bad in table[~(np.isfinite(table) & (table >= 0))][:1]:
+            for bad in table[~((table <= _MOST_S) & (table >= 0))][:1]:
                 remedy = "check the durations, rates and sizes that it follows from"
-                raise CostError(name, bad, "must be finite and not negative", remedy)
+                raise CostError(name, bad, f"must be from 0 to {_MOST_S:g} seconds", remedy)
 
     @property
     def num_stages(self):

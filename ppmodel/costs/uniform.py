@@ -1,10 +1,8 @@
 """Costs given as plain numbers, as the literature does."""
 
-from sys import float_info
-
 import numpy as np
 
-from ppmodel.costs.table import OpCosts
+from ppmodel.costs.table import LONGEST_S, SHORTEST_S, OpCosts
 from ppmodel.costs.transfers import transfer_costs
 from ppmodel.errors import CostError
 from ppmodel.ops import OpKind
@@ -52,7 +50,7 @@ def uniform_costs(
     Raises
     ------
     CostError
-        If a duration is negative or not finite, if neither `backward` nor both its halves are given, or if there
+        If a duration is not 0 and not from 1e-30 to 1e30 seconds, if neither `backward` nor both its halves are given, or if there
         is not one node for each rank.
 
     Examples
@@ -75,8 +73,9 @@ def uniform_costs(
         "pair": 0.0 if pair is None else pair,
     }  # fmt: skip
     for name, value in given.items():
-        if not 0 <= value <= float_info.max:
-            raise CostError(name, value, "must be a finite number of seconds, 0 or more", "pass for example 0.1")
+        if not (value == 0 or SHORTEST_S <= value <= LONGEST_S):
+            rule = f"must be 0, or from {SHORTEST_S:g} to {LONGEST_S:g} seconds"
+            raise CostError(name, value, rule, "pass for example 0.1")
     if pair is not None and forward + backward == 0:
         raise CostError("pair", pair, "is longer than its parts, which take no time", "give forward or backward")
     factor = 1.0 if pair is None else pair / (forward + backward)

@@ -13,6 +13,7 @@ from ppmodel.errors import SpecificationError
 from ppmodel.files import read_text
 
 _FORM = "write 'key: {value: ..., unit: ..., kind: ..., source: ...}', as in the files of data"
+_LARGEST_BYTES, _MOST_BRACKETS = 2**18, 1000
 _MOST_VALUES, _DEEPEST = 10**5, 20  # a sweep of 10,000 seeds has as many; no file is deeper than five
 
 _REMEDIES = {
@@ -85,8 +86,9 @@ def place_in(path, *location):
 
 def _read_yaml(path, form=_FORM):
     """The document with its line numbers, or one line about why it cannot be read."""
-    text = read_text(path, error=SpecificationError)
+    text = read_text(path, _LARGEST_BYTES, SpecificationError)
     try:
+        _refuse_depth(text)
         document = YAML().load(text)
     except MarkedYAMLError as error:
         raise _malformed(error, text, path, form) from None
@@ -101,6 +103,15 @@ def _read_yaml(path, form=_FORM):
         shown = "a list" if isinstance(document, list) else repr(document)
         raise SpecificationError("document", shown, rule, form, where=str(path))
     return document
+
+
+def _refuse_depth(text):
+    """Refuse brackets in brackets by the hundred, over which the parser takes minutes."""
+    depth = 0
+    for bracket in re.findall(r"[][{}]", text):
+        depth += 1 if bracket in "[{" else -1
+        if depth > _MOST_BRACKETS:
+            raise RecursionError
 
 
 def _malformed(error, text, path, form):
@@ -201,7 +212,9 @@ def _line(document, location):
         if isinstance(node, list) and isinstance(key, int) and key < len(node):
             line = node.lc.item(key)[0] + 1
         elif isinstance(node, dict):
-            key = next((one for one in node.lc.data or () if str(one) == key), None)  # a merged key has no line
+            lines = node.lc.data or ()  # in which a merged key has none
+            if key not in lines:
+                key = next((one for one in lines if str(one) == key), None)
             if key is None:
                 break
             line = node.lc.key(key)[0] + 1

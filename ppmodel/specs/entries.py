@@ -22,8 +22,9 @@ _UNITS = {
 }  # fmt: skip
 _SIZES = ("B", "GB", "GiB", "TiB")
 _SI_SUFFIX = {"FLOP/s": "_flops", "B/s": "_bytes_per_s", "s": "_s", "B": "_bytes"}
-_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
-_NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
+_LARGEST = 1e30
+_Positive = Annotated[float, Field(gt=0, le=_LARGEST, allow_inf_nan=False, strict=True)]
+_NotNegative = Annotated[float, Field(ge=0, le=_LARGEST, allow_inf_nan=False, strict=True)]
 _Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False, strict=True)]
 _Count = Annotated[int, Field(ge=1, le=10**9, strict=True)]
 _CountOrZero = Annotated[int, Field(ge=0, le=10**9, strict=True)]

@@ -27,8 +27,8 @@ def claims_command(system, model, setting, as_json):
     if setting not in setting_names() and Path(setting).stem in setting_names():
         raise PPModelError("--setting", setting, *same_name(setting, "settings"))
     usual = system is None and (model, setting) == ("paper", "default")
-    system = None if system is None else load_system(system)
-    judgements = judge(load_claims(), load_model(model), load_setting(setting), system)
+    on = load_model(model), load_setting(setting), None if system is None else load_system(system)
+    judgements = judge(load_claims(), *on)
     others = disagreements(judgements, margins=usual)
     say_json([_judged(one) for one in judgements]) if as_json else say(report(judgements, others))
     return 1 if others else 0
