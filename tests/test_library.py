@@ -178,7 +178,7 @@ def test_a_searched_order_is_searched_for_its_costs():
     assert dict(found.options) == {"times": (1, 1, 1, 0.1)}
     assert searched_for(found, 4, 8, **SECONDS) is found
     assert searched_for("zb-v", 4, 8, **SECONDS).options == ()
-    with pytest.raises(CostError, match=r"times of forward and halves of the backward = 1, 1, 0"):
+    with pytest.raises(CostError, match=r"times of forward and halves of the backward, and of a transfer = 1, 1, 0, 0"):
         searched_for("zb-1p", 4, 8, forward=1, input_grad=1, weight_grad=0)
 
 
