@@ -40,31 +40,34 @@ def simulate(
 ):
     """Simulate one iteration of a schedule with communication.
 
+    Costs are given in seconds, or by a model on a system.
+
     Parameters
     ----------
     schedule : Schedule, str, (str, dict) or callable
-        A table; or a schedule's name, with options or without, or a generator, at the size `pp`, `microbatches`.
+        A table; a schedule's name; its name with options; or a function ``(pp, microbatches) -> Schedule``.
     pp, microbatches : int, optional
-        Ranks and microbatches of a schedule that is not given as a table.
+        Ranks and microbatches; of a table they are known.
     model, system : str, Path, ModelSpec and SystemSpec, optional
         A name that comes with the package, a YAML file, or a specification. Both, or neither.
     p2p : {"latency", "overlapped", "blocking_send", "blocking_recv", "blocking"}
-        What a transfer occupies; see `simulation.compile_graph`.
+        What a transfer occupies: nothing; its link; the sender; the receiver; the sender and then the receiver.
     allreduce : {"excluded", "overlapped", "blocking"}
-        What the gradient all-reduce of replicated stages does.
+        Whether the gradient all-reduce of replicated stages is left out, runs beside the ranks' computation, or
+        occupies the ranks.
     **seconds : float
-        In place of model and system: ``forward``, ``backward`` (or ``input_grad`` and ``weight_grad``), ``pair``,
-        ``comm``, ``latency``, ``reduction``; see `costs.uniform_costs`.
+        Instead of a model and a system: ``forward``, ``backward`` (or ``input_grad`` and ``weight_grad``), ``pair``,
+        ``comm``, ``latency``, ``reduction``, for one microbatch on 1/S of the model; see `costs.uniform_costs`.
 
     Returns
     -------
     Run
-        Makespan, bubble ratios, memory; a frame, a picture and a trace of its timeline.
+        Makespan, bubble ratios and memory, with the timeline to plot, to write or to read as a frame.
 
     Raises
     ------
     PPModelError
-        With field, value, rule and remedy, where something given is illegal.
+        If an argument is illegal; the message names field, value, rule and remedy.
 
     Examples
     --------
@@ -72,8 +75,9 @@ def simulate(
     >>> table = pp.build("1f1b", 8, 64)
     >>> round(pp.simulate(table, forward=1, backward=2, comm=0.1).makespan_s, 1)
     225.4
-    >>> pp.simulate(table, model="llama3_70b", system="dgx_h100_nodes", p2p="blocking_recv").model.name
-    'llama3_70b'
+    >>> run = pp.simulate(("interleaved-1f1b", {"chunks": 2}), 8, 64, model="paper", system="mid_cp_mid_nw")
+    >>> run.model.name, run.messages
+    ('paper', 1920)
     """
     case = as_case(schedule)
     table = built(case, *_size(case, pp, microbatches))
@@ -118,33 +122,47 @@ def compare(
     schedules, pp=None, microbatches=None, *, model=None, system=None, p2p="overlapped", allreduce="excluded",
     changes=None, **seconds,
 ):  # fmt: skip
-    """Evaluate schedules at every combination of sizes, systems and choices.
+    """A frame of schedules simulated at every combination of sizes, models, systems and choices.
+
+    Each row is the run that `simulate` returns for the same arguments. Any argument may be a list.
 
     Parameters
     ----------
     schedules : list
-        Names, (name, options) pairs, tables and generators; or one of them.
+        Each as in `simulate`; or one alone.
     pp, microbatches : int or list of int, optional
-        Ranks and microbatches; they may be left out where all schedules are tables.
+        Ranks and microbatches; may be left out if all schedules are tables.
     model, system : str, Path, ModelSpec, SystemSpec, or list of them, optional
         Names, files or specifications. Both, or neither.
     p2p, allreduce : str or list of str
         Communication semantics, as in `simulate`.
     changes : Change or list of Change, optional
-        What is changed of system and costs; the frame then has a column ``change``.
+        Changes of the system and of the costs; the frame then has a column ``change``.
     **seconds : float or list of float
-        In place of model and system, as in `simulate`; each that is given is a column.
+        Instead of a model and a system, as in `simulate`; each one given is a column.
 
     Returns
     -------
     DataFrame
-        A row a point, in the order of the arguments, the schedules outermost; the columns are `COLUMNS`. A point
-        that is not defined has its reason in ``refused``, and no numbers.
+        A row for each combination, in the order of the arguments, the schedules outermost. Columns:
+
+        - ``schedule, options, label``: the schedule; ``label`` is what figures call it.
+        - ``pp, microbatches, p2p, allreduce``, then ``system, model``, or the seconds: the combination.
+        - ``makespan_s``; ``busy_s``, the computing time of all ranks together.
+        - ``idle_ratio`` and ``bubble_ratio_total`` (both: idle time over the total time), ``bubble_ratio_ideal`` (over
+          the computing time), ``bubble_ratio_span`` (over the longest span of a rank), ``table_bubble_ratio`` (of the
+          idealised table, without communication).
+        - ``peak_activations`` of the most loaded rank, in microbatches on 1/S of the model; ``messages`` of all ranks;
+          ``comm_over_forward``, the slowest transfer over the mean forward.
+        - ``peak_memory_bytes`` and ``activations_bytes`` of the most loaded rank, ``memory_capacity_bytes`` of a
+          device; empty without a model.
+        - ``nics_shared``: whether transfers queue at shared NICs.
+        - ``refused``: why a combination is not defined; its numbers are then empty.
 
     Raises
     ------
     PPModelError
-        Where an argument is illegal at every point: an unknown name, a broken file, a wrong word.
+        If an argument is illegal at every combination: an unknown name, a broken file, a wrong word.
 
     Examples
     --------

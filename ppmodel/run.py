@@ -10,19 +10,22 @@ from ppmodel.prices import Price, table_numbers
 
 
 class Run:
-    """What `simulate` returns: a timeline, with the costs, model and system that it was simulated with.
+    """One simulated iteration, as `ppmodel.simulate` returns it.
+
+    Its numbers are attributes; `to_dict` returns them as a row of `ppmodel.compare`. `to_frame`, `plot` and `to_trace`
+    show its timeline.
 
     Attributes
     ----------
     table : Schedule
     p2p, allreduce : str
-        Communication semantics, as they were asked for.
+        Communication semantics, as they were given.
     timeline : Timeline
-        Start and end of every operation, and of every transfer.
+        Start and end of every operation and of every transfer.
     costs : OpCosts
     model : ModelSpec or None
-        None, like `system`, where costs were given in seconds.
     system : SystemSpec or None
+        None, like `model`, if costs were given in seconds.
 
     Examples
     --------
@@ -30,6 +33,8 @@ class Run:
     >>> run = pp.simulate("zb-v", 4, 8, forward=1, backward=2, comm=0.1)
     >>> run
     <Run ZB-V: pp=4, microbatches=8: 26.8 s, 10.4 % idle, peak 4 microbatches>
+    >>> round(run.makespan_s, 1), run.messages
+    (26.8, 96)
     """
 
     def __init__(self, timeline, costs, case, allreduce, model=None, system=None):
@@ -49,7 +54,7 @@ class Run:
 
     @property
     def idle_ratio(self):
-        """Share of all ranks' time in which they do not compute; the same as `bubble_ratio_total`."""
+        """Share of the ranks' time in which they do not compute; the same as `bubble_ratio_total`."""
         return self._numbers["idle_ratio"]
 
     @property
@@ -78,7 +83,7 @@ class Run:
 
     @property
     def table_bubble_ratio(self):
-        """Idle share of the idealised table: no communication, a backward of two slots."""
+        """Idle share of the idealised table, without communication and with a backward of two slots."""
         return table_numbers(self.table)["table_bubble_ratio"]
 
     @property
@@ -109,16 +114,16 @@ class Run:
         return table_numbers(self.table)["messages"]
 
     def critical_path(self):
-        """Operations that the makespan hangs on; see `metrics.critical_path`."""
+        """Operations of the critical path, in order; see `metrics.critical_path`."""
         return metrics.critical_path(self.timeline)
 
     def to_dict(self):
-        """The run as one row of `compare`: the same names and values.
+        """The run as a row of `ppmodel.compare`, with the same names and values.
 
         Returns
         -------
         dict
-            Model, system and memory are left out where costs were given in seconds.
+            Without model, system and memory if costs were given in seconds.
         """
         from ppmodel.evaluate import point_columns
 
@@ -132,26 +137,26 @@ class Run:
         return row | price.columns | numbers
 
     def to_frame(self):
-        """Every operation and its times.
+        """Every operation with its times.
 
         Returns
         -------
         DataFrame
-            A row an operation, rank by rank in program order; columns ``rank, operation, kind, stage, microbatch,
+            A row for each operation, rank by rank in program order; columns ``rank, operation, kind, stage, microbatch,
             replica, start_s, end_s, sent_s, arrived_s``, the last two NaN where the result stays.
         """
         timeline, names = self.timeline, ("start_s", "end_s", "sent_s", "arrived_s")
         return self.table.frame_with({name: getattr(timeline, name) for name in names})
 
     def plot(self, title=None, critical_path=False):
-        """The timeline as a picture: a row a rank, with the transfers.
+        """The timeline as a picture: a row for each rank, with the transfers.
 
         Parameters
         ----------
         title : str, optional
-            The point of the figure.
+            The figure's title.
         critical_path : bool
-            Whether to frame the operations that the makespan hangs on.
+            Whether to frame the operations of the critical path.
 
         Returns
         -------
@@ -165,7 +170,7 @@ class Run:
         return plot_timelines({name: self.timeline}, title or f"{name}: one iteration", shown, paths)
 
     def to_trace(self, path):
-        """Write the timeline for Perfetto or ``chrome://tracing``, with bytes where there is a model.
+        """Write the timeline for Perfetto or ``chrome://tracing``; with a model, memory is in it.
 
         Parameters
         ----------
@@ -175,7 +180,7 @@ class Run:
         Returns
         -------
         int
-            How many events were written.
+            Number of events written.
         """
         from ppmodel.export import write_trace
 

@@ -266,18 +266,18 @@ def get(name):
 
 
 def build(name, num_ranks, num_microbatches, **options):
-    """Generate a schedule by name.
+    """The table of a registered schedule at a size.
 
     Parameters
     ----------
     name : str
-        One of `names`.
+        One of `ppmodel.names`.
     num_ranks : int
-        Ranks, S; a schedule with v chunks has v S stages.
+        Ranks, S; a schedule with v chunks on each has v S stages.
     num_microbatches : int
         Microbatches of one iteration, B.
     **options
-        What the schedule's `Entry` lists.
+        The schedule's own options, such as ``chunks`` or ``waves``; ``ppmodel schedules`` lists them.
 
     Returns
     -------
@@ -286,12 +286,13 @@ def build(name, num_ranks, num_microbatches, **options):
     Raises
     ------
     ScheduleError
-        If the name, an option or the size is illegal; the message gives the rule.
+        If the name or an option is unknown, or the schedule is not defined at the size; the message gives the rule.
 
     Examples
     --------
-    >>> build("hanayo", 4, 4, waves=2).num_stages
-    16
+    >>> import ppmodel as pp
+    >>> pp.build("hanayo", 4, 4, waves=2)
+    <Schedule hanayo: pp=4, microbatches=4, stages=16, operations=128>
     """
     entry = get(name)
     require_counts(pp=num_ranks, microbatches=num_microbatches)

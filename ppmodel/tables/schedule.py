@@ -23,7 +23,10 @@ _COLUMNS = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Schedule:
-    """A table of operations, rank by rank in program order, kept as arrays.
+    """A schedule's table: the operations of each rank in program order, kept as arrays.
+
+    Make one with `ppmodel.build`, `ppmodel.read_table` or `Schedule.from_rows`; look at it with `table`, `plot` and
+    `to_frame`; write it with `to_csv` and `to_pytorch`.
 
     Attributes
     ----------
@@ -33,22 +36,24 @@ class Schedule:
     num_microbatches : int
         Microbatches of one iteration, B.
     kind, stage, microbatch, replica : ndarray of int, shape (num_operations,)
-        The operations of rank 0, then those of rank 1, and so on.
+        One entry for each operation: those of rank 0 in program order, then those of rank 1, and so on.
     joined : ndarray of bool, shape (num_operations,)
         Whether an operation shares the cell of the one before it.
     rank_start : ndarray of int, shape (num_ranks + 1,)
         Where each rank's operations begin.
     microbatch_parts : int
-        Into how many parts the table cuts a microbatch; it then counts parts as microbatches.
+        Parts that each microbatch is cut into; `microbatch` then numbers the parts.
     stage_shares : ndarray of float, shape (num_stages,)
         Each stage's share of the model, relative to an even split; scaled to a mean of 1.
 
     Examples
     --------
-    >>> from ppmodel import build
-    >>> schedule = build("interleaved-1f1b", 4, 8, chunks=2)
-    >>> schedule, schedule.num_stages
-    (<Schedule interleaved-1f1b: pp=4, microbatches=8, stages=8, operations=128>, 8)
+    >>> import ppmodel as pp
+    >>> pp.build("interleaved-1f1b", 4, 8, chunks=2)
+    <Schedule interleaved-1f1b: pp=4, microbatches=8, stages=8, operations=128>
+    >>> table = pp.build("1f1b", 2, 2)
+    >>> [str(table.op(index)) for index in range(table.num_operations)]
+    ['0F0', '0F1', '0B0', '0B1', '1F0', '1B0', '1F1', '1B1']
     """
 
     name: str
@@ -82,7 +87,7 @@ class Schedule:
 
     @classmethod
     def of_columns(cls, name, placement, num_microbatches, columns):
-        """Make a schedule of one replica from its columns as compiled generators fill them; nothing is converted.
+        """A schedule of one replica from the columns that compiled generators fill; nothing is converted or checked.
 
         Parameters
         ----------
@@ -109,7 +114,7 @@ class Schedule:
 
     @classmethod
     def from_programs(cls, name, placement, num_microbatches, kind, stage, microbatch, replica=0, joined=False, **more):
-        """Make a schedule in which all ranks run equally many operations.
+        """A schedule in which every rank runs the same number of operations.
 
         Parameters
         ----------
@@ -126,9 +131,9 @@ class Schedule:
 
     @classmethod
     def from_slots(cls, name, placement, num_microbatches, kind, stage, microbatch, replica, slot, **more):
-        """Make a schedule of operations with a slot each; a rank runs its own in slot order.
+        """A schedule from operations and their slots: each rank runs its own in the order of the slots.
 
-        Operations of one rank that share a slot share a cell, in the order given.
+        Operations of one rank with the same slot share a cell, in the order given.
         """
         placement = np.atleast_2d(placement)
         arrays = (np.asarray(a, dtype=np.int32) for a in (kind, stage, microbatch, replica))
@@ -145,20 +150,20 @@ class Schedule:
 
     @classmethod
     def from_rows(cls, name, rows, **more):
-        """Make a schedule from rows written by hand, one a rank, and check it.
+        """A schedule from rows of operations, one row for each rank; it is checked.
 
         Parameters
         ----------
         name : str
         rows : sequence of sequences of cells
-            A cell is an `Op` or a tuple of them, in program order.
+            Each rank's cells in program order; a cell is an `Op`, or a tuple of several that run as one.
         **more
-            ``num_microbatches``, ``microbatch_parts`` and ``stage_shares``, where the rows do not say.
+            ``num_microbatches``, ``microbatch_parts`` and ``stage_shares``, which the rows cannot say.
 
         Raises
         ------
         TableError
-            Where an operation is missing, doubled, misplaced or waits forever.
+            If an operation is missing, doubled, misplaced or waits forever.
 
         Examples
         --------
@@ -248,7 +253,7 @@ class Schedule:
 
     @cached_property
     def class_counts(self):
-        """Operations that compute by `cost_class`, those whose cell overlaps (`overlaps`) in the second row."""
+        """How many operations of each `cost_class` compute alone, and in overlapping cells; shape (2, classes)."""
         fast = kernels(self.num_operations)
         if fast:
             sizes = self.num_replicas, self.num_stages
@@ -261,12 +266,12 @@ class Schedule:
 
     @property
     def pieces_per_unit(self):
-        """Operations that a unit, one microbatch on 1/S of the model, is cut into: by chunks and by parts."""
+        """Operations that one microbatch on 1/S of the model is cut into, by chunks and by parts."""
         return self.chunks_per_rank * self.microbatch_parts
 
     @cached_property
     def unit_shares(self):
-        """Each stage's share of one unit, one microbatch on 1/S of the model; shape (num_stages,)."""
+        """Each stage's share of one microbatch on 1/S of the model; shape (num_stages,)."""
         return self.stage_shares / self.pieces_per_unit
 
     def op(self, index):
@@ -294,11 +299,11 @@ class Schedule:
         return rows
 
     def unfused(self):
-        """The same order with each F&B pair, a forward that meets a backward, as operations one after the other.
+        """The same order with each F&B pair, a forward and a backward in one cell, split into two cells.
 
-        A pair waits for what both need, and hands on what both give at its end; unfused, each of its operations
-        waits for its own input alone. So the order takes at most as long, where a pair takes the sum of its parts.
-        Other shared cells, such as the doubled forwards of Chimera, stay as they are.
+        A pair starts when the inputs of both operations are there, and delivers both results at its end; unfused,
+        each operation waits for its own input only. Where a pair takes the sum of its parts, the unfused order is
+        never slower. Other shared cells, such as the doubled forwards of Chimera, stay as they are.
 
         Returns
         -------
@@ -350,12 +355,12 @@ class Schedule:
         return table_html(self)
 
     def plot(self, title=None, **slots):
-        """The idealised table as a picture: a row a rank, a column a slot.
+        """The idealised table as a picture: a row for each rank, a column for each slot.
 
         Parameters
         ----------
         title : str, optional
-            The point of the figure.
+            The figure's title.
         **slots : int
             ``backward``: slots of a backward, 2 by default.
 
@@ -396,18 +401,18 @@ class Schedule:
         write_whole(path, write_table(self, form), "table")
 
     def to_frame(self):
-        """Every operation of the table and its slots.
+        """Every operation with its slots in the idealised table.
 
         Returns
         -------
         DataFrame
-            A row an operation, rank by rank in program order; columns ``rank, operation, kind, stage, microbatch,
+            A row for each operation, rank by rank in program order; columns ``rank, operation, kind, stage, microbatch,
             replica, start, end``, the last two in slots.
         """
         return self.frame_with(dict(zip(("start", "end"), self.slots(), strict=True)))
 
     def frame_with(self, columns):
-        """A frame of every operation with further columns, each in the order of the operations."""
+        """A frame with a row for each operation and further columns, given in the order of the operations."""
         import pandas as pd
 
         return pd.DataFrame({

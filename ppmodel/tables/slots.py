@@ -11,7 +11,7 @@ from ppmodel.ops import OpKind
 from ppmodel.tables.dependencies import NO_OPERATION, shares_groups
 
 IDLE, CONTINUED = ".", "~"
-"""The cell of a rank that waits, and of an operation that began in an earlier slot."""
+"""An idle cell, and the cell of an operation that began in an earlier slot."""
 
 _MAX_CELLS = 2**22
 _MAX_SLOTS = 10**9
@@ -20,14 +20,14 @@ _MAX_SLOTS = 10**9
 def slots(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reduction=1):
     """Start and end slot of every operation in the idealised table, without communication.
 
-    Every operation starts as early as its rank's order and its inputs allow. Durations are
-    for one stage and one microbatch of the table, in slots; operations of one cell follow one
-    another inside it, so that the cell is as long as their sum.
+    Every operation starts as early as its rank's order and its inputs allow. The arguments are the
+    slots that an operation takes on one stage and one microbatch of the table. Operations that share
+    a cell run one after the other, so the cell is as long as their sum.
 
     Returns
     -------
     start, end : ndarray of int, shape (num_operations,)
-        All operations of a cell share its start and end.
+        Operations of one cell share its start and end.
 
     Raises
     ------
@@ -132,7 +132,7 @@ def _slots_of_groups(schedule, length):
 
 
 def table(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reduction=1):
-    """The idealised table: ranks x slots, each cell as text.
+    """The idealised table as text, ranks x slots.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def table(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reductio
     Returns
     -------
     list of list of str
-        An operation's first cell names it, further cells are ``~``, idle cells ``.``.
+        The first cell of an operation names it; its further cells are ``~``, and idle cells are ``.``.
 
     Examples
     --------
