@@ -5,8 +5,9 @@ The idea of this one: where ranks come in nodes, one link in N is slow. Eager
 warms up one forward deeper for each slow link ahead of it, and no more.
 """
 
-from ppmodel import Op, OpKind, Schedule
+from ppmodel.ops import Op, OpKind
 from ppmodel.schedules.registry import Option, schedule
+from ppmodel.tables import Schedule
 
 
 @schedule(

@@ -16,6 +16,7 @@ KIND_COLOURS = {OpKind.F: SKY, OpKind.B: ORANGE, OpKind.I: YELLOW, OpKind.W: PUR
 _KIND_NAMES = {OpKind.F: "forward", OpKind.B: "backward", OpKind.I: "input gradient", OpKind.W: "weight gradient",
                OpKind.R: "gradient all-reduce"}  # fmt: skip
 MIN_LABEL_SHARE = 0.016
+_LEAST_EDGED = 0.004  # of the width of the picture: narrower boxes have no edge, and their transfers no line
 _PATH_COLOUR = "#D0104C"
 
 
@@ -63,6 +64,7 @@ def draw_operations(axes, schedule, start, end, window, beside=False, least=MIN_
         Share of the window that an operation takes at least to have its microbatch written in it.
     """
     left, right = window
+    edge = 0.0 if _crowded(start, end, window) else 0.5
     chunks = max(1, int(schedule.chunks_per_rank))
     chunk = schedule.stage // schedule.num_ranks
     cell = np.flatnonzero(~schedule.joined).tolist() + [schedule.num_operations]
@@ -78,7 +80,7 @@ def draw_operations(axes, schedule, start, end, window, beside=False, least=MIN_
                 height, bottom = 0.14, schedule.rank[op] + 0.28
             colour = _shade(KIND_COLOURS[OpKind(schedule.kind[op])], chunk[op], chunks)
             hatch = "////" if schedule.replica[op] else None
-            style = {"facecolor": colour, "edgecolor": "#555555", "hatch": hatch, "lw": 0.5}
+            style = {"facecolor": colour, "edgecolor": "#555555", "hatch": hatch, "lw": edge}
             axes.add_patch(Rectangle((begin, bottom), length, height, zorder=2 + (height < 0.2), **style))
             if schedule.microbatch[op] != NO_OPERATION and left < middle < right and length > least * (right - left):
                 box = {"boxstyle": "round,pad=0.12", "fc": (1, 1, 1, 0.75), "ec": "none"} if hatch else None
@@ -90,6 +92,11 @@ def draw_operations(axes, schedule, start, end, window, beside=False, least=MIN_
     axes.set(ylim=(schedule.num_ranks - 0.45, -0.55), xlim=window, ylabel="rank")
     axes.set_yticks(range(schedule.num_ranks))
     axes.grid(axis="y", visible=False)
+
+
+def _crowded(start, end, window):
+    """Whether operations are so narrow that edges and transfers would cover their colours."""
+    return np.nanmedian(end - start) < _LEAST_EDGED * (window[1] - window[0])
 
 
 def plot_table(schedules, title, backward=2, note=""):
@@ -124,7 +131,7 @@ def plot_table(schedules, title, backward=2, note=""):
     return titled(figure, title, f"a forward takes 1 slot, a backward {backward}; numbers are microbatches. {note}")
 
 
-def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1):
+def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1, window=None):
     """Simulated timelines on one axis of seconds, one below the other, with the transfers.
 
     Parameters
@@ -139,22 +146,26 @@ def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1):
         What the times are in.
     in_row : int
         How many stand side by side.
+    window : (float, float), optional
+        The time that is shown; all of it by default. Of many operations a part is easier to read.
 
     Returns
     -------
     matplotlib Figure
     """
     timelines = {name: getattr(run, "timeline", run) for name, run in timelines.items()}
-    total = max(timeline.makespan_s for timeline in timelines.values())
+    window = window or (0, max(timeline.makespan_s for timeline in timelines.values()))
     schedules = [timeline.graph.schedule for timeline in timelines.values()]
     figure, axes = _panels([schedule.num_ranks for schedule in schedules], in_row)
     for axis, (name, timeline) in zip(axes.flat, timelines.items(), strict=False):
         schedule = timeline.graph.schedule
         beside = timeline.graph.allreduce == "overlapped"
-        window = (timeline.start_s, timeline.end_s, (0, total))
-        draw_operations(axis, schedule, *window, beside, MIN_LABEL_SHARE * in_row)
+        times = timeline.start_s, timeline.end_s
+        draw_operations(axis, schedule, *times, window, beside, MIN_LABEL_SHARE * in_row)
         axis.set_title(f"{name}: {timeline.makespan_s:.4g} {unit}")
-        _draw_transfers(axis, timeline, range(schedule.num_operations), color="#333333", lw=0.6, alpha=0.7, zorder=3)
+        if not _crowded(*times, window):
+            every = range(schedule.num_operations)
+            _draw_transfers(axis, timeline, every, color="#333333", lw=0.6, alpha=0.7, zorder=3)
         if paths:
             _draw_path(axis, timeline, paths[name])
     for last in axes[-1]:

@@ -301,9 +301,18 @@ def build(name, num_ranks, num_microbatches, **options):
     for option, value in options.items():
         listed = ", ".join(sorted(known)) or "none"
         require(option in known, option, value, f"is not an option of {name}", f"its options: {listed}")
+        if isinstance(value, str):  # as people write it
+            value = options[option] = _parsed(known[option], value)
         known[option].check(value)
     generate = entry.generate if entry.file is None else _guarded(entry)
     return generate(num_ranks, num_microbatches, **options)
+
+
+def _parsed(option, text):
+    try:
+        return option.parse(text)
+    except ValueError:
+        return text
 
 
 def _guarded(entry):
