@@ -11,9 +11,10 @@ from multiprocessing import resource_tracker
 from queue import Empty, SimpleQueue
 from time import monotonic
 
-from ppmodel.errors import PPModelError, SweepError
+from ppmodel.errors import PPModelError, SweepError, shown
 from ppmodel.sweep.progress import say
 from ppmodel.sweep.rows import compute_rows
+from ppmodel.sweep.scheduler import require_scheduler, unreachable
 from ppmodel.sweep.versions import versions
 
 _CONNECT_S = 10
@@ -79,7 +80,8 @@ def run_with_scheduler(sweep, tasks, address):
     SweepError
         If the scheduler cannot be reached, or the versions of its workers differ from those here.
     """
-    say(f"connecting to {address}")
+    say(f"connecting to {shown(address)}")
+    require_scheduler(address, _CONNECT_S)
     with _client(address) as client:
         _wait_for_workers(client)
         _require_same_versions(client)
@@ -127,17 +129,12 @@ def _local_cluster(workers):
 @contextmanager
 def _client(address):
     from distributed import Client
-    from distributed.comm import resolve_address
     from distributed.utils import silence_logging_cmgr
 
     try:
-        if isinstance(address, str):
-            resolve_address(address)  # a client that fails for its address alone would wait before it goes
         client = Client(address, timeout=_CONNECT_S, set_as_default=False)
-    except (OSError, ValueError) as error:
-        rule = f"cannot be reached ({' '.join(str(error).split())})"
-        remedy = "check that 'dask scheduler' runs there, and write for example tcp://host:8786"
-        raise SweepError("--scheduler", address, rule, remedy) from error
+    except Exception as error:  # whatever a scheduler of another version comes to
+        raise unreachable(address, error) from error
     with silence_logging_cmgr(logging.CRITICAL):  # what goes wrong is said in one line, by us
         try:
             yield client

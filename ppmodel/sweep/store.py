@@ -276,7 +276,7 @@ def _commonest(reasons):
 
 @contextmanager
 def held(store):
-    """Take hold of a store's folder, alone; a folder in which nothing was begun goes away again.
+    """Take hold of a store's folder, alone; a folder without parts goes away again.
 
     Parameters
     ----------
@@ -297,7 +297,7 @@ def held(store):
         yield store
     finally:
         with suppress(OSError):
-            if os.listdir(store.folder) == [_LOCK]:
+            if set(os.listdir(store.folder)) <= {_LOCK, _RECORD}:
                 store.clear()
         lock.close()
 
