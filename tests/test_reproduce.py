@@ -432,3 +432,50 @@ def test_the_whole_book_for_another_system_in_a_folder_with_spaces_and_braces(tm
     assert "64 GiB" in text
     assert (out / "html" / "introduction.html").exists()
     assert {path.name for path in out.iterdir()} == {"html", "run.js"}
+
+
+# ---- foreign code --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import os; os._exit(0)", "cannot be run: Kernel died in cell 1"),
+        ("import os; os.kill(os.getppid(), 9)", "odd.ipynb, cell 1: was running when its process died"),
+        ("import re; re.match('(a+)+$', 'a' * 60 + 'b')", "has not ended cell 1 after 2 s"),
+        ("import sys; sys.exit(0)", "failed in cell 1: SystemExit: 0"),
+    ],
+)
+def test_what_becomes_of_a_kernel_is_one_line(tmp_path, capfd, code, said):
+    """Dead, with its worker, or in a loop that hears no signal: one line, exit code 2, and nothing is left of it."""
+    source = notebook(tmp_path, code, name="odd")
+    limit = ["--time-limit", "2"] if "after" in said else []
+    assert main(["run", str(source), "--out", str(tmp_path / "out"), *limit]) == 2
+    err = capfd.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["notebooks"]
+
+
+def test_a_cell_that_takes_long_is_named(tmp_path, capfd, monkeypatch):
+    """Which cell of which notebook, and for how long."""
+    monkeypatch.setattr("ppmodel.artefact.notebooks._SAY_S", 1)
+    assert main(["run", str(notebook(tmp_path, "import time; time.sleep(4)")), "--out", str(tmp_path / "out")]) == 0
+    assert "small.ipynb: cell 1 has been running for 2 s" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("cells", ["null", "[5]", '[{"cell_type": "code"}]', "[" * 10**5, '{"a": 1}'])
+def test_what_is_no_notebook_is_refused(tmp_path, capsys, cells):
+    """One line, whatever is in the file."""
+    (tmp_path / "odd.ipynb").write_text(f'{{"nbformat": 4, "nbformat_minor": 5, "metadata": {{}}, "cells": {cells}}}')
+    assert main(["run", str(tmp_path / "odd.ipynb")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_loop_of_links_and_a_large_folder_are_refused_at_once(tmp_path, capsys):
+    """Nothing below a folder without a mark is looked at."""
+    source = notebook(tmp_path, "1 / 0")
+    (tmp_path / "loop").symlink_to("loop")
+    for out in (tmp_path / "loop", Path("/")):
+        assert main(["run", str(source), "--out", str(out)]) == 2
+        assert capsys.readouterr().err.count("\n") == 1

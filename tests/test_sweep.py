@@ -7,8 +7,10 @@ import os
 import pickle
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -1008,7 +1010,9 @@ class Elsewhere:
         return getattr, (sys.modules[versions.__module__], "versions")
 
 
-@pytest.mark.parametrize("address", ["nonsense", "foo://127.0.0.1:1", "tcp://127.0.0.1:1"])
+@pytest.mark.parametrize(
+    "address", ["nonsense", "foo://127.0.0.1:1", "tcp://127.0.0.1:1", "tls://127.0.0.1:1", "inproc://x"]
+)
 def test_an_address_without_a_scheduler_costs_one_line(file, tmp_path, capsys, monkeypatch, address):
     """Badly written, of an unknown kind, or nobody there."""
     monkeypatch.setattr(runners, "_CONNECT_S", 0.3)
@@ -1016,3 +1020,39 @@ def test_an_address_without_a_scheduler_costs_one_line(file, tmp_path, capsys, m
     assert (code, said.count("\n")) == (2, 2)
     assert said.startswith(f"connecting to {address}\nerror: --scheduler = {address}: cannot be reached")
     assert not list(tmp_path.glob("*.parquet"))
+
+
+def _silent(connection):
+    connection.recv(1)
+
+
+def _web(connection):
+    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def _secure_shell(connection):
+    connection.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
+
+
+def _garbage(connection):
+    connection.sendall(bytes(range(256)) * 9)
+
+
+@pytest.mark.parametrize("answer", [_silent, _web, _secure_shell, _garbage])
+def test_a_port_of_something_else_costs_one_line(file, tmp_path, capsys, monkeypatch, answer):
+    """Whatever listens there, the answer comes in time and nothing is left."""
+    monkeypatch.setattr(runners, "_CONNECT_S", 1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            while True:
+                held.append(server.accept()[0])
+                answer(held[-1])
+
+        held, address = [], f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        threading.Thread(target=serve, daemon=True).start()
+        code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "r.parquet", "--scheduler", address)
+    assert (code, said.count("\n")) == (2, 2)
+    why = "no answer within 1 s" if answer is _silent else "what answers is not a Dask scheduler"
+    assert f"cannot be reached ({why})" in said
+    assert not list(tmp_path.glob("*.parquet*"))

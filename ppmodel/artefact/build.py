@@ -40,7 +40,7 @@ _RECORD = "ppmodelRun = "
 _GIVEN = {"model": "model", "system": "system", "memory_limit": "size"}
 
 
-def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=None, memory_limit=None):
+def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=None, memory_limit=None, time_limit=None):
     """Execute the notebooks and build the book.
 
     Parameters
@@ -57,6 +57,9 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=No
         Folders of the notebooks and of the book's sources, the clone's by default.
     memory_limit : str, optional
         Bytes that a schedule may take of a rank, such as ``64 GiB``; all of its memory by default.
+
+    time_limit : float, optional
+        Seconds that a cell of a notebook may take.
 
     Returns
     -------
@@ -86,7 +89,7 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=No
         (copy / "results").mkdir()
         changes = {source: bring(values, parameters.declared(read(source)), copy) for source, values in changes.items()}
         with tqdm(total=len(sources) + 1, unit="step", desc="notebooks", file=sys.stderr) as bar:
-            seconds = execute_all(changes, copy, copy / "nb", jobs, bar)
+            seconds = execute_all(changes, copy, copy / "nb", jobs, bar, time_limit)
             bar.set_description("book")
             identity = _configure(copy, own)
             html = _build(copy, work)
@@ -137,7 +140,7 @@ def _target(out, pages, own):
     """The folder for a book: never among the sources, and a book of one's own never where the paper's stands."""
     built = pages / "_build"
     out = Path(out or built / own).absolute()
-    place = out.resolve()
+    place = Path(os.path.realpath(out))
     if place.is_relative_to(pages.resolve()) and not place.is_relative_to(built.resolve()):
         raise ReproduceError("out", out, "lies among the book's sources", "choose a folder outside of book")
     if place.is_relative_to(built.resolve() / "html"):

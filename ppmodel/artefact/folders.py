@@ -59,9 +59,11 @@ def require_ours(folder):
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ReproduceError("out", folder, "is a file or a link", "choose a new folder")
     listed = _listed(folder)
+    if listed is None:  # whatever it is, it may be large
+        if folder.is_dir() and (names := os.listdir(folder)):
+            raise _foreign(folder, f"holds {min(names)}, and no mark of an earlier run")
+        return
     for name in _files(folder):
-        if listed is None:
-            raise _foreign(folder, f"holds {name}, and no mark of an earlier run")
         if name not in listed:
             raise _foreign(folder, f"holds {name}, which no earlier run wrote")
         if _digest(folder / name) != listed[name]:

@@ -1,12 +1,15 @@
 """Notebooks, read and executed: the same bytes from the same results."""
 
+import logging
 import os
 import re
 import signal
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import sys
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from multiprocessing import active_children, get_context
-from time import perf_counter
+from time import perf_counter, time
 
 import nbformat
 
@@ -24,6 +27,10 @@ OWN_PAGE = "nb/your-system"
 DEATH_SIGNAL = 1
 """The C library's name for the signal that a process asks for when its parent dies."""
 
+_SAY_S, _LOOK_S = 30, 1
+_DIES_WITH_ITS_PARENT = (
+    f"--IPKernelApp.exec_lines=__import__('ctypes').CDLL(None).prctl({DEATH_SIGNAL}, {int(signal.SIGKILL)})"
+)
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _SPECIFIED = {"system", "node-system", "model"}
 _WRITTEN_FOR = (
@@ -76,7 +83,7 @@ def named(place):
 # ---- many ----------------------------------------------------------------------------------------
 
 
-def execute_all(changes, folder, into, jobs, bar):
+def execute_all(changes, folder, into, jobs, bar, limit=None):
     """Run notebooks side by side and write them into a folder.
 
     Parameters
@@ -90,7 +97,9 @@ def execute_all(changes, folder, into, jobs, bar):
     jobs : int
         Notebooks that run at once.
     bar : tqdm
-        Moves by one for each.
+        Moves by one for each; of a cell that takes long it says now and then that it is running.
+    limit : float, optional
+        Seconds that one cell may take.
 
     Returns
     -------
@@ -100,17 +109,15 @@ def execute_all(changes, folder, into, jobs, bar):
     Raises
     ------
     ReproduceError
-        If a cell raises or warns; the others are stopped.
+        If a cell raises or warns, takes too long, or its process dies; the others are stopped.
     """
     into.mkdir(exist_ok=True)
-    seconds = {}
-    with ProcessPoolExecutor(
-        jobs, get_context("spawn"), initializer=_isolate, initargs=[folder.parent, os.getpid()]
-    ) as pool:
+    seconds, cells = {}, folder.parent
+    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_isolate, initargs=[cells, os.getpid()]) as pool:
         runs = {pool.submit(_timed, source, folder, values): source for source, values in changes.items()}
         try:
-            for done in as_completed(runs):
-                notebook, seconds[runs[done].stem] = done.result()
+            for done in _as_completed(runs, cells, bar, limit):
+                notebook, seconds[runs[done].stem] = _result(done, runs, cells)
                 nbformat.write(notebook, into / runs[done].name)
                 bar.update()
         except BaseException:
@@ -121,27 +128,68 @@ def execute_all(changes, folder, into, jobs, bar):
     return seconds
 
 
+def _as_completed(runs, cells, bar, limit):
+    """Runs as they end; meanwhile, which cells are running for long, and a refusal of one that takes too long."""
+    left, said = set(runs), time()
+    while left:
+        done, left = wait(left, _LOOK_S, FIRST_COMPLETED)
+        yield from done
+        for source, (cell, since) in _running([runs[run] for run in left], cells):
+            if limit is not None and time() - since > limit:
+                rule = f"has not ended cell {cell} after {limit:g} s"
+                raise ReproduceError("notebook", source.name, rule, f"mend its loop, or give more time; {KEPT}")
+            if time() - max(since, said) > _SAY_S:
+                text = f"{source.name}: cell {cell} has been running for {time() - since:.0f} s"
+                bar.write(text, file=sys.stderr)
+        said = time() if time() - said > _SAY_S else said
+
+
+def _running(sources, cells):
+    """Notebooks, the cell that each is at, and when it began, in seconds of the clock."""
+    for source in sources:
+        with suppress(OSError, ValueError):
+            path = _cell_file(source, cells)
+            yield source, (int(path.read_text()), path.stat().st_mtime)
+
+
+def _cell_file(source, cells):
+    """Where a worker writes which cell of a notebook is running."""
+    return cells / f"{source.stem}.cell"
+
+
+def _result(run, runs, cells):
+    """What a run gave, or who was running when a worker died."""
+    try:
+        return run.result()
+    except BrokenProcessPool:
+        places = [f"{source.name}, cell {cell}" for source, (cell, _) in _running(runs.values(), cells)]
+        rule = "was running when its process died, or was killed"
+        raise ReproduceError("notebook", " or ".join(places) or "the first", rule, KEPT) from None
+
+
 def _isolate(folder, parent):
     """Keep a user's own Jupyter start-up files, random hashes and Ctrl-C out of a worker's kernels."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     libc("prctl", DEATH_SIGNAL, signal.SIGTERM)  # a worker ends with the run, even if that is killed
     if os.getppid() != parent:  # it was, before this worker asked for it
         os._exit(1)
+    logging.disable()  # what goes wrong is said in one line, by us
     (folder / "ipython").mkdir(exist_ok=True)
     os.environ.update(PYTHONHASHSEED="0", JUPYTER_PLATFORM_DIRS="1", IPYTHONDIR=str(folder / "ipython"))
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # whatever the shell around it prefers
 
 
 def _timed(source, folder, values):
-    began = perf_counter()
-    notebook = execute(source, folder, values)
+    began, path = perf_counter(), _cell_file(source, folder.parent)
+    notebook = execute(source, folder, values, lambda number: path.write_text(str(number)))
+    path.unlink(missing_ok=True)
     return notebook, perf_counter() - began
 
 
 # ---- one -----------------------------------------------------------------------------------------
 
 
-def execute(source, folder, values):
+def execute(source, folder, values, at_cell=None):
     """Run one notebook by papermill in a folder, and strip what differs from run to run.
 
     Parameters
@@ -152,6 +200,8 @@ def execute(source, folder, values):
         Working directory of its kernel.
     values : dict of str to object
         Parameters in place of the notebook's own; see `parameters.check`.
+    at_cell : callable, optional
+        Called with the number of each cell that begins.
 
     Returns
     -------
@@ -160,11 +210,14 @@ def execute(source, folder, values):
     Raises
     ------
     ReproduceError
-        If a cell raises or warns.
+        If a cell raises or warns, or the kernel dies.
     """
-    done = _run_by_papermill(source, folder, values)
+    done = _run_by_papermill(source, folder, values, at_cell or str)
     for number, cell in enumerate(done.cells):
         for output in cell.get("outputs", ()):
+            if output.output_type == "error":  # the one that papermill lets pass is SystemExit
+                rule = f"failed in cell {number}: {output.ename}: {output.evalue}"
+                raise ReproduceError("notebook", source.name, rule, KEPT)
             if output.get("name") == "stderr":
                 rule = f"wrote a warning in cell {number}: {output.text.strip().splitlines()[-1]}"
                 raise ReproduceError("notebook", source.name, rule, KEPT)
@@ -176,21 +229,28 @@ def execute(source, folder, values):
     return _normalise(done)
 
 
-def _run_by_papermill(source, folder, values):
-    from nbclient.exceptions import DeadKernelError
+def _run_by_papermill(source, folder, values, at_cell):
     from papermill import execute_notebook
-    from papermill.exceptions import PapermillException, PapermillExecutionError
+    from papermill.exceptions import PapermillExecutionError
+
+    place = "before its first cell"
+
+    def begun(cell_index, **_):
+        nonlocal place
+        place = f"in cell {cell_index}"
+        at_cell(cell_index)
 
     try:
         return execute_notebook(
-            read(source), None, parameters=values, kernel_name="python3", cwd=str(folder),
-            progress_bar=False, extra_arguments=["--IPKernelApp.log_level=50"],
+            read(source), None, parameters=values, kernel_name="python3", cwd=str(folder), progress_bar=False,
+            extra_arguments=["--IPKernelApp.log_level=50", _DIES_WITH_ITS_PARENT], on_cell_start=begun,
         )  # fmt: skip
     except PapermillExecutionError as error:
         rule = f"failed in cell {error.cell_index}: {error.ename}: {error.evalue}"
         raise ReproduceError("notebook", source.name, rule, KEPT, grid=_grid_of(error)) from None
-    except (PapermillException, DeadKernelError) as error:
-        raise ReproduceError("notebook", source.name, f"cannot be run: {error}", KEPT) from None
+    except Exception as error:  # whatever becomes of a process that runs foreign code
+        rule = f"cannot be run: {str(error) or type(error).__name__} {place}"
+        raise ReproduceError("notebook", source.name, rule, KEPT) from None
 
 
 def _grid_of(error):

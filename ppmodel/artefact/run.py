@@ -1,5 +1,6 @@
 """Run one notebook of the project, or one of the user's own, with parameters of one's own."""
 
+import os
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def notebook_names():
     return {path.stem: path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
 
 
-def run(notebook, given=(), out=None):
+def run(notebook, given=(), out=None, time_limit=None):
     """Execute one notebook with parameters of one's own, all of them checked before.
 
     Parameters
@@ -43,6 +44,8 @@ def run(notebook, given=(), out=None):
     out : str or Path, optional
         Folder that receives the executed notebook and its results, whole or not at all; by default one that is
         named after the notebook, in the current folder. Only a folder that an earlier run wrote is replaced.
+    time_limit : float, optional
+        Seconds that a cell may take.
 
     Returns
     -------
@@ -60,14 +63,14 @@ def run(notebook, given=(), out=None):
         values = parameters.parse(given, own)
         parameters.check({name: one.value for name, one in own.items()} | values, own)
         require_names(files_of(values, own))
-    out = Path(out or source.stem).resolve()
+    out = Path(os.path.realpath(out or source.stem))
     _require_target(out)
     with workspace(out.parent) as work:
         folder = work / "run"
         folder.mkdir()
         brought = bring(values, own, folder)
         with tqdm(disable=True) as bar, given_paths(values, brought):
-            execute_all({source: brought}, folder, folder, 1, bar)
+            execute_all({source: brought}, folder, folder, 1, bar, time_limit)
         publish(folder, out)
     return f"{source.name} executed; it and its results are in {out}"
 

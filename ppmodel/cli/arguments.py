@@ -136,6 +136,12 @@ costs = _together(
 """Decorator: what operations cost, in seconds or by a model and a system."""
 
 
+cell_limit = click.option(
+    "--time-limit", "cell_limit", type=Seconds("above 0"), help="Stop a cell that takes longer (default: wait)."
+)
+"""Decorator: how long a cell of a notebook may run."""
+
+
 def schedule_options(command):
     """Decorator: every option that some schedule has."""
     known = {}

@@ -16,9 +16,10 @@ from ppmodel.cli.text import say
     "--out", type=click.Path(), metavar="FOLDER", help="For the built book (default book/_build, or one in it)."
 )
 @click.option("--jobs", type=arguments.Count(), default=2, metavar="N", help="Notebooks run at once (default 2).")
-def reproduce_command(system, model, memory_limit, out, jobs):
+@arguments.cell_limit
+def reproduce_command(system, model, memory_limit, out, jobs, cell_limit):
     """Run every notebook and build the book; for your own system, a book of its own."""
     require_folder(out)
     from ppmodel.artefact.build import reproduce
 
-    say(reproduce(system=system, model=model, memory_limit=memory_limit, out=out, jobs=jobs))
+    say(reproduce(system=system, model=model, memory_limit=memory_limit, out=out, jobs=jobs, time_limit=cell_limit))

@@ -4,6 +4,7 @@ import json
 
 import click
 
+from ppmodel.cli import arguments
 from ppmodel.cli.asked import require_folder
 from ppmodel.cli.commands import command
 from ppmodel.cli.listing import say_titles
@@ -15,7 +16,8 @@ from ppmodel.errors import PPModelError
 @click.argument("notebook")
 @click.option("-p", "--parameter", "given", nargs=2, multiple=True, metavar="NAME VALUE", help="May be repeated.")
 @click.option("--out", type=click.Path(), metavar="FOLDER", help="For notebook and results (default: its name).")
-def run_command(notebook, given, out):
+@arguments.cell_limit
+def run_command(notebook, given, out, cell_limit):
     """Run one notebook, by name or file, with parameters of your own.
 
     "ppmodel notebooks" lists them.
@@ -23,7 +25,7 @@ def run_command(notebook, given, out):
     require_folder(out)
     from ppmodel.artefact.run import run
 
-    say(run(notebook, given, out))
+    say(run(notebook, given, out, cell_limit))
 
 
 @command("notebooks")
