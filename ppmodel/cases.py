@@ -141,17 +141,17 @@ def _is_pair(given):
 
 
 def cases_of_file(path):
-    """The schedules that a file of one's own defines.
+    """The schedules that a user's file defines.
 
     Parameters
     ----------
     path : str or Path
-        A generator, which ends in ``.py`` and runs with all rights of the caller; or a table, in our form or PyTorch's.
+        A generator, ending in ``.py``, which runs with all rights of the caller; or a table, in our form or PyTorch's.
 
     Returns
     -------
     list of Case
-        One of a table; of a generator's file, all that it registers: their names are known from now on.
+        One for a table; for a generator, all schedules that it registers, whose names are then known.
 
     Raises
     ------
@@ -203,7 +203,7 @@ def cases_of_text(text):
 
 
 def is_file(name):
-    """Whether a text names a file of one's own and no registered schedule.
+    """Whether a text names a user's file rather than a registered schedule.
 
     >>> is_file("mine.csv"), is_file("1f1b")
     (True, False)
@@ -281,7 +281,7 @@ def built(case, num_ranks, num_microbatches):
         If the schedule is not defined at the size, or a table has another.
     """
     generate = schedules.get(case.name).generate if case.source is None else None
-    return _built(case, generate, num_ranks, num_microbatches)  # a name may be registered anew: then it is built anew
+    return _built(case, generate, num_ranks, num_microbatches)  # a name that is registered again is built again
 
 
 @lru_cache(_KEPT)
@@ -290,7 +290,7 @@ def _built(case, _, num_ranks, num_microbatches):
 
 
 def generated(case, num_ranks, num_microbatches):
-    """As `built`, and not kept."""
+    """As `built`, without keeping the table."""
     if case.source is None:
         return schedules.build(case.name, num_ranks, num_microbatches, **dict(case.options))
     if case.size is None:
@@ -320,7 +320,7 @@ def formula_bubble_ratio(case, num_ranks, num_microbatches):
     Parameters
     ----------
     case : Case or what `as_case` takes
-        The schedule; a table or a function of one's own has no closed form.
+        The schedule; tables and functions have no closed form.
     num_ranks, num_microbatches : int
         Ranks S and microbatches B.
 

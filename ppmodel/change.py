@@ -1,4 +1,4 @@
-"""What is changed of a system and of the costs on it, to see what a result depends on."""
+"""Changes of a system and of the costs on it, to see what a result depends on."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -15,19 +15,19 @@ _LEAST = dict.fromkeys(("bandwidth", "compute", "memory", "efficiency", "straggl
 
 @dataclass(frozen=True)
 class Change:
-    """What is changed of a system and of the costs on it, to see what a result depends on.
+    """Changes of a system and of the costs on it, to see what a result depends on.
 
     Parameters
     ----------
     bandwidth, latency : float
         Factors on the network's bandwidth and on its latency, of links inside and between nodes alike.
     compute : float
-        Factor on the rank's speed: its peak and its memory bandwidth.
+        Factor on the speed of a device: its peak and its memory bandwidth.
     memory : float
         Factor on the memory bandwidth alone.
     memory_follows : bool
-        Whether a rank of ten times the peak has ten times the memory bandwidth, too. Where it does not, every
-        rank has that of one of 1 PFLOP/s; meant for the paper's nine systems, where that is not known.
+        Whether the memory bandwidth grows with the peak. If not, every device has the memory bandwidth of one of
+        1 PFLOP/s; meant for the paper's nine systems, whose memory is not published.
     efficiency : float
         Factor on the attainable fraction of the peak.
     collectives : float
@@ -88,7 +88,7 @@ class Change:
         return f"Change({', '.join(f'{key}={value!r}' for key, value in self.given().items())})"
 
     def given(self):
-        """What is changed: the fields that are not at their default.
+        """The fields that are not at their default.
 
         Returns
         -------
@@ -113,6 +113,9 @@ class Change:
         """
         follows = 1.0 if self.memory_follows else _REFERENCE_FLOPS / system.peak_compute_flops
         memory = system.memory_bandwidth_bytes_per_s * self.memory * follows
+        if (nodes := system.nodes) is not None:
+            bandwidth, latency = nodes.node_bandwidth_bytes_per_s * self.bandwidth, nodes.node_latency_s * self.latency
+            nodes = replace(nodes, node_bandwidth_bytes_per_s=bandwidth, node_latency_s=latency)
         return replace(
             system,
             peak_compute_flops=system.peak_compute_flops * self.compute,
@@ -120,14 +123,7 @@ class Change:
             memory_bandwidth_bytes_per_s=memory * self.compute,
             network_bandwidth_bytes_per_s=system.network_bandwidth_bytes_per_s * self.bandwidth,
             network_latency_s=system.network_latency_s * self.latency,
-            nodes=self._nodes(system.nodes),
-        )
-
-    def _nodes(self, nodes):
-        return nodes and replace(
-            nodes,
-            node_bandwidth_bytes_per_s=nodes.node_bandwidth_bytes_per_s * self.bandwidth,
-            node_latency_s=nodes.node_latency_s * self.latency,
+            nodes=nodes,
         )
 
     def costs(self, costs, schedule):

@@ -1,8 +1,8 @@
 """One point in, one row out: the only way from (schedule, size, model, system, choices) to numbers.
 
 A point is a case (`cases`), a size, costs (from seconds, or from a model on a system) and communication semantics. The
-topology travels with the costs, so no caller can forget it. `simulate` keeps the whole timeline of one point, `compare`
-makes a frame of many, `times` remembers what a long study has computed. All three evaluate points here.
+topology travels with the costs, so no caller can forget it. `simulate` returns the timeline of one point, `compare` a
+frame of many, and `times` keeps what a long study has computed. All three evaluate points here.
 """
 
 from functools import cache
@@ -181,7 +181,7 @@ def compared(
     schedules, pp=None, microbatches=None, model=None, system=None, p2p="overlapped", allreduce="excluded",
     changes=None, **seconds,
 ):  # fmt: skip
-    """What `compare` makes a frame of, for callers that need none.
+    """The columns and rows of `compare`, for callers that need no frame.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def compared(
     -------
     columns : list of str
     rows : list of dict
-        A row a point; one that is not defined has no numbers.
+        A row for each point; one that is not defined has no numbers.
 
     Raises
     ------

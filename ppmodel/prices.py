@@ -1,4 +1,4 @@
-"""Ways to price a table: plain seconds, or a model on a system, under a change; and what is known of each table."""
+"""Costs of a table from plain seconds or from a model on a system, under a change; and the numbers of each table."""
 
 from itertools import product
 from typing import NamedTuple
@@ -152,7 +152,7 @@ def _once(table, key, compute):
 
 
 def listed(given):
-    """What is given, as a list: one thing alone stands for a list of one."""
+    """A list of what is given: of a single value, a list of one."""
     return list(given) if isinstance(given, list | tuple | range | np.ndarray) else [given]
 
 

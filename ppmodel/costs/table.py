@@ -174,16 +174,11 @@ def side_by_side(many_costs, num_replicas, names=_TABLES):
     num_classes = len(OpKind) * num_replicas * (many_costs[0].num_stages if many_costs else 0)
     tables = np.empty((len(names), num_classes, len(many_costs)))
     for table, name in zip(tables, names, strict=True):
-        _lay_flat([getattr(costs, name) for costs in many_costs], num_replicas, table)
+        given = [getattr(costs, name) for costs in many_costs]
+        if num_replicas > 1:  # a table without an axis for replicas means that they are alike
+            given = [np.repeat(one[:, None], num_replicas, axis=1) if one.ndim == 2 else one for one in given]
+        table[...] = np.array([one.reshape(-1) for one in given]).reshape(len(given), -1).T
     return tables
-
-
-def _lay_flat(given, num_replicas, table):
-    if num_replicas > 1:  # a table without an axis for replicas means that they are alike
-        given = [np.repeat(one[:, None], num_replicas, axis=1) if one.ndim == 2 else one for one in given]
-    else:
-        given = [one.reshape(len(one), -1) for one in given]
-    table[...] = np.array(given).reshape(len(given), -1).T
 
 
 def comm_over_forward(costs, num_ranks):

@@ -50,8 +50,8 @@ def uniform_costs(
     Raises
     ------
     CostError
-        If a duration is not 0 and not from 1e-30 to 1e30 seconds, if neither `backward` nor both its halves are given, or if there
-        is not one node for each rank.
+        If a duration is neither 0 nor from 1e-30 to 1e30 seconds, if neither `backward` nor both its halves are
+        given, or if there is not one node for each rank.
 
     Examples
     --------

@@ -33,7 +33,7 @@ class Extra(NamedTuple):
     microbatch : int or None
         Of a transfer.
     rank : int
-        The row that it stands in.
+        Its row.
     place : int
         How many cells of operations come before it in the row.
     where, field : int, str
@@ -127,7 +127,7 @@ def check_pair(text, cell):
     Parameters
     ----------
     text : str
-        The cell as it stands in the file.
+        The cell as the file has it.
     cell : tuple of Op
         What was read from it.
 

@@ -278,7 +278,7 @@ def _counters(schedule, begin, end, name, unit, levels):
 def _steps(begin, end, during, after):
     """Times and levels of a counter: 0 at the beginning, then a value whenever it changes.
 
-    What a cell gives back is told together with what the next one takes, where that begins at once.
+    What a cell releases is counted together with what the next one takes, if that begins at once.
     """
     level = 0.0
     yield 0, level

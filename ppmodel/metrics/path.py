@@ -6,7 +6,7 @@ from ppmodel.tables import NO_OPERATION
 
 
 def critical_path(timeline):
-    """Operations that the makespan hangs on: each begins when what it waited for longest is there.
+    """The critical path: operations that each begin as soon as the one before them lets them.
 
     Parameters
     ----------
@@ -16,8 +16,8 @@ def critical_path(timeline):
     Returns
     -------
     list of int
-        Operations in the order of the schedule's arrays, from the first to the last that ends. Of two things that are
-        there at once, the message that came over the network counts.
+        Indices of operations, from the first to the last that ends. Where an operation waited equally long for a
+        message and for its rank, the path follows the message.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def path_transfers(timeline, path):
 
 
 def _waited_for(timeline, op):
-    """What was there last of an operation's input and its rank's operation before; None for the first."""
+    """What an operation waited for longest: its input, or the operation before it on its rank; None for the first."""
     schedule, dependencies = timeline.graph.schedule, timeline.graph.schedule.dependencies
     there, first = [], schedule.rank_start[schedule.rank[op]]
     previous = op - 1

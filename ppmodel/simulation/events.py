@@ -26,7 +26,7 @@ def run_events(graph, costs, factors=None):
     graph : ExecutionGraph
     costs : OpCosts
     factors : ndarray of float, shape (num_operations,), optional
-        As in `simulate`.
+        As in `run_graph`.
 
     Returns
     -------
@@ -35,7 +35,7 @@ def run_events(graph, costs, factors=None):
     Raises
     ------
     CostError
-        As `simulate`.
+        As `run_graph`.
 
     Examples
     --------

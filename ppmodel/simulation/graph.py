@@ -16,10 +16,10 @@ from ppmodel.ops import OpKind
 from ppmodel.tables import NO_OPERATION, Schedule
 
 P2P = ("latency", "overlapped", "blocking_send", "blocking_recv", "blocking")
-"""Communication semantics of a point-to-point transfer; see `compile`."""
+"""Communication semantics of a point-to-point transfer; see `compile_graph`."""
 
 ALLREDUCE = ("excluded", "overlapped", "blocking")
-"""What the gradient all-reduce of replicated stages does; see `compile`."""
+"""What the gradient all-reduce of replicated stages does; see `compile_graph`."""
 
 _OCCUPIED = {  # whether a transfer occupies the sender, the receiver, its link
     "latency": (False, False, False), "overlapped": (False, False, True), "blocking_send": (True, False, False),
@@ -286,7 +286,7 @@ def programs(graph):
     Parameters
     ----------
     graph : ExecutionGraph
-        From `compile`.
+        From `compile_graph`.
 
     Returns
     -------

@@ -102,7 +102,7 @@ def makespans(graph, many_costs):
     Raises
     ------
     CostError
-        As `simulate`.
+        As `run_graph`.
 
     Examples
     --------

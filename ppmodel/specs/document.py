@@ -61,7 +61,7 @@ def read_document(path, file_type, form=_FORM):
 
 
 def place_in(path, *location):
-    """Where in a YAML file something stands, for error messages.
+    """File and line of an entry of a YAML file, for error messages.
 
     Parameters
     ----------

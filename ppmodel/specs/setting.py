@@ -17,7 +17,7 @@ class SettingSpec:
     name, title : str
         The name is that of the file.
     p2p, allreduce : str
-        Communication semantics, as in `graph.compile`.
+        Communication semantics, as in `simulation.compile_graph`.
     concat : str
         How Chimera's units follow one another.
     waves : int

@@ -287,16 +287,10 @@ class Schedule:
 
     def rows(self):
         """Each rank's cells in program order; a cell is a tuple of operations. Inverse of `from_rows`."""
-        rows = []
-        for first, last in pairwise(self.rank_start):
-            row = []
-            for index in range(first, last):
-                if self.joined[index]:
-                    row[-1] += (self.op(index),)
-                else:
-                    row.append((self.op(index),))
-            rows.append(row)
-        return rows
+        ops, heads = [self.op(index) for index in range(self.num_operations)], np.flatnonzero(~self.joined).tolist()
+        cells = [tuple(ops[first:last]) for first, last in pairwise([*heads, len(ops)])]
+        bounds = np.searchsorted(heads, self.rank_start)
+        return [cells[first:last] for first, last in pairwise(bounds)]
 
     def unfused(self):
         """The same order with each F&B pair, a forward and a backward in one cell, split into two cells.

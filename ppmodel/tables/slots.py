@@ -88,13 +88,8 @@ def brief(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reductio
     of_class = np.repeat(durations, schedule.placement.size)
     busy = int((schedule.class_counts.sum(axis=0) * of_class).sum())
     fast = kernels(schedule.num_operations)
-    if (
-        fast
-        and not reduction
-        and durations.dtype.kind == "i"
-        and durations.min() >= 0
-        and durations.max() <= _MAX_SLOTS
-    ):
+    legal = durations.dtype.kind == "i" and durations.min() >= 0 and durations.max() <= _MAX_SLOTS
+    if fast and legal and not reduction:
         seconds = of_class.astype(float)
         length, _, messages = sweep_of(schedule, fast, (seconds, 0 * seconds, 0 * seconds))
         if length >= 0:
