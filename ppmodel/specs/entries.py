@@ -25,10 +25,6 @@ _SI_SUFFIX = {"FLOP/s": "_flops", "B/s": "_bytes_per_s", "s": "_s", "B": "_bytes
 _LARGEST = 1e30
 _Positive = Annotated[float, Field(gt=0, le=_LARGEST, allow_inf_nan=False, strict=True)]
 _NotNegative = Annotated[float, Field(ge=0, le=_LARGEST, allow_inf_nan=False, strict=True)]
-_Fraction = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False, strict=True)]
-_Count = Annotated[int, Field(ge=1, le=10**9, strict=True)]
-_CountOrZero = Annotated[int, Field(ge=0, le=10**9, strict=True)]
-_Flag = Annotated[bool, Field(strict=True)]
 
 
 class Sourced(BaseModel):
@@ -55,11 +51,11 @@ Rate = entry_type(float, _Positive, "FLOP/s", "TFLOP/s", "PFLOP/s")
 Bandwidth = entry_type(float, _Positive, "B/s", "GB/s", "TB/s", "Gbit/s")
 Time = entry_type(float, _NotNegative, "s", "ms", "us", "ns")
 Size = entry_type(float, _Positive, *_SIZES)
-Efficiency = entry_type(float, _Fraction)
-Whole = entry_type(int, _Count)
-WholeOrZero = entry_type(int, _CountOrZero)
+Efficiency = entry_type(float, Annotated[float, Field(gt=0, le=1, allow_inf_nan=False, strict=True)])
+Whole = entry_type(int, Annotated[int, Field(ge=1, le=10**9, strict=True)])
+WholeOrZero = entry_type(int, Annotated[int, Field(ge=0, le=10**9, strict=True)])
 Number = entry_type(float, _Positive)
-Switch = entry_type(bool, _Flag)
+Switch = entry_type(bool, Annotated[bool, Field(strict=True)])
 NumberOrZero = entry_type(float, _NotNegative)
 
 

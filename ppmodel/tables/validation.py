@@ -101,12 +101,8 @@ def _refuse_missing(schedule):
             grid=schedule.marked([i for i in index[:, :, :, microbatch].ravel().tolist() if i != NO_OPERATION]),
         )  # fmt: skip
     halves = present[OpKind.I] | present[OpKind.W]
-    needed = {
-        OpKind.F: ~present[OpKind.F],
-        OpKind.B: ~present[OpKind.B] & ~halves,
-        OpKind.I: halves & ~present[OpKind.I],
-        OpKind.W: halves & ~present[OpKind.W],
-    }
+    needed = {OpKind.F: ~present[OpKind.F], OpKind.B: ~present[OpKind.B] & ~halves}
+    needed |= {half: halves & ~present[half] for half in (OpKind.I, OpKind.W)}
     for kind, absent in needed.items():
         for replica, stage, microbatch in np.argwhere(absent & used[:, None, :])[:1].tolist():
             op, rank = Op(kind, stage, microbatch, replica), int(schedule.placement[replica, stage])
