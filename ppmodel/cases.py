@@ -38,7 +38,7 @@ class Case(NamedTuple):
     @property
     def label(self):
         """What figures and tables call it."""
-        return self.name if self.source is not None else label(self.name, dict(self.options))
+        return label(self.name, dict(self.options)) if self.name in schedules.names() else self.name
 
     @property
     def size(self):
@@ -89,8 +89,8 @@ def as_case(given):
     Parameters
     ----------
     given : str, (str, dict), Schedule, callable or Case
-        A registered name, with options where they differ from the defaults; a table; or a function
-        ``(num_ranks, num_microbatches) -> Schedule``.
+        A registered name, with options where they differ from the defaults (``("hanayo", {"waves": 2})`` or
+        ``"hanayo:waves=2"``); a file of one's own; a table; or a function ``(num_ranks, num_microbatches) -> Schedule``.
 
     Returns
     -------
@@ -111,13 +111,26 @@ def as_case(given):
     if isinstance(given, Schedule):
         return Case(given.name, (), given)
     if callable(given):
+        registered = [name for name in schedules.names() if schedules.get(name).generate is given]
+        if registered:
+            return Case(registered[0])
         return Case(getattr(given, "__name__", type(given).__name__), (), given)
+    if isinstance(given, str) and (":" in given or is_file(given)):
+        found = cases_of_text(given)
+        if len(found) > 1:
+            rule = f"registers several schedules: {', '.join(case.name for case in found)}"
+            raise ScheduleError("schedule", given, rule, "name one of them")
+        return found[0]
     given = (given, {}) if isinstance(given, str) else given
     if not _is_pair(given):
         rule = "is not a schedule's name, a (name, options) pair, a table, or a function that generates one"
         raise ScheduleError("schedule", repr(given), rule, 'write for example ("interleaved-1f1b", {"chunks": 4})')
     name, options = given
-    schedules.get(name)
+    known = [option.name for option in schedules.get(name).options]
+    for key in options:
+        if key not in known:
+            rule = f"is not an option of {name}"
+            raise ScheduleError(key, options[key], rule, f"its options: {', '.join(known) or 'none'}")
     options = ((key, tuple(value) if isinstance(value, list) else value) for key, value in options.items())
     return Case(name, tuple(options))
 

@@ -80,7 +80,10 @@ def simulate(
     ('paper', 1920)
     """
     case = as_case(schedule)
-    table = built(case, *_size(case, pp, microbatches))
+    table = built(case, *_one_size(case, pp, microbatches))
+    if allreduce == "excluded" and seconds.get("reduction"):
+        rule = "has no effect on a run without all-reduce"
+        raise CostError("reduction", seconds["reduction"], rule, "leave it out, or set allreduce")
     costs, model, system = costs_of(table, model, system, allreduce, seconds)
     return Run(run_graph(compiled(table, p2p, allreduce), costs), costs, case, allreduce, model, system)
 
@@ -452,6 +455,14 @@ def _size(case, pp, microbatches):
         if value is None:
             raise CostError(field, None, "is missing", f"give for example {field}=8")
     return pp, microbatches
+
+
+def _one_size(case, pp, microbatches):
+    size = _size(case, pp, microbatches)
+    for field, value in zip(("pp", "microbatches"), size, strict=True):
+        if isinstance(value, list | tuple | range):
+            raise CostError(field, value, "must be one number", "ppmodel.compare takes several")
+    return size
 
 
 def _sizes(cases, pp, microbatches):

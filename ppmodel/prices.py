@@ -1,6 +1,7 @@
 """Costs of a table from plain seconds or from a model on a system, under a change; and the numbers of each table."""
 
 from itertools import product
+from numbers import Real
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -27,6 +28,9 @@ def seconds_costs(table, allreduce="excluded", **seconds):
         If one is unknown, missing, given twice over, or has no effect on the table.
     """
     given = require_seconds(seconds)
+    for name, value in given.items():
+        if not isinstance(value, Real):
+            raise CostError(name, repr(value), "must be a number of seconds", "ppmodel.compare takes several")
     if allreduce != "excluded" and "reduction" not in given and table.num_replicas > 1:
         raise CostError("reduction", None, f"is missing for allreduce = {allreduce}", "give its seconds")
     if "pair" in given and not table.overlaps.any():

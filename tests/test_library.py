@@ -138,7 +138,7 @@ def test_compare_takes_everything_that_simulate_takes():
     cases = ["1f1b", ("interleaved-1f1b", {"chunks": 2}), table, zigzag]
     frame = pp.compare(cases, 4, 8, p2p=["overlapped", "blocking"], **ON)
     assert list(frame.columns) == list(COLUMNS)
-    assert frame.label.tolist()[::2] == ["1F1B", "interleaved 1F1B V = 2", "zb-v", "zigzag"]
+    assert frame.label.tolist()[::2] == ["1F1B", "interleaved 1F1B V = 2", "ZB-V", "zigzag"]
     points = [(case, p2p) for case in cases for p2p in ("overlapped", "blocking")]
     for (case, p2p), row in zip(points, frame.to_dict("records"), strict=True):
         run = pp.simulate(case, 4, 8, p2p=p2p, **ON).to_dict()

@@ -92,6 +92,9 @@ def _path_of(name, packaged, field, suffixes):
     paths = {path.stem: path for path in sorted(packaged, key=lambda path: path.stem)}
     if str(name) in paths:
         return paths[str(name)]
+    if not isinstance(name, str | os.PathLike):
+        remedy = "give one of them; ppmodel.compare takes several"
+        raise SpecificationError(field, repr(name), "is neither a name nor a path", remedy)
     if os.path.isfile(name):
         return Path(name)
     if os.sep in str(name) or str(name).endswith(suffixes):

@@ -9,7 +9,7 @@ import numpy as np
 from ppmodel.compiled import kernels
 from ppmodel.errors import TableError
 from ppmodel.grid import Grid
-from ppmodel.ops import NO_MICROBATCH, Op, OpKind
+from ppmodel.ops import NO_MICROBATCH, Op, OpKind, parse_cell
 from ppmodel.tables.dependencies import NO_OPERATION, by_keys, dependencies_of
 from ppmodel.tables.slots import slots, table
 from ppmodel.tables.validation import refuse_deadlock, refuse_out_of_range, validate
@@ -156,7 +156,8 @@ class Schedule:
         ----------
         name : str
         rows : sequence of sequences of cells
-            Each rank's cells in program order; a cell is an `Op`, or a tuple of several that run as one.
+            Each rank's cells in program order; a cell is an `Op`, its text such as ``"2F5"``, or a tuple of several
+            `Op` that run as one.
         **more
             ``num_microbatches``, ``microbatch_parts`` and ``stage_shares``, which the rows cannot say.
 
@@ -167,11 +168,10 @@ class Schedule:
 
         Examples
         --------
-        >>> row = [Op.parse(text) for text in "0F0 0F1 0B0 0B1".split()]
-        >>> Schedule.from_rows("one rank", [row]).num_microbatches
+        >>> Schedule.from_rows("one rank", [["0F0", "0F1", "0B0", "0B1"]]).num_microbatches
         2
         """
-        cells = [[cell if isinstance(cell[0], tuple) else (cell,) for cell in row] for row in rows]
+        cells = [[_as_cell(cell) for cell in row] for row in rows]
         ops = [[op for cell in row for op in cell] for row in cells]
         flat = np.array([op for row in ops for op in row], dtype=np.int32).reshape(-1, 4)
         if not len(flat):
@@ -438,6 +438,10 @@ def _column(values, shape, dtype):
         column = np.empty(shape, dtype)
         column[...] = values
     return column.reshape(-1)
+
+
+def _as_cell(cell):
+    return parse_cell(cell) if isinstance(cell, str) else cell if isinstance(cell[0], tuple) else (cell,)
 
 
 def _texts(rows):
