@@ -90,7 +90,7 @@ def as_case(given):
     ----------
     given : str, (str, dict), Schedule, callable or Case
         A registered name, with options where they differ from the defaults (``("hanayo", {"waves": 2})`` or
-        ``"hanayo:waves=2"``); a file of one's own; a table; or a function ``(num_ranks, num_microbatches) -> Schedule``.
+        ``"hanayo:waves=2"``); a file of one's own; a table; or a function of ranks and microbatches that returns one.
 
     Returns
     -------
