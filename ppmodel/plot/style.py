@@ -20,9 +20,9 @@ _FAMILIES = {  # of analysis.FAMILIES, so that a family looks the same in every 
 _FIXED = ("GPipe", "1F1B", "Chimera", "Chimera forward-doubling", "Hanayo W = 2", "eager 1F1B")
 
 plt.rcParams.update({
-    "figure.dpi": 150, "savefig.dpi": 150, "savefig.bbox": "tight", "svg.hashsalt": "ppmodel", "font.size": 9.5, "axes.titlesize": 10.5,
+    "figure.dpi": 150, "savefig.dpi": 150, "svg.hashsalt": "ppmodel", "font.size": 9.5, "axes.titlesize": 10.5,
     "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
-    "axes.grid": True, "grid.color": "#e3e3e3", "grid.linewidth": 0.7, "legend.frameon": False,
+    "savefig.bbox": "tight", "axes.grid": True, "grid.color": "#e3e3e3", "grid.linewidth": 0.7, "legend.frameon": False,
     "figure.constrained_layout.use": True, "figure.facecolor": "white", "lines.linewidth": 1.8, "lines.markersize": 5,
 })  # fmt: skip
 
