@@ -186,3 +186,13 @@ def test_wrong_files_are_refused_before_a_notebook_runs(tmp_path, monkeypatch, n
     with pytest.raises(PPModelError, match=said) as caught:
         check({name: value}, OWN)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["=1+1", "-x", "@x", "a$\\\\frac{$", "", "\\x1b[31m", "x" * 100])
+def test_names_and_labels_of_generators_are_plain_text(tmp_path, text):
+    """They stand in pages, figures and files of numbers."""
+    template = (DATA / "templates" / "my_schedule.py").read_text()
+    path = tmp_path / "mine.py"
+    path.write_text(template.replace('label="node-aware 1F1B"', f'label="{text}"'))
+    with pytest.raises(ScheduleError, match="must be a short text without"):
+        register_file(path)

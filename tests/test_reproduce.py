@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -479,3 +480,45 @@ def test_a_loop_of_links_and_a_large_folder_are_refused_at_once(tmp_path, capsys
     for out in (tmp_path / "loop", Path("/")):
         assert main(["run", str(source), "--out", str(out)]) == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_name_in_another_script_is_drawn_or_boxed(tmp_path):
+    """A glyph that no font has is no warning that ends a run."""
+    draw = "from ppmodel.plot import plot_lines\nimport pandas as pd\n"
+    draw += "frame = pd.DataFrame(dict(pp=[1, 2], s=[1.0, 2.0], label='東京'))"
+    source = notebook(tmp_path, f"{draw}\nplot_lines(frame, 'pp', 's', '東京').savefig('a.png')")
+    run(source, out=tmp_path / "out")
+    assert (tmp_path / "out" / "a.png").exists()
+
+
+_HOSTILE = (
+    "<script>alert(1)</script> {{ 7*7 }} {{ cycler.__init__.__globals__.os.system('touch ran') }} {% set a = 1 %}"
+)
+
+
+def test_text_from_data_is_text_on_pages(tmp_path, monkeypatch):
+    """Neither a recorded text nor a table's cell is evaluated, or becomes markup, wherever a page shows it."""
+    monkeypatch.chdir(tmp_path)
+    sources = tiny_book(tmp_path / "tiny", _HOSTILE)
+    (tmp_path / "tiny" / "book" / "index.md").write_text("# Tiny\n\n{{ small.value }}\n")
+    path = tmp_path / "tiny" / "notebooks" / "small.ipynb"
+    whole = nbformat.read(path, as_version=4)
+    code = "from ppmodel.artefact.report import show\nimport pandas as pd\n"
+    code += f"show(pd.DataFrame({{{_HOSTILE!r}: [{_HOSTILE!r}]}}))"
+    whole.cells.append(new_code_cell(code, metadata={"tags": ["remove-input"]}))
+    nbformat.write(whole, path)
+    reproduce(out=tmp_path / "out", **sources)
+    for page in ("index.html", "nb/small.html"):
+        text = (tmp_path / "out" / "html" / page).read_text()
+        assert "&lt;script&gt;alert(1)" in text
+        assert "<script>alert" not in text
+        assert "{{ 7*7 }}" in text
+    assert not list(tmp_path.rglob("ran"))
+
+
+def test_headings_hold_no_text_from_data():
+    """The theme shows headings beside the page, and there the text of a heading is markup."""
+    lines = [line for page in (ROOT / "book").glob("*.md") for line in page.read_text().splitlines()]
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        lines += [line for cell in nbformat.read(path, as_version=4).cells for line in cell.source.splitlines()]
+    assert not [line for line in lines if re.match(r"#+ .*\{\{", line)]

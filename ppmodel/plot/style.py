@@ -1,9 +1,11 @@
 """What all figures share: colours that are told apart without red and green (Okabe and Ito), titles, axes."""
 
+import warnings
 from itertools import count
 
 import numpy as np
 from matplotlib import pyplot as plt
+from matplotlib.font_manager import fontManager
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW, GREY = (
@@ -19,7 +21,15 @@ _FAMILIES = {  # of analysis.FAMILIES, so that a family looks the same in every 
 }  # fmt: skip
 _FIXED = ("GPipe", "1F1B", "Chimera", "Chimera forward-doubling", "Hanayo W = 2", "eager 1F1B")
 
+_OTHER_SCRIPTS = (  # where one of these is installed, it draws what the font of the figures lacks
+    "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans", "IPAexGothic", "IPAGothic", "Hiragino Sans", "Yu Gothic",
+    "Microsoft YaHei", "PingFang SC", "WenQuanYi Zen Hei", "Droid Sans Fallback", "Arial Unicode MS", "Unifont",
+)  # fmt: skip
+_INSTALLED = {font.name for font in fontManager.ttflist}
+
+warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box stands for it; tables have the whole name
 plt.rcParams.update({
+    "font.family": ["sans-serif", *(font for font in _OTHER_SCRIPTS if font in _INSTALLED)],
     "figure.dpi": 150, "savefig.dpi": 150, "svg.hashsalt": "ppmodel", "font.size": 9.5, "axes.titlesize": 10.5,
     "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
     "savefig.bbox": "tight", "axes.grid": True, "grid.color": "#e3e3e3", "grid.linewidth": 0.7, "legend.frameon": False,

@@ -1,6 +1,7 @@
 """Schedules by name: what each is called, what may be set, and where it is legal."""
 
 import os
+import re
 import resource
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -103,6 +104,8 @@ def _is_count(value):
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
+_PLAIN = re.compile(r"\w[^$]{0,79}")
+
 CHUNKS = Option.count("chunks", 2, "V", "stages per rank")
 """Stages per rank, of the schedules that take any number of them."""
 
@@ -156,8 +159,11 @@ def schedule(name, *, label, title, legal, options=(), bubble_ratio=None, publis
     Raises
     ------
     ScheduleError
-        If another generator has the name: two schedules must not share a name.
+        If another generator has the name, or name or label is not plain text: they stand in pages, figures and files.
     """
+    for field, text in (("schedule", name), ("label", label)):
+        plain = isinstance(text, str) and _PLAIN.fullmatch(text) and text.isprintable()
+        require(plain, field, text, "must be a short text without $ that begins with a letter or digit", "rename it")
 
     def register(generate):
         free = name not in _registry or _same(_registry[name].generate, generate)
