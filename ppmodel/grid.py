@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-_PLACES_SHOWN, _RANKS_SHOWN = 16, 24
+_PLACES_SHOWN, _RANKS_SHOWN, _LONGEST_CELL = 16, 24, 40
 
 
 class Grid(NamedTuple):
@@ -53,4 +53,5 @@ class Grid(NamedTuple):
 
     def _text(self, rank, place):
         cell = self.rows[rank][place]
+        cell = cell if len(cell) <= _LONGEST_CELL else f"{cell[:_LONGEST_CELL]}..."
         return f">{cell}<" if (rank, place) in self.marks else f" {cell} "

@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 
 from ppmodel.errors import PPModelError
 from ppmodel.export import parse_table
-from ppmodel.specs import DATA, load_model, load_system
+from ppmodel.specs import DATA, load_model, load_setting, load_system
+from ppmodel.sweep.specification import load_sweep
 
 SYSTEM = (DATA / "templates" / "system.yaml").read_text()
 MODEL = (DATA / "templates" / "model.yaml").read_text()
+SETTING = (DATA / "settings" / "default.yaml").read_text()
+SWEEP = (DATA / "templates" / "sweep.yaml").read_text()
 TABLE = (DATA / "templates" / "my_table.csv").read_text()
 NASTY = [
     "", " ", "\t", "\n", "\0", "\x1b[31m", "\ufeff", "\u202e", "é", "日本", "😀", "*a", "&a [*a]", "<<: *a",
@@ -20,7 +23,7 @@ NASTY = [
     "{" * 50, "]", "}", ":", "'", '"', "#", "|", ">", "1e309", "-1e309", "nan", ".inf", "-0", "0x10", "1_000",
     "9" * 5000, "true", "null", "~", "2026-01-01", "%", "@", "`", "0F0&", "0F0@99999", "0F999999999", "999999999F0",
     "R", "0R", "0I0", "~", ".", ",", ";", "OVERLAP_F_B", "(0F0;0B0)OVERLAP_F_B", "# stage_shares: 1e308 1e308",
-    "# microbatches: 0", "# microbatches: 99999999999", "# letters: other",
+    "# stage_shares: 1e-300 1", "# microbatches: 0", "# microbatches: 99999999999", "# letters: other",
 ]  # fmt: skip
 
 
@@ -62,6 +65,24 @@ def test_any_model_file_is_read_or_refused(text, tmp_path_factory):
     path = tmp_path_factory.mktemp("models") / "mine.yaml"
     path.write_text(text, encoding="utf-8", errors="surrogateescape")
     refused_in_one_line(load_model, path)
+
+
+@settings(max_examples=50)
+@given(text=mutated(SETTING))
+def test_any_setting_is_read_or_refused(text, tmp_path_factory):
+    """A setting with anything in it is a setting, or refused in one line."""
+    path = tmp_path_factory.mktemp("settings") / "mine.yaml"
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+    refused_in_one_line(load_setting, path)
+
+
+@settings(max_examples=100, deadline=None)
+@given(text=mutated("".join(line for line in SWEEP.splitlines(keepends=True) if not line.startswith("#"))))
+def test_any_sweep_is_read_or_refused(text, tmp_path_factory):
+    """The file of a sweep with anything in it is a sweep, or refused in one line."""
+    path = tmp_path_factory.mktemp("sweeps") / "mine.yaml"
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+    refused_in_one_line(load_sweep, path)
 
 
 @settings(max_examples=300)

@@ -176,6 +176,7 @@ def _isolate(folder, parent):
     logging.disable()  # what goes wrong is said in one line, by us
     (folder / "ipython").mkdir(exist_ok=True)
     os.environ.update(PYTHONHASHSEED="0", JUPYTER_PLATFORM_DIRS="1", IPYTHONDIR=str(folder / "ipython"))
+    os.environ.pop("SOURCE_DATE_EPOCH", None)
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # whatever the shell around it prefers
 
 

@@ -6,7 +6,7 @@ from ppmodel.cases import Case, built, is_file
 from ppmodel.cli import arguments
 from ppmodel.cli.asked import asked_case, asked_size, given
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import counted, numbers, say
+from ppmodel.cli.text import by_rank, counted, say
 from ppmodel.ops import OpKind
 
 
@@ -51,5 +51,5 @@ def _judged(place, schedule, reading):
         *lines,
         f"idealised table (backward of two slots): {metrics.table_slots(schedule)} slots, "
         f"bubble ratio {metrics.table_bubble_ratio(schedule):.4f}",
-        f"peak activations by rank: {numbers(metrics.peak_activations(schedule))}",
+        f"peak activations by rank: {by_rank(metrics.peak_activations(schedule))}",
     ])  # fmt: skip

@@ -1,10 +1,7 @@
 """A simulated run as lines of text."""
 
-from ppmodel.cli.text import counted, gibibytes, numbers
+from ppmodel.cli.text import MANY, by_rank, counted, gibibytes
 from ppmodel.ops import OpKind
-
-_MAX_SHOWN = 16
-_FIRST_SHOWN = 8
 
 
 def simulated_text(result, run):
@@ -31,7 +28,8 @@ def simulated_text(result, run):
         f"idle ratio          {result['idle_ratio']:.4f}  (over the ideal time {result['bubble_ratio_ideal']:.4f}, "
         f"over the longest span {result['bubble_ratio_span']:.4f})",
         f"table bubble ratio  {result['table_bubble_ratio']:.4f}  (no communication, backward of two slots{halves})",
-        f"peak activations    {_peaks(result['peak_activations_by_rank'])}",
+        f"peak activations    {by_rank(result['peak_activations_by_rank'])}  "
+        f"(microbatches on 1/S of the model, by rank{'; --json has all' if result['pp'] > MANY else ''})",
     ]
     if "ordered_for" in result:
         lines.append(
@@ -44,17 +42,6 @@ def simulated_text(result, run):
     if "trace" in result:
         lines.append(f"trace               {result['trace']}, {result['trace_events']} events")
     return "\n".join(lines)
-
-
-def _peaks(values):
-    """Peaks of the ranks: all of them, or of many the largest, the smallest and the first."""
-    if len(values) <= _MAX_SHOWN:
-        return f"{numbers(values)}  (microbatches on 1/S of the model, by rank)"
-    return (
-        f"largest {max(values):.4g}, smallest {min(values):.4g}; "
-        f"from rank 0 on {numbers(values[:_FIRST_SHOWN])} ...  "
-        f"(microbatches on 1/S of the model; --json has all {len(values)})"
-    )
 
 
 def _specified(result):

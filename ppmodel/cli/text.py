@@ -18,6 +18,8 @@ def plain(text, keep=""):
     return _CONTROL.sub(lambda found: found[0] if found[0] in keep else repr(found[0])[1:-1], str(text))
 
 
+MANY, _FIRST = 16, 8
+
 out = None
 """Where lines are printed: a stream, or None for standard output."""
 
@@ -56,6 +58,17 @@ def numbers(values):
     '4 2.5'
     """
     return " ".join(f"{value:.4g}" for value in values)
+
+
+def by_rank(values):
+    """Numbers of the ranks: all of them, or of many the largest, the smallest and the first.
+
+    >>> by_rank([4, 2.5]), by_rank(range(20, 0, -1))
+    ('4 2.5', 'largest 20, smallest 1; from rank 0 on 20 19 18 17 16 15 14 13 ...')
+    """
+    if len(values) <= MANY:
+        return numbers(values)
+    return f"largest {max(values):.4g}, smallest {min(values):.4g}; from rank 0 on {numbers(values[:_FIRST])} ..."
 
 
 def gibibytes(size):

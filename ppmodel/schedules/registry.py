@@ -14,7 +14,7 @@ from ppmodel.errors import PPModelError, ScheduleError, SizeError, TableError, c
 from ppmodel.files import read_text
 from ppmodel.tables import Schedule
 
-_MAX_CELLS, _BYTES_OF_CELL = 2**24, 256
+_MAX_CELLS, _BYTES_OF_CELL = 2**24, 512
 _registry = {}
 
 

@@ -109,7 +109,7 @@ def _checked_output(out):
     """The output's path, if a file may be written there."""
     path = Path(out)
     if path.suffix != ".parquet":
-        raise SweepError("--out", out, "must be a name that ends in .parquet", "write --out results.parquet")
+        raise SweepError("--out", out, "must end in .parquet, behind a name", "write --out results.parquet")
     if path.is_dir():
         raise SweepError("--out", out, "is a folder", "name a file in it")
     if not path.parent.is_dir():
