@@ -208,7 +208,7 @@ def cases_of_text(text):
     [Case(name='interleaved-1f1b', options=(('chunks', 4),), source=None)]
     """
     name, options = _WRITTEN.fullmatch(text).groups() if text else ("", None)
-    cases = cases_of_file(name) if is_file(name) else [as_case(name)]
+    cases = cases_of_file(name) if is_file(name) else [as_case((name, {}))]
     if options is None:
         return cases
     texts = dict(part.partition("=")[::2] for part in options.split(","))
