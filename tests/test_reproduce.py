@@ -473,6 +473,30 @@ def test_what_is_no_notebook_is_refused(tmp_path, capsys, cells):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.parametrize("value", ["-" * 10**5 + "1", "(" * 10**5, "[" * 5000])
+def test_a_parameter_that_python_cannot_hold_is_refused(tmp_path, capsys, value):
+    """In the cell of a notebook as in a generator's file."""
+    source = notebook(tmp_path)
+    whole = nbformat.read(source, as_version=4)
+    whole.cells[0].source = f"generator = 'x.py'  # generator: yours\nodd = {value}"
+    nbformat.write(whole, source)
+    own = tmp_path / "mine.py"
+    own.write_text(value)
+    assert main(["run", str(source), "-p", "generator", str(own)]) == 2
+    whole.cells[0].source = whole.cells[0].source.partition("\n")[0]
+    nbformat.write(whole, source)
+    assert main(["run", str(source), "-p", "generator", str(own)]) == 2
+    assert capsys.readouterr().err.count("\n") == 2
+
+
+def test_a_notebook_of_gigabytes_is_refused_at_once(tmp_path, capsys):
+    """Its size is looked at before it is read."""
+    with open(tmp_path / "large.ipynb", "wb") as file:
+        file.truncate(2**32)
+    assert main(["run", str(tmp_path / "large.ipynb")]) == 2
+    assert "must have at most" in capsys.readouterr().err
+
+
 def test_a_loop_of_links_and_a_large_folder_are_refused_at_once(tmp_path, capsys):
     """Nothing below a folder without a mark is looked at."""
     source = notebook(tmp_path, "1 / 0")

@@ -10,6 +10,7 @@ from typing import NamedTuple, get_args
 from ppmodel import schedules
 from ppmodel.errors import PPModelError
 from ppmodel.export import read_table
+from ppmodel.files import read_text
 from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.schedules.registry import option_text
@@ -150,10 +151,12 @@ def _generator(value):
     _require(isinstance(value, str) and value)
     path = template_path(value, ".py")
     try:
-        ast.parse(path.read_bytes())
+        ast.parse(read_text(path))
     except SyntaxError as error:
         rule = f"is not Python ({error.msg})"
         raise PPModelError("generator", value, rule, "mend the line", where=f"{path}:{error.lineno}") from None
+    except (RecursionError, MemoryError):
+        raise PPModelError("generator", value, "is nested too deeply", "mend it", where=str(path)) from None
 
 
 def _one_of(words):

@@ -16,6 +16,7 @@ import nbformat
 from ppmodel.artefact.folders import libc
 from ppmodel.artefact.parameters import declared
 from ppmodel.errors import PPModelError, ReproduceError, SpecificationError, TableError
+from ppmodel.files import read_text
 from ppmodel.specs import load_system, one_node_text, system_names
 
 KEPT = "nothing was written, and what was there stays"
@@ -27,6 +28,7 @@ OWN_PAGE = "nb/your-system"
 DEATH_SIGNAL = 1
 """The C library's name for the signal that a process asks for when its parent dies."""
 
+_LARGEST_BYTES = 2**26  # of a notebook with its pictures
 _SAY_S, _LOOK_S = 30, 1
 _DIES_WITH_ITS_PARENT = (
     f"--IPKernelApp.exec_lines=__import__('ctypes').CDLL(None).prctl({DEATH_SIGNAL}, {int(signal.SIGKILL)})"
@@ -57,9 +59,11 @@ def read(source):
         If it is none.
     """
     try:
-        notebook = nbformat.read(source, as_version=4)
+        notebook = nbformat.reads(read_text(source, _LARGEST_BYTES, ReproduceError), as_version=4)
         nbformat.validate(notebook)
-    except (OSError, ValueError, AttributeError, TypeError, KeyError, RecursionError, nbformat.ValidationError):
+    except ReproduceError:
+        raise
+    except (ValueError, AttributeError, TypeError, KeyError, RecursionError, nbformat.ValidationError):
         raise ReproduceError("notebook", source, "cannot be read as a notebook", "pass an .ipynb file") from None
     return notebook
 

@@ -79,7 +79,7 @@ def declared(notebook):
         for node in ast.parse(source).body:
             name, value = node.targets[0].id, ast.literal_eval(node.value)
             own[name] = _declared_one(name, value, words.get(node.end_lineno, ""))
-    except (AttributeError, SyntaxError, tokenize.TokenError, ValueError, RecursionError) as error:
+    except (AttributeError, SyntaxError, tokenize.TokenError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, PPModelError):
             raise
         rule, remedy = "must hold names with plain values only", "write numbers, texts and lists of them"
