@@ -1058,3 +1058,14 @@ def test_a_port_of_something_else_costs_one_line(file, tmp_path, capsys, monkeyp
     why = "no answer within 1 s" if answer is _silent else "what answers is not a Dask scheduler"
     assert f"cannot be reached ({why})" in said
     assert not list(tmp_path.glob("*.parquet*"))
+
+
+@pytest.mark.parametrize("line", ["import os; os._exit(0)", "raise SystemExit(0)", "while True: pass"])
+def test_a_generator_that_ends_or_holds_its_process_is_one_line(line, tmp_path, capsys, monkeypatch):
+    """Whatever a generator of one's own does while a sweep loads it, the sweep ends in one line, and writes nothing."""
+    monkeypatch.setattr("ppmodel.cli.guard.TIME_LIMIT_S", 3.0)
+    (tmp_path / "mine.py").write_text(line + "\n")
+    out, template = tmp_path / "rows.parquet", DATA / "templates" / "sweep.yaml"
+    code = main(["sweep", str(template), "--out", str(out), "--schedule-file", str(tmp_path / "mine.py")])
+    assert (code, out.exists()) == (2, False)
+    assert capsys.readouterr().err.count("\n") == 1

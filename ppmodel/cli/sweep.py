@@ -1,10 +1,15 @@
 """ppmodel sweep: a grid of points into a file."""
 
+from contextlib import suppress
+
 import click
 
-from ppmodel.cli import arguments
+from ppmodel import schedules
+from ppmodel.cases import built
+from ppmodel.cli import arguments, guard
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say
+from ppmodel.errors import PPModelError
 
 _MAX_WORKERS = 1024
 EXIT_INTERRUPTED = 130
@@ -37,8 +42,11 @@ def sweep_command(specification, out, workers, scheduler, schedule_files, force)
     Exit codes: 0 the output is complete; 1 it is, and every row of it is refused; 2 the command, the file or the
     cluster is refused, or rows cannot be computed; 130 interrupted.
     """
+    from ppmodel.files import read_text
     from ppmodel.sweep import SweepStopped, run_sweep
 
+    if ".py" in " ".join([*schedule_files, read_text(specification)]):
+        guard.apart(lambda: _try_generators(specification, schedule_files), specification)
     try:
         done = run_sweep(
             specification, out, workers, scheduler, force, process_ends=True, schedule_files=schedule_files
@@ -48,6 +56,17 @@ def sweep_command(specification, out, workers, scheduler, schedule_files, force)
         return EXIT_INTERRUPTED
     say(_summary(done))
     return 1 if done.refused.rows == done.rows else 0
+
+
+def _try_generators(specification, schedule_files):
+    """Load generators of one's own and call each once, where whatever they do ends in one line."""
+    from ppmodel.sweep import load_sweep
+
+    sweep = load_sweep(specification, schedule_files)
+    for case in sweep.cases:
+        if case.source is None and schedules.get(case.name).file:
+            with suppress(PPModelError):  # a size that it does not serve is a refused row
+                built(case, min(sweep.pp), min(sweep.microbatches))
 
 
 def _summary(done):

@@ -155,9 +155,7 @@ def test_the_same_search_in_another_process():
     assert json.loads(found) == build("zb-2p", 4, 9).kind.tolist()
 
 
-@pytest.mark.parametrize(
-    "times", [(1, 1, 1), (0, 1, 1, 0), (1, 1, 1, -1), (1, 1, float("nan"), 0), "1:1:1", (1,) * 5]
-)
+@pytest.mark.parametrize("times", [(1, 1, 1), (0, 1, 1, 0), (1, 1, 1, -1), (1, 1, float("nan"), 0), "1:1:1", (1,) * 5])
 def test_times_are_four_numbers(times):
     """Anything but four numbers of which the first three are above 0 is refused."""
     with pytest.raises(ScheduleError) as caught:
