@@ -20,10 +20,7 @@ from ppmodel.simulation import P2P, compile_graph, makespans, run_events, run_gr
 from ppmodel.tables import NO_OPERATION
 
 NS = 1e9
-OPTIONS = {
-    "hanayo": [{"waves": 1}, {"waves": 2}],
-    "chimera": [{"concat": how} for how in CONCATENATIONS],
-}
+OPTIONS = {"hanayo": [{"waves": 1}, {"waves": 2}], "chimera": [{"concat": how} for how in CONCATENATIONS]}
 """What is measured of schedules with options beside their defaults."""
 
 MANY_SYSTEMS = (

@@ -11,10 +11,7 @@ from ppmodel.schedules.chimera import CONCATENATIONS
 
 def test_the_published_order_of_four_ranks():
     """Devices 0 and 1 run the cells of the paper's figure in its order; 2 and 3 mirror them, directions swapped."""
-    shown = [
-        "0F0 0F1 3F2@1 3B2@1 3F3@1 3B3@1 0B0 0B1",
-        "1F0 2F2@1 1F1 2F3@1 2B2@1 1B0 2B3@1 1B1",
-    ]
+    shown = ["0F0 0F1 3F2@1 3B2@1 3F3@1 3B3@1 0B0 0B1", "1F0 2F2@1 1F1 2F3@1 2B2@1 1B0 2B3@1 1B1"]
     rows = [[op for cell in row for op in cell if op.kind != OpKind.R] for row in build("chimera", 4, 4).rows()]
     assert [" ".join(map(str, row)) for row in rows[:2]] == shown
     mirror = [[op._replace(microbatch=(op.microbatch + 2) % 4, replica=1 - op.replica) for op in row] for row in rows]

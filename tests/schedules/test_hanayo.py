@@ -29,12 +29,7 @@ def test_traffic_and_memory():
 
 @pytest.mark.parametrize(
     ("size", "waves", "rule"),
-    [
-        ((8, 16), 1, "must equal pp"),
-        ((4, 4), 0, "at least 1"),
-        ((4, 4), 1.5, "at least 1"),
-        ((8, 8), 10**6, "at most"),
-    ],
+    [((8, 16), 1, "must equal pp"), ((4, 4), 0, "at least 1"), ((4, 4), 1.5, "at least 1"), ((8, 8), 10**6, "at most")],
 )
 def test_other_regimes_are_refused(size, waves, rule):
     """As many microbatches as ranks, and whole waves."""

@@ -135,12 +135,7 @@ def block_of(name, stages, rank):
     """Kind, stage and published offset of the four steps that a rank has of a block."""
     if name == "v-half":
         apart = 3 * (stages % 2 == 0)
-        offsets = (
-            2 * rank,
-            3 * stages - rank - 2,
-            3 * stages + apart + 2 * rank - 1,
-            6 * stages + apart - rank - 2,
-        )
+        offsets = (2 * rank, 3 * stages - rank - 2, 3 * stages + apart + 2 * rank - 1, 6 * stages + apart - rank - 2)
     else:
         apart = 2 * (stages % 3 == 0)
         offsets = rank, 2 * stages - 1 - rank, 2 * stages + apart + rank, 4 * stages + apart - 1 - rank
