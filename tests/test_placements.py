@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ppmodel import build
-from ppmodel.analysis import peaks, placements
-from ppmodel.analysis.peaks import EVEN, FRONT_BACK, OWN
+from ppmodel.artefact.asymmetric import peaks, placements
+from ppmodel.artefact.asymmetric.peaks import EVEN, FRONT_BACK, OWN
 from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.errors import PPModelError, ScheduleError
 from ppmodel.metrics import peak_activations

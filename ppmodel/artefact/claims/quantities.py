@@ -12,7 +12,7 @@ import pandas as pd
 
 from ppmodel import formulas
 from ppmodel.analysis.orders import negated, reversed_pairs
-from ppmodel.analysis.peaks import front_back_certificate
+from ppmodel.artefact.asymmetric.peaks import front_back_certificate
 from ppmodel.cases import as_case, built, published_bubble_ratio
 from ppmodel.costs import stages, uniform_costs
 from ppmodel.errors import PPModelError

@@ -6,7 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.analysis.peaks import EVEN, FRONT_BACK, OWN, SPLITS, compositions, front_back_splits, split_peaks
+from ppmodel.artefact.asymmetric.peaks import (
+    EVEN,
+    FRONT_BACK,
+    OWN,
+    SPLITS,
+    compositions,
+    front_back_splits,
+    split_peaks,
+)
 from ppmodel.costs import OpCosts, model_costs
 from ppmodel.ops import OpKind
 from ppmodel.schedules.chimera import placed_chimera
