@@ -3,7 +3,7 @@
 >>> import ppmodel as pp
 >>> table = pp.build("1f1b", 4, 8)
 >>> pp.simulate(table, forward=1, backward=2, comm=0.1)
-<Run 1f1b: pp=4, microbatches=8: 34.6 s, 30.6 % idle, peak 4 microbatches>
+<Run 1F1B: pp=4, microbatches=8: 34.6 s, 30.6 % idle, peak 4 microbatches>
 """
 
 from importlib import import_module
