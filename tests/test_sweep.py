@@ -784,15 +784,27 @@ def test_parts_of_another_sweep_are_refused(file, tmp_path, capsys, monkeypatch,
     assert out.read_bytes() == expected[PLAIN]
 
 
-def test_nothing_that_is_not_a_part_is_removed(file, tmp_path, capsys):
+@pytest.mark.parametrize("name", ["thesis.txt", "thesis.tmp", "part-mine.parquet", "part-000001-00.parquet"])
+def test_nothing_that_is_not_a_part_is_removed(file, tmp_path, capsys, name):
     """A folder that holds anything else is refused, and left as it is."""
     folder = tmp_path / "results.parquet.parts"
     folder.mkdir()
-    (folder / "thesis.txt").write_text("mine")
+    (folder / name).write_text("mine")
     code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "results.parquet", "--force")
     assert (code, said.count("\n")) == (2, 1)
-    assert "holds other files (thesis.txt)" in said
-    assert (folder / "thesis.txt").read_text() == "mine"
+    assert f"holds other files ({name})" in said
+    assert (folder / name).read_text() == "mine"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("../elsewhere")])
+def test_what_is_no_file_is_no_part(file, tmp_path, capsys, make):
+    """A pipe is not waited for, and a link is not followed."""
+    folder = tmp_path / "results.parquet.parts"
+    folder.mkdir()
+    make(folder / f"part-000001-{'0' * 16}.parquet")
+    code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "results.parquet")
+    assert (code, said.count("\n")) == (2, 1)
+    assert "holds other files (part-000001" in said
 
 
 def test_one_sweep_at_a_time_writes_an_output(file, tmp_path, capsys):

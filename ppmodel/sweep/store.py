@@ -23,6 +23,7 @@ _RECORD_KEY = b"ppmodel_sweep"
 _RECORD, _LOCK = "sweep.json", "lock"
 _UNDER_WAY, _PARTS = ".tmp", "part-*.parquet"
 _DIGEST = 16
+_OURS = re.compile(r"part-\d{6,9}-[0-9a-f]{16}\.(parquet|tmp)|(sweep|output)\.tmp|sweep\.json|lock")
 
 
 class Refused(NamedTuple):
@@ -124,12 +125,14 @@ class Store:
             If there are such parts, or other files.
         """
         with _named(self.folder):
-            for path in sorted(self.folder.iterdir()):
-                if path.suffix == _UNDER_WAY:
-                    path.unlink()
-                elif path.name not in (_RECORD, _LOCK) and not path.match(_PARTS):
+            found = sorted(self.folder.iterdir())
+            for path in found:
+                if not _OURS.fullmatch(path.name) or path.is_symlink() or not path.is_file():
                     rule = f"holds other files ({path.name})"
                     raise SweepError("parts", self.folder, rule, "move them, or choose another --out")
+            for path in found:
+                if path.suffix == _UNDER_WAY:
+                    path.unlink()
             there = self._begun()
             if there not in (None, self.record) and not force:
                 remedy = "go on with that one, choose another --out, or pass --force to begin anew"
@@ -215,9 +218,8 @@ class Store:
 
     def clear(self):
         """Remove the parts; nothing else is ever removed."""
-        for path in [*self.folder.glob(_PARTS), *self.folder.glob("*" + _UNDER_WAY)]:
-            path.unlink(missing_ok=True)
-        for name in (_RECORD, _LOCK):  # the lock last: whoever comes now waits for no one
+        ours = [name for name in os.listdir(self.folder) if _OURS.fullmatch(name)]
+        for name in sorted(ours, key=lambda name: (name == _LOCK, name == _RECORD)):  # the lock last: no one waits
             (self.folder / name).unlink(missing_ok=True)
         with suppress(OSError):
             self.folder.rmdir()
