@@ -111,8 +111,8 @@ def run():
         code = main()
     except KeyboardInterrupt:  # before there was anything to tidy up
         code = _interrupted()
-    if callable(own):
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if callable(own):  # whoever repeats Ctrl-C only waits
+        signal.signal(signal.SIGINT, (lambda *_: None) if code == EXIT_INTERRUPTED else signal.SIG_DFL)
     if code == EXIT_INTERRUPTED:  # no thread or connection that is left is waited for, or not for long
         last = threading.Timer(_END_S, os._exit, [code])
         last.daemon = True
