@@ -46,10 +46,14 @@ class Case(NamedTuple):
         return (self.source.num_ranks, self.source.num_microbatches) if isinstance(self.source, Schedule) else None
 
     @property
+    def known_options(self):
+        """The options that it may have, by name; of a table or a function none."""
+        return {} if self.source is not None else {option.name: option for option in schedules.get(self.name).options}
+
+    @property
     def times_are_set(self):
         """Whether there are no times to order it for, or its options say which."""
-        known = [] if self.source is not None else [option.name for option in schedules.get(self.name).options]
-        return "times" not in known or "times" in dict(self.options)
+        return "times" not in self.known_options or "times" in dict(self.options)
 
     def with_options(self, texts):
         """The case with options that are given as text.
@@ -69,8 +73,7 @@ class Case(NamedTuple):
         >>> Case("hanayo").with_options({"waves": "2"}).label
         'Hanayo W = 2'
         """
-        known = {option.name: option for option in schedules.get(self.name).options} if self.source is None else {}
-        values = dict(self.options)
+        known, values = self.known_options, dict(self.options)
         for key, text in texts.items():
             if key not in known:
                 remedy = f"its options: {', '.join(sorted(known)) or 'none'}"

@@ -12,10 +12,11 @@ from ppmodel.ops import Op
 
 PYTORCH, ZERO_BUBBLE = "pytorch", "zero-bubble"
 
-_MEANINGS = {
+MEANINGS = {
     PYTORCH: {"F": "forward", "B": "full backward", "I": "input gradient", "W": "weight gradient"},
     ZERO_BUBBLE: {"F": "forward", "B": "input gradient", "BW": "full backward", "W": "weight gradient"},
 }
+"""What each letter of a convention is."""
 _OURS = {"B": "I", "BW": "B"}
 _USED = re.compile(r"(?<=\d)(?:BW|[FBIW])(?=\d)", re.ASCII)
 _OPERATION = re.compile(r"(\d{1,9})(BW|[FBIW])(\d.*)", re.ASCII)
@@ -61,22 +62,13 @@ def convention(said, lines):
     return ZERO_BUBBLE if "BW" in used or ("W" in used and "I" not in used) else PYTORCH
 
 
-def meaning_of_b(letters):
-    """What B is in a convention.
-
-    >>> meaning_of_b("zero-bubble"), meaning_of_b("pytorch")
-    ('input gradient', 'full backward')
-    """
-    return _MEANINGS[letters]["B"]
-
-
 def _named(number, value):
     """The convention that a comment names, or with whose letters all that it says agrees."""
-    if value in _MEANINGS:
+    if value in MEANINGS:
         return value
     pairs = [part.split(maxsplit=1) for part in value.partition(";")[0].split(",")]
     known = [pair for pair in pairs if len(pair) == 2 and pair[0] in ("F", "B", "I", "W", "BW")]
-    for name, meanings in _MEANINGS.items():
+    for name, meanings in MEANINGS.items():
         if known and all(meanings.get(letter) == meaning.strip() for letter, meaning in known):
             return name
     rule = f"must be {PYTORCH} or {ZERO_BUBBLE}, or say what each letter of one of them is"
@@ -108,8 +100,8 @@ def read_operation(text, letters):
     ('2B5', '2I5')
     """
     match = _OPERATION.fullmatch(text.strip())
-    if match and match[2] not in _MEANINGS[letters]:
-        own = ", ".join(f"{letter} {meaning}" for letter, meaning in _MEANINGS[letters].items())
+    if match and match[2] not in MEANINGS[letters]:
+        own = ", ".join(f"{letter} {meaning}" for letter, meaning in MEANINGS[letters].items())
         remedy = "mend the cell, or the comment # letters"
         raise TableError("cell", repr(text.strip()), f"is not of the letters of {letters} ({own})", remedy)
     if match and letters == ZERO_BUBBLE:

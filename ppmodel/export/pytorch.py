@@ -17,7 +17,7 @@ from ppmodel.errors import TableError
 from ppmodel.ops import OpKind
 
 _TRANSFERS, _SHARDING = ("SEND_F", "RECV_F", "SEND_B", "RECV_B"), ("UNSHARD", "RESHARD", "REDUCE_GRAD")
-_EXTRA = re.compile(rf"(\d{{1,9}})({'|'.join(_TRANSFERS)})(\d{{1,9}})|(\d{{1,9}})({'|'.join(_SHARDING)})", re.ASCII)
+_EXTRA = re.compile(rf"(\d{{1,9}})(?:({'|'.join(_TRANSFERS)})(\d{{1,9}})|({'|'.join(_SHARDING)}))", re.ASCII)
 _SHORTEST = len("UNSHARD")
 _PAIR = re.compile(r"\(([^()]+)\)OVERLAP_F_B")
 
@@ -88,10 +88,9 @@ def write(schedule):
     for stage, kind, microbatch, joined in zip(*(column.tolist() for column in columns), strict=True):
         text = f"{stage}{letters[kind]}{microbatch}"
         if joined:
-            cells[-1] += f";{text}"
+            cells[-1] = f"({cells[-1]};{text})OVERLAP_F_B"
         else:
             cells.append(text)
-    cells = [f"({text})OVERLAP_F_B" if ";" in text else text for text in cells]
     bounds = np.append(schedule.cell, len(cells))[schedule.rank_start].tolist()
     return "".join(",".join(cells[first:last]) + "\n" for first, last in pairwise(bounds))
 
@@ -158,9 +157,8 @@ def parse_extra(text, *place):
     match = len(text) > _SHORTEST and _EXTRA.fullmatch(text)
     if not match:
         return None
-    if match[5]:
-        return Extra(match[5], int(match[4]), None, *place)
-    return Extra(match[2], int(match[1]), int(match[3]), *place)
+    stage, transfer, microbatch, sharding = match.groups()
+    return Extra(transfer or sharding, int(stage), int(microbatch) if transfer else None, *place)
 
 
 def check_extras(schedule, extras):
@@ -188,7 +186,11 @@ def check_extras(schedule, extras):
         rule = "stands in a table of several replicas, whose transfers it does not tell apart"
         _refuse(extras[0], rule, "delete all such words")
     for extra in extras:
-        _refuse_elsewhere(schedule, extra)
+        if extra.stage >= schedule.num_stages:
+            _refuse(extra, f"names a stage outside 0 .. {schedule.num_stages - 1}", "mend or delete it")
+        home = schedule.placement[0, extra.stage]
+        if home != extra.rank:
+            _refuse(extra, f"is misplaced: stage {extra.stage} lives on rank {home}", f"move it to the row of {home}")
     transfers = [extra for extra in extras if extra.is_transfer]
     if transfers:
         _check_transfers(schedule, transfers)
@@ -196,14 +198,6 @@ def check_extras(schedule, extras):
 
 def _refuse(extra, rule, remedy):
     raise TableError(extra.field, extra, rule, remedy, where=extra.where)
-
-
-def _refuse_elsewhere(schedule, extra):
-    if extra.stage >= schedule.num_stages:
-        _refuse(extra, f"names a stage outside 0 .. {schedule.num_stages - 1}", "mend or delete it")
-    home = schedule.placement[0, extra.stage]
-    if home != extra.rank:
-        _refuse(extra, f"is misplaced: stage {extra.stage} lives on rank {home}", f"move it to the row of {home}")
 
 
 def _check_transfers(schedule, transfers):

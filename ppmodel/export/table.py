@@ -16,7 +16,7 @@ import numpy as np
 
 from ppmodel.errors import TableError
 from ppmodel.export import pytorch
-from ppmodel.export.letters import ZERO_BUBBLE, convention, meaning_of_b, read_operation
+from ppmodel.export.letters import MEANINGS, ZERO_BUBBLE, convention, read_operation
 from ppmodel.files import read_text
 from ppmodel.ops import OpKind
 from ppmodel.tables import CONTINUED, IDLE, NO_OPERATION, Schedule
@@ -54,7 +54,7 @@ class Reading(NamedTuple):
 
     def __str__(self):
         form = "PyTorch's CSV, " if self.pytorch else "a table "
-        parts = [f"read as {form}in the letters of {self.letters}: B is the {meaning_of_b(self.letters)}"]
+        parts = [f"read as {form}in the letters of {self.letters}: B is the {MEANINGS[self.letters]['B']}"]
         parts += [f"{self.transfers} SEND and RECV agree with the table"] * (self.transfers > 0)
         parts += [f"{self.sharding} UNSHARD, RESHARD and REDUCE_GRAD take no part"] * (self.sharding > 0)
         return "; ".join(parts)
@@ -295,9 +295,8 @@ def _read_cells(rows, letters, slotted):
                 continue
             if text == CONTINUED:
                 if not cells[-1] or end[-1] != slot:
-                    raise TableError(
-                        field, CONTINUED, "continues no operation", "put it right behind an operation", where=number
-                    )
+                    remedy = "put it right behind an operation"
+                    raise TableError(field, CONTINUED, "continues no operation", remedy, where=number)
                 end[-len(cells[-1][-1]) :] = [slot + 1] * len(cells[-1][-1])
                 continue
             extra = pytorch.parse_extra(text, len(cells) - 1, len(cells[-1]), number, field)
@@ -328,26 +327,23 @@ _SIZES = {"microbatches": "num_microbatches", "microbatch_parts": "microbatch_pa
 def _sizes(notes):
     """Sizes that a file's comments give."""
     sizes = {}
-    for key in _SIZES.keys() & notes.keys():
+    for key in [key for key in _SIZES if key in notes]:
         number, value = notes[key]
         try:
-            sizes[_SIZES[key]] = _shares(value) if key == "stage_shares" else _count(value)
+            if key == "stage_shares":
+                sizes[key] = np.array(_positive(float, value.split()))
+            else:
+                (sizes[_SIZES[key]],) = _positive(int, [value])
         except ValueError:
             raise TableError(key, value, "must be a positive number", "mend the comment", where=number) from None
     return sizes
 
 
-def _count(text):
-    if int(text) < 1:
+def _positive(kind, texts):
+    numbers = [kind(text) for text in texts]
+    if not numbers or not all(0 < number < np.inf for number in numbers):
         raise ValueError
-    return int(text)
-
-
-def _shares(text):
-    shares = np.array([float(part) for part in text.split()])
-    if not (len(shares) and np.isfinite(shares).all() and (shares > 0).all()):
-        raise ValueError
-    return shares
+    return numbers
 
 
 def _check_slots(schedule, begin, end):

@@ -23,10 +23,7 @@ from ppmodel.ops import NO_MICROBATCH, OpKind
 
 _RANKS, _LINKS, _ACTIVATIONS = 1, 2, 3
 _GROUPS = {_RANKS: "ranks", _LINKS: "links", _ACTIVATIONS: "activations"}
-_COLOURS = {
-    OpKind.F: "rail_response", OpKind.B: "rail_idle", OpKind.I: "startup", OpKind.W: "rail_load",
-    OpKind.R: "generic_work",
-}  # fmt: skip
+_COLOURS = dict(zip("FBIWR", ("rail_response", "rail_idle", "startup", "rail_load", "generic_work"), strict=True))
 """Of the names that chrome://tracing knows; Perfetto colours by the letter of the name itself."""
 MAX_EVENTS = 10**6
 """Viewers hardly open more."""
@@ -79,8 +76,7 @@ def write_trace(path, timeline, stages=None, **about):
 
 
 def _about(timeline):
-    graph = timeline.graph
-    schedule = graph.schedule
+    graph, schedule = timeline.graph, timeline.graph.schedule
     return {
         "program": f"ppmodel {__version__}", "schedule": schedule.name, "ranks": schedule.num_ranks,
         "stages": schedule.num_stages, "replicas": schedule.num_replicas, "microbatches": schedule.num_microbatches,
@@ -125,7 +121,10 @@ def trace_events(timeline, stages=None):
     thread, names = _rank_tracks(timeline.graph)
     first_link = _FIRST_THREAD + len(names)
     messages, links = _messages(timeline, first_link)
-    events = [*_group_names(), *_track_names(_RANKS, names, _FIRST_THREAD), *_track_names(_LINKS, links, first_link)]
+    events = [event for group, name in _GROUPS.items() for event in _named("process", group, 0, name, group)]
+    for group, tracks, first in ((_RANKS, names, _FIRST_THREAD), (_LINKS, links, first_link)):
+        for number, name in enumerate(tracks, start=first):
+            events += _named("thread", group, number, name, number)
     events += _operations(schedule, thread, *spans)
     events += [_message(schedule, *message) for message in messages]
     events += _arrows(schedule, thread, *spans, messages)
@@ -159,20 +158,10 @@ def _us(nanoseconds):
 # ---- names ---------------------------------------------------------------------------------------
 
 
-def _metadata(what, group, thread, **args):
-    return {"ph": "M", "name": what, "pid": group, "tid": thread, "args": args}
-
-
-def _group_names():
-    for group, name in _GROUPS.items():
-        yield _metadata("process_name", group, 0, name=name)
-        yield _metadata("process_sort_index", group, 0, sort_index=group)
-
-
-def _track_names(group, names, first_thread):
-    for thread, name in enumerate(names, start=first_thread):
-        yield _metadata("thread_name", group, thread, name=name)
-        yield _metadata("thread_sort_index", group, thread, sort_index=thread)
+def _named(what, group, thread, name, place):
+    """The name of a group or track, and its place among them."""
+    for key, value in (("name", name), ("sort_index", place)):
+        yield {"ph": "M", "name": f"{what}_{key}", "pid": group, "tid": thread, "args": {key: value}}
 
 
 def _rank_tracks(graph):
@@ -191,9 +180,8 @@ def _rank_tracks(graph):
 
 
 def _slice(name, group, thread, begin, end, **more):
-    return {
-        "ph": "X", "name": name, "pid": group, "tid": int(thread), "ts": _us(begin), "dur": _us(end - begin), **more
-    }  # fmt: skip
+    times = {"ts": _us(begin), "dur": _us(end - begin)}
+    return {"ph": "X", "name": name, "pid": group, "tid": int(thread), **times, **more}
 
 
 def _operations(schedule, thread, begin, end):
@@ -205,15 +193,13 @@ def _operations(schedule, thread, begin, end):
         ops = [schedule.op(index) for index in range(first, last)]
         name, kind = "&".join(map(str, ops)), "&".join(op.kind.name for op in ops)
         args = _args(ops[0]) if len(ops) == 1 else {str(op): _args(op) for op in ops}
-        colour = {"cname": _COLOURS[ops[0].kind]} if len(ops) == 1 else {}
+        colour = {"cname": _COLOURS[ops[0].kind.name]} if len(ops) == 1 else {}
         yield _slice(name, _RANKS, thread[first], begin[first], end[first], cat=kind, **colour, args=args)
 
 
 def _args(op):
-    args = {"kind": op.kind.name, "stage": op.stage, "microbatch": op.microbatch, "replica": op.replica}
-    if op.microbatch == NO_MICROBATCH:
-        del args["microbatch"]
-    return args
+    microbatch = {} if op.microbatch == NO_MICROBATCH else {"microbatch": op.microbatch}
+    return {"kind": op.kind.name, "stage": op.stage, **microbatch, "replica": op.replica}
 
 
 def _messages(timeline, first_thread):

@@ -10,8 +10,6 @@ from math import prod
 
 import numpy as np
 
-from ppmodel import schedules
-
 _GRAPH_NS = 3_000_000
 _OPERATION_NS = 100
 _ROW_NS = 60_000
@@ -151,7 +149,7 @@ def _chunks(case):
     """Stages that a rank holds."""
     if case.source is not None:
         return case.source.chunks_per_rank
-    options = {option.name: option.default for option in schedules.get(case.name).options} | dict(case.options)
+    options = {name: option.default for name, option in case.known_options.items()} | dict(case.options)
     return options.get("chunks", 1) * 2 * options.get("waves", 0.5)
 
 

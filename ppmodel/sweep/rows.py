@@ -8,7 +8,7 @@ import numpy as np
 from ppmodel import evaluate
 from ppmodel.cases import generated
 from ppmodel.compiled import prepare
-from ppmodel.errors import PPModelError, SweepError
+from ppmodel.errors import PPModelError, SweepError, cause
 from ppmodel.noise import noisy_runs
 from ppmodel.prices import Price
 from ppmodel.simulation import compile_graph
@@ -76,11 +76,10 @@ def compute_rows(sweep, first, last, wanted=None):
         with np.errstate(over="ignore"):  # a makespan that overflows refuses its row
             rows = list(_rows(sweep, first, last))
     except Exception as error:
-        rows, reason = f"{first} to {last - 1}", f"{type(error).__name__}: {error}".rstrip(": ")
-        remedy = (
-            "choose smaller sizes or fewer workers" if isinstance(error, MemoryError) else "report it, with the file"
-        )
-        raise SweepError("rows", rows, f"cannot be computed ({reason})", remedy) from error
+        full = isinstance(error, MemoryError)
+        remedy = "choose smaller sizes or fewer workers" if full else "report it, with the file"
+        rule = f"cannot be computed ({cause(error)})"
+        raise SweepError("rows", f"{first} to {last - 1}", rule, remedy) from error
     return {name: [row.get(name) for row in rows] for name in columns_of(sweep)}
 
 
@@ -88,26 +87,30 @@ def _rows(sweep, first, last):
     for file in sweep.files:
         files.know(*file)
     prepare(2 * round(np.mean(sweep.pp) * np.mean(sweep.microbatches)) * sweep.num_rows)
-    table_of, size = lru_cache(1)(generated), sweep.rows_per_graph  # graphs of one table follow one another
+    table_of = lru_cache(1)(generated)  # graphs of one table follow one another
+    for number, *rows in _blocks(first, last, sweep.rows_per_graph):
+        yield from _graph_rows(sweep, number, *rows, table_of)
+
+
+def _blocks(first, last, size):
+    """The blocks of `size` rows that some rows touch: a block's number, and which of its rows they are.
+
+    >>> list(_blocks(3, 9, 4))
+    [(0, 3, 4), (1, 0, 4), (2, 0, 1)]
+    """
     for number in range(first // size, -(-last // size)):
-        start = number * size
-        yield from _graph_rows(sweep, number, max(first - start, 0), min(last - start, size), table_of)
+        yield number, max(first - number * size, 0), min(last - number * size, size)
 
 
 def _graph_rows(sweep, number, first, last, table_of):
     """Some rows of one graph."""
     case, size, words = sweep.graph(number)
     graph_of = lru_cache(1)(lambda: _graph(table_of, case, size, words))
-    each = sweep.rows_per_price
-    prices = [_price(sweep, place) for place in range(first // each, -(-last // each))]
+    blocks = list(_blocks(first, last, sweep.rows_per_price))
+    prices = [_price(sweep, place) for place, *_ in blocks]
     rows = evaluate.graph_rows(evaluate.point_columns(case, size, words), graph_of, prices)
-    if not sweep.noises:
-        return rows
-    runs = []
-    for row, price, place in zip(rows, prices, range(first // each, -(-last // each)), strict=True):
-        start = place * each
-        runs += _runs(sweep, row, price, graph_of, max(first - start, 0), min(last - start, each))
-    return runs
+    for row, price, block in zip(rows, prices, blocks, strict=True):
+        yield from _runs(sweep, row, price, graph_of, *block[1:]) if sweep.noises else [row]
 
 
 def _graph(table_of, case, size, words):
@@ -127,14 +130,11 @@ def _price(sweep, place):
 
 def _runs(sweep, row, price, graph_of, first, last):
     """Some noisy runs of one graph, system and model, from the row without noise."""
-    runs, count = [], sweep.num_runs
-    for place in range(first // count, -(-last // count)):
-        noise, start = sweep.noises[place], place * count
-        seeds = sweep.seeds_between(max(first - start, 0), min(last - start, count))
+    for place, *runs in _blocks(first, last, sweep.num_runs):
+        noise, seeds = sweep.noises[place], sweep.seeds_between(*runs)
         common = row | {name: getattr(noise, name) for name in NOISE[:-1]}
-        numbers = _noisy(row, price, graph_of, noise, seeds)
-        runs += [common | {"seed": seed} | one for seed, one in zip(seeds, numbers, strict=True)]
-    return runs
+        for seed, numbers in zip(seeds, _noisy(row, price, graph_of, noise, seeds), strict=True):
+            yield common | {"seed": seed} | numbers
 
 
 def _noisy(row, price, graph_of, noise, seeds):

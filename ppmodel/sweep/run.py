@@ -94,10 +94,14 @@ def run_sweep(
     sweep = load_sweep(specification, schedule_files)
     store = Store(out, sweep, chunk_bounds(sweep))
     with held(store):
-        if out.exists() and not force:
-            return _finished(store, sweep)
-        store.begin(force)
-        return _completed(store, sweep, workers, scheduler, process_ends)
+        computed = None
+        if force or not out.exists():
+            store.begin(force)
+            computed = _complete(store, sweep, workers, scheduler, process_ends)
+        elif not store.is_finished():
+            rule = "is there already, and was made from another specification or by another version"
+            raise SweepError("--out", out, rule, "choose another name, or pass --force to replace it")
+        return Summary(out, sweep.num_rows, computed, store.refused())
 
 
 def _require(library, extra):
@@ -117,17 +121,10 @@ def _checked_output(out):
     return path
 
 
-def _finished(store, sweep):
-    """The output is there: fine if it is this sweep's, else it is not to be replaced unasked."""
-    if not store.is_finished():
-        rule = "is there already, and was made from another specification or by another version"
-        raise SweepError("--out", store.out, rule, "choose another name, or pass --force to replace it")
-    return Summary(store.out, sweep.num_rows, None, store.refused())
-
-
-def _completed(store, sweep, workers, scheduler, process_ends):
-    missing = store.missing()
-    computed = sum(map(store.rows, missing))
+def _complete(store, sweep, workers, scheduler, process_ends):
+    """Compute what is missing and write the output; how many rows that were."""
+    tasks = [(chunk, int(store.bounds[chunk]), int(store.bounds[chunk + 1])) for chunk in store.missing()]
+    computed = sum(last - first for _, first, last in tasks)
     done = sweep.num_rows - computed
 
     def how_far():
@@ -135,24 +132,22 @@ def _completed(store, sweep, workers, scheduler, process_ends):
 
     with _stopped_once(process_ends, how_far) as stopped:
         try:
-            with (
-                _runner(sweep, store, missing, workers, scheduler) as parts,
-                progress(sweep.num_rows, done) as advance,
-            ):
+            with _runner(sweep, tasks, workers, scheduler) as parts, progress(sweep.num_rows, done) as advance:
                 for chunk, columns in parts:
                     store.put(chunk, columns)
-                    done += store.rows(chunk)
-                    advance(store.rows(chunk))
+                    rows = len(columns["refused"])
+                    done += rows
+                    advance(rows)
                     if stopped.is_set():  # an interrupt that fell into a callback is lost, but not forgotten
                         raise KeyboardInterrupt
-            return Summary(store.out, sweep.num_rows, computed, store.finish())
+            store.finish()
         except KeyboardInterrupt:
             raise SweepStopped(how_far()) from None
+    return computed
 
 
-def _runner(sweep, store, chunks, workers, scheduler):
+def _runner(sweep, tasks, workers, scheduler):
     """Who computes the missing chunks: a context of an iterator over them and their rows, in any order."""
-    tasks = [(chunk, int(store.bounds[chunk]), int(store.bounds[chunk + 1])) for chunk in chunks]
     if scheduler is not None and tasks:
         return run_with_scheduler(sweep, tasks, scheduler)
     if workers is not None and tasks:

@@ -11,7 +11,7 @@ from multiprocessing import resource_tracker
 from queue import Empty, SimpleQueue
 from time import monotonic
 
-from ppmodel.errors import PPModelError, SweepError, shown
+from ppmodel.errors import PPModelError, SweepError, cause, shown
 from ppmodel.sweep.progress import say
 from ppmodel.sweep.rows import compute_rows
 from ppmodel.sweep.scheduler import require_scheduler, unreachable
@@ -54,13 +54,12 @@ def run_on_workers(sweep, tasks, workers):
     workers : int
         Processes of one thread each. One that dies is started again.
     """
-    with (
-        _local_cluster(workers) as cluster,
-        _client(cluster) as client,
-        closing(_run(client, sweep, tasks)) as rows,
-        _announced_stop(),
-    ):
-        yield rows
+    with _local_cluster(workers) as cluster, _client(cluster) as client, closing(_run(client, sweep, tasks)) as rows:
+        try:
+            yield rows
+        except KeyboardInterrupt:
+            say("stopping the workers...")  # why the prompt is not back at once
+            raise
 
 
 @contextmanager
@@ -82,21 +81,10 @@ def run_with_scheduler(sweep, tasks, address):
     """
     say(f"connecting to {shown(address)}")
     require_scheduler(address, _CONNECT_S)
-    with _client(address) as client:
+    with _client(address) as client, closing(_run(client, sweep, tasks)) as rows:
         _wait_for_workers(client)
         _require_same_versions(client)
-        with closing(_run(client, sweep, tasks)) as rows:
-            yield rows
-
-
-@contextmanager
-def _announced_stop():
-    """Say why the prompt is not back at once."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        say("stopping the workers...")
-        raise
+        yield rows
 
 
 @contextmanager
@@ -115,7 +103,7 @@ def _local_cluster(workers):
                 scheduler_kwargs=quiet,
             )  # fmt: skip
         except (OSError, RuntimeError) as error:
-            rule = f"cannot be started ({' '.join(str(error).split())})"
+            rule = f"cannot be started ({error})"
             raise SweepError("--workers", workers, rule, "pass fewer, or leave --workers away") from error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -149,24 +137,22 @@ def _wait_for_workers(client):
 
     with _connected(client):
         while not client.nthreads():
-            say(_waiting(client))
+            _say_waiting(client)
             with suppress(TimeoutError):
                 client.wait_for_workers(1, timeout=_SAY_S)
 
 
-def _waiting(client):
-    address = _address(client)
-    return f"waiting for workers; start some with: dask worker {address} --nthreads 1"
+def _say_waiting(client):
+    say(f"waiting for workers; start some with: dask worker {_address(client)} --nthreads 1")
 
 
 def _require_same_versions(client):
     """Refuse a cluster with a worker that would compute other rows."""
+    here = versions()
     for worker, answer in client.run(versions, on_error="return").items():
-        if isinstance(answer, Exception):
-            rule = f"cannot run this ppmodel ({answer})"
-            raise SweepError("worker", worker, rule, "install the same on all machines")
-        if answer != versions():
-            rule = f"has {answer}, and here is {versions()}"
+        if answer != here:
+            failed = isinstance(answer, Exception)
+            rule = f"cannot run this ppmodel ({answer})" if failed else f"has {answer}, and here is {here}"
             raise SweepError("worker", worker, rule, "install the same on all machines")
 
 
@@ -184,7 +170,7 @@ def _run(client, sweep, tasks):
             return
         if not threads and monotonic() - said > _SAY_S:
             said = monotonic()
-            say(_waiting(client))
+            _say_waiting(client)
         try:
             future = ended.get(timeout=_LOOK_S)
         except Empty:
@@ -209,7 +195,7 @@ def _rows_of(future, first, last):
         return future.result(timeout=_LOOK_S)
     if isinstance(error, PPModelError | CancelledError):
         raise error
-    rule = f"cannot be computed ({type(error).__name__}: {' '.join(str(error).split())})"
+    rule = f"cannot be computed ({cause(error)})"
     remedy = f"look at the workers' memory and logs, or choose smaller sizes; {_GO_ON}"
     raise SweepError("rows", f"{first} to {last - 1}", rule, remedy)
 

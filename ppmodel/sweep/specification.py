@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from ppmodel import schedules
 from ppmodel.cases import as_case
 from ppmodel.errors import PPModelError, SpecificationError
 from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN, Noise
@@ -19,6 +18,8 @@ from ppmodel.sweep.grid import Sweep
 
 _MAX_ROWS = 10**7
 _MAX_SEED = 2**63 - 1
+_NO_ENTRY = "must have an entry", "list at least one, or delete the key"
+_TWICE = "is listed twice", "delete one of the two"
 _FORM = "write 'key: value' or 'key: [value, ...]', as in data/templates/sweep.yaml"
 
 
@@ -50,19 +51,18 @@ def _seed_range(entry):
     return entry if isinstance(entry, dict) else {"from": entry, "to": entry}
 
 
-_Count = Annotated[int, Field(ge=1, le=10**9, strict=True)]
-_Seed = Annotated[int, Field(ge=0, le=_MAX_SEED, strict=True)]
-_Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+_Count = Annotated[int, Field(ge=1, le=10**9)]
+_Seed = Annotated[int, Field(ge=0, le=_MAX_SEED)]
 
 
 class _Form(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class _Schedule(_Form):
     """A schedule, by its name or from a file of one's own; its options are what the registry lists for it."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
+    model_config = ConfigDict(extra="allow")
     name: str | None = None
     file: str | None = None
 
@@ -73,9 +73,9 @@ class _Seeds(_Form):
 
 
 class _Noise(_Form):
-    jitter: Annotated[_Number, Field(ge=0, le=MAX_JITTER)] = 0.0
-    straggling: Annotated[_Number, Field(ge=0, le=1)] = 0.0
-    slowdown: Annotated[_Number, Field(ge=1, le=MAX_SLOWDOWN)] = 1.0
+    jitter: float = Field(0.0, ge=0, le=MAX_JITTER)
+    straggling: float = Field(0.0, ge=0, le=1)
+    slowdown: float = Field(1.0, ge=1, le=MAX_SLOWDOWN)
 
 
 _List = BeforeValidator(_listed)
@@ -87,12 +87,12 @@ class _SweepFile(_Form):
     schedules: Annotated[list[Annotated[_Schedule, BeforeValidator(_named)]], BeforeValidator(_listed_schedules)]
     pp: Annotated[list[_Count], _List]
     microbatches: Annotated[list[_Count], _List]
-    p2p: Annotated[list[Literal[P2P]], _List] = Field(default_factory=lambda: ["overlapped"])
-    allreduce: Annotated[list[Literal[ALLREDUCE]], _List] = Field(default_factory=lambda: ["excluded"])
+    p2p: Annotated[list[Literal[P2P]], _List] = ["overlapped"]
+    allreduce: Annotated[list[Literal[ALLREDUCE]], _List] = ["excluded"]
     systems: Annotated[list[str], _List]
     models: Annotated[list[str], _List]
-    noise: Annotated[list[_Noise], _List] = Field(default_factory=list)
-    seeds: Annotated[list[Annotated[_Seeds, BeforeValidator(_seed_range)]], _List] = Field(default_factory=list)
+    noise: Annotated[list[_Noise], _List] = []
+    seeds: Annotated[list[Annotated[_Seeds, BeforeValidator(_seed_range)]], _List] = []
 
 
 def load_sweep(path, schedule_files=()):
@@ -124,22 +124,17 @@ def load_sweep(path, schedule_files=()):
     """
     path = Path(path)
     form = read_document(path, _SweepFile, _FORM)
-    for key in type(form).model_fields:
-        _require_entries(path, key, getattr(form, key), given=key in form.model_fields_set)
+    for key in _SweepFile.model_fields:
+        if key in form.model_fields_set:
+            _require_entries(path, key, getattr(form, key))
     cases, files = _cases(path, form, schedule_files)
     _require_seeds(path, form)
-    sweep = Sweep(
-        cases=cases,
-        pp=tuple(form.pp),
-        microbatches=tuple(form.microbatches),
-        p2p=tuple(form.p2p),
-        allreduce=tuple(form.allreduce),
-        systems=_specifications(path, "systems", form.systems, load_system, system_names()),
-        models=_specifications(path, "models", form.models, load_model, model_names()),
-        noises=_noises(path, form),
-        seeds=tuple(range(entry.first, entry.last + 1) for entry in form.seeds),
-        files=files,
-    )
+    lists = {key: tuple(getattr(form, key)) for key in ("pp", "microbatches", "p2p", "allreduce")}
+    systems = _specifications(path, "systems", form.systems, load_system, system_names())
+    models = _specifications(path, "models", form.models, load_model, model_names())
+    noises = tuple(_noise(path, place, entry) for place, entry in enumerate(form.noise))
+    seeds = tuple(range(entry.first, entry.last + 1) for entry in form.seeds)
+    sweep = Sweep(cases, **lists, systems=systems, models=models, noises=noises, seeds=seeds, files=files)
     if sweep.num_rows > _MAX_ROWS:
         rule = f"must be at most {_MAX_ROWS}"
         raise SpecificationError("rows", sweep.num_rows, rule, "cut the sweep into several files", where=str(path))
@@ -151,15 +146,15 @@ def _refuse(path, location, value, rule, remedy):
     raise SpecificationError(name, value, rule, remedy, where=place_in(path, *location))
 
 
-def _require_entries(path, key, entries, given):
+def _require_entries(path, key, entries):
     """Refuse an empty list and an entry that is there twice."""
-    if given and not entries:
-        _refuse(path, (key,), "[]", "must have an entry", "list at least one, or delete the key")
+    if not entries:
+        _refuse(path, (key,), "[]", *_NO_ENTRY)
     seen = set()
     for place, entry in enumerate(entries):
         if repr(entry) in seen:
             shown = entry.model_dump(by_alias=True, exclude_none=True) if isinstance(entry, BaseModel) else entry
-            _refuse(path, (key, place), shown, "is listed twice", "delete one of the two")
+            _refuse(path, (key, place), shown, *_TWICE)
         seen.add(repr(entry))
 
 
@@ -168,15 +163,23 @@ def _require_entries(path, key, entries, given):
 
 def _cases(path, form, schedule_files):
     """Every schedule with every combination of its options, in the order of the file; and the files of one's own."""
-    cases, places, files = [], [], {}
+    cases, seen, files = [], set(), {}
     entries = [*form.schedules, *(_Schedule(file=os.path.abspath(file)) for file in schedule_files)]
     for place, entry in enumerate(entries):
-        for case in _named_cases(path, place, entry, files):
-            found = list(_with_options(path, place, case, entry.model_extra))
-            cases += found
-            places += [place] * len(found)
-    _require_different(path, cases, places)
+        for named in _named_cases(path, place, entry, files):
+            for case in _with_options(path, place, named, entry.model_extra):
+                keys = _keys(case)
+                if keys & seen:
+                    _refuse(path, ("schedules", place), case.name, "is listed twice with the same options", _TWICE[1])
+                seen |= keys
+                cases.append(case)
     return tuple(cases), tuple(sorted(files.items()))
+
+
+def _keys(case):
+    """What a case is known by: its options as they are given, and with the defaults of the others."""
+    defaults = {name: option.default for name, option in case.known_options.items()}
+    return {(case.name, case.options), (case.name, frozenset((defaults | dict(case.options)).items()))}
 
 
 def _named_cases(path, place, entry, files):
@@ -203,35 +206,31 @@ def _named_cases(path, place, entry, files):
 
 def _with_options(path, place, case, given):
     """A case with every combination of the values of its options."""
-    known = {} if case.source is not None else {option.name: option for option in schedules.get(case.name).options}
-    values = [_option_values(path, place, key, value, case.name, known) for key, value in given.items()]
-    for combination in product(*values):
-        yield case._replace(options=tuple(zip(given, combination, strict=True)))
+    known = case.known_options
+    values = []
+    for key, value in given.items():
+        location = ("schedules", place, key)
+        if key not in known:
+            remedy = f"its options: {', '.join(known) or 'none'}"
+            _refuse(path, location, value, f"is not an option of {case.name}", remedy)
+        values.append(_option_values(path, location, value, known[key]))
+    return [case._replace(options=tuple(zip(given, combination, strict=True))) for combination in product(*values)]
 
 
-def _option_values(path, place, key, value, name, known):
-    """The values of one option of a schedule, read as the command line reads them."""
-    location = ("schedules", place, key)
-    if key not in known:
-        listed = ", ".join(known) or "none"
-        _refuse(path, location, value, f"is not an option of {name}", f"its options: {listed}")
+def _option_values(path, location, value, option):
+    """The values of one option; numbers in brackets are one value of an option like ``split``, which has several."""
     if value == []:
-        _refuse(path, location, value, "must have an entry", "list at least one, or delete the key")
-    values = tuple(_option_value(path, location, entry, known[key]) for entry in _option_entries(value, known[key]))
+        _refuse(path, location, value, *_NO_ENTRY)
+    several = isinstance(option.default or (*option.examples, None)[0], tuple)
+    one = several and isinstance(value, list) and not any(isinstance(entry, list | str) for entry in value)
+    values = [_option_value(path, location, entry, option) for entry in ([value] if one else _listed(value))]
     if len(set(values)) < len(values):
-        _refuse(path, location, value, "has an entry twice", "delete one of the two")
+        _refuse(path, location, value, "has an entry twice", _TWICE[1])
     return values
 
 
-def _option_entries(value, option):
-    """The values that are listed; numbers in brackets are one value of an option like ``split``, which has several."""
-    several = isinstance(option.default or (*option.examples, None)[0], tuple)
-    if several and isinstance(value, list) and not any(isinstance(entry, list | str) for entry in value):
-        return [value]
-    return _listed(value)
-
-
 def _option_value(path, location, value, option):
+    """One value, read as the command line reads it."""
     if isinstance(value, list):
         value = ":".join(map(str, value))
     try:
@@ -240,18 +239,6 @@ def _option_value(path, location, value, option):
         return option.parse(str(value))
     except ValueError:
         return _refuse(path, location, value, option.rule, f"write for example {location[-1]}: {option.example}")
-
-
-def _require_different(path, cases, places):
-    """Refuse a schedule that two entries name with the same options, also where one of them names a default."""
-    seen = set()
-    for case, place in zip(cases, places, strict=True):
-        options = {} if case.source is not None else {one.name: one.default for one in schedules.get(case.name).options}
-        keys = {(case.name, case.options), (case.name, frozenset((options | dict(case.options)).items()))}
-        if keys & seen:
-            rule = "is listed twice with the same options"
-            _refuse(path, ("schedules", place), case.name, rule, "delete one of the two")
-        seen |= keys
 
 
 # ---- systems, models, runs -----------------------------------------------------------------------
@@ -276,15 +263,9 @@ def _specifications(path, key, names, load, known):
     return tuple(specifications)
 
 
-def _noises(path, form):
-    noises = [Noise(**entry.model_dump()) for entry in form.noise]
-    for place, noise in enumerate(noises):
-        _require_effect(path, place, noise)
-    return tuple(noises)
-
-
-def _require_effect(path, place, noise):
-    """Refuse ranks that are slow but never drawn, or drawn but as fast as the others."""
+def _noise(path, place, entry):
+    """The `Noise` of an entry; refuses ranks that are slow but never drawn, or drawn but as fast as the others."""
+    noise = Noise(**entry.model_dump())
     if noise.slowdown != 1 and not noise.straggling:
         rule, remedy = "has no effect: no rank is slow", "add for example straggling: 0.02, or delete slowdown"
         _refuse(path, ("noise", place, "slowdown"), noise.slowdown, rule, remedy)
@@ -292,6 +273,7 @@ def _require_effect(path, place, noise):
         rule = "has no effect: slow ranks are as fast as the others"
         remedy = "add for example slowdown: 1.5, or delete straggling"
         _refuse(path, ("noise", place, "straggling"), noise.straggling, rule, remedy)
+    return noise
 
 
 def _require_seeds(path, form):
@@ -307,7 +289,7 @@ def _require_seeds(path, form):
     ordered = sorted((entry.first, entry.last, place) for place, entry in enumerate(form.seeds))
     for before, after in pairwise(ordered):
         if after[0] <= before[1]:
-            _refuse(path, ("seeds", max(before[2], after[2])), after[0], "is listed twice", "delete one of the two")
+            _refuse(path, ("seeds", max(before[2], after[2])), after[0], *_TWICE)
     count = sum(entry.last - entry.first + 1 for entry in form.seeds)
     if count > _MAX_ROWS:
         _refuse(path, ("seeds",), f"{count} of them", f"must be at most {_MAX_ROWS}", "list fewer")

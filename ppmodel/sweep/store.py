@@ -9,9 +9,9 @@ import fcntl
 import json
 import os
 import re
-import sys
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from operator import itemgetter
 from typing import NamedTuple
 
 from ppmodel.errors import SweepError
@@ -73,13 +73,8 @@ class Store:
         self.out, self.bounds, self.record, self.columns = out, bounds, record_of(sweep), columns_of(sweep)
         self.folder, self._paths = out.with_name(out.name + ".parts"), {}
 
-    @property
-    def num_chunks(self):
-        """Parts that the output is made of."""
-        return len(self.bounds) - 1
-
     def refused(self):
-        """What the finished output refuses.
+        """What the finished output refuses; of several reasons that are as common the one that comes first.
 
         Returns
         -------
@@ -87,10 +82,12 @@ class Store:
         """
         from pyarrow import parquet
 
-        reasons = {}
+        kinds = {}
         for batch in parquet.ParquetFile(self.out).iter_batches(columns=["refused"]):
-            _count(batch["refused"], reasons)
-        return _commonest(reasons)
+            for entry in batch["refused"].drop_null().value_counts().to_pylist():
+                kind = kinds.setdefault(re.sub(r"\d+", "0", entry["values"]), [0, entry["values"]])
+                kind[0] += entry["counts"]
+        return Refused(sum(rows for rows, _ in kinds.values()), *max(kinds.values(), key=itemgetter(0), default=()))
 
     def is_finished(self):
         """Whether the output has these very rows already; then no parts of them are left behind.
@@ -140,7 +137,8 @@ class Store:
             if there != self.record:
                 for path in self.folder.glob(_PARTS):
                     path.unlink()
-                _place(self.folder / _RECORD, self.record.encode())
+                with _whole(self.folder / _RECORD) as file:
+                    file.write(self.record.encode())
 
     def _begun(self):
         """The record of the sweep that the folder belongs to."""
@@ -154,34 +152,21 @@ class Store:
         -------
         list of int
         """
-        there = set()
+        chunks = range(len(self.bounds) - 1)
         with _named(self.folder):
             for path in self.folder.glob(_PARTS):
-                chunk = _chunk_of(path)
-                if chunk < self.num_chunks and path == self._part(chunk, path.read_bytes()):
-                    there.add(chunk)
+                found = re.match(r"part-(\d{6,9})-", path.name)
+                chunk = int(found[1]) if found else None
+                if chunk in chunks and path == self._part(chunk, path.read_bytes()):
                     self._paths[chunk] = path
                 else:
                     path.unlink()
-        return [chunk for chunk in range(self.num_chunks) if chunk not in there]
+        return [chunk for chunk in chunks if chunk not in self._paths]
 
     def _part(self, chunk, data):
         """The file of a chunk with these contents."""
         digest = sha256(b"%d %s" % (chunk, data)).hexdigest()[:_DIGEST]
         return self.folder / f"part-{chunk:06d}-{digest}.parquet"
-
-    def rows(self, chunk):
-        """Rows of a chunk.
-
-        Parameters
-        ----------
-        chunk : int
-
-        Returns
-        -------
-        int
-        """
-        return int(self.bounds[chunk + 1] - self.bounds[chunk])
 
     def put(self, chunk, columns):
         """Keep the rows of a chunk.
@@ -196,25 +181,31 @@ class Store:
         from pyarrow import parquet
 
         sink = pyarrow.BufferOutputStream()
-        parquet.write_table(pyarrow.Table.from_pydict(columns, schema=_schema(self.columns)), sink)
+        parquet.write_table(pyarrow.Table.from_pydict(columns, schema=self._schema()), sink)
         data = sink.getvalue().to_pybytes()
         self._paths[chunk] = self._part(chunk, data)
-        _place(self._paths[chunk], data)
+        with _whole(self._paths[chunk]) as file:
+            file.write(data)
 
     def finish(self):
         """Write the output from the parts, in their order, and remove them.
 
-        Returns
-        -------
-        Refused
+        Its row groups do not depend on the chunks.
         """
-        whole = self.folder / ("output" + _UNDER_WAY)
-        with _named(self.out):
-            refused = self._join(whole)
-            _sync(whole)
-            os.replace(whole, self.out)
+        import pyarrow
+        from pyarrow import parquet
+
+        schema = self._schema().with_metadata({_RECORD_KEY: self.record})
+        rest = schema.empty_table()
+        with _whole(self.out, self.folder) as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+            for chunk in sorted(self._paths):
+                rest = pyarrow.concat_tables([rest, self._read(chunk).cast(schema)])
+                while rest.num_rows >= _ROWS_PER_GROUP:
+                    writer.write_table(rest.slice(0, _ROWS_PER_GROUP).combine_chunks(), _ROWS_PER_GROUP)
+                    rest = rest.slice(_ROWS_PER_GROUP)
+            if rest.num_rows:
+                writer.write_table(rest.combine_chunks(), _ROWS_PER_GROUP)
         self.clear()
-        return refused
 
     def clear(self):
         """Remove the parts; nothing else is ever removed."""
@@ -236,44 +227,11 @@ class Store:
             raise SweepError("part", path, rule, "the same command computes it again")
         return parquet.ParquetFile(pyarrow.BufferReader(data)).read()
 
-    def _join(self, path):
-        """Write all parts into one file, in row groups that do not depend on the chunks; say what is refused."""
+    def _schema(self):
         import pyarrow
-        from pyarrow import parquet
 
-        schema = _schema(self.columns).with_metadata({_RECORD_KEY: self.record})
-        rest, reasons = schema.empty_table(), {}
-        with open(path, "wb") as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-            for chunk in range(self.num_chunks):
-                part = self._read(chunk).cast(schema)
-                _count(part["refused"], reasons)
-                rest = pyarrow.concat_tables([rest, part])
-                while rest.num_rows >= _ROWS_PER_GROUP:
-                    writer.write_table(rest.slice(0, _ROWS_PER_GROUP).combine_chunks(), _ROWS_PER_GROUP)
-                    rest = rest.slice(_ROWS_PER_GROUP)
-            if rest.num_rows:
-                writer.write_table(rest.combine_chunks(), _ROWS_PER_GROUP)
-        return _commonest(reasons)
-
-
-def _chunk_of(path):
-    """The number in a part's name, or one that no chunk has."""
-    found = re.match(r"part-(\d{6,9})-", path.name)
-    return int(found[1]) if found else sys.maxsize
-
-
-def _count(refused, reasons):
-    """Add the reasons of a part: for each kind how many there are, and the first."""
-    for entry in refused.drop_null().value_counts().to_pylist():
-        kind = reasons.setdefault(re.sub(r"\d+", "0", entry["values"]), [0, entry["values"]])
-        kind[0] += entry["counts"]
-
-
-def _commonest(reasons):
-    """Of several that are as common the one that comes first."""
-    if not reasons:
-        return Refused(0)
-    return Refused(sum(rows for rows, _ in reasons.values()), *max(reasons.values(), key=lambda kind: kind[0]))
+        types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(), bool: pyarrow.bool_()}
+        return pyarrow.schema([(name, types[kind]) for name, kind in self.columns.items()])
 
 
 @contextmanager
@@ -336,20 +294,16 @@ def _locked(folder):
         lock.close()  # it was another sweep's last moment
 
 
-def _place(path, data):
-    """Write a file so that it is there whole, or not at all."""
-    with _named(path.parent):
-        under_way = path.with_suffix(_UNDER_WAY)
+@contextmanager
+def _whole(path, folder=None):
+    """A file to write, which is there whole, or not at all: its contents reach the disk before its name does."""
+    with _named(path if folder else path.parent):
+        under_way = (folder or path.parent) / (path.stem + _UNDER_WAY)
         with open(under_way, "wb") as file:
-            file.write(data)
-        _sync(under_way)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(under_way, path)
-
-
-def _sync(path):
-    """Wait until a file's contents are on the disk, so that its name cannot get there before them."""
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
 
 
 @contextmanager
@@ -361,10 +315,3 @@ def _named(path):
         rule = f"cannot be written ({error.strerror or error})"
         remedy = "make room or give the right to write; the same command then goes on"
         raise SweepError("--out", path, rule, remedy) from error
-
-
-def _schema(columns):
-    import pyarrow
-
-    types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(), bool: pyarrow.bool_()}
-    return pyarrow.schema([(name, types[kind]) for name, kind in columns.items()])
