@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "run": {"costs", "metrics", "prices", "export"},
     "evaluate": _POINT | {"cases", "change", "prices", "run", "specs"},
     "analysis": _POINT | {"specs", "noise", "change", "cases", "prices", "evaluate", "formulas", "optimum"},
-    "sweep": _POINT | {"specs", "noise", "cases", "prices", "evaluate"},
+    "sweep": _POINT | {"specs", "export", "noise", "cases", "prices", "evaluate"},
     "plot": {"ops", "tables", "simulation", "metrics", "grid", "evaluate"},
     "__init__": {"errors", "ops", "tables", "schedules"},
 }

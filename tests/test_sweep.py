@@ -499,9 +499,9 @@ def test_row_groups_do_not_depend_on_the_chunks(file, tmp_path, monkeypatch):
 
 
 WRONG_OUTPUTS = {
-    "results.csv": "must be a name that ends in .parquet",
-    "nowhere/results.parquet": "lies in a folder that does not exist; make it: mkdir -p",
-    "folder.parquet": "is a folder",
+    "results.csv": "must end in .parquet",
+    "nowhere/results.parquet": "nowhere, which is no folder; make it",
+    "folder.parquet": "is there and is no file; name another file",
 }
 
 

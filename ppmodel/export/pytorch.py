@@ -96,7 +96,6 @@ def write(schedule):
 
 
 def _refuse_what_it_cannot_hold(schedule):
-    rule = None
     if schedule.num_replicas > 1:
         homes = " and ".join(map(str, schedule.placement[:, 0]))
         rule = f"has stage 0 on ranks {homes}; in PyTorch's form a stage is on one rank"
@@ -106,8 +105,9 @@ def _refuse_what_it_cannot_hold(schedule):
         rule = "has stages of uneven shares, which PyTorch's form does not know"
     elif (schedule.joined & (~schedule.overlaps | np.append(schedule.joined[1:], False))).any():
         rule = "has cells of several operations that are not a forward and a backward, as OVERLAP_F_B is"
-    if rule:
-        raise TableError("schedule", schedule.name, rule, "write our own form, --format csv")
+    else:
+        return
+    raise TableError("schedule", schedule.name, rule, "write our own form, --format csv")
 
 
 def operations(text):
@@ -228,8 +228,7 @@ def _expected_transfers(schedule):
     dependencies = schedule.dependencies
     expected = {}
     for consumer in np.flatnonzero(dependencies.remote).tolist():
-        producer = int(dependencies.source[consumer])
         way = "F" if schedule.kind[consumer] == OpKind.F else "B"
-        for word, index in (("SEND", producer), ("RECV", consumer)):
+        for word, index in (("SEND", int(dependencies.source[consumer])), ("RECV", consumer)):
             expected[f"{word}_{way}", int(schedule.stage[index]), int(schedule.microbatch[index])] = index
     return expected

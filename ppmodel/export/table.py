@@ -8,7 +8,6 @@ understood in every file. `letters` says which letters a file may use.
 """
 
 import csv
-import io
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,20 +93,18 @@ def write_table(schedule, form="text", **slots):
     if form == "pytorch":
         return pytorch.write(schedule)
     grid = schedule.table(**slots)
-    lines = [f"# {key}: {value}" if value else f"# {key}" for key, value in _header(schedule)]
+    lines = [f"# {_VERSION}", *(f"# {key}: {value}" for key, value in _header(schedule))]
     rows = [["rank", *map(str, range(len(grid[0])))]]
     rows += [[str(rank), *row] for rank, row in enumerate(grid)]
     if form == "csv":
-        out = io.StringIO()
-        csv.writer(out, lineterminator="\n").writerows([["" if c == IDLE else c for c in row] for row in rows])
-        return "\n".join(lines) + "\n" + out.getvalue()
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines += ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+        lines += [",".join("" if cell == IDLE else cell for cell in row) for row in rows]
+    else:
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return "\n".join(lines) + "\n"
 
 
 def _header(schedule):
-    yield _VERSION, ""
     yield "letters", _LETTERS
     yield "schedule", schedule.name
     yield "microbatches", schedule.num_microbatches
@@ -235,7 +232,7 @@ def _parse(text, name):
         remedy = "begin with a row rank,0,1,2,... or drop the numbers"
         raise TableError("cell", rows[0][1][0], rule, remedy, where=rows[0][0])
     letters = convention(notes.get("letters"), lines)
-    cells, begin, end, extras = _read_cells(rows, letters, slotted)
+    cells, slots, extras = _read_cells(rows, letters, slotted)
     try:
         schedule = Schedule.from_rows(notes.get("schedule", (0, name))[1], cells, **_sizes(notes))
     except TableError as error:
@@ -245,7 +242,7 @@ def _parse(text, name):
         raise
     pytorch.check_extras(schedule, extras)
     if slotted:
-        _check_slots(schedule, np.array(begin), np.array(end))
+        _check_slots(schedule, *np.repeat(slots, [len(cell) for row in cells for cell in row], axis=0).T)
     transfers = sum(extra.is_transfer for extra in extras)
     bare = comma and not notes and not slotted
     return Reading(schedule, bare or bool(extras), letters, transfers, len(extras) - transfers)
@@ -285,8 +282,8 @@ def _by_rank(header, *rows):
 
 
 def _read_cells(rows, letters, slotted):
-    """Rows of cells, the slot in which each operation begins and ends, rank by rank, and what is no operation."""
-    cells, begin, end, extras = [], [], [], []
+    """Rows of cells, the slots in which each cell begins and ends, rank by rank, and what is no operation."""
+    cells, slots, extras = [], [], []
     for number, row in rows:
         cells.append([])
         for slot, text in enumerate(row):
@@ -294,20 +291,16 @@ def _read_cells(rows, letters, slotted):
             if text in _EMPTY:
                 continue
             if text == CONTINUED:
-                if not cells[-1] or end[-1] != slot:
+                if not cells[-1] or slots[-1][1] != slot:
                     remedy = "put it right behind an operation"
                     raise TableError(field, CONTINUED, "continues no operation", remedy, where=number)
-                end[-len(cells[-1][-1]) :] = [slot + 1] * len(cells[-1][-1])
-                continue
-            extra = pytorch.parse_extra(text, len(cells) - 1, len(cells[-1]), number, field)
-            if extra:
+                slots[-1][1] += 1
+            elif extra := pytorch.parse_extra(text, len(cells) - 1, len(cells[-1]), number, field):
                 extras.append(extra)
-                continue
-            cell = _read_cell(text, letters, number, field)
-            cells[-1].append(cell)
-            begin += [slot] * len(cell)
-            end += [slot + 1] * len(cell)
-    return cells, begin, end, extras
+            else:
+                cells[-1].append(_read_cell(text, letters, number, field))
+                slots.append([slot, slot + 1])
+    return cells, slots, extras
 
 
 def _read_cell(text, letters, number, field):

@@ -62,29 +62,23 @@ def progress(total, done, file=None):
     with tqdm(
         total=total, initial=done, file=file, disable=not terminal, bar_format=form, dynamic_ncols=True, smoothing=0.05
     ) as bar:
-        yield bar.update if terminal else _Lines(total, done, file).update
+        yield bar.update if terminal else _lines(total, done, file)
 
 
-class _Lines:
-    """Plain lines, at most one in ten seconds: logs are read later, by people."""
+def _lines(total, before, file):
+    """As `tqdm.update`, but in plain lines, at most one in ten seconds: logs are read later, by people."""
+    done, began = before, monotonic()
+    said = began
 
-    def __init__(self, total, done, file):
-        self.total, self.before, self.done, self.file = total, done, done, file
-        self.began = self.said = monotonic()
+    def update(rows):
+        nonlocal done, said
+        done, now = done + rows, monotonic()
+        if now - said >= _EVERY_S and done != total:
+            said = now
+            left = _duration((now - began) * (total - done) / (done - before))
+            print(f"{done} of {counted(total)} ({100 * done // total} %), about {left} left", file=file, flush=True)
 
-    def update(self, rows):
-        self.done += rows
-        now = monotonic()
-        if now - self.said < _EVERY_S or self.done == self.total:
-            return
-        self.said = now
-        left = (now - self.began) * (self.total - self.done) / (self.done - self.before)
-        share = 100 * self.done // self.total
-        print(
-            f"{self.done} of {counted(self.total)} ({share} %), about {_duration(left)} left",
-            file=self.file,
-            flush=True,
-        )
+    return update
 
 
 def _duration(seconds):

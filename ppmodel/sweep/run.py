@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ppmodel.errors import SweepError
+from ppmodel.export.files import checked_target
 from ppmodel.sweep.grid import chunk_bounds
 from ppmodel.sweep.progress import counted, progress, say
 from ppmodel.sweep.runners import run_here, run_on_workers, run_with_scheduler
@@ -90,7 +91,10 @@ def run_sweep(
         raise SweepError("--scheduler", repr(scheduler), rule, remedy)
     if workers is not None or scheduler is not None:
         _require("distributed", "cluster")
-    out = _checked_output(out)
+    out = Path(out)
+    if out.suffix != ".parquet":
+        raise SweepError("--out", out, "must end in .parquet, behind a name", "write --out results.parquet")
+    checked_target(out, "--out")
     sweep = load_sweep(specification, schedule_files)
     store = Store(out, sweep, chunk_bounds(sweep))
     with held(store):
@@ -107,18 +111,6 @@ def run_sweep(
 def _require(library, extra):
     if find_spec(library) is None:
         raise SweepError(library, None, "is not installed", f"install ppmodel with its extra '{extra}'")
-
-
-def _checked_output(out):
-    """The output's path, if a file may be written there."""
-    path = Path(out)
-    if path.suffix != ".parquet":
-        raise SweepError("--out", out, "must end in .parquet, behind a name", "write --out results.parquet")
-    if path.is_dir():
-        raise SweepError("--out", out, "is a folder", "name a file in it")
-    if not path.parent.is_dir():
-        raise SweepError("--out", out, "lies in a folder that does not exist", f"make it: mkdir -p {path.parent}")
-    return path
 
 
 def _complete(store, sweep, workers, scheduler, process_ends):

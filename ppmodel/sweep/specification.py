@@ -246,7 +246,7 @@ def _option_value(path, location, value, option):
 
 def _specifications(path, key, names, load, known):
     """Systems or models, without their sources: no row depends on them."""
-    specifications, places = [], {}
+    found = {}
     for place, name in enumerate(names):
         is_file = name not in known and name.endswith((".yaml", ".yml"))
         try:
@@ -255,12 +255,11 @@ def _specifications(path, key, names, load, known):
             if error.where is None:
                 _refuse(path, (key, place), name, error.rule, error.remedy)
             raise
-        if loaded.name in places:
-            rule = f"has the same name as {places[loaded.name]}, and rows could not be told apart"
+        if loaded.name in found:
+            rule = f"has the same name as {names[list(found).index(loaded.name)]}, and rows could not be told apart"
             _refuse(path, (key, place), name, rule, "rename the file")
-        places[loaded.name] = name
-        specifications.append(replace(loaded, provenance=()))
-    return tuple(specifications)
+        found[loaded.name] = replace(loaded, provenance=())
+    return tuple(found.values())
 
 
 def _noise(path, place, entry):
@@ -284,8 +283,7 @@ def _require_seeds(path, form):
         _refuse(path, (there,), "given", f"needs {missing}", f"add for example {example}, or delete {there}")
     for place, entry in enumerate(form.seeds):
         if entry.last < entry.first:
-            rule = f"must be at least from ({entry.first})"
-            _refuse(path, ("seeds", place, "to"), entry.last, rule, "swap the two")
+            _refuse(path, ("seeds", place, "to"), entry.last, f"must be at least from ({entry.first})", "swap the two")
     ordered = sorted((entry.first, entry.last, place) for place, entry in enumerate(form.seeds))
     for before, after in pairwise(ordered):
         if after[0] <= before[1]:
