@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.errors import TableError
+from ppmodel.export.letters import read_operation
 from ppmodel.ops import OpKind
 
 _TRANSFERS, _SHARDING = ("SEND_F", "RECV_F", "SEND_B", "RECV_B"), ("UNSHARD", "RESHARD", "REDUCE_GRAD")
@@ -110,25 +111,21 @@ def _refuse_what_it_cannot_hold(schedule):
     raise TableError("schedule", schedule.name, rule, "write our own form, --format csv")
 
 
-def operations(text):
-    """The texts of the operations in a cell: one, or those of a pair, in either form.
+def read_cell(text, letters):
+    """The operations of a cell: one, or those of a pair in either form.
 
-    >>> operations("(0F4;7B0)OVERLAP_F_B"), operations("0F4&7B0"), operations("0F4")
-    (['0F4', '7B0'], ['0F4', '7B0'], ['0F4'])
-    """
-    pair = _PAIR.fullmatch(text)
-    return pair[1].split(";") if pair else text.split("&")
-
-
-def check_pair(text, cell):
-    """Refuse an OVERLAP_F_B that is not a forward and a backward; our own ``&`` joins any operations.
+    An OVERLAP_F_B is a forward and a backward; our own ``&`` joins any operations.
 
     Parameters
     ----------
     text : str
         The cell as the file has it.
-    cell : tuple of Op
-        What was read from it.
+    letters : {"pytorch", "zero-bubble"}
+        The convention of the file.
+
+    Returns
+    -------
+    tuple of Op
 
     Raises
     ------
@@ -137,15 +134,18 @@ def check_pair(text, cell):
 
     Examples
     --------
-    >>> from ppmodel import Op
-    >>> check_pair("(0B0;0B1)OVERLAP_F_B", (Op.parse("0B0"), Op.parse("0B1")))
+    >>> [" ".join(map(str, read_cell(text, "pytorch"))) for text in ("(0F4;7B0)OVERLAP_F_B", "0F4&7B0", "0F4")]
+    ['0F4 7B0', '0F4 7B0', '0F4']
+    >>> read_cell("(0B0;0B1)OVERLAP_F_B", "pytorch")
     Traceback (most recent call last):
     ppmodel.errors.TableError: cell = (0B0;0B1)OVERLAP_F_B: must be a forward and a backward; write 0B0&0B1, or separate
     """
-    pair = len(cell) == 2 and sum(op.kind == OpKind.F for op in cell) == 1
-    if not pair and _PAIR.fullmatch(text):
+    pair = _PAIR.fullmatch(text)
+    cell = tuple(read_operation(part, letters) for part in (pair[1].split(";") if pair else text.split("&")))
+    if pair and (len(cell) != 2 or sum(op.kind == OpKind.F for op in cell) != 1):
         remedy = f"write {'&'.join(map(str, cell))}, or separate"
         raise TableError("cell", text, "must be a forward and a backward", remedy)
+    return cell
 
 
 def parse_extra(text, *place):

@@ -15,7 +15,7 @@ import numpy as np
 
 from ppmodel.errors import TableError
 from ppmodel.export import pytorch
-from ppmodel.export.letters import MEANINGS, ZERO_BUBBLE, convention, read_operation
+from ppmodel.export.letters import MEANINGS, ZERO_BUBBLE, convention
 from ppmodel.files import read_text
 from ppmodel.ops import OpKind
 from ppmodel.tables import CONTINUED, IDLE, NO_OPERATION, Schedule
@@ -298,20 +298,13 @@ def _read_cells(rows, letters, slotted):
             elif extra := pytorch.parse_extra(text, len(cells) - 1, len(cells[-1]), number, field):
                 extras.append(extra)
             else:
-                cells[-1].append(_read_cell(text, letters, number, field))
                 slots.append([slot, slot + 1])
+                try:
+                    cells[-1].append(pytorch.read_cell(text, letters))
+                except TableError as error:
+                    error.where, error.field = number, field
+                    raise
     return cells, slots, extras
-
-
-def _read_cell(text, letters, number, field):
-    """The operations of a cell."""
-    try:
-        cell = tuple(read_operation(part, letters) for part in pytorch.operations(text))
-        pytorch.check_pair(text, cell)
-        return cell
-    except TableError as error:
-        error.where, error.field = number, field
-        raise
 
 
 _SIZES = {"microbatches": "num_microbatches", "microbatch_parts": "microbatch_parts", "stage_shares": "stage_shares"}

@@ -1,6 +1,5 @@
 """The file of a sweep: its keys, their types, and what must fit together."""
 
-import os
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
@@ -164,7 +163,7 @@ def _require_entries(path, key, entries):
 def _cases(path, form, schedule_files):
     """Every schedule with every combination of its options, in the order of the file; and the files of one's own."""
     cases, seen, files = [], set(), {}
-    entries = [*form.schedules, *(_Schedule(file=os.path.abspath(file)) for file in schedule_files)]
+    entries = [*form.schedules, *(_Schedule(file=str(Path(file).absolute())) for file in schedule_files)]
     for place, entry in enumerate(entries):
         for named in _named_cases(path, place, entry, files):
             for case in _with_options(path, place, named, entry.model_extra):

@@ -80,10 +80,10 @@ class Store:
         -------
         Refused
         """
-        from pyarrow import parquet
+        import pyarrow.parquet
 
         kinds = {}
-        for batch in parquet.ParquetFile(self.out).iter_batches(columns=["refused"]):
+        for batch in pyarrow.parquet.ParquetFile(self.out).iter_batches(columns=["refused"]):
             for entry in batch["refused"].drop_null().value_counts().to_pylist():
                 kind = kinds.setdefault(re.sub(r"\d+", "0", entry["values"]), [0, entry["values"]])
                 kind[0] += entry["counts"]
@@ -96,11 +96,10 @@ class Store:
         -------
         bool
         """
-        import pyarrow
-        from pyarrow import parquet
+        import pyarrow.parquet
 
         try:
-            metadata = parquet.read_schema(self.out).metadata or {}
+            metadata = pyarrow.parquet.read_schema(self.out).metadata or {}
         except (OSError, pyarrow.ArrowException):
             return False
         finished = metadata.get(_RECORD_KEY) == self.record.encode()
@@ -177,11 +176,10 @@ class Store:
         columns : dict of list
             From `compute_rows`.
         """
-        import pyarrow
-        from pyarrow import parquet
+        import pyarrow.parquet
 
         sink = pyarrow.BufferOutputStream()
-        parquet.write_table(pyarrow.Table.from_pydict(columns, schema=self._schema()), sink)
+        pyarrow.parquet.write_table(pyarrow.Table.from_pydict(columns, schema=self._schema()), sink)
         data = sink.getvalue().to_pybytes()
         self._paths[chunk] = self._part(chunk, data)
         with _whole(self._paths[chunk]) as file:
@@ -217,15 +215,14 @@ class Store:
 
     def _read(self, chunk):
         """The rows of a chunk, of which there is a part."""
-        import pyarrow
-        from pyarrow import parquet
+        import pyarrow.parquet
 
         path = self._paths[chunk]
         data = path.read_bytes()
         if path != self._part(chunk, data):
             rule = "has been changed since it was written"
             raise SweepError("part", path, rule, "the same command computes it again")
-        return parquet.ParquetFile(pyarrow.BufferReader(data)).read()
+        return pyarrow.parquet.ParquetFile(pyarrow.BufferReader(data)).read()
 
     def _schema(self):
         import pyarrow
