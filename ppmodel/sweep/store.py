@@ -195,7 +195,8 @@ class Store:
 
         schema = self._schema().with_metadata({_RECORD_KEY: self.record})
         rest = schema.empty_table()
-        with _whole(self.out, self.folder) as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+        whole = _whole(self.out, self.folder / ("output" + _UNDER_WAY))
+        with whole as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
             for chunk in sorted(self._paths):
                 rest = pyarrow.concat_tables([rest, self._read(chunk).cast(schema)])
                 while rest.num_rows >= _ROWS_PER_GROUP:
@@ -292,10 +293,10 @@ def _locked(folder):
 
 
 @contextmanager
-def _whole(path, folder=None):
+def _whole(path, under_way=None):
     """A file to write, which is there whole, or not at all: its contents reach the disk before its name does."""
-    with _named(path if folder else path.parent):
-        under_way = (folder or path.parent) / (path.stem + _UNDER_WAY)
+    with _named(path if under_way else path.parent):
+        under_way = under_way or path.with_suffix(_UNDER_WAY)
         with open(under_way, "wb") as file:
             yield file
             file.flush()
