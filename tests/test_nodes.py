@@ -10,7 +10,7 @@ from strategies import allreduces, p2ps, schedules
 from twin import nic_times
 
 from ppmodel import build, compare, simulate
-from ppmodel.analysis.nodes import (
+from ppmodel.artefact.topology import (
     MOST_PLACEMENTS,
     full_placements,
     messages_between_nodes,
