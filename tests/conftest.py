@@ -21,6 +21,14 @@ _FLAGS = [
 ]  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def own_registry(monkeypatch):
+    """What a test registers is gone after it."""
+    from ppmodel.schedules import registry
+
+    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+
+
 @pytest.fixture(scope="session")
 def browser():
     """Chromium, or a skip that says what is missing."""

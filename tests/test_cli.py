@@ -604,7 +604,7 @@ def test_data_does_not_steer_the_terminal(capsys):
 @pytest.mark.parametrize("redirection", [">&-", "2>&-", "| true", "2>&- | head -1"])
 def test_closed_streams_are_no_error(redirection):
     """Output that nobody reads, or can, is no failure of the command and gives no traceback."""
-    line = f"set -o pipefail; {sys.executable} -m ppmodel schedules {redirection}"
+    line = f"set -o pipefail; {shlex.quote(sys.executable)} -m ppmodel schedules {redirection}"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -4,6 +4,7 @@ import faulthandler
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -309,7 +310,7 @@ def test_variables_that_numba_cannot_read_are_one_line(value):
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&-", ">/dev/full", "2>/dev/full", "| true"])
 def test_closed_streams(line, closed):
     """Whatever nobody reads is no error; a full disk is."""
-    shell = f"{sys.executable} -m ppmodel {line} {closed}; exit ${{PIPESTATUS[0]}}"
+    shell = f"{shlex.quote(sys.executable)} -m ppmodel {line} {closed}; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False)
     assert done.returncode == (2 if line == "nowhere" or closed == ">/dev/full" else 0)
     assert done.stderr.count("\n") <= 1

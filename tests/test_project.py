@@ -206,7 +206,8 @@ def test_make_hands_names_over_as_they_were_written(name, tmp_path):
     shutil.copy(ROOT / "Makefile", tmp_path)
     command = tmp_path / ".venv" / "bin" / "ppmodel"
     command.parent.mkdir(parents=True)
-    command.write_text(f"#!{sys.executable}\nimport sys\nopen('said', 'w').write(repr(sys.argv[1:]))\n")
+    program = "import sys; open('said', 'w').write(repr(sys.argv[1:]))"
+    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{program}" "$@"\n')
     command.chmod(0o755)
     for file in ("requirements.lock", "pyproject.toml", ".venv/.ready"):
         (tmp_path / file).touch()

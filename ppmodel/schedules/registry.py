@@ -161,6 +161,7 @@ def schedule(name, *, label, title, legal, options=(), bubble_ratio=None, publis
     ScheduleError
         If another generator has the name, or name or label is not plain text: they stand in pages, figures and files.
     """
+    label = label or name
     for field, text in (("schedule", name), ("label", label)):
         plain = isinstance(text, str) and _PLAIN.fullmatch(text) and text.isprintable()
         require(plain, field, text, "must be a short text without $ that begins with a letter or digit", "rename it")
