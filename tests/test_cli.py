@@ -17,7 +17,6 @@ from ppmodel.costs import stages
 from ppmodel.evaluate import COLUMNS, compared
 from ppmodel.export import read_table, write_table
 from ppmodel.metrics import memory
-from ppmodel.schedules import registry
 from ppmodel.specs import DATA, load_model, load_system, model_names, system_names
 
 ROOT = Path(__file__).parents[1]
@@ -399,7 +398,6 @@ def test_a_reader_that_leaves_is_no_error():
 @pytest.fixture
 def own(tmp_path, monkeypatch):
     """A folder with a table and a generator of one's own; what is registered is forgotten afterwards."""
-    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
     monkeypatch.chdir(tmp_path)
     for template, copy in (("my_table.csv", "mine.csv"), ("my_schedule.py", "mine.py")):
         shutil.copy(DATA / "templates" / template, copy)

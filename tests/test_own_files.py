@@ -18,15 +18,8 @@ from ppmodel.specs import DATA, template_path
 
 
 @pytest.fixture
-def own_registry(monkeypatch):
-    """What a test registers is forgotten after it."""
-    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
-
-
-@pytest.fixture
-def generated(monkeypatch):
+def generated():
     """Name of the template's generator, registered."""
-    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
     return register_file(template_path("my_schedule", ".py"))[0]
 
 
@@ -81,7 +74,6 @@ def test_the_remedies_mend_the_tables():
         ),
     ],
 )
-@pytest.mark.usefixtures("own_registry")
 def test_a_file_that_registers_nothing_good_is_refused(tmp_path, text, said):
     """Broken Python, no schedule, the name of another one: one line, and the registry is as it was."""
     before, path = names(), tmp_path / "mine.py"
@@ -113,7 +105,6 @@ GENERATOR_MISTAKES = {
 }  # fmt: skip
 
 
-@pytest.mark.usefixtures("own_registry")
 @pytest.mark.parametrize("mistake", GENERATOR_MISTAKES)
 def test_a_generators_mistake_is_told_where_it_is(tmp_path, mistake):
     """File, line and size in one line, with the grid of a table that is none; whatever the generator raises."""
@@ -128,7 +119,6 @@ def test_a_generators_mistake_is_told_where_it_is(tmp_path, mistake):
     assert (">" in str(caught.value.grid)) == (mistake == "an operation")
 
 
-@pytest.mark.usefixtures("own_registry")
 def test_a_size_that_a_generator_refuses_is_left_out(tmp_path):
     """Its own refusal passes as it is: no page fails because a schedule is not defined at a size."""
     even = "    require_even_ranks('it', num_ranks)\n    rows = []"

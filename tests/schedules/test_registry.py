@@ -120,9 +120,8 @@ def everywhere(_, count):
 
 
 @pytest.fixture
-def dummies(monkeypatch):
+def dummies():
     """Schedules as they may be added: odd microbatches alone, wide ones alone, with an option, searched."""
-    monkeypatch.setattr(registry, "_registry", dict(registry._registry))
     before = set(names())
     add("odd", "B odd", odd)
     add("wide", "S >= 7", wide)
