@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from ppmodel.costs.collectives import Collective
+
 
 class Work(NamedTuple):
     """Arithmetic and memory traffic of one kernel or of several.
@@ -40,6 +42,14 @@ class BlockOperation(NamedTuple):
         Number of parameters.
     core : bool
         Whether selective recomputation runs its forward again.
+    kind : {"product", "attention", "memory"}
+        Which efficiency it has: of a matrix product by its shape, of an attention kernel, or of a pass over memory.
+    shape : tuple of float
+        Of a product rows, columns and depth (m, n, k) forward, for one of `count`.
+    count : float
+        Kernels that it is made of, such as a GPU's experts; each has the fixed cost.
+    forward_comm, input_grad_comm, weight_grad_comm : Collective, optional
+        What follows the forward, and each half of the backward.
     """
 
     name: str
@@ -51,6 +61,12 @@ class BlockOperation(NamedTuple):
     weight_grad_bytes: float = 0.0
     parameters: float = 0.0
     core: bool = False
+    kind: str = "memory"
+    shape: tuple = ()
+    count: float = 1.0
+    forward_comm: Collective | None = None
+    input_grad_comm: Collective | None = None
+    weight_grad_comm: Collective | None = None
 
 
 def _linear(name, model, tokens, inputs, outputs):
