@@ -3,6 +3,7 @@
 from ppmodel.specs.document import place_in, read_document
 from ppmodel.specs.entries import Kind, Provenance, parse_size
 from ppmodel.specs.files import DATA, model_names, setting_names, system_names, template_names, template_path
+from ppmodel.specs.framework import FrameworkSpec
 from ppmodel.specs.layout import LayoutSpec, load_layout
 from ppmodel.specs.model import ModelSpec, Recompute, load_model
 from ppmodel.specs.setting import SettingSpec, load_setting

@@ -5,6 +5,7 @@ from __future__ import annotations  # help() shows a field's type by its name
 from dataclasses import dataclass, field
 
 from ppmodel.specs.entries import Bandwidth, Efficiency, Rate, Size, Time, load_specification
+from ppmodel.specs.framework import Framework
 from ppmodel.specs.topology import Nodes
 
 
@@ -29,6 +30,8 @@ class SystemSpec:
         two nodes.
     nodes : NodeSpec, optional
         Which ranks share a node, and what connects them; without it all links are alike.
+    framework : FrameworkSpec, optional
+        What the training framework does that neither model nor layout say; for rows of measured runs.
     provenance : tuple of Provenance
         One entry for each value of the file.
     """
@@ -45,6 +48,7 @@ class SystemSpec:
     network_bandwidth_bytes_per_s: Bandwidth
     network_latency_s: Time
     nodes: Nodes = None
+    framework: Framework = None
     provenance: tuple = field(default=(), compare=False, repr=False)
 
 
