@@ -1,9 +1,11 @@
 """What an operation, a transfer and the memory of a stage cost."""
 
+from ppmodel.costs.block import block_operations, embedding_operations, head_operations, logits_bytes, working_bytes
 from ppmodel.costs.model import Stage, model_costs, stages
 from ppmodel.costs.partition import microbatch_sequences, stage_blocks
 from ppmodel.costs.roofline import roofline_s
 from ppmodel.costs.table import OpCosts, comm_over_forward, side_by_side, slowest_transfer_s
+from ppmodel.costs.totals import Parameters, model_flops, parameters
 from ppmodel.costs.transfers import hockney_s, message_bytes, receivers
 from ppmodel.costs.uniform import uniform_costs
-from ppmodel.costs.work import BlockOperation, Work, block_operations, embedding_operations, head_operations
+from ppmodel.costs.work import BlockOperation, Work

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ppmodel.costs.block import block_operations, embedding_operations, head_operations
 from ppmodel.costs.partition import microbatch_sequences, stage_blocks
 from ppmodel.costs.roofline import roofline_s
 from ppmodel.costs.table import OpCosts
 from ppmodel.costs.transfers import hockney_s, message_bytes, ring_s, transfer_costs
-from ppmodel.costs.work import block_operations, embedding_operations, head_operations
 
 _PARTS_KEPT = 2**12
 

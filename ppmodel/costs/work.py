@@ -1,4 +1,4 @@
-"""Arithmetic, memory traffic and saved bytes of the operations of a transformer."""
+"""Arithmetic, memory traffic and saved bytes of one operation, and the operations that a transformer is made of."""
 
 from typing import NamedTuple
 
@@ -24,12 +24,12 @@ NO_WORK = Work(0.0, 0.0)
 
 
 class BlockOperation(NamedTuple):
-    """One operation of a transformer block, or of the embedding or the head, on one microbatch.
+    """One operation of a transformer block, or of the embedding or the head, on one microbatch and one GPU.
 
     Parameters
     ----------
     name : str
-        What it is called in tables.
+        What it is called in tables; no two of a block have the same.
     forward, input_grad, weight_grad : Work
         Of the forward and of the two halves of the backward.
     saved_bytes : float
@@ -39,17 +39,22 @@ class BlockOperation(NamedTuple):
     weight_grad_bytes : float
         Bytes that the weight-gradient half still needs once the input-gradient half is done.
     parameters : float
-        Number of parameters.
+        Number of parameters that the GPU holds.
     core : bool
         Whether selective recomputation runs its forward again.
-    kind : {"product", "attention", "memory"}
-        Which efficiency it has: of a matrix product by its shape, of an attention kernel, or of a pass over memory.
+    kind : {"product", "attention", "memory", "collective"}
+        Which efficiency it has: of a matrix product by its shape, of an attention kernel, or of a pass over memory; a
+        collective has no work.
     shape : tuple of float
-        Of a product rows, columns and depth (m, n, k) forward, for one of `count`.
+        Of a product rows, columns and depth (m, n, k) forward, for one of `count`; of an attention kernel heads of all
+        sequences, queries, keys and size of a head.
     count : float
-        Kernels that it is made of, such as a GPU's experts; each has the fixed cost.
+        Kernels that it is made of, such as a GPU's experts; each has the fixed cost. Work, bytes and parameters are
+        those of all.
     forward_comm, input_grad_comm, weight_grad_comm : Collective, optional
-        What follows the forward, and each half of the backward.
+        Of a collective, what it does in the forward, and in each half of the backward.
+    experts : bool
+        Whether its parameters are those of experts, which the data-parallel ranks share out among them.
     """
 
     name: str
@@ -67,23 +72,75 @@ class BlockOperation(NamedTuple):
     forward_comm: Collective | None = None
     input_grad_comm: Collective | None = None
     weight_grad_comm: Collective | None = None
+    experts: bool = False
 
 
-def _linear(name, model, tokens, inputs, outputs):
+class Share(NamedTuple):
+    """What one GPU has of a microbatch under a layout.
+
+    Parameters
+    ----------
+    sequences : float
+        Sequences of the microbatch, b.
+    tokens : float
+        Its tokens, bs/cp; products that are split over tp see all of them.
+    stream : float
+        Tokens that norms, dropout and residuals see: bs/cp, with sequence parallelism bs/(cp tp).
+    tp, cp, ep : int
+        Sizes of the layout.
+    sequence_parallel : bool
+        Whether `stream` is a part of `tokens`.
+    causal : bool
+        Whether fused attention skips the masked half of the scores.
+    context_exchange : {"ring", "all-gather"}
+        How keys and values get to the other GPUs of a context group.
+    """
+
+    sequences: float
+    tokens: float
+    stream: float
+    tp: int = 1
+    cp: int = 1
+    ep: int = 1
+    sequence_parallel: bool = False
+    causal: bool = False
+    context_exchange: str = "ring"
+
+
+def share_of(model, sequences, layout=None):
+    """The share of one GPU; without a layout it has the whole microbatch, and no attention is causal."""
+    tokens = sequences * model.sequence
+    if layout is None:
+        return Share(sequences, tokens, tokens)
+    tokens /= layout.cp
+    split = layout.sequence_parallel and layout.tp > 1
+    stream = tokens / layout.tp if split else tokens
+    sizes = layout.tp, layout.cp, layout.ep
+    return Share(sequences, tokens, stream, *sizes, split, layout.causal, layout.context_exchange)
+
+
+def linear(name, model, rows, inputs, outputs, *, kept_rows=None, count=1, experts=False):
     """A dense layer: one matrix product forward, one for each gradient; that of its weights needs input and gradient.
+
+    Of its input `kept_rows` rows are kept, fewer than it multiplies where they are gathered before each use. Of
+    `count` products, such as those of experts, each has its part of the rows and weights of its own.
 
     Normalisations have weights as well, but so few that their gradients are held to be computed with the input's.
     """
     width = model.element_bytes
-    flops = 2.0 * tokens * inputs * outputs
-    moved = width * (tokens * inputs + inputs * outputs + tokens * outputs)
+    kept_rows = rows if kept_rows is None else kept_rows
+    flops = 2.0 * rows * inputs * outputs
+    moved = width * (rows * inputs + count * (inputs * outputs) + rows * outputs)
     product = Work(flops, moved)
-    saved, kept = width * tokens * inputs, width * tokens * (inputs + outputs)
-    parameters = inputs * outputs + (outputs if model.bias else 0)
-    return BlockOperation(name, product, product, product, saved, weight_grad_bytes=kept, parameters=parameters)
+    saved, kept = width * kept_rows * inputs, width * (kept_rows * inputs + rows * outputs)
+    parameters = count * (inputs * outputs + (outputs if model.bias else 0))
+    return BlockOperation(
+        name, product, product, product, saved, weight_grad_bytes=kept, parameters=parameters,
+        kind="product", shape=(rows / count, outputs, inputs), count=count, experts=experts,
+    )  # fmt: skip
 
 
-def _elementwise(name, model, elements, *, flops, reads, saved):
+def elementwise(name, model, elements, *, flops, reads, saved):
     """A pass over memory that writes one result; the backward reads its gradient and what was saved, and
     writes a gradient for each input.
     """
@@ -93,9 +150,9 @@ def _elementwise(name, model, elements, *, flops, reads, saved):
     return BlockOperation(name, forward, backward, NO_WORK, saved_bytes=saved)
 
 
-def _residual(name, model, elements):
+def residual(name, model, rows):
     """Dropout of a branch's output and its sum with the stream; backward, the sum of both gradients."""
-    width = model.element_bytes
+    elements, width = rows * model.hidden, model.element_bytes
     mask = elements if model.dropout else 0.0
     undropped = 2 if model.dropout else 0  # the gradient in front of the dropout: one read, one written
     forward = Work(2.0 * elements, 3.0 * width * elements + mask)
@@ -103,153 +160,55 @@ def _residual(name, model, elements):
     return BlockOperation(name, forward, backward, NO_WORK, saved_bytes=mask)
 
 
-def _norm(name, model, tokens):
+def norm(name, model, rows, size=None):
     """Layer or RMS normalisation: a reduction over each row; its input is kept."""
-    elements = tokens * model.hidden
+    size = size or model.hidden
+    elements = rows * size
     width, vectors = model.element_bytes, 2 if model.norm == "layernorm" else 1
     forward, input_grad = Work(5.0 * elements, 2.0 * width * elements), Work(8.0 * elements, 3.0 * width * elements)
     weight_grad = Work(2.0 * vectors * elements, 2.0 * width * elements)
-    parameters = vectors * model.hidden
+    parameters = vectors * size
     return BlockOperation(name, forward, input_grad, weight_grad, saved_bytes=width * elements, parameters=parameters)
 
 
-def _attention_core(model, sequences):
-    """Scores, softmax, dropout and context: the part that is quadratic in the sequence."""
-    width, length = model.element_bytes, model.sequence
-    tokens = sequences * length
-    query, key = tokens * model.heads * model.head_size, tokens * model.kv_heads * model.head_size
-    scores = sequences * model.heads * length**2
-    flops = 2.0 * scores * model.head_size
-    if model.attention == "fused":
-        statistics = 4.0 * sequences * model.heads * length
-        core = Work(2 * flops + 5.0 * scores, width * (2 * query + 2 * key) + statistics)
-        gradient = Work(5 * flops + 10.0 * scores, width * (4 * query + 4 * key) + statistics)
-        saved = width * (query + 2 * key) + statistics  # the output is the projection's input, kept there
-        return [BlockOperation("attention (fused)", core, gradient, NO_WORK, saved_bytes=saved)]
-    product = Work(flops, width * (query + key + scores))
-    products = Work(2 * product.flops, width * (2 * query + 2 * key + 2 * scores))
-    softmax = Work(5.0 * scores, 2.0 * width * scores)
-    softmax_gradient = Work(4.0 * scores, 3.0 * width * scores)
-    kept = width * scores
-    operations = [
-        BlockOperation("scores", product, products, NO_WORK, saved_bytes=width * (query + key), core=True),
-        BlockOperation("softmax", softmax, softmax_gradient, NO_WORK, core_bytes=kept, core=True),
-    ]
-    if model.dropout:
-        passed = Work(scores, (2 * width + 1) * scores)
-        operations.append(BlockOperation("attention dropout", passed, passed, NO_WORK, core_bytes=scores, core=True))
-    dropped = kept if model.dropout else 0.0
-    context = BlockOperation(
-        "context", product, products, NO_WORK, saved_bytes=width * key, core_bytes=dropped, core=True
-    )
-    return [*operations, context]
+def exchange(name, forward=None, input_grad=None, weight_grad=None, *, core=False):
+    """A place in the order at which GPUs wait for a collective in the forward or a half of the backward."""
+    comm = {"forward_comm": forward, "input_grad_comm": input_grad, "weight_grad_comm": weight_grad}
+    return BlockOperation(name, NO_WORK, NO_WORK, NO_WORK, kind="collective", core=core, **comm)
 
 
-def block_operations(model, sequences):
-    """The operations of one transformer block on a microbatch.
+def gather(place, model, share, size, users, *, beside=0):
+    """Products that are split over tp by columns, `users`, and the collectives of their input of `size` columns.
 
-    Parameters
-    ----------
-    model : ModelSpec
-        Its hidden size h, sequence s, attention heads a and precision.
-    sequences : float
-        Sequences in the microbatch, b.
+    Columns `beside` them are gathered, too, but no product reads them.
 
-    Returns
-    -------
-    list of BlockOperation
-        In the order of the forward. Their products sum to sbh(24h + 4s) FLOPs forward, and their saved and core
-        bytes to sbh(34 + 5as/h), for the block of Korthikanti et al. (2022): 2-byte elements, 4h wide MLP,
-        dropout, no grouping.
-
-    Examples
-    --------
-    >>> from ppmodel.specs import load_model
-    >>> [operation.name for operation in block_operations(load_model("paper"), 1)][:4]
-    ['norm 1', 'query-key-value', 'scores', 'softmax']
+    In front stands Megatron-LM's f: nothing forward, an all-reduce backward (Shoeybi et al., 2019). With sequence
+    parallelism it gathers forward and reduces and scatters backward, and the input, of which only a part is kept, is
+    gathered once more for the weight gradient (Korthikanti et al., 2022, section 4.2.2). As the backward walks the
+    list in reverse, this last gather stands behind the products that need it.
     """
-    tokens, hidden = sequences * model.sequence, model.hidden
-    inner, kv = model.heads * model.head_size, model.kv_heads * model.head_size
-    elements = tokens * hidden
-    wide = tokens * model.mlp_hidden
-    projections = 2 if model.gated_mlp else 1
-    name = "residual and dropout" if model.dropout else "residual"
-
-    saved = projections * model.element_bytes * wide
-    activation = _elementwise("activation", model, wide, flops=8.0 + projections, reads=projections, saved=saved)
+    if share.tp == 1:
+        return users
+    volume = float(model.element_bytes * share.tokens * (size + beside))
+    if not share.sequence_parallel:
+        return [exchange(f"enter {place}", input_grad=Collective("all-reduce", "tensor", volume)), *users]
+    whole, parts = Collective("all-gather", "tensor", volume), Collective("reduce-scatter", "tensor", volume)
+    again = Collective("all-gather", "tensor", float(model.element_bytes * share.tokens * size))
     return [
-        _norm("norm 1", model, tokens),
-        _linear("query-key-value", model, tokens, hidden, inner + 2 * kv),
-        *_attention_core(model, sequences),
-        _linear("projection", model, tokens, inner, hidden),
-        _residual(f"{name} 1", model, elements),
-        _norm("norm 2", model, tokens),
-        _linear("MLP up", model, tokens, hidden, projections * model.mlp_hidden),
-        activation,
-        _linear("MLP down", model, tokens, model.mlp_hidden, hidden),
-        _residual(f"{name} 2", model, elements),
-    ]
+        exchange(f"enter {place}", whole, input_grad=parts), *users,
+        exchange(f"enter {place} for the weights", weight_grad=again),
+    ]  # fmt: skip
 
 
-def embedding_operations(model, sequences):
-    """The embedding in front of the first block; none where the model names no vocabulary.
+def reduce(place, model, share):
+    """Megatron-LM's g, behind a product that is split over tp by rows: an all-reduce forward, nothing backward.
 
-    Parameters
-    ----------
-    model : ModelSpec
-        Its vocabulary, sequence and hidden size.
-    sequences : float
-        Sequences in the microbatch, b.
-
-    Returns
-    -------
-    list of BlockOperation
-        One operation, or empty.
-
-    Examples
-    --------
-    >>> from ppmodel.specs import load_model
-    >>> [operation.name for operation in embedding_operations(load_model("gpt3_175b"), 1)]
-    ['embedding']
+    With sequence parallelism a reduce-scatter forward and an all-gather backward.
     """
-    if not model.vocabulary:
+    if share.tp == 1:
         return []
-    elements = sequences * model.sequence * model.hidden
-    moved, kept = Work(elements, 2.0 * model.element_bytes * elements), model.element_bytes * elements
-    parameters = (model.vocabulary + (model.sequence if model.learned_positions else 0)) * model.hidden
-    return [BlockOperation("embedding", moved, NO_WORK, moved, weight_grad_bytes=kept, parameters=parameters)]
-
-
-def head_operations(model, sequences):
-    """The last normalisation, the output projection and the loss; none where no vocabulary is named.
-
-    Parameters
-    ----------
-    model : ModelSpec
-        Its vocabulary, sequence and hidden size.
-    sequences : float
-        Sequences in the microbatch, b.
-
-    Returns
-    -------
-    list of BlockOperation
-        Three operations in the order of the forward, or empty.
-
-    Examples
-    --------
-    >>> from ppmodel.specs import load_model
-    >>> [operation.name for operation in head_operations(load_model("gpt3_175b"), 1)]
-    ['last norm', 'output projection', 'softmax and loss']
-    """
-    if not model.vocabulary:
-        return []
-    tokens = sequences * model.sequence
-    logits = tokens * model.vocabulary
-    output = _linear("output projection", model, tokens, model.hidden, model.vocabulary)
-    output = output._replace(parameters=model.hidden * model.vocabulary)
-    single = 4  # the loss is computed in single precision
-    loss = BlockOperation(
-        "softmax and loss", Work(5.0 * logits, (model.element_bytes + single) * logits),
-        Work(2.0 * logits, (model.element_bytes + single) * logits), NO_WORK, saved_bytes=single * logits,
-    )  # fmt: skip
-    return [_norm("last norm", model, tokens), output, loss]
+    volume = float(model.element_bytes * share.tokens * model.hidden)
+    if not share.sequence_parallel:
+        return [exchange(f"leave {place}", Collective("all-reduce", "tensor", volume))]
+    whole, parts = Collective("all-gather", "tensor", volume), Collective("reduce-scatter", "tensor", volume)
+    return [exchange(f"leave {place}", parts, input_grad=whole)]

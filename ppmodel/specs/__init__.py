@@ -5,7 +5,7 @@ from ppmodel.specs.entries import Kind, Provenance, parse_size
 from ppmodel.specs.files import DATA, model_names, setting_names, system_names, template_names, template_path
 from ppmodel.specs.framework import FrameworkSpec
 from ppmodel.specs.layout import LayoutSpec, load_layout
-from ppmodel.specs.model import ModelSpec, Recompute, load_model
+from ppmodel.specs.model import ExpertSpec, LatentAttentionSpec, ModelSpec, Recompute, load_model
 from ppmodel.specs.setting import SettingSpec, load_setting
 from ppmodel.specs.system import SystemSpec, load_system
 from ppmodel.specs.topology import PLACEMENTS, NodeSpec, nodes_of, one_node_text

@@ -139,10 +139,10 @@ def load_specification(name, room, spec_type):
     entries = read_document(path, file_form(spec_type))
     try:
         values, provenance = _values(entries)
+        return spec_type(name=path.stem, title=entries.title, **values, provenance=tuple(provenance))
     except SpecificationError as error:
         error.where = str(path)
         raise
-    return spec_type(name=path.stem, title=entries.title, **values, provenance=tuple(provenance))
 
 
 def _values(entries, block=""):

@@ -43,6 +43,8 @@ class LayoutSpec:
         Of matrix products.
     causal : bool
         Whether fused attention skips the masked half of the scores.
+    context_exchange : {"ring", "all-gather"}
+        How keys and values get to the other GPUs of a context-parallel group.
     overlap_tensor, overlap_gradients, overlap_parameters : bool
         Whether a framework hides tensor-parallel collectives under products, the gradients' reduction under the
         backward, and the gathering of parameters under the forward.
@@ -68,6 +70,7 @@ class LayoutSpec:
     recompute: entry_type(str, Any) | None = None
     precision: entry_type(str, Literal["bf16", "fp8"]) = "bf16"
     causal: Switch = True
+    context_exchange: entry_type(str, Literal["ring", "all-gather"]) = "ring"
     overlap_tensor: Switch = False
     overlap_gradients: Switch = False
     overlap_parameters: Switch = False

@@ -3,13 +3,76 @@
 from __future__ import annotations  # help() shows a field's type by its name
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 from ppmodel.errors import SpecificationError
-from ppmodel.specs.entries import Number, Switch, Whole, WholeOrZero, entry_type, load_specification
+from ppmodel.specs.entries import Number, Switch, Whole, WholeOrZero, entry_type, file_form, load_specification
 
 Recompute = Literal["none", "selective", "full"]
 """Activations computed again in the backward: none, the attention's scores, or all of a block."""
+
+
+@dataclass(frozen=True)
+class ExpertSpec:
+    """A mixture of experts in place of the MLP.
+
+    Parameters
+    ----------
+    number, experts_per_token : int
+        Routed experts of a block, and how many of them see a token.
+    shared : int
+        Experts beside them that see every token.
+    hidden : int
+        Width of one expert between its projections.
+    dense_layers : int
+        How many of the first blocks have an MLP of width `mlp_hidden` instead.
+
+    Examples
+    --------
+    >>> ExpertSpec(number=8, experts_per_token=2, shared=0, hidden=14336, dense_layers=0).number
+    8
+    """
+
+    number: Whole
+    experts_per_token: Whole
+    shared: WholeOrZero
+    hidden: Whole
+    dense_layers: WholeOrZero
+
+    def __post_init__(self):
+        if self.experts_per_token > self.number:
+            rule = f"must be at most experts.number ({self.number})"
+            raise SpecificationError("experts.experts_per_token", self.experts_per_token, rule, "write fewer")
+
+
+@dataclass(frozen=True)
+class LatentAttentionSpec:
+    """Multi-head latent attention (DeepSeek-AI, 2024): queries, keys and values through latents of low rank.
+
+    Parameters
+    ----------
+    query_rank, key_value_rank : int
+        Width of the latents; a query rank of 0 for queries without one.
+    rope_head_size, nope_head_size : int
+        Width of the part of a query or key that has a rotary embedding, and of the part that has none.
+    value_head_size : int
+        Width of a value.
+
+    Examples
+    --------
+    >>> LatentAttentionSpec(1536, 512, rope_head_size=64, nope_head_size=128, value_head_size=128).query_rank
+    1536
+    """
+
+    query_rank: WholeOrZero
+    key_value_rank: Whole
+    rope_head_size: WholeOrZero
+    nope_head_size: Whole
+    value_head_size: Whole
+
+
+_Experts = Annotated[ExpertSpec | None, file_form(ExpertSpec)]
+_LatentAttention = Annotated[LatentAttentionSpec | None, file_form(LatentAttentionSpec)]
 
 
 @dataclass(frozen=True)
@@ -32,8 +95,9 @@ class ModelSpec:
         The normalisation.
     bias, dropout : bool
         Whether dense layers have a bias, and whether there is dropout.
-    attention : {"materialised", "fused"}
-        Whether the scores are written to memory, or the attention runs as one kernel.
+    attention : {"materialised", "fused-softmax", "fused"}
+        Whether the scores are written to memory, with softmax, mask and dropout passes of their own or one kernel, or
+        the attention runs as one kernel.
     recompute : {"none", "selective", "full"}
         Activations computed again in the backward: none, the attention's scores, or all of a block.
     sequence : int
@@ -46,8 +110,19 @@ class ModelSpec:
         Sequences of one iteration, divided into microbatches.
     element_bytes, gradient_bytes, optimizer_bytes : int
         Bytes of an activation or weight, and per parameter of its gradient and optimizer state.
+    tied_embeddings : bool
+        Whether the loss head uses the weights of the embedding.
+    experts : ExpertSpec, optional
+        A mixture of experts in place of the MLP.
+    latent_attention : LatentAttentionSpec, optional
+        Latents in place of plain projections of queries, keys and values.
     provenance : tuple of Provenance
         One entry for each value of the file.
+
+    Raises
+    ------
+    SpecificationError
+        If sizes contradict each other.
     """
 
     name: str
@@ -62,7 +137,7 @@ class ModelSpec:
     norm: entry_type(str, Literal["layernorm", "rmsnorm"])
     bias: Switch
     dropout: Switch
-    attention: entry_type(str, Literal["materialised", "fused"])
+    attention: entry_type(str, Literal["materialised", "fused-softmax", "fused"])
     recompute: entry_type(str, Recompute)
     sequence: Whole
     vocabulary: WholeOrZero
@@ -71,7 +146,40 @@ class ModelSpec:
     element_bytes: Whole
     gradient_bytes: Whole
     optimizer_bytes: Whole
+    tied_embeddings: Switch = False
+    experts: _Experts = None
+    latent_attention: _LatentAttention = None
     provenance: tuple = field(default=(), compare=False, repr=False)
+
+    def __post_init__(self):
+        if self.heads % self.kv_heads:
+            rule = f"must divide heads ({self.heads})"
+            raise SpecificationError("kv_heads", self.kv_heads, rule, "write heads for ungrouped attention")
+        if self.experts and self.experts.dense_layers >= self.blocks:
+            rule = f"must be fewer than blocks ({self.blocks})"
+            raise SpecificationError("experts.dense_layers", self.experts.dense_layers, rule, "write 0 for none")
+        if self.tied_embeddings and not self.vocabulary:
+            remedy = "write false, or name the vocabulary"
+            raise SpecificationError("tied_embeddings", "true", "needs a vocabulary above 0", remedy)
+        if self.latent_attention:
+            _check_latent_attention(self)
+
+    @property
+    def dense_blocks(self):
+        """How many of the first blocks have an MLP: all of them, where there are no experts."""
+        return self.experts.dense_layers if self.experts else self.blocks
+
+
+def _check_latent_attention(model):
+    """A head is as wide as its two parts, and every head has its own key and value."""
+    latent = model.latent_attention
+    size = latent.rope_head_size + latent.nope_head_size
+    if model.head_size != size:
+        rule = f"must be rope_head_size + nope_head_size ({size})"
+        raise SpecificationError("head_size", model.head_size, rule, "write their sum")
+    if model.kv_heads != model.heads:
+        rule = f"must be heads ({model.heads}) with latent_attention"
+        raise SpecificationError("kv_heads", model.kv_heads, rule, "write heads; latents take the place of groups")
 
 
 def load_model(name):
@@ -90,17 +198,11 @@ def load_model(name):
     Raises
     ------
     SpecificationError
-        As `load_system`, and if the key-value heads do not divide the heads.
+        As `load_system`, and as `ModelSpec`.
 
     Examples
     --------
     >>> load_model("paper").blocks
     128
     """
-    model = load_specification(name, "models", ModelSpec)
-    if model.heads % model.kv_heads:
-        rule = f"must divide heads ({model.heads})"
-        raise SpecificationError(
-            "kv_heads", model.kv_heads, rule, "write heads for ungrouped attention", where=str(name)
-        )
-    return model
+    return load_specification(name, "models", ModelSpec)

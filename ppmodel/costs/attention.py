@@ -1,0 +1,171 @@
+"""Attention on one GPU: its projections, grouped or latent, and scores, softmax and context."""
+
+from typing import NamedTuple
+
+from ppmodel.costs.collectives import Collective
+from ppmodel.costs.work import NO_WORK, BlockOperation, Work, exchange, gather, linear, norm, reduce
+
+_CAUSAL_HALF = 0.5
+
+
+class _Heads(NamedTuple):
+    """Heads of a GPU and their widths: of queries and keys, and of values."""
+
+    queries: float
+    keys: float
+    size: float
+    value_size: float
+
+
+def _heads(model, share):
+    """Where tp is larger than the number of key-value heads, each GPU has a copy of one (Megatron-LM)."""
+    queries, keys = model.heads / share.tp, max(model.kv_heads / share.tp, 1.0)
+    latent = model.latent_attention
+    return _Heads(queries, keys, model.head_size, latent.value_head_size if latent else model.head_size)
+
+
+def attention_operations(model, share):
+    """From the normalised stream to the sum over tp of the output projection, in the order of the forward."""
+    heads = _heads(model, share)
+    project = _latent_projections if model.latent_attention else _projections
+    values = heads.queries * heads.value_size
+    return [
+        *project(model, share, heads),
+        *_in_context(model, share, heads, _core(model, share, heads)),
+        linear("projection", model, share.tokens, values, model.hidden),
+        *reduce("attention", model, share),
+    ]
+
+
+def _projections(model, share, heads):
+    """Queries, keys and values in one product, whose columns are split over tp."""
+    outputs = heads.queries * heads.size + 2 * heads.keys * heads.size
+    product = linear("query-key-value", model, share.tokens, model.hidden, outputs, kept_rows=share.stream)
+    return gather("attention", model, share, model.hidden, [product])
+
+
+def _latent_projections(model, share, heads):
+    """Queries, keys and values through latents of low rank (DeepSeek-AI, 2024, section 2.1).
+
+    As in Megatron-LM every GPU of a tensor group has the whole of the down-projections and applies them to its part of
+    the stream; the latents are gathered, and the up-projections split by heads. One rotary key serves all heads.
+    """
+    latent, stream = model.latent_attention, share.stream
+    keys_and_values = latent.nope_head_size + latent.value_head_size
+    up = linear(
+        "key-value up", model, share.tokens, latent.key_value_rank, heads.keys * keys_and_values, kept_rows=stream
+    )
+    down = linear("key-value down", model, stream, model.hidden, latent.key_value_rank + latent.rope_head_size)
+    return [
+        *_latent_queries(model, share, heads),
+        down._replace(saved_bytes=0.0) if latent.query_rank else down,  # the queries keep the same input
+        norm("key-value norm", model, stream, latent.key_value_rank),
+        *gather("keys and values", model, share, latent.key_value_rank, [up], beside=latent.rope_head_size),
+    ]
+
+
+def _latent_queries(model, share, heads):
+    """Queries through their latent; where it has rank 0, as of DeepSeek-V2-Lite, straight from the stream."""
+    rank, outputs = model.latent_attention.query_rank, heads.queries * heads.size
+    if not rank:
+        up = linear("query", model, share.tokens, model.hidden, outputs, kept_rows=share.stream)
+        return gather("queries", model, share, model.hidden, [up._replace(saved_bytes=0.0)])
+    up = linear("query up", model, share.tokens, rank, outputs, kept_rows=share.stream)
+    return [
+        linear("query down", model, share.stream, model.hidden, rank),
+        norm("query norm", model, share.stream, rank),
+        *gather("queries", model, share, rank, [up]),
+    ]
+
+
+def _in_context(model, share, heads, core):
+    """The core between the collectives of context parallelism, which bring keys and values of other GPUs.
+
+    Each GPU has the queries of two of 2 cp chunks of the sequence, one from either end, so that causal attention is
+    balanced. A ring passes keys and values on in both directions of the pass, in the backward their gradients, too
+    (Liu et al., 2023); else they are gathered before each pass, and the gradients reduced and scattered
+    (Grattafiori et al., 2024, section 3.3.2).
+    """
+    if share.cp == 1:
+        return core
+    volume = model.element_bytes * share.sequences * model.sequence * heads.keys * (heads.size + heads.value_size)
+    if share.context_exchange == "ring":
+        forward, backward = Collective("ring", "context", volume), Collective("ring", "context", 2 * volume)
+        return [exchange("ring of keys and values", forward, backward, core=core[0].core), *core]
+    whole, parts = Collective("all-gather", "context", volume), Collective("reduce-scatter", "context", volume)
+    before = exchange("gather keys and values", whole, input_grad=parts)
+    return [before, *core, exchange("gather keys and values again", input_grad=whole)]
+
+
+def _core(model, share, heads):
+    """Scores, softmax, dropout and context: the part that is quadratic in the sequence."""
+    return _fused(model, share, heads) if model.attention == "fused" else _materialised(model, share, heads)
+
+
+def _traffic(model, share, heads):
+    """Elements of queries, of a GPU's keys, of the keys that its queries meet, and of the scores."""
+    query, key = share.tokens * heads.queries * heads.size, share.tokens * heads.keys * heads.size
+    scores = share.sequences * heads.queries * model.sequence**2 / share.cp
+    return query, key, key * share.cp, scores
+
+
+def _fused(model, share, heads):
+    """One kernel that keeps no scores and computes them again backward (Dao et al., 2022)."""
+    width, (query, key, met, scores) = model.element_bytes, _traffic(model, share, heads)
+    value = heads.value_size / heads.size
+    scores *= _CAUSAL_HALF if share.causal else 1.0
+    flops = 2.0 * scores * heads.size
+    statistics = 4.0 * share.tokens * heads.queries
+    core = Work((1 + value) * flops + 5.0 * scores, width * (1 + value) * (query + met) + statistics)
+    moved = width * 2 * (1 + value) * (query + met) + statistics
+    gradient = Work((3 + 2 * value) * flops + 10.0 * scores, moved)
+    saved = width * (query + (1 + value) * key) + statistics  # the output is the projection's input, kept there
+    shape = share.sequences * heads.queries, model.sequence / share.cp, model.sequence, heads.size
+    return [
+        BlockOperation("attention (fused)", core, gradient, NO_WORK, saved_bytes=saved, kind="attention", shape=shape)
+    ]
+
+
+def _materialised(model, share, heads):
+    """Two batched products with the scores between them in memory; the batch counts as rows of one product."""
+    width, (query, key, met, scores) = model.element_bytes, _traffic(model, share, heads)
+    value = heads.value_size / heads.size
+    rows, length = scores / model.sequence, model.sequence
+    kept = width * scores if model.dropout else 0.0
+    first = _batched("scores", model, heads.size, (query, met, scores), (rows, length, heads.size))
+    values = query * value, met * value, scores
+    last = _batched("context", model, heads.value_size, values, (rows, heads.value_size, length))
+    return [
+        first._replace(saved_bytes=width * (query + key)),
+        *_between(model, scores),
+        last._replace(saved_bytes=width * key * value, core_bytes=kept),
+    ]
+
+
+def _batched(name, model, size, elements, shape):
+    """A product of queries and keys, or scores and values, by heads; the backward has one for either input."""
+    query, key, scores = elements
+    product = Work(2.0 * scores * size, model.element_bytes * (query + key + scores))
+    moved = model.element_bytes * (2 * query + 2 * key + 2 * scores)
+    return BlockOperation(
+        name, product, Work(2 * product.flops, moved), NO_WORK, core=True, kind="product", shape=shape
+    )
+
+
+def _between(model, scores):
+    """Softmax and dropout of the scores, each a pass of its own, or one kernel that also masks."""
+    width = model.element_bytes
+    kept, mask = width * scores, scores if model.dropout else 0.0
+    if model.attention == "fused-softmax":
+        results = 2 if model.dropout else 1  # the softmax, which its gradient needs, and what the dropout leaves of it
+        forward = Work(5.0 * scores + mask, (1 + results) * width * scores + mask)
+        backward = Work(4.0 * scores + mask, 3.0 * width * scores + mask)
+        name = "softmax, mask and dropout" if model.dropout else "softmax and mask"
+        return [BlockOperation(name, forward, backward, NO_WORK, core_bytes=kept + mask, core=True)]
+    softmax = Work(5.0 * scores, 2.0 * width * scores)
+    gradient = Work(4.0 * scores, 3.0 * width * scores)
+    passes = [BlockOperation("softmax", softmax, gradient, NO_WORK, core_bytes=kept, core=True)]
+    if model.dropout:
+        passed = Work(scores, (2 * width + 1) * scores)
+        passes.append(BlockOperation("attention dropout", passed, passed, NO_WORK, core_bytes=scores, core=True))
+    return passes

@@ -1,0 +1,84 @@
+"""A mixture of experts in place of the MLP: router, dispatch, the products of the experts of one GPU, and combine."""
+
+from ppmodel.costs.collectives import Collective
+from ppmodel.costs.mlp import mlp_operations, mlp_products
+from ppmodel.costs.work import NO_WORK, BlockOperation, Work, exchange, gather, linear, reduce
+
+_SINGLE = 4
+"""Bytes of the router's probabilities, which are in single precision."""
+
+
+def expert_operations(model, share):
+    """From the normalised stream to the experts' weighted sum, in the order of the forward.
+
+    Tokens are spread evenly over experts, and none is dropped. Experts lie on `ep` of the dp x cp ranks, and each is
+    split over tp like an MLP: Megatron-LM's default, expert-tensor parallelism = tp. The weights of a token's experts
+    are applied in their activation, as Megatron-LM does, so that their outputs need not be kept.
+    """
+    return [*_router(model, share), *_shared(model, share), *_dispatched(model, share)]
+
+
+def _router(model, share):
+    """A product for the scores of all experts, whole on every GPU, then their softmax and the best of them."""
+    number, rows = model.experts.number, share.stream
+    scores = _SINGLE * rows * number
+    best = Work(5.0 * rows * number, 2.0 * scores), Work(4.0 * rows * number, 3.0 * scores)
+    product = linear("router", model, rows, model.hidden, number)
+    return [
+        product._replace(parameters=model.hidden * number),  # no bias
+        BlockOperation("top experts", *best, NO_WORK, saved_bytes=scores),
+    ]
+
+
+def _shared(model, share):
+    """Experts that see every token: one MLP, whose input the router keeps."""
+    experts = model.experts
+    if not experts.shared:
+        return []
+    operations = mlp_operations(model, share, experts.shared * experts.hidden, "shared experts")
+    return [o._replace(saved_bytes=0.0) if o.name == "shared experts up" else o for o in operations]
+
+
+def _dispatched(model, share):
+    """Tokens to the GPUs of their experts and back, a copy for each expert.
+
+    With sequence parallelism a GPU sends its part of the tokens, and the copies that its tensor group has received are
+    gathered there. Without it every GPU of the group sends all tokens, and f and g stand outside.
+    """
+    copies = share.stream * model.experts.experts_per_token
+    moved = model.element_bytes * (share.stream + copies) * model.hidden
+    copied, summed = Work(0.0, moved), Work(float(copies * model.hidden), moved)
+    outside = not share.sequence_parallel
+    return [
+        *(gather("experts", model, share, model.hidden, []) if outside else []),
+        BlockOperation("dispatch", copied, summed, NO_WORK),
+        *_all_to_all("all-to-all to experts", model, share, copies),
+        *_products(model, share),
+        *_all_to_all("all-to-all from experts", model, share, copies),
+        BlockOperation("combine", summed, copied, NO_WORK),
+        *(reduce("experts", model, share) if outside else []),
+    ]
+
+
+def _all_to_all(name, model, share, copies):
+    """The copies that one GPU sends and keeps; their gradients take the way back."""
+    if share.ep == 1:
+        return []
+    collective = Collective("all-to-all", "expert", float(model.element_bytes * copies * model.hidden))
+    return [exchange(name, collective, input_grad=collective)]
+
+
+def _products(model, share):
+    """The experts of one GPU on the copies of its tensor group."""
+    experts, copies = model.experts, share.tokens * model.experts.experts_per_token
+    count = experts.number / share.ep
+    operations = mlp_products(model, copies, experts.hidden / share.tp, "experts", count=count, experts=True)
+    if not share.sequence_parallel:
+        return operations
+    volume = float(model.element_bytes * copies * model.hidden)
+    whole, parts = Collective("all-gather", "tensor", volume), Collective("reduce-scatter", "tensor", volume)
+    return [
+        exchange("gather copies", whole, input_grad=parts),
+        *operations,
+        exchange("scatter copies", parts, input_grad=whole),
+    ]
