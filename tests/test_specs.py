@@ -15,6 +15,7 @@ from ppmodel.specs import (
     DATA,
     PLACEMENTS,
     NodeSpec,
+    load_layout,
     load_model,
     load_setting,
     load_system,
@@ -150,7 +151,8 @@ def test_the_nine_systems_are_a_grid():
 @pytest.mark.parametrize("path", sorted(DATA.glob("[!t]*/*.yaml")), ids=lambda path: path.stem)
 def test_files_are_named_after_what_they_hold(path):
     """Each specification loads under its file's name, with a kind and a source beside every value."""
-    spec = {"systems": load_system, "models": load_model, "settings": load_setting}[path.parent.name](path.stem)
+    loads = {"systems": load_system, "models": load_model, "settings": load_setting, "layouts": load_layout}
+    spec = loads[path.parent.name](path.stem)
     assert spec.name == path.stem
     document = YAML().load(path)
     entries = {key for key, value in document.items() if isinstance(value, dict)} - {"nodes"}

@@ -1,8 +1,9 @@
 """What an operation, a transfer and the memory of a stage cost."""
 
 from ppmodel.costs.block import block_operations, embedding_operations, head_operations, logits_bytes, working_bytes
+from ppmodel.costs.checks import check_layout
 from ppmodel.costs.model import Stage, model_costs, stages
-from ppmodel.costs.partition import microbatch_sequences, stage_blocks
+from ppmodel.costs.partition import LayerTimes, StageLayers, imbalance, microbatch_sequences, stage_blocks, stage_layers
 from ppmodel.costs.roofline import roofline_s
 from ppmodel.costs.table import OpCosts, comm_over_forward, side_by_side, slowest_transfer_s
 from ppmodel.costs.totals import Parameters, model_flops, parameters

@@ -1,12 +1,15 @@
 """How a model is cut: blocks into stages, the batch into microbatches."""
 
 from functools import lru_cache
+from heapq import heapify, heapreplace
+from typing import NamedTuple
 
 import numpy as np
 
 from ppmodel.errors import BatchError, CostError
+from ppmodel.ops import OpKind
 
-_SHARES_KEPT = 2**12
+_SHARES_KEPT, _ROUNDING = 2**12, 1e-9
 
 
 def stage_blocks(schedule, model, blocks=None):
@@ -62,8 +65,243 @@ def _shared_blocks(name, shares, num_blocks):
     return blocks
 
 
-def microbatch_sequences(schedule, model):
-    """Sequences in one microbatch of the table; the global batch is fixed, so they shrink as B grows.
+class LayerTimes(NamedTuple):
+    """What the layers of a model take, forward and backward of one microbatch, in seconds or any other unit.
+
+    Parameters
+    ----------
+    block, embedding, head : float
+        Of a transformer block, the embedding and the loss head.
+    dense : float, optional
+        Of each of the first blocks, where these are no mixture of experts and the others are.
+    dense_blocks : int
+        How many these are.
+    """
+
+    block: float
+    embedding: float = 0.0
+    head: float = 0.0
+    dense: float | None = None
+    dense_blocks: int = 0
+
+
+class StageLayers(NamedTuple):
+    """Which layers each stage holds.
+
+    Parameters
+    ----------
+    blocks : ndarray of int, shape (num_stages,)
+        Transformer blocks, in the order of the model.
+    embedding, head : int
+        The stages that hold the embedding and the loss head.
+    """
+
+    blocks: np.ndarray
+    embedding: int
+    head: int
+
+
+def stage_layers(schedule, model, blocks=None, layout=None, times=None):
+    """Which layers each stage holds: listed, in even shares, or balanced.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Gives the stages, their ranks, and their shares of the model.
+    model : ModelSpec
+        Gives the number of blocks.
+    blocks : sequence of int, optional
+        As in `stage_blocks`.
+    layout : LayoutSpec, optional
+        Its ``layers`` say how the model is cut. Without a layout a model that names a vocabulary is balanced, and one
+        without, such as the paper's, is cut evenly.
+    times : LayerTimes, optional
+        What is balanced; without it the model is cut evenly.
+
+    Returns
+    -------
+    StageLayers
+
+    Raises
+    ------
+    CostError
+        If a stage would be left without a block where none may be empty, or listed layers are not the model's.
+
+    Notes
+    -----
+    Balanced layers make the slowest rank, which may hold several stages, as fast as whole blocks allow; then the
+    blocks of a rank are spread over its stages. Where the even share is as fast, it stays. A schedule that gives its
+    stages shares of their own, such as asymmetric Chimera, is cut by these.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.specs import load_model
+    >>> table, model = build("interleaved-1f1b", 8, 8, chunks=4), load_model("llama3_70b")
+    >>> blocks = stage_layers(table, model, times=LayerTimes(1.0)).blocks
+    >>> blocks.reshape(4, 8).sum(axis=0).tolist()
+    [10, 10, 10, 10, 10, 10, 10, 10]
+    """
+    cut = layout.layers if layout is not None else "balanced" if model.vocabulary else "even"
+    if isinstance(cut, str) and cut not in ("balanced", "even"):
+        return _written_layers(schedule, model, cut)
+    if blocks is None and isinstance(cut, tuple):
+        held = _listed_blocks(schedule, model, cut, cut)
+    elif blocks is not None or cut == "even" or times is None or np.ptp(schedule.stage_shares):
+        held = stage_blocks(schedule, model, blocks)
+    else:
+        held = _balanced_blocks(schedule, model, times)
+    return StageLayers(held, 0, schedule.num_stages - 1)
+
+
+def _listed_blocks(schedule, model, counts, written):
+    if len(counts) != schedule.num_stages or sum(counts) != model.blocks:
+        rule = (
+            f"must be {schedule.num_stages} stages with {model.blocks} blocks, and has {len(counts)} with {sum(counts)}"
+        )
+        shown = written if isinstance(written, str) else list(written)
+        raise CostError("layers", shown, rule, "mend it, or choose balanced")
+    return np.array(counts)
+
+
+def _written_layers(schedule, model, text):
+    """The layers of a layout string; its stages stand in the order of the model."""
+    from ppmodel.specs import parse_layers
+
+    stages = parse_layers(text)
+    blocks = _listed_blocks(schedule, model, [stage.blocks for stage in stages], text)
+    mtp, own = sum(stage.mtp for stage in stages), getattr(model, "mtp_layers", 0)
+    if mtp != own:
+        remedy = f"write {own} times m" if own else "leave them out"
+        raise CostError("layers", text, f"has {mtp} MTP layers m, and the model {own}", remedy)
+    return StageLayers(
+        blocks, *(next(n for n, stage in enumerate(stages) if getattr(stage, name)) for name in ("embedding", "head"))
+    )
+
+
+# ---- balanced layers -----------------------------------------------------------------------------
+
+
+def _rank_loads(schedule):
+    """Which share of the microbatches of each stage a rank computes; shape (num_ranks, num_stages)."""
+    loads = np.zeros((schedule.num_ranks, schedule.num_stages))
+    if schedule.num_replicas == 1:
+        loads[schedule.placement[0], np.arange(schedule.num_stages)] = 1.0
+        return loads
+    forward = schedule.kind == OpKind.F
+    np.add.at(loads, (schedule.rank[forward], schedule.stage[forward]), 1.0)
+    return loads / loads.sum(axis=0)
+
+
+def _balanced_blocks(schedule, model, times):
+    loads, even = _rank_loads(schedule), stage_blocks(schedule, model)
+    return _balanced(loads.tobytes(), loads.shape, even.tobytes(), times)
+
+
+@lru_cache(_SHARES_KEPT)
+def _balanced(loads, shape, even, times):
+    """Whole blocks of each stage, with the slowest rank as fast as can be; the even share where it is as fast."""
+    loads, even = np.frombuffer(loads).reshape(shape), np.frombuffer(even, dtype=np.int64)
+    blocks = _filled(loads, int(even.sum()), times)
+    if times.dense_blocks:
+        blocks = _moved(loads, blocks, times)
+    slowest, as_it_is = (float((loads @ _stage_times(held, times)).max()) for held in (blocks, even))
+    blocks = even if as_it_is <= slowest * (1 + _ROUNDING) else blocks
+    blocks.flags.writeable = False
+    return blocks
+
+
+def _filled(loads, num_blocks, times):
+    """Blocks given out one by one, each to where the rank is done first with it, then to its shortest stage.
+
+    With blocks that are alike this is the least time of the slowest rank: no other order of giving can do better.
+    """
+    num_stages = loads.shape[1]
+    blocks = np.ones(num_stages, dtype=np.int64)
+    if num_stages > 1 and times.head >= times.block:
+        blocks[-1] = 0  # the head alone is a stage
+    stages = _stage_times(blocks, times._replace(dense=None, dense_blocks=0))
+    ranks, stages = (loads @ stages).tolist(), stages.tolist()
+    held_by = [[(rank, loads[rank, stage]) for rank in np.flatnonzero(loads[:, stage])] for stage in range(num_stages)]
+
+    def ends(stage):
+        return max(ranks[rank] + share * times.block for rank, share in held_by[stage]), stages[stage], stage
+
+    waiting = [ends(stage) for stage in range(num_stages)]
+    heapify(waiting)
+    for _ in range(num_blocks - int(blocks.sum())):
+        while waiting[0] != (now := ends(waiting[0][2])):  # others have been given to its rank since
+            heapreplace(waiting, now)
+        stage = waiting[0][2]
+        blocks[stage] += 1
+        stages[stage] += times.block
+        for rank, share in held_by[stage]:
+            ranks[rank] += share * times.block
+        heapreplace(waiting, ends(stage))
+    return blocks
+
+
+def _moved(loads, blocks, times):
+    """Blocks moved one by one from the slowest rank to any stage, as long as that helps; for blocks that differ."""
+
+    def judged(held):
+        stages = _stage_times(held, times)
+        ranks = stages @ loads.T
+        return ranks.max(axis=-1), (ranks**2).sum(axis=-1), (stages**2).sum(axis=-1)
+
+    one = np.eye(len(blocks), dtype=np.int64)
+    while True:
+        rank = (loads @ _stage_times(blocks, times)).argmax()
+        giving = np.flatnonzero((loads[rank] > 0) & (blocks > 1))
+        moved = (blocks - one[giving, None] + one).reshape(-1, len(blocks))
+        if not len(moved):
+            return blocks
+        keys = judged(moved)
+        best = np.lexsort(keys[::-1])[0]
+        if not tuple(key[best] for key in keys) < tuple(key * (1 - _ROUNDING) for key in judged(blocks)):
+            return blocks
+        blocks = moved[best]
+
+
+def _stage_times(blocks, times):
+    """What each stage takes; of several cuts, one in each row."""
+    ends = np.minimum(np.cumsum(blocks, axis=-1), times.dense_blocks)
+    dense = np.diff(ends, axis=-1, prepend=0)
+    stages = (blocks - dense) * times.block + dense * (times.dense or 0.0)
+    stages[..., 0] += times.embedding
+    stages[..., -1] += times.head
+    return stages
+
+
+def imbalance(schedule, stage_times):
+    """The rank that computes longest, and how much longer than the mean.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Gives the ranks of each stage.
+    stage_times : array of float, shape (num_stages,)
+        What each stage takes on one microbatch, forward and backward.
+
+    Returns
+    -------
+    rank : int
+    slowest_over_mean : float
+        1 where all ranks compute equally long.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> imbalance(build("1f1b", 4, 8), [3.0, 3.0, 3.0, 4.5])
+    (3, 1.3333333333333333)
+    """
+    ranks = _rank_loads(schedule) @ np.asarray(stage_times, dtype=float)
+    slowest = int(ranks.argmax())
+    return slowest, float(ranks[slowest] / ranks.mean())
+
+
+def microbatch_sequences(schedule, model, layout=None):
+    """Sequences in one microbatch of the table; without a layout the global batch is fixed, so they shrink as B grows.
 
     Parameters
     ----------
@@ -71,6 +309,8 @@ def microbatch_sequences(schedule, model):
         Gives B, as the table counts microbatches.
     model : ModelSpec
         Gives the global batch.
+    layout : LayoutSpec, optional
+        States the size itself.
 
     Returns
     -------
@@ -90,6 +330,8 @@ def microbatch_sequences(schedule, model):
     >>> model.global_batch // microbatch_sequences(build("gpipe", 4, 8), model)
     8
     """
+    if layout is not None:
+        return layout.microbatch_size
     if model.global_batch % schedule.table_microbatches:
         rule = f"must divide into {schedule.table_microbatches} microbatches of whole sequences"
         remedy = "choose microbatches that divide it, or another global_batch"

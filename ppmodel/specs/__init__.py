@@ -1,10 +1,19 @@
-"""Models, systems and settings, read from YAML: checked by name, type and unit, and converted to SI once."""
+"""Models, systems, settings and run layouts, read from YAML: checked by name, type and unit, converted to SI once."""
 
 from ppmodel.specs.document import place_in, read_document
 from ppmodel.specs.entries import Kind, Provenance, parse_size
-from ppmodel.specs.files import DATA, model_names, setting_names, system_names, template_names, template_path
+from ppmodel.specs.files import (
+    DATA,
+    layout_names,
+    model_names,
+    setting_names,
+    system_names,
+    template_names,
+    template_path,
+)
 from ppmodel.specs.framework import FrameworkSpec
-from ppmodel.specs.layout import LayoutSpec, load_layout
+from ppmodel.specs.layers import parse_layers
+from ppmodel.specs.layout import LAYER_WORDS, LayoutSpec, load_layout
 from ppmodel.specs.model import ExpertSpec, LatentAttentionSpec, ModelSpec, Recompute, load_model
 from ppmodel.specs.setting import SettingSpec, load_setting
 from ppmodel.specs.system import SystemSpec, load_system

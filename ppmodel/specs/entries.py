@@ -2,7 +2,7 @@
 
 import re
 from functools import cache
-from typing import Annotated, ClassVar, Literal, NamedTuple, get_type_hints
+from typing import Annotated, ClassVar, Literal, NamedTuple, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -71,7 +71,7 @@ def file_form(spec_type):
     hints = get_type_hints(spec_type, include_extras=True)
     keys = {"title": (str, ...)} if "title" in hints else {}
     for name, hint in hints.items():
-        for entry in getattr(hint, "__metadata__", ()):
+        for entry in (one for part in (hint, *get_args(hint)) for one in getattr(part, "__metadata__", ())):
             key = name.removesuffix(getattr(entry, "si_suffix", ""))
             keys[key] = (entry, getattr(spec_type, name, ...))
     form = create_model(f"{spec_type.__name__}File", __base__=_Form, **keys)

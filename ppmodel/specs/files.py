@@ -59,14 +59,30 @@ def model_names():
     return sorted(path.stem for path in (DATA / "models").glob("*.yaml"))
 
 
+def layout_names():
+    """The run layouts that come with the package.
+
+    Returns
+    -------
+    list of str
+        Names for `load_layout`, sorted.
+
+    Examples
+    --------
+    >>> "bloom_176b" in layout_names()
+    True
+    """
+    return sorted(path.stem for path in (DATA / "layouts").glob("*.yaml"))
+
+
 def specification_path(name, room):
-    """The file of a model or system.
+    """The file of a model, system, setting or layout.
 
     Parameters
     ----------
     name : str or Path
         A name that comes with the package, or a path that ends in ``.yaml`` or ``.yml``.
-    room : {"models", "systems", "settings"}
+    room : {"models", "systems", "settings", "layouts"}
         The folder of the packaged specifications in which a name is looked up.
 
     Returns
@@ -159,7 +175,7 @@ def same_name(path, room):
     ----------
     path : str or Path
         The file.
-    room : {"models", "systems", "settings"}
+    room : {"models", "systems", "settings", "layouts"}
         As in `specification_path`.
 
     Returns

@@ -2,14 +2,29 @@
 
 from __future__ import annotations  # help() shows a field's type by its name
 
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, field, replace
+from numbers import Integral
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
+from ppmodel.errors import SpecificationError
+from ppmodel.specs.document import place_in
 from ppmodel.specs.entries import Switch, Whole, entry_type, load_specification
+from ppmodel.specs.files import specification_path
+from ppmodel.specs.layers import parse_layers
+from ppmodel.specs.model import Recompute
 
 _Zero = entry_type(int, Annotated[int, Field(ge=0, le=3, strict=True)])
+_Precision = Literal["bf16", "fp8"]
+_Exchange = Literal["ring", "all-gather"]
+_LARGEST = 10**9
+_COUNTS = ("gpus", "pp", "tp", "cp", "ep", "dp", "chunks", "microbatch_size", "global_batch")
+_SWITCHES = ("sequence_parallel", "causal", "overlap_tensor", "overlap_gradients", "overlap_parameters")
+_OPEN = ("gpus", "pp", "chunks", "global_batch")
+
+LAYER_WORDS = ("balanced", "even")
+"""How layers are cut into stages where they are neither listed nor written as a layout string."""
 
 
 @dataclass(frozen=True)
@@ -17,15 +32,19 @@ class LayoutSpec:
     """How a training run is spread over GPUs: beside the model, which says what is trained, and the system.
 
     GPUs are numbered as Megatron-LM does, tensor-parallel ranks innermost, then context, data and pipeline parallelism;
-    experts are spread over the ranks of `cp` and `dp`.
+    experts are spread over the ranks of `cp` and `dp`. Checked when it is made, for itself; `costs.check_layout` holds
+    it against a model, a system and a schedule.
 
     Parameters
     ----------
     name, title : str
         The name is that of the file.
+    gpus : int, optional
+        GPUs of the run as stated, checked against pp x tp x cp x dp.
     pp, tp, cp, ep, dp : int
-        Pipeline, tensor, context, expert and data parallelism; a run has pp x tp x cp x dp GPUs.
-    chunks : int
+        Pipeline, tensor, context, expert and data parallelism; a run has pp x tp x cp x dp GPUs. Without `pp` that of
+        the schedule.
+    chunks : int, optional
         Model chunks of a rank, where the schedule has the option.
     microbatch_size : int
         Sequences of a microbatch.
@@ -33,7 +52,7 @@ class LayoutSpec:
         Sequences of one iteration over all replicas, dp x microbatch_size x B. Without it the number of microbatches
         decides.
     sequence_parallel : bool
-        Whether norms and dropout are split over tp, too (Korthikanti et al., 2022).
+        Whether norms and dropout are split over tp, too (Korthikanti et al., 2022); without effect where tp is 1.
     zero : {0, 1, 2, 3}
         What data-parallel ranks share: nothing; the optimizer's state; gradients, too; weights, too.
     recompute : {"none", "selective", "full"} or int, optional
@@ -50,32 +69,157 @@ class LayoutSpec:
         backward, and the gathering of parameters under the forward.
     layers : {"balanced", "even"}, str or tuple of int
         Transformer blocks of each stage: balanced with embedding and loss head; an even share; one number for each
-        stage; or a layout string of Megatron-LM.
+        stage; or a string of Megatron-LM's ``--pipeline-model-parallel-layout``. See `costs.stage_layers`.
     provenance : tuple of Provenance
         One entry for each value of the file.
+
+    Raises
+    ------
+    SpecificationError
+        If a value is not of its kind, or two contradict one another.
+
+    Examples
+    --------
+    >>> LayoutSpec(tp=8, dp=2, pp=4, global_batch=1024).microbatches
+    512
     """
 
     name: str = ""
     title: str = ""
-    pp: Whole = 1
+    gpus: Whole | None = None
+    pp: Whole | None = None
     tp: Whole = 1
     cp: Whole = 1
     ep: Whole = 1
     dp: Whole = 1
-    chunks: Whole = 1
+    chunks: Whole | None = None
     microbatch_size: Whole = 1
     global_batch: Whole | None = None
     sequence_parallel: Switch = False
     zero: _Zero = 0
     recompute: entry_type(str, Any) | None = None
-    precision: entry_type(str, Literal["bf16", "fp8"]) = "bf16"
+    precision: entry_type(str, _Precision) = "bf16"
     causal: Switch = True
-    context_exchange: entry_type(str, Literal["ring", "all-gather"]) = "ring"
+    context_exchange: entry_type(str, _Exchange) = "ring"
     overlap_tensor: Switch = False
     overlap_gradients: Switch = False
     overlap_parameters: Switch = False
     layers: entry_type(str, Any) = "balanced"
     provenance: tuple = field(default=(), compare=False, repr=False)
+
+    def __post_init__(self):
+        for name in _COUNTS:
+            self._require_count(name)
+        for name in _SWITCHES:
+            if not isinstance(getattr(self, name), bool):
+                self._refuse(name, "must be true or false", "write one of them")
+        if isinstance(self.zero, bool) or not (isinstance(self.zero, Integral) and 0 <= self.zero <= 3):
+            self._refuse("zero", "must be 0, 1, 2 or 3", "write the stage of ZeRO")
+        for name, words in (("precision", get_args(_Precision)), ("context_exchange", get_args(_Exchange))):
+            if getattr(self, name) not in words:
+                self._refuse(name, f"must be one of {', '.join(words)}", "choose one of them")
+        self._require_recompute()
+        self._require_layers()
+        self._require_sizes()
+
+    def _refuse(self, name, rule, remedy):
+        value = getattr(self, name)
+        shown = str(value).lower() if isinstance(value, bool) else list(value) if isinstance(value, tuple) else value
+        raise SpecificationError(name, shown, rule, remedy)
+
+    def _require_count(self, name):
+        value = getattr(self, name)
+        if value is None and name in _OPEN:
+            return
+        whole = isinstance(value, Integral) and not isinstance(value, bool)
+        if not (whole and 1 <= value <= _LARGEST):
+            self._refuse(name, f"must be a whole number from 1 to {_LARGEST}", f"write for example {name}: 8")
+        self.__dict__[name] = int(value)
+
+    def _require_recompute(self):
+        value = self.recompute
+        layers = isinstance(value, Integral) and not isinstance(value, bool) and 0 <= value <= _LARGEST
+        if not (value is None or layers or value in get_args(Recompute)):
+            rule = f"must be one of {', '.join(get_args(Recompute))}, or a number of layers of each stage"
+            self._refuse("recompute", rule, "choose one of them")
+
+    def _require_layers(self):
+        value = self.layers
+        if isinstance(value, str):
+            if value not in LAYER_WORDS:
+                parse_layers(value)
+            return
+        if isinstance(value, list):
+            self.__dict__["layers"] = value = tuple(value)
+        whole = isinstance(value, tuple) and all(isinstance(n, Integral) and not isinstance(n, bool) for n in value)
+        if not (whole and value and min(value) >= 0 and 0 < sum(value) <= _LARGEST):
+            rule = f"must be {', '.join(LAYER_WORDS)}, a list of whole numbers, or a layout string of Megatron-LM"
+            self._refuse("layers", rule, "write for example [20, 20, 20, 20] or Et*20|t*20|t*20|t*20L")
+        self.__dict__["layers"] = tuple(map(int, value))
+
+    def _require_sizes(self):
+        """Refuse numbers that contradict one another."""
+        gpus = self.replica_gpus * self.dp
+        if self.gpus is not None and (self.gpus % gpus if self.pp is None else self.gpus != gpus):
+            product = " x ".join(
+                f"{name} ({getattr(self, name)})" for name in ("tp", "cp", "pp", "dp") if getattr(self, name)
+            )
+            rule = f"must be {product} = {gpus}" if self.pp else f"must be a multiple of {product} = {gpus}"
+            self._refuse("gpus", rule, "mend one of them, or leave gpus out")
+        if self.dp * self.cp % self.ep:
+            rule = f"must divide dp x cp ({self.dp} x {self.cp}), over which experts are spread"
+            self._refuse("ep", rule, "choose a divisor, or a larger dp")
+        if self.global_batch is not None and self.global_batch % (self.dp * self.microbatch_size):
+            rule = f"must be a multiple of dp x microbatch_size ({self.dp} x {self.microbatch_size})"
+            self._refuse("global_batch", rule, "choose another global_batch, dp or microbatch_size")
+
+    @property
+    def replica_gpus(self):
+        """GPUs of one replica of the model, tp x cp x pp; without pp those of one rank."""
+        return self.tp * self.cp * (self.pp or 1)
+
+    @property
+    def microbatches(self):
+        """Microbatches of one replica, B, that follow from the global batch; None where it is open."""
+        return self.global_batch and self.global_batch // (self.dp * self.microbatch_size)
+
+    def at(self, num_ranks, num_microbatches, chunks=None):
+        """The layout with what it leaves open: the number of ranks, of GPUs and the global batch.
+
+        Parameters
+        ----------
+        num_ranks, num_microbatches : int
+            Of the schedule.
+        chunks : int, optional
+            Stages of a rank; not checked where it is not given.
+
+        Returns
+        -------
+        LayoutSpec
+
+        Raises
+        ------
+        SpecificationError
+            If the schedule is not of the size that the layout states.
+
+        Examples
+        --------
+        >>> run = LayoutSpec(tp=8, dp=2).at(4, 512)
+        >>> run.gpus, run.global_batch
+        (64, 1024)
+        """
+        own = {"pp": num_ranks, "chunks": chunks, "microbatches": num_microbatches}
+        for name, size in own.items():
+            stated = getattr(self, name)
+            if None not in (stated, size) and stated != size:
+                if name == "microbatches":
+                    shares = f"dp ({self.dp}) x microbatch_size ({self.microbatch_size})"
+                    rule = f"must be {shares} x the microbatches of the schedule ({size})"
+                    self._refuse("global_batch", rule, f"choose {stated} microbatches, or another global_batch")
+                self._refuse(name, f"is not that of the schedule, {size}", "choose one of the two, or leave one out")
+        gpus = self.gpus or self.tp * self.cp * self.dp * num_ranks
+        batch = self.dp * self.microbatch_size * num_microbatches
+        return replace(self, pp=num_ranks, chunks=self.chunks or chunks, gpus=gpus, global_batch=batch)
 
 
 def load_layout(name):
@@ -84,15 +228,26 @@ def load_layout(name):
     Parameters
     ----------
     name : str or Path
-        The stem of a file in ``data/layouts``, or a path that ends in ``.yaml`` or ``.yml``.
+        One of `layout_names`, or a path that ends in ``.yaml`` or ``.yml``.
 
     Returns
     -------
     LayoutSpec
+        Checked for itself.
 
     Raises
     ------
     SpecificationError
-        As `load_system`.
+        As `load_system`, and as `LayoutSpec`.
+
+    Examples
+    --------
+    >>> load_layout("bloom_176b").gpus
+    384
     """
-    return load_specification(name, "layouts", LayoutSpec)
+    path = specification_path(name, "layouts")
+    try:
+        return load_specification(name, "layouts", LayoutSpec)
+    except SpecificationError as error:
+        error.where = place_in(path, error.field) if error.where == str(path) else error.where
+        raise

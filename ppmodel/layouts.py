@@ -1,0 +1,109 @@
+"""Run layouts as they are asked for: by name, by file, as a mapping, or by single keywords."""
+
+from dataclasses import replace
+from difflib import get_close_matches
+from itertools import product
+
+from ppmodel.errors import SpecificationError
+
+LAYOUT_FIELDS = (
+    "gpus", "tp", "cp", "ep", "dp", "chunks", "microbatch_size", "global_batch", "sequence_parallel", "zero",
+    "recompute", "precision", "causal", "context_exchange", "overlap_tensor", "overlap_gradients", "overlap_parameters",
+    "layers",
+)  # fmt: skip
+"""What of a layout may be given as a keyword of its own; the number of ranks is that of the schedule."""
+
+
+def as_layouts(layout=None, keywords=None):
+    """The layouts that are asked for.
+
+    Parameters
+    ----------
+    layout : str, Path, LayoutSpec, dict or list of them, optional
+        A name that comes with the package, a YAML file, a specification, or values by their names.
+    keywords : dict, optional
+        Values that replace those of each layout, by the names of `LAYOUT_FIELDS`. A list stands for one layout with
+        each of its values, but a list of whole numbers as `layers` is one value; None stands for nothing.
+
+    Returns
+    -------
+    list of LayoutSpec
+        Those of the first layout first, its last keyword varying fastest; ``[None]`` where nothing is asked for.
+
+    Raises
+    ------
+    PPModelError
+        If a name or a keyword is unknown, or values contradict one another.
+
+    Examples
+    --------
+    >>> [(one.tp, one.dp) for one in as_layouts({"tp": 2}, {"dp": [1, 2]})]
+    [(2, 1), (2, 2)]
+    >>> as_layouts()
+    [None]
+    """
+    given = {name: _values(name, value) for name, value in (keywords or {}).items() if value is not None}
+    for name in given:
+        if name not in LAYOUT_FIELDS:
+            raise _unknown(name, keywords[name], LAYOUT_FIELDS)
+    layouts = list(layout) if isinstance(layout, list | tuple) else [layout]
+    if layouts == [None] and not given:
+        return [None]
+    points = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
+    return [as_layout(one, point) for one in layouts for point in points]
+
+
+def as_layout(layout=None, keywords=None):
+    """One layout, with single values replaced; it keeps its name where none is, and its GPUs where no size is.
+
+    Parameters
+    ----------
+    layout : str, Path, LayoutSpec or dict, optional
+        As in `as_layouts`.
+    keywords : dict, optional
+        One value for each name.
+
+    Returns
+    -------
+    LayoutSpec
+
+    Examples
+    --------
+    >>> as_layout({"tp": 4}, {"dp": 2}).tp
+    4
+    """
+    from ppmodel.specs import LayoutSpec, load_layout
+
+    if isinstance(layout, dict):
+        fields = ("name", "title", "pp", *LAYOUT_FIELDS)
+        for name in layout:
+            if name not in fields:
+                raise _unknown(name, layout[name], fields)
+        layout, keywords = LayoutSpec(), {**layout, **(keywords or {})}
+    elif layout is None:
+        layout = LayoutSpec()
+    elif not isinstance(layout, LayoutSpec):
+        layout = load_layout(layout)
+    changed = {name: value for name, value in (keywords or {}).items() if value != getattr(layout, name)}
+    if not changed:
+        return layout
+    if layout.name and "name" not in changed:
+        changed |= {"name": "", "title": ""}  # it is another one now
+    if changed.keys() & {"tp", "cp", "dp", "pp"}:
+        changed.setdefault("gpus", None)  # the number that was stated no longer holds
+    return replace(layout, **changed)
+
+
+def _values(name, value):
+    """The several values of a keyword; of one value, that one."""
+    several = isinstance(value, list | tuple | range)
+    if several and not value:
+        raise SpecificationError(name, "[]", "must have an entry", "list at least one value, or leave it out")
+    one_cut = name == "layers" and several and all(isinstance(entry, int) for entry in value)
+    return list(value) if several and not one_cut else [value]
+
+
+def _unknown(name, value, known):
+    near = get_close_matches(str(name), known, n=1, cutoff=0.6)
+    remedy = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
+    return SpecificationError(name, value, "is not known of a layout", remedy)

@@ -1,0 +1,86 @@
+"""Layers of each stage as text: the string of Megatron-LM's ``--pipeline-model-parallel-layout``."""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from ppmodel.errors import SpecificationError
+
+_MOST_LAYERS = 10**5
+_REPEATED = re.compile(r"\(([^()]+)\)\*(\d+)"), re.compile(r"([^()*])\*(\d+)")
+_REMEDY = "write for example Et*2|(tt|)*6L: E embedding, t transformer layer, m MTP layer, L loss, | between stages"
+
+
+class StageText(NamedTuple):
+    """What the layers of one stage are, as their letters.
+
+    Parameters
+    ----------
+    blocks, mtp : int
+        Transformer blocks, and layers of multi-token prediction.
+    embedding, head : bool
+        Whether the stage begins with the embedding, or ends in the loss head.
+    """
+
+    blocks: int
+    mtp: int
+    embedding: bool
+    head: bool
+
+
+@lru_cache
+def parse_layers(text):
+    """The stages of a layout string.
+
+    Parameters
+    ----------
+    text : str
+        ``E`` is the embedding, ``t`` a transformer layer, ``m`` a layer of multi-token prediction, ``L`` the loss head;
+        ``|`` separates stages, in the order of the model. ``x*n`` and ``(...)*n`` stand for repetitions, commas for
+        nothing. Stages may be empty.
+
+    Returns
+    -------
+    tuple of StageText
+        Stage s is on rank s mod pp, as its chunk s // pp, where the schedule is Megatron-LM's.
+
+    Raises
+    ------
+    SpecificationError
+        If the text has other letters, or its layers are not in the order of a model.
+
+    Notes
+    -----
+    The form and its rules are those of Megatron-LM's documentation, Custom Pipeline Model Parallel Layout.
+
+    Examples
+    --------
+    >>> stages = parse_layers("Et*3|(tt|)*29,m|L")
+    >>> len(stages), sum(stage.blocks for stage in stages), stages[30].mtp, stages[31].head
+    (32, 61, 1, True)
+    """
+    flat = _unrolled(text)
+    layers, stages = flat.replace("|", ""), flat.split("|")
+    for holds, rule in (
+        (not re.search("[^EtmL|]", flat), "has signs other than E, t, m, L and | between them"),
+        (layers[:1] == "E" and layers.count("E") == 1, "must begin with the embedding E, its only one"),
+        (layers[-1:] == "L" and layers.count("L") == 1, "must end in the loss head L, its only one"),
+        ("mt" not in layers, "has a transformer layer t behind an MTP layer m"),
+        (sum("m" in stage for stage in stages) < 2, "has MTP layers m on several stages"),
+        ("t" in layers, "has no transformer layer t"),
+    ):
+        if not holds:
+            raise SpecificationError("layers", text, rule, _REMEDY)
+    return tuple(StageText(one.count("t"), one.count("m"), "E" in one, "L" in one) for one in stages)
+
+
+def _unrolled(text):
+    """The text without commas and repetitions, those in brackets first, from the innermost."""
+    flat = text.replace(",", "")
+    for pattern in _REPEATED:
+        while found := pattern.search(flat):
+            times = int(found[2]) if len(found[2]) < len(str(_MOST_LAYERS)) else _MOST_LAYERS
+            if len(found[1]) * times + len(flat) > _MOST_LAYERS:
+                raise SpecificationError("layers", text, f"has more than {_MOST_LAYERS} layers", _REMEDY)
+            flat = flat[: found.start()] + found[1] * times + flat[found.end() :]
+    return flat
