@@ -1,6 +1,19 @@
-"""Collectives between the GPUs of a layout: what they move, and how long that takes on the links they use."""
+"""Collectives between the GPUs of a layout: what they move, and how long that takes on the links they use.
 
+A GPU has the number tp_i + tp (cp_i + cp (dp_i + dp pp_i)) and lies on node number // devices_per_node, as Megatron-LM
+and blocked launchers number them. A group takes every stride-th GPU, and every group of a kind runs at the same time.
+"""
+
+from functools import lru_cache
+from math import lcm
 from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.specs import CollectiveSpec
+
+_LINES_KEPT = 2**12
+_PLAIN = CollectiveSpec()
 
 
 class Collective(NamedTuple):
@@ -10,8 +23,9 @@ class Collective(NamedTuple):
     ----------
     kind : {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ring"}
         A ring passes blocks around, as context parallelism does with keys and values.
-    group : {"tensor", "context", "expert", "data"}
-        The GPUs that take part.
+    group : {"tensor", "context", "expert", "data", "expert-data"}
+        The GPUs that take part; context parallelism joins the data group, and the ranks that hold the same experts are
+        the expert-data group.
     bytes : float
         Of the whole tensor: what is reduced on every GPU, what each holds after an all-gather or before a
         reduce-scatter or a ring has gone round, what each sends and keeps in an all-to-all.
@@ -20,3 +34,186 @@ class Collective(NamedTuple):
     kind: str
     group: str
     bytes: float
+
+
+class Group(NamedTuple):
+    """Where the GPUs of a group lie, of the groups of its kind the one that is spread most.
+
+    Parameters
+    ----------
+    size : int
+        GPUs that take part, n.
+    nodes : int
+        Nodes that they lie on, N.
+    per_node : int
+        GPUs on a node, m; the fewest where nodes hold different numbers, and costs are then those of n/m such nodes.
+    """
+
+    size: int
+    nodes: int
+    per_node: int
+
+
+class Line(NamedTuple):
+    """Seconds of a collective as a line: fixed + bytes x per byte."""
+
+    fixed_s: float
+    s_per_byte: float
+
+
+def group_of(group, layout, system):
+    """Where the GPUs of a group lie.
+
+    Parameters
+    ----------
+    group : str
+        As in `Collective`.
+    layout : LayoutSpec
+        Gives sizes and numbering.
+    system : SystemSpec
+        Gives GPUs of a node; without nodes every GPU is one.
+
+    Returns
+    -------
+    Group
+
+    Examples
+    --------
+    >>> from ppmodel.specs import LayoutSpec, load_system
+    >>> layout, system = LayoutSpec(pp=2, tp=4, dp=8), load_system("dgx_h100_nodes")
+    >>> group_of("tensor", layout, system), group_of("data", layout, system)
+    (Group(size=4, nodes=1, per_node=4), Group(size=8, nodes=4, per_node=2))
+    """
+    size, stride = {
+        "tensor": (layout.tp, 1),
+        "context": (layout.cp, layout.tp),
+        "expert": (layout.ep, layout.tp),
+        "data": (layout.dp * layout.cp, layout.tp),
+        "expert-data": (layout.dp * layout.cp // layout.ep, layout.tp * layout.ep),
+    }[group]
+    gpus = (layout.pp or 1) * layout.tp * layout.cp * layout.dp
+    return _placed(size, stride, system.nodes.devices_per_node if system.nodes else 1, gpus)
+
+
+@lru_cache(_LINES_KEPT)
+def _placed(size, stride, room, gpus):
+    """The group of every stride-th GPU that is spread most, among all that tile the GPUs in nodes of some room."""
+    span = size * stride
+    firsts = np.arange(0, min(lcm(span, room), gpus), span)[:, None] + np.arange(stride)
+    nodes = (firsts.reshape(-1, 1) + stride * np.arange(size)) // room
+    most = nodes[(np.diff(nodes, axis=1) > 0).sum(axis=1).argmax()]
+    counts = np.unique(most, return_counts=True)[1]
+    return Group(size, len(counts), int(counts.min()))
+
+
+def collective_s(collective, layout, system):
+    """Seconds of a collective on the links that its group uses.
+
+    Parameters
+    ----------
+    collective : Collective
+        What is done, by whom, with how many bytes V.
+    layout : LayoutSpec
+        Gives the groups.
+    system : SystemSpec
+        Gives nodes, links and what collectives attain on them.
+
+    Returns
+    -------
+    float
+        In seconds; 0 for a group of one.
+
+    Notes
+    -----
+    On one kind of link, of bandwidth b and latency a a step, n GPUs take, in rings:
+
+    - all-gather, reduce-scatter: (n-1)/n V/b + (n-1) a; an all-reduce is one after the other, twice that (Thakur,
+      Rabenseifner and Gropp, 2005; NCCL's bus bandwidth).
+    - ring of keys and values: n-1 steps of V/n, as an all-gather (Liu, Zaharia and Abbeel, 2023). Through several
+      nodes every step waits for the slowest link, of which each node has one in use.
+    - all-to-all: all messages posted at once, (n-1)/n V/b + a (NCCL's grouped sends); through nodes, the messages
+      inside, (m-1)/n V, and those between, (n-m)/n V, on their own links at the same time.
+
+    On N nodes with m GPUs each the first two are hierarchical (Cho et al., BlueConnect, 2019): reduce-scatter inside
+    on V, between nodes on V/m through each GPU's NIC; an all-gather in the opposite order.
+
+    Where GPUs of a node share one NIC, each has its part of it.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import LayoutSpec, load_system
+    >>> layout, system = LayoutSpec(tp=8), load_system("dgx_h100_nodes")
+    >>> round(1e6 * collective_s(Collective("all-reduce", "tensor", 450e6), layout, system))
+    1778
+    """
+    fixed, slope = collective_line(collective.kind, collective.group, layout, system)
+    return fixed + collective.bytes * slope
+
+
+def collective_line(kind, group, layout, system):
+    """The seconds of a collective as a function of its bytes; see `collective_s`.
+
+    Parameters
+    ----------
+    kind, group : str
+        As in `Collective`.
+    layout : LayoutSpec
+    system : SystemSpec
+
+    Returns
+    -------
+    Line
+        Fixed seconds, and seconds per byte of the whole tensor.
+    """
+    where = group_of(group, layout, system)
+    sharing = 1
+    if system.nodes and system.nodes.shared_nic:
+        sharing = min(system.nodes.devices_per_node, layout.tp * layout.cp * layout.dp)
+    attained = system.collectives or _PLAIN
+    between = Line(
+        system.network_latency_s if attained.network_latency_s is None else attained.network_latency_s,
+        sharing / (system.network_bandwidth_bytes_per_s * attained.network_efficiency),
+    )
+    if system.nodes is None:
+        return _FORMS[kind](where, between, between)
+    inside = Line(
+        system.nodes.node_latency_s if attained.node_latency_s is None else attained.node_latency_s,
+        1.0 / (system.nodes.node_bandwidth_bytes_per_s * attained.node_efficiency),
+    )
+    return _FORMS[kind](where, inside, between)
+
+
+def _one_pass(where, inside, between):
+    """Reduce-scatter or all-gather: a ring inside, and one between nodes on what is left."""
+    per_node, nodes = where.per_node, where.size / where.per_node
+    return Line(
+        (per_node - 1) * inside.fixed_s + (nodes - 1) * between.fixed_s,
+        (per_node - 1) / per_node * inside.s_per_byte + (nodes - 1) / nodes / per_node * between.s_per_byte,
+    )
+
+
+def _all_reduce(where, inside, between):
+    once = _one_pass(where, inside, between)
+    return Line(2 * once.fixed_s, 2 * once.s_per_byte)
+
+
+def _ring(where, inside, between):
+    used = [link for link, uses in ((inside, where.per_node > 1), (between, where.nodes > 1)) if uses]
+    steps = where.size - 1
+    fixed, slope = (max((getattr(link, name) for link in used), default=0.0) for name in Line._fields)
+    return Line(steps * fixed, steps / where.size * slope)
+
+
+def _all_to_all(where, inside, between):
+    own, others = where.per_node - 1, where.size - where.per_node
+    fixed = max(inside.fixed_s * bool(own), between.fixed_s * bool(others))
+    return Line(fixed, max(own * inside.s_per_byte, others * between.s_per_byte) / where.size)
+
+
+_FORMS = {
+    "all-gather": _one_pass,
+    "reduce-scatter": _one_pass,
+    "all-reduce": _all_reduce,
+    "ring": _ring,
+    "all-to-all": _all_to_all,
+}

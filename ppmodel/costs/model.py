@@ -1,21 +1,24 @@
-"""Costs of a model on a system: every stage by roofline, every transfer by Hockney."""
+"""Costs of a model on a system: every stage by its kernels and collectives, every transfer by Hockney."""
 
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.costs.block import block_operations, embedding_operations, head_operations
-from ppmodel.costs.partition import microbatch_sequences, stage_blocks
-from ppmodel.costs.roofline import roofline_s
+from ppmodel.costs.block import block_operations, embedding_operations, head_operations, logits_bytes
+from ppmodel.costs.data_parallel import Held, gather_s, microbatch_data_s, optimizer_s, reduction_s
+from ppmodel.costs.checks import check_layout
+from ppmodel.costs.partition import LayerTimes, microbatch_sequences, stage_layers
+from ppmodel.costs.phases import AGAIN, FORWARD, INPUT_GRAD, PARTS, WEIGHT_GRAD, phase_seconds, phases_of
 from ppmodel.costs.table import OpCosts
-from ppmodel.costs.transfers import hockney_s, message_bytes, ring_s, transfer_costs
+from ppmodel.costs.transfers import pipeline_links, ring_s, transfer_costs
+from ppmodel.ops import OpKind
 
 _PARTS_KEPT = 2**12
 
 
 class Stage(NamedTuple):
-    """What one stage of the model takes on one microbatch of the table.
+    """What one stage of the model takes on one microbatch of the table, on one GPU of its rank.
 
     Parameters
     ----------
@@ -30,6 +33,18 @@ class Stage(NamedTuple):
         layers and the gradients of their outputs, 32 sbh of a block (Qi et al., 2024, Table 1).
     parameters : float
         Number of parameters of the stage.
+    expert_parameters : float
+        Those of them that belong to experts.
+    parts_s : tuple of tuple of float
+        The seconds of forward and both halves of the backward, each by `PARTS`: kernels, and the collectives of a
+        group that nothing hides.
+    reduction_s, gather_s, optimizer_s : float
+        Seconds of an iteration, beside its microbatches: the gradients' reduction over data-parallel ranks; gathering
+        updated parameters, where no forward hides it; and the optimizer's step. 0 without a layout.
+    working_bytes : float
+        Bytes of a block's activations while recomputation has them in memory.
+    logits_bytes : float
+        Bytes of the logits, beside what the backward needs of them.
     """
 
     blocks: int
@@ -39,9 +54,41 @@ class Stage(NamedTuple):
     activation_bytes: float
     weight_grad_bytes: float
     parameters: float
+    expert_parameters: float = 0.0
+    parts_s: tuple = ()
+    reduction_s: float = 0.0
+    gather_s: float = 0.0
+    optimizer_s: float = 0.0
+    working_bytes: float = 0.0
+    logits_bytes: float = 0.0
 
 
-def stages(schedule, model, system, blocks=None):
+class _Work(NamedTuple):
+    """The lists of operations of a model: blocks by kind and by what recomputation leaves of them, embedding, head.
+
+    Bytes (kept, between the halves, while recomputed, of logits) and parameters have a column for each list.
+    """
+
+    phases: object
+    bytes: np.ndarray
+    parameters: Held
+
+
+class _Cut(NamedTuple):
+    """What each stage takes and holds: `Stage`, column by column."""
+
+    held: np.ndarray
+    parts: np.ndarray  # seconds by stage, F I W, part
+    bytes: np.ndarray  # kept, between the halves, while recomputed, of logits; by stage
+    parameters: Held
+
+    @property
+    def compute(self):
+        """Seconds of F, I and W, stage by stage."""
+        return self.parts.sum(axis=2).T
+
+
+def stages(schedule, model, system, blocks=None, layout=None):
     """Times and bytes of every stage of a model on a schedule.
 
     Parameters
@@ -51,9 +98,11 @@ def stages(schedule, model, system, blocks=None):
     model : ModelSpec
         The first stage also holds its embedding, the last its head.
     system : SystemSpec
-        One rank, by its roofline.
+        One GPU, by its kernels, and its links.
     blocks : sequence of int, optional
         See `stage_blocks`.
+    layout : LayoutSpec, optional
+        How a rank is spread over GPUs; without it a rank is one, and its microbatches share the model's global batch.
 
     Returns
     -------
@@ -72,55 +121,122 @@ def stages(schedule, model, system, blocks=None):
     >>> [stage.blocks for stage in stages(build("gpipe", 4, 4), load_model("paper"), load_system("mid_cp_mid_nw"))]
     [32, 32, 32, 32]
     """
-    held = stage_blocks(schedule, model, blocks)
-    columns = _stage_columns(schedule, model, system, held)
-    return [Stage(*row) for row in zip(held.tolist(), *columns.tolist(), strict=True)]
+    layout = layout and check_layout(layout, model, system, schedule)
+    cut = _cut(schedule, model, system, blocks, layout)
+    held = np.concatenate([cut.compute, cut.bytes[:2], [sum(cut.parameters), cut.parameters.experts]])
+    once = np.zeros((3, schedule.num_stages)) if layout is None else _once(cut, model, system, layout)
+    parts = [tuple(map(tuple, part)) for part in cut.parts.tolist()]
+    columns = cut.held.tolist(), held.T.tolist(), parts, once.T.tolist(), cut.bytes[2:].T.tolist()
+    return [Stage(blocks, *one, part, *two, *three) for blocks, one, part, two, three in zip(*columns, strict=True)]
 
 
-def _stage_columns(schedule, model, system, held):
-    """Times, activation bytes and parameters of the stages, one row for each field of `Stage` after the first."""
-    block, first, last = (part[1:] for part in _parts(model, microbatch_sequences(schedule, model), system))
-    columns = np.outer(block, held)
-    columns[:, 0] += first
-    columns[:, -1] += last
-    return columns
+def _cut(schedule, model, system, blocks, layout):
+    """The model cut into the stages of a schedule."""
+    sequences = microbatch_sequences(schedule, model, layout)
+    work, seconds = _work(model, sequences, layout), _seconds(model, sequences, system, layout)
+    layers = stage_layers(schedule, model, blocks, layout, _layer_times(model, sequences, system, layout))
+    counts = _counts(layers, model, layout)
+    parts = _over_lists(counts, seconds)
+    several = [_over_lists(counts, column) for column in (*work.bytes[:2], work.bytes[3], *work.parameters)]
+    working = (work.bytes[2] * (counts.T > 0)).max(axis=1)
+    return _Cut(layers.blocks, parts, np.array([*several[:2], working, several[2]]), Held(*several[3:]))
+
+
+def _over_lists(counts, values):
+    """What the lists of each stage come to; summed in order, so that the same numbers give the same sum."""
+    total = np.multiply.outer(counts[0], values[0])
+    for count, value in zip(counts[1:], values[1:], strict=True):
+        total += np.multiply.outer(count, value)
+    return total
+
+
+def _counts(layers, model, layout):
+    """How often each list of `_work` occurs in each stage, shape (num_lists, num_stages)."""
+    held = layers.blocks
+    dense = np.clip(_dense_blocks(model) - (np.cumsum(held) - held), 0, held)
+    kinds = [held - dense, dense] if _dense_blocks(model) else [held]
+    recompute = _recompute(model, layout)
+    if not isinstance(recompute, str):  # the first layers of a stage, of which dense ones come first
+        again = [np.minimum(recompute, dense)]
+        again = [np.minimum(recompute - again[0], held - dense), *again][: len(kinds)]
+        kinds = [one for kind, part in zip(kinds, again, strict=True) for one in (part, kind - part)]
+    ends = np.zeros((2, len(held)))
+    ends[0, layers.embedding] = ends[1, layers.head] = 1
+    return np.array([*kinds, *ends])
+
+
+def _dense_blocks(model):
+    """How many blocks come first that have no experts, in a model whose others have."""
+    return model.dense_blocks if model.experts else 0
+
+
+def _recompute(model, layout):
+    return model.recompute if layout is None or layout.recompute is None else layout.recompute
 
 
 @lru_cache(_PARTS_KEPT)
-def _parts(model, sequences, system):
-    """What a block, the embedding and the head take on a microbatch; the same for all schedules."""
-    return (
-        _total(block_operations(model, sequences), model, system),
-        _total(embedding_operations(model, sequences), model, system, recompute="none"),
-        _total(head_operations(model, sequences), model, system, recompute="none"),
-    )
+def _work(model, sequences, layout):
+    """What a block, the embedding and the head do on a microbatch; the same for all schedules and systems."""
+    given = model, sequences, layout
+    kinds = [block_operations(*given)]
+    if _dense_blocks(model):
+        kinds.append(block_operations(*given, dense=True))
+    recompute = _recompute(model, layout)
+    modes = [recompute] if isinstance(recompute, str) else ["full", "none"]
+    lists = [(kind, mode) for kind in kinds for mode in modes]
+    lists += [(embedding_operations(*given), "none"), (head_operations(*given), "none")]
+    held = np.array([_bytes(operations, mode) for operations, mode in lists]).T
+    held[3, -1] = logits_bytes(*given) - sum(one.saved_bytes for one in lists[-1][0] if one.name == "softmax and loss")
+    counted = [
+        [sum(one.parameters for one in operations if one.experts == expert) for operations, _ in lists]
+        for expert in (False, True)
+    ]
+    return _Work(phases_of(*zip(*lists, strict=True)), held, Held(*map(np.array, counted)))
 
 
-def _total(operations, model, system, recompute=None):
-    """The sum over operations, with what recomputation adds to the backward and takes from memory."""
-    recompute = recompute or model.recompute
-    forward, input_grad, weight_grad = (
-        [roofline_s(getattr(operation, phase), system) for operation in operations]
-        for phase in ("forward", "input_grad", "weight_grad")
-    )
-    again = sum(
-        seconds
-        for operation, seconds in zip(operations, forward, strict=True)
-        if recompute == "full" or (recompute == "selective" and operation.core)
-    )
+def _bytes(operations, recompute):
+    """Bytes kept for the backward, kept between its halves, and in memory while recomputed; none are logits."""
     saved = sum(operation.saved_bytes for operation in operations)
     core = sum(operation.core_bytes for operation in operations)
-    if recompute == "none":
-        saved += core
-    elif recompute == "full":
-        saved = operations[0].saved_bytes  # the block's input alone
-    held = sum(operation.weight_grad_bytes for operation in operations)
-    parameters = sum(operation.parameters for operation in operations)
-    return Stage(1, sum(forward), sum(input_grad) + again, sum(weight_grad), saved, held, parameters)
+    between = sum(operation.weight_grad_bytes for operation in operations)
+    if recompute == "full":
+        entry = operations[0].saved_bytes  # the block's input alone
+        return entry, between, saved + core - entry, 0.0
+    return (saved + core, between, 0.0, 0.0) if recompute == "none" else (saved, between, core, 0.0)
 
 
-def model_costs(schedule, model, system, blocks=None):
-    """Costs of a model on a system, by roofline and Hockney.
+@lru_cache(_PARTS_KEPT)
+def _seconds(model, sequences, system, layout):
+    """Seconds of each list of `_work` on a system, shape (num_lists, 3, 5): F, I with what it recomputes, W; parts."""
+    work = _work(model, sequences, layout)
+    taken = phase_seconds(work.phases, system, layout)
+    seconds = taken[:, [FORWARD, INPUT_GRAD, WEIGHT_GRAD]]
+    seconds[:, 1] += taken[:, AGAIN]
+    if layout is not None and layout.zero:
+        seconds[..., PARTS.index("data")] += microbatch_data_s(work.parameters, seconds[..., 0], model, layout, system)
+    seconds.flags.writeable = False
+    return seconds
+
+
+@lru_cache(_PARTS_KEPT)
+def _layer_times(model, sequences, system, layout):
+    """What is balanced over stages; where a number of layers is recomputed, a block is one that is not."""
+    *blocks, embedding, head = _seconds(model, sequences, system, layout).sum(axis=(1, 2)).tolist()
+    if not isinstance(_recompute(model, layout), str):
+        blocks = blocks[1::2]
+    dense = _dense_blocks(model)
+    return LayerTimes(blocks[0], embedding, head, blocks[1] if dense else None, dense)
+
+
+def _once(cut, model, system, layout):
+    """Seconds of an iteration beside its microbatches, by stage: reduction, gathering that is exposed, step."""
+    given = model, layout, system
+    gathered = gather_s(cut.parameters, cut.parts[:, 0, 0], *given)
+    return np.array([reduction_s(cut.parameters, *given), gathered, optimizer_s(cut.parameters, *given)])
+
+
+def model_costs(schedule, model, system, blocks=None, layout=None):
+    """Costs of a model on a system, by kernels and collectives, and by Hockney.
 
     Parameters
     ----------
@@ -132,12 +248,15 @@ def model_costs(schedule, model, system, blocks=None):
         One rank and its network link; where it has nodes, two ranks of one node use the link inside it.
     blocks : sequence of int, optional
         See `stage_blocks`.
+    layout : LayoutSpec, optional
+        See `stages`.
 
     Returns
     -------
     OpCosts
         In seconds; with nodes, transfers also by replica. The all-reduce of a stage's gradients over r replicas is
-        a ring: 2 (r-1)/r of their bytes at the bandwidth of its slowest link, and 2 (r-1) of its latencies.
+        a ring: 2 (r-1)/r of their bytes at the bandwidth of its slowest link, and 2 (r-1) of its latencies. With a
+        layout its data-parallel ranks follow with theirs, and the optimizer's step with the gathering of parameters.
 
     Raises
     ------
@@ -154,16 +273,17 @@ def model_costs(schedule, model, system, blocks=None):
     >>> bool(0.1 < costs.occupancy_s[0, 0] / costs.compute_s[0, 0] < 0.3)
     True
     """
-    forward, input_grad, weight_grad, _, _, parameters = _stage_columns(
-        schedule, model, system, stage_blocks(schedule, model, blocks)
-    )
-    nodes = system.nodes and system.nodes.of_ranks(schedule.num_ranks)
-    num_bytes = message_bytes(schedule, model)
-    between = hockney_s(num_bytes, system)
-    inside = between if nodes is None else hockney_s(num_bytes, system, inside=True)
+    layout = layout and check_layout(layout, model, system, schedule)
+    cut = _cut(schedule, model, system, blocks, layout)
+    forward, input_grad, weight_grad = cut.compute
+    links = pipeline_links(schedule, model, system, layout)
     others = schedule.num_replicas - 1
-    volumes = 2 * others / schedule.num_replicas * parameters * model.gradient_bytes
-    ring = ring_s(volumes, schedule, system, nodes)
-    compute = np.array([forward, input_grad + weight_grad, input_grad, weight_grad, ring])
-    nics = system.nodes and system.nodes.nics(schedule.num_ranks)
-    return OpCosts(compute, *transfer_costs(schedule, nodes, between, inside), nics=nics)
+    volumes = 2 * others / schedule.num_replicas * sum(cut.parameters) * model.gradient_bytes
+    compute = np.zeros((len(OpKind), schedule.num_stages))
+    compute[: OpKind.R] = forward, input_grad + weight_grad, input_grad, weight_grad
+    compute[OpKind.R] = ring_s(volumes, schedule, system, links.nodes)
+    if layout is not None:
+        reduction, gather, step = _once(cut, model, system, layout)
+        compute[OpKind.R] += reduction
+        compute[OpKind.R + 1 :] = gather + step
+    return OpCosts(compute, *transfer_costs(schedule, links.nodes, links.between, links.inside), nics=links.nics)

@@ -1,10 +1,117 @@
-"""Seconds of a kernel: t = max(FLOP / (peak e_c) + L_c, bytes / (bandwidth e_m) + L_m)."""
+"""Seconds of a kernel: t = max(FLOP / (peak e) + L_c, bytes / (bandwidth e_m) + L_m), each latency once per kernel.
+
+Without constants of its kernels a system attains e = e_c in all of them, and fp8 has no peak. With them:
+
+- A matrix product of m rows, n columns and depth k attains e = e_c m / (m + m_half) w / (w + w_half), w = min(n, k): the
+  time of a saturating machine is a line in the size of the work, with m_half as the size at which the rate has half of
+  its limit (Hockney and Jesshope, 1981, n_1/2). It is an approximation of tiles and waves that is smooth and has two
+  constants.
+- A product for a weight gradient has that times a factor, an attention kernel a fraction of the peak of its own.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
 
 from ppmodel.costs.work import NO_WORK
+from ppmodel.errors import CostError
+from ppmodel.specs import KernelSpec
+
+MEMORY, PRODUCT, ATTENTION, ATTENTION_BACKWARD, WEIGHT_PRODUCT = range(5)
+"""What a kernel's efficiency follows from."""
+
+_PLAIN = KernelSpec()
+
+
+class Kernels(NamedTuple):
+    """Kernels whose seconds are wanted, column by column.
+
+    Parameters
+    ----------
+    flops, bytes : ndarray of float, shape (num_kernels,)
+        Work of all `count`.
+    kind : ndarray of int, shape (num_kernels,)
+        `MEMORY`, `PRODUCT`, `ATTENTION`, `ATTENTION_BACKWARD` or `WEIGHT_PRODUCT`.
+    rows, width : ndarray of float, shape (num_kernels,)
+        Of a product m and min(n, k); infinite for others, which no shape slows down.
+    count : ndarray of float, shape (num_kernels,)
+        Launches, each with its fixed cost.
+    """
+
+    flops: np.ndarray
+    bytes: np.ndarray
+    kind: np.ndarray
+    rows: np.ndarray
+    width: np.ndarray
+    count: np.ndarray
+
+    @classmethod
+    def of(cls, columns):
+        """Kernels from a list of rows."""
+        flops, moved, kind, rows, width, count = zip(*columns, strict=True) if columns else [()] * 6
+        floats = [np.array(column, dtype=float) for column in (flops, moved, rows, width, count)]
+        return cls(floats[0], floats[1], np.array(kind, dtype=np.intp), *floats[2:])
+
+
+def kernels_s(kernels, system, precision="bf16"):
+    """Seconds of kernels on a system.
+
+    Parameters
+    ----------
+    kernels : Kernels
+    system : SystemSpec
+        Gives peaks, efficiencies, fixed costs, and the constants of its kernels where they are known.
+    precision : {"bf16", "fp8"}
+        Of matrix products; attention keeps 16 bits.
+
+    Returns
+    -------
+    ndarray of float, shape (num_kernels,)
+        In seconds.
+
+    Raises
+    ------
+    CostError
+        If the precision is fp8 and the system has no peak for it.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_system
+    >>> product = Kernels.of([(1e15, 0.0, PRODUCT, 4096.0, 4096.0, 1.0)])
+    >>> kernels_s(product, load_system("mid_cp_mid_nw")).tolist()
+    [1.0]
+    """
+    rate = _rates(kernels, system, precision)
+    arithmetic = kernels.flops / rate + kernels.count * system.compute_latency_s
+    attained = system.memory_bandwidth_bytes_per_s * system.memory_efficiency
+    return np.maximum(arithmetic, kernels.bytes / attained + kernels.count * system.memory_latency_s)
+
+
+def _rates(kernels, system, precision):
+    """FLOP/s that each kernel attains; one number where all are alike."""
+    plain = system.peak_compute_flops * system.compute_efficiency
+    if precision == "bf16" and system.kernels is None:
+        return plain
+    spec, low = system.kernels or _PLAIN, plain
+    if precision == "fp8":
+        if system.fp8_peak_compute_flops is None:
+            remedy = "add fp8_peak_compute to the system, or choose bf16"
+            raise CostError("precision", "fp8", f"is unknown to {system.name}", remedy)
+        low = system.fp8_peak_compute_flops * system.compute_efficiency
+    forward, backward = (
+        plain if own is None else system.peak_compute_flops * own
+        for own in (spec.attention_efficiency, spec.attention_backward_efficiency)
+    )
+    rate = np.array((plain, low, forward, backward, low * spec.weight_grad_efficiency))[kernels.kind]
+    if spec.product_half_rows:
+        rate /= 1 + spec.product_half_rows / kernels.rows
+    if spec.product_half_width:
+        rate /= 1 + spec.product_half_width / kernels.width
+    return rate
 
 
 def roofline_s(work, system):
-    """Seconds of one kernel: the longer of its arithmetic and its memory traffic.
+    """Seconds of one kernel by the roofline alone: the longer of its arithmetic and its memory traffic.
 
     Parameters
     ----------

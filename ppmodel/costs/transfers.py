@@ -1,11 +1,78 @@
 """What a transfer and an all-reduce cost: Hockney, V / BW + L, on the link that each really uses."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ppmodel.costs.partition import microbatch_sequences
+from ppmodel.errors import CostError
 from ppmodel.ops import OpKind
 
 _NUM_KINDS = len(OpKind)
+
+
+class Links(NamedTuple):
+    """Links between the ranks of a pipeline.
+
+    Parameters
+    ----------
+    nodes : ndarray of int, shape (num_ranks,), or None
+        Ranks with the same number reach each other inside a node; None where all links are alike.
+    between, inside : tuple of float
+        Occupancy and latency of a transfer between nodes, and inside one, in seconds.
+    nics : tuple of int, length num_ranks, or None
+        As in `OpCosts`.
+    """
+
+    nodes: np.ndarray | None
+    between: tuple
+    inside: tuple
+    nics: tuple | None
+
+
+def pipeline_links(schedule, model, system, layout=None):
+    """The links of a pipeline, and what a transfer takes on them.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Gives ranks and microbatches.
+    model : ModelSpec
+    system : SystemSpec
+        Gives links and nodes.
+    layout : LayoutSpec, optional
+        A rank is then tp x cp x dp GPUs, each of which sends to the one at its place in the other rank. Ranks of more
+        than one GPU lie on nodes in order. Where the GPUs of a node share its NIC, a rank's messages share it, too.
+
+    Returns
+    -------
+    Links
+
+    Raises
+    ------
+    CostError
+        If ranks of several GPUs are to be placed otherwise than blocked.
+    SpecificationError
+        If the system lists the nodes of another number of ranks.
+    """
+    num_bytes = message_bytes(schedule, model, layout)
+    gpus = 1 if layout is None else layout.tp * layout.cp * layout.dp
+    if system.nodes is None:
+        between = hockney_s(num_bytes, system)
+        return Links(None, between, between, None)
+    inside = hockney_s(num_bytes, system, inside=True)
+    if gpus == 1:
+        nodes, nics = system.nodes.of_ranks(schedule.num_ranks), system.nodes.nics(schedule.num_ranks)
+        return Links(nodes, hockney_s(num_bytes, system), inside, nics)
+    room = system.nodes.devices_per_node
+    if system.nodes.placement != "blocked":
+        rule = f"places ranks of one GPU, and a rank has tp x cp x dp = {gpus}"
+        raise CostError("nodes.placement", system.nodes.placement, rule, "write blocked")
+    first = np.arange(schedule.num_ranks) * gpus
+    nodes = first // room * (schedule.num_ranks * gpus) + (first + gpus - 1) // room  # alike where both ends are
+    shared = system.nodes.shared_nic
+    between = hockney_s(num_bytes * (min(gpus, room) if shared else 1), system)
+    return Links(nodes, between, inside, tuple((first // room).tolist()) if shared and nodes.any() else None)
 
 
 def transfer_costs(schedule, nodes, between, inside):
@@ -55,7 +122,7 @@ def hockney_s(num_bytes, system, inside=False):
     num_bytes : float
         Bytes of the transfer, V.
     system : SystemSpec
-        Gives bandwidth BW and latency L of one directed link.
+        Gives bandwidth BW and latency L of one directed link; of BW what `collectives` says that messages attain.
     inside : bool
         Whether the link is one inside a node, of a system that has nodes.
 
@@ -70,13 +137,16 @@ def hockney_s(num_bytes, system, inside=False):
     >>> hockney_s(50e9, load_system("mid_cp_mid_nw"))[0]
     1.0
     """
+    attained = system.collectives
     if inside:
-        return num_bytes / system.nodes.node_bandwidth_bytes_per_s, system.nodes.node_latency_s
-    return num_bytes / system.network_bandwidth_bytes_per_s, system.network_latency_s
+        bandwidth = system.nodes.node_bandwidth_bytes_per_s * (attained.node_efficiency if attained else 1.0)
+        return num_bytes / bandwidth, system.nodes.node_latency_s
+    bandwidth = system.network_bandwidth_bytes_per_s * (attained.network_efficiency if attained else 1.0)
+    return num_bytes / bandwidth, system.network_latency_s
 
 
-def message_bytes(schedule, model):
-    """Bytes of one transfer: the activations, or their gradient, between two stages.
+def message_bytes(schedule, model, layout=None):
+    """Bytes of one transfer: the activations, or their gradient, that a GPU sends to the next stage.
 
     Parameters
     ----------
@@ -84,11 +154,14 @@ def message_bytes(schedule, model):
         Gives the microbatches of the table.
     model : ModelSpec
         Gives global batch, sequence, hidden size and bytes of an element.
+    layout : LayoutSpec, optional
+        Context parallelism cuts the tokens, and sequence parallelism cuts them again; without the latter every
+        tensor-parallel rank sends all of them.
 
     Returns
     -------
-    int
-        Bytes for one microbatch of the table, b s h times those of an element.
+    float
+        Bytes for one microbatch of the table, b s h times those of an element; a whole number without a layout.
 
     Raises
     ------
@@ -103,7 +176,8 @@ def message_bytes(schedule, model):
     >>> message_bytes(build("gpipe", 4, 8), model) / message_bytes(build("gpipe", 4, 16), model)
     2.0
     """
-    return microbatch_sequences(schedule, model) * model.sequence * model.hidden * model.element_bytes
+    whole = microbatch_sequences(schedule, model, layout) * model.sequence * model.hidden * model.element_bytes
+    return whole if layout is None else whole / (layout.cp * (layout.tp if layout.sequence_parallel else 1))
 
 
 def ring_s(volumes, schedule, system, nodes):

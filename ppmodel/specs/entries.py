@@ -10,9 +10,9 @@ from ppmodel.errors import SpecificationError
 from ppmodel.specs.document import read_document
 from ppmodel.specs.files import specification_path
 
-Kind = Literal["stated", "digest", "inferred", "our choice"]
+Kind = Literal["stated", "digest", "inferred", "fitted", "our choice"]
 """How sure a value is: stated in a primary source; in a machine-made summary of the paper; recomputed
-so that published figures come out; chosen by us where nothing is known."""
+so that published figures come out; fitted to measurements; chosen by us where nothing is known."""
 
 _UNITS = {
     "FLOP/s": 1.0, "TFLOP/s": 1e12, "PFLOP/s": 1e15,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ppmodel.specs.entries import Bandwidth, Efficiency, Rate, Size, Time, load_specification
 from ppmodel.specs.framework import Framework
+from ppmodel.specs.kernels import Collectives, Kernels
 from ppmodel.specs.topology import Nodes
 
 
@@ -32,6 +33,14 @@ class SystemSpec:
         Which ranks share a node, and what connects them; without it all links are alike.
     framework : FrameworkSpec, optional
         What the training framework does that neither model nor layout say; for rows of measured runs.
+    kernels : KernelSpec, optional
+        What kernels attain by their kind and shape, where that is known better than by the roofline alone.
+    collectives : CollectiveSpec, optional
+        What collectives attain on the links.
+    fp8_peak_compute_flops : float, optional
+        FLOP/s of the matrix units in products of 8-bit numbers.
+    reserve_bytes : float
+        Memory of a device that a run cannot use: context, libraries, fragmentation.
     provenance : tuple of Provenance
         One entry for each value of the file.
     """
@@ -49,6 +58,10 @@ class SystemSpec:
     network_latency_s: Time
     nodes: Nodes = None
     framework: Framework = None
+    kernels: Kernels = None
+    collectives: Collectives = None
+    fp8_peak_compute_flops: Rate = None
+    reserve_bytes: Size = 0.0
     provenance: tuple = field(default=(), compare=False, repr=False)
 
 

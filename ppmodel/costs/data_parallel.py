@@ -1,0 +1,172 @@
+"""What the data-parallel ranks of a stage do: gradients, parameters and the optimizer's step, by ZeRO stage.
+
+ZeRO (Rajbhandari et al., 2020) shares out the optimizer's state (1), gradients, too (2), and weights, too (3) among the
+ranks of a data group. 0 sums gradients by an all-reduce. 1 reduces and scatters them once, and gathers the updated
+parameters, as Megatron-LM's distributed optimizer does. From 2 on no rank has room for all gradients, so that every
+microbatch reduces and scatters them; with 3 it also gathers the weights, once for the forward and once for the backward.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.costs.collectives import collective_line, group_of
+
+SHARED_OPTIMIZER, SHARED_GRADIENTS, SHARED_WEIGHTS = 1, 2, 3
+"""The stages of ZeRO by what is shared."""
+
+
+class Held(NamedTuple):
+    """Parameters that one GPU holds, those of experts apart: two groups of ranks share them."""
+
+    dense: np.ndarray
+    experts: np.ndarray
+
+
+def shared_s(kind, parameters, parameter_bytes, layout, system):
+    """Seconds of a collective of the data-parallel ranks on all parameters of a GPU.
+
+    Parameters
+    ----------
+    kind : str
+        As in `Collective`.
+    parameters : Held
+        Of one GPU.
+    parameter_bytes : float
+        What is moved of each.
+    layout : LayoutSpec
+    system : SystemSpec
+
+    Returns
+    -------
+    ndarray of float
+        In seconds, in the shape of the parameters; 0 where there are none.
+    """
+    total = 0.0
+    for held, group in zip(parameters, ("data", "expert-data"), strict=True):
+        fixed, slope = collective_line(kind, group, layout, system)
+        held = np.asarray(held)
+        total = total + np.where(held > 0, fixed + slope * parameter_bytes * held, 0.0)
+    return total
+
+
+def shares(parameters, layout, system, from_stage):
+    """What a GPU keeps of something that all its parameters have, which ZeRO shares out from one of its stages on.
+
+    Parameters
+    ----------
+    parameters : Held
+        Of one GPU.
+    layout : LayoutSpec
+    system : SystemSpec
+    from_stage : int
+        1 for the optimizer's state, 2 for gradients, 3 for weights.
+
+    Returns
+    -------
+    ndarray of float
+        Number of parameters.
+    """
+    if layout.zero < from_stage:
+        return parameters.dense + parameters.experts
+    data, expert_data = (group_of(group, layout, system).size for group in ("data", "expert-data"))
+    return parameters.dense / data + parameters.experts / expert_data
+
+
+def microbatch_data_s(parameters, computing_s, model, layout, system):
+    """Exposed seconds of what ZeRO 2 and 3 move for every microbatch, in the forward and both halves of the backward.
+
+    Parameters
+    ----------
+    parameters : Held
+        Of one GPU, by part of the model.
+    computing_s : ndarray of float, shape (num_lists, 4)
+        Seconds of the kernels by phase, under which traffic is hidden where the layout says so.
+    model : ModelSpec
+    layout : LayoutSpec
+    system : SystemSpec
+
+    Returns
+    -------
+    ndarray of float, shape (num_lists, 3)
+        By part of the model and F, I, W.
+    """
+    exposed = np.zeros((len(parameters.dense), 3))
+    if layout.zero >= SHARED_WEIGHTS:
+        gather = shared_s("all-gather", parameters, model.element_bytes, layout, system)
+        under = computing_s[:, :2] * layout.overlap_parameters
+        exposed[:, :2] = np.maximum(gather[:, None] - under, 0.0)
+    if layout.zero >= SHARED_GRADIENTS:
+        scatter = shared_s("reduce-scatter", parameters, model.gradient_bytes, layout, system)
+        exposed[:, 2] = np.maximum(scatter - computing_s[:, 2] * layout.overlap_gradients, 0.0)
+    return exposed
+
+
+def reduction_s(parameters, model, layout, system):
+    """Seconds of the sum of a stage's gradients at the end of an iteration, not yet hidden under anything.
+
+    Parameters
+    ----------
+    parameters : Held
+        Of one GPU, by stage.
+    model : ModelSpec
+        Gives the bytes of a gradient.
+    layout : LayoutSpec
+    system : SystemSpec
+
+    Returns
+    -------
+    ndarray of float, shape (num_stages,)
+    """
+    if layout.zero >= SHARED_GRADIENTS:
+        return np.zeros(len(parameters.dense))
+    kind = "reduce-scatter" if layout.zero else "all-reduce"
+    return shared_s(kind, parameters, model.gradient_bytes, layout, system)
+
+
+def gather_s(parameters, forward_s, model, layout, system):
+    """Seconds of gathering a stage's updated parameters, less those that its first forward hides where it may.
+
+    Parameters
+    ----------
+    parameters : Held
+        Of one GPU, by stage.
+    forward_s : ndarray of float, shape (num_stages,)
+        Of the kernels of one forward.
+    model : ModelSpec
+        Gives the bytes of a weight.
+    layout : LayoutSpec
+    system : SystemSpec
+
+    Returns
+    -------
+    ndarray of float, shape (num_stages,)
+    """
+    if layout.zero not in (SHARED_OPTIMIZER, SHARED_GRADIENTS):
+        return np.zeros(len(parameters.dense))
+    gather = shared_s("all-gather", parameters, model.element_bytes, layout, system)
+    return np.maximum(gather - forward_s, 0.0) if layout.overlap_parameters else gather
+
+
+def optimizer_s(parameters, model, layout, system):
+    """Seconds of the optimizer's step: a pass over memory that reads gradients, updates its state and writes weights.
+
+    Parameters
+    ----------
+    parameters : Held
+        Of one GPU, by stage.
+    model : ModelSpec
+        Gives the bytes of each.
+    layout : LayoutSpec
+        Gives the share of a GPU.
+    system : SystemSpec
+        Gives memory bandwidth, what is attained of it, and the latency of an operation.
+
+    Returns
+    -------
+    ndarray of float, shape (num_stages,)
+    """
+    own = shares(parameters, layout, system, SHARED_OPTIMIZER)
+    moved = own * (model.gradient_bytes + 2 * model.optimizer_bytes + model.element_bytes)
+    attained = system.memory_bandwidth_bytes_per_s * system.memory_efficiency
+    return np.where(own > 0, moved / attained + system.memory_latency_s, 0.0)

@@ -1,0 +1,185 @@
+"""A block, the embedding or the head as arrays: the kernels and collectives of the phases of its operations.
+
+The work is known once model and layout are; what a system takes for it is a few array operations. So a calibration,
+or a sweep over systems, pays for the first only once.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.costs import roofline
+from ppmodel.costs.collectives import collective_line
+from ppmodel.costs.roofline import Kernels, kernels_s
+from ppmodel.costs.work import NO_WORK
+
+FORWARD, INPUT_GRAD, WEIGHT_GRAD, AGAIN = range(4)
+"""The phases: forward, both halves of the backward, and the forward that recomputation runs again."""
+
+PARTS = ("computing", "tensor", "context", "expert", "data")
+"""What the seconds of an operation consist of: kernels, and the collectives of a group that no kernel hides."""
+
+_NUM_PHASES, _NOTHING = 4, -1
+_BACKWARD = {"product": roofline.PRODUCT, "attention": roofline.ATTENTION_BACKWARD}
+_FORWARD = {"product": roofline.PRODUCT, "attention": roofline.ATTENTION}
+
+
+class Phases(NamedTuple):
+    """Kernels and collectives of one or several lists of operations, phase by phase.
+
+    Parameters
+    ----------
+    kernels : Kernels
+        Of all lists and phases, one after the other.
+    ends : list of int
+        Where each phase of each list ends among the kernels.
+    pairs : tuple of (str, str)
+        Kinds and groups of the collectives that occur.
+    pair, slot, beside : ndarray of int, shape (num_collectives,)
+        Which of `pairs` a collective is; its list, phase and part as one number; and the kernel that it may run under.
+    volume : ndarray of float, shape (num_collectives,)
+        Bytes of the collective.
+    """
+
+    kernels: Kernels
+    ends: list
+    pairs: tuple
+    pair: np.ndarray
+    slot: np.ndarray
+    beside: np.ndarray
+    volume: np.ndarray
+
+
+def phases_of(lists, again):
+    """The arrays of some lists of operations.
+
+    Parameters
+    ----------
+    lists : sequence of list of BlockOperation
+        For one microbatch, each in the order of the forward.
+    again : sequence of str
+        What of each list recomputation runs again, one of ``none``, ``selective`` and ``full``.
+
+    Returns
+    -------
+    Phases
+
+    Examples
+    --------
+    >>> from ppmodel.costs import block_operations
+    >>> from ppmodel.specs import load_model
+    >>> found = phases_of([block_operations(load_model("paper"), 1)], ["selective"])
+    >>> found.ends, found.pairs
+    ([13, 26, 32, 36], ())
+    """
+    rows, ends, collectives = [], [], []
+    for index, (operations, recompute) in enumerate(zip(lists, again, strict=True)):
+        for phase in range(_NUM_PHASES):
+            _add_phase(operations, phase, recompute, index * _NUM_PHASES + phase, rows, collectives)
+            ends.append(len(rows))
+    pairs = tuple(dict.fromkeys((one.kind, one.group) for one, _, _ in collectives))
+    number = {pair: index for index, pair in enumerate(pairs)}
+    columns = [(number[one.kind, one.group], slot, beside) for one, slot, beside in collectives]
+    pair, slot, beside = np.array(columns, dtype=np.intp).reshape(-1, 3).T
+    volume = np.array([one.bytes for one, _, _ in collectives], dtype=float)
+    return Phases(Kernels.of(rows), ends, pairs, pair, slot, beside, volume)
+
+
+def _add_phase(operations, phase, recompute, number, rows, collectives):
+    """Append the kernels of a phase, and its collectives with the kernel that each may run under."""
+    skipped = phase == AGAIN and recompute != "full"
+    place = {}
+    for index, operation in enumerate(operations):
+        if skipped and (recompute == "none" or not operation.core):
+            continue
+        row = _kernel(operation, phase)
+        if row is not None:
+            place[index] = len(rows)
+            rows.append(row)
+    for index, operation in enumerate(operations):
+        if skipped and (recompute == "none" or not operation.core):
+            continue
+        one = _collective(operation, phase)
+        if one is not None:
+            beside = _beside(operations, index, one, place)
+            collectives.append((one, number * len(PARTS) + PARTS.index(one.group), beside))
+
+
+def _kernel(operation, phase):
+    """A row of `Kernels`, or None where the phase has no work."""
+    work = (operation.forward, operation.input_grad, operation.weight_grad, operation.forward)[phase]
+    if work == NO_WORK:
+        return None
+    forward = phase in (FORWARD, AGAIN)
+    kind = (_FORWARD if forward else _BACKWARD).get(operation.kind, roofline.MEMORY)
+    rows = width = np.inf
+    if operation.kind == "product" and operation.shape:
+        m, n, k = operation.shape
+        rows, width = (m, min(n, k)) if phase != WEIGHT_GRAD else (k, min(n, m))
+    if operation.kind == "product" and phase == WEIGHT_GRAD:
+        kind = roofline.WEIGHT_PRODUCT
+    return work.flops, work.bytes, kind, rows, width, operation.count
+
+
+def _collective(operation, phase):
+    """The collective of a phase, or None."""
+    comm = operation.forward_comm, operation.input_grad_comm, operation.weight_grad_comm, operation.forward_comm
+    return comm[phase]
+
+
+def _beside(operations, index, collective, place):
+    """The kernel that a collective may run under: its product, or of a ring the attention that it feeds."""
+    if collective.kind == "ring":
+        found = [other for other in place if operations[other].kind == "attention"]
+        return place[min(found, key=lambda other: abs(other - index))] if found else _NOTHING
+    if collective.group != "tensor":
+        return _NOTHING
+    products = [other for other in place if operations[other].kind == "product"]
+    if _stands_before(operations[index]):
+        return next((place[other] for other in products if other >= index), _NOTHING)
+    return next((place[other] for other in reversed(products) if other <= index), _NOTHING)
+
+
+def _stands_before(operation):
+    """Whether an exchange stands in front of its products (Megatron-LM's f) and not behind them."""
+    forward = operation.forward_comm
+    return forward.kind == "all-gather" if forward else operation.input_grad_comm is not None
+
+
+def phase_seconds(phases, system, layout=None):
+    """Seconds of the phases by part.
+
+    Parameters
+    ----------
+    phases : Phases
+    system : SystemSpec
+        Gives kernels and links.
+    layout : LayoutSpec, optional
+        Gives groups, precision, and whether tensor-parallel collectives are hidden: as much of each as the product
+        takes that it runs beside, min(collective, product). A ring is hidden under attention so in any case.
+
+    Returns
+    -------
+    ndarray of float, shape (num_lists, 4, 5)
+        By list, phase and part; the kernels of a phase are summed in order.
+    """
+    taken = kernels_s(phases.kernels, system, layout.precision if layout else "bf16")
+    seconds = np.zeros((len(phases.ends), len(PARTS)))
+    if len(phases.volume):
+        exposed = _exposed(phases, taken, system, layout)
+        seconds = np.bincount(phases.slot, exposed, seconds.size).reshape(seconds.shape)
+    listed, first = taken.tolist(), 0
+    for row, end in enumerate(phases.ends):
+        seconds[row, 0] = sum(listed[first:end])
+        first = end
+    return seconds.reshape(-1, _NUM_PHASES, len(PARTS))
+
+
+def _exposed(phases, taken, system, layout):
+    """Seconds of each collective that no kernel hides."""
+    lines = np.array([collective_line(*pair, layout, system) for pair in phases.pairs])
+    seconds = lines[phases.pair, 0] + lines[phases.pair, 1] * phases.volume
+    hides = np.array([kind == "ring" or (group == "tensor" and layout.overlap_tensor) for kind, group in phases.pairs])
+    hidden = hides[phases.pair] & (phases.beside != _NOTHING)
+    under = np.append(taken, 0.0)[phases.beside]
+    return np.where(hidden, np.maximum(seconds - under, 0.0), seconds)
