@@ -2,11 +2,14 @@
 
 from ppmodel.costs.block import block_operations, embedding_operations, head_operations, logits_bytes, working_bytes
 from ppmodel.costs.checks import check_layout
+from ppmodel.costs.collectives import Collective, Group, collective_s, group_of
+from ppmodel.costs.data_parallel import persistent_bytes
 from ppmodel.costs.model import Stage, model_costs, stages
 from ppmodel.costs.partition import LayerTimes, StageLayers, imbalance, microbatch_sequences, stage_blocks, stage_layers
-from ppmodel.costs.roofline import roofline_s
+from ppmodel.costs.phases import PARTS
+from ppmodel.costs.roofline import Kernels, kernels_s, roofline_s
 from ppmodel.costs.table import OpCosts, comm_over_forward, side_by_side, slowest_transfer_s
 from ppmodel.costs.totals import Parameters, model_flops, parameters
-from ppmodel.costs.transfers import hockney_s, message_bytes, receivers
+from ppmodel.costs.transfers import buffer_bytes, hockney_s, message_bytes, receivers
 from ppmodel.costs.uniform import uniform_costs
 from ppmodel.costs.work import BlockOperation, Work

@@ -10,10 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.specs import CollectiveSpec
-
 _LINES_KEPT = 2**12
-_PLAIN = CollectiveSpec()
 
 
 class Collective(NamedTuple):
@@ -169,18 +166,21 @@ def collective_line(kind, group, layout, system):
     sharing = 1
     if system.nodes and system.nodes.shared_nic:
         sharing = min(system.nodes.devices_per_node, layout.tp * layout.cp * layout.dp)
-    attained = system.collectives or _PLAIN
-    between = Line(
-        system.network_latency_s if attained.network_latency_s is None else attained.network_latency_s,
-        sharing / (system.network_bandwidth_bytes_per_s * attained.network_efficiency),
-    )
-    if system.nodes is None:
+    own, inner = system.collectives, system.nodes
+    between = _link(
+        system.network_latency_s, system.network_bandwidth_bytes_per_s / sharing,
+        own and (own.network_latency_s, own.network_efficiency),
+    )  # fmt: skip
+    if inner is None:
         return _FORMS[kind](where, between, between)
-    inside = Line(
-        system.nodes.node_latency_s if attained.node_latency_s is None else attained.node_latency_s,
-        1.0 / (system.nodes.node_bandwidth_bytes_per_s * attained.node_efficiency),
-    )
-    return _FORMS[kind](where, inside, between)
+    attained = own and (own.node_latency_s, own.node_efficiency)
+    return _FORMS[kind](where, _link(inner.node_latency_s, inner.node_bandwidth_bytes_per_s, attained), between)
+
+
+def _link(latency_s, bandwidth, attained):
+    """A step on a link as a line, by what collectives attain there if that is known: latency and efficiency."""
+    own_latency_s, efficiency = attained or (None, 1.0)
+    return Line(latency_s if own_latency_s is None else own_latency_s, 1.0 / (bandwidth * efficiency))
 
 
 def _one_pass(where, inside, between):

@@ -3,14 +3,14 @@
 ZeRO (Rajbhandari et al., 2020) shares out the optimizer's state (1), gradients, too (2), and weights, too (3) among the
 ranks of a data group. 0 sums gradients by an all-reduce. 1 reduces and scatters them once, and gathers the updated
 parameters, as Megatron-LM's distributed optimizer does. From 2 on no rank has room for all gradients, so that every
-microbatch reduces and scatters them; with 3 it also gathers the weights, once for the forward and once for the backward.
+microbatch reduces and scatters them; with 3 it also gathers the weights, once for the forward, once for the backward.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.costs.collectives import collective_line, group_of
+from ppmodel.costs.collectives import collective_line
 
 SHARED_OPTIMIZER, SHARED_GRADIENTS, SHARED_WEIGHTS = 1, 2, 3
 """The stages of ZeRO by what is shared."""
@@ -50,7 +50,7 @@ def shared_s(kind, parameters, parameter_bytes, layout, system):
     return total
 
 
-def shares(parameters, layout, system, from_stage):
+def shares(parameters, layout, from_stage):
     """What a GPU keeps of something that all its parameters have, which ZeRO shares out from one of its stages on.
 
     Parameters
@@ -58,7 +58,6 @@ def shares(parameters, layout, system, from_stage):
     parameters : Held
         Of one GPU.
     layout : LayoutSpec
-    system : SystemSpec
     from_stage : int
         1 for the optimizer's state, 2 for gradients, 3 for weights.
 
@@ -69,8 +68,42 @@ def shares(parameters, layout, system, from_stage):
     """
     if layout.zero < from_stage:
         return parameters.dense + parameters.experts
-    data, expert_data = (group_of(group, layout, system).size for group in ("data", "expert-data"))
-    return parameters.dense / data + parameters.experts / expert_data
+    data = layout.dp * layout.cp
+    return parameters.dense / data + parameters.experts / (data / layout.ep)
+
+
+def persistent_bytes(stages, model, layout):
+    """Bytes of weights, gradients and optimizer state of each stage on one of its GPUs.
+
+    Parameters
+    ----------
+    stages : list of Stage
+        From `costs.stages`, with the layout.
+    model : ModelSpec
+        Gives the bytes of each per parameter, which need not be whole.
+    layout : LayoutSpec
+        Gives the stage of ZeRO and the ranks that share.
+
+    Returns
+    -------
+    list of ndarray of float, shape (num_stages,)
+        Weights, gradients, optimizer state.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import stages
+    >>> from ppmodel.specs import LayoutSpec, load_model, load_system
+    >>> schedule, model, layout = build("1f1b", 4, 8), load_model("llama3_70b"), LayoutSpec(pp=4, tp=8, dp=2, zero=1)
+    >>> held = persistent_bytes(stages(schedule, model, load_system("dgx_h100"), layout=layout), model, layout)
+    >>> [round(float(part[1]) / 1e9, 1) for part in held]
+    [4.3, 8.6, 12.8]
+    """
+    experts = np.array([stage.expert_parameters for stage in stages])
+    held = Held(np.array([stage.parameters for stage in stages]) - experts, experts)
+    widths = model.element_bytes, model.gradient_bytes, model.optimizer_bytes
+    sharing = SHARED_WEIGHTS, SHARED_GRADIENTS, SHARED_OPTIMIZER
+    return [shares(held, layout, least) * width for width, least in zip(widths, sharing, strict=True)]
 
 
 def microbatch_data_s(parameters, computing_s, model, layout, system):
@@ -166,7 +199,7 @@ def optimizer_s(parameters, model, layout, system):
     -------
     ndarray of float, shape (num_stages,)
     """
-    own = shares(parameters, layout, system, SHARED_OPTIMIZER)
+    own = shares(parameters, layout, SHARED_OPTIMIZER)
     moved = own * (model.gradient_bytes + 2 * model.optimizer_bytes + model.element_bytes)
     attained = system.memory_bandwidth_bytes_per_s * system.memory_efficiency
     return np.where(own > 0, moved / attained + system.memory_latency_s, 0.0)

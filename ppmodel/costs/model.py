@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.costs.block import block_operations, embedding_operations, head_operations, logits_bytes
-from ppmodel.costs.data_parallel import Held, gather_s, microbatch_data_s, optimizer_s, reduction_s
 from ppmodel.costs.checks import check_layout
+from ppmodel.costs.data_parallel import Held, gather_s, microbatch_data_s, optimizer_s, reduction_s
 from ppmodel.costs.partition import LayerTimes, microbatch_sequences, stage_layers
 from ppmodel.costs.phases import AGAIN, FORWARD, INPUT_GRAD, PARTS, WEIGHT_GRAD, phase_seconds, phases_of
 from ppmodel.costs.table import OpCosts

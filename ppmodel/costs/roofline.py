@@ -2,10 +2,9 @@
 
 Without constants of its kernels a system attains e = e_c in all of them, and fp8 has no peak. With them:
 
-- A matrix product of m rows, n columns and depth k attains e = e_c m / (m + m_half) w / (w + w_half), w = min(n, k): the
-  time of a saturating machine is a line in the size of the work, with m_half as the size at which the rate has half of
-  its limit (Hockney and Jesshope, 1981, n_1/2). It is an approximation of tiles and waves that is smooth and has two
-  constants.
+- A matrix product of m rows, n columns and depth k attains e = e_c m / (m + m_half) w / (w + w_half), w = min(n, k):
+  m_half and w_half are where the rate has half of its limit, the n_1/2 of Hockney and Jesshope (1981) in two
+  dimensions; a smooth curve in place of tiles and waves.
 - A product for a weight gradient has that times a factor, an attention kernel a fraction of the peak of its own.
 """
 
@@ -15,12 +14,9 @@ import numpy as np
 
 from ppmodel.costs.work import NO_WORK
 from ppmodel.errors import CostError
-from ppmodel.specs import KernelSpec
 
 MEMORY, PRODUCT, ATTENTION, ATTENTION_BACKWARD, WEIGHT_PRODUCT = range(5)
 """What a kernel's efficiency follows from."""
-
-_PLAIN = KernelSpec()
 
 
 class Kernels(NamedTuple):
@@ -92,12 +88,15 @@ def _rates(kernels, system, precision):
     plain = system.peak_compute_flops * system.compute_efficiency
     if precision == "bf16" and system.kernels is None:
         return plain
-    spec, low = system.kernels or _PLAIN, plain
+    low = plain
     if precision == "fp8":
         if system.fp8_peak_compute_flops is None:
             remedy = "add fp8_peak_compute to the system, or choose bf16"
             raise CostError("precision", "fp8", f"is unknown to {system.name}", remedy)
         low = system.fp8_peak_compute_flops * system.compute_efficiency
+    spec = system.kernels
+    if spec is None:
+        return np.array((plain, low, plain, plain, low))[kernels.kind]
     forward, backward = (
         plain if own is None else system.peak_compute_flops * own
         for own in (spec.attention_efficiency, spec.attention_backward_efficiency)

@@ -180,6 +180,33 @@ def message_bytes(schedule, model, layout=None):
     return whole if layout is None else whole / (layout.cp * (layout.tp if layout.sequence_parallel else 1))
 
 
+def buffer_bytes(schedule, model, layout):
+    """Bytes of the buffers of communication on a GPU: a message in each direction, and a gathered sequence.
+
+    Parameters
+    ----------
+    schedule, model, layout
+        As in `message_bytes`.
+
+    Returns
+    -------
+    float
+        In bytes: a pipeline of several ranks receives one message forward and one backward; sequence parallelism
+        gathers the input of a product, b s h / cp, in one buffer that all layers use (Megatron-LM's global buffer).
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.specs import LayoutSpec, load_model
+    >>> layout = LayoutSpec(pp=4, tp=8, sequence_parallel=True)
+    >>> buffer_bytes(build("1f1b", 4, 8), load_model("llama3_70b"), layout) / 2**20
+    160.0
+    """
+    message = message_bytes(schedule, model, layout)
+    messages = 2 * message if schedule.num_ranks > 1 else 0.0
+    return messages + (message * layout.tp if layout.sequence_parallel and layout.tp > 1 else 0.0)
+
+
 def ring_s(volumes, schedule, system, nodes):
     """Seconds of every stage's all-reduce over its replicas: all links of the ring wait for its slowest."""
 

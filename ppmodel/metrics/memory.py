@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.compiled import kernels
+from ppmodel.costs import buffer_bytes, persistent_bytes
 from ppmodel.ops import OpKind
 
 
@@ -113,11 +114,12 @@ def activation_bytes(stages):
     ((4,), True)
     """
     kept = np.array([stage.activation_bytes for stage in stages])
-    return kept, np.array([stage.weight_grad_bytes for stage in stages]) / kept
+    between = np.array([stage.weight_grad_bytes for stage in stages])
+    return kept, np.divide(between, kept, out=np.zeros(len(stages)), where=kept > 0)  # a stage may be empty
 
 
 class Memory(NamedTuple):
-    """Bytes on each rank, each of shape (num_ranks,).
+    """Bytes on one GPU of each rank, each of shape (num_ranks,).
 
     Parameters
     ----------
@@ -125,12 +127,27 @@ class Memory(NamedTuple):
         Peak bytes of activations kept for the backward.
     weights, gradients, optimizer : ndarray of float, shape (num_ranks,)
         Bytes of the parameters that the rank holds, of their gradients and of the optimizer's state.
+    working : ndarray of float, shape (num_ranks,)
+        Activations of one block while recomputation has them in memory, and with ZeRO 3 its gathered weights.
+    logits : ndarray of float, shape (num_ranks,)
+        Of one microbatch, beside what the backward needs of them.
+    buffers : ndarray of float, shape (num_ranks,)
+        Of communication: a message received in each direction, and the largest tensor that a tensor-parallel
+        collective gathers.
+    reserve : ndarray of float, shape (num_ranks,)
+        What the system says that a run cannot use.
+
+    Without a layout the last four are 0.
     """
 
     activations: np.ndarray
     weights: np.ndarray
     gradients: np.ndarray
     optimizer: np.ndarray
+    working: np.ndarray | float = 0.0
+    logits: np.ndarray | float = 0.0
+    buffers: np.ndarray | float = 0.0
+    reserve: np.ndarray | float = 0.0
 
     @property
     def persistent(self):
@@ -139,11 +156,25 @@ class Memory(NamedTuple):
 
     @property
     def total(self):
-        """Persistent state and peak activations."""
-        return self.persistent + self.activations
+        """The sum of all parts."""
+        return self.persistent + self.activations + self.working + self.logits + self.buffers + self.reserve
+
+    def fits(self, system):
+        """Whether every rank stays within the memory of a device.
+
+        Parameters
+        ----------
+        system : SystemSpec
+            Gives its capacity.
+
+        Returns
+        -------
+        bool
+        """
+        return bool(self.total.max() <= system.memory_capacity_bytes)
 
 
-def memory(schedule, model, stages):
+def memory(schedule, model, stages, layout=None, system=None):
     """Peak activations and persistent state of each rank in bytes.
 
     Parameters
@@ -153,7 +184,11 @@ def memory(schedule, model, stages):
     model : ModelSpec
         Gives the bytes per parameter of weight, gradient and optimizer state.
     stages : list of Stage, length num_stages
-        From `costs.stages`.
+        From `costs.stages`, with the same layout.
+    layout : LayoutSpec, optional
+        How a rank is spread over GPUs, of which this is the memory of one.
+    system : SystemSpec, optional
+        Gives the reserve, which counts with a layout; without a system there is none.
 
     Returns
     -------
@@ -170,12 +205,25 @@ def memory(schedule, model, stages):
     >>> held.total.shape
     (4,)
     """
-    parameters = np.zeros(schedule.num_ranks)
-    for homes in schedule.placement:
-        np.add.at(parameters, homes, [stage.parameters for stage in stages])
-    return Memory(
-        peak_activations(schedule, *activation_bytes(stages)),
-        parameters * model.element_bytes,
-        parameters * model.gradient_bytes,
-        parameters * model.optimizer_bytes,
+    peak = peak_activations(schedule, *activation_bytes(stages))
+    if layout is None:
+        parameters = _on_ranks(schedule, [stage.parameters for stage in stages])
+        widths = model.element_bytes, model.gradient_bytes, model.optimizer_bytes
+        return Memory(peak, *(parameters * width for width in widths))
+    columns = persistent_bytes(stages, model, layout)
+    kept = [_on_ranks(schedule, column) for column in columns]
+    working, logits = (
+        _on_ranks(schedule, [getattr(stage, name) for stage in stages], np.maximum)
+        for name in ("working_bytes", "logits_bytes")
     )
+    buffers = np.full(schedule.num_ranks, buffer_bytes(schedule, model, layout))
+    reserve = np.full(schedule.num_ranks, system.reserve_bytes if system else 0.0)
+    return Memory(peak, *kept, working, logits, buffers, reserve)
+
+
+def _on_ranks(schedule, of_stages, combine=np.add):
+    """Values of stages on the ranks that hold them, in all replicas."""
+    total = np.zeros(schedule.num_ranks)
+    for homes in schedule.placement:
+        combine.at(total, homes, of_stages)
+    return total

@@ -15,7 +15,6 @@ from ppmodel.specs.framework import FrameworkSpec
 from ppmodel.specs.kernels import CollectiveSpec, KernelSpec
 from ppmodel.specs.layers import parse_layers
 from ppmodel.specs.layout import LAYER_WORDS, LayoutSpec, load_layout
-from ppmodel.specs.layout import LayoutSpec, load_layout
 from ppmodel.specs.model import ExpertSpec, LatentAttentionSpec, ModelSpec, Recompute, load_model
 from ppmodel.specs.setting import SettingSpec, load_setting
 from ppmodel.specs.system import SystemSpec, load_system
