@@ -13,9 +13,13 @@ import numpy as np
 from ppmodel.compiled import LARGE, kernels
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.ops import OpKind
+from ppmodel.simulation.exchanges import exchanges_of
 from ppmodel.tables import NO_OPERATION, Schedule
 
-P2P = ("latency", "overlapped", "blocking_send", "blocking_recv", "blocking")
+BUFFERED = ("latency", "overlapped", "blocking_send", "blocking_recv", "blocking")
+"""Communication semantics under which a message waits for its receiver: the sender need not."""
+
+P2P = (*BUFFERED, "rendezvous")
 """Communication semantics of a point-to-point transfer; see `compile_graph`."""
 
 ALLREDUCE = ("excluded", "overlapped", "blocking")
@@ -23,7 +27,7 @@ ALLREDUCE = ("excluded", "overlapped", "blocking")
 
 _OCCUPIED = {  # whether a transfer occupies the sender, the receiver, its link
     "latency": (False, False, False), "overlapped": (False, False, True), "blocking_send": (True, False, False),
-    "blocking_recv": (False, True, False), "blocking": (True, True, False),
+    "blocking_recv": (False, True, False), "blocking": (True, True, False), "rendezvous": (True, True, False),
 }  # fmt: skip
 _REDUCTIONS = {"excluded": 0, "blocking": 1, "overlapped": 2}
 
@@ -191,6 +195,23 @@ class ExecutionGraph:
         num_places = self.num_links + (2 * max(self.nics) + 2 if self.nics else 0)
         return (*columns, self.remote, self.reduces, self.overlaps, (2 * self.schedule.num_ranks, num_places))
 
+    @property
+    def meets(self):
+        """Whether a transfer holds its sender and its receiver for the same time."""
+        return self.p2p == "rendezvous"
+
+    @cached_property
+    def exchanges(self):
+        """What the ranks exchange between their cells under ``rendezvous``."""
+        return exchanges_of(self)
+
+    @cached_property
+    def for_rendezvous(self):
+        """What the compiled engines read of the graph under ``rendezvous``; see `kernels.rendezvous`."""
+        columns = (self.stream, self.source, self.group_start)
+        columns = tuple(column.astype(np.int32) for column in columns)
+        return (*columns, self.remote, self.reduces, self.overlaps, tuple(self.exchanges))
+
     @cached_property
     def instructions_by_operation(self):
         """`instructions` with each operation as a cost class of its own."""
@@ -215,10 +236,11 @@ def compile_graph(schedule, p2p="overlapped", allreduce="excluded"):
     ----------
     schedule : Schedule
         The table; its order is kept.
-    p2p : {"latency", "overlapped", "blocking_send", "blocking_recv", "blocking"}
+    p2p : {"latency", "overlapped", "blocking_send", "blocking_recv", "blocking", "rendezvous"}
         What a transfer occupies: nothing; its directed link, first in first out in the sender's
         program order (the default); the sending rank; the receiving rank before the consumer
-        starts; the sender and then the receiver.
+        starts; the sender and then the receiver; sender and receiver at once, which wait for
+        one another, see `rendezvous`.
     allreduce : {"excluded", "overlapped", "blocking"}
         Whether the gradient all-reduce of replicated stages is left out (the default), runs beside
         the ranks' computation, or occupies the ranks.
@@ -231,8 +253,8 @@ def compile_graph(schedule, p2p="overlapped", allreduce="excluded"):
     Raises
     ------
     PPModelError
-        If a semantics is unknown. A table in which operations wait for one another in a circle is refused, with a
-        `TableError`, when it is simulated.
+        If a semantics is unknown. A table in which operations wait for one another in a circle, or ranks under
+        ``rendezvous``, is refused, with a `TableError`, when it is simulated.
 
     Examples
     --------

@@ -11,6 +11,7 @@ from ppmodel.costs import side_by_side
 from ppmodel.ops import OpKind
 from ppmodel.simulation.checks import check_fit, durations, refuse_overflow
 from ppmodel.simulation.events import run_events
+from ppmodel.simulation.rendezvous import rendezvous_times
 from ppmodel.simulation.timeline import Timeline
 from ppmodel.tables import NO_OPERATION
 from ppmodel.tables.slots import sweep_of
@@ -40,6 +41,8 @@ def run_graph(graph, costs, factors=None):
     CostError
         If the costs are for another number of stages or replicas, factors for another number of operations, or
         times add up to more than a number can hold.
+    TableError
+        If ranks wait for one another under ``rendezvous``.
 
     Examples
     --------
@@ -54,6 +57,11 @@ def run_graph(graph, costs, factors=None):
     if graph.nics is not None and graph.dynamic:
         return run_events(graph, costs, factors)
     check_fit(graph, costs, factors)
+    if graph.meets:
+        times = rendezvous_times(graph, durations(graph, costs, factors), costs.overlap_factor)
+        timeline = Timeline(graph, times[:2], lambda: times[2:])
+        refuse_overflow(timeline.makespan_s)
+        return timeline
     fast = kernels(graph.schedule.num_operations)
     if fast and factors is None and graph.nics is None and graph.first_use():
         times, spans_s = _swept(graph, costs, fast)
@@ -144,7 +152,7 @@ def _evaluated(graph, many_costs, of_ranks):
     for costs in many_costs:
         check_fit(graph, costs)
     fast = kernels(graph.schedule.num_operations * len(many_costs))
-    if len(many_costs) == 1 or graph.dynamic or not fast:
+    if len(many_costs) == 1 or graph.meets or graph.dynamic or not fast:
         runs = [run_graph(graph, costs) for costs in many_costs]
         return np.array([[run.makespan_s, run.longest_span_s if of_ranks else 0.0] for run in runs]).reshape(-1, 2).T
     spans, ends = np.empty((2, len(many_costs))), graph.ends_by_operation if of_ranks else np.empty(0, dtype=np.uint8)

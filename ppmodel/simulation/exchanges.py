@@ -1,0 +1,80 @@
+"""What each rank exchanges with its peers between two of its cells, where a transfer holds both ends at once."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.tables import NO_OPERATION
+
+
+class Exchanges(NamedTuple):
+    """The program of every stream under ``rendezvous``: phases, each of some batches of messages and then a group.
+
+    Attributes
+    ----------
+    phase_start : ndarray of int, shape (num_streams + 1,)
+        The phases of each stream; its last one has no group.
+    group : ndarray of int, shape (num_phases,)
+        The group that ends each phase, or ``NO_OPERATION``.
+    first_batch : ndarray of int, shape (num_phases + 1,)
+        The batches of each phase.
+    batch_start : ndarray of int, shape (num_batches + 1,)
+        The messages of each batch.
+    message : ndarray of int, shape (2 * num_messages,)
+        Operations, each of whose results is in a batch of its sender and in one of its receiver.
+    receiver : ndarray of int, shape (num_operations,)
+        The stream that takes an operation's result, or ``NO_OPERATION``.
+    taken_in : ndarray of int, shape (num_operations,)
+        The batch of the receiver that holds it, or ``NO_OPERATION``.
+    """
+
+    phase_start: np.ndarray
+    group: np.ndarray
+    first_batch: np.ndarray
+    batch_start: np.ndarray
+    message: np.ndarray
+    receiver: np.ndarray
+    taken_in: np.ndarray
+
+
+def exchanges_of(graph):
+    """The `Exchanges` of a graph.
+
+    Between two cells a rank sends the results of the one, in their order, and then receives what the other needs, in
+    its order. What it exchanges with one peer there is one batch, at the place of the first of these messages.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+
+    Returns
+    -------
+    Exchanges
+        Of 32-bit integers.
+    """
+    num_streams, num_operations = 2 * graph.schedule.num_ranks, graph.num_operations
+    order = np.lexsort((graph.index, graph.stream))
+    stream, cell = graph.stream[order], graph.schedule.cell[graph.index[order]]
+    begins = np.diff(cell, prepend=-1) != 0
+    phase_of = np.empty(num_operations, dtype=np.int64)
+    phase_of[order] = np.cumsum(begins) - 1 + stream  # each stream before it has one phase more than cells
+    phase_start = np.append(0, np.cumsum(np.bincount(stream[begins], minlength=num_streams) + 1))
+    group = np.full(phase_start[-1], NO_OPERATION)
+    group[phase_of] = np.repeat(np.arange(len(graph.group_start) - 1), np.diff(graph.group_start))
+
+    takers = np.flatnonzero(graph.remote)
+    makers = graph.source[takers]
+    receives = np.repeat([False, True], len(takers))
+    phase, peer = np.append(phase_of[makers] + 1, phase_of[takers]), np.append(graph.stream[takers], graph.stream[makers])
+    in_order = np.lexsort((np.append(graph.index[makers], graph.index[takers]), receives, phase))
+    _, first, alike = np.unique((phase * num_streams + peer)[in_order], return_index=True, return_inverse=True)
+    by_batch = np.argsort(first[alike], kind="stable")
+    in_order, begins = in_order[by_batch], np.diff(first[alike][by_batch], prepend=-1) != 0
+    message, batch = np.append(makers, makers)[in_order], np.cumsum(begins) - 1
+    receiver, taken_in = np.full((2, num_operations), NO_OPERATION)
+    receiver[makers] = graph.stream[takers]
+    taken_in[message[receives[in_order]]] = batch[receives[in_order]]
+    first_batch = np.searchsorted(phase[in_order][begins], np.arange(len(group) + 1))
+    batch_start = np.append(np.flatnonzero(begins), len(message))
+    columns = (phase_start, group, first_batch, batch_start, message, receiver, taken_in)
+    return Exchanges(*(column.astype(np.int32) for column in columns))
