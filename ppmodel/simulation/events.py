@@ -9,6 +9,7 @@ import numpy as np
 from ppmodel.compiled import kernels
 from ppmodel.simulation.checks import check_fit, durations, refuse_overflow
 from ppmodel.simulation.graph import programs
+from ppmodel.simulation.rendezvous import refuse_circle
 from ppmodel.simulation.timeline import Timeline
 from ppmodel.tables import NO_OPERATION
 
@@ -53,7 +54,11 @@ def run_events(graph, costs, factors=None):
     check_fit(graph, costs, factors)
     columns = durations(graph, costs, factors)
     fast = kernels(graph.num_operations)
-    if fast:
+    if graph.meets:
+        times = _Rendezvous(graph, columns, costs.overlap_factor).run()
+        if np.isnan(times[1]).any():
+            refuse_circle(graph)
+    elif fast:
         times = fast.events(*graph.for_events, columns, float(costs.overlap_factor), graph.occupied)
     else:
         times = _EventSimulation(graph, columns, costs.overlap_factor).run()
@@ -223,3 +228,77 @@ class _EventSimulation:
         self.taken.add(op)
         self.idle[stream] = True
         self.advance(stream)
+
+
+class _Rendezvous(_EventSimulation):
+    """The same, where a transfer begins when both of its ends are ready for it, and holds both.
+
+    Between two groups a stream has batches of messages to go through, one after the other, each with one peer.
+    """
+
+    def __init__(self, graph, durations, overlap_factor):
+        super().__init__(graph, durations, overlap_factor)
+        self.taker = {self.source[op]: self.stream[op] for op, remote in enumerate(self.remote) if remote}
+        self.batches = [deque() for _ in self.programs]
+        self.sending = set()  # streams of which a message is under way
+
+    def run(self):
+        for stream in range(len(self.programs)):
+            self.meet(stream, [])
+        return super().run()
+
+    def end(self, _, group):
+        ops = self.groups[group]
+        self.times[1, ops.start : ops.stop] = self.now
+        self.finished.update(ops)
+        streams = {self.stream[op] for op in ops}
+        for stream in streams:
+            self.next_group[stream] += 1
+            self.idle[stream] = True
+        for stream in streams:
+            self.meet(stream, [op for op in ops if self.stream[op] == stream and op in self.taker])
+        for stream in (stream for op in ops for remote, stream in self.consumers[op] if not remote):
+            self.advance(stream)
+
+    def meet(self, stream, ended):
+        """A stream gathers what it sends of the group that ended, and what it receives for its next one, by peer."""
+        by_peer, group = {}, self.head(stream)
+        for op in ended:
+            by_peer.setdefault(self.taker[op], []).append(op)
+        for op in self.groups[group] if group is not None else ():
+            if self.stream[op] == stream and self.remote[op]:
+                by_peer.setdefault(self.stream[self.source[op]], []).append(self.source[op])
+        self.batches[stream].extend(by_peer.values())
+        self.advance(stream)
+
+    def posted(self, stream):
+        return self.batches[stream][0] if self.batches[stream] else ()
+
+    def advance(self, stream):
+        """Send what both ends have posted, or start the group at the stream's head."""
+        batch = self.posted(stream)
+        for sender in {self.stream[op] for op in batch} | {self.taker[op] for op in batch}:
+            self.send_next(sender)
+        if not batch:
+            super().advance(stream)
+
+    def send_next(self, sender):
+        op = next((op for op in self.posted(sender) if self.stream[op] == sender), None)
+        if op is not None and sender not in self.sending and op in self.posted(self.taker[op]):
+            self.sending.add(sender)
+            self.times[2, op] = self.now
+            self.after(self.occupancy[op] + self.latency[op], _ARRIVE, op)
+
+    def arrive(self, op):
+        self.times[3, op] = self.now
+        self.taken.add(op)
+        self.sending.remove(self.stream[op])
+        for end in (self.stream[op], self.taker[op]):
+            self.posted(end).remove(op)
+            if not self.posted(end):
+                self.batches[end].popleft()
+        for end in (self.stream[op], self.taker[op]):
+            self.advance(end)
+
+    def can_start(self, op, group):
+        return not self.batches[self.stream[op]] and super().can_start(op, group)
