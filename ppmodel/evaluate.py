@@ -50,8 +50,9 @@ def simulate(
         Ranks and microbatches; of a table they are known.
     model, system : str, Path, ModelSpec and SystemSpec, optional
         A name that comes with the package, a YAML file, or a specification. Both, or neither.
-    p2p : {"latency", "overlapped", "blocking_send", "blocking_recv", "blocking"}
-        What a transfer occupies: nothing; its link; the sender; the receiver; the sender and then the receiver.
+    p2p : {"latency", "overlapped", "blocking_send", "blocking_recv", "blocking", "rendezvous"}
+        What a transfer occupies: nothing; its link; the sender; the receiver; the sender and then the receiver; both at
+        once, which wait for one another.
     allreduce : {"excluded", "overlapped", "blocking"}
         Whether the gradient all-reduce of replicated stages is left out, runs beside the ranks' computation, or
         occupies the ranks.

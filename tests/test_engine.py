@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies import allreduces, cases, p2ps
-from twin import end_times
+from strategies import allreduces, cases, p2ps, random_cases
+from twin import end_times, rendezvous_times
 
 from ppmodel import Schedule, build
 from ppmodel.costs import OpCosts, uniform_costs
-from ppmodel.errors import CostError, PPModelError
+from ppmodel.errors import CostError, PPModelError, TableError
 from ppmodel.export import parse_table
 from ppmodel.ops import OpKind
-from ppmodel.simulation import ALLREDUCE, P2P, compile_graph, makespans, run_events, run_graph
+from ppmodel.simulation import ALLREDUCE, BUFFERED, P2P, compile_graph, makespans, run_events, run_graph
 
 COLUMNS = ("start_s", "end_s", "sent_s", "arrived_s")
 
@@ -38,6 +38,84 @@ def test_both_agree_with_a_twin_that_knows_only_rows(case, p2p):
     assert_like_twin(schedule, costs, p2p)
 
 
+def times_or_refusal(run, graph, costs):
+    """All times of a run, or the error and the grid of a deadlock."""
+    try:
+        timeline = run(graph, costs)
+    except TableError as error:
+        return str(error), str(error.grid)
+    return np.stack([getattr(timeline, column) for column in COLUMNS])
+
+
+@settings(max_examples=500)
+@given(cases() | random_cases(), allreduces)
+def test_both_engines_and_the_twin_agree_on_rendezvous(case, allreduce):
+    """Every time of every operation, and which tables never end."""
+    schedule, costs = case
+    graph = compile_graph(schedule, "rendezvous", allreduce)
+    path, events = (times_or_refusal(run, graph, costs) for run in (run_graph, run_events))
+    if isinstance(path, tuple) or isinstance(events, tuple):
+        assert path == events
+    else:
+        np.testing.assert_allclose(path, events, rtol=0, atol=1e-9, equal_nan=True)
+    if allreduce == "excluded":
+        twin = rendezvous_times(schedule, costs)
+        assert (twin is None) == isinstance(path, tuple)
+        for column, times_s in zip(path[1:], twin or (), strict=False):
+            expected = [times_s.get(schedule.op(index), np.nan) for index in range(schedule.num_operations)]
+            np.testing.assert_allclose(column, expected, rtol=0, atol=1e-9, equal_nan=True)
+
+
+@settings(max_examples=200)
+@given(cases())
+def test_who_waits_for_the_receiver_is_never_faster(case):
+    """Where both ends wait, an iteration takes at least as long as where one is occupied, and more costs never save."""
+    schedule, costs = case
+    assume(rendezvous_times(schedule, costs))
+    time = {p2p: run_graph(compile_graph(schedule, p2p), costs).makespan_s for p2p in P2P}
+    assert time["rendezvous"] >= max(time["latency"], time["blocking_recv"]) - 1e-9
+    for name in ("compute_s", "occupancy_s", "latency_s"):
+        slower = replace(costs, **{name: getattr(costs, name) + 0.3})
+        assert run_graph(compile_graph(schedule, "rendezvous"), slower).makespan_s >= time["rendezvous"] - 1e-9
+
+
+def test_a_rendezvous_holds_both_ends_once():
+    """One microbatch on two ranks: a transfer counts once, where `blocking` counts it twice."""
+    schedule = build("gpipe", 2, 1)
+    costs = uniform_costs(schedule, forward=1, backward=2, comm=0.5)
+    times = [run_graph(compile_graph(schedule, p2p), costs).makespan_s for p2p in ("rendezvous", "blocking")]
+    assert times == [7.0, 8.0]
+
+
+def test_a_sender_waits_for_its_receiver():
+    """A forward that is not awaited yet keeps its rank from the next one; to and fro go at the same time."""
+    schedule = parse_table("0F0 0F1 0B0 0B1\n1F0 1B0 1F1 1B1")
+    timeline = run_graph(compile_graph(schedule, "rendezvous"), uniform_costs(schedule, 1, 3, comm=0.5))
+    assert timeline.start_s.tolist() == [0, 1.5, 6, 10.5, 1.5, 2.5, 6, 7]
+    assert timeline.sent_s[[1, 5]].tolist() == [5.5, 5.5]  # 0F1 waits from 2.5 on
+
+
+DEADLOCKS = {
+    "interleaved-1f1b": "rank 0 sends 0F3 to rank 1, rank 1 sends 1F2 to rank 2, rank 2 sends 2F1 to rank 3, "
+    "rank 3 sends 3F0 to rank 0",
+    "crossed": "rank 0 sends 0F0 to rank 1, rank 1 receives 0F1 from rank 0",
+}
+
+
+@pytest.mark.parametrize("name", DEADLOCKS)
+@pytest.mark.parametrize("run", [run_graph, run_events])
+def test_ranks_that_wait_in_a_circle_are_shown(run, name):
+    """Tables that run where messages wait: one line names the circle, and the grid marks where each rank waits."""
+    schedule = parse_table(BY_HAND[name]) if name in BY_HAND else build(name, 4, 4)
+    with pytest.raises(TableError, match=r"never ends under p2p = rendezvous: a deadlock, ") as caught:
+        run(compile_graph(schedule, "rendezvous"), uniform_costs(schedule, 1, 2))
+    assert DEADLOCKS[name] in str(caught.value)
+    assert "\n" not in str(caught.value)
+    lines = str(caught.value.grid).splitlines()
+    assert len(lines) == schedule.num_ranks
+    assert all(line.count(">") == 1 for line in lines)
+
+
 def assert_like_twin(schedule, costs, p2p):
     timeline, ends = run_graph(compile_graph(schedule, p2p), costs), end_times(schedule, costs, p2p)
     expected = [ends.get(schedule.op(index), np.nan) for index in range(schedule.num_operations)]
@@ -53,7 +131,7 @@ BY_HAND = {
 
 
 @pytest.mark.parametrize("name", BY_HAND)
-@pytest.mark.parametrize("p2p", P2P)
+@pytest.mark.parametrize("p2p", BUFFERED)
 def test_engines_agree_on_tables_by_hand(p2p, name):
     """Cells of two operations with two messages, backwards in halves, weights long after their inputs."""
     schedule = parse_table(BY_HAND[name])
@@ -110,7 +188,7 @@ def test_higher_costs_never_save_time(case, p2p):
 def test_semantics_are_ordered(case):
     """A link that is held costs no less than one that is not, and a blocked rank no less than a free one."""
     schedule, costs = case
-    time = {p2p: run_graph(compile_graph(schedule, p2p), costs).makespan_s for p2p in P2P}
+    time = {p2p: run_graph(compile_graph(schedule, p2p), costs).makespan_s for p2p in BUFFERED}
     assert time["latency"] <= time["overlapped"] + 1e-9
     assert time["latency"] <= time["blocking_send"] + 1e-9
     assert time["latency"] <= time["blocking_recv"] + 1e-9
@@ -119,11 +197,11 @@ def test_semantics_are_ordered(case):
 
 @given(cases())
 def test_without_communication_semantics_do_not_matter(case):
-    """Free transfers give one time under all five semantics, and the idealised table's where costs are whole."""
+    """Free transfers give one time where no sender waits, and the idealised table's where costs are whole."""
     schedule, costs = case
     silent = replace(costs, occupancy_s=0 * costs.occupancy_s, latency_s=0 * costs.latency_s)
-    times = [run_graph(compile_graph(schedule, p2p), silent).makespan_s for p2p in P2P]
-    assert times == pytest.approx([times[0]] * len(P2P))
+    times = [run_graph(compile_graph(schedule, p2p), silent).makespan_s for p2p in BUFFERED]
+    assert times == pytest.approx([times[0]] * len(BUFFERED))
     ones = np.repeat([[1.0], [2.0], [1.0], [1.0], [0.0]], schedule.num_stages, axis=1)
     plain = OpCosts(ones, 0 * ones, 0 * ones)
     assert run_graph(compile_graph(schedule), plain).makespan_s == schedule.slots(reduction=0)[1].max()
@@ -160,6 +238,7 @@ def test_a_transfer_occupies_what_its_semantics_says():
         "blocking_send": 1 + 3.5 + 1 + 3.5,  # the rank sends for 3.5 before it computes again
         "blocking_recv": 1 + 3.5 + 1 + 3.5,  # the rank receives for 3.5, computes 1, receives for 3.5
         "blocking": 1 + 3.5 + 1 + 3.5 + 3.5,  # sent at 9, then received
+        "rendezvous": 1 + 3.5 + 1 + 3.5,  # both ranks are held for 3.5, each time
     }
 
 

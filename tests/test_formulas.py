@@ -1,5 +1,6 @@
 """Closed forms against tables and simulations: exact where they claim to be."""
 
+import itertools
 from fractions import Fraction
 from functools import partial
 
@@ -83,7 +84,7 @@ def test_hanayos_formula_is_near():
 def test_makespans_with_communication(p2p, comm):
     """GPipe and 1F1B meet their closed forms under all semantics, and eager 1F1B where no rank is occupied."""
     cases = [(name, partial(formula, p2p=p2p)) for name, formula in FORMULAS.items()]
-    if not p2p.startswith("blocking"):
+    if p2p in ("latency", "overlapped"):
         cases.append(("eager-1f1b", formulas.makespan_eager_1f1b))
     for name, formula in cases:
         for stages in (1, 2, 3, 4, 8):
@@ -91,6 +92,17 @@ def test_makespans_with_communication(p2p, comm):
                 schedule = build(name, stages, count)
                 timeline = run_graph(compile_graph(schedule, p2p), uniform_costs(schedule, 1, 2, comm))
                 assert timeline.makespan_s == pytest.approx(formula(stages, count, 1, 2, comm), rel=1e-12)
+
+
+@pytest.mark.parametrize(("forward", "backward"), [(1, 2), (3, 0.5), (1, 1)])
+@pytest.mark.parametrize("comm", [0.7, 1.7, 7])
+def test_1f1b_by_rendezvous_with_slow_transfers(comm, forward, backward):
+    """Transfers that are longer than a forward or a backward are exposed by that much more, once each."""
+    for stages, count in itertools.product((1, 2, 3, 4, 7), (1, 2, 3, 8)):
+        schedule = build("1f1b", stages, count)
+        timeline = run_graph(compile_graph(schedule, "rendezvous"), uniform_costs(schedule, forward, backward, comm))
+        expected = formulas.makespan_1f1b(stages, count, forward, backward, comm, "rendezvous")
+        assert timeline.makespan_s == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("p2p", [p2p for p2p in P2P if p2p.startswith("blocking")])

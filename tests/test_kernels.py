@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from importlib import import_module
 from pkgutil import iter_modules
@@ -17,6 +17,7 @@ from strategies import allreduces, cases, is_legal, legal_sizes, p2ps, random_ca
 
 from ppmodel import PPModelError, Schedule, build, compiled, kernels, names
 from ppmodel.costs import OpCosts, uniform_costs
+from ppmodel.errors import TableError
 from ppmodel.metrics import peak_activations
 from ppmodel.simulation import compile_graph, makespans, run_events, run_graph
 from ppmodel.tables import brief
@@ -107,6 +108,22 @@ def test_times_are_the_same_to_the_last_bit(case, p2p, allreduce, noisy, seed):
     np.testing.assert_array_equal(plain, fast)
     many = [replace(costs, compute_s=costs.compute_s * factor) for factor in random.uniform(0.5, 2, 3)]
     np.testing.assert_array_equal(*both(lambda: makespans(graph, many)))
+
+
+@settings(max_examples=300)
+@given(cases() | random_cases(), allreduces, st.integers(0, 2**32 - 1))
+def test_rendezvous_is_the_same_to_the_last_bit(case, allreduce, seed):
+    """All times where transfers hold both ends, with factors on single operations; or the same error and grid."""
+    schedule, costs = case
+    factors = np.random.default_rng(seed).uniform(0.5, 2, schedule.num_operations)
+
+    def times():
+        try:
+            return all_times(run_graph(compile_graph(schedule, "rendezvous", allreduce), costs, factors))
+        except TableError as error:
+            return str(error), str(error.grid)
+
+    np.testing.assert_array_equal(*both(times))
 
 
 @settings(max_examples=500)
@@ -272,6 +289,8 @@ def test_each_kernel_is_compiled_once():
                     graph.schedule.slots()
                     run_graph(graph, costs, np.ones(graph.schedule.num_operations))
                     run_graph(compile_graph(graph.schedule), costs)
+                    with suppress(TableError):
+                        run_graph(compile_graph(graph.schedule, "rendezvous", "overlapped"), costs)
                     makespans(graph, [costs, costs])
                     run_events(graph, costs)
                     brief(graph.schedule)

@@ -1,7 +1,7 @@
 """The slow, obvious twin of the engine: from rows of operations to times, sharing nothing with the package.
 
 Each rank walks its row. A cell runs when everything that its operations need is there; whoever can go
-next goes, until all rows are done. Only cells, letters, the five semantics and shared nics are known here.
+next goes, until all rows are done. Only cells, letters, the semantics and shared nics are known here.
 """
 
 from ppmodel.ops import OpKind
@@ -83,6 +83,64 @@ def end_times(schedule, costs, p2p, factors=None):
         for rank in going:
             run(rank, rows[rank].pop(0))
     return end
+
+
+def rendezvous_times(schedule, costs):
+    """When each computing operation ends, and when its message is sent and there, where a transfer holds both ends.
+
+    None where ranks wait for one another. Each rank walks a list of cells and, between two of them, of what it does
+    with each peer: all messages to and from the peer at once, but for those that it sends, which go one by one.
+    """
+    rows, home, source, receiver = in_plain_words(schedule)
+    lists = []
+    for rank, row in enumerate(rows):
+        steps, before = [], []
+        for cell in [*row, []]:
+            peers = {}
+            for op in before:
+                if op in receiver:
+                    peers.setdefault(receiver[op], []).append(op)
+            for needed in map(source.get, cell):
+                if needed in receiver and home[needed] != rank:
+                    peers.setdefault(home[needed], []).append(needed)
+            steps += [("meet", messages) for messages in peers.values()] + [("run", cell)] * bool(cell)
+            before = cell
+        lists.append(steps)
+    clock, end, sent, there = [0.0] * len(rows), {}, {}, {}
+    place, went = [0] * len(rows), True
+
+    def posts(rank):
+        """The messages that a rank has posted and that are not through: the next one it sends, all that it receives."""
+        step, what = lists[rank][place[rank]] if place[rank] < len(lists[rank]) else ("run", [])
+        waiting = [op for op in what if step == "meet" and op not in there]
+        sends = [op for op in waiting if home[op] == rank]
+        return sends[:1] + [op for op in waiting if home[op] != rank]
+
+    def ready(rank, op):
+        """When a rank is ready for a message: as it comes to the step, or when what it sent there before is through."""
+        earlier = [there[one] for one in lists[rank][place[rank]][1] if home[one] == rank and one in there]
+        return max([clock[rank], *(earlier if home[op] == rank else [])])
+
+    while went:
+        went = False
+        for rank, steps in enumerate(lists):
+            for op in posts(rank):
+                ends = (home[op], receiver[op])
+                if op not in there and all(op in posts(end_) for end_ in ends):
+                    sent[op] = max(ready(end_, op) for end_ in ends)
+                    there[op] = sent[op] + costs.occupancy_s[op.kind, op.stage] + costs.latency_s[op.kind, op.stage]
+                    went = True
+            if place[rank] == len(steps) or posts(rank):
+                continue
+            step, what = steps[place[rank]]
+            if step == "meet":
+                clock[rank] = max(there[op] for op in what)
+            else:
+                duration = sum(costs.compute_s[op.kind, op.stage] for op in what)
+                clock[rank] += duration * (costs.overlap_factor if is_pair(what) else 1)
+                end |= dict.fromkeys(what, clock[rank])
+            place[rank], went = place[rank] + 1, True
+    return (end, sent, there) if len(end) == len(home) else None
 
 
 def nic_times(schedule, costs, nics):

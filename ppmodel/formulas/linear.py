@@ -84,7 +84,8 @@ def makespan_gpipe(num_ranks, num_microbatches, forward=1, backward=2, comm=0, p
 
     These are 2(S-1) where a transfer occupies no rank; 2(S-1) + 2(B-1) where it occupies one, and twice that where
     it occupies both: every rank then takes its turn for each microbatch. With two stages no rank both receives
-    and sends in one direction, so that `blocking` exposes 4 + 2(B-1). Under `overlapped` assumes c <= min(F, Bw): a
+    and sends in one direction, so that `blocking` exposes 4 + 2(B-1). Under `rendezvous` a transfer holds two ranks
+    once, and 2(S-1) + 4(B-1) are exposed, with two stages 2 + 2(B-1). Under `overlapped` assumes c <= min(F, Bw): a
     link carries one message while the next is computed. Derived here.
 
     Parameters
@@ -112,16 +113,17 @@ def makespan_gpipe(num_ranks, num_microbatches, forward=1, backward=2, comm=0, p
     """
     ramp = num_ranks - 1
     exposed = 2 * ramp
-    if p2p.startswith("blocking") and ramp:
+    if (p2p == "rendezvous" or p2p.startswith("blocking")) and ramp:
         exposed = _blocked(num_ranks, num_microbatches, p2p, per_turn=2)
     return (num_microbatches + ramp) * (forward + backward) + exposed * comm
 
 
 def _blocked(num_ranks, num_microbatches, p2p, per_turn):
     """Transfers in the way of the slowest rank: those of the first microbatch, then some for each that follows."""
-    both = 2 if p2p == "blocking" else 1
+    both = 1 if p2p in ("blocking_send", "blocking_recv") else 2
     through = both if num_ranks > 2 else 1  # a middle rank receives and sends; one of two does either
-    return 2 * both * (num_ranks - 1) + per_turn * through * (num_microbatches - 1)
+    first = 4 if p2p == "blocking" else 2
+    return first * (num_ranks - 1) + per_turn * through * (num_microbatches - 1)
 
 
 def makespan_1f1b(num_ranks, num_microbatches, forward=1, backward=2, comm=0, p2p="overlapped"):
@@ -130,8 +132,9 @@ def makespan_1f1b(num_ranks, num_microbatches, forward=1, backward=2, comm=0, p2
     Where a transfer occupies no rank these are 2[(S-1) + (B-1) - ceil((B-1)/S)]: in the steady state a rank
     sends a forward and waits for the backward that answers it, so that both transfers of a round trip are exposed
     in all but one of S rounds. Where it occupies one rank they are GPipe's less one, where it occupies both, less
-    two; with two stages, 2 + (B-1) and 4 + 2(B-1). Exact for any S, B, F, Bw and c; derived here, the first in the
-    literature for S dividing B.
+    two; with two stages, 2 + (B-1) and 4 + 2(B-1). Under `rendezvous` a forward and a gradient pass one another, and
+    2(S-1) + 2(B-1) - 1 are exposed, with what c is longer than F and than Bw; with two stages, 2 + (B-1). Exact for any
+    S, B, F, Bw and c; derived here, the first in the literature for S dividing B.
 
     Parameters
     ----------
@@ -154,14 +157,19 @@ def makespan_1f1b(num_ranks, num_microbatches, forward=1, backward=2, comm=0, p2
     >>> makespan_1f1b(8, 64, 1, 2, 1), makespan_1f1b(8, 64, 1, 2, 1, "blocking_send")
     (337, 352)
     """
-    rounds = num_microbatches - 1
+    rounds, late = num_microbatches - 1, 0
     exposed = 2 * ((num_ranks - 1) + rounds - -(-rounds // num_ranks))
     if p2p.startswith("blocking") and num_ranks == 2:
         exposed = _blocked(num_ranks, num_microbatches, p2p, per_turn=2 if p2p == "blocking" else 1)
     elif p2p.startswith("blocking") and num_ranks > 2:
         turn = (2 if p2p == "blocking" else 1) * (rounds > 0)
         exposed = _blocked(num_ranks, num_microbatches, p2p, per_turn=2) - turn
-    return (num_microbatches + num_ranks - 1) * (forward + backward) + comm * exposed
+    elif p2p == "rendezvous" and num_ranks == 2:
+        exposed = 2 + rounds
+    elif p2p == "rendezvous" and num_ranks > 2 and rounds:
+        exposed = 2 * (num_ranks - 1) + 2 * rounds - 1
+        late = max(0, comm - forward) + max(0, comm - backward)
+    return (num_microbatches + num_ranks - 1) * (forward + backward) + comm * exposed + late
 
 
 def makespan_eager_1f1b(num_ranks, num_microbatches, forward=1, backward=2, comm=0):

@@ -7,6 +7,8 @@ ranks that send to one another do so at once (``send_forward_recv_backward`` in 
 another in any other circle never go on.
 """
 
+from itertools import pairwise
+
 import numpy as np
 
 from ppmodel.compiled import kernels
@@ -62,7 +64,7 @@ class _Ranks:
         self.group_of, self.first_batch = plan.group.tolist(), plan.first_batch.tolist()
         self.receiver, self.taken_in = plan.receiver.tolist(), plan.taken_in.tolist()
         bounds, message = plan.batch_start.tolist(), plan.message.tolist()
-        self.messages = [message[first:last] for first, last in zip(bounds, bounds[1:], strict=False)]
+        self.messages = [message[first:last] for first, last in pairwise(bounds)]
         self.group_start = graph.group_start.tolist()
         self.phase = plan.phase_start[:-1].tolist()
         self.batch = [self.first_batch[phase] for phase in self.phase]

@@ -57,6 +57,10 @@ WholeOrZero = entry_type(int, Annotated[int, Field(ge=0, le=10**9, strict=True)]
 Number = entry_type(float, _Positive)
 Switch = entry_type(bool, Annotated[bool, Field(strict=True)])
 NumberOrZero = entry_type(float, _NotNegative)
+Transfers = entry_type(
+    str, Literal["latency", "overlapped", "blocking_send", "blocking_recv", "blocking", "rendezvous"]
+)
+"""What a point-to-point transfer occupies; the words of `simulation.P2P`."""
 
 
 class _Form(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations  # help() shows a field's type by its name
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from ppmodel.specs.entries import Number, Switch, entry_type, file_form
+from ppmodel.specs.entries import Number, Switch, Transfers, entry_type, file_form
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class FrameworkSpec:
         Per parameter.
     """
 
-    p2p: entry_type(str, Literal["latency", "overlapped", "blocking_send", "blocking_recv", "blocking"]) = "overlapped"
+    p2p: Transfers = "overlapped"
     precision: entry_type(str, Literal["bf16", "fp8"]) = "bf16"
     dropout: Switch = False
     overlap_tensor: Switch = False

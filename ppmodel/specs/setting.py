@@ -5,7 +5,16 @@ from __future__ import annotations  # help() shows a field's type by its name
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ppmodel.specs.entries import Bandwidth, Efficiency, NumberOrZero, Switch, Whole, entry_type, load_specification
+from ppmodel.specs.entries import (
+    Bandwidth,
+    Efficiency,
+    NumberOrZero,
+    Switch,
+    Transfers,
+    Whole,
+    entry_type,
+    load_specification,
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +45,7 @@ class SettingSpec:
 
     name: str
     title: str
-    p2p: entry_type(str, Literal["latency", "overlapped", "blocking_send", "blocking_recv", "blocking"])
+    p2p: Transfers
     allreduce: entry_type(str, Literal["excluded", "overlapped", "blocking"])
     concat: entry_type(str, Literal["direct", "overlapping", "forward-doubling", "backward-halving"])
     waves: Whole

@@ -16,7 +16,7 @@ from ppmodel.change import UNCHANGED, Change
 from ppmodel.compiled import LARGE, prepare
 from ppmodel.errors import BatchError, CostError, ScheduleError
 from ppmodel.schedules.chimera import CONCATENATIONS
-from ppmodel.simulation import ALLREDUCE, P2P
+from ppmodel.simulation import ALLREDUCE, BUFFERED
 from ppmodel.specs import load_setting
 
 VERDICTS = {"holds": "holds", "depends": "holds only if", "fails": "does not hold", "no case": "no case"}
@@ -143,7 +143,7 @@ def assumptions(bench):
     """Every assumption under which the claims are judged: what two settings say, with one thing changed at a time.
 
     The settings are the book's default and the one that the published numbers imply, and the bench's own where that
-    is a third one. Changed are the communication semantics, all five by all three ways of the replicas' all-reduce;
+    is a third one. Changed are the communication semantics, `BUFFERED` by all three ways of the replicas' all-reduce;
     how Chimera concatenates; Hanayo's waves; and the memory of the paper's nine systems and how long a backward
     takes on them.
 
@@ -171,7 +171,7 @@ def _around(setting, is_nine):
     """One thing at a time changed of a setting."""
     found = [
         ("semantics", f"{p2p}, {allreduce}", {"p2p": p2p, "allreduce": allreduce})
-        for p2p in P2P
+        for p2p in BUFFERED
         for allreduce in ALLREDUCE
     ]
     found += [("concat", concat, {"concat": concat}) for concat in CONCATENATIONS]
@@ -441,8 +441,8 @@ def _other_anchors(judgement):
 def _semantics(held):
     """The transfers and all-reduces that are marked, in words."""
     grid = {tuple(words.split(", ")): holds for words, holds in held.items()}
-    by_p2p = {p2p: [grid[p2p, allreduce] for allreduce in ALLREDUCE] for p2p in P2P}
-    by_sum = {allreduce: [grid[p2p, allreduce] for p2p in P2P] for allreduce in ALLREDUCE}
+    by_p2p = {p2p: [grid[p2p, allreduce] for allreduce in ALLREDUCE] for p2p in BUFFERED}
+    by_sum = {allreduce: [grid[p2p, allreduce] for p2p in BUFFERED] for allreduce in ALLREDUCE}
     if all(len(set(answers)) == 1 for answers in by_p2p.values()):
         return f"transfers {_either([p2p for p2p, answers in by_p2p.items() if answers[0]])}"
     if all(len(set(answers)) == 1 for answers in by_sum.values()):

@@ -11,11 +11,11 @@ from ppmodel.artefact.claims.file import load_claims, rows_of
 from ppmodel.artefact.claims.judge import BACKWARDS, MEMORY_BANDWIDTHS, STRUCTURE, WAVES, measure
 from ppmodel.compiled import LARGE, prepare
 from ppmodel.schedules.chimera import CONCATENATIONS
-from ppmodel.simulation import ALLREDUCE, P2P
+from ppmodel.simulation import ALLREDUCE, BUFFERED
 from ppmodel.specs import load_setting
 
 UNKNOWNS = {
-    "p2p": P2P,
+    "p2p": BUFFERED,
     "allreduce": ALLREDUCE,
     "concat": CONCATENATIONS,
     "waves": WAVES,
