@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -130,7 +131,7 @@ def _complete(store, sweep, workers, scheduler, process_ends):
                     rows = len(columns["refused"])
                     done += rows
                     advance(rows)
-                    if stopped.is_set():  # an interrupt that fell into a callback is lost, but not forgotten
+                    if stopped.is_set():  # an interrupt that fell into a callback is not shown, but not forgotten
                         raise KeyboardInterrupt
             store.finish()
         except KeyboardInterrupt:
@@ -163,7 +164,8 @@ def _stopped_once(process_ends, how_far):
     if threading.current_thread() is not threading.main_thread():  # only that one may set handlers
         yield stopped
         return
-    before = {number: signal.signal(number, stop) for number in _STOP}
+    before, shown = {number: signal.signal(number, stop) for number in _STOP}, sys.unraisablehook
+    sys.unraisablehook = lambda found: None if found.exc_type is KeyboardInterrupt else shown(found)
     if process_ends:
         threading.Thread(target=_give_up, args=(stopped, over, how_far), daemon=True).start()
     try:
@@ -172,6 +174,7 @@ def _stopped_once(process_ends, how_far):
         over.set()
         if not (stopped.is_set() and process_ends):
             stopped.set()
+            sys.unraisablehook = shown
             for number, handler in before.items():
                 signal.signal(number, handler)
 
