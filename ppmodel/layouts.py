@@ -7,11 +7,11 @@ from itertools import product
 from ppmodel.errors import SpecificationError
 
 LAYOUT_FIELDS = (
-    "gpus", "tp", "cp", "ep", "dp", "chunks", "microbatch_size", "global_batch", "sequence_parallel", "zero",
+    "gpus", "tp", "cp", "ep", "dp", "microbatch_size", "global_batch", "sequence_parallel", "zero",
     "recompute", "precision", "causal", "context_exchange", "overlap_tensor", "overlap_gradients", "overlap_parameters",
     "layers",
 )  # fmt: skip
-"""What of a layout may be given as a keyword of its own; the number of ranks is that of the schedule."""
+"""What of a layout may be given as a keyword of its own; ranks and chunks are the schedule's."""
 
 
 def as_layouts(layout=None, keywords=None):
@@ -75,7 +75,7 @@ def as_layout(layout=None, keywords=None):
     from ppmodel.specs import LayoutSpec, load_layout
 
     if isinstance(layout, dict):
-        fields = ("name", "title", "pp", *LAYOUT_FIELDS)
+        fields = ("name", "title", "pp", "chunks", *LAYOUT_FIELDS)
         for name in layout:
             if name not in fields:
                 raise _unknown(name, layout[name], fields)

@@ -17,7 +17,7 @@ from ppmodel.costs import stages
 from ppmodel.evaluate import COLUMNS, compared
 from ppmodel.export import read_table, write_table
 from ppmodel.metrics import memory
-from ppmodel.specs import DATA, load_model, load_system, model_names, system_names
+from ppmodel.specs import DATA, load_model, load_system, layout_names, model_names, system_names
 
 ROOT = Path(__file__).parents[1]
 BAD = ROOT / "tests" / "bad"
@@ -575,7 +575,7 @@ def test_a_pairs_seconds_are_for_those_that_have_pairs(capsys):
 
 @pytest.mark.parametrize(
     ("command", "expected"),
-    [("models", model_names), ("systems", system_names),
+    [("models", model_names), ("systems", system_names), ("layouts", layout_names),
      ("notebooks", lambda: sorted(path.stem for path in (DATA.parent / "notebooks").glob("*.ipynb")))],
 )  # fmt: skip
 def test_what_comes_with_the_project_is_listed(capsys, command, expected):

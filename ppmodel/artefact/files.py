@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ppmodel.errors import ReproduceError
-from ppmodel.specs import model_names, setting_names, system_names, template_names
+from ppmodel.specs import layout_names, model_names, setting_names, system_names, template_names
 from ppmodel.specs.files import same_name
 
-_NAMES = {"systems": system_names, "models": model_names, "settings": setting_names}
+_NAMES = {"systems": system_names, "models": model_names, "settings": setting_names, "layouts": layout_names}
 _GOOD_NAME = re.compile(r"(?!.*(\{[{%#]|[}%#]\}))\w[\w .,+'(){}-]*")
 
 

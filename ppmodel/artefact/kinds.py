@@ -15,7 +15,16 @@ from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.schedules.registry import option_text
 from ppmodel.simulation import ALLREDUCE, P2P
-from ppmodel.specs import PLACEMENTS, Recompute, load_model, load_setting, load_system, parse_size, template_path
+from ppmodel.specs import (
+    PLACEMENTS,
+    Recompute,
+    load_layout,
+    load_model,
+    load_setting,
+    load_system,
+    parse_size,
+    template_path,
+)
 
 _MAX_COUNT = 10**9
 _MAX_SHOWN = 120
@@ -207,6 +216,7 @@ KINDS = {
     "node-system": Kind(
         _with_nodes, "must be the name or the file of a system that has nodes", "a2_highgpu_8g", "systems"
     ),
+    "layout": Kind(_text_for(load_layout), "must be the name or the file of a run layout", "bloom_176b", "layouts"),
     "setting": Kind(_text_for(load_setting), "must be the name or the file of a setting", "default", "settings"),
     "table": Kind(_table_that_reads, "must be the name or the file of a table", "my_table.csv", ".csv"),
     "table-file": Kind(_table_file, "must be the name or the file of a table", "my_table.csv", ".csv"),

@@ -1,6 +1,7 @@
 """Kinds of arguments, and the options that several commands share."""
 
 import math
+import re
 
 import click
 
@@ -57,6 +58,21 @@ class Count(click.ParamType):
         return count
 
 
+class Digit(click.ParamType):
+    """A whole number from 0 to a small one."""
+
+    name = "digit"
+
+    def __init__(self, largest):
+        self.largest = largest
+
+    def convert(self, value, param, ctx):
+        words = [str(number) for number in range(self.largest + 1)]
+        if str(value) not in words:
+            raise PPModelError(param.opts[0], value, f"must be one of {', '.join(words)}", "choose one of them")
+        return int(value)
+
+
 class Choice(click.ParamType):
     """One of some words."""
 
@@ -73,6 +89,25 @@ class Choice(click.ParamType):
 
     def get_metavar(self, param, ctx=None):
         return "[" + "|".join(self.words) + "]"
+
+
+class Layers(click.ParamType):
+    """How layers are cut into stages: a word, numbers between commas, or a layout string."""
+
+    name = "layers"
+
+    def convert(self, value, param, ctx):
+        listed = re.fullmatch(r" *\d{1,9}( *, *\d{1,9})* *", value, re.ASCII)
+        return tuple(map(int, value.split(","))) if listed else value
+
+
+class Recompute(click.ParamType):
+    """A word, or a number of layers."""
+
+    name = "recompute"
+
+    def convert(self, value, param, ctx):
+        return int(value) if re.fullmatch(r"\d{1,10}", value, re.ASCII) else value
 
 
 def _together(*options):
@@ -105,6 +140,60 @@ schedule_file = _together(
     ),
 )
 """Decorator: a file that defines a schedule, and how long it may run."""
+
+layout = _together(
+    click.option(
+        "--layout", metavar="NAME|FILE", help="How the run is spread over GPUs; the options below replace its values."
+    ),
+    click.option("--tp", type=Count(), metavar="N", help="Tensor parallelism: GPUs that share each matrix product."),
+    click.option("--cp", type=Count(), metavar="N", help="Context parallelism: GPUs that share each sequence."),
+    click.option("--ep", type=Count(), metavar="N", help="Expert parallelism, over the GPUs of dp and cp."),
+    click.option("--dp", type=Count(), metavar="N", help="Data parallelism: replicas that train side by side."),
+    click.option("--gpus", type=Count(), metavar="N", help="GPUs of the run, checked: tp x cp x pp x dp."),
+    click.option("--microbatch-size", type=Count(), metavar="N", help="Sequences of a microbatch (default 1)."),
+    click.option(
+        "--global-batch", type=Count(), metavar="N", help="Sequences of an iteration: dp x microbatch size x B."
+    ),
+    click.option(
+        "--sequence-parallel/--no-sequence-parallel", default=None, help="Split norms and dropout over tp, too."
+    ),
+    click.option(
+        "--zero",
+        type=Digit(3),
+        metavar="[0|1|2|3]",
+        help="Shared by replicas: 1 the optimizer's state, 2 gradients too, 3 weights too (default 0).",
+    ),
+    click.option(
+        "--recompute",
+        type=Recompute(),
+        metavar="none|selective|full|N",
+        help="Activations computed again in the backward; N layers of each stage in full (default: the model's).",
+    ),
+    click.option("--precision", type=Choice(("bf16", "fp8")), help="Of matrix products (default bf16)."),
+    click.option("--causal/--no-causal", default=None, help="Fused attention skips the masked half (default) or not."),
+    click.option(
+        "--context-exchange", type=Choice(("ring", "all-gather")), help="How cp moves keys and values (default ring)."
+    ),
+    click.option(
+        "--overlap-tensor/--no-overlap-tensor", default=None, help="Hide tensor-parallel collectives under products."
+    ),
+    click.option(
+        "--overlap-gradients/--no-overlap-gradients", default=None, help="Hide gradient reduction under the backward."
+    ),
+    click.option(
+        "--overlap-parameters/--no-overlap-parameters",
+        default=None,
+        help="Hide gathering of parameters under the forward.",
+    ),
+    click.option(
+        "--layers",
+        type=Layers(),
+        metavar="WORD|N,N,...|STRING",
+        help="Blocks of each stage: balanced (default), even, one number each, or as Megatron-LM writes them: "
+        "'Et*19|t*21|t*21|t*19L'.",
+    ),
+)
+"""Decorator: how a run is spread over GPUs; each option's name is one of `layouts.LAYOUT_FIELDS`, None if not given."""
 
 semantics = _together(
     click.option("--p2p", type=Choice(P2P), default="overlapped", show_default=True, help="What a transfer occupies."),

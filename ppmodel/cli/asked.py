@@ -4,6 +4,7 @@ import os
 
 from ppmodel.cases import cases_of_file, cases_of_text
 from ppmodel.errors import PPModelError
+from ppmodel.layouts import LAYOUT_FIELDS
 
 COSTS = ("forward", "backward", "input_grad", "weight_grad", "pair", "comm", "reduction", "model", "system")
 
@@ -63,6 +64,11 @@ def asked_costs(arguments, allreduce):
         rule = "has no effect: the all-reduce is excluded"
         raise PPModelError("--reduction", costs["reduction"], rule, "pass --allreduce blocking, or leave it out")
     return costs
+
+
+def asked_layout(arguments):
+    """The layout that is asked for, as keywords of `evaluate.simulate`: a name or a file, and single values."""
+    return {name: arguments[name] for name in ("layout", *LAYOUT_FIELDS) if arguments.get(name) is not None}
 
 
 def refuse_target(option, target, *inputs):

@@ -9,6 +9,7 @@ from ppmodel.errors import PPModelError
 
 _MODULES = {
     "schedules": "cli.listing", "models": "cli.listing", "systems": "cli.listing",
+    "layouts": "cli.listing",
     "table": "cli.table", "check": "cli.check", "simulate": "cli.simulate", "compare": "cli.compare",
     "sweep": "cli.sweep", "notebooks": "artefact.commands.notebook", "run": "artefact.commands.notebook",
     "reproduce": "artefact.commands.book", "claims": "artefact.commands.claims",

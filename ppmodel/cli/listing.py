@@ -1,4 +1,4 @@
-"""ppmodel schedules, models, systems: what comes with the project."""
+"""ppmodel schedules, models, systems, layouts: what comes with the project."""
 
 from ppmodel import schedules
 from ppmodel.cli.commands import command
@@ -30,6 +30,14 @@ def systems_command():
     from ppmodel.specs import load_system, system_names
 
     say_titles({name: load_system(name).title for name in system_names()})
+
+
+@command("layouts")
+def layouts_command():
+    """List the run layouts that come with the project."""
+    from ppmodel.specs import layout_names, load_layout
+
+    say_titles({name: load_layout(name).title for name in layout_names()})
 
 
 def say_titles(titles):
