@@ -143,15 +143,19 @@ def stage_layers(schedule, model, blocks=None, layout=None, times=None):
     [10, 10, 10, 10, 10, 10, 10, 10]
     """
     cut = layout.layers if layout is not None else "balanced" if model.vocabulary else "even"
-    if isinstance(cut, str) and cut not in ("balanced", "even"):
-        return _written_layers(schedule, model, cut)
-    if blocks is None and isinstance(cut, tuple):
-        held = _listed_blocks(schedule, model, cut, cut)
-    elif blocks is not None or cut == "even" or times is None or np.ptp(schedule.stage_shares):
+    embedding, head = 0, schedule.num_stages - 1
+    if blocks is not None or cut == "even" or (cut == "balanced" and (times is None or np.ptp(schedule.stage_shares))):
         held = stage_blocks(schedule, model, blocks)
-    else:
+    elif cut == "balanced":
         held = _balanced_blocks(schedule, model, times)
-    return StageLayers(held, 0, schedule.num_stages - 1)
+    elif isinstance(cut, tuple):
+        held = _listed_blocks(schedule, model, cut, cut)
+    else:
+        held, embedding, head = _written_layers(schedule, model, cut)
+    if layout is not None and isinstance(layout.recompute, int) and layout.recompute > held.max():
+        rule = f"is more than any stage has: the fullest has {held.max()} layers"
+        raise CostError("recompute", layout.recompute, rule, "choose fewer, or full")
+    return StageLayers(held, embedding, head)
 
 
 def _listed_blocks(schedule, model, counts, written):
@@ -165,7 +169,7 @@ def _listed_blocks(schedule, model, counts, written):
 
 
 def _written_layers(schedule, model, text):
-    """The layers of a layout string; its stages stand in the order of the model."""
+    """Blocks, and the stages of embedding and head, of a layout string; it is in the order of the model."""
     from ppmodel.specs import parse_layers
 
     stages = parse_layers(text)
@@ -174,9 +178,9 @@ def _written_layers(schedule, model, text):
     if mtp != own:
         remedy = f"write {own} times m" if own else "leave them out"
         raise CostError("layers", text, f"has {mtp} MTP layers m, and the model {own}", remedy)
-    return StageLayers(
-        blocks, *(next(n for n, stage in enumerate(stages) if getattr(stage, name)) for name in ("embedding", "head"))
-    )
+    embedding = next(place for place, stage in enumerate(stages) if stage.embedding)
+    head = next(place for place, stage in enumerate(stages) if stage.head)
+    return blocks, embedding, head
 
 
 # ---- balanced layers -----------------------------------------------------------------------------

@@ -62,7 +62,7 @@ def parse_layers(text):
     flat = _unrolled(text)
     layers, stages = flat.replace("|", ""), flat.split("|")
     for holds, rule in (
-        (not re.search("[^EtmL|]", flat), "has signs other than E, t, m, L and | between them"),
+        (not re.search("[^EtmL|]", flat), "has signs that stand for no layer, or brackets without *n behind them"),
         (layers[:1] == "E" and layers.count("E") == 1, "must begin with the embedding E, its only one"),
         (layers[-1:] == "L" and layers.count("L") == 1, "must end in the loss head L, its only one"),
         ("mt" not in layers, "has a transformer layer t behind an MTP layer m"),

@@ -142,12 +142,14 @@ class LayoutSpec:
         if not (value is None or layers or value in get_args(Recompute)):
             rule = f"must be one of {', '.join(get_args(Recompute))}, or a number of layers of each stage"
             self._refuse("recompute", rule, "choose one of them")
+        self.__dict__["recompute"] = int(value) if layers else value
 
     def _require_layers(self):
         value = self.layers
-        if isinstance(value, str):
-            if value not in LAYER_WORDS:
-                parse_layers(value)
+        if isinstance(value, str) and value in LAYER_WORDS:
+            return
+        if isinstance(value, str) and set(value) & set("E|L"):
+            parse_layers(value)
             return
         if isinstance(value, list):
             self.__dict__["layers"] = value = tuple(value)

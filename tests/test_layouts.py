@@ -1,0 +1,330 @@
+"""Run layouts: what a file, a mapping or keywords may say, and how layers are cut into stages."""
+
+from dataclasses import fields, replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from ppmodel import build
+from ppmodel.costs import LayerTimes, check_layout, imbalance, stage_blocks, stage_layers
+from ppmodel.errors import CostError, PPModelError, SpecificationError
+from ppmodel.layouts import LAYOUT_FIELDS, as_layouts
+from ppmodel.specs import DATA, LayoutSpec, layout_names, load_layout, load_model, load_system, parse_layers
+
+BAD = Path(__file__).parent / "bad" / "layouts"
+STRING = r": layers = .*: {}; write for example Et\*2"
+LISTED = ": layers = .*: must be balanced, even, a list of whole numbers, or a layout string"
+REFUSED = {
+    "ep": ":2: ep = 3: must divide dp x cp .4 x 2.",
+    "exchange": ": context_exchange.value = 'gossip': must be 'ring' or 'all-gather'",
+    "fraction": ": pp.value = 4.0: must be a valid integer",
+    "global_batch": ":6: global_batch = 1020: must be a multiple of dp x microbatch_size .4 x 2.",
+    "gpus": r":2: gpus = 60: must be tp \(8\) x cp \(1\) x pp \(4\) x dp \(2\) = 64",
+    "gpus_of_a_rank": ":2: gpus = 60: must be a multiple of .* = 16",
+    "huge": ": dp.value = 10000000000: must be less than",
+    "kind": ": tp.kind = 'guessed': must be 'stated'",
+    "layers_bracket": STRING.format(r"has signs that stand for no layer, or brackets without \*n.*"),
+    "layers_empty": STRING.format("has no transformer layer t"),
+    "layers_endless": STRING.format("has more than 100000 layers"),
+    "layers_fractions": LISTED,
+    "layers_letter": STRING.format("has signs that stand for no layer.*"),
+    "layers_loss_early": STRING.format("must end in the loss head L, its only one"),
+    "layers_mapping": LISTED,
+    "layers_mtp_apart": STRING.format("has MTP layers m on several stages"),
+    "layers_mtp_early": STRING.format("has a transformer layer t behind an MTP layer m"),
+    "layers_negative": LISTED,
+    "layers_no_embedding": STRING.format("must begin with the embedding E, its only one"),
+    "layers_no_loss": STRING.format("must end in the loss head L, its only one"),
+    "layers_no_times": STRING.format(r"has signs .* brackets without \*n behind them"),
+    "layers_none": LISTED,
+    "layers_two_losses": STRING.format("must end in the loss head L, its only one"),
+    "layers_word": LISTED,
+    "list": ": document = a list: must be a mapping",
+    "misspelt": ":2: tq = .*: is not a known key; did you mean tp",
+    "negative_dp": ": dp.value = -2: must be greater than or equal to 1",
+    "no_source": ":2: tp.source = nothing: is missing",
+    "no_title": ": title = nothing: is missing",
+    "overlap_number": ": overlap_tensor.value = 1: must be a valid boolean; write true or false",
+    "plain": ":2: tp = 8: must be a mapping",
+    "precision": ": precision.value = 'fp4': must be 'bf16' or 'fp8'",
+    "recompute_fraction": ":2: recompute = 1.5: must be one of none, selective, full, or a number of layers",
+    "recompute_negative": ":2: recompute = -1: must be one of none, selective, full, or a number of layers",
+    "recompute_word": ":2: recompute = some: must be one of none, selective, full, or a number of layers",
+    "switch_for_number": ": tp.value = true: must be a valid integer",
+    "text_for_number": ": tp.value = 'eight': must be a valid integer",
+    "twice": ":4: tp = .*: is given twice",
+    "unit": ": tp.unit = GPUs: is not a known key",
+    "word_for_switch": ": sequence_parallel.value = 'maybe': must be a valid boolean",
+    "zero_stage": ": zero.value = 4: must be less than or equal to 3",
+    "zero_tp": ": tp.value = 0: must be greater than or equal to 1",
+    "zero_word": ": zero.value = 'all': must be a valid integer",
+}
+
+LLAMA, PAPER = load_model("llama3_70b"), load_model("paper")
+H100 = load_system("dgx_h100")
+NEVER_FITS = {
+    "tp = 16": ({"tp": 16}, r"tp = 16: must divide mlp_hidden of small \(28680\)"),
+    "heads": ({"tp": 3}, r"tp = 3: must divide heads of small \(64\)"),
+    "kv_heads": ({"tp": 4}, r"tp = 4: must divide kv_heads of small \(6\), or be a multiple"),
+    "cp": ({"cp": 3}, r"cp = 3: x 2 must divide the sequence of small \(8192\)"),
+    "sequence": ({"tp": 8, "sequence_parallel": True}, "sequence_parallel = true: needs a sequence that tp x cp"),
+    "ep": ({"ep": 2, "dp": 2}, "ep = 2: has no effect: small has no experts"),
+    "fp8": ({"precision": "fp8"}, "precision = fp8: needs a system with a peak in fp8, and plain states none"),
+    "pp": ({"pp": 8}, "pp = 8: is not that of the schedule, 4"),
+    "microbatches": ({"dp": 2, "global_batch": 32}, r"global_batch = 32: must be dp \(2\) x .* schedule \(8\)"),
+    "gpus": ({"dp": 2, "gpus": 16}, "gpus = 16: must be .* = 8"),
+}
+ODD_MODELS = {
+    "tp = 16": {"mlp_hidden": 28680}, "kv_heads": {"heads": 60, "kv_heads": 6}, "sequence": {"sequence": 8196}
+}  # fmt: skip
+NEVER_CUT = {
+    (20, 20, 40): r"layers = \[20, 20, 40\]: must be 4 stages with 80 blocks, and has 3 with 80",
+    (20, 20, 20, 19): "must be 4 stages with 80 blocks, and has 4 with 79",
+    "Et*20|t*20|t*20|t*21L": "must be 4 stages with 80 blocks, and has 4 with 81",
+    "Et*20|t*20|t*20|t*20mL": "has 1 MTP layers m, and the model 0; leave them out",
+}
+
+
+# ---- files, mappings, keywords -------------------------------------------------------------------
+
+
+def test_every_bad_file_has_its_message():
+    """The folder of bad layouts and the messages here name the same files, forty and more."""
+    assert {path.stem for path in BAD.iterdir()} == set(REFUSED)
+    assert len(REFUSED) >= 40
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_files_are_refused(name):
+    """Each broken file is refused in one line with file, line, field, value, rule and remedy."""
+    path = BAD / f"{name}.yaml"
+    with pytest.raises(SpecificationError, match=REFUSED[name]) as caught:
+        load_layout(path)
+    assert str(caught.value).startswith(f"{path}")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_template_is_a_layout_with_every_key():
+    """It names every field, in a comment where two would exclude each other, and loads as it stands."""
+    text = (DATA / "templates" / "layout.yaml").read_text()
+    layout = load_layout(DATA / "templates" / "layout.yaml")
+    assert (layout.gpus, layout.microbatches, layout.layers) == (64, 512, "balanced")
+    keys = {field.name for field in fields(LayoutSpec)} - {"name", "title", "provenance"}
+    assert {key for key in keys if f"\n{key}:" in text or f"\n# {key}:" in text} == keys
+
+
+def test_every_field_of_a_layout_is_a_keyword():
+    """But what the schedule says itself, and the names."""
+    own = {field.name for field in fields(LayoutSpec)}
+    assert set(LAYOUT_FIELDS) == own - {"name", "title", "pp", "chunks", "provenance"}
+
+
+@pytest.mark.parametrize("name", layout_names())
+def test_published_layouts_are_whole(name):
+    """They state GPUs, ranks and batch; at their own size they are what they were."""
+    layout = load_layout(name)
+    assert layout.gpus == layout.tp * layout.cp * layout.pp * layout.dp
+    assert layout.at(layout.pp, layout.microbatches, layout.chunks) == layout
+    assert as_layouts(name) == [layout]
+
+
+def test_single_values_replace_those_of_a_layout():
+    """A list stands for several layouts, in order; numbers of layers are one value; sizes leave the GPUs open."""
+    several = as_layouts("bloom_176b", {"dp": [8, 16], "zero": (0, 1), "layers": [6, 6], "cp": None})
+    assert [(one.dp, one.zero, one.gpus) for one in several] == [(8, 0, 384), (8, 1, 384), (16, 0, None), (16, 1, None)]
+    assert {(one.layers, one.name, one.tp) for one in several} == {((6, 6), "", 4)}
+    assert [one.tp for one in as_layouts(["bloom_176b", {"tp": 2}], {"microbatch_size": 1})] == [4, 2]
+    assert as_layouts("bloom_176b", {"tp": 4})[0].name == "bloom_176b"
+    assert as_layouts(None, {"tp": None}) == [None]
+
+
+@pytest.mark.parametrize(
+    ("layout", "keywords", "message"),
+    [
+        ("blom_176b", {}, "did you mean bloom_176b"),
+        ({"tq": 2}, {}, "tq = 2: is not known of a layout; did you mean tp|it has"),
+        (None, {"zeros": 1}, "zeros = 1: is not known of a layout; did you mean zero"),
+        (None, {"tp": []}, "must have an entry"),
+        (None, {"tp": 2.0}, "tp = 2.0: must be a whole number"),
+        (None, {"tp": True, "dp": False}, "dp = false: must be a whole number"),
+        (None, {"zero": 7}, "zero = 7: must be 0, 1, 2 or 3"),
+        (None, {"precision": "fp4"}, "must be one of bf16, fp8"),
+        (None, {"sequence_parallel": 2}, "must be true or false"),
+        (7, {}, "is neither a name nor a path"),
+    ],
+)
+def test_what_is_no_layout_is_refused(layout, keywords, message):
+    """By name, by mapping and by keyword, in one line."""
+    with pytest.raises(PPModelError, match=message) as caught:
+        as_layouts(layout, keywords)
+    assert "\n" not in str(caught.value)
+
+
+sizes = st.integers(1, 64)
+
+
+@given(sizes, sizes, sizes, sizes, sizes, st.integers(1, 500))
+def test_a_layout_fills_in_what_it_leaves_open(tp, cp, dp, pp, microbatch_size, microbatches):
+    """GPUs and batch are the products, and saying so once more changes nothing."""
+    layout = LayoutSpec(tp=tp, cp=cp, dp=dp, microbatch_size=microbatch_size)
+    whole = layout.at(pp, microbatches)
+    assert (whole.gpus, whole.global_batch) == (tp * cp * dp * pp, dp * microbatch_size * microbatches)
+    assert whole.at(pp, microbatches) == whole
+    assert whole.microbatches == microbatches
+    assert replace(layout, global_batch=whole.global_batch).at(pp, microbatches) == whole
+    with pytest.raises(SpecificationError, match="schedule"):
+        whole.at(pp, microbatches + 1)
+    with pytest.raises(SpecificationError, match="pp = "):
+        whole.at(pp + 1, microbatches)
+
+
+# ---- against model, system and schedule ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", NEVER_FITS)
+def test_what_cannot_be_split_is_refused(case):
+    """Field, value, the model's number and a remedy, in one line."""
+    values, message = NEVER_FITS[case]
+    model = replace(LLAMA, name="small", **ODD_MODELS.get(case, {}))
+    with pytest.raises(PPModelError, match=message) as caught:
+        check_layout(LayoutSpec(**values), model, replace(H100, name="plain"), build("1f1b", 4, 8))
+    assert "\n" not in str(caught.value)
+
+
+def test_few_key_value_heads_are_held_several_times():
+    """tp may be a multiple of them, and sequence parallelism of one GPU is allowed."""
+    table = build("1f1b", 4, 8)
+    assert check_layout(LayoutSpec(tp=16, sequence_parallel=True), LLAMA, H100, table).gpus == 64
+    assert check_layout(LayoutSpec(sequence_parallel=True), LLAMA, H100, table).tp == 1
+
+
+# ---- layers of each stage ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layers", NEVER_CUT, ids=str)
+def test_layers_that_are_not_the_models_are_refused(layers):
+    """Their number, that of the stages, and MTP layers of a model without any."""
+    with pytest.raises(CostError, match=NEVER_CUT[layers]):
+        stage_layers(build("1f1b", 4, 8), LLAMA, layout=LayoutSpec(layers=layers))
+
+
+def test_no_more_layers_are_recomputed_than_a_stage_has():
+    """The fullest stage sets the limit."""
+    table = build("1f1b", 4, 8)
+    assert stage_layers(table, LLAMA, layout=LayoutSpec(layers="even", recompute=20)).blocks.max() == 20
+    with pytest.raises(CostError, match="recompute = 21: is more than any stage has: the fullest has 20 layers"):
+        stage_layers(table, LLAMA, layout=LayoutSpec(layers="even", recompute=21))
+
+
+def test_megatrons_own_example():
+    """DeepSeek-V3 on 16 ranks of two chunks, as the documentation of Megatron-LM tabulates it."""
+    stages = parse_layers("Et*3|(tt|)*29,m|L")
+    table = build("interleaved-1f1b", 16, 16, chunks=2)
+    of_rank = {rank: [stages[s] for s in np.flatnonzero(table.placement[0] == rank)] for rank in range(16)}
+    assert [stage.blocks for stage in of_rank[0]] == [3, 2]
+    assert of_rank[0][0].embedding
+    assert all([stage.blocks for stage in of_rank[rank]] == [2, 2] for rank in range(1, 14))
+    assert [(stage.blocks, stage.mtp, stage.head) for stage in of_rank[14]] == [(2, 0, False), (0, 1, False)]
+    assert [(stage.blocks, stage.mtp, stage.head) for stage in of_rank[15]] == [(2, 0, False), (0, 0, True)]
+
+
+def test_stages_may_be_empty_where_they_are_written():
+    """The stages of embedding and head are those that the string says."""
+    layout = LayoutSpec(layers="E||t*80|L")
+    blocks, embedding, head = stage_layers(build("1f1b", 4, 8), LLAMA, layout=layout)
+    assert (blocks.tolist(), embedding, head) == ([0, 0, 80, 0], 0, 3)
+    assert stage_layers(build("1f1b", 4, 8), LLAMA, layout=LayoutSpec(layers=(0, 40, 40, 0))).blocks[0] == 0
+
+
+written = st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=8)
+
+
+@given(written, st.integers(1, 5))
+def test_a_layout_string_is_read_as_it_is_written(stages, times):
+    """Repetitions, brackets and commas stand for what they repeat."""
+    assume(any(count for count, _ in stages))
+    inner = "".join(("t" * count if long else f"t*{count}") + "|," for count, long in stages)
+    found = parse_layers(f"E({inner})*{times}L")
+    assert [stage.blocks for stage in found] == [count for count, _ in stages] * times + [0]
+    assert [stage.embedding for stage in found].index(True) == 0
+    assert [stage.head for stage in found].index(True) == len(found) - 1
+
+
+TABLES = {
+    "1f1b": build("1f1b", 4, 4), "interleaved": build("interleaved-1f1b", 2, 4, chunks=2), "zb-v": build("zb-v", 2, 4),
+    "chimera": build("chimera", 4, 4), "one rank": build("gpipe", 1, 2),
+}  # fmt: skip
+weights = st.floats(0, 3)
+
+
+def _rank_times(table, blocks, times):
+    """The time of each rank, spelt out: each operation's stage, block by block."""
+    kinds = [times.dense if place < times.dense_blocks else times.block for place in range(sum(blocks))]
+    ends = np.cumsum(blocks)
+    stages = [sum(kinds[end - count : end]) for end, count in zip(ends, blocks, strict=True)]
+    stages[0] += times.embedding
+    stages[-1] += times.head
+    forward = table.kind == 0
+    sums = np.bincount(table.rank[forward], np.array(stages)[table.stage[forward]], table.num_ranks)
+    return sums / table.num_microbatches
+
+
+@pytest.mark.parametrize("name", TABLES)
+@given(num_blocks=st.integers(4, 12), embedding=weights, head=weights)
+def test_balanced_layers_are_the_best_there_are(name, num_blocks, embedding, head):
+    """No cut into stages of at least one block has a faster slowest rank; the head may be a stage of its own."""
+    table, times = TABLES[name], LayerTimes(1.0, embedding, head)
+    model = replace(LLAMA, blocks=num_blocks)
+    blocks = stage_layers(table, model, times=times).blocks
+    assert blocks.sum() == num_blocks
+    alone = head >= 1 and len(blocks) > 1
+    assert blocks.min() >= (0 if alone else 1)
+    ranges = [range(1, num_blocks + 1)] * (len(blocks) - 1) + [range(0 if alone else 1, num_blocks + 1)]
+    cuts = [cut for cut in product(*ranges) if sum(cut) == num_blocks]
+    best = min(_rank_times(table, cut, times).max() for cut in cuts)
+    assert _rank_times(table, blocks, times).max() == pytest.approx(best)
+
+
+@given(st.sampled_from([1, 2, 3, 4]), st.integers(40, 90), weights, weights, st.floats(0.1, 3), st.integers(0, 9))
+def test_blocks_that_differ_are_balanced_too(chunks, num_blocks, embedding, head, dense, dense_blocks):
+    """With a few dense blocks first the slowest rank is within a block of the mean, and never behind an even cut."""
+    table = build("interleaved-1f1b", 4, 4, chunks=chunks)
+    times = LayerTimes(1.0, embedding, head, dense, dense_blocks)
+    model = replace(LLAMA, blocks=num_blocks)
+    blocks = stage_layers(table, model, times=times).blocks
+    ranks = _rank_times(table, blocks, times)
+    assert blocks.sum() == num_blocks
+    assert blocks.min() >= (0 if head >= 1 else 1)
+    assert ranks.max() <= _rank_times(table, stage_blocks(table, model), times).max() * (1 + 1e-6)
+    assert ranks.max() <= ranks.mean() + max(1.0, dense) + 1e-9
+
+
+@pytest.mark.parametrize("name", ["gpipe", "interleaved-1f1b", "chimera", "asymmetric-chimera", "zb-v", "dualpipe"])
+def test_the_papers_model_is_cut_as_it_always_was(name):
+    """A model without a vocabulary is not balanced unasked, whatever its size; shares of a schedule's own decide."""
+    table, times = build(name, 4, 8), LayerTimes(1.0, 0.5, 2.0)
+    for blocks in (127, 128):
+        model = replace(PAPER, blocks=blocks)
+        assert (stage_layers(table, model, times=times).blocks == stage_blocks(table, model)).all()
+    balanced = stage_layers(table, LLAMA, times=times).blocks
+    assert (balanced != stage_blocks(table, LLAMA)).any() != (name == "asymmetric-chimera")
+    even = stage_layers(table, LLAMA, layout=LayoutSpec(layers="even"), times=times).blocks
+    assert (even == stage_blocks(table, LLAMA)).all()
+
+
+def test_eighty_blocks_on_thirty_two_stages_are_ten_a_rank():
+    """Where an even share gives some ranks 12 and others 8, which the slowest rank over the mean says."""
+    table, times = build("interleaved-1f1b", 8, 16, chunks=4), LayerTimes(1.0)
+    even, balanced = stage_blocks(table, LLAMA), stage_layers(table, LLAMA, times=times).blocks
+    assert imbalance(table, even) == (0, 1.2)
+    assert imbalance(table, balanced)[1] == 1.0
+
+
+def test_too_few_blocks_are_refused():
+    """Balanced stages have a block each, but a stage that a head fills."""
+    with pytest.raises(CostError, match="are too few for the 4 stages"):
+        stage_layers(build("1f1b", 4, 8), replace(LLAMA, blocks=3), times=LayerTimes(1.0))
