@@ -17,7 +17,7 @@ from ppmodel.costs import stages
 from ppmodel.evaluate import COLUMNS, compared
 from ppmodel.export import read_table, write_table
 from ppmodel.metrics import memory
-from ppmodel.specs import DATA, load_model, load_system, layout_names, model_names, system_names
+from ppmodel.specs import DATA, layout_names, load_model, load_system, model_names, system_names
 
 ROOT = Path(__file__).parents[1]
 BAD = ROOT / "tests" / "bad"

@@ -248,23 +248,23 @@ def _filled(loads, num_blocks, times):
 def _moved(loads, blocks, times):
     """Blocks moved one by one from the slowest rank to any stage, as long as that helps; for blocks that differ."""
 
+    whole = _stage_times(blocks, times).sum()
+
     def judged(held):
-        stages = _stage_times(held, times)
+        stages = _stage_times(held, times) / whole
         ranks = stages @ loads.T
-        return ranks.max(axis=-1), (ranks**2).sum(axis=-1), (stages**2).sum(axis=-1)
+        return np.round([ranks.max(axis=-1), (ranks**2).sum(axis=-1), (stages**2).sum(axis=-1)], 12)
 
     one = np.eye(len(blocks), dtype=np.int64)
     while True:
         rank = (loads @ _stage_times(blocks, times)).argmax()
         giving = np.flatnonzero((loads[rank] > 0) & (blocks > 1))
         moved = (blocks - one[giving, None] + one).reshape(-1, len(blocks))
-        if not len(moved):
-            return blocks
         keys = judged(moved)
-        best = np.lexsort(keys[::-1])[0]
-        if not tuple(key[best] for key in keys) < tuple(key * (1 - _ROUNDING) for key in judged(blocks)):
+        best = np.lexsort(keys[::-1])[:1]
+        if not (len(best) and keys[:, best[0]].tolist() < judged(blocks).tolist()):
             return blocks
-        blocks = moved[best]
+        blocks = moved[best[0]]
 
 
 def _stage_times(blocks, times):
