@@ -50,9 +50,9 @@ def simulate(
         Ranks and microbatches; of a table they are known.
     model, system : str, Path, ModelSpec and SystemSpec, optional
         A name that comes with the package, a YAML file, or a specification. Both, or neither.
-    p2p : {"latency", "overlapped", "blocking_send", "blocking_recv", "blocking", "rendezvous"}
-        What a transfer occupies: nothing; its link; the sender; the receiver; the sender and then the receiver; both at
-        once, which wait for one another.
+    p2p : {"latency", "overlapped", "overlapped_nic", "blocking_send", "blocking_recv", "blocking", "rendezvous"}
+        What a transfer occupies: nothing; its link; the NIC of each rank; the sender; the receiver; the sender and then
+        the receiver; both at once, which wait for one another.
     allreduce : {"excluded", "overlapped", "blocking"}
         Whether the gradient all-reduce of replicated stages is left out, runs beside the ranks' computation, or
         occupies the ranks.
@@ -339,7 +339,7 @@ def timed(graph, many_costs, makespans_s, spans_s):
     columns = time_columns(ranks, makespans_s, busy, spans_s)
     for numbers, costs in zip(columns, many_costs, strict=True):
         numbers["comm_over_forward"] = comm_over_forward(costs, ranks)
-        numbers["nics_shared"] = graph.on(costs.nics).nics is not None
+        numbers["nics_shared"] = costs.nics is not None and graph.queues
     return columns
 
 

@@ -26,7 +26,7 @@ from ppmodel.export import parse_table
 from ppmodel.metrics import messages_by_node
 from ppmodel.noise import Noise, noisy_makespans
 from ppmodel.ops import OpKind
-from ppmodel.simulation import compile_graph, run_graph
+from ppmodel.simulation import compile_graph, makespans, run_graph
 from ppmodel.specs import DATA, NodeSpec, load_model, load_system, nodes_of
 
 SLOW = load_system("mid_cp_slow_nw")
@@ -256,6 +256,31 @@ def test_a_nic_with_one_pair_in_each_direction_is_a_link(name):
     costs = OpCosts(*(random.uniform(0.1, 2, (5, 6)) for _ in range(3)))
     ours = run_graph(compile_graph(schedule).on((0, 0, 0, 1, 1, 1)), costs)
     np.testing.assert_allclose(ours.end_s, run_graph(compile_graph(schedule), costs).end_s, atol=1e-9)
+
+
+@given(on_nics(), allreduces)
+def test_a_nic_for_each_rank_is_what_overlapped_nic_means(case, allreduce):
+    """As NICs of no two ranks under overlapped, for one system and for many; NICs that are shared stay shared."""
+    schedule, nics, costs = case
+    own, shared = replace(costs, nics=tuple(range(schedule.num_ranks))), replace(costs, nics=nics)
+    queued, by_rank = (compile_graph(schedule, p2p, allreduce) for p2p in ("overlapped", "overlapped_nic"))
+    for expected, given_costs in ((own, costs), (shared, shared)):
+        ours, theirs = run_graph(by_rank, given_costs), run_graph(queued, expected)
+        for column in ("start_s", "end_s", "sent_s", "arrived_s"):
+            np.testing.assert_array_equal(getattr(ours, column), getattr(theirs, column))
+    np.testing.assert_array_equal(makespans(by_rank, [costs, shared, costs]), makespans(queued, [own, shared, own]))
+
+
+def test_a_nic_for_each_rank_costs_chimera_most():
+    """On fast compute and a slow network Chimera's two directions meet at the NICs, and GPipe's one does not."""
+    frame = compare(
+        ["gpipe", "chimera"], 8, 16, model="paper", system="fast_cp_slow_nw", p2p=["overlapped", "overlapped_nic"]
+    )
+    spans = frame.set_index(["p2p", "schedule"]).makespan_s
+    over = {p2p: spans[p2p, "chimera"] / spans[p2p, "gpipe"] - 1 for p2p in ("overlapped", "overlapped_nic")}
+    assert over == pytest.approx({"overlapped": 0.144, "overlapped_nic": 0.189}, abs=5e-4)
+    assert spans["overlapped", "gpipe"] == pytest.approx(spans["overlapped_nic", "gpipe"])
+    assert not frame.nics_shared.any()
 
 
 @given(on_nics(), st.permutations(range(5)))

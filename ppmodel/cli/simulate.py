@@ -66,7 +66,7 @@ def _nodes(run):
     inside, between = messages_by_node(run.table, nodes)
     nics = "own links"
     if spec.shared_nic:
-        nics = "held" if graph.nics is not None else "not used" if not nodes.any() else f"not held under {graph.p2p}"
+        nics = "not used" if not nodes.any() else "held" if graph.queues else f"not held under {graph.p2p}"
     return {
         "placement": spec.placement if isinstance(spec.placement, str) else list(spec.placement),
         "devices_per_node": spec.devices_per_node, "used": int(nodes.max()) + 1,

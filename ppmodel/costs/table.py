@@ -29,8 +29,8 @@ class OpCosts:
     nics : tuple of int, length num_ranks, optional
         The NIC of each rank, where ranks share some: messages between ranks of two NICs queue at the sender's and, as
         they leave it, at the receiver's, first come first served; each NIC's directions are apart. A transfer holds
-        NICs, as it holds links, under ``overlapped`` alone. Without `nics` each directed pair of ranks has a link of
-        its own.
+        NICs under ``overlapped`` and ``overlapped_nic`` alone. Without `nics` each directed pair of ranks has a link of
+        its own under the first, and each rank a NIC under the second.
     overlap_factor : float
         Duration of a cell in which a forward meets a backward (F&B), relative to the sum of its operations; other cells
         that are shared take the sum.

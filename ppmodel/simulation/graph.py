@@ -17,9 +17,10 @@ from ppmodel.simulation.exchanges import exchanges_of
 from ppmodel.tables import NO_OPERATION, Schedule
 
 BUFFERED = ("latency", "overlapped", "blocking_send", "blocking_recv", "blocking")
-"""Communication semantics under which a message waits for its receiver: the sender need not."""
+"""Communication semantics under which any table runs, in an order that no costs change: messages wait for their
+receivers, and those of one pair of ranks hold no other's link."""
 
-P2P = (*BUFFERED, "rendezvous")
+P2P = (*BUFFERED, "overlapped_nic", "rendezvous")
 """Communication semantics of a point-to-point transfer; see `compile_graph`."""
 
 ALLREDUCE = ("excluded", "overlapped", "blocking")
@@ -28,6 +29,7 @@ ALLREDUCE = ("excluded", "overlapped", "blocking")
 _OCCUPIED = {  # whether a transfer occupies the sender, the receiver, its link
     "latency": (False, False, False), "overlapped": (False, False, True), "blocking_send": (True, False, False),
     "blocking_recv": (False, True, False), "blocking": (True, True, False), "rendezvous": (True, True, False),
+    "overlapped_nic": (False, False, True),
 }  # fmt: skip
 _REDUCTIONS = {"excluded": 0, "blocking": 1, "overlapped": 2}
 
@@ -91,12 +93,12 @@ class ExecutionGraph:
         return first
 
     def on(self, nics):
-        """This graph on the NICs that ranks share; they hold messages under ``overlapped`` alone.
+        """This graph on the NICs that ranks share; they hold messages under ``overlapped`` and ``overlapped_nic``.
 
         Parameters
         ----------
         nics : tuple of int, length num_ranks, or None
-            As in `costs.OpCosts`.
+            As in `costs.OpCosts`. None is one for each rank under ``overlapped_nic``.
 
         Returns
         -------
@@ -108,7 +110,9 @@ class ExecutionGraph:
         CostError
             If there is not one NIC for each rank.
         """
-        if nics is None or self.p2p != "overlapped" or nics == self.nics:
+        if nics is None and self.nics is None and self.p2p == "overlapped_nic":
+            nics = tuple(range(self.schedule.num_ranks))
+        if nics is None or not self.queues or nics == self.nics:
             return self
         if len(nics) != self.schedule.num_ranks:
             rule = f"must be {self.schedule.num_ranks} whole numbers, one for each rank"
@@ -196,6 +200,11 @@ class ExecutionGraph:
         return (*columns, self.remote, self.reduces, self.overlaps, (2 * self.schedule.num_ranks, num_places))
 
     @property
+    def queues(self):
+        """Whether messages queue at links, or at NICs."""
+        return self.occupied[2]
+
+    @property
     def meets(self):
         """Whether a transfer holds its sender and its receiver for the same time."""
         return self.p2p == "rendezvous"
@@ -236,9 +245,10 @@ def compile_graph(schedule, p2p="overlapped", allreduce="excluded"):
     ----------
     schedule : Schedule
         The table; its order is kept.
-    p2p : {"latency", "overlapped", "blocking_send", "blocking_recv", "blocking", "rendezvous"}
+    p2p : {"latency", "overlapped", "overlapped_nic", "blocking_send", "blocking_recv", "blocking", "rendezvous"}
         What a transfer occupies: nothing; its directed link, first in first out in the sender's
-        program order (the default); the sending rank; the receiving rank before the consumer
+        program order (the default); the NIC of its sender and that of its receiver, one for each
+        rank where no node shares one; the sending rank; the receiving rank before the consumer
         starts; the sender and then the receiver; sender and receiver at once, which wait for
         one another, see `rendezvous`.
     allreduce : {"excluded", "overlapped", "blocking"}

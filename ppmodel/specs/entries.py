@@ -58,7 +58,7 @@ Number = entry_type(float, _Positive)
 Switch = entry_type(bool, Annotated[bool, Field(strict=True)])
 NumberOrZero = entry_type(float, _NotNegative)
 Transfers = entry_type(
-    str, Literal["latency", "overlapped", "blocking_send", "blocking_recv", "blocking", "rendezvous"]
+    str, Literal["latency", "overlapped", "blocking_send", "blocking_recv", "blocking", "overlapped_nic", "rendezvous"]
 )
 """What a point-to-point transfer occupies; the words of `simulation.P2P`."""
 
