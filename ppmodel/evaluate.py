@@ -16,7 +16,7 @@ from ppmodel.cases import as_case, as_cases, built, compiled, with_times
 from ppmodel.change import UNCHANGED
 from ppmodel.costs import comm_over_forward
 from ppmodel.errors import NO_MEMORY, CostError, PPModelError
-from ppmodel.prices import SECONDS, changed_costs, costs_of, listed, priced, table_numbers
+from ppmodel.prices import SECONDS, changed_costs, costs_of, listed, priced, require_used, table_numbers
 from ppmodel.run import Run
 from ppmodel.schedules.registry import option_text
 from ppmodel.simulation import makespans, makespans_and_spans, require_semantics, run_graph
@@ -82,9 +82,7 @@ def simulate(
     """
     case = as_case(schedule)
     table = built(case, *_one_size(case, pp, microbatches))
-    if allreduce == "excluded" and seconds.get("reduction"):
-        rule = "has no effect on a run without all-reduce"
-        raise CostError("reduction", seconds["reduction"], rule, "leave it out, or set allreduce")
+    require_used(seconds, allreduce)
     costs, model, system = costs_of(table, model, system, allreduce, seconds)
     return Run(run_graph(compiled(table, p2p, allreduce), costs), costs, case, allreduce, model, system)
 
@@ -211,6 +209,7 @@ def compared(
     """
     cases = as_cases(schedules)
     prices = priced(model, system, seconds, changes)
+    require_used(seconds, allreduce)
     sizes = _sizes(cases, pp, microbatches)
     words = list(product(listed(p2p), listed(allreduce)))
     for one in words:

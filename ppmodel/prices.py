@@ -39,6 +39,24 @@ def seconds_costs(table, allreduce="excluded", **seconds):
     return uniform_costs(table, **given)
 
 
+def require_used(seconds, allreduce):
+    """Refuse seconds of an all-reduce where no run has one.
+
+    Parameters
+    ----------
+    seconds : dict
+        As `evaluate.compare` takes them.
+    allreduce : str or list of str
+
+    Raises
+    ------
+    CostError
+    """
+    if seconds.get("reduction") is not None and set(listed(allreduce)) == {"excluded"}:
+        rule = "has no effect: the all-reduce is excluded"
+        raise CostError("reduction", seconds["reduction"], rule, "set allreduce to blocking, or leave it out")
+
+
 def costs_of(table, model, system, allreduce, seconds):
     """Costs of a table, with their model and system; from seconds, these are None."""
     if model is None and system is None:

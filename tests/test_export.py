@@ -1,6 +1,10 @@
 """Table files: what is written is read again, what is broken is refused with its place."""
 
+import os
 import re
+import signal
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -320,3 +324,20 @@ def test_pytorch_loads_what_we_write(schedule, tmp_path_factory):
     assert flat(runtime.pipeline_order) == rows
     runtime._dump_csv(lowered, format="compute_comms")
     assert read_table(lowered).rows() == schedule.rows()
+
+
+@pytest.mark.parametrize("before", [None, "what was there"])
+def test_a_file_whose_writing_is_ended_leaves_nothing(tmp_path, before):
+    """Ended by a signal half-way, as by a limit of size, memory or time: what was there stays, with nothing beside."""
+    try:
+        os.close(os.open(tmp_path, os.O_TMPFILE | os.O_WRONLY))
+    except OSError:
+        pytest.skip("this file system has no files without a name")
+    if before:
+        (tmp_path / "a.csv").write_text(before)
+    code = "import resource, signal, sys; from ppmodel.export import write_whole\n"
+    code += "signal.signal(signal.SIGXFSZ, signal.SIG_DFL); resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, 2**16))\n"
+    code += "write_whole(sys.argv[1], 'x' * 2**20, 'csv')"
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.csv")], check=False)
+    assert done.returncode == -signal.SIGXFSZ
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == ({"a.csv": before} if before else {})

@@ -115,6 +115,7 @@ def test_a_systems_nics_cannot_be_forgotten():
         ((7, 4, 8), SECONDS, "schedule = 7: is not a schedule's name"),
         ((pp.build("gpipe", 2, 2), 4, 8), SECONDS, "is a table for pp = 2, microbatches = 2"),
         (("1f1b", 4, 8), SECONDS | {"p2p": "mail"}, "p2p = mail: must be one of"),
+        (("chimera", 4, 8), SECONDS | {"reduction": 1}, "reduction = 1: has no effect: the all-reduce is excluded"),
     ],
 )
 @pytest.mark.parametrize("call", [pp.simulate, compared], ids=["simulate", "compare"])

@@ -445,17 +445,34 @@ def test_the_whole_book_for_another_system_in_a_folder_with_spaces_and_braces(tm
         ("import os; os.kill(os.getppid(), 9)", "odd.ipynb, cell 1: was running when its process died"),
         ("import re; re.match('(a+)+$', 'a' * 60 + 'b')", "has not ended cell 1 after 2 s"),
         ("import sys; sys.exit(0)", "failed in cell 1: SystemExit: 0"),
+        ("import os; os.write(1, b'out\\n'); os.write(2, b'odd\\n' * 9)", "wrote a warning in cell 1: odd; nothing"),
+        ("import os; os.system('echo out; echo odd >&2')", "wrote a warning in cell 1: odd; nothing"),
     ],
 )
-def test_what_becomes_of_a_kernel_is_one_line(tmp_path, capfd, code, said):
+def test_what_becomes_of_a_kernel_is_one_line(tmp_path, capfd, monkeypatch, code, said):
     """Dead, with its worker, or in a loop that hears no signal: one line, exit code 2, and nothing is left of it."""
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")  # with it, a kernel does not watch its standard output and error
     source = notebook(tmp_path, code, name="odd")
     limit = ["--time-limit", "2"] if "after" in said else []
     assert main(["run", str(source), "--out", str(tmp_path / "out"), *limit]) == 2
-    err = capfd.readouterr().err
+    out, err = capfd.readouterr()
     assert said in err
-    assert err.count("\n") == 1
+    assert (out, err.count("\n")) == ("", 1)
     assert [path.name for path in tmp_path.iterdir()] == ["notebooks"]
+
+
+@pytest.mark.parametrize(
+    ("start", "said"), [("os._exit(3)", "died before"), ("time.sleep(60)", "didn't respond in 1 ")]
+)
+def test_a_kernel_that_does_not_start_is_one_line(tmp_path, monkeypatch, start, said):
+    """Because it dies at once, or because the machine, or what its start loads, is slow."""
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import os, sys, time\nif 'ipykernel_launcher' in sys.orig_argv: {start}\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), os.pathsep)
+    monkeypatch.setattr("ppmodel.artefact.notebooks._START_S", 1)
+    with pytest.raises(ReproduceError, match=f"cannot be run: Kernel {said}.* before its first cell; nothing was"):
+        execute(notebook(tmp_path), tmp_path, {})
 
 
 def test_a_cell_that_takes_long_is_named(tmp_path, capfd, monkeypatch):

@@ -137,6 +137,13 @@ def test_tables_too_large_to_draw_are_refused():
         build("gpipe", 4, 4).table(backward=10**8)
 
 
+def test_large_tables_are_refused_before_their_slots_are_counted(monkeypatch):
+    """The slots in which ranks compute are a bound that costs nothing."""
+    monkeypatch.setattr("ppmodel.tables.slots.slots", None)
+    with pytest.raises(PPModelError, match=r"table = at least 6291456 cells: .* to be drawn"):
+        build("gpipe", 1024, 2048).table()
+
+
 def test_shares_must_fit_the_stages():
     """Stage shares of another number of stages are refused."""
     with pytest.raises(TableError, match="one share per stage"):

@@ -29,7 +29,7 @@ DEATH_SIGNAL = 1
 """The C library's name for the signal that a process asks for when its parent dies."""
 
 _LARGEST_BYTES = 2**26  # of a notebook with its pictures
-_SAY_S, _LOOK_S = 30, 1
+_SAY_S, _LOOK_S, _START_S = 30, 1, 60
 _DIES_WITH_ITS_PARENT = (
     f"--IPKernelApp.exec_lines=__import__('ctypes').CDLL(None).prctl({DEATH_SIGNAL}, {int(signal.SIGKILL)})"
 )
@@ -177,6 +177,8 @@ def _isolate(folder, parent):
     libc("prctl", DEATH_SIGNAL, signal.SIGTERM)  # a worker ends with the run, even if that is killed
     if os.getppid() != parent:  # it was, before this worker asked for it
         os._exit(1)
+    for stream in (1, 2):  # a cell's output, by whatever way, is in the notebook; here it would stand beside our line
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     logging.disable()  # what goes wrong is said in one line, by us
     (folder / "ipython").mkdir(exist_ok=True)
     os.environ.update(PYTHONHASHSEED="0", JUPYTER_PLATFORM_DIRS="1", IPYTHONDIR=str(folder / "ipython"))
@@ -248,7 +250,8 @@ def _run_by_papermill(source, folder, values, at_cell):
     try:
         return execute_notebook(
             read(source), None, parameters=values, kernel_name="python3", cwd=str(folder), progress_bar=False,
-            extra_arguments=["--IPKernelApp.log_level=50", _DIES_WITH_ITS_PARENT], on_cell_start=begun,
+            start_timeout=_START_S, extra_arguments=["--IPKernelApp.log_level=50", _DIES_WITH_ITS_PARENT],
+            on_cell_start=begun,
         )  # fmt: skip
     except PapermillExecutionError as error:
         rule = f"failed in cell {error.cell_index}: {error.ename}: {error.evalue}"

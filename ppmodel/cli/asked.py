@@ -57,13 +57,9 @@ def asked_size(case, pp, microbatches):
     return case.size or (pp, microbatches)
 
 
-def asked_costs(arguments, allreduce):
+def asked_costs(arguments):
     """The costs that are given, as keywords of `evaluate.simulate`."""
-    costs = {key: arguments[key] for key in COSTS if arguments[key] is not None}
-    if "reduction" in costs and allreduce == "excluded":
-        rule = "has no effect: the all-reduce is excluded"
-        raise PPModelError("--reduction", costs["reduction"], rule, "pass --allreduce blocking, or leave it out")
-    return costs
+    return {key: arguments[key] for key in COSTS if arguments[key] is not None}
 
 
 def asked_layout(arguments):

@@ -32,7 +32,7 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     from ppmodel.cli.ranked import ranked, ranked_text, write_rows
     from ppmodel.evaluate import compared
 
-    costs = asked_costs(given, allreduce)
+    costs = asked_costs(given)
     if csv_file is not None:
         refuse_target("--csv", csv_file, file, costs.get("model"), costs.get("system"), *names)
     cases = _cases(names, file)

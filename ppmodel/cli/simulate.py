@@ -30,7 +30,7 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, as_jso
     from ppmodel.cli.simulated import simulated_text
     from ppmodel.evaluate import searched_for, simulate
 
-    costs = asked_costs({key: others.pop(key) for key in COSTS}, allreduce)
+    costs = asked_costs({key: others.pop(key) for key in COSTS})
     if trace is not None:
         refuse_target("--trace", trace, name, file, costs.get("model"), costs.get("system"))
     asked = asked_case(name, file, others)

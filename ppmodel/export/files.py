@@ -3,6 +3,7 @@
 import os
 from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 
 from ppmodel.errors import PPModelError
 
@@ -49,9 +50,9 @@ def write_whole(path, text, field):
         If it cannot be written.
     """
     path = checked_target(path, field)
-    under_way = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    under_way = path.with_name(f".ppmodel-{token_hex(8)}.tmp")
     try:
-        under_way.write_bytes(text.encode())
+        _write(under_way, text.encode())
         os.replace(under_way, path)
     except OSError as error:
         rule = f"cannot be written ({error.strerror})"
@@ -59,3 +60,16 @@ def write_whole(path, text, field):
     finally:
         with suppress(OSError):
             under_way.unlink()
+
+
+def _write(path, data):
+    """Write a new file that has its name only when it is whole: nothing is left of one that a signal ends."""
+    try:
+        number = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
+    except OSError:  # a file system without files that have no name
+        path.write_bytes(data)
+        return
+    with open(number, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.link(f"/proc/self/fd/{number}", path, src_dir_fd=number, follow_symlinks=True)

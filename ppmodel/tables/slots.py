@@ -34,13 +34,9 @@ def slots(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reductio
     ScheduleError
         If a duration is not a whole number of slots.
     """
-    durations = (forward, backward, input_grad, weight_grad, reduction)
-    for slots in durations:
-        if not (isinstance(slots, int | np.integer) and 0 <= slots <= _MAX_SLOTS):
-            rule = f"must be a whole number from 0 to {_MAX_SLOTS}"
-            raise ScheduleError("slots of an operation", slots, rule, "simulate it for other durations")
+    durations = _whole(forward, backward, input_grad, weight_grad, reduction)
     source, _, group, order, _ = schedule.dependencies
-    duration = np.array(durations, dtype=np.int64)[schedule.kind]
+    duration = durations[schedule.kind]
     computing = schedule.kind != OpKind.R
     length = duration
     if shares_groups(schedule):
@@ -52,6 +48,15 @@ def slots(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reductio
     else:
         start, end = _slots_of_groups(schedule, length.tolist())
     return start[group], end[group]
+
+
+def _whole(*durations):
+    """Durations by kind, refused where they are no numbers of slots."""
+    for slots in durations:
+        if not (isinstance(slots, int | np.integer) and 0 <= slots <= _MAX_SLOTS):
+            rule = f"must be a whole number from 0 to {_MAX_SLOTS}"
+            raise ScheduleError("slots of an operation", slots, rule, "simulate it for other durations")
+    return np.array(durations, dtype=np.int64)
 
 
 class Brief(NamedTuple):
@@ -126,6 +131,12 @@ def _slots_of_groups(schedule, length):
     return np.array(start), np.array(end)
 
 
+def _require_drawable(cells, about=""):
+    if cells > _MAX_CELLS:
+        rule = f"must be at most {_MAX_CELLS} cells to be drawn"
+        raise ScheduleError("table", f"{about}{cells} cells", rule, "draw a smaller schedule, or shorter operations")
+
+
 def table(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reduction=1):
     """The idealised table as text, ranks x slots.
 
@@ -147,11 +158,11 @@ def table(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reductio
     0F0 0F1 . 0B0 . 0B1
     . 1F0 1B0 1F1 1B1 .
     """
+    durations = _whole(forward, backward, input_grad, weight_grad, 0)
+    counts = np.bincount(schedule.kind, minlength=len(OpKind))
+    _require_drawable(counts @ durations, "at least ")  # before slots are counted, which takes longer
     start, end = slots(schedule, forward, backward, input_grad, weight_grad, reduction)
-    size = int(end.max()) * schedule.num_ranks
-    if size > _MAX_CELLS:
-        rule = f"must be at most {_MAX_CELLS} cells to be drawn"
-        raise ScheduleError("table", f"{size} cells", rule, "draw a smaller schedule, or shorter operations")
+    _require_drawable(int(end.max()) * schedule.num_ranks)
     grid = [[IDLE] * int(end.max()) for _ in range(schedule.num_ranks)]
     for index in range(schedule.num_operations):
         row, begin = grid[schedule.rank[index]], int(start[index])
