@@ -97,6 +97,10 @@ class CostError(PPModelError):
     """Durations, or a model on a schedule, that cannot be: negative times, more stages than blocks."""
 
 
+class BlocksError(CostError):
+    """A model with fewer blocks than a schedule has stages."""
+
+
 class BatchError(CostError):
     """A global batch that does not divide into the microbatches of a table."""
 

@@ -120,6 +120,13 @@ import builtins, ctypes, os, signal, sys, threading, time
 from ppmodel import build
 from ppmodel.schedules.registry import schedule
 
+def answered(line):
+    # write where the answer of the process apart is written
+    frame = sys._getframe()
+    while "end" not in frame.f_locals:
+        frame = frame.f_back
+    os.write(frame.f_locals["end"], line)
+
 @schedule("mine", label="m", title="t", legal="any")
 def mine(s, b):
     {}
@@ -138,7 +145,8 @@ DEADLY = [
     "threading.Thread(target=time.sleep, args=(100,)).start()", "sys.setrecursionlimit(10**9); mine(s, b)",
     "sys.modules.clear()", "sys.stdout = None", "return None", "return 5", "return build('1f1b', s + 1, b)",
     "return mine", "del builtins.print", "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65)); time.sleep(100)",
-    "os.setsid()", "raise SystemExit(None)",
+    "os.setsid()", "raise SystemExit(None)", "answered(b'[1, 2, 3, 4]\\n')", "answered(b'[\"\", 9, null, null]\\n')",
+    "answered(b'[' * 5000 + b'\\n')", "answered(b'5\\n')", "while True: answered(b'x' * 2**16)",
 ]  # fmt: skip
 AT_ONCE = [
     "1 / 0",

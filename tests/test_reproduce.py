@@ -488,6 +488,9 @@ def test_what_is_no_notebook_is_refused(tmp_path, capsys, cells):
     (tmp_path / "odd.ipynb").write_text(f'{{"nbformat": 4, "nbformat_minor": 5, "metadata": {{}}, "cells": {cells}}}')
     assert main(["run", str(tmp_path / "odd.ipynb")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+    (tmp_path / "odd.ipynb").write_text(f'{{"nbformat": 4, "nbformat_minor": {cells}, "metadata": {{}}, "cells": []}}')
+    assert main(["run", str(tmp_path / "odd.ipynb")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize("value", ["-" * 10**5 + "1", "(" * 10**5, "[" * 5000])

@@ -1,5 +1,6 @@
 """Noise: what is drawn from what, and laws that the makespans of noisy runs obey."""
 
+from dataclasses import replace
 from statistics import NormalDist
 
 import numpy as np
@@ -397,3 +398,11 @@ def test_places_without_transfers_obey_their_laws(name, half, count, backward, s
     if name in ("gpipe", "chimera"):
         np.testing.assert_allclose(spans, spans[::-1] if name == "chimera" else spans[0], rtol=1e-9)
     assert spans[0] <= spans[-1] * (1 + 1e-9)
+
+
+def test_schedules_with_more_stages_than_blocks_are_left_out():
+    """As in `levels`, so that a page about several schedules holds for a small model, too."""
+    small = replace(load_model("paper"), blocks=16)
+    schedules = ["gpipe", "1f1b", ("hanayo", {"waves": 2})]
+    frame = compare_runs(schedules, 8, 8, Noise(0.1), range(9), model=small, system="dgx_a100")
+    assert frame.label.tolist() == ["GPipe", "1F1B"]

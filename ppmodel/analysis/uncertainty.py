@@ -4,7 +4,7 @@ from itertools import chain, product
 
 from ppmodel.cases import compiled, legal_cases
 from ppmodel.change import UNCHANGED
-from ppmodel.errors import PPModelError
+from ppmodel.errors import BlocksError, PPModelError
 from ppmodel.noise import QUANTILES, TIE, Comparison, distribution, noisy_makespans_on, probability_faster
 from ppmodel.noise.draw import all_seeds
 from ppmodel.prices import as_model, as_system, changed_costs, listed
@@ -28,7 +28,8 @@ def compare_runs(
     Parameters
     ----------
     schedules, microbatches, model, system, p2p, allreduce
-        As in `ppmodel.compare`, one model and one word each. Sizes at which a schedule is not defined are left out.
+        As in `ppmodel.compare`, one model and one word each. Sizes at which a schedule is not defined, or has more
+        stages than the model has blocks, are left out.
     pp : int
         Ranks.
     noises : sequence of Noise
@@ -50,8 +51,8 @@ def compare_runs(
     Raises
     ------
     PPModelError
-        If a name or a word is unknown, the model does not fit a schedule, there are no seeds, or a noise names a rank
-        that is not there.
+        If a name or a word is unknown, the global batch does not divide into the microbatches, there are no seeds, or
+        a noise names a rank that is not there.
 
     Examples
     --------
@@ -75,11 +76,14 @@ def compare_runs(
 
 
 def _evaluated(schedules, size, model, systems, p2p, allreduce, noise, seeds):
-    """Noiseless makespans, one a system, and noisy ones, a row a system, of each schedule that is legal at a size."""
+    """Noiseless makespans, one a system, and noisy ones, a row a system, of each schedule that fits."""
     evaluated = {}
     for case, table in legal_cases(schedules, *size):
         graph = compiled(table, p2p, allreduce)
-        costs = [changed_costs(table, model, UNCHANGED, system) for system in systems]
+        try:
+            costs = [changed_costs(table, model, UNCHANGED, system) for system in systems]
+        except BlocksError:
+            continue
         evaluated[case.label] = makespans(graph, costs).tolist(), noisy_makespans_on(graph, costs, noise, seeds)
     return evaluated
 

@@ -63,7 +63,7 @@ def read(source):
         nbformat.validate(notebook)
     except ReproduceError:
         raise
-    except (ValueError, AttributeError, TypeError, KeyError, RecursionError, nbformat.ValidationError):
+    except Exception:  # whatever a library makes of a file that is none
         raise ReproduceError("notebook", source, "cannot be read as a notebook", "pass an .ipynb file") from None
     return notebook
 

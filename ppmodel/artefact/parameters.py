@@ -249,16 +249,19 @@ def fitting(own, model):
     """
     batch = math.gcd(model.global_batch, *(load_model(name).global_batch for name in _models_beside(own)))
     ranks = max([own["pp"].value] if isinstance(own["pp"].value, int) else own["pp"].value) if "pp" in own else 1
+    stages = 2 * ranks  # of one wave
     rules = {
         "microbatches": (lambda count: batch % count == 0, "global_batch", "is divided by none of"),
-        "waves": (lambda waves: 2 * waves * ranks <= model.blocks, "blocks", "is too few for"),
+        "waves": (lambda waves: stages * waves <= model.blocks, "blocks", "must be at least {least} for"),
     }
     changed = {}
     for name, one in own.items():
         if one.word in rules:
             fits, field, rule = rules[one.word]
-            kept = [size for size in (one.value if one.several else range(one.value, 0, -1)) if fits(size)]
+            sizes = one.value if one.several else range(one.value, 0, -1)
+            kept = [size for size in sizes if fits(size)]
             if not kept:
+                rule = rule.format(least=stages * min(sizes))
                 remedy = "take another model, or run single notebooks with sizes that it has, by ppmodel run"
                 raise PPModelError(field, getattr(model, field), f"{rule} {name} = {shown(one.value)}", remedy)
             value = kept if one.several else kept[0]

@@ -11,8 +11,6 @@ from contextlib import redirect_stdout, suppress
 from select import select
 from time import monotonic
 
-import click
-
 from ppmodel.cli import text
 from ppmodel.errors import PPModelError, cause
 
@@ -20,6 +18,8 @@ TIME_LIMIT_S = 60.0
 _GENERATOR = re.compile(r"(.+\.py)(:[a-z_]+=.*)?", re.DOTALL)
 _MEMORY_SHARE = 2
 _LONGEST_S = 10**6
+_LARGEST_ANSWER = 2**28
+_CODES = (None, 0, 1)
 
 
 def generators(names):
@@ -99,12 +99,14 @@ def _outcome(run):
 
 def _received(pipe, seconds):
     """What the process apart has sent when it ends: b"" if it died; None if it has not ended in time."""
-    received, last = b"", monotonic() + min(seconds, _LONGEST_S)
-    while select([pipe], [], [], max(0.0, last - monotonic()))[0]:
+    received, last = bytearray(), monotonic() + min(seconds, _LONGEST_S)
+    while (left := last - monotonic()) > 0 and select([pipe], [], [], left)[0]:
         piece = os.read(pipe, 2**16)
         received += piece
         if not piece or piece.endswith(b"\n"):
-            return received
+            return bytes(received)
+        if len(received) > _LARGEST_ANSWER:  # no answer of ours
+            return b""
     return None
 
 
@@ -120,10 +122,13 @@ def _stop(child):
 def _given(answer, file):
     try:
         said, code, error, more = json.loads(answer)
-    except (ValueError, TypeError):
+        texts = [said, *(text for text in (error, more) if text is not None)]
+        if code not in _CODES or not all(isinstance(text, str) for text in texts):
+            raise ValueError
+    except (ValueError, TypeError, RecursionError):  # the file can write where the answer is written
         rule, remedy = "ends the process that it runs in", "let it return a Schedule, or raise an error"
         raise PPModelError("file", file, rule, remedy) from None
-    click.echo(said, nl=False)
+    text.say(said, newline=False)
     if error is not None:
         raise RefusedError(error, more)
     if more is not None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.errors import BatchError, CostError
+from ppmodel.errors import BatchError, BlocksError, CostError
 from ppmodel.ops import OpKind
 
 _SHARES_KEPT, _ROUNDING = 2**12, 1e-9
@@ -60,7 +60,7 @@ def _shared_blocks(name, shares, num_blocks):
     blocks = np.diff(np.floor(np.cumsum(shares) / len(shares) * num_blocks + 0.5 + 1e-9).astype(int), prepend=0)
     if blocks.min() < 1:
         rule = f"are too few for the {len(shares)} stages of {name}"
-        raise CostError("blocks", num_blocks, rule, "choose fewer ranks, chunks or waves, or a milder split")
+        raise BlocksError("blocks", num_blocks, rule, "choose fewer ranks, chunks or waves, or a milder split")
     blocks.flags.writeable = False
     return blocks
 
