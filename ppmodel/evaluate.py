@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel import metrics
+from ppmodel import iteration, metrics
 from ppmodel.cases import as_case, as_cases, built, compiled, with_times
 from ppmodel.change import UNCHANGED
 from ppmodel.costs import comm_over_forward
 from ppmodel.errors import NO_MEMORY, CostError, PPModelError
+from ppmodel.layouts import LAYOUT_COLUMNS, LAYOUT_FIELDS, as_layouts, layout_columns
 from ppmodel.prices import SECONDS, changed_costs, costs_of, listed, priced, require_used, table_numbers
 from ppmodel.run import Run
 from ppmodel.schedules.registry import option_text
@@ -36,29 +37,35 @@ COLUMNS = (*COORDINATES, *NUMBERS, "refused")
 
 
 def simulate(
-    schedule, pp=None, microbatches=None, *, model=None, system=None, p2p="overlapped", allreduce="excluded", **seconds
-):
+    schedule, pp=None, microbatches=None, *, model=None, system=None, layout=None, p2p="overlapped",
+    allreduce="excluded", **given,
+):  # fmt: skip
     """Simulate one iteration of a schedule with communication.
 
-    Costs are given in seconds, or by a model on a system.
+    Costs are given in seconds, or by a model on a system; with a layout also those of tensor, context, expert and data
+    parallelism.
 
     Parameters
     ----------
     schedule : Schedule, str, (str, dict) or callable
         A table; a schedule's name; its name with options; or a function ``(pp, microbatches) -> Schedule``.
     pp, microbatches : int, optional
-        Ranks and microbatches; of a table they are known.
+        Ranks and microbatches; of a table they are known, and a layout may say them.
     model, system : str, Path, ModelSpec and SystemSpec, optional
         A name that comes with the package, a YAML file, or a specification. Both, or neither.
+    layout : str, Path, LayoutSpec or dict, optional
+        How the run is spread over GPUs, beside a model and a system.
     p2p : {"latency", "overlapped", "overlapped_nic", "blocking_send", "blocking_recv", "blocking", "rendezvous"}
         What a transfer occupies: nothing; its link; the NIC of each rank; the sender; the receiver; the sender and then
         the receiver; both at once, which wait for one another.
     allreduce : {"excluded", "overlapped", "blocking"}
         Whether the gradient all-reduce of replicated stages is left out, runs beside the ranks' computation, or
         occupies the ranks.
-    **seconds : float
-        Instead of a model and a system: ``forward``, ``backward`` (or ``input_grad`` and ``weight_grad``), ``pair``,
-        ``comm``, ``latency``, ``reduction``, for one microbatch on 1/S of the model; see `costs.uniform_costs`.
+    **given
+        Values of the layout, such as ``tp=8, dp=2, zero=1, microbatch_size=1, global_batch=1024``; see
+        `specs.LayoutSpec`. Or, instead of a model and a system, seconds: ``forward``, ``backward`` (or ``input_grad``
+        and ``weight_grad``), ``pair``, ``comm``, ``latency``, ``reduction``, for one microbatch on 1/S of the model;
+        see `costs.uniform_costs`.
 
     Returns
     -------
@@ -80,21 +87,25 @@ def simulate(
     >>> run.model.name, run.messages
     ('paper', 1920)
     """
-    case = as_case(schedule)
-    table = built(case, *_one_size(case, pp, microbatches))
+    seconds, values = _told_apart(given)
+    (layout,) = _one_layout(layout, values)
+    case = _chunked(as_case(schedule), layout)
+    table = built(case, *_one_size(case, pp, microbatches, layout))
     require_used(seconds, allreduce)
-    costs, model, system = costs_of(table, model, system, allreduce, seconds)
-    return Run(run_graph(compiled(table, p2p, allreduce), costs), costs, case, allreduce, model, system)
+    costs, model, system, layout = costs_of(table, model, system, allreduce, seconds, layout)
+    return Run(run_graph(compiled(table, p2p, allreduce), costs), costs, case, allreduce, model, system, layout)
 
 
-def searched_for(schedule, pp, microbatches, *, model=None, system=None, allreduce="excluded", **seconds):
+def searched_for(
+    schedule, pp, microbatches, *, model=None, system=None, layout=None, allreduce="excluded", **given
+):  # fmt: skip
     """A schedule whose order is found by search (zb-1p, zb-2p), searched for the times that it will run with.
 
     `simulate` and `compare` take such a schedule as it is: ordered for its option ``times``, by default equal times.
 
     Parameters
     ----------
-    schedule, pp, microbatches, model, system, allreduce, **seconds
+    schedule, pp, microbatches, model, system, layout, allreduce, **given
         As in `simulate`.
 
     Returns
@@ -113,16 +124,18 @@ def searched_for(schedule, pp, microbatches, *, model=None, system=None, allredu
     >>> searched_for("zb-1p", 4, 8, forward=2, backward=3, comm=0.1).options
     (('times', (1, 0.75, 0.75, 0.05)),)
     """
-    case = as_case(schedule)
+    seconds, values = _told_apart(given)
+    (layout,) = _one_layout(layout, values)
+    case = _chunked(as_case(schedule), layout)
     if case.times_are_set:
         return case
-    table = built(case, *_size(case, pp, microbatches))
-    return with_times(case, table, costs_of(table, model, system, allreduce, seconds)[0])
+    table = built(case, *_size(case, pp, microbatches, layout))
+    return with_times(case, table, costs_of(table, model, system, allreduce, seconds, layout)[0])
 
 
 def compare(
-    schedules, pp=None, microbatches=None, *, model=None, system=None, p2p="overlapped", allreduce="excluded",
-    changes=None, **seconds,
+    schedules, pp=None, microbatches=None, *, model=None, system=None, layout=None, p2p="overlapped",
+    allreduce="excluded", changes=None, **given,
 ):  # fmt: skip
     """A frame of schedules simulated at every combination of sizes, models, systems and choices.
 
@@ -133,15 +146,17 @@ def compare(
     schedules : list
         Each as in `simulate`; or one alone.
     pp, microbatches : int or list of int, optional
-        Ranks and microbatches; may be left out if all schedules are tables.
+        Ranks and microbatches; may be left out if all schedules are tables, or the layout says them.
     model, system : str, Path, ModelSpec, SystemSpec, or list of them, optional
         Names, files or specifications. Both, or neither.
+    layout : str, Path, LayoutSpec, dict, or list of them, optional
+        How the run is spread over GPUs, beside a model and a system.
     p2p, allreduce : str or list of str
         Communication semantics, as in `simulate`.
     changes : Change or list of Change, optional
         Changes of the system and of the costs; the frame then has a column ``change``.
-    **seconds : float or list of float
-        Instead of a model and a system, as in `simulate`; each one given is a column.
+    **given
+        As in `simulate`: values of the layout; or seconds, and each one given is a column.
 
     Returns
     -------
@@ -159,6 +174,10 @@ def compare(
         - ``peak_memory_bytes`` and ``activations_bytes`` of the most loaded rank, ``memory_capacity_bytes`` of a
           device; empty without a model.
         - ``nics_shared``: whether transfers queue at shared NICs.
+        - With a layout: what it says (`layouts.LAYOUT_COLUMNS`); ``iteration_s``, the whole iteration with gradient
+          reduction and optimizer, and where it goes on the most loaded rank (`iteration.PARTS`);
+          ``tokens_per_s_per_gpu``; ``model_flops_utilization``; what a GPU holds (`iteration.MEMORY_PARTS`); ``fits``;
+          ``slowest_over_mean``, how much busier the most loaded rank is than the mean.
         - ``refused``: why a combination is not defined; its numbers are then empty.
 
     Raises
@@ -175,19 +194,19 @@ def compare(
     """
     import pandas as pd
 
-    columns, rows = compared(schedules, pp, microbatches, model, system, p2p, allreduce, changes, **seconds)
+    columns, rows = compared(schedules, pp, microbatches, model, system, layout, p2p, allreduce, changes, **given)
     return pd.DataFrame(rows, columns=columns)
 
 
 def compared(
-    schedules, pp=None, microbatches=None, model=None, system=None, p2p="overlapped", allreduce="excluded",
-    changes=None, **seconds,
+    schedules, pp=None, microbatches=None, model=None, system=None, layout=None, p2p="overlapped",
+    allreduce="excluded", changes=None, **given,
 ):  # fmt: skip
     """The columns and rows of `compare`, for callers that need no frame.
 
     Parameters
     ----------
-    schedules, pp, microbatches, model, system, p2p, allreduce, changes, **seconds
+    schedules, pp, microbatches, model, system, layout, p2p, allreduce, changes, **given
         As in `compare`.
 
     Returns
@@ -207,22 +226,32 @@ def compared(
     >>> columns[:3], row["makespan_s"]
     (['schedule', 'options', 'label'], 33.0)
     """
-    cases = as_cases(schedules)
-    prices = priced(model, system, seconds, changes)
+    cases, (seconds, values) = as_cases(schedules), _told_apart(given)
+    layouts = {one: priced(model, system, seconds, changes, one) for one in as_layouts(layout, values)}
     require_used(seconds, allreduce)
-    sizes = _sizes(cases, pp, microbatches)
     words = list(product(listed(p2p), listed(allreduce)))
     for one in words:
         require_semantics(*one)
     rows = []
     for case in cases:
-        for size in sizes[case]:
-            for word in words:
-                rows += _rows(case, size, word, prices)
-    kept = [name for name in COLUMNS if name not in ("system", "model") or model is not None]
+        for one, prices in layouts.items():
+            chunked = _chunked(case, one)
+            for size in _sizes(cases, chunked, pp, microbatches, one):
+                for word in words:
+                    rows += _rows(chunked, size, word, prices)
+    return _columns(rows, model is not None, layouts.keys() != {None}), rows
+
+
+def _columns(rows, with_model, with_layout):
+    """The columns that some rows have, in their order."""
+    kept = [name for name in COLUMNS if name not in ("system", "model") or with_model]
     own = [name for name in (*SECONDS, "change") if rows and name in rows[0]]
-    place = kept.index("makespan_s")
-    return [*kept[:place], *own, *kept[place:]], rows
+    place, last = kept.index("makespan_s"), kept.index("refused")
+    if not with_layout:
+        return [*kept[:place], *own, *kept[place:]]
+    return [
+        *kept[:place], *own, *LAYOUT_COLUMNS, *kept[place:last], *iteration.NUMBERS, *kept[last:]
+    ]  # fmt: skip
 
 
 def _rows(case, size, words, prices):
@@ -277,10 +306,21 @@ def graph_rows(point, graph_of, prices):
             priced.append((row, price))
         except PPModelError as error:
             row["refused"] = str(error)
-    for (row, price), numbers in zip(priced, _each(graph, costs), strict=True):
-        refused = isinstance(numbers, Exception)
-        row.update({"refused": _said(numbers)} if refused else table_numbers(table) | numbers | price.memory(table))
+    for (row, price), one, numbers in zip(priced, costs, _each(graph, costs), strict=True):
+        if isinstance(numbers, Exception):
+            row["refused"] = _said(numbers)
+        else:
+            row.update(table_numbers(table) | numbers | _more(graph, price, one))
     return rows
+
+
+def _more(graph, price, costs):
+    """What a model adds to a row: memory; with a layout the whole iteration, and what the layout comes to."""
+    layout = price.layout_of(graph.schedule)
+    if layout is None:
+        return price.memory(graph.schedule)
+    system = price.change.system(price.system)
+    return layout_columns(layout) | iteration.iteration_numbers(graph, costs, price.model, system, layout)
 
 
 def _said(error):
@@ -448,27 +488,51 @@ def options_text(options):
     return " ".join(f"{name}={option_text(value)}" for name, value in options)
 
 
-def _size(case, pp, microbatches):
+def _told_apart(given):
+    """Seconds, and values of a layout."""
+    values = {name: given[name] for name in given.keys() & set(LAYOUT_FIELDS)}
+    return {name: value for name, value in given.items() if name not in values}, values
+
+
+def _one_layout(layout, values):
+    several = [name for name, value in values.items() if isinstance(value, list | range)]
+    layouts = as_layouts(layout, values)
+    if len(layouts) > 1:
+        field = several[0] if several else "layout"
+        raise CostError(field, values.get(field, "several"), "must be one value", "ppmodel.compare takes several")
+    return layouts
+
+
+def _chunked(case, layout):
+    """The case with the layout's chunks, where it has that option and none is set."""
+    if layout is None or layout.chunks is None or "chunks" not in case.known_options or "chunks" in dict(case.options):
+        return case
+    return case.with_options({"chunks": str(layout.chunks)})
+
+
+def _size(case, pp, microbatches, layout=None):
     if case.size and (pp, microbatches) == (None, None):
         return case.size
+    if layout is not None:
+        pp = layout.pp if pp is None else pp
+        microbatches = layout.microbatches if microbatches is None else microbatches
     for field, value in (("pp", pp), ("microbatches", microbatches)):
         if value is None:
             raise CostError(field, None, "is missing", f"give for example {field}=8")
     return pp, microbatches
 
 
-def _one_size(case, pp, microbatches):
-    size = _size(case, pp, microbatches)
+def _one_size(case, pp, microbatches, layout=None):
+    size = _size(case, pp, microbatches, layout)
     for field, value in zip(("pp", "microbatches"), size, strict=True):
         if isinstance(value, list | tuple | range):
             raise CostError(field, value, "must be one number", "ppmodel.compare takes several")
     return size
 
 
-def _sizes(cases, pp, microbatches):
-    """The sizes of each case: those asked for, or that of a table."""
-    if pp is None and microbatches is None:
-        return {case: [_size(case, None, None)] for case in cases}
-    sizes = [_size(case, pp, microbatches) for case in cases[:1]]
-    asked = [size for pair in sizes for size in product(*map(listed, pair))]
-    return dict.fromkeys(cases, asked)
+def _sizes(cases, case, pp, microbatches, layout):
+    """The sizes of a case: those asked for, those of its layout, or that of a table."""
+    if pp is None and microbatches is None and layout is None:
+        return [_size(case, None, None)]
+    first = case if layout is not None else cases[0]
+    return list(product(*map(listed, _size(first, pp, microbatches, layout))))

@@ -14,6 +14,13 @@ LAYOUT_FIELDS = (
 """What of a layout may be given as a keyword of its own; ranks and chunks are the schedule's."""
 
 
+LAYOUT_COLUMNS = (
+    "layout", "tp", "cp", "ep", "dp", "gpus", "microbatch_size", "global_batch", "sequence_parallel", "zero",
+    "recompute", "precision",
+)  # fmt: skip
+"""The columns that say which layout a row has."""
+
+
 def as_layouts(layout=None, keywords=None):
     """The layouts that are asked for.
 
@@ -107,3 +114,15 @@ def _unknown(name, value, known):
     near = get_close_matches(str(name), known, n=1, cutoff=0.6)
     remedy = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
     return SpecificationError(name, value, "is not known of a layout", remedy)
+
+
+def layout_columns(layout):
+    """What `LAYOUT_COLUMNS` say of a layout; its recomputation is None where it is the model's.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import LayoutSpec
+    >>> layout_columns(LayoutSpec(tp=8, zero=1))["tp"]
+    8
+    """
+    return {"layout": layout.name} | {name: getattr(layout, name) for name in LAYOUT_COLUMNS[1:]}

@@ -9,8 +9,9 @@ import numpy as np
 
 from ppmodel import metrics
 from ppmodel.change import UNCHANGED
-from ppmodel.costs import model_costs, stages, uniform_costs
+from ppmodel.costs import check_layout, model_costs, stages, uniform_costs
 from ppmodel.errors import CostError
+from ppmodel.layouts import layout_columns
 from ppmodel.tables import brief
 
 SECONDS = ("forward", "backward", "input_grad", "weight_grad", "pair", "comm", "latency", "reduction")
@@ -57,13 +58,15 @@ def require_used(seconds, allreduce):
         raise CostError("reduction", seconds["reduction"], rule, "set allreduce to blocking, or leave it out")
 
 
-def costs_of(table, model, system, allreduce, seconds):
-    """Costs of a table, with their model and system; from seconds, these are None."""
+def costs_of(table, model, system, allreduce, seconds, layout=None):
+    """Costs of a table, with their model, system and complete layout; from seconds, these are None."""
     if model is None and system is None:
-        return seconds_costs(table, allreduce, **seconds), None, None
+        require_model(layout)
+        return seconds_costs(table, allreduce, **seconds), None, None, None
     require_pair(model, system, seconds)
     model, system = as_model(model), as_system(system)
-    return model_costs(table, model, system), model, system
+    layout = layout and check_layout(layout, model, system, table)
+    return model_costs(table, model, system, layout=layout), model, system, layout
 
 
 def require_seconds(seconds):
@@ -85,6 +88,13 @@ def require_seconds(seconds):
     return given
 
 
+def require_model(layout):
+    """Refuse a layout without a model and a system."""
+    if layout is not None:
+        rule = "has no effect on costs that are given in seconds"
+        raise CostError("layout", layout.name or layout.text, rule, "give model and system")
+
+
 class Price(NamedTuple):
     """One way to price a table: seconds, or a model on a system, under a change; `columns` name it in a row."""
 
@@ -93,13 +103,18 @@ class Price(NamedTuple):
     model: object = None
     system: object = None
     change: object = UNCHANGED
+    layout: object = None
 
     def costs(self, table, allreduce):
         if self.model is None:
             pairs = table.overlaps.any()  # of several schedules, a pair's seconds are for those that have pairs
             seconds = {name: value for name, value in self.seconds.items() if name != "pair" or pairs}
             return self.change.costs(seconds_costs(table, allreduce, **seconds), table)
-        return changed_costs(table, self.model, self.change, self.system)
+        return changed_costs(table, self.model, self.change, self.system, self.layout_of(table))
+
+    def layout_of(self, table):
+        """The complete layout of a table; None without one."""
+        return self.layout and check_layout(self.layout, self.model, self.system, table)
 
     def memory(self, table):
         if self.model is None:
@@ -108,24 +123,29 @@ class Price(NamedTuple):
         return held | {"memory_capacity_bytes": self.system.memory_capacity_bytes}
 
 
-def changed_costs(table, model, change, system):
+def changed_costs(table, model, change, system, layout=None):
     """Costs of a table on a changed system: the same for all semantics."""
-    key = (model, change, system)
-    return _once(table, key, lambda: change.costs(model_costs(table, model, change.system(system)), table))
+
+    def changed():
+        return change.costs(model_costs(table, model, change.system(system), layout=layout), table)
+
+    return once(table, (model, change, system, layout), changed)
 
 
-def priced(model, system, seconds, changes):
+def priced(model, system, seconds, changes, layout=None):
     """Every `Price` of what `evaluate.compare` was given: systems outermost, then models, then changes."""
     several = [(UNCHANGED, {})] if changes is None else [(one, {"change": repr(one)}) for one in listed(changes)]
     if model is None and system is None:
+        require_model(layout)
         given = {name: listed(value) for name, value in require_seconds(seconds).items()}
         points = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
         return [Price(point | said, point, change=change) for point in points for change, said in several]
     require_pair(model, system, seconds)
+    named = {} if layout is None else layout_columns(layout)
     systems = [as_system(one) for one in listed(system)]
     models = [as_model(one) for one in listed(model)]
     return [
-        Price({"system": one.name, "model": other.name} | said, {}, other, one, change)
+        Price({"system": one.name, "model": other.name} | said | named, {}, other, one, change, layout)
         for one in systems
         for other in models
         for change, said in several
@@ -137,7 +157,7 @@ def priced(model, system, seconds, changes):
 
 def table_numbers(table):
     """What follows from a table alone: its bubble ratio, the peak of its most loaded rank, and its messages."""
-    return _once(
+    return once(
         table,
         "numbers",
         lambda: {
@@ -156,13 +176,14 @@ def memory_numbers(table, model, system):
         most = held.total.argmax()
         return {"peak_memory_bytes": float(held.total[most]), "activations_bytes": float(held.activations[most])}
 
-    return _once(table, model, read)
+    return once(table, model, read)
 
 
 _known_of = WeakKeyDictionary()  # tables, and what is known of each: it goes when the table goes
 
 
-def _once(table, key, compute):
+def once(table, key, compute):
+    """What is computed of a table once, and forgotten with it."""
     known = _known_of.setdefault(table, {})
     try:
         return known[key]

@@ -6,6 +6,8 @@ import numpy as np
 
 from ppmodel import metrics
 from ppmodel.costs import microbatch_sequences, stages
+from ppmodel.iteration import iteration, iteration_numbers
+from ppmodel.layouts import layout_columns
 from ppmodel.prices import Price, table_numbers
 
 
@@ -26,6 +28,8 @@ class Run:
     model : ModelSpec or None
     system : SystemSpec or None
         None, like `model`, if costs were given in seconds.
+    layout : LayoutSpec or None
+        Complete, with pp and the global batch; None if none was given.
 
     Examples
     --------
@@ -37,8 +41,8 @@ class Run:
     (26.8, 96)
     """
 
-    def __init__(self, timeline, costs, case, allreduce, model=None, system=None):
-        self.timeline, self.costs, self.model, self.system = timeline, costs, model, system
+    def __init__(self, timeline, costs, case, allreduce, model=None, system=None, layout=None):
+        self.timeline, self.costs, self.model, self.system, self.layout = timeline, costs, model, system, layout
         self.table, self.p2p, self.allreduce, self._case = timeline.graph.schedule, timeline.graph.p2p, allreduce, case
 
     def __repr__(self):
@@ -106,7 +110,23 @@ class Run:
         """The `metrics.Memory` of each rank, in bytes; None without a model."""
         if self.model is None:
             return None
-        return metrics.memory(self.table, self.model, stages(self.table, self.model, self.system))
+        return metrics.memory(self.table, self.model, self._stages, self.layout, self.system)
+
+    @property
+    def _stages(self):
+        return stages(self.table, self.model, self.system, layout=self.layout)
+
+    @cached_property
+    def iteration(self):
+        """The whole iteration: its time and where it goes, an `iteration.Iteration`; None without a layout."""
+        if self.layout is None:
+            return None
+        return iteration(self.timeline.graph, self.costs, self.model, self.system, self.layout)
+
+    @property
+    def iteration_s(self):
+        """Seconds of the whole iteration, with gradient reduction and optimizer; None without a layout."""
+        return None if self.layout is None else self.iteration.iteration_s
 
     @property
     def messages(self):
@@ -132,9 +152,12 @@ class Run:
         numbers = self._numbers | table_numbers(self.table)
         if self.model is None:
             return row | numbers
-        price = Price({"system": self.system.name, "model": self.model.name}, {}, self.model, self.system)
-        numbers |= price.memory(self.table) | {"microbatch_sequences": microbatch_sequences(self.table, self.model)}
-        return row | price.columns | numbers
+        names = {"system": self.system.name, "model": self.model.name}
+        numbers |= {"microbatch_sequences": microbatch_sequences(self.table, self.model, self.layout)}
+        if self.layout is None:
+            return row | names | numbers | Price(names, {}, self.model, self.system).memory(self.table)
+        given = self.timeline.graph, self.costs, self.model, self.system, self.layout
+        return row | names | layout_columns(self.layout) | numbers | iteration_numbers(*given)
 
     def to_frame(self):
         """Every operation with its times.
@@ -186,5 +209,4 @@ class Run:
 
         if self.model is None:
             return write_trace(path, self.timeline)
-        held = stages(self.table, self.model, self.system)
-        return write_trace(path, self.timeline, held, model=self.model.name, system=self.system.name)
+        return write_trace(path, self.timeline, self._stages, model=self.model.name, system=self.system.name)

@@ -4,7 +4,7 @@ import os
 
 from ppmodel.cases import cases_of_file, cases_of_text
 from ppmodel.errors import PPModelError
-from ppmodel.layouts import LAYOUT_FIELDS
+from ppmodel.layouts import LAYOUT_FIELDS, as_layouts
 
 COSTS = ("forward", "backward", "input_grad", "weight_grad", "pair", "comm", "reduction", "model", "system")
 
@@ -46,8 +46,10 @@ def asked_case(name, file, options):
     return found[0].with_options(given(options))
 
 
-def asked_size(case, pp, microbatches):
-    """The size that is asked for: that of a table, or the one given."""
+def asked_size(case, pp, microbatches, layout=None):
+    """The size that is asked for: that of a table, the one given, or the layout's."""
+    if layout is not None and case.size is None:
+        pp, microbatches = pp or layout.pp, microbatches or layout.microbatches
     sizes = {"--pp": pp, "--microbatches": microbatches}
     for option, value in sizes.items():
         if case.size is not None and value is not None:
@@ -62,9 +64,16 @@ def asked_costs(arguments):
     return {key: arguments[key] for key in COSTS if arguments[key] is not None}
 
 
-def asked_layout(arguments):
-    """The layout that is asked for, as keywords of `evaluate.simulate`: a name or a file, and single values."""
-    return {name: arguments[name] for name in ("layout", *LAYOUT_FIELDS) if arguments.get(name) is not None}
+def asked_layout(arguments, costs):
+    """The layout that options ask for, taken out of the arguments; None without one."""
+    name = arguments.pop("layout")
+    values = {field: arguments.pop(field) for field in LAYOUT_FIELDS if field in arguments and field != "chunks"}
+    (layout,) = as_layouts(name, given(values))
+    if layout is not None and "model" not in costs and "system" not in costs:
+        field = "--layout" if name else "--" + next(iter(given(values))).replace("_", "-")
+        shown = name or next(iter(given(values).values()))
+        raise PPModelError(field, shown, "is for a model on a system", "pass --model and --system, or leave it out")
+    return layout
 
 
 def refuse_target(option, target, *inputs):

@@ -11,7 +11,8 @@ _MODULES = {
     "schedules": "cli.listing", "models": "cli.listing", "systems": "cli.listing",
     "layouts": "cli.listing",
     "table": "cli.table", "check": "cli.check", "simulate": "cli.simulate", "compare": "cli.compare",
-    "sweep": "cli.sweep", "notebooks": "artefact.commands.notebook", "run": "artefact.commands.notebook",
+    "predict": "cli.predict", "sweep": "cli.sweep",
+    "notebooks": "artefact.commands.notebook", "run": "artefact.commands.notebook",
     "reproduce": "artefact.commands.book", "claims": "artefact.commands.claims",
 }  # fmt: skip
 _CALLED_NOW = {"stages": "pp", "devices": "pp", "ranks": "pp", "table": "schedule-file", "batches": "microbatches"}

@@ -4,7 +4,7 @@ import click
 
 from ppmodel.cases import cases_of_file, cases_of_text
 from ppmodel.cli import arguments
-from ppmodel.cli.asked import asked_costs, refuse_target
+from ppmodel.cli.asked import COSTS, asked_costs, asked_layout, refuse_target
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say, say_json
 from ppmodel.errors import PPModelError
@@ -18,6 +18,7 @@ EXIT_ALL_REFUSED = 1
 @arguments.sizes
 @arguments.semantics
 @arguments.costs
+@arguments.layout
 @arguments.json_option("Print one JSON array, an object a schedule.")
 @click.option("--csv", "csv_file", type=click.Path(), metavar="FILE", help="Write the rows to a CSV file, too.")
 def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_file, **given):
@@ -32,13 +33,15 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     from ppmodel.cli.ranked import ranked, ranked_text, write_rows
     from ppmodel.evaluate import compared
 
-    costs = asked_costs(given)
+    costs = asked_costs({key: given.pop(key) for key in COSTS})
+    layout_file = given["layout"]
+    layout = asked_layout(given, costs)
     if csv_file is not None:
-        refuse_target("--csv", csv_file, file, costs.get("model"), costs.get("system"), *names)
+        refuse_target("--csv", csv_file, file, costs.get("model"), costs.get("system"), layout_file, *names)
     cases = _cases(names, file)
-    size = _size(cases, pp, microbatches)
-    cases = [_searched(case, size, allreduce, costs) for case in cases]
-    columns, rows = compared(cases, *size, p2p=p2p, allreduce=allreduce, **costs)
+    size = _size(cases, pp, microbatches, layout)
+    cases = [_searched(case, size, allreduce, layout, costs) for case in cases]
+    columns, rows = compared(cases, *size, p2p=p2p, allreduce=allreduce, layout=layout, **costs)
     pairs = ranked(rows)
     rows = [{column: row.get(column) for column in columns} for _, row in pairs]
     if csv_file is not None:
@@ -62,8 +65,10 @@ def _cases(names, file):
     ]
 
 
-def _size(cases, pp, microbatches):
-    """The size to compare at: what is not given is that of the tables."""
+def _size(cases, pp, microbatches, layout):
+    """The size to compare at: what is not given is that of the layout or of the tables."""
+    if layout is not None:
+        pp, microbatches = pp or layout.pp, microbatches or layout.microbatches
     sizes = []
     for place, (option, value) in enumerate({"--pp": pp, "--microbatches": microbatches}.items()):
         own = sorted({case.size[place] for case in cases if case.size})
@@ -74,11 +79,11 @@ def _size(cases, pp, microbatches):
     return tuple(sizes)
 
 
-def _searched(case, size, allreduce, costs):
+def _searched(case, size, allreduce, layout, costs):
     """A case ordered for the costs; as it is where it is refused, so that its row has the reason."""
     from ppmodel.evaluate import searched_for
 
     try:
-        return searched_for(case, *size, allreduce=allreduce, **costs)
+        return searched_for(case, *size, allreduce=allreduce, layout=layout, **costs)
     except PPModelError:
         return case

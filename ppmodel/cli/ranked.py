@@ -23,13 +23,18 @@ def ranked(rows):
     list of (int or None, dict)
         Each with its place, which equally fast rows share; None where it is refused.
     """
-    good = sorted((row for row in rows if row["refused"] is None), key=lambda row: row["makespan_s"])
+    good = sorted((row for row in rows if row["refused"] is None), key=time_of)
     places = []
     for number, row in enumerate(good, start=1):
-        tied = places and row["makespan_s"] <= good[number - 2]["makespan_s"] * (1 + _TIE)
+        tied = places and time_of(row) <= time_of(good[number - 2]) * (1 + _TIE)
         places.append(places[-1] if tied else number)
     pairs = sorted(zip(places, good, strict=True), key=lambda pair: (pair[0], *_held(pair[1])))
     return pairs + [(None, row) for row in rows if row["refused"] is not None]
+
+
+def time_of(row):
+    """Seconds that rows are ranked by: of the iteration where a layout says what belongs to it, else the makespan."""
+    return row.get("iteration_s", row["makespan_s"])
 
 
 def _held(row):
@@ -57,7 +62,7 @@ def ranked_text(pairs):
     good = [(place, row) for place, row in pairs if place is not None]
     if good:
         heading = ["", "schedule", "time (s)", "relative", "bubble", _memory_heading(good[0][1]), "messages"]
-        best = good[0][1]["makespan_s"]
+        best = time_of(good[0][1])
         lines.append(aligned([heading, *(_cells(place, row, best) for place, row in good)], right=(0, 2, 3, 4, 6)))
     if len(good) < len(pairs):
         lines += ["refused:", *(f"  {row['label']}: {row['refused']}" for _, row in pairs[len(good) :])]
@@ -65,7 +70,7 @@ def ranked_text(pairs):
 
 
 def _cells(place, row, best):
-    time = row["makespan_s"]
+    time = time_of(row)
     return [
         str(place), plain(row["label"]), f"{time:.6g}", f"{time / best if best else 1.0:.3f}",
         f"{row['bubble_ratio_total']:.1%}", _memory(row), str(row["messages"]),

@@ -3,7 +3,7 @@
 import click
 
 from ppmodel.cli import arguments
-from ppmodel.cli.asked import COSTS, asked_case, asked_costs, asked_size, refuse_target
+from ppmodel.cli.asked import COSTS, asked_case, asked_costs, asked_layout, asked_size, refuse_target
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say, say_json
 from ppmodel.schedules.registry import option_text
@@ -16,12 +16,14 @@ from ppmodel.schedules.registry import option_text
 @arguments.schedule_options
 @arguments.semantics
 @arguments.costs
+@arguments.layout
 @click.option("--trace", type=click.Path(), metavar="FILE", help="Write a trace for Perfetto or chrome://tracing, too.")
 @arguments.json_option("Print one JSON object.")
 def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, as_json, **others):
     """Simulate one iteration of a schedule with communication.
 
-    NAME is a schedule, with options as in interleaved-1f1b:chunks=4, or a file of your own.
+    NAME is a schedule, with options as in interleaved-1f1b:chunks=4, or a file of your own. With a layout (--tp, --dp,
+    ... or --layout) the whole iteration is timed: collectives, gradient reduction and the optimizer's step, too.
 
     Idle ratio: what ranks do not compute, over their whole time. Over the ideal time: the same over what they
     compute (Megatron). Over the longest span: over the longest time from a rank's first operation to its last (Zero
@@ -31,12 +33,14 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, as_jso
     from ppmodel.evaluate import searched_for, simulate
 
     costs = asked_costs({key: others.pop(key) for key in COSTS})
+    layout_file = others["layout"]
+    layout = asked_layout(others, costs)
     if trace is not None:
-        refuse_target("--trace", trace, name, file, costs.get("model"), costs.get("system"))
+        refuse_target("--trace", trace, name, file, costs.get("model"), costs.get("system"), layout_file)
     asked = asked_case(name, file, others)
-    size = asked_size(asked, pp, microbatches)
-    case = searched_for(asked, *size, allreduce=allreduce, **costs)
-    run = simulate(case, *size, p2p=p2p, allreduce=allreduce, **costs)
+    size = asked_size(asked, pp, microbatches, layout)
+    case = searched_for(asked, *size, allreduce=allreduce, layout=layout, **costs)
+    run = simulate(case, *size, p2p=p2p, allreduce=allreduce, layout=layout, **costs)
     result = _result(run)
     if case is not asked:
         result["ordered_for"] = option_text(dict(case.options)["times"])

@@ -1,7 +1,10 @@
 """A simulated run as lines of text."""
 
 from ppmodel.cli.text import MANY, by_rank, counted, gibibytes
+from ppmodel.iteration import MEMORY_PARTS, PARTS, PARTS_CALLED
 from ppmodel.ops import OpKind
+
+_LEAST, _UNEVEN = 1e-9, 1.02
 
 
 def simulated_text(result, run):
@@ -35,7 +38,9 @@ def simulated_text(result, run):
         lines.append(
             f"ordered for         {result['ordered_for']}  (forward, halves of the backward, transfer; --times)"
         )
-    if "model" in result:
+    if "iteration_s" in result:
+        lines += _iteration(result)
+    elif "model" in result:
         lines += _specified(result)
     if "nodes" in result:
         lines += _nodes(result["nodes"], run)
@@ -53,6 +58,27 @@ def _specified(result):
     yield f"microbatch          {counted(result['microbatch_sequences'], 'sequence')}"
     yield f"memory              {gibibytes(held)} GiB on the most loaded rank, of {gibibytes(room)}{fits}"
     yield f"model, system       {result['model']}, {result['system']}"
+
+
+def _iteration(result):
+    """The whole iteration of a layout: its time and where it goes, its rate, and what a GPU holds."""
+    seconds, sizes = result["iteration_s"], ", ".join(f"{name} {result[name]}" for name in ("tp", "cp", "ep", "dp"))
+    yield f"model, system       {result['model']}, {result['system']}"
+    yield f"layout              {counted(result['gpus'], 'GPU')}: pp {result['pp']}, {sizes}, zero {result['zero']}"
+    yield (
+        f"iteration           {seconds:.6g} s for {counted(result['global_batch'], 'sequence')}: "
+        f"{result['tokens_per_s_per_gpu']:.4g} tokens/s a GPU, {result['model_flops_utilization']:.1%} of the peak"
+    )
+    for name in PARTS:
+        if abs(result[name]) > _LEAST * seconds:
+            yield f"  {PARTS_CALLED[name]:<18}{result[name]:>9.4g} s {result[name] / seconds:>7.1%}"
+    if result["slowest_over_mean"] > _UNEVEN:
+        yield f"uneven stages       the most loaded rank is {result['slowest_over_mean'] - 1:.1%} busier than the mean"
+    held, room = result["peak_memory_bytes"], result["memory_capacity_bytes"]
+    fits = "" if result["fits"] else ": does not fit"
+    yield f"memory              {gibibytes(held)} GiB on the most loaded GPU, of {gibibytes(room)}{fits}"
+    parts = [(name.removesuffix("_bytes"), result[name]) for name in MEMORY_PARTS if result[name]]
+    yield "                    " + ", ".join(f"{name} {gibibytes(size)}" for name, size in parts)
 
 
 def _nodes(nodes, run):

@@ -1,0 +1,66 @@
+"""ppmodel predict: iteration time and memory of training runs, a row each."""
+
+import click
+
+from ppmodel.cli.asked import refuse_target
+from ppmodel.cli.commands import command
+from ppmodel.cli.text import counted, say
+from ppmodel.errors import PPModelError
+
+EXIT_ALL_REFUSED = 1
+
+
+@command("predict")
+@click.argument("rows_file", metavar="ROWS.csv")
+@click.option("--system", metavar="NAME|FILE", help="System that the runs are predicted for.")
+@click.option("--out", type=click.Path(), metavar="FILE.csv", help="Where the rows are written with the predictions.")
+def predict_command(rows_file, system, out):
+    """Predict iteration time, memory and utilization of training runs.
+
+    ROWS.csv has a row for each run: hidden, heads, kv_heads, layers, mlp_hidden, gated_mlp, vocabulary, sequence,
+    attention, schedule, chunks, tp, cp, ep, dp, pp, sequence_parallel, zero, recompute, microbatch_size, global_batch.
+    Other columns are kept. FILE.csv has the same rows with predicted_iteration_s, predicted_memory_gb (1e9 bytes, most
+    loaded GPU), predicted_fits, predicted_mfu, and refused: why a row cannot be.
+
+    Exit codes: 0 there are predictions; 1 every row is refused; 2 the command or the file is.
+    """
+    from ppmodel.measured import predict_file
+    from ppmodel.specs import load_system
+
+    for option, value in (("--system", system), ("--out", out)):
+        if value is None:
+            raise PPModelError(option, None, "is missing", f"pass for example {option} {_EXAMPLES[option]}")
+    refuse_target("--out", out, rows_file, system)
+    rows = predict_file(rows_file, load_system(system), out)
+    refused = [row for row in rows if row["refused"] is not None]
+    say(_said(rows, refused, out))
+    return EXIT_ALL_REFUSED if len(refused) == len(rows) else 0
+
+
+_EXAMPLES = {"--system": "dgx_h100_nodes", "--out": "predicted.csv"}
+
+
+def _said(rows, refused, out):
+    """How many rows were predicted, how far off where they have a measured time, and the first that is refused."""
+    from statistics import median
+
+    lines = [f"{out}: {counted(len(rows) - len(refused), 'row')} predicted, {len(refused)} refused"]
+    errors = [error for row in rows if (error := _error(row)) is not None]
+    if errors:
+        mean = sum(map(abs, errors)) / len(errors)
+        lines.append(
+            f"against the measured iteration_s of {counted(len(errors), 'row')}: mean error {mean:.1%}, "
+            f"median {median(map(abs, errors)):.1%}, largest {max(errors, key=abs):+.1%}"
+        )
+    if refused:
+        lines.append(f"first refused row: {refused[0].get('id', '')} {refused[0]['refused']}".replace("  ", " "))
+    return "\n".join(lines)
+
+
+def _error(row):
+    """Predicted over measured time, less 1; None where there is none."""
+    try:
+        measured = float(row.get("iteration_s", ""))
+    except ValueError:
+        return None
+    return row["predicted_iteration_s"] / measured - 1 if row["refused"] is None and measured > 0 else None

@@ -1,0 +1,166 @@
+"""A whole training iteration under a layout: the pipeline, what data parallelism exposes, and the optimizer's step."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.cases import compiled
+from ppmodel.costs import model_flops, stages
+from ppmodel.metrics import memory
+from ppmodel.ops import OpKind
+from ppmodel.prices import once
+from ppmodel.simulation import makespans
+
+PARTS = ("computing_s", "tensor_s", "context_s", "expert_s", "p2p_s", "bubble_s", "data_s", "optimizer_s")
+"""Where the time of an iteration goes on its most loaded rank; they sum to ``iteration_s``.
+
+Computing, recomputation with it; collectives of tensor, context and expert parallelism that no computation hides; what
+transfers between stages add to the makespan; waiting in a pipeline whose transfers take no time; what is exposed of the
+gradients' reduction and of gathering parameters, with the wait for the slowest rank before the step; the optimizer.
+"""
+
+PARTS_CALLED = {
+    "computing_s": "computing", "tensor_s": "tensor parallel", "context_s": "context parallel",
+    "expert_s": "expert parallel", "p2p_s": "point to point", "bubble_s": "bubble", "data_s": "data parallel",
+    "optimizer_s": "optimizer",
+}  # fmt: skip
+"""What texts and figures call `PARTS`."""
+
+MEMORY_PARTS = (
+    "weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes", "working_bytes", "logits_bytes",
+    "buffers_bytes", "reserve_bytes",
+)  # fmt: skip
+"""What a GPU of the most loaded rank holds; they sum to ``peak_memory_bytes``."""
+
+NUMBERS = (
+    "iteration_s", "tokens_per_s_per_gpu", "model_flops_utilization", *PARTS,
+    *(name for name in MEMORY_PARTS if name != "activations_bytes"), "fits", "slowest_over_mean",
+)  # fmt: skip
+"""The columns that a layout adds to those of `evaluate.COLUMNS`."""
+
+_COUNTED = {OpKind.F: (0,), OpKind.B: (1, 2), OpKind.I: (1,), OpKind.W: (2,)}
+
+
+class Iteration(NamedTuple):
+    """A simulated iteration.
+
+    Parameters
+    ----------
+    iteration_s : float
+        From the first forward to the last end of an optimizer's step, in seconds.
+    parts : dict of str to float
+        Seconds by `PARTS`, of the most loaded rank.
+    rank : int
+        The most loaded rank: the one that is busy longest; of equal ones the first.
+    slowest_over_mean : float
+        Its busy time over that of the mean rank.
+    """
+
+    iteration_s: float
+    parts: dict
+    rank: int
+    slowest_over_mean: float
+
+
+def iteration_numbers(graph, costs, model, system, layout):
+    """The columns `NUMBERS` of one point, and its memory.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+        Of the pipeline.
+    costs : OpCosts
+        With what a reduction and an optimizer's step take.
+    model : ModelSpec
+    system : SystemSpec
+    layout : LayoutSpec
+        Complete.
+
+    Returns
+    -------
+    dict
+    """
+    found = iteration(graph, costs, model, system, layout)
+    held = memory(graph.schedule, model, stages(graph.schedule, model, system, layout=layout), layout, system)
+    most = int(held.total.argmax())
+    kept = {f"{name}_bytes": float(getattr(held, name)[most]) for name in held._fields}
+    tokens = layout.global_batch * model.sequence
+    seconds = found.iteration_s * layout.gpus
+    peak = system.fp8_peak_compute_flops if layout.precision == "fp8" else system.peak_compute_flops
+    return found.parts | kept | {
+        "iteration_s": found.iteration_s, "tokens_per_s_per_gpu": tokens / seconds,
+        "model_flops_utilization": model_flops(model, sequences=layout.global_batch) / (seconds * peak),
+        "peak_memory_bytes": float(held.total[most]), "memory_capacity_bytes": system.memory_capacity_bytes,
+        "fits": held.fits(system), "slowest_over_mean": found.slowest_over_mean,
+    }  # fmt: skip
+
+
+def iteration(graph, costs, model, system, layout):
+    """The time of one iteration, and where it goes.
+
+    Parameters
+    ----------
+    graph, costs, model, system, layout
+        As in `iteration_numbers`.
+
+    Returns
+    -------
+    Iteration
+    """
+    table = graph.schedule
+    held = stages(table, model, system, layout=layout)
+    pipeline_s, free_s = makespans(graph, [costs, _without_transfers(costs)]).tolist()
+    iteration_s = float(makespans(step_graph(graph, layout), [costs])[0])
+    counts = once(table, "operations of the phases", lambda: _counts(table))
+    busy = _busy(counts, costs)
+    rank = int(busy.argmax())
+    exposed = np.einsum("ks,skp->p", counts[rank], np.array([stage.parts_s for stage in held])[..., 1:])
+    optimizer_s = float(sum(held[stage].optimizer_s for stage in np.nonzero(table.placement == rank)[1]))
+    tensor_s, context_s, expert_s, data_s = exposed.tolist()
+    parts = {
+        "computing_s": float(busy[rank]) - (tensor_s + context_s + expert_s + data_s), "tensor_s": tensor_s,
+        "context_s": context_s, "expert_s": expert_s, "p2p_s": pipeline_s - free_s,
+        "bubble_s": free_s - float(busy[rank]), "data_s": data_s + iteration_s - pipeline_s - optimizer_s,
+        "optimizer_s": optimizer_s,
+    }  # fmt: skip
+    return Iteration(iteration_s, parts, rank, float(busy[rank] / busy.mean()))
+
+
+def step_graph(graph, layout):
+    """The graph of the whole iteration: with the gradients' reductions, and the optimizer's step.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+        Of the pipeline.
+    layout : LayoutSpec
+        Says whether reductions run beside the backward.
+
+    Returns
+    -------
+    ExecutionGraph
+    """
+    table = graph.schedule
+    whole = once(table, "with the step", table.with_step)
+    return compiled(whole, graph.p2p, "overlapped" if layout.overlap_gradients else "blocking")
+
+
+def _without_transfers(costs):
+    none = np.zeros_like(costs.occupancy_s)
+    return replace(costs, occupancy_s=none, latency_s=none, nics=None)
+
+
+def _counts(table):
+    """How many forwards and halves of backwards of each stage a rank runs, shape (num_ranks, 3, num_stages)."""
+    counts = np.zeros((table.num_ranks, 3, table.num_stages))
+    for kind, phases in _COUNTED.items():
+        of_kind = table.kind == kind
+        for phase in phases:
+            np.add.at(counts, (table.rank[of_kind], phase, table.stage[of_kind]), 1)
+    return counts
+
+
+def _busy(counts, costs):
+    """Computing seconds of each rank, without what cells of two operations save."""
+    return np.einsum("rks,ks->r", counts, costs.compute_s[[OpKind.F, OpKind.I, OpKind.W]])

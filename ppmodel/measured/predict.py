@@ -1,0 +1,85 @@
+"""What the model predicts for rows of training runs."""
+
+import csv
+import io
+
+from ppmodel.errors import NO_MEMORY, PPModelError
+from ppmodel.evaluate import simulate
+from ppmodel.export import write_whole
+from ppmodel.measured.rows import read_rows, run_of
+from ppmodel.specs import FrameworkSpec
+
+PREDICTED = ("predicted_iteration_s", "predicted_memory_gb", "predicted_fits", "predicted_mfu", "refused")
+"""The columns that a prediction adds; memory in 1e9 bytes, of the most loaded GPU."""
+
+_GB = 1e9
+
+
+def predicted(row, system):
+    """What the model predicts for one row.
+
+    Parameters
+    ----------
+    row : dict of str to str
+        With `COLUMNS`.
+    system : SystemSpec
+
+    Returns
+    -------
+    dict
+        A value for each of `PREDICTED`; of a row that cannot be, ``refused`` says why and the others are None.
+    """
+    framework = system.framework or FrameworkSpec()
+    try:
+        run = run_of(row, framework)
+        size = run.layout.pp, run.num_microbatches
+        numbers = simulate(
+            run.case, *size, model=run.model, system=system, layout=run.layout, p2p=framework.p2p
+        ).to_dict()
+    except (PPModelError, MemoryError) as error:
+        refused = str(NO_MEMORY if isinstance(error, MemoryError) else error)
+        return dict.fromkeys(PREDICTED) | {"refused": refused}
+    return {
+        "predicted_iteration_s": numbers["iteration_s"], "predicted_memory_gb": numbers["peak_memory_bytes"] / _GB,
+        "predicted_fits": numbers["fits"], "predicted_mfu": numbers["model_flops_utilization"], "refused": None,
+    }  # fmt: skip
+
+
+def predict_file(rows_file, system, out):
+    """Predict every row of a file, and write the rows with the predictions.
+
+    Parameters
+    ----------
+    rows_file : str or Path
+        CSV; see `read_rows`.
+    system : SystemSpec
+    out : str or Path
+        The CSV file to write; the rows stay in order, and their columns come first, as they are. Columns of
+        `PREDICTED` that the file has already are replaced.
+
+    Returns
+    -------
+    list of dict
+        Each row with its prediction.
+
+    Raises
+    ------
+    PPModelError
+        If the file is refused, or cannot be written.
+    """
+    columns, rows = read_rows(rows_file)
+    kept = [name for name in columns if name not in PREDICTED]
+    done = [row | predicted(row, system) for row in rows]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*kept, *PREDICTED])
+    writer.writerows([_text(row[name]) for name in (*kept, *PREDICTED)] for row in done)
+    write_whole(out, text.getvalue(), "--out")
+    return done
+
+
+def _text(value):
+    """A value as CSV has it: true and false as the files of measured runs write them."""
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else value

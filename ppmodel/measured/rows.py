@@ -1,0 +1,198 @@
+"""Rows of training runs: one CSV row is one run, its model and its layout."""
+
+import csv
+import io
+from functools import lru_cache
+from typing import NamedTuple
+
+from ppmodel.cases import Case, as_case
+from ppmodel.errors import PPModelError, shown
+from ppmodel.files import read_text
+from ppmodel.specs import FrameworkSpec, LayoutSpec, ModelSpec
+
+_LARGEST_BYTES, _LARGEST = 2**25, 10**9
+_KEPT = 2**12
+_ATTENTION = {"unfused": "materialised", "unfused-fused-softmax": "fused-softmax", "flash": "fused"}
+_SWITCH = {"true": True, "false": False}
+_RECOMPUTE = {"none": "none", "selective": "selective", "full": "full"}
+_ZERO = {"0": 0, "1": 1, "2": 2, "3": 3}
+
+
+def _count(text):
+    """A whole number of at least 1, of ASCII digits."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else 0
+    if not 1 <= number <= _LARGEST:
+        raise ValueError
+    return number
+
+
+_COUNT = f"must be a whole number from 1 to {_LARGEST}"
+_COUNTS = (
+    "hidden", "heads", "kv_heads", "layers", "mlp_hidden", "vocabulary", "sequence", "chunks", "tp", "cp", "ep", "dp",
+    "pp", "microbatch_size", "global_batch",
+)  # fmt: skip
+_WORDS = {
+    "gated_mlp": _SWITCH, "attention": _ATTENTION, "sequence_parallel": _SWITCH, "zero": _ZERO,
+    "recompute": _RECOMPUTE,
+}  # fmt: skip
+COLUMNS = (
+    "hidden", "heads", "kv_heads", "layers", "mlp_hidden", "gated_mlp", "vocabulary", "sequence", "attention",
+    "schedule", "chunks", "tp", "cp", "ep", "dp", "pp", "sequence_parallel", "zero", "recompute", "microbatch_size",
+    "global_batch",
+)  # fmt: skip
+"""The columns that say what was run; a file may have more, which are kept."""
+
+
+class MeasuredRun(NamedTuple):
+    """What a row says was run.
+
+    Parameters
+    ----------
+    case : Case
+        The schedule.
+    model : ModelSpec
+    layout : LayoutSpec
+        Complete: with pp and the global batch.
+    num_microbatches : int
+        Of one replica, B.
+    """
+
+    case: Case
+    model: ModelSpec
+    layout: LayoutSpec
+    num_microbatches: int
+
+
+def read_rows(path):
+    """The rows of a file of training runs.
+
+    Parameters
+    ----------
+    path : str or Path
+        A CSV file with a heading; `COLUMNS` must be among its columns.
+
+    Returns
+    -------
+    columns : list of str
+        In the order of the file.
+    rows : list of dict of str to str
+        As written.
+
+    Raises
+    ------
+    PPModelError
+        If the file cannot be read, a column is missing or given twice, or a row has another number of values.
+    """
+    lines = csv.reader(io.StringIO(read_text(path, _LARGEST_BYTES), newline=""), strict=True)
+    try:
+        columns = next(lines, [])
+        _require_columns(path, columns)
+        rows = [_row(path, lines.line_num, columns, values) for values in lines if values]
+    except csv.Error as error:
+        where = f"{path}:{lines.line_num}"
+        raise PPModelError("text", "a row", f"is not CSV ({error})", "quote its texts", where=where) from None
+    if not rows:
+        raise PPModelError("rows", "none", "must be at least one", "write a row for each run", where=str(path))
+    return columns, rows
+
+
+def _require_columns(path, columns):
+    for name in columns:
+        if columns.count(name) > 1:
+            raise PPModelError("column", name, "is given twice", "rename one of the two", where=f"{path}:1")
+    missing = [name for name in COLUMNS if name not in columns]
+    if missing:
+        rule = f"must have the columns {', '.join(COLUMNS)}"
+        raise PPModelError("columns", f"without {missing[0]}", rule, "add a heading of these names", where=f"{path}:1")
+
+
+def _row(path, line, columns, values):
+    if len(values) != len(columns):
+        rule, remedy = f"must be {len(columns)}, as in the heading", "fill the row up with empty values"
+        raise PPModelError("values of the row", len(values), rule, remedy, where=f"{path}:{line}")
+    return dict(zip(columns, values, strict=True))
+
+
+def run_of(row, framework=None):
+    """What a row says was run.
+
+    Parameters
+    ----------
+    row : dict of str to str
+        With `COLUMNS`.
+    framework : FrameworkSpec, optional
+        What the framework does that no column says, such as the precision of gradients.
+
+    Returns
+    -------
+    MeasuredRun
+
+    Raises
+    ------
+    PPModelError
+        If a value is illegal, or the global batch does not divide.
+
+    Examples
+    --------
+    >>> row = dict.fromkeys(COLUMNS, "1") | {"gated_mlp": "false", "attention": "flash", "schedule": "1f1b"}
+    >>> row |= {"sequence_parallel": "false", "recompute": "none", "hidden": "1024", "heads": "16", "kv_heads": "16"}
+    >>> run = run_of(row | {"layers": "4", "pp": "2", "global_batch": "8"})
+    >>> run.case.name, run.model.blocks, run.num_microbatches
+    ('1f1b', 4, 8)
+    """
+    return _run(tuple(row[name].strip() for name in COLUMNS), framework or FrameworkSpec())
+
+
+@lru_cache(_KEPT)
+def _run(texts, framework):
+    row = dict(zip(COLUMNS, texts, strict=True))
+    values = {name: _value(name, row[name]) for name in COLUMNS if name != "schedule"}
+    layout = _layout(values, framework)
+    return MeasuredRun(_case(row["schedule"], values["chunks"]), _model(values, framework), layout, layout.microbatches)
+
+
+def _value(name, text):
+    if name in _WORDS:
+        known, value = _WORDS[name], text.lower() if _WORDS[name] is _SWITCH else text
+        if value in known:
+            return known[value]
+        raise PPModelError(name, repr(shown(text)), f"must be one of {', '.join(known)}", "choose one of them")
+    try:
+        return _count(text)
+    except ValueError:
+        raise PPModelError(name, repr(shown(text)), _COUNT, "write for example 8") from None
+
+
+def _case(name, chunks):
+    case = as_case((name, {}))
+    if "chunks" in case.known_options:
+        return case.with_options({"chunks": str(chunks)})
+    if chunks != 1:
+        raise PPModelError("chunks", chunks, f"is not an option of {name}", "write 1, or interleaved-1f1b")
+    return case
+
+
+def _model(values, framework):
+    """The model: what no column says follows from its family, Llama's with a gated MLP, GPT's without."""
+    gated = values["gated_mlp"]
+    heads, kv_heads = values["heads"], values["kv_heads"]
+    if heads % kv_heads:
+        raise PPModelError("kv_heads", kv_heads, f"must divide heads ({heads})", "write heads for ungrouped attention")
+    return ModelSpec(
+        name="row", title="", blocks=values["layers"], hidden=values["hidden"], heads=heads, kv_heads=kv_heads,
+        head_size=values["hidden"] / heads, mlp_hidden=values["mlp_hidden"], gated_mlp=gated,
+        norm="rmsnorm" if gated else "layernorm", bias=not gated, dropout=framework.dropout and not gated,
+        attention=values["attention"], recompute="none", sequence=values["sequence"],
+        vocabulary=values["vocabulary"], learned_positions=not gated, global_batch=values["global_batch"],
+        element_bytes=2, gradient_bytes=framework.gradient_bytes, optimizer_bytes=framework.optimizer_bytes,
+    )  # fmt: skip
+
+
+def _layout(values, framework):
+    names = ("pp", "tp", "cp", "ep", "dp", "chunks", "microbatch_size", "global_batch", "zero", "recompute")
+    return LayoutSpec(
+        **{name: values[name] for name in names},
+        sequence_parallel=values["sequence_parallel"] and values["tp"] > 1,
+        precision=framework.precision, overlap_tensor=framework.overlap_tensor,
+        overlap_gradients=framework.overlap_gradients, overlap_parameters=framework.overlap_parameters,
+    )  # fmt: skip

@@ -1,0 +1,79 @@
+"""A whole iteration under a layout: its parts, its rates, and what it is without one."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ppmodel as pp
+from ppmodel.errors import PPModelError
+from ppmodel.iteration import MEMORY_PARTS, PARTS
+
+LLAMA = {"model": "llama3_70b", "system": "dgx_h100_nodes", "microbatches": 16}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    schedule=st.sampled_from(["gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-v", "chimera", "dualpipe"]),
+    tp=st.sampled_from([1, 2, 8]), dp=st.integers(1, 4), cp=st.sampled_from([1, 2]), zero=st.integers(0, 3),
+    sequence_parallel=st.booleans(), overlap=st.booleans(), recompute=st.sampled_from(["none", "selective", "full"]),
+    p2p=st.sampled_from(["latency", "overlapped", "blocking_recv", "blocking"]),
+)  # fmt: skip
+def test_parts_sum_to_the_iteration(schedule, p2p, overlap, **layout):
+    """Seconds by part sum to the iteration, bytes by part to the peak, and none is negative."""
+    row = pp.simulate(
+        schedule, 4, p2p=p2p, overlap_gradients=overlap, overlap_parameters=overlap, **LLAMA, **layout
+    ).to_dict()
+    assert sum(row[name] for name in PARTS) == pytest.approx(row["iteration_s"], rel=1e-9)
+    assert sum(row[name] for name in MEMORY_PARTS) == pytest.approx(row["peak_memory_bytes"], rel=1e-12)
+    assert min(row[name] for name in PARTS) >= -1e-9 * row["iteration_s"]
+    assert row["iteration_s"] >= row["makespan_s"]
+
+
+def test_a_row_of_compare_is_the_run():
+    """`compare` and `simulate` give the same numbers for the same layout, and their columns are the same."""
+    frame = pp.compare("1f1b", 4, tp=[4, 8], dp=2, zero=1, **LLAMA)
+    run = pp.simulate("1f1b", 4, tp=8, dp=2, zero=1, **LLAMA)
+    row = run.to_dict()
+    assert frame["tp"].tolist() == [4, 8]
+    assert {name: frame.iloc[1][name] for name in PARTS} == {name: row[name] for name in PARTS}
+    assert set(frame.columns) - {"refused"} <= row.keys()
+    assert run.iteration_s == row["iteration_s"] > run.makespan_s
+
+
+def test_one_gpu_a_rank_costs_what_it_did():
+    """A layout of ones on the paper's model computes what no layout does, to the bit."""
+    for name in ("gpipe", "zb-h1", "chimera", "interleaved-1f1b"):
+        bare = pp.simulate(name, 8, 32, model="paper", system="mid_cp_mid_nw")
+        ones = pp.simulate(name, 8, 32, model="paper", system="mid_cp_mid_nw", layout={"microbatch_size": 16})
+        assert ones.makespan_s == bare.makespan_s
+        assert np.array_equal(ones.costs.compute_s[:4], bare.costs.compute_s[:4])
+
+
+def test_rates_follow_from_the_iteration():
+    """Tokens and utilization are those of the whole iteration, over all GPUs."""
+    run = pp.simulate("1f1b", 4, tp=8, dp=2, **LLAMA)
+    row = run.to_dict()
+    tokens = 2 * 16 * run.model.sequence
+    assert row["gpus"] == 64
+    assert row["global_batch"] == 32
+    assert row["tokens_per_s_per_gpu"] == pytest.approx(tokens / 64 / row["iteration_s"])
+    dense = 6 * 70.6e9 + 12 * 80 * 8192 * 8192  # FLOP of a token: 6N + 12lhs
+    assert row["model_flops_utilization"] == pytest.approx(
+        row["tokens_per_s_per_gpu"] * dense / 989.4e12, rel=0.02
+    )
+
+
+def test_the_layout_says_the_size():
+    """Ranks and microbatches that are not given follow from the layout; what contradicts it is refused."""
+    layout = {"pp": 4, "tp": 8, "dp": 2, "global_batch": 64}
+    size = {"model": "llama3_70b", "system": "dgx_h100_nodes", "layout": layout}
+    assert pp.simulate("1f1b", **size).table.num_microbatches == 32
+    with pytest.raises(PPModelError, match="global_batch"):
+        pp.simulate("1f1b", 4, 8, **size)
+
+
+def test_a_layout_needs_a_model():
+    """A layout beside seconds is refused: nothing would follow from it."""
+    with pytest.raises(PPModelError, match="layout"):
+        pp.simulate("1f1b", 4, 8, forward=1, backward=2, tp=2)

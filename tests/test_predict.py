@@ -1,0 +1,103 @@
+"""Rows of training runs: read, predicted, written with the predictions."""
+
+import csv
+import subprocess
+import sys
+
+import pytest
+
+from ppmodel.cli import main
+from ppmodel.errors import PPModelError
+from ppmodel.measured import COLUMNS, PREDICTED, predicted, read_rows, run_of
+from ppmodel.specs import DATA, load_system
+
+ROW = {
+    "id": "a", "hidden": "4096", "heads": "32", "kv_heads": "8", "layers": "32", "mlp_hidden": "14336",
+    "gated_mlp": "true", "vocabulary": "128256", "sequence": "8192", "attention": "flash",
+    "schedule": "interleaved-1f1b", "chunks": "2", "tp": "2", "cp": "1", "ep": "1", "dp": "2", "pp": "4",
+    "sequence_parallel": "true", "zero": "1", "recompute": "none", "microbatch_size": "1", "global_batch": "16",
+    "note": "kept, as it is", "iteration_s": "",
+}  # fmt: skip
+SYSTEM = load_system("dgx_h100_nodes")
+
+
+def write(path, *rows):
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    return str(path)
+
+
+def test_rows_keep_their_columns_and_get_predictions(tmp_path, capsys):
+    """Every column stays as it is, in its place; a row that cannot be has its reason and no numbers."""
+    rows = [ROW, ROW | {"id": "b", "global_batch": "15"}, ROW | {"id": "c", "tp": "3"}]
+    out = tmp_path / "out.csv"
+    command = ["predict", write(tmp_path / "rows.csv", *rows), "--system", "dgx_h100_nodes", "--out", str(out)]
+    assert main(command) == 0
+    columns, found = read_rows(out)
+    assert columns == [*ROW, *PREDICTED]
+    assert [{name: row[name] for name in ROW} for row in found] == rows
+    assert float(found[0]["predicted_iteration_s"]) > 0
+    assert found[0]["predicted_fits"] in ("true", "false")
+    assert 0 < float(found[0]["predicted_mfu"]) < 1
+    assert [row["predicted_iteration_s"] for row in found[1:]] == ["", ""]
+    assert "global_batch = 15" in found[1]["refused"]
+    assert "tp = 3" in found[2]["refused"]
+    assert "1 row predicted, 2 refused" in capsys.readouterr().out
+
+
+def test_a_prediction_is_made_once_again_from_its_own_output(tmp_path):
+    """The output may be predicted again: the same bytes."""
+    first, second = tmp_path / "1.csv", tmp_path / "2.csv"
+    rows = write(tmp_path / "rows.csv", ROW)
+    assert main(["predict", rows, "--system", "dgx_h100_nodes", "--out", str(first)]) == 0
+    assert main(["predict", str(first), "--system", "dgx_h100_nodes", "--out", str(second)]) == 0
+    assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize("path", sorted((DATA / "reference" / "measured").glob("*.csv")), ids=lambda path: path.stem)
+def test_every_measured_file_is_understood(path):
+    """Every value that occurs in the files of measured runs is known."""
+    for row in read_rows(path)[1]:
+        assert run_of(row).num_microbatches * int(row["dp"]) * int(row["microbatch_size"]) == int(row["global_batch"])
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("value", ["", "-1", "0x10", "1e3", "²", "nan", "99999999999999999999", "=1+1", "\x1b[31m"])
+def test_a_wrong_value_refuses_its_row(name, value):
+    """Whatever stands in a column, its row is refused in one line that names the column, or is legal."""
+    said = predicted(ROW | {name: value}, SYSTEM)["refused"]
+    assert said is not None
+    assert "\n" not in said
+    assert name in said
+    assert len(said) < 1200
+
+
+@pytest.mark.parametrize(("text", "part"), [
+    ("", "columns"), ("a,b\n1,2\n", "columns"), (",".join([*COLUMNS, "tp"]) + "\n", "given twice"),
+    (",".join(COLUMNS) + "\n", "rows"), (",".join(COLUMNS) + "\n1,2\n", "values of the row"),
+    (",".join(COLUMNS) + '\n"a\n', "text"),
+])  # fmt: skip
+def test_a_broken_file_is_refused(tmp_path, text, part):
+    """One line with file and rule; nothing is written."""
+    path = tmp_path / "rows.csv"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(PPModelError, match=part):
+        read_rows(path)
+
+
+def test_the_input_is_not_overwritten(tmp_path, capsys):
+    """The output cannot be what is read."""
+    rows = write(tmp_path / "rows.csv", ROW)
+    assert main(["predict", rows, "--system", "dgx_h100_nodes", "--out", rows]) == 2
+    assert "--out" in capsys.readouterr().err
+
+
+def test_predictions_hold_in_a_fresh_process(tmp_path):
+    """The command prints where it wrote, and ends with 0."""
+    rows, out = write(tmp_path / "rows.csv", ROW), tmp_path / "out.csv"
+    command = [sys.executable, "-m", "ppmodel", "predict", rows, "--system", "dgx_h100_nodes", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(str(out))
+    assert done.stderr == ""
