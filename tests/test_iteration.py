@@ -59,9 +59,7 @@ def test_rates_follow_from_the_iteration():
     assert row["global_batch"] == 32
     assert row["tokens_per_s_per_gpu"] == pytest.approx(tokens / 64 / row["iteration_s"])
     dense = 6 * 70.6e9 + 12 * 80 * 8192 * 8192  # FLOP of a token: 6N + 12lhs
-    assert row["model_flops_utilization"] == pytest.approx(
-        row["tokens_per_s_per_gpu"] * dense / 989.4e12, rel=0.02
-    )
+    assert row["model_flops_utilization"] == pytest.approx(row["tokens_per_s_per_gpu"] * dense / 989.4e12, rel=0.02)
 
 
 def test_the_layout_says_the_size():
