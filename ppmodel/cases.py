@@ -214,7 +214,8 @@ def cases_of_text(text):
     cases = cases_of_file(name) if is_file(name) else [as_case((name, {}))]
     if options is None:
         return cases
-    texts = dict(part.partition("=")[::2] for part in options.split(","))
+    pairs = (part.partition("=")[::2] for part in options.split(","))
+    texts = {key.replace("-", "_"): value for key, value in pairs}
     return [case.with_options(texts) for case in cases]
 
 

@@ -239,7 +239,7 @@ def schedule_options(command):
             known.setdefault(option.name, (option, []))[1].append(name)
     for option, owners in reversed(known.values()):
         text = f"{', '.join(owners)}: {option.help}"
-        command = click.option(f"--{option.name}", metavar=option.form, help=text)(command)
+        command = click.option(f"--{option.written}", metavar=option.form, help=text)(command)
     return command
 
 

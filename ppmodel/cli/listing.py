@@ -13,7 +13,7 @@ def schedules_command():
         say(f"{name}\n    {entry.title}\n    legal: {entry.legal}")
         for option in entry.options:
             usual = "" if option.default is None else f" (default {option.example})"
-            say(f"    --{option.name} {option.form}  {option.help}{usual}")
+            say(f"    --{option.written} {option.form}  {option.help}{usual}")
 
 
 @command("models")

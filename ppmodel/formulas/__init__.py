@@ -7,11 +7,14 @@ one microbatch on one stage, I and W those of the backward's halves, c is the ti
 """
 
 from ppmodel.formulas.chimera import *
+from ppmodel.formulas.combined import *
 from ppmodel.formulas.dualpipe import *
 from ppmodel.formulas.hanayo import *
 from ppmodel.formulas.interleaved import *
 from ppmodel.formulas.linear import *
+from ppmodel.formulas.stp import *
 from ppmodel.formulas.zero_bubble import *
 from ppmodel.formulas.zero_bubble_v import *
 
-__all__ = [name for name in dir() if name.startswith(("bubble_ratio_", "makespan_", "peak_activations_", "span_"))]
+_KINDS = ("bubble_ratio_", "makespan_", "peak_activations_", "pipeline_bubble_", "span_", "tensor_bubble_")
+__all__ = [name for name in dir() if name.startswith(_KINDS)]

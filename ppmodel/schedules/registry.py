@@ -24,7 +24,7 @@ class Option(NamedTuple):
     Attributes
     ----------
     name : str
-        Keyword of the generator; with two dashes before it, the option of the command line.
+        Keyword of the generator; with two dashes before it, and dashes for underscores, the command line's option.
     read : callable
         From text to value; may raise ``ValueError``.
     default : object
@@ -81,6 +81,15 @@ class Option(NamedTuple):
         """
         usual = value is None and self.default is None
         require(usual or self.accepts(value), self.name, value, self.rule, f"write for example {self.example}")
+
+    @property
+    def written(self):
+        """The name as the command line writes it.
+
+        >>> Option.count("warm_up", 1, "N", "forwards ahead").written
+        'warm-up'
+        """
+        return self.name.replace("_", "-")
 
     @property
     def example(self):

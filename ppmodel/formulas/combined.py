@@ -1,0 +1,79 @@
+"""Closed forms of combined 1F1B: interleaved 1F1B in cells of a forward and a backward. Derived here."""
+
+from fractions import Fraction
+
+
+def makespan_combined_1f1b(num_ranks, num_microbatches, chunks=2, forward=1, backward=2, pair=None, group=None):
+    """Makespan of combined 1F1B: (S-1 + w)(F+Bw)/v and (vB - w) pairs of P/v, with w = (v-1)N + 1.
+
+    The last rank runs w forwards and as many backwards alone, and all else in pairs. For any S, B and v >= 2, and a
+    pair no shorter than either of its operations and no longer than both; transfers take no time. With P = F + Bw it is
+    `makespan_interleaved`. With B < S the addition of `bubble_ratio_interleaved` to S-1 counts here, too.
+
+    Source: derived here; Megatron-LM, whose order it is, publishes none.
+
+    Parameters
+    ----------
+    num_ranks : int
+        Ranks, S; each holds v stages of 1/(vS) of the model.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+    chunks : int
+        Stages per rank, v; at least 2.
+    forward, backward : int or Fraction
+        Times F and Bw of one microbatch on 1/S of the model.
+    pair : int or Fraction, optional
+        Time P of a pair on 1/S of the model; F + Bw if not given.
+    group : int, optional
+        Microbatches that go through one chunk before the next has its turn, N; by default S, at most B.
+
+    Returns
+    -------
+    Fraction
+        Time of one iteration, in the unit of `forward`.
+
+    Examples
+    --------
+    >>> makespan_combined_1f1b(8, 16, 2), makespan_combined_1f1b(8, 16, 2, pair=2)
+    (Fraction(117, 2), Fraction(47, 1))
+    """
+    group = min(num_ranks, num_microbatches) if group is None else group
+    alone = min((chunks - 1) * group + 1, chunks * num_microbatches)
+    waiting = num_ranks - 1 + (chunks - 1) * max(0, num_ranks - num_microbatches)
+    both = forward + backward
+    pairs = (chunks * num_microbatches - alone) * (both if pair is None else pair)
+    return Fraction((waiting + alone) * both + pairs) / chunks
+
+
+def peak_activations_combined_1f1b(num_ranks, num_microbatches, chunks=2, group=None):
+    """Peak activations of each rank of combined 1F1B, min(2(S-1-d) + (v-1)N + 2, vB)/v.
+
+    One chunk more than interleaved 1F1B, for the one forward more that runs ahead: a pair's forward takes its
+    activations before its backward gives any back.
+
+    Source: Megatron-LM, for the warm-up; the peaks follow from it.
+
+    Parameters
+    ----------
+    num_ranks : int
+        Ranks, S; each holds v stages of 1/(vS) of the model.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+    chunks : int
+        Stages per rank, v; at least 2.
+    group : int, optional
+        As in `makespan_combined_1f1b`.
+
+    Returns
+    -------
+    list of Fraction, length S
+        Microbatches on 1/S of the model, for d = 0 .. S-1.
+
+    Examples
+    --------
+    >>> [str(peak) for peak in peak_activations_combined_1f1b(4, 8)]
+    ['6', '5', '4', '3']
+    """
+    before = (chunks - 1) * (min(num_ranks, num_microbatches) if group is None else group)
+    ahead = [2 * (num_ranks - 1 - rank) + before + 1 for rank in range(num_ranks)]
+    return [Fraction(min(one + 1, chunks * num_microbatches), chunks) for one in ahead]

@@ -1,0 +1,69 @@
+"""Combined 1F1B: interleaved 1F1B whose steady state is cells of a forward and a backward.
+
+Megatron-LM runs it to hide the all-to-all of expert parallelism: the dispatch and combine of one microbatch run under
+the attention and experts of another. The two must not depend on each other, so every rank runs one forward more ahead.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from ppmodel import formulas
+from ppmodel.ops import OpKind
+from ppmodel.schedules.interleaved import group_size
+from ppmodel.schedules.loops import looped, require_chunks
+from ppmodel.schedules.registry import CHUNKS, Option, schedule
+
+_CHUNKS = Option(
+    "chunks", int, 2, CHUNKS.form, "must be a whole number of at least 2", CHUNKS.help,
+    lambda value: CHUNKS.accepts(value) and value > 1, (2, 3, 4),
+)  # fmt: skip
+
+
+@schedule(
+    "combined-1f1b", label="combined 1F1B", title="interleaved 1F1B in pairs of a forward and a backward",
+    legal="B >= 1; groups of S where S divides B", options=[_CHUNKS],
+    bubble_ratio=formulas.bubble_ratio_interleaved, published=False,
+)  # fmt: skip
+def combined_one_f_one_b(num_ranks, num_microbatches, chunks=2):
+    """Combined 1F1B, the interleaved order of Megatron-LM with ``overlap_moe_expert_parallel_comm``.
+
+    Placement and groups are those of interleaved 1F1B. The warm-up is one forward longer, 2(S-1-d) + (v-1)N + 1 on rank
+    d; then forward and backward number k share a cell, and the backwards that are left run alone. Megatron-LM wants two
+    chunks or more wherever it has a pipeline, and at least S microbatches; with fewer the groups are `group_size`'s.
+
+    Parameters
+    ----------
+    num_ranks : int
+        Ranks, S; the model is cut into v S stages.
+    num_microbatches : int
+        Microbatches of one iteration, B.
+    chunks : int
+        Stages per rank, v; at least 2.
+
+    Returns
+    -------
+    Schedule
+        A table of S rows and 2 v B operations in each.
+
+    Raises
+    ------
+    ScheduleError
+        If the table is too large.
+
+    Examples
+    --------
+    >>> for row in combined_one_f_one_b(2, 4).rows():
+    ...     print(*("&".join(map(str, cell)) for cell in row))
+    0F0 0F1 2F0 2F1 0F2 0F3&2B0 2F2&2B1 2F3&0B0 0B1 2B2 2B3 0B2 0B3
+    1F0 1F1 3F0 3F1&3B0 1F2&3B1 1F3&1B0 3F2&1B1 3F3&3B2 3B3 1B2 1B3
+    """
+    require_chunks(num_ranks, num_microbatches, chunks)
+    group = group_size(num_ranks, num_microbatches)
+    warm_up = 2 * np.arange(num_ranks)[::-1] + (chunks - 1) * group + 1
+    kinds, first = (OpKind.F, OpKind.B), (-warm_up, 0 * warm_up)
+    table = looped("combined-1f1b", num_ranks, num_microbatches, chunks, group, kinds, first)
+    joined = np.zeros((num_ranks, 2 * chunks * num_microbatches), dtype=bool)
+    for row, ahead in zip(joined, warm_up.tolist(), strict=True):
+        row[ahead + 1 : len(row) - ahead : 2] = True  # the backward of each round that has a forward
+    return replace(table, joined=joined.ravel())

@@ -1,0 +1,99 @@
+"""STP (Qi et al., 2025): cells of two microbatches that hide the collectives of tensor parallelism.
+
+A rank holds two stages in a V, as in ZB-V. An operation alone waits for its all-reduces; in a cell of two, one computes
+while the other communicates. A cell joins a forward with the backward, or the input gradient, of an earlier microbatch
+on the same stage (DualPipeV joins two stages). Where the pipeline waits for the input gradient, the backward is split;
+its weight gradient runs later, under a forward of the warm-up or in the gaps of the cool-down.
+"""
+
+import numpy as np
+
+from ppmodel import formulas
+from ppmodel.schedules.phases import programs, v_placement
+from ppmodel.schedules.registry import Option, require_legal, schedule
+from ppmodel.tables import Schedule
+
+WARM_UPS = ("full", "memory-saving")
+_WARM_UP = Option(
+    "warm_up", str, "full", "|".join(WARM_UPS), f"must be one of {', '.join(WARM_UPS)}",
+    "how far forwards run ahead", WARM_UPS.__contains__, WARM_UPS,
+)  # fmt: skip
+
+
+def _published(num_ranks, num_microbatches, warm_up="full"):
+    """Of the memory-saving warm-up the authors publish no bubble."""
+    return formulas.bubble_ratio_stp(num_ranks, num_microbatches) if warm_up == "full" else None
+
+
+@schedule(
+    "stp", label="STP", title="two stages per rank in a V, all-reduces hidden in pairs of the same stage",
+    legal="B >= 3S-1 (2S with the memory-saving warm-up)", options=[_WARM_UP],
+    bubble_ratio=formulas.bubble_ratio_stp, published=_published,
+)  # fmt: skip
+def stp(num_ranks, num_microbatches, warm_up="full"):
+    """STP (Qi et al., arXiv:2510.27257, section 4.2), the full order as the authors' code has it.
+
+    Forwards that follow one another on a stage in the warm-up are cells of their own: the authors run them one after
+    the other, too, and only receive and send them in twos.
+
+    Parameters
+    ----------
+    num_ranks : int
+        Ranks, S; there are 2S stages.
+    num_microbatches : int
+        Microbatches of one iteration, B; at least 3S-1, or 2S with the memory-saving warm-up.
+    warm_up : {"full", "memory-saving"}
+        The first holds about 3S stages' activations and waits least. The second (figures 11 and 12 of the paper, which
+        have no code) runs S-1 forwards fewer ahead, and the first backwards alone in their place; its cool-down is
+        ours, that of the full order with as many fewer steps.
+
+    Returns
+    -------
+    Schedule
+        Two stages on each rank; 2 B forwards and as many backwards, whole or in halves.
+
+    Raises
+    ------
+    ScheduleError
+        If there are fewer microbatches.
+
+    Examples
+    --------
+    >>> for row in stp(2, 5).rows():
+    ...     print(*("&".join(map(str, cell)) for cell in row))
+    0F0 0F1 0F2 3F0 0F3 3F1&3I0 0F4&3W0 3F2&3B1 0B0 3F3&3I2 0B1 3F4&3I3 0B2 3B4 0B3 3W2 3W3 0B4
+    1F0 2F0 1F1 2F1 1F2 1F3 2F2&2B0 1F4&1B0 2F3&2I1 1B1 2F4&2I2 1B2 2B3 1B3 2B4 1B4 2W1 2W2
+    """
+    saving = warm_up == "memory-saving"
+    least, saved = 2 * num_ranks if saving else 3 * num_ranks - 1, num_ranks - 1 if saving else 0
+    beside = "" if saving else f" ({2 * num_ranks} with the memory-saving warm-up)"
+    rule = f"must be at least {least} for stp on {num_ranks} ranks{beside if num_ranks > 1 else ''}"
+    require_legal(
+        num_microbatches >= least, "microbatches", num_microbatches, rule, f"pass microbatches {least} or more"
+    )
+    orders = [_order(num_ranks, num_microbatches, rank, saved) for rank in range(num_ranks)]
+    kind, chunk, microbatch, joined, start = programs(orders)
+    rank = np.repeat(np.arange(num_ranks, dtype=np.int32), np.diff(start))
+    stage = rank + chunk * (2 * num_ranks - 1 - 2 * rank)  # chunk 1 is on the way up
+    columns = kind, stage, microbatch, np.zeros_like(kind), joined
+    return Schedule("stp", np.atleast_2d(v_placement(num_ranks)), num_microbatches, *columns, start)
+
+
+def _order(num_ranks, num_microbatches, rank, saved):
+    """The phases of a rank; `saved` forwards fewer run ahead of the steady state."""
+    beyond, paired = num_ranks - 1 - rank, 2 * num_ranks - 2 - rank - saved
+    ahead = [("I1 W F1", beyond), ("F0", 1)] if saved else [("F0", rank + 1), ("F1&I1 F0&W", beyond)]
+    main = 2 * (num_microbatches - 3 * num_ranks + 1 + rank + saved) + 1  # the last `rank` of them split the backward
+    whole, odd = divmod(main - rank, 2)
+    return [
+        ("F0", 2 * beyond), ("F0 F1", rank + 1), *ahead,  # warm-up
+        ("F1&B1 F0&B0", whole), ("F1&B1", odd), ("F1&I1", 1 - odd), ("F0&I0 F1&I1", rank // 2),  # steady
+        ("B0 F1&I1", paired), ("B0 B1", rank + 1), *_cool_down(beyond, paired + rank),
+    ]  # fmt: skip
+
+
+def _cool_down(beyond, owed):
+    """The last backwards of chunk 0, with two weight gradients after each but the last as long as any are owed."""
+    two = min(beyond, owed // 2)
+    one = min(beyond - two, owed - 2 * two)
+    return [("B0 W W", two), ("B0 W", one), ("B0", beyond + 1 - two - one), ("W", owed - 2 * two - one)]
