@@ -15,7 +15,7 @@ from ppmodel.tables import Schedule
 
 _KEPT, _FARTHEST = 1024, 1e12
 _TABLES = (".csv", ".txt")
-_WRITTEN = re.compile(r"(.+?)(?::([a-z_]+=.*))?", re.DOTALL)
+_WRITTEN = re.compile(r"(.+?)(?::([a-z_-]+=.*))?", re.DOTALL)
 
 
 class Case(NamedTuple):
@@ -209,6 +209,8 @@ def cases_of_text(text):
     --------
     >>> cases_of_text("interleaved-1f1b:chunks=4")
     [Case(name='interleaved-1f1b', options=(('chunks', 4),), source=None)]
+    >>> cases_of_text("stp:warm-up=memory-saving")[0].label
+    'STP memory-saving'
     """
     name, options = _WRITTEN.fullmatch(text).groups() if text else ("", None)
     cases = cases_of_file(name) if is_file(name) else [as_case((name, {}))]
