@@ -112,14 +112,15 @@ def test_times_are_the_same_to_the_last_bit(case, p2p, allreduce, noisy, seed):
 
 @settings(max_examples=300)
 @given(cases() | random_cases(), allreduces, st.integers(0, 2**32 - 1))
-def test_rendezvous_is_the_same_to_the_last_bit(case, allreduce, seed):
+@pytest.mark.parametrize("run", [run_graph, run_events])
+def test_rendezvous_is_the_same_to_the_last_bit(run, case, allreduce, seed):
     """All times where transfers hold both ends, with factors on single operations; or the same error and grid."""
     schedule, costs = case
     factors = np.random.default_rng(seed).uniform(0.5, 2, schedule.num_operations)
 
     def times():
         try:
-            return all_times(run_graph(compile_graph(schedule, "rendezvous", allreduce), costs, factors))
+            return all_times(run(compile_graph(schedule, "rendezvous", allreduce), costs, factors))
         except TableError as error:
             return str(error), str(error.grid)
 
@@ -289,8 +290,9 @@ def test_each_kernel_is_compiled_once():
                     graph.schedule.slots()
                     run_graph(graph, costs, np.ones(graph.schedule.num_operations))
                     run_graph(compile_graph(graph.schedule), costs)
-                    with suppress(TableError):
-                        run_graph(compile_graph(graph.schedule, "rendezvous", "overlapped"), costs)
+                    for run in (run_graph, run_events):
+                        with suppress(TableError):
+                            run(compile_graph(graph.schedule, "rendezvous", "overlapped"), costs)
                     makespans(graph, [costs, costs])
                     run_events(graph, costs)
                     brief(graph.schedule)

@@ -8,7 +8,7 @@ from ppmodel.kernels.automatic import zero_bubble_order, zero_bubble_span
 from ppmodel.kernels.building_block import squeeze
 from ppmodel.kernels.events import events
 from ppmodel.kernels.paths import by_operation, instructions, longest_path, many_longest_paths
-from ppmodel.kernels.rendezvous import rendezvous
+from ppmodel.kernels.rendezvous import rendezvous, rendezvous_events
 from ppmodel.kernels.rounds import loops, rounds
 from ppmodel.kernels.sweep import sweep
 from ppmodel.kernels.tables import class_counts, dependencies, peaks, renumbered, slots
@@ -24,6 +24,7 @@ __all__ = [
     "many_longest_paths",
     "peaks",
     "rendezvous",
+    "rendezvous_events",
     "renumbered",
     "rounds",
     "slots",

@@ -55,7 +55,10 @@ def run_events(graph, costs, factors=None):
     columns = durations(graph, costs, factors)
     fast = kernels(graph.num_operations)
     if graph.meets:
-        times = _Rendezvous(graph, columns, costs.overlap_factor).run()
+        if fast:
+            times = fast.rendezvous_events(*graph.for_rendezvous, columns, float(costs.overlap_factor))
+        else:
+            times = _Rendezvous(graph, columns, costs.overlap_factor).run()
         if np.isnan(times[1]).any():
             refuse_circle(graph)
     elif fast:

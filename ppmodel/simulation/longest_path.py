@@ -153,7 +153,7 @@ def _evaluated(graph, many_costs, of_ranks):
         check_fit(graph, costs)
     fast = kernels(graph.schedule.num_operations * len(many_costs))
     if len(many_costs) == 1 or graph.meets or graph.dynamic or not fast:
-        runs = [run_graph(graph, costs) for costs in many_costs]
+        runs = (run_graph(graph, costs) for costs in many_costs)  # one after the other, in the same memory
         return np.array([[run.makespan_s, run.longest_span_s if of_ranks else 0.0] for run in runs]).reshape(-1, 2).T
     spans, ends = np.empty((2, len(many_costs))), graph.ends_by_operation if of_ranks else np.empty(0, dtype=np.uint8)
     classes = len(OpKind) * graph.schedule.num_replicas * graph.schedule.num_stages
