@@ -241,6 +241,19 @@ def test_text_says_what_json_says(capsys):
     assert f"makespan            {33 + 0.5 * 16:.6g} s" in out  # 1F1B's closed form at (4, 8)
 
 
+def test_ranks_that_never_meet_are_shown(capsys):
+    """A table that deadlocks under rendezvous alone: one line and the grid; beside others, a row with its reason."""
+    line = "--pp 4 --microbatches 8 --forward 1 --backward 2 --comm 0.1 --p2p rendezvous"
+    code, _, err = run(capsys, f"simulate zb-v {line}")
+    first, *grid = err.splitlines()
+    assert code == 2
+    assert "a deadlock, rank 2 sends 2F4 to rank 3, rank 3 sends 4F3 to rank 2" in first
+    assert [row.count(">") for row in grid] == [1] * 4
+    code, out, _ = run(capsys, f"compare gpipe zb-v {line} --json")
+    assert code == 0
+    assert [row["refused"] and row["refused"][:12] for row in json.loads(out)] == [None, "rank 2 = 2F4"]
+
+
 MARKED = ("deadlock", "doubled", "early", "misplaced", "missing")
 
 REFUSED = {
