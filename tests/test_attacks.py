@@ -1,9 +1,12 @@
 """Whatever a file or a command line holds comes back as a result or as one line: no traceback, no hang, no code run."""
 
+import os
 import re
 import string
 
 import pytest
+from attack.attempt import Attack, tried
+from attack.catalogue import CATEGORIES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -99,3 +102,40 @@ def test_bytes_that_are_no_text_are_refused(raw, tmp_path):
     path.write_bytes(raw)
     with pytest.raises(PPModelError):
         load_system(path)
+
+
+# ---- as processes ------------------------------------------------------------------------------------
+
+EVERY = {
+    "command line": 7, "parameters": 40, "injection": 9, "YAML": 31, "CSV": 23, "generators": 16, "notebooks": 18,
+    "paths and disks": 16, "streams and limits": 19,
+}  # fmt: skip
+"""Of `python -m tests.attack`, which runs all and takes half an hour, every so many; those that kill, wait, go on
+with sweeps or start kernels by hand only."""
+
+
+@pytest.mark.parametrize("category", EVERY)
+def test_attacks_of_every_category(category, tmp_path):
+    """A result or one line, in bounded time, memory and output; nothing of others is changed, and nothing is run."""
+    for number, attack in enumerate(list(CATEGORIES[category]())[:: EVERY[category]]):
+        faults, _ = tried(attack, tmp_path / str(number))
+        assert not faults, (attack.name, attack.words, faults)
+
+
+LINE = "simulate 1f1b --pp 4 --microbatches 8 --forward 1 --backward 2"
+
+
+@pytest.mark.parametrize(
+    ("attack", "fault"),
+    [
+        (Attack("", "", ["schedules"], codes=(2,)), "exit code 0"),
+        (Attack("", "", f"{LINE} --trace a.json".split()), r"left: \['a.json'\]"),
+        (Attack("", "", f"{LINE} --trace theirs/thesis.csv".split()), r"lost or changed: \['theirs/thesis.csv'\]"),
+        (Attack("", "", ["claims"], seconds=0.1), "has not ended after 0.1 s"),
+        (Attack("", "", ["schedules"], during=lambda _, work: (work / "ran").touch()), r"ran: \['ran'\]"),
+        (Attack("", "", ["schedules"], begin=lambda _: os.write(1, b"\x1b[2J")), "control"),
+    ],
+)
+def test_attacks_can_fail(attack, fault, tmp_path):
+    """What would be wrong is found."""
+    assert re.search(fault, "; ".join(tried(attack, tmp_path / "a")[0]))

@@ -1,0 +1,27 @@
+"""All attacks by category; a later one is a line here."""
+
+from . import code, documents, processes, words
+
+CATEGORIES = {
+    "command line": words.lines,
+    "parameters": words.parameters,
+    "injection": words.injection,
+    "YAML": documents.documents,
+    "CSV": documents.tables,
+    "generators": code.generators,
+    "notebooks": code.notebooks,
+    "kernels": code.hostile_notebooks,
+    "paths and disks": processes.paths,
+    "streams and limits": processes.streams,
+    "schedulers": processes.schedulers,
+    "kills": processes.kills,
+    "concurrency": processes.concurrency,
+    "tampering": processes.tampering,
+}
+"""Each a function that yields attacks, the same ones every time."""
+
+
+def attacks(categories=()):
+    """The attacks of some categories, or of all."""
+    for name in categories or CATEGORIES:
+        yield from CATEGORIES[name]()

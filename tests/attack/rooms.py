@@ -1,0 +1,36 @@
+"""What takes files, and which: a room that comes later is met by all attacks after one line here."""
+
+from typing import NamedTuple
+
+from ppmodel.specs import DATA
+
+ON = "--forward 1 --backward 2"
+SIZE = "--pp 4 --microbatches 8"
+POINT = f"simulate 1f1b {SIZE}"
+
+
+class Room(NamedTuple):
+    """A kind of file: a good one, and the command lines that read it as ``{}``."""
+
+    good: str
+    lines: tuple
+    writes: str = ""
+
+
+def _text(*names):
+    return DATA.joinpath(*names).read_text(encoding="utf-8")
+
+
+DOCUMENTS = {
+    "system": Room(_text("templates", "system.yaml"), (f"{POINT} --model paper --system {{}}",)),
+    "nodes": Room(_text("systems", "a2_highgpu_8g.yaml"), (f"{POINT} --model paper --system {{}}",)),
+    "model": Room(_text("templates", "model.yaml"), (f"{POINT} --system dgx_h100 --model {{}}",)),
+    "setting": Room(_text("settings", "default.yaml"), ("claims --system nowhere --setting {}",)),
+    "sweep": Room(_text("templates", "sweep.yaml"), ("sweep {} --out out.parquet",), r"out\.parquet"),
+}
+"""Files in YAML. The second room is the first with nodes; a setting is read before the system that is not there."""
+
+TABLES = Room(
+    _text("templates", "my_table.csv"), ("check {}", f"simulate {{}} {ON} --json", "table {} --format pytorch")
+)
+GENERATORS = Room(_text("templates", "my_schedule.py"), (f"check {{}} {SIZE}", f"simulate {{}} {SIZE} {ON} --json"))
