@@ -124,6 +124,9 @@ class Change:
             network_bandwidth_bytes_per_s=system.network_bandwidth_bytes_per_s * self.bandwidth,
             network_latency_s=system.network_latency_s * self.latency,
             nodes=nodes,
+            fp8_peak_compute_flops=_times(system.fp8_peak_compute_flops, self.compute),
+            kernels=_changed(system.kernels, _OF_THE_PEAK, self.efficiency),
+            collectives=_changed(system.collectives, _LATENCIES, self.latency),
         )
 
     def costs(self, costs, schedule):
@@ -154,6 +157,20 @@ class Change:
         compute[OpKind.R] *= self.collectives * self.network
         transfers = {"occupancy_s": costs.occupancy_s * self.network, "latency_s": costs.latency_s * self.network}
         return replace(costs, compute_s=compute, overlap_factor=costs.overlap_factor * self.overlap, **transfers)
+
+
+_OF_THE_PEAK = "attention_efficiency", "attention_backward_efficiency", "batched_efficiency"
+_LATENCIES = "node_latency_s", "network_latency_s"
+
+
+def _times(value, factor):
+    """A value that a system need not give, times a factor."""
+    return value if value is None else value * factor
+
+
+def _changed(block, names, factor):
+    """A block that a system need not have, with some of its values times a factor."""
+    return block and replace(block, **{name: _times(getattr(block, name), factor) for name in names})
 
 
 UNCHANGED = Change()

@@ -43,18 +43,21 @@ def check_layout(layout, model, system, schedule):
     >>> check_layout(LayoutSpec(tp=8, dp=2), *given).gpus
     64
     """
-    return _checked(layout, model, system, schedule.num_ranks, schedule.table_microbatches)
+    if layout.precision == "fp8" and system.fp8_peak_compute_flops is None:
+        rule = f"needs a system with a peak in fp8, and {system.name} states none"
+        raise SpecificationError("precision", "fp8", rule, "add fp8_peak_compute to its file, or choose bf16")
+    return _checked(layout, model, schedule.num_ranks, schedule.table_microbatches)
 
 
 @lru_cache(_KEPT)
-def _checked(layout, model, system, num_ranks, num_microbatches):
-    for field, value, holds, rule, remedy in _rules(layout, model, system):
+def _checked(layout, model, num_ranks, num_microbatches):
+    for field, value, holds, rule, remedy in _rules(layout, model):
         if not holds:
             raise SpecificationError(field, value, rule, remedy)
     return layout.at(num_ranks, num_microbatches)
 
 
-def _rules(layout, model, system):
+def _rules(layout, model):
     """Field, value, whether it holds, the rule and a remedy; the first that does not hold is told."""
     tp, cp, ep, tokens = layout.tp, layout.cp, layout.ep, model.sequence
     experts = model.experts.number if model.experts else 0
@@ -71,9 +74,6 @@ def _rules(layout, model, system):
     rule = f"has no effect: {model.name} has no experts"
     yield "ep", ep, ep == 1 or experts, rule, "leave it out, or choose a model with experts"
     yield "ep", ep, experts % ep == 0, f"must divide the experts of {model.name} ({experts})", "choose a divisor"
-    fast = layout.precision != "fp8" or getattr(system, "fp8_peak_compute_flops", None)
-    rule = f"needs a system with a peak in fp8, and {system.name} states none"
-    yield "precision", layout.precision, fast, rule, "add fp8_peak_compute to its file, or choose bf16"
 
 
 def _split_widths(model):

@@ -169,12 +169,17 @@ def collective_line(kind, group, layout, system):
     own, inner = system.collectives, system.nodes
     between = _link(
         system.network_latency_s, system.network_bandwidth_bytes_per_s / sharing,
-        own and (own.network_latency_s, own.network_efficiency),
+        own and (own.network_latency_s, _network_efficiency(own, group)),
     )  # fmt: skip
     if inner is None:
         return _FORMS[kind](where, between, between)
     attained = own and (own.node_latency_s, own.node_efficiency)
     return _FORMS[kind](where, _link(inner.node_latency_s, inner.node_bandwidth_bytes_per_s, attained), between)
+
+
+def _network_efficiency(attained, group):
+    data = attained.data_efficiency if group in ("data", "expert-data") else None
+    return attained.network_efficiency if data is None else data
 
 
 def _link(latency_s, bandwidth, attained):

@@ -201,5 +201,6 @@ def optimizer_s(parameters, model, layout, system):
     """
     own = shares(parameters, layout, SHARED_OPTIMIZER)
     moved = own * (model.gradient_bytes + 2 * model.optimizer_bytes + model.element_bytes)
-    attained = system.memory_bandwidth_bytes_per_s * system.memory_efficiency
+    efficiency = system.kernels and system.kernels.optimizer_efficiency
+    attained = system.memory_bandwidth_bytes_per_s * (efficiency or system.memory_efficiency)
     return np.where(own > 0, moved / attained + system.memory_latency_s, 0.0)

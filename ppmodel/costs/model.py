@@ -8,13 +8,14 @@ import numpy as np
 from ppmodel.costs.block import block_operations, embedding_operations, head_operations, logits_bytes
 from ppmodel.costs.checks import check_layout
 from ppmodel.costs.data_parallel import Held, gather_s, microbatch_data_s, optimizer_s, reduction_s
-from ppmodel.costs.partition import LayerTimes, microbatch_sequences, stage_layers
-from ppmodel.costs.phases import AGAIN, FORWARD, INPUT_GRAD, PARTS, WEIGHT_GRAD, phase_seconds, phases_of
+from ppmodel.costs.partition import LayerTimes, StageLayers, microbatch_sequences, stage_layers
+from ppmodel.costs.phases import AGAIN, INPUT_GRAD, PARTS, phase_seconds, phases_of
 from ppmodel.costs.table import OpCosts
-from ppmodel.costs.transfers import pipeline_links, ring_s, transfer_costs
+from ppmodel.costs.transfers import hockney_s, pipeline_links, ring_s, transfer_costs
 from ppmodel.ops import OpKind
 
 _PARTS_KEPT = 2**12
+_NUM_SECONDS = 3 * len(PARTS)
 
 
 class Stage(NamedTuple):
@@ -66,20 +67,30 @@ class Stage(NamedTuple):
 class _Work(NamedTuple):
     """The lists of operations of a model: blocks by kind and by what recomputation leaves of them, embedding, head.
 
-    Bytes (kept, between the halves, while recomputed, of logits) and parameters have a column for each list.
+    Bytes (kept, between the halves, of logits; while recomputed) and parameters have an entry for each list.
     """
 
     phases: object
     bytes: np.ndarray
+    working: np.ndarray
     parameters: Held
+    again: np.ndarray  # whether a list is a block that is recomputed in full
+
+
+class _Lists(NamedTuple):
+    """What the lists of `_work` come to on a system."""
+
+    columns: np.ndarray  # (num_lists, 20): 15 seconds by F, I, W and part; 3 of bytes; 2 of parameters
+    working: np.ndarray
+    times: LayerTimes
 
 
 class _Cut(NamedTuple):
     """What each stage takes and holds: `Stage`, column by column."""
 
-    held: np.ndarray
+    layers: StageLayers
     parts: np.ndarray  # seconds by stage, F I W, part
-    bytes: np.ndarray  # kept, between the halves, while recomputed, of logits; by stage
+    bytes: np.ndarray  # kept, between the halves, of logits, while recomputed; by stage
     parameters: Held
 
     @property
@@ -124,30 +135,26 @@ def stages(schedule, model, system, blocks=None, layout=None):
     layout = layout and check_layout(layout, model, system, schedule)
     cut = _cut(schedule, model, system, blocks, layout)
     held = np.concatenate([cut.compute, cut.bytes[:2], [sum(cut.parameters), cut.parameters.experts]])
-    once = np.zeros((3, schedule.num_stages)) if layout is None else _once(cut, model, system, layout)
+    once = np.zeros((3, schedule.num_stages)) if layout is None else _once(cut, schedule, model, layout, system)
+    ends = np.concatenate([once, cut.bytes[:1:-1]])
     parts = [tuple(map(tuple, part)) for part in cut.parts.tolist()]
-    columns = cut.held.tolist(), held.T.tolist(), parts, once.T.tolist(), cut.bytes[2:].T.tolist()
-    return [Stage(blocks, *one, part, *two, *three) for blocks, one, part, two, three in zip(*columns, strict=True)]
+    columns = cut.layers.blocks.tolist(), held.T.tolist(), parts, ends.T.tolist()
+    return [Stage(blocks, *one, part, *more) for blocks, one, part, more in zip(*columns, strict=True)]
 
 
 def _cut(schedule, model, system, blocks, layout):
     """The model cut into the stages of a schedule."""
-    sequences = microbatch_sequences(schedule, model, layout)
-    work, seconds = _work(model, sequences, layout), _seconds(model, sequences, system, layout)
-    layers = stage_layers(schedule, model, blocks, layout, _layer_times(model, sequences, system, layout))
+    lists = _lists(model, microbatch_sequences(schedule, model, layout), system, layout)
+    layers = stage_layers(schedule, model, blocks, layout, lists.times)
     counts = _counts(layers, model, layout)
-    parts = _over_lists(counts, seconds)
-    several = [_over_lists(counts, column) for column in (*work.bytes[:2], work.bytes[3], *work.parameters)]
-    working = (work.bytes[2] * (counts.T > 0)).max(axis=1)
-    return _Cut(layers.blocks, parts, np.array([*several[:2], working, several[2]]), Held(*several[3:]))
-
-
-def _over_lists(counts, values):
-    """What the lists of each stage come to; summed in order, so that the same numbers give the same sum."""
-    total = np.multiply.outer(counts[0], values[0])
-    for count, value in zip(counts[1:], values[1:], strict=True):
-        total += np.multiply.outer(count, value)
-    return total
+    total = np.multiply.outer(counts[0], lists.columns[0])
+    for count, column in zip(counts[1:], lists.columns[1:], strict=True):  # in order: the same numbers, the same sum
+        total += np.multiply.outer(count, column)
+    working = (lists.working * (counts.T > 0)).max(axis=1)
+    parts, own, parameters = np.split(total, (_NUM_SECONDS, _NUM_SECONDS + 3), axis=1)
+    if system.kernels and system.kernels.stage_overhead_s:
+        parts[:, [0, len(PARTS)]] += system.kernels.stage_overhead_s
+    return _Cut(layers, parts.reshape(-1, 3, len(PARTS)), np.array([*own.T, working]), Held(*parameters.T))
 
 
 def _counts(layers, model, layout):
@@ -185,54 +192,85 @@ def _work(model, sequences, layout):
     modes = [recompute] if isinstance(recompute, str) else ["full", "none"]
     lists = [(kind, mode) for kind in kinds for mode in modes]
     lists += [(embedding_operations(*given), "none"), (head_operations(*given), "none")]
-    held = np.array([_bytes(operations, mode) for operations, mode in lists]).T
-    held[3, -1] = logits_bytes(*given) - sum(one.saved_bytes for one in lists[-1][0] if one.name == "softmax and loss")
+    *held, working = np.array([_bytes(operations, mode) for operations, mode in lists]).T
+    held[2][-1] = logits_bytes(*given) - sum(one.saved_bytes for one in lists[-1][0] if one.name == "softmax and loss")
     counted = [
         [sum(one.parameters for one in operations if one.experts == expert) for operations, _ in lists]
         for expert in (False, True)
     ]
-    return _Work(phases_of(*zip(*lists, strict=True)), held, Held(*map(np.array, counted)))
+    again = np.array([mode == "full" for _, mode in lists])
+    return _Work(phases_of(*zip(*lists, strict=True)), np.array(held), working, Held(*map(np.array, counted)), again)
 
 
 def _bytes(operations, recompute):
-    """Bytes kept for the backward, kept between its halves, and in memory while recomputed; none are logits."""
+    """Bytes kept for the backward, kept between its halves, none of logits, and in memory while recomputed."""
     saved = sum(operation.saved_bytes for operation in operations)
     core = sum(operation.core_bytes for operation in operations)
     between = sum(operation.weight_grad_bytes for operation in operations)
     if recompute == "full":
         entry = operations[0].saved_bytes  # the block's input alone
-        return entry, between, saved + core - entry, 0.0
-    return (saved + core, between, 0.0, 0.0) if recompute == "none" else (saved, between, core, 0.0)
+        return entry, between, 0.0, saved + core - entry
+    return (saved + core, between, 0.0, 0.0) if recompute == "none" else (saved, between, 0.0, core)
 
 
 @lru_cache(_PARTS_KEPT)
-def _seconds(model, sequences, system, layout):
-    """Seconds of each list of `_work` on a system, shape (num_lists, 3, 5): F, I with what it recomputes, W; parts."""
+def _lists(model, sequences, system, layout):
+    """What each list of `_work` takes on a system: F, I with what it recomputes, and W, by part."""
     work = _work(model, sequences, layout)
     taken = phase_seconds(work.phases, system, layout)
-    seconds = taken[:, [FORWARD, INPUT_GRAD, WEIGHT_GRAD]]
-    seconds[:, 1] += taken[:, AGAIN]
+    if system.kernels and system.kernels.block_host_s:
+        _wait_for_host(taken[:-2], work.again[:-2], system.kernels, layout)
+    seconds = taken[:, :AGAIN]
+    seconds[:, INPUT_GRAD] += taken[:, AGAIN]
     if layout is not None and layout.zero:
         seconds[..., PARTS.index("data")] += microbatch_data_s(work.parameters, seconds[..., 0], model, layout, system)
-    seconds.flags.writeable = False
-    return seconds
+    columns = np.concatenate([seconds.reshape(-1, _NUM_SECONDS), work.bytes.T, np.transpose(work.parameters)], axis=1)
+    columns.flags.writeable = False
+    return _Lists(columns, work.working, _layer_times(seconds.sum(axis=(1, 2)).tolist(), model, layout))
 
 
-@lru_cache(_PARTS_KEPT)
-def _layer_times(model, sequences, system, layout):
+def _wait_for_host(taken, again, kernels, layout):
+    """Stretch the phases of blocks that the host launches more slowly than the device runs them."""
+    host = kernels.block_host_s + (kernels.tensor_host_s if layout and layout.tp > 1 else 0.0)
+    device, power = taken.sum(axis=2), kernels.host_exponent
+    waits = (device > 0) & np.column_stack([np.ones((len(taken), 3), dtype=bool), again])
+    longest = np.maximum(device, host)
+    both = longest * ((device / longest) ** power + (host / longest) ** power) ** (1 / power)
+    taken[..., 0] += np.where(waits, both - device, 0.0)
+
+
+def _layer_times(seconds, model, layout):
     """What is balanced over stages; where a number of layers is recomputed, a block is one that is not."""
-    *blocks, embedding, head = _seconds(model, sequences, system, layout).sum(axis=(1, 2)).tolist()
+    *blocks, embedding, head = seconds
     if not isinstance(_recompute(model, layout), str):
         blocks = blocks[1::2]
     dense = _dense_blocks(model)
     return LayerTimes(blocks[0], embedding, head, blocks[1] if dense else None, dense)
 
 
-def _once(cut, model, system, layout):
+def _once(cut, schedule, model, layout, system):
     """Seconds of an iteration beside its microbatches, by stage: reduction, gathering that is exposed, step."""
     given = model, layout, system
     gathered = gather_s(cut.parameters, cut.parts[:, 0, 0], *given)
-    return np.array([reduction_s(cut.parameters, *given), gathered, optimizer_s(cut.parameters, *given)])
+    step = optimizer_s(cut.parameters, *given)
+    if system.kernels:
+        step = step + system.kernels.iteration_overhead_s / schedule.chunks_per_rank
+    return np.array([reduction_s(cut.parameters, *given) + _tied_s(cut.layers, schedule, *given), gathered, step])
+
+
+def _tied_s(layers, schedule, model, layout, system):
+    """Seconds of the sum of both gradients of a tied embedding, which the first and the last stage hold, by stage.
+
+    A ring of two: all bytes once over the link between them (Megatron-LM's embedding group).
+    """
+    seconds = np.zeros(schedule.num_stages)
+    first, last = schedule.placement[0, [layers.embedding, layers.head]]
+    if model.tied_embeddings and model.vocabulary and first != last:
+        volume = model.vocabulary / layout.tp * model.hidden * model.gradient_bytes
+        nodes = pipeline_links(schedule, model, system, layout).nodes
+        occupancy, latency = hockney_s(volume, system, inside=nodes is not None and bool(nodes[first] == nodes[last]))
+        seconds[[layers.embedding, layers.head]] = occupancy + 2 * latency
+    return seconds
 
 
 def model_costs(schedule, model, system, blocks=None, layout=None):
@@ -283,7 +321,7 @@ def model_costs(schedule, model, system, blocks=None, layout=None):
     compute[: OpKind.R] = forward, input_grad + weight_grad, input_grad, weight_grad
     compute[OpKind.R] = ring_s(volumes, schedule, system, links.nodes)
     if layout is not None:
-        reduction, gather, step = _once(cut, model, system, layout)
+        reduction, gather, step = _once(cut, schedule, model, layout, system)
         compute[OpKind.R] += reduction
         compute[OpKind.R + 1 :] = gather + step
     return OpCosts(compute, *transfer_costs(schedule, links.nodes, links.between, links.inside), nics=links.nics)

@@ -199,7 +199,17 @@ def _rank_loads(schedule):
 
 def _balanced_blocks(schedule, model, times):
     loads, even = _rank_loads(schedule), stage_blocks(schedule, model)
-    return _balanced(loads.tobytes(), loads.shape, even.tobytes(), times)
+    return _balanced(loads.tobytes(), loads.shape, even.tobytes(), _in_blocks(times))
+
+
+def _in_blocks(times):
+    """Times as multiples of a block, to a hundredth, so that systems that differ a little have one cut."""
+    if not times.block > 0:
+        return times
+    dense = times.dense and round(times.dense / times.block, 2)
+    return LayerTimes(
+        1.0, *(round(one / times.block, 2) for one in (times.embedding, times.head)), dense, times.dense_blocks
+    )
 
 
 @lru_cache(_SHARES_KEPT)

@@ -20,8 +20,7 @@ PARTS = ("computing", "tensor", "context", "expert", "data")
 """What the seconds of an operation consist of: kernels, and the collectives of a group that no kernel hides."""
 
 _NUM_PHASES, _NOTHING = 4, -1
-_BACKWARD = {"product": roofline.PRODUCT, "attention": roofline.ATTENTION_BACKWARD}
-_FORWARD = {"product": roofline.PRODUCT, "attention": roofline.ATTENTION}
+_PRODUCT = roofline.PRODUCT, roofline.PRODUCT, roofline.WEIGHT_PRODUCT, roofline.PRODUCT
 
 
 class Phases(NamedTuple):
@@ -110,15 +109,22 @@ def _kernel(operation, phase):
     work = (operation.forward, operation.input_grad, operation.weight_grad, operation.forward)[phase]
     if work == NO_WORK:
         return None
-    forward = phase in (FORWARD, AGAIN)
-    kind = (_FORWARD if forward else _BACKWARD).get(operation.kind, roofline.MEMORY)
     rows = width = np.inf
-    if operation.kind == "product" and operation.shape:
+    if operation.kind == "product" and not operation.core and operation.shape:
         m, n, k = operation.shape
         rows, width = (m, min(n, k)) if phase != WEIGHT_GRAD else (k, min(n, m))
-    if operation.kind == "product" and phase == WEIGHT_GRAD:
-        kind = roofline.WEIGHT_PRODUCT
-    return work.flops, work.bytes, kind, rows, width, operation.count
+    return work.flops, work.bytes, _kind(operation, phase), rows, width, operation.count
+
+
+def _kind(operation, phase):
+    """What the efficiency of an operation's kernel follows from; the products of unfused attention have no weights."""
+    if operation.kind == "product":
+        return roofline.BATCHED if operation.core else _PRODUCT[phase]
+    if operation.kind == "attention":
+        return roofline.ATTENTION if phase in (FORWARD, AGAIN) else roofline.ATTENTION_BACKWARD
+    if operation.name == "softmax and loss":
+        return roofline.LOSS
+    return roofline.SOFTMAX if operation.core else roofline.MEMORY
 
 
 def _collective(operation, phase):

@@ -5,7 +5,8 @@ Without constants of its kernels a system attains e = e_c in all of them, and fp
 - A matrix product of m rows, n columns and depth k attains e = e_c m / (m + m_half) w / (w + w_half), w = min(n, k):
   m_half and w_half are where the rate has half of its limit, the n_1/2 of Hockney and Jesshope (1981) in two
   dimensions; a smooth curve in place of tiles and waves.
-- A product for a weight gradient has that times a factor, an attention kernel a fraction of the peak of its own.
+- A product for a weight gradient has that times a factor; attention, fused or not, a fraction of the peak of its own;
+  the softmax of unfused attention and the loss a fraction of the memory's bandwidth.
 """
 
 from typing import NamedTuple
@@ -15,7 +16,7 @@ import numpy as np
 from ppmodel.costs.work import NO_WORK
 from ppmodel.errors import CostError
 
-MEMORY, PRODUCT, ATTENTION, ATTENTION_BACKWARD, WEIGHT_PRODUCT = range(5)
+MEMORY, PRODUCT, ATTENTION, ATTENTION_BACKWARD, WEIGHT_PRODUCT, BATCHED, SOFTMAX, LOSS = range(8)
 """What a kernel's efficiency follows from."""
 
 
@@ -27,7 +28,7 @@ class Kernels(NamedTuple):
     flops, bytes : ndarray of float, shape (num_kernels,)
         Work of all `count`.
     kind : ndarray of int, shape (num_kernels,)
-        `MEMORY`, `PRODUCT`, `ATTENTION`, `ATTENTION_BACKWARD` or `WEIGHT_PRODUCT`.
+        `MEMORY`, `PRODUCT` and so on.
     rows, width : ndarray of float, shape (num_kernels,)
         Of a product m and min(n, k); infinite for others, which no shape slows down.
     count : ndarray of float, shape (num_kernels,)
@@ -79,8 +80,22 @@ def kernels_s(kernels, system, precision="bf16"):
     """
     rate = _rates(kernels, system, precision)
     arithmetic = kernels.flops / rate + kernels.count * system.compute_latency_s
-    attained = system.memory_bandwidth_bytes_per_s * system.memory_efficiency
-    return np.maximum(arithmetic, kernels.bytes / attained + kernels.count * system.memory_latency_s)
+    return np.maximum(
+        arithmetic, kernels.bytes / _bandwidths(kernels, system) + kernels.count * system.memory_latency_s
+    )
+
+
+def _bandwidths(kernels, system):
+    """Bytes per second that each kernel attains; one number where all are alike."""
+    plain, spec = system.memory_bandwidth_bytes_per_s * system.memory_efficiency, system.kernels
+    own = spec and {SOFTMAX: spec.softmax_efficiency, LOSS: spec.loss_efficiency}
+    if not own or not any(own.values()):
+        return plain
+    attained = np.full(LOSS + 1, plain)
+    for kind, efficiency in own.items():
+        if efficiency:
+            attained[kind] = system.memory_bandwidth_bytes_per_s * efficiency
+    return attained[kernels.kind]
 
 
 def _rates(kernels, system, precision):
@@ -94,19 +109,17 @@ def _rates(kernels, system, precision):
             remedy = "add fp8_peak_compute to the system, or choose bf16"
             raise CostError("precision", "fp8", f"is unknown to {system.name}", remedy)
         low = system.fp8_peak_compute_flops * system.compute_efficiency
-    spec = system.kernels
+    spec, kinds = system.kernels, np.full(LOSS + 1, plain)
+    kinds[[PRODUCT, WEIGHT_PRODUCT]] = low
     if spec is None:
-        return np.array((plain, low, plain, plain, low))[kernels.kind]
-    forward, backward = (
-        plain if own is None else system.peak_compute_flops * own
-        for own in (spec.attention_efficiency, spec.attention_backward_efficiency)
-    )
-    rate = np.array((plain, low, forward, backward, low * spec.weight_grad_efficiency))[kernels.kind]
-    if spec.product_half_rows:
-        rate /= 1 + spec.product_half_rows / kernels.rows
-    if spec.product_half_width:
-        rate /= 1 + spec.product_half_width / kernels.width
-    return rate
+        return kinds[kernels.kind]
+    kinds[WEIGHT_PRODUCT] *= spec.weight_grad_efficiency
+    own = spec.attention_efficiency, spec.attention_backward_efficiency, spec.batched_efficiency
+    for kind, efficiency in zip((ATTENTION, ATTENTION_BACKWARD, BATCHED), own, strict=True):
+        if efficiency:
+            kinds[kind] = system.peak_compute_flops * efficiency
+    slowed = (1 + spec.product_half_rows / kernels.rows) * (1 + spec.product_half_width / kernels.width)
+    return kinds[kernels.kind] / slowed
 
 
 def roofline_s(work, system):

@@ -141,8 +141,8 @@ def hockney_s(num_bytes, system, inside=False):
     if inside:
         bandwidth = system.nodes.node_bandwidth_bytes_per_s * (attained.node_efficiency if attained else 1.0)
         return num_bytes / bandwidth, system.nodes.node_latency_s
-    bandwidth = system.network_bandwidth_bytes_per_s * (attained.network_efficiency if attained else 1.0)
-    return num_bytes / bandwidth, system.network_latency_s
+    own = attained and (attained.message_efficiency or attained.network_efficiency)
+    return num_bytes / (system.network_bandwidth_bytes_per_s * (own or 1.0)), system.network_latency_s
 
 
 def message_bytes(schedule, model, layout=None):
@@ -209,6 +209,8 @@ def buffer_bytes(schedule, model, layout):
 
 def ring_s(volumes, schedule, system, nodes):
     """Seconds of every stage's all-reduce over its replicas: all links of the ring wait for its slowest."""
+    if schedule.num_replicas == 1:
+        return np.zeros(schedule.num_stages)
 
     def over(inside):
         occupancy, latency = hockney_s(volumes, system, inside)

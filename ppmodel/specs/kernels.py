@@ -10,7 +10,7 @@ from ppmodel.specs.entries import Efficiency, Number, NumberOrZero, Time, file_f
 
 @dataclass(frozen=True)
 class KernelSpec:
-    """What kernels attain beyond the plain roofline; the defaults change nothing.
+    """What kernels attain beyond the plain roofline, and what the host takes; the defaults change nothing.
 
     Parameters
     ----------
@@ -20,9 +20,21 @@ class KernelSpec:
     weight_grad_efficiency : float
         Factor on the efficiency of a product that gives a weight gradient.
     attention_efficiency, attention_backward_efficiency : float, optional
-        Attainable fraction of the peak of attention kernels, forward and backward; e_c where not given.
-    iteration_overhead_s : float
-        Fixed cost of an iteration, in seconds.
+        Attainable fraction of the peak of fused attention, forward and backward; e_c where not given.
+    batched_efficiency : float, optional
+        Attainable fraction of the peak of the products of unfused attention; e_c where not given.
+    softmax_efficiency, loss_efficiency, optimizer_efficiency : float, optional
+        Attainable fraction of the memory's bandwidth in the softmax of unfused attention, the loss, and the
+        optimizer's step; e_m where not given.
+    block_host_s : float
+        Seconds that the host takes to launch one phase of a transformer block: forward, either half of the backward,
+        and a recomputed forward. Where devices are faster, they wait.
+    tensor_host_s : float
+        What it takes longer with tensor parallelism.
+    host_exponent : float
+        A phase takes (device^p + host^p)^(1/p): the larger the exponent p, the better the two overlap.
+    stage_overhead_s, iteration_overhead_s : float
+        Fixed cost of a forward or a backward of a stage, and of an iteration, in seconds.
     """
 
     product_half_rows: NumberOrZero = 0.0
@@ -30,23 +42,36 @@ class KernelSpec:
     weight_grad_efficiency: Number = 1.0
     attention_efficiency: Efficiency = None
     attention_backward_efficiency: Efficiency = None
+    batched_efficiency: Efficiency = None
+    softmax_efficiency: Efficiency = None
+    loss_efficiency: Efficiency = None
+    optimizer_efficiency: Efficiency = None
+    block_host_s: Time = 0.0
+    tensor_host_s: Time = 0.0
+    host_exponent: Number = 4.0
+    stage_overhead_s: Time = 0.0
     iteration_overhead_s: Time = 0.0
 
 
 @dataclass(frozen=True)
 class CollectiveSpec:
-    """What collectives attain on the links of a system; the defaults are the links themselves.
+    """What collectives and messages attain on the links of a system; the defaults are the links themselves.
 
     Parameters
     ----------
     node_efficiency, network_efficiency : float
         Attainable fraction of the bandwidth inside a node, and between nodes.
+    data_efficiency, message_efficiency : float, optional
+        Attainable fraction of the bandwidth between nodes of data-parallel collectives, and of messages between
+        stages; `network_efficiency` where not given.
     node_latency_s, network_latency_s : float, optional
         Seconds of one step inside a node, and between nodes; those of a message where not given.
     """
 
     node_efficiency: Efficiency = 1.0
     network_efficiency: Efficiency = 1.0
+    data_efficiency: Efficiency = None
+    message_efficiency: Efficiency = None
     node_latency_s: Time = None
     network_latency_s: Time = None
 
