@@ -128,7 +128,7 @@ def test_templates_load_and_explain_every_key(room):
 
 
 def test_the_templates_nodes_are_legal_and_explained(tmp_path):
-    """Without their comment signs the optional lines are a block of nodes with every key, each after a comment."""
+    """Without their comment signs the optional lines are blocks with every key, each after a comment."""
     from ppmodel import specs
 
     text = (specs.DATA / "templates" / "system.yaml").read_text()
@@ -137,12 +137,16 @@ def test_the_templates_nodes_are_legal_and_explained(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(rank + block)
     given = {entry.field: entry for entry in specs.load_system(path).provenance if "." in entry.field}
-    explained = dict(re.findall(r"^  (# .+\n(?:  # .+\n)*)  (\w+):", block, re.MULTILINE))
-    assert [f"nodes.{key}" for key in explained.values()] == list(given)
+    explained = {}
+    for name, entries in re.findall(r"^(\w+):\n((?:  .*\n|\n)*)", block, re.MULTILINE):
+        for keys in re.finditer(r"^((?:  # .+\n)+)((?:  \w+:\n(?:    .*\n)+)+)", entries, re.MULTILINE):
+            explained |= {f"{name}.{key}": keys[1] for key in re.findall(r"^  (\w+):", keys[2], re.MULTILINE)}
+    blocks = {"nodes": specs.NodeSpec, "kernels": specs.KernelSpec, "collectives": specs.CollectiveSpec}
+    keys = [f"{name}.{key}" for name, one in blocks.items() for key in specs.entries.file_form(one).model_fields]
+    assert list(explained) == list(given) == keys
     assert rank.splitlines()[-1] == "# ---- marker: the block of nodes begins with the next line ----"
-    for comment, key in explained.items():
-        unit = given[f"nodes.{key}"].unit
-        assert unit in comment.partition("Units:")[2]
+    for key, comment in explained.items():
+        assert given[key].unit in comment.partition("Units:")[2]
 
 
 def test_commands_in_the_guide_name_parameters_that_exist():

@@ -11,7 +11,7 @@ from ppmodel.specs.document import read_document
 from ppmodel.specs.files import specification_path
 
 Kind = Literal["stated", "digest", "inferred", "fitted", "our choice"]
-"""How sure a value is: stated in a primary source; in a machine-made summary of the paper; recomputed
+"""How sure a value is: stated in a primary source; in a summary of one, a digest; recomputed, inferred,
 so that published figures come out; fitted to measurements; chosen by us where nothing is known."""
 
 _UNITS = {

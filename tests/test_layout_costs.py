@@ -1,0 +1,484 @@
+"""What a layout costs: where groups lie, collectives and kernels by their formulas, data parallelism, memory."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ppmodel import build
+from ppmodel.costs import (
+    PARTS,
+    Collective,
+    Group,
+    Kernels,
+    collective_s,
+    group_of,
+    kernels_s,
+    message_bytes,
+    model_costs,
+    persistent_bytes,
+    roofline_s,
+    stages,
+)
+from ppmodel.costs import roofline as kind
+from ppmodel.costs.transfers import pipeline_links
+from ppmodel.costs.work import Work
+from ppmodel.errors import CostError, SpecificationError
+from ppmodel.metrics import memory
+from ppmodel.ops import OpKind
+from ppmodel.specs import CollectiveSpec, ExpertSpec, KernelSpec, LayoutSpec, load_model, load_system, system_names
+
+TABLE = build("1f1b", 4, 8)
+SPREAD = LayoutSpec(pp=4, tp=4, cp=2, dp=4, sequence_parallel=True, zero=1)
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return load_model("llama3_70b")
+
+
+@pytest.fixture(scope="module")
+def mixture(llama):
+    """Eight experts, two of them for each token."""
+    return replace(llama, experts=ExpertSpec(number=8, experts_per_token=2, shared=0, hidden=14336, dense_layers=0))
+
+
+@pytest.fixture(scope="module")
+def system():
+    """Nodes of eight on round links: 100 GB/s and 1 us inside, 10 GB/s and 10 us between."""
+    base = load_system("dgx_h100_nodes")
+    nodes = replace(base.nodes, node_bandwidth_bytes_per_s=100e9, node_latency_s=1e-6)
+    return replace(base, nodes=nodes, network_bandwidth_bytes_per_s=10e9, network_latency_s=10e-6)
+
+
+# ---- where groups lie ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sizes", "group", "expected"),
+    [
+        ({"tp": 8}, "tensor", Group(8, 1, 8)),
+        ({"tp": 16}, "tensor", Group(16, 2, 8)),
+        ({"tp": 4, "cp": 2}, "context", Group(2, 1, 2)),
+        ({"tp": 8, "cp": 4}, "context", Group(4, 4, 1)),
+        ({"tp": 2, "dp": 16}, "data", Group(16, 4, 4)),
+        ({"tp": 2, "cp": 2, "dp": 4}, "data", Group(8, 2, 4)),
+        ({"tp": 8, "dp": 4}, "data", Group(4, 4, 1)),
+        ({"ep": 8, "dp": 16}, "expert", Group(8, 1, 8)),
+        ({"tp": 2, "ep": 8, "dp": 16}, "expert", Group(8, 2, 4)),
+        ({"ep": 8, "dp": 16}, "expert-data", Group(2, 2, 1)),
+        ({"tp": 3, "dp": 4, "pp": 2}, "tensor", Group(3, 2, 1)),  # the third group of three lies on two nodes
+        ({"tp": 3, "pp": 2}, "tensor", Group(3, 1, 3)),  # there is none
+    ],
+)
+def test_groups_lie_where_gpus_are_numbered(system, sizes, group, expected):
+    """Tensor groups are neighbours, context groups lie tp apart, data groups too, with context joined to them."""
+    assert group_of(group, LayoutSpec(**{"pp": 1} | sizes), system) == expected
+
+
+def test_groups_are_those_that_the_numbering_gives():
+    """By enumeration of all GPUs: the group that lies on most nodes, and the fewest GPUs on one of its nodes."""
+    system = load_system("dgx_h100_nodes")
+    for tp, cp, dp, ep, pp in [(2, 2, 4, 4, 2), (4, 1, 6, 2, 3), (1, 3, 8, 4, 2), (6, 1, 4, 4, 1), (2, 4, 4, 8, 1)]:
+        layout = LayoutSpec(pp=pp, tp=tp, cp=cp, dp=dp, ep=ep)
+        tensor, context, data, rank = np.indices((tp, cp, dp, pp)).reshape(4, -1)
+        gpu = tensor + tp * (context + cp * (data + dp * rank))
+        replica = context + cp * data
+        alike = {
+            "tensor": (context, data, rank), "context": (tensor, data, rank), "data": (tensor, rank),
+            "expert": (tensor, rank, replica // ep), "expert-data": (tensor, rank, replica % ep),
+        }  # fmt: skip
+        for name, fixed in alike.items():
+            groups = {}
+            for number, key in zip(gpu.tolist(), zip(*(one.tolist() for one in fixed), strict=True), strict=True):
+                groups.setdefault(key, []).append(number // 8)
+            counts = [np.unique(nodes, return_counts=True)[1] for nodes in groups.values()]
+            found = group_of(name, layout, system)
+            assert found.size == len(next(iter(groups.values()))), name
+            assert found.nodes == max(map(len, counts)), name
+            assert found.per_node in [each.min() for each in counts if len(each) == found.nodes], name
+
+
+def test_without_nodes_every_gpu_hangs_on_the_network():
+    """A system without nodes has one GPU on each."""
+    assert group_of("tensor", LayoutSpec(tp=8), load_system("dgx_h100")) == Group(8, 8, 1)
+
+
+# ---- collectives ---------------------------------------------------------------------------------
+
+GB = 1e9
+BY_HAND = [
+    # inside a node of 100 GB/s, 1 us: n = 8
+    ({"tp": 8}, "all-reduce", "tensor", 2 * 7 / 8 / 100 + 14e-6),
+    ({"tp": 8}, "all-gather", "tensor", 7 / 8 / 100 + 7e-6),
+    ({"tp": 8}, "reduce-scatter", "tensor", 7 / 8 / 100 + 7e-6),
+    ({"cp": 8}, "ring", "context", 7 / 8 / 100 + 7e-6),
+    ({"dp": 8, "ep": 8}, "all-to-all", "expert", 7 / 8 / 100 + 1e-6),
+    # one GPU on each of four nodes, 10 GB/s, 10 us
+    ({"tp": 8, "dp": 4}, "all-reduce", "data", 2 * 3 / 4 / 10 + 60e-6),
+    ({"tp": 8, "dp": 4}, "reduce-scatter", "data", 3 / 4 / 10 + 30e-6),
+    ({"tp": 8, "cp": 4}, "ring", "context", 3 / 4 / 10 + 30e-6),
+    # two nodes with eight each: inside on V, between on V/8
+    ({"dp": 16}, "all-gather", "data", 7 / 8 / 100 + 1 / 2 / 8 / 10 + 7e-6 + 10e-6),
+    ({"dp": 16}, "all-reduce", "data", 2 * (7 / 8 / 100 + 1 / 2 / 8 / 10 + 7e-6 + 10e-6)),
+    ({"cp": 16}, "ring", "context", 15 / 16 / 10 + 150e-6),
+    ({"dp": 16, "ep": 16}, "all-to-all", "expert", 8 / 16 / 10 + 10e-6),
+    # four nodes with two each
+    ({"tp": 4, "dp": 8}, "reduce-scatter", "data", 1 / 2 / 100 + 3 / 4 / 2 / 10 + 1e-6 + 30e-6),
+    ({}, "all-reduce", "tensor", 0.0),
+]
+
+
+@pytest.mark.parametrize(("sizes", "what", "group", "expected"), BY_HAND)
+def test_collectives_take_the_time_derived_by_hand(system, sizes, what, group, expected):
+    """Of 1 GB, on links of 100 GB/s and 1 us inside nodes of eight, and of 10 GB/s and 10 us between."""
+    layout = LayoutSpec(**{"pp": 1} | sizes)
+    assert collective_s(Collective(what, group, GB), layout, system) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(("sizes", "what", "group", "_"), BY_HAND)
+def test_efficiencies_latencies_and_a_shared_nic_reach_the_links(system, sizes, what, group, _):
+    """Half the efficiency is half the bandwidth; a NIC that eight GPUs share is an eighth of one for each."""
+    layout, one = LayoutSpec(**{"pp": 1} | sizes), Collective(what, group, GB)
+    slower = replace(system, collectives=CollectiveSpec(0.5, 0.5, node_latency_s=2e-6, network_latency_s=20e-6))
+    assert collective_s(one, layout, slower) == pytest.approx(2 * collective_s(one, layout, system))
+    shared = replace(system, nodes=replace(system.nodes, shared_nic=True))
+    spread = min(8, layout.tp * layout.cp * layout.dp)
+    split = replace(system, network_bandwidth_bytes_per_s=system.network_bandwidth_bytes_per_s / spread)
+    assert collective_s(one, layout, shared) == pytest.approx(collective_s(one, layout, split))
+
+
+def test_data_parallel_collectives_may_have_an_efficiency_of_their_own(system):
+    """Between nodes; those of tensor groups keep the network's."""
+    own = replace(system, collectives=CollectiveSpec(data_efficiency=0.5))
+    layout = LayoutSpec(pp=1, tp=16, dp=4)
+    data, tensor = Collective("all-gather", "data", GB), Collective("all-gather", "tensor", GB)
+    assert collective_s(data, layout, own) > 1.9 * collective_s(data, layout, system)
+    assert collective_s(tensor, layout, own) == collective_s(tensor, layout, system)
+
+
+# ---- kernels -------------------------------------------------------------------------------------
+
+MIXED = Kernels.of([(1e12 * (n + 1), 1e9, n, 512.0, 128.0, 2.0) for n in range(8)])
+
+
+def test_without_constants_kernels_keep_the_roofline():
+    """To the bit, whatever their kind; each launch has the fixed cost."""
+    system = load_system("dgx_a100")
+    single = MIXED._replace(count=np.ones(8))
+    expected = [roofline_s(Work(*work), system) for work in zip(single.flops, single.bytes, strict=True)]
+    assert kernels_s(single, system).tolist() == expected
+    assert kernels_s(single, replace(system, kernels=KernelSpec())).tolist() == expected
+    assert kernels_s(MIXED, system) - kernels_s(single, system) == pytest.approx([system.compute_latency_s] * 8)
+
+
+def test_products_saturate_in_rows_and_width():
+    """A product of half_rows rows attains half of what a tall one does, and so in the narrower of its other sides."""
+    system = replace(load_system("dgx_a100"), compute_latency_s=0.0)
+    tall = Kernels.of([(1e15, 0.0, kind.PRODUCT, np.inf, np.inf, 1.0)])
+    flat = Kernels.of([(1e15, 0.0, kind.PRODUCT, 300.0, 20.0, 1.0)])
+    spec = KernelSpec(product_half_rows=300.0, product_half_width=20.0)
+    plain, saturating = kernels_s(tall, system), kernels_s(flat, replace(system, kernels=spec))
+    assert saturating == pytest.approx(4 * plain)
+    assert kernels_s(tall, replace(system, kernels=spec)) == pytest.approx(plain)
+
+
+@pytest.mark.parametrize(
+    ("constants", "kinds", "factor"),
+    [
+        ({"weight_grad_efficiency": 0.5}, [kind.WEIGHT_PRODUCT], 2.0),
+        ({"attention_efficiency": 0.3}, [kind.ATTENTION], 2.0),
+        ({"attention_backward_efficiency": 0.2}, [kind.ATTENTION_BACKWARD], 3.0),
+        ({"batched_efficiency": 0.15}, [kind.BATCHED], 4.0),
+    ],
+)
+def test_each_kind_of_kernel_has_its_efficiency(constants, kinds, factor):
+    """Of the peak, of which all attain 0.6 without; no other kind changes."""
+    system = replace(load_system("dgx_a100"), compute_latency_s=0.0)
+    ratio = kernels_s(MIXED, replace(system, kernels=KernelSpec(**constants))) / kernels_s(MIXED, system)
+    assert ratio[kinds] == pytest.approx(factor)
+    assert np.delete(ratio, kinds) == pytest.approx(1)
+
+
+def test_softmax_and_loss_have_their_share_of_the_memorys_bandwidth():
+    """Half the efficiency, twice the time of a kernel that is bound by memory."""
+    system = replace(load_system("dgx_a100"), memory_latency_s=0.0)
+    moved = Kernels.of([(0.0, 1e12, n, np.inf, np.inf, 1.0) for n in range(8)])
+    spec = KernelSpec(softmax_efficiency=0.4, loss_efficiency=0.2)
+    ratio = kernels_s(moved, replace(system, kernels=spec)) / kernels_s(moved, system)
+    assert ratio[[kind.SOFTMAX, kind.LOSS]] == pytest.approx([2, 4])
+    assert np.delete(ratio, [kind.SOFTMAX, kind.LOSS]) == pytest.approx(1)
+
+
+def test_fp8_doubles_products_alone():
+    """Attention keeps 16 bits; a system without a peak for fp8 is refused."""
+    system = load_system("dgx_a100")
+    fast = replace(system, compute_latency_s=0.0, fp8_peak_compute_flops=2 * system.peak_compute_flops)
+    ratio = kernels_s(MIXED, fast) / kernels_s(MIXED, fast, "fp8")
+    assert ratio[[kind.PRODUCT, kind.WEIGHT_PRODUCT]] == pytest.approx(2)
+    assert ratio[[kind.ATTENTION, kind.ATTENTION_BACKWARD, kind.BATCHED]] == pytest.approx(1)
+    with pytest.raises(CostError, match="fp8"):
+        kernels_s(MIXED, system, "fp8")
+
+
+# ---- stages --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", system_names())
+def test_a_layout_of_ones_changes_nothing(name):
+    """To the bit, in times, transfers and bytes of the paper's model; the optimizer's step alone is new."""
+    model, system, table = load_model("paper"), load_system(name), build("chimera", 4, 8)
+    ones = LayoutSpec(microbatch_size=model.global_batch // 8)
+    plain, laid = (model_costs(table, model, system, layout=layout) for layout in (None, ones))
+    steps = slice(OpKind.R + 1)
+    assert (plain.compute_s[steps] == laid.compute_s[steps]).all()
+    assert (plain.occupancy_s == laid.occupancy_s).all()
+    assert (plain.latency_s == laid.latency_s).all()
+    old, new = (stages(table, model, system, layout=layout) for layout in (None, ones))
+    assert [stage[:9] for stage in old] == [stage[:9] for stage in new]
+
+
+def test_parts_sum_to_the_operations(llama):
+    """Seconds of F, I and W are those of their parts, none of which a layout without its collectives has."""
+    gathered = replace(SPREAD, context_exchange="all-gather")
+    for layout in (gathered, replace(gathered, zero=3), LayoutSpec(pp=4, dp=2)):
+        for stage in stages(TABLE, llama, load_system("h100"), layout=layout):
+            sums = [sum(part) for part in stage.parts_s]
+            assert sums == pytest.approx([stage.forward_s, stage.input_grad_s, stage.weight_grad_s], rel=1e-12)
+            found = {name for name, *seconds in zip(PARTS, *stage.parts_s, strict=True) if any(seconds)}
+            expected = {"computing"} | ({"tensor", "context"} if layout.tp > 1 else set())
+            assert found == expected | ({"data"} if layout.zero == 3 else set())
+
+
+def test_exposed_tensor_time_is_that_of_the_collectives(llama, system):
+    """Two all-gathers and two reduce-scatters a block forward, as many backward, and two gathers for the weights."""
+    layout = LayoutSpec(pp=4, tp=8, sequence_parallel=True, microbatch_size=2)
+    stage = stages(TABLE, llama, system, layout=layout)[1]
+    tensor = 2 * llama.sequence * llama.hidden * llama.element_bytes
+    once = collective_s(Collective("all-gather", "tensor", tensor), layout, system)
+    found = [part[PARTS.index("tensor")] / stage.blocks / once for part in stage.parts_s]
+    assert found == pytest.approx([4, 4, 2])
+    hidden = stages(TABLE, llama, system, layout=replace(layout, overlap_tensor=True))[1]
+    for part, all_of_it in zip(hidden.parts_s, stage.parts_s, strict=True):
+        assert part[0] == all_of_it[0]
+        assert part[1] < all_of_it[1]
+
+
+def test_full_recomputation_runs_the_forward_again(llama, system):
+    """With its collectives; a number of layers as many of them."""
+    layout = LayoutSpec(pp=4, tp=8, sequence_parallel=True, layers="even", recompute="none")
+    none, full, some = (
+        stages(TABLE, llama, system, layout=replace(layout, recompute=recompute))[1]
+        for recompute in ("none", "full", 5)
+    )
+    assert full.input_grad_s == pytest.approx(none.input_grad_s + none.forward_s)
+    assert some.input_grad_s == pytest.approx(none.input_grad_s + 5 / 20 * none.forward_s)
+    assert full.activation_bytes < some.activation_bytes < none.activation_bytes
+    assert some.activation_bytes == pytest.approx(0.25 * full.activation_bytes + 0.75 * none.activation_bytes)
+
+
+def test_the_host_holds_short_blocks_up(llama):
+    """A phase is at least as long as its launches, and long ones hardly notice."""
+    system, layout = load_system("h100"), LayoutSpec(pp=4, tp=8, layers="even")
+    kernels = replace(system.kernels, block_host_s=0.0)
+    free, bound = (
+        stages(TABLE, llama, replace(system, kernels=one), layout=layout)[1]
+        for one in (kernels, replace(kernels, block_host_s=1.0, host_exponent=40.0))
+    )
+    assert [bound.forward_s, bound.input_grad_s, bound.weight_grad_s] == pytest.approx([20.0] * 3, rel=1e-3)
+    hardly = stages(TABLE, llama, replace(system, kernels=replace(kernels, block_host_s=1e-5)), layout=layout)[1]
+    assert free.forward_s < hardly.forward_s < 1.001 * free.forward_s
+
+
+@pytest.mark.parametrize("zero", range(4))
+def test_zero_moves_what_it_shares(llama, system, zero):
+    """0 sums once, 1 scatters and gathers, 2 scatters with every microbatch, 3 gathers before every pass, too."""
+    layout = LayoutSpec(pp=4, tp=8, dp=4, zero=zero)
+    stage = stages(TABLE, llama, system, layout=layout)[1]
+    scatter, gather = (
+        collective_s(Collective("all-gather", "data", stage.parameters * width), layout, system)
+        for width in (llama.gradient_bytes, llama.element_bytes)
+    )
+    assert stage.reduction_s == pytest.approx([2 * scatter, scatter, 0, 0][zero])
+    assert stage.gather_s == pytest.approx([0, gather, gather, 0][zero])
+    forward, input_grad, weight_grad = (part[PARTS.index("data")] for part in stage.parts_s)
+    each = (stage.blocks - 1) * 30e-6  # a latency for each block's collective, where the stage has them one by one
+    assert [forward, input_grad] == pytest.approx([gather + each] * 2 if zero == 3 else [0, 0])
+    assert weight_grad == pytest.approx(scatter + each if zero >= 2 else 0)
+    owned = stage.parameters / (4 if zero else 1)
+    moved = owned * (llama.gradient_bytes + 2 * llama.optimizer_bytes + llama.element_bytes)
+    attained = system.memory_bandwidth_bytes_per_s * system.memory_efficiency
+    assert stage.optimizer_s == pytest.approx(moved / attained + system.memory_latency_s)
+
+
+def test_hidden_gathering_leaves_what_a_forward_does_not_cover(llama, system):
+    """Parameters are gathered under the kernels of the first forward."""
+    layout = LayoutSpec(pp=4, tp=8, dp=4, zero=1)
+    shown, hidden = (
+        stages(TABLE, llama, system, layout=replace(layout, overlap_parameters=one))[1] for one in (False, True)
+    )
+    assert hidden.gather_s == pytest.approx(max(0.0, shown.gather_s - shown.parts_s[0][0]))
+
+
+def test_experts_are_summed_over_fewer_ranks(mixture, system):
+    """Over dp x cp / ep; the rest of a block over dp x cp."""
+    model, layout = mixture, LayoutSpec(pp=4, tp=2, dp=16, ep=8)
+    stage = stages(TABLE, model, system, layout=layout)[1]
+    dense = stage.parameters - stage.expert_parameters
+    volumes = {"data": dense, "expert-data": stage.expert_parameters}
+    expected = sum(
+        collective_s(Collective("all-reduce", group, held * model.gradient_bytes), layout, system)
+        for group, held in volumes.items()
+    )
+    assert 0 < stage.expert_parameters < stage.parameters
+    assert stage.reduction_s == pytest.approx(expected)
+
+
+def test_tied_embeddings_are_summed_between_the_ends(llama, system):
+    """All of their gradient once over the link between the first and the last rank."""
+    layout = LayoutSpec(pp=4, tp=8)
+    tied = replace(llama, tied_embeddings=True)
+    found = [stage.reduction_s for stage in stages(TABLE, tied, system, layout=layout)]
+    once = llama.vocabulary / 8 * llama.hidden * llama.gradient_bytes / 10e9 + 20e-6
+    assert found == pytest.approx([once, 0, 0, once])
+
+
+def test_costs_hold_the_iterations_ends(llama):
+    """Row R is the reduction; a row for the optimizer has the step and the gathering."""
+    system = load_system("h100")
+    held, costs = stages(TABLE, llama, system, layout=SPREAD), model_costs(TABLE, llama, system, layout=SPREAD)
+    assert costs.compute_s[OpKind.R] == pytest.approx([stage.reduction_s for stage in held])
+    for row in costs.compute_s[OpKind.R + 1 :]:
+        assert row == pytest.approx([stage.optimizer_s + stage.gather_s for stage in held])
+
+
+# ---- messages ------------------------------------------------------------------------------------
+
+
+def test_messages_are_cut_by_context_and_sequence_parallelism(llama):
+    """Without sequence parallelism every tensor-parallel rank sends the whole of its tokens."""
+    whole = 2 * llama.sequence * llama.hidden * llama.element_bytes
+    for sequence_parallel, parts in ((False, 2), (True, 16)):
+        layout = LayoutSpec(pp=4, tp=8, cp=2, microbatch_size=2, sequence_parallel=sequence_parallel)
+        assert message_bytes(TABLE, llama, layout) == whole / parts
+
+
+@pytest.mark.parametrize(
+    ("sizes", "inside"),
+    [
+        ({"tp": 2}, [True, True, True]),
+        ({"tp": 4}, [True, False, True]),
+        ({"tp": 8}, [False, False, False]),
+        ({"tp": 2, "dp": 2}, [True, False, True]),
+        ({"tp": 3}, [True, False, False]),  # ranks 2 and 3 are GPUs 6 to 8 and 9 to 11, the first on two nodes
+    ],
+)
+def test_ranks_share_a_node_where_all_their_gpus_do(llama, system, sizes, inside):
+    """Neighbours in the pipeline are tp x cp x dp GPUs apart."""
+    nodes = pipeline_links(TABLE, llama, system, LayoutSpec(pp=4, **sizes)).nodes
+    assert (nodes[1:] == nodes[:-1]).tolist() == inside
+
+
+def test_gpus_that_share_a_nic_send_one_after_the_other(llama, system):
+    """The messages of a rank's GPUs on one node share its NIC."""
+    shared = replace(system, nodes=replace(system.nodes, shared_nic=True))
+    own, split = (pipeline_links(TABLE, llama, one, LayoutSpec(pp=4, tp=4)) for one in (system, shared))
+    assert split.between[0] == pytest.approx(4 * own.between[0])
+    assert (own.nics, split.nics) == (None, (0, 0, 1, 1))
+
+
+def test_ranks_of_several_gpus_are_placed_blocked(llama, system):
+    """A placement of single GPUs is refused."""
+    folded = replace(system, nodes=replace(system.nodes, placement="folded"))
+    with pytest.raises(CostError, match="placement = folded: places ranks of one GPU"):
+        model_costs(TABLE, llama, folded, layout=LayoutSpec(pp=4, tp=8))
+
+
+# ---- what never gets slower ----------------------------------------------------------------------
+
+BETTER = [
+    lambda s: replace(s, network_bandwidth_bytes_per_s=2 * s.network_bandwidth_bytes_per_s),
+    lambda s: replace(s, network_latency_s=0.0),
+    lambda s: replace(s, peak_compute_flops=2 * s.peak_compute_flops),
+    lambda s: replace(s, memory_bandwidth_bytes_per_s=2 * s.memory_bandwidth_bytes_per_s),
+    lambda s: replace(s, nodes=replace(s.nodes, node_bandwidth_bytes_per_s=2 * s.nodes.node_bandwidth_bytes_per_s)),
+    lambda s: replace(s, collectives=replace(s.collectives, node_efficiency=1.0, network_efficiency=1.0)),
+    lambda s: replace(s, kernels=replace(s.kernels, product_half_rows=0.0, block_host_s=0.0)),
+]
+
+
+@pytest.mark.parametrize("better", BETTER, ids=range(len(BETTER)))
+@pytest.mark.parametrize("overlap", [False, True])
+def test_a_better_system_is_never_slower(llama, better, overlap):
+    """No operation, transfer, reduction or step takes longer; the sum of all takes less."""
+    system, layout = load_system("h100"), replace(SPREAD, layers="even", overlap_tensor=overlap)
+    old, new = (model_costs(TABLE, llama, one, layout=layout) for one in (system, better(system)))
+    tables = [(getattr(old, name), getattr(new, name)) for name in ("compute_s", "occupancy_s", "latency_s")]
+    assert all((one >= other * (1 - 1e-12)).all() for one, other in tables)
+    assert sum(one.sum() for one, _ in tables) > sum(other.sum() for _, other in tables)
+
+
+# ---- memory --------------------------------------------------------------------------------------
+
+
+def test_memory_is_the_sum_of_its_parts(llama):
+    """On every rank; without a layout there are four parts."""
+    system = load_system("h100")
+    held = memory(TABLE, llama, stages(TABLE, llama, system, layout=SPREAD), SPREAD, system)
+    assert held.total == pytest.approx(np.sum(held, axis=0))
+    assert (held.reserve == system.reserve_bytes).all()
+    assert held.logits.argmax() == 3
+    assert held.fits(system) == (held.total.max() <= system.memory_capacity_bytes)
+    plain = memory(TABLE, llama, stages(TABLE, llama, system))
+    assert (plain.working, plain.logits, plain.buffers, plain.reserve) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("zero", range(4))
+def test_zero_shares_state_among_data_parallel_ranks(llama, zero):
+    """Optimizer, gradients and weights from stages 1, 2 and 3 on; context parallelism joins the data group."""
+    layout = replace(SPREAD, zero=zero)
+    held = stages(TABLE, llama, load_system("h100"), layout=layout)
+    weights, gradients, optimizer = (part[1] / held[1].parameters for part in persistent_bytes(held, llama, layout))
+    widths = llama.element_bytes, llama.gradient_bytes, llama.optimizer_bytes
+    shared = [width / (8 if zero >= least else 1) for width, least in zip(widths, (3, 2, 1), strict=True)]
+    assert [weights, gradients, optimizer] == pytest.approx(shared)
+
+
+def test_experts_share_state_among_fewer_ranks(mixture):
+    """Those that hold the same ones: dp x cp / ep."""
+    model, layout = mixture, LayoutSpec(pp=4, dp=16, ep=8, zero=1)
+    held = stages(TABLE, model, load_system("h100"), layout=layout)
+    stage = held[1]
+    expected = (stage.parameters - stage.expert_parameters) / 16 + stage.expert_parameters / 2
+    assert persistent_bytes(held, model, layout)[2][1] == pytest.approx(expected * model.optimizer_bytes)
+
+
+def test_bytes_per_parameter_need_not_be_whole(llama):
+    """As those of an optimizer in 8 bits with block-wise scales."""
+    model = replace(llama, optimizer_bytes=6.25)
+    held = stages(TABLE, model, load_system("h100"), layout=SPREAD)
+    assert persistent_bytes(held, model, SPREAD)[2] == pytest.approx([one.parameters * 6.25 / 8 for one in held])
+
+
+def test_recomputation_works_on_one_block_at_a_time(llama):
+    """Full recomputation keeps the inputs of blocks and holds one block's other activations while it runs."""
+    system, layout = load_system("h100"), LayoutSpec(pp=4, tp=8, sequence_parallel=True, recompute="none")
+    none, full = (stages(TABLE, llama, system, layout=replace(layout, recompute=one))[1] for one in ("none", "full"))
+    entry = llama.sequence * llama.hidden * llama.element_bytes / 8
+    assert full.activation_bytes == pytest.approx(full.blocks * entry)
+    assert none.activation_bytes / none.blocks == pytest.approx(entry + full.working_bytes)
+    assert none.working_bytes == 0
+
+
+def test_empty_stages_hold_nothing(llama):
+    """A stage of the head alone has no blocks; its memory is no error."""
+    layout = LayoutSpec(pp=4, tp=8, layers=(27, 27, 26, 0))
+    held = memory(TABLE, llama, stages(TABLE, llama, load_system("h100"), layout=layout), layout)
+    assert np.isfinite(held.total).all()
+    assert held.activations[3] < held.activations[2]
+
+
+def test_fp8_needs_a_system_that_has_it(llama):
+    """One line that says so."""
+    with pytest.raises(SpecificationError, match="needs a system with a peak in fp8, and dgx_a100 states none"):
+        stages(TABLE, llama, load_system("dgx_a100"), layout=LayoutSpec(precision="fp8"))
