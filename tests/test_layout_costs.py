@@ -148,6 +148,14 @@ def test_efficiencies_latencies_and_a_shared_nic_reach_the_links(system, sizes, 
     assert collective_s(one, layout, shared) == pytest.approx(collective_s(one, layout, split))
 
 
+def test_data_parallel_collectives_may_congest(system):
+    """Four nodes, to the power of a half: half the bandwidth."""
+    layout, one = LayoutSpec(pp=1, tp=8, dp=4), Collective("all-gather", "data", GB)
+    halved = replace(system, network_bandwidth_bytes_per_s=system.network_bandwidth_bytes_per_s / 2)
+    congested = replace(system, collectives=CollectiveSpec(data_congestion=0.5))
+    assert collective_s(one, layout, congested) == pytest.approx(collective_s(one, layout, halved))
+
+
 def test_data_parallel_collectives_may_have_an_efficiency_of_their_own(system):
     """Between nodes; those of tensor groups keep the network's."""
     own = replace(system, collectives=CollectiveSpec(data_efficiency=0.5))
@@ -159,17 +167,17 @@ def test_data_parallel_collectives_may_have_an_efficiency_of_their_own(system):
 
 # ---- kernels -------------------------------------------------------------------------------------
 
-MIXED = Kernels.of([(1e12 * (n + 1), 1e9, n, 512.0, 128.0, 2.0) for n in range(8)])
+MIXED = Kernels.of([(1e12 * (n + 1), 1e9, n, 512.0, 128.0, 2.0) for n in range(9)])
 
 
 def test_without_constants_kernels_keep_the_roofline():
     """To the bit, whatever their kind; each launch has the fixed cost."""
     system = load_system("dgx_a100")
-    single = MIXED._replace(count=np.ones(8))
+    single = MIXED._replace(count=np.ones(9))
     expected = [roofline_s(Work(*work), system) for work in zip(single.flops, single.bytes, strict=True)]
     assert kernels_s(single, system).tolist() == expected
     assert kernels_s(single, replace(system, kernels=KernelSpec())).tolist() == expected
-    assert kernels_s(MIXED, system) - kernels_s(single, system) == pytest.approx([system.compute_latency_s] * 8)
+    assert kernels_s(MIXED, system) - kernels_s(single, system) == pytest.approx([system.compute_latency_s] * 9)
 
 
 def test_products_saturate_in_rows_and_width():
@@ -201,13 +209,13 @@ def test_each_kind_of_kernel_has_its_efficiency(constants, kinds, factor):
 
 
 def test_softmax_and_loss_have_their_share_of_the_memorys_bandwidth():
-    """Half the efficiency, twice the time of a kernel that is bound by memory."""
+    """Half the efficiency, twice the time of a kernel that is bound by memory; norms and residual sums, too."""
     system = replace(load_system("dgx_a100"), memory_latency_s=0.0)
-    moved = Kernels.of([(0.0, 1e12, n, np.inf, np.inf, 1.0) for n in range(8)])
-    spec = KernelSpec(softmax_efficiency=0.4, loss_efficiency=0.2)
+    moved = Kernels.of([(0.0, 1e12, n, np.inf, np.inf, 1.0) for n in range(9)])
+    spec = KernelSpec(stream_efficiency=0.1, softmax_efficiency=0.4, loss_efficiency=0.2)
     ratio = kernels_s(moved, replace(system, kernels=spec)) / kernels_s(moved, system)
-    assert ratio[[kind.SOFTMAX, kind.LOSS]] == pytest.approx([2, 4])
-    assert np.delete(ratio, [kind.SOFTMAX, kind.LOSS]) == pytest.approx(1)
+    assert ratio[[kind.STREAM, kind.SOFTMAX, kind.LOSS]] == pytest.approx([8, 2, 4])
+    assert np.delete(ratio, [kind.STREAM, kind.SOFTMAX, kind.LOSS]) == pytest.approx(1)
 
 
 def test_fp8_doubles_products_alone():

@@ -155,8 +155,11 @@ def test_files_are_named_after_what_they_hold(path):
     spec = loads[path.parent.name](path.stem)
     assert spec.name == path.stem
     document = YAML().load(path)
-    entries = {key for key, value in document.items() if isinstance(value, dict)} - {"nodes"}
-    assert {entry.field for entry in spec.provenance} == entries | {f"nodes.{key}" for key in document.get("nodes", ())}
+    entries = set()
+    for key, value in document.items():
+        if isinstance(value, dict):
+            entries |= {key} if "value" in value else {f"{key}.{one}" for one in value}
+    assert {entry.field for entry in spec.provenance} == entries
     assert all(entry.kind and entry.source for entry in spec.provenance)
 
 

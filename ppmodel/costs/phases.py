@@ -20,6 +20,7 @@ PARTS = ("computing", "tensor", "context", "expert", "data")
 """What the seconds of an operation consist of: kernels, and the collectives of a group that no kernel hides."""
 
 _NUM_PHASES, _NOTHING = 4, -1
+_STREAM = "norm", "last norm", "residual"
 _PRODUCT = roofline.PRODUCT, roofline.PRODUCT, roofline.WEIGHT_PRODUCT, roofline.PRODUCT
 
 
@@ -124,7 +125,9 @@ def _kind(operation, phase):
         return roofline.ATTENTION if phase in (FORWARD, AGAIN) else roofline.ATTENTION_BACKWARD
     if operation.name == "softmax and loss":
         return roofline.LOSS
-    return roofline.SOFTMAX if operation.core else roofline.MEMORY
+    if operation.core:
+        return roofline.SOFTMAX
+    return roofline.STREAM if operation.name.startswith(_STREAM) else roofline.MEMORY
 
 
 def _collective(operation, phase):

@@ -6,7 +6,7 @@ Without constants of its kernels a system attains e = e_c in all of them, and fp
   m_half and w_half are where the rate has half of its limit, the n_1/2 of Hockney and Jesshope (1981) in two
   dimensions; a smooth curve in place of tiles and waves.
 - A product for a weight gradient has that times a factor; attention, fused or not, a fraction of the peak of its own;
-  the softmax of unfused attention and the loss a fraction of the memory's bandwidth.
+  norms and residual sums, the softmax of unfused attention, and the loss a fraction of the memory's bandwidth.
 """
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ import numpy as np
 from ppmodel.costs.work import NO_WORK
 from ppmodel.errors import CostError
 
-MEMORY, PRODUCT, ATTENTION, ATTENTION_BACKWARD, WEIGHT_PRODUCT, BATCHED, SOFTMAX, LOSS = range(8)
+MEMORY, PRODUCT, ATTENTION, ATTENTION_BACKWARD, WEIGHT_PRODUCT, BATCHED, STREAM, SOFTMAX, LOSS = range(9)
 """What a kernel's efficiency follows from."""
 
 
@@ -88,7 +88,7 @@ def kernels_s(kernels, system, precision="bf16"):
 def _bandwidths(kernels, system):
     """Bytes per second that each kernel attains; one number where all are alike."""
     plain, spec = system.memory_bandwidth_bytes_per_s * system.memory_efficiency, system.kernels
-    own = spec and {SOFTMAX: spec.softmax_efficiency, LOSS: spec.loss_efficiency}
+    own = spec and {STREAM: spec.stream_efficiency, SOFTMAX: spec.softmax_efficiency, LOSS: spec.loss_efficiency}
     if not own or not any(own.values()):
         return plain
     attained = np.full(LOSS + 1, plain)

@@ -12,6 +12,8 @@ from ppmodel.specs.entries import Efficiency, Number, NumberOrZero, Time, file_f
 class KernelSpec:
     """What kernels attain beyond the plain roofline, and what the host takes; the defaults change nothing.
 
+    Fractions may be above 1 where they are fitted: a kernel then moves less than the model counts.
+
     Parameters
     ----------
     product_half_rows, product_half_width : float
@@ -23,9 +25,9 @@ class KernelSpec:
         Attainable fraction of the peak of fused attention, forward and backward; e_c where not given.
     batched_efficiency : float, optional
         Attainable fraction of the peak of the products of unfused attention; e_c where not given.
-    softmax_efficiency, loss_efficiency, optimizer_efficiency : float, optional
-        Attainable fraction of the memory's bandwidth in the softmax of unfused attention, the loss, and the
-        optimizer's step; e_m where not given.
+    stream_efficiency, softmax_efficiency, loss_efficiency, optimizer_efficiency : float, optional
+        Attainable fraction of the memory's bandwidth in norms and residual sums, the softmax of unfused attention, the
+        loss, and the optimizer's step; e_m where not given.
     block_host_s : float
         Seconds that the host takes to launch one phase of a transformer block: forward, either half of the backward,
         and a recomputed forward. Where devices are faster, they wait.
@@ -40,12 +42,13 @@ class KernelSpec:
     product_half_rows: NumberOrZero = 0.0
     product_half_width: NumberOrZero = 0.0
     weight_grad_efficiency: Number = 1.0
-    attention_efficiency: Efficiency = None
-    attention_backward_efficiency: Efficiency = None
-    batched_efficiency: Efficiency = None
-    softmax_efficiency: Efficiency = None
-    loss_efficiency: Efficiency = None
-    optimizer_efficiency: Efficiency = None
+    attention_efficiency: Number = None
+    attention_backward_efficiency: Number = None
+    batched_efficiency: Number = None
+    stream_efficiency: Number = None
+    softmax_efficiency: Number = None
+    loss_efficiency: Number = None
+    optimizer_efficiency: Number = None
     block_host_s: Time = 0.0
     tensor_host_s: Time = 0.0
     host_exponent: Number = 4.0
@@ -63,15 +66,18 @@ class CollectiveSpec:
         Attainable fraction of the bandwidth inside a node, and between nodes.
     data_efficiency, message_efficiency : float, optional
         Attainable fraction of the bandwidth between nodes of data-parallel collectives, and of messages between
-        stages; `network_efficiency` where not given.
+        stages; `network_efficiency` where not given. Fitted ones may be above 1, where a framework hides a part.
+    data_congestion : float
+        Between N nodes data-parallel collectives attain that divided by N to this power.
     node_latency_s, network_latency_s : float, optional
         Seconds of one step inside a node, and between nodes; those of a message where not given.
     """
 
     node_efficiency: Efficiency = 1.0
     network_efficiency: Efficiency = 1.0
-    data_efficiency: Efficiency = None
-    message_efficiency: Efficiency = None
+    data_efficiency: Number = None
+    message_efficiency: Number = None
+    data_congestion: NumberOrZero = 0.0
     node_latency_s: Time = None
     network_latency_s: Time = None
 
