@@ -108,8 +108,10 @@ class ModelSpec:
         Whether the embedding has parameters for each position of the sequence.
     global_batch : int
         Sequences of one iteration, divided into microbatches.
-    element_bytes, gradient_bytes, optimizer_bytes : int
-        Bytes of an activation or weight, and per parameter of its gradient and optimizer state.
+    element_bytes : int
+        Bytes of an activation or weight.
+    gradient_bytes, optimizer_bytes : float
+        Bytes per parameter of its gradient and optimizer state, which need not be whole.
     tied_embeddings : bool
         Whether the loss head uses the weights of the embedding.
     experts : ExpertSpec, optional
@@ -144,8 +146,8 @@ class ModelSpec:
     learned_positions: Switch
     global_batch: Whole
     element_bytes: Whole
-    gradient_bytes: Whole
-    optimizer_bytes: Whole
+    gradient_bytes: Number
+    optimizer_bytes: Number
     tied_embeddings: Switch = False
     experts: _Experts = None
     latent_attention: _LatentAttention = None
