@@ -322,10 +322,9 @@ def generated(case, num_ranks, num_microbatches):
 
 
 def compiled(schedule, p2p="overlapped", allreduce="excluded"):
-    """The execution graph of a table; the last ones are kept. Without replicas there is no all-reduce to include."""
-    return _compiled(
-        schedule, p2p, allreduce if schedule.num_replicas > 1 or allreduce not in ALLREDUCE else "excluded"
-    )
+    """The execution graph of a table; the last ones are kept. Without reductions there is no all-reduce to include."""
+    included = schedule.num_replicas > 1 or schedule.reduces or allreduce not in ALLREDUCE
+    return _compiled(schedule, p2p, allreduce if included else "excluded")
 
 
 @lru_cache(_KEPT)

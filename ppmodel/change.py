@@ -153,7 +153,9 @@ class Change:
             for half in (OpKind.I, OpKind.W):
                 compute[half] *= compute[OpKind.B] / whole
         if self.straggler != 1:
-            compute[: OpKind.R, _slow_stages(schedule, self.straggling)] *= self.straggler
+            slow = _slow_stages(schedule, self.straggling)
+            compute[: OpKind.R, slow] *= self.straggler
+            compute[OpKind.O, slow] *= self.straggler
         compute[OpKind.R] *= self.collectives * self.network
         transfers = {"occupancy_s": costs.occupancy_s * self.network, "latency_s": costs.latency_s * self.network}
         return replace(costs, compute_s=compute, overlap_factor=costs.overlap_factor * self.overlap, **transfers)

@@ -20,7 +20,7 @@ from ppmodel.layouts import LAYOUT_COLUMNS, LAYOUT_FIELDS, as_layouts, layout_co
 from ppmodel.prices import SECONDS, changed_costs, costs_of, listed, priced, require_used, table_numbers
 from ppmodel.run import Run
 from ppmodel.schedules.registry import option_text
-from ppmodel.simulation import makespans, makespans_and_spans, require_semantics, run_graph
+from ppmodel.simulation import iterations, makespans, require_semantics, run_graph
 
 COORDINATES = ("schedule", "options", "label", "pp", "microbatches", "p2p", "allreduce", "system", "model")
 """The columns that say which point a row is; costs given in seconds have their columns in place of the last two."""
@@ -356,18 +356,21 @@ def evaluate(graph, many_costs):
     CostError
         If costs do not fit the schedule, or times overflow.
     """
-    return timed(graph, many_costs, *makespans_and_spans(graph, many_costs)) if many_costs else []
+    if not many_costs:
+        return []
+    found = iterations(graph, many_costs)
+    return timed(graph, many_costs, found.makespan_s, found.span_s, found.reduced_s)
 
 
-def timed(graph, many_costs, makespans_s, spans_s):
+def timed(graph, many_costs, makespans_s, spans_s, reduced_s):
     """The numbers that `evaluate` returns, from times that are known already.
 
     Parameters
     ----------
     graph, many_costs
         As in `evaluate`.
-    makespans_s, spans_s : ndarray of float, shape (len(many_costs),)
-        Makespan and longest span of a rank, in seconds.
+    makespans_s, spans_s, reduced_s : ndarray of float, shape (len(many_costs),)
+        Makespan, longest span of a rank, and when the optimizer steps begin; in seconds.
 
     Returns
     -------
@@ -375,28 +378,29 @@ def timed(graph, many_costs, makespans_s, spans_s):
         As `evaluate`.
     """
     ranks, busy = graph.schedule.num_ranks, metrics.computing_s(graph.schedule, many_costs)
-    columns = time_columns(ranks, makespans_s, busy, spans_s)
+    columns = time_columns(ranks, makespans_s, busy, spans_s, reduced_s)
     for numbers, costs in zip(columns, many_costs, strict=True):
         numbers["comm_over_forward"] = comm_over_forward(costs, ranks)
         numbers["nics_shared"] = costs.nics is not None and graph.queues
     return columns
 
 
-def time_columns(num_ranks, makespans_s, busy_s, spans_s):
+def time_columns(num_ranks, makespans_s, busy_s, spans_s, reduced_s):
     """The columns that follow from times.
 
     Parameters
     ----------
     num_ranks : int
-    makespans_s, busy_s, spans_s : ndarray of float, shape (n,)
-        Makespan, computing time of all ranks together, and longest span of a rank; in seconds.
+    makespans_s, busy_s, spans_s, reduced_s : ndarray of float, shape (n,)
+        Makespan, computing time of all ranks together, longest span of a rank, and when the optimizer steps begin,
+        where idle time ends; in seconds.
 
     Returns
     -------
     list of dict, length n
     """
-    idle = 1 - busy_s / (num_ranks * makespans_s)
-    ideal, span = num_ranks * makespans_s / busy_s - 1, 1 - busy_s / (num_ranks * spans_s)
+    idle = 1 - busy_s / (num_ranks * reduced_s)
+    ideal, span = num_ranks * reduced_s / busy_s - 1, 1 - busy_s / (num_ranks * spans_s)
     columns = (makespans_s, busy_s, idle, idle, ideal, span)
     return [dict(zip(NUMBERS[:6], row, strict=True)) for row in zip(*(one.tolist() for one in columns), strict=True)]
 
@@ -467,7 +471,8 @@ def times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce="exc
     if missing:
         many = [changed_costs(table, model, change, systems[n]) for change, n in missing]
         spans = makespans(graph, many)
-        idle = 1 - metrics.computing_s(table, many) / (num_ranks * spans)
+        reduced = iterations(graph, many).reduced_s if len(table.steps) else spans
+        idle = 1 - metrics.computing_s(table, many) / (num_ranks * reduced)
         for (change, n), *numbers in zip(missing, spans.tolist(), idle.tolist(), strict=True):
             of_systems[n][change] = numbers
     found = np.array([[of[change] for of in of_systems] for change in changes])

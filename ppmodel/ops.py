@@ -8,7 +8,7 @@ from ppmodel.errors import TableError
 
 
 class OpKind(IntEnum):
-    """The phases of one microbatch on one stage, and the sum of replicated gradients.
+    """The phases of one microbatch on one stage, and what follows once for all microbatches: reduction and step.
 
     The letters are PyTorch's current ones: ``B`` is the whole backward; ``I`` and ``W`` are its two
     halves, the gradient of the stage's input and of its weights. The Zero Bubble papers write B for I.
@@ -23,14 +23,15 @@ class OpKind(IntEnum):
     B = 1  #: full backward
     I = 2  #: input-gradient backward  # noqa: E741 - the field's letter
     W = 3  #: weight-gradient backward
-    R = 4  #: reduction (sum) of a stage's gradients over its replicas
+    R = 4  #: reduction (sum) of a stage's gradients over its replicas, in the table and beyond it
+    O = 5  #: optimizer step of a stage  # noqa: E741 - the paper's letter
 
 
 NO_MICROBATCH = -1
-"""The microbatch of an operation that belongs to none: the reduction."""
+"""The microbatch of an operation that belongs to none: a reduction or an optimizer step."""
 
 _KINDS = dict(OpKind.__members__)
-_OP = re.compile(r"(?P<stage>\d{1,9})(?P<kind>[FBIWR])(?P<microbatch>\d{0,9})(?:@(?P<replica>\d{1,4}))?", re.ASCII)
+_OP = re.compile(r"(?P<stage>\d{1,9})(?P<kind>[FBIWRO])(?P<microbatch>\d{0,9})(?:@(?P<replica>\d{1,4}))?", re.ASCII)
 
 
 class Op(NamedTuple):
@@ -42,14 +43,14 @@ class Op(NamedTuple):
     stage : int
         Stage of the model, 0 at the input.
     microbatch : int
-        Microbatch, or ``NO_MICROBATCH`` for a reduction.
+        Microbatch, or ``NO_MICROBATCH`` for a reduction or an optimizer step.
     replica : int
         Copy of the pipeline (0 alone, but for bidirectional schedules).
 
     Examples
     --------
-    >>> str(Op(OpKind.F, stage=2, microbatch=5)), str(Op(OpKind.R, stage=0, replica=1))
-    ('2F5', '0R@1')
+    >>> str(Op(OpKind.F, stage=2, microbatch=5)), str(Op(OpKind.R, stage=0, replica=1)), str(Op(OpKind.O, stage=2))
+    ('2F5', '0R@1', '2O')
     >>> Op.parse("3B7@1")
     Op(kind=<OpKind.B: 1>, stage=3, microbatch=7, replica=1)
     """
@@ -75,8 +76,8 @@ class Op(NamedTuple):
         """
         match = _OP.fullmatch(text.strip())
         stage, kind, microbatch, replica = match.groups() if match else ("", "R", "0", None)
-        if (kind == "R") != (microbatch == ""):
-            rule = "is not an operation <stage><F|B|I|W><microbatch>[@<replica>] or <stage>R[@<replica>]"
+        if (kind in "RO") != (microbatch == ""):
+            rule = "is not an operation <stage><F|B|I|W><microbatch>[@<replica>] or <stage><R|O>[@<replica>]"
             raise TableError("cell", repr(text), rule, "write for example 2F5, 2B5@1 or 2R@1")
         return cls(_KINDS[kind], int(stage), int(microbatch) if microbatch else NO_MICROBATCH, int(replica or 0))
 

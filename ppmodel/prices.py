@@ -14,7 +14,7 @@ from ppmodel.errors import CostError
 from ppmodel.layouts import layout_columns
 from ppmodel.tables import brief
 
-SECONDS = ("forward", "backward", "input_grad", "weight_grad", "pair", "comm", "latency", "reduction")
+SECONDS = ("forward", "backward", "input_grad", "weight_grad", "pair", "comm", "latency", "reduction", "optimizer")
 """Costs that may be given as plain seconds, in place of a model and a system; see `costs.uniform_costs`."""
 
 _HALVES = {"input_grad", "weight_grad"}
@@ -32,8 +32,11 @@ def seconds_costs(table, allreduce="excluded", **seconds):
     for name, value in given.items():
         if not isinstance(value, Real):
             raise CostError(name, repr(value), "must be a number of seconds", "ppmodel.compare takes several")
-    if allreduce != "excluded" and "reduction" not in given and table.num_replicas > 1:
+    if allreduce != "excluded" and "reduction" not in given and (table.num_replicas > 1 or table.reduces):
         raise CostError("reduction", None, f"is missing for allreduce = {allreduce}", "give its seconds")
+    if "optimizer" in given and not len(table.steps):
+        rule = f"has no effect: {table.name} has no optimizer steps"
+        raise CostError("optimizer", given["optimizer"], rule, "add them by table.with_step(), or leave it out")
     if "pair" in given and not table.overlaps.any():
         rule = f"has no effect: no cell of {table.name} holds a forward and a backward"
         raise CostError("pair", given["pair"], rule, "leave it out")
@@ -107,8 +110,8 @@ class Price(NamedTuple):
 
     def costs(self, table, allreduce):
         if self.model is None:
-            pairs = table.overlaps.any()  # of several schedules, a pair's seconds are for those that have pairs
-            seconds = {name: value for name, value in self.seconds.items() if name != "pair" or pairs}
+            has = {"pair": table.overlaps.any(), "optimizer": len(table.steps)}  # some of several schedules do
+            seconds = {name: value for name, value in self.seconds.items() if has.get(name, True)}
             return self.change.costs(seconds_costs(table, allreduce, **seconds), table)
         return changed_costs(table, self.model, self.change, self.system, self.layout_of(table))
 

@@ -81,9 +81,8 @@ class Run:
         from ppmodel.evaluate import timed
 
         timeline = self.timeline
-        return timed(
-            timeline.graph, [self.costs], np.array([timeline.makespan_s]), np.array([timeline.longest_span_s])
-        )[0]
+        ends = np.array([[timeline.makespan_s], [timeline.longest_span_s], [timeline.reduced_s]])
+        return timed(timeline.graph, [self.costs], *ends)[0]
 
     @property
     def table_bubble_ratio(self):

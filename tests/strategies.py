@@ -59,12 +59,27 @@ def schedules(draw, max_stages=6, max_microbatches=12, names=None):
     )
 
 
+def ended(schedule, how):
+    """A table as it is, or with reductions and steps at its end, or with steps alone."""
+    if how == "as it is":
+        return schedule
+    rows = schedule.with_step().rows()
+    if how == "steps":
+        rows = [[cell for cell in row if cell[0].kind != OpKind.R] for row in rows]
+    sizes = {name: getattr(schedule, name) for name in ("num_microbatches", "microbatch_parts", "stage_shares")}
+    return Schedule.from_rows(schedule.name, rows, **sizes)
+
+
+endings = st.sampled_from(["as it is", "reductions and steps", "steps"])
+
+
 @st.composite
 def cases(draw, **sizes):
-    """A schedule with random costs for every kind of operation on every stage, zeros among them."""
-    schedule = draw(schedules(**sizes))
+    """A schedule, also with reductions and steps at its end, with random costs for every kind of operation on every
+    stage, zeros among them."""
+    schedule = ended(draw(schedules(**sizes)), draw(endings))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    shape = (5, schedule.num_stages)
+    shape = (6, schedule.num_stages)
     tables = [random.uniform(0, top, shape) * (random.random(shape) < 0.9) for top in (2.0, 2.0, 1.0)]
     return schedule, OpCosts(*tables, overlap_factor=float(random.uniform(0.5, 1.0)))
 
@@ -108,7 +123,7 @@ def tables(draw, max_ranks=4, max_microbatches=5, any_pairs=True):
 @st.composite
 def random_cases(draw):
     """A table by chance with random costs."""
-    schedule = draw(tables())
+    schedule = ended(draw(tables()), draw(endings))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    costs = OpCosts(*random.uniform(0, 2, (3, 5, schedule.num_stages)), overlap_factor=float(random.uniform(0.5, 1.0)))
+    costs = OpCosts(*random.uniform(0, 2, (3, 6, schedule.num_stages)), overlap_factor=float(random.uniform(0.5, 1.0)))
     return schedule, costs

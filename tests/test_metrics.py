@@ -148,7 +148,7 @@ def test_computing_time_does_not_depend_on_company():
     """A system's computing time has the same bits alone and among others."""
     schedule = build("chimera", 8, 16)
     random = np.random.default_rng(1)
-    many = [OpCosts(*random.uniform(0, 1, (3, 5, 8))) for _ in range(9)]
+    many = [OpCosts(*random.uniform(0, 1, (3, 6, 8))) for _ in range(9)]
     alone = [computing_s(schedule, [costs])[0] for costs in many]
     assert computing_s(schedule, many).tolist() == alone
 

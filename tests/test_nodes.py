@@ -216,7 +216,7 @@ def on_nics(draw, **sizes):
     """A schedule, nics for its ranks, and costs of which no two are alike, so that no two events coincide."""
     schedule, nics = draw(on_nodes(**sizes))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    shape = (5, schedule.num_replicas, schedule.num_stages)
+    shape = (6, schedule.num_replicas, schedule.num_stages)
     tables = [random.uniform(0.1, top, shape) for top in (2.0, 2.0, 1.0)]
     return schedule, nics, OpCosts(*tables, overlap_factor=float(random.uniform(0.5, 1.0)))
 
@@ -253,7 +253,7 @@ def test_a_nic_with_one_pair_in_each_direction_is_a_link(name):
     """Two blocked nodes of a linear schedule: forwards leave one nic and gradients the other, as on own links."""
     schedule = build(name, 6, 9)
     random = np.random.default_rng(3)
-    costs = OpCosts(*(random.uniform(0.1, 2, (5, 6)) for _ in range(3)))
+    costs = OpCosts(*(random.uniform(0.1, 2, (6, 6)) for _ in range(3)))
     ours = run_graph(compile_graph(schedule).on((0, 0, 0, 1, 1, 1)), costs)
     np.testing.assert_allclose(ours.end_s, run_graph(compile_graph(schedule), costs).end_s, atol=1e-9)
 

@@ -6,7 +6,7 @@ next goes, until all rows are done. Only cells, letters, the semantics and share
 
 from ppmodel.ops import OpKind
 
-F, B, I, W, R = OpKind  # noqa: E741 - the field's letter
+F, B, I, W, R, O = OpKind  # noqa: E741 - the field's letter
 
 
 def needs(op, last_stage, split):
@@ -28,8 +28,8 @@ def is_pair(cell):
 
 
 def in_plain_words(schedule):
-    """Rows without reductions; of each operation its rank, what it needs, and the other rank that waits for it."""
-    rows = [[[op for op in cell if op.kind != R] for cell in row] for row in schedule.rows()]
+    """Rows of computation alone; of each operation its rank, what it needs, and the other rank that waits for it."""
+    rows = [[[op for op in cell if op.kind not in (R, O)] for cell in row] for row in schedule.rows()]
     rows = [[cell for cell in row if cell] for row in rows]
     home = {op: rank for rank, row in enumerate(rows) for cell in row for op in cell}
     split = {op._replace(kind=B) for op in home if op.kind == I}
@@ -39,10 +39,32 @@ def in_plain_words(schedule):
     return rows, home, source, receiver
 
 
-def end_times(schedule, costs, p2p, factors=None):
-    """When each computing operation ends, by operation; factors on durations by operation, too."""
+def with_reductions(schedule, rows, source, allreduce):
+    """Rows of what each rank does, and behind them rows of what runs beside each rank."""
+    last = {(op.stage, op.replica): op for row in rows for cell in row for op in cell if op.kind in (B, W)}
+    sums = [[cell for cell in row if cell[0].kind == R] for row in schedule.rows()]
+    if allreduce != "excluded":
+        source.update({op: last[op.stage, op.replica] for row in sums for (op,) in row})
+    if allreduce == "blocking":
+        return [[cell for cell in row if cell[0].kind != O] for row in schedule.rows()]
+    return rows + sums if allreduce.startswith("overlapped") else rows
+
+
+def step_ends(schedule, costs, begin, factors):
+    """When each optimizer step ends: the first of each rank begins when all else has ended."""
+    end = {}
+    for row in schedule.rows():
+        now = begin
+        for (op,) in (cell for cell in row if cell[0].kind == O):
+            end[op] = now = now + factors.get(op, 1.0) * costs.compute_s[O, op.stage]
+    return end
+
+
+def end_times(schedule, costs, p2p, factors=None, allreduce="excluded"):
+    """When each operation ends, by operation; factors on durations by operation, too."""
     factors = factors or {}
     rows, home, source, receiver = in_plain_words(schedule)
+    rows = with_reductions(schedule, rows, source, allreduce)
     clock, link_free, there, end = [0.0] * len(rows), {}, {}, {}
     occupied = {op: costs.occupancy_s[op.kind, op.stage] for op in home}
     late = {op: costs.latency_s[op.kind, op.stage] for op in home}
@@ -75,18 +97,32 @@ def end_times(schedule, costs, p2p, factors=None):
             else:
                 there[op] = now + (occupied[op] + late[op] if p2p == "latency" else 0.0)
 
+    def reduce(stage, heads):
+        now = max(max(clock[d], end[source[op]]) for d, op in heads)
+        now += max(factors.get(op, 1.0) * costs.compute_s[R, stage] for _, op in heads)
+        for d, op in heads:
+            clock[d] = end[op] = now
+
     while any(rows):
-        going = [
+        going = {
             d for d, row in enumerate(rows) if row and all(source[op] in end or source[op] is None for op in row[0])
-        ]
-        assert going, "deadlock"
+        }
+        sums = [(d, rows[d][0][0]) for d in going if rows[d][0][0].kind == R]
+        going -= {d for d, _ in sums}
+        heads = {stage: [(d, op) for d, op in sums if op.stage == stage] for stage in range(schedule.num_stages)}
+        whole = {stage: some for stage, some in heads.items() if len(some) == schedule.num_replicas}
+        assert going or whole, "deadlock"
+        for stage, some in whole.items():
+            reduce(stage, some)
+            for d, _ in some:
+                rows[d].pop(0)
         for rank in going:
             run(rank, rows[rank].pop(0))
-    return end
+    return end | step_ends(schedule, costs, max(clock), factors)
 
 
 def rendezvous_times(schedule, costs):
-    """When each computing operation ends, and when its message is sent and there, where a transfer holds both ends.
+    """When each operation ends, and when its message is sent and there, where a transfer holds both ends.
 
     None where ranks wait for one another. Each rank walks a list of cells and, between two of them, of what it does
     with each peer: all messages to and from the peer at once, but for those that it sends, which go one by one.
@@ -140,7 +176,9 @@ def rendezvous_times(schedule, costs):
                 clock[rank] += duration * (costs.overlap_factor if is_pair(what) else 1)
                 end |= dict.fromkeys(what, clock[rank])
             place[rank], went = place[rank] + 1, True
-    return (end, sent, there) if len(end) == len(home) else None
+    if len(end) < len(home):
+        return None
+    return end | step_ends(schedule, costs, max(clock), {}), sent, there
 
 
 def nic_times(schedule, costs, nics):

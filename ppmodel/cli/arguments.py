@@ -219,6 +219,7 @@ costs = _together(
     ),
     click.option("--comm", type=Seconds(), help="One transfer (default 0); not divided by chunks."),
     click.option("--reduction", type=Seconds(), help="Gradient all-reduce of 1/S of the model; with --allreduce."),
+    click.option("--optimizer", type=Seconds(), help="Optimizer step of 1/S of the model, in tables that hold steps."),
     click.option("--model", metavar="NAME|FILE", help="Model; with --system, instead of the seconds."),
     click.option("--system", metavar="NAME|FILE", help="System; with --model, instead of the seconds."),
 )

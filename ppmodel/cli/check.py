@@ -39,9 +39,10 @@ def _judged(place, schedule, reading):
 
     replicas = f", {schedule.num_replicas} replicas" if schedule.num_replicas > 1 else ""
     sums = int((schedule.kind == OpKind.R).sum())
-    reductions = f" and {counted(sums, 'all-reduce')}" if sums else ""
+    others = [(sums, "all-reduce"), (len(schedule.steps), "optimizer step")]
+    said = "".join(f" and {counted(count, name)}" for count, name in others if count)
     lines = [
-        f"{place}: a schedule of {schedule.num_operations - sums} operations{reductions} "
+        f"{place}: a schedule of {int((schedule.kind < OpKind.R).sum())} operations{said} "
         f"on {counted(schedule.num_ranks, 'rank')}, {counted(schedule.num_stages, 'stage')}{replicas}, "
         f"{counted(schedule.num_microbatches, 'microbatch')}"
     ]

@@ -323,5 +323,5 @@ def model_costs(schedule, model, system, blocks=None, layout=None):
     if layout is not None:
         reduction, gather, step = _once(cut, schedule, model, layout, system)
         compute[OpKind.R] += reduction
-        compute[OpKind.R + 1 :] = gather + step
+        compute[OpKind.O] = gather + step
     return OpCosts(compute, *transfer_costs(schedule, links.nodes, links.between, links.inside), nics=links.nics)

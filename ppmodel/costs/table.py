@@ -21,9 +21,9 @@ class OpCosts:
 
     Parameters
     ----------
-    compute_s : ndarray of float, shape (5, num_stages) or (5, num_replicas, num_stages)
+    compute_s : ndarray of float, shape (6, num_stages) or (6, num_replicas, num_stages)
         Duration by `OpKind` and stage; without an axis for them, replicas are alike.
-    occupancy_s, latency_s : ndarray of float, shape (5, num_stages) or (5, num_replicas, num_stages)
+    occupancy_s, latency_s : ndarray of float, shape (6, num_stages) or (6, num_replicas, num_stages)
         Of the transfer of an operation's result: how long it holds its link or rank, and how much
         later it arrives. Replicas differ where their stages lie on different nodes.
     nics : tuple of int, length num_ranks, optional
@@ -42,7 +42,7 @@ class OpCosts:
 
     Examples
     --------
-    >>> OpCosts(np.ones((5, 4)), np.zeros((5, 4)), np.zeros((5, 4))).num_stages
+    >>> OpCosts(np.ones((6, 4)), np.zeros((6, 4)), np.zeros((6, 4))).num_stages
     4
     """
 
@@ -75,11 +75,11 @@ class OpCosts:
 
     @classmethod
     def stacked(cls, tables, overlap_factor=1.0):
-        """Costs whose three tables stand in one array of shape (3, 5, num_stages): compute, occupancy, latency.
+        """Costs whose three tables stand in one array of shape (3, 6, num_stages): compute, occupancy, latency.
 
         Parameters
         ----------
-        tables : ndarray of float, shape (3, 5, num_stages)
+        tables : ndarray of float, shape (3, 6, num_stages)
             Seconds, kept as they are.
         overlap_factor : float
             Finite and above 0.
@@ -90,7 +90,7 @@ class OpCosts:
 
         Examples
         --------
-        >>> OpCosts.stacked(np.ones((3, 5, 4))).num_stages
+        >>> OpCosts.stacked(np.ones((3, 6, 4))).num_stages
         4
         """
         costs, flat = object.__new__(cls), tables.reshape(-1)
@@ -122,13 +122,13 @@ class OpCosts:
 
         Returns
         -------
-        compute_s, occupancy_s, latency_s : ndarray of float, shape (5 * num_replicas * num_stages,)
+        compute_s, occupancy_s, latency_s : ndarray of float, shape (6 * num_replicas * num_stages,)
             In seconds.
 
         Examples
         --------
-        >>> [table.size for table in OpCosts(np.ones((5, 4)), np.zeros((5, 4)), np.zeros((5, 4))).by_class(2)]
-        [40, 40, 40]
+        >>> [table.size for table in OpCosts(np.ones((6, 4)), np.zeros((6, 4)), np.zeros((6, 4))).by_class(2)]
+        [48, 48, 48]
         """
         if num_replicas == 1:
             size = self.compute_s.size
@@ -162,14 +162,14 @@ def side_by_side(many_costs, num_replicas, names=_TABLES):
 
     Returns
     -------
-    ndarray of float, shape (len(names), 5 * num_replicas * num_stages, len(many_costs))
+    ndarray of float, shape (len(names), 6 * num_replicas * num_stages, len(many_costs))
         In seconds.
 
     Examples
     --------
-    >>> costs = OpCosts(np.ones((5, 4)), np.zeros((5, 4)), np.zeros((5, 4)))
+    >>> costs = OpCosts(np.ones((6, 4)), np.zeros((6, 4)), np.zeros((6, 4)))
     >>> side_by_side([costs, costs, costs], 2).shape
-    (3, 40, 3)
+    (3, 48, 3)
     """
     num_classes = len(OpKind) * num_replicas * (many_costs[0].num_stages if many_costs else 0)
     tables = np.empty((len(names), num_classes, len(many_costs)))

@@ -99,14 +99,14 @@ def receivers(schedule):
 
     Returns
     -------
-    ndarray of int, shape (5, num_replicas, num_stages)
+    ndarray of int, shape (6, num_replicas, num_stages)
         By `OpKind`; the operation's own rank where nothing is sent.
 
     Examples
     --------
     >>> from ppmodel import build
     >>> receivers(build("gpipe", 3, 3))[:, 0].tolist()
-    [[1, 2, 2], [0, 0, 1], [0, 0, 1], [0, 1, 2], [0, 1, 2]]
+    [[1, 2, 2], [0, 0, 1], [0, 0, 1], [0, 1, 2], [0, 1, 2], [0, 1, 2]]
     """
     rank = np.tile(schedule.placement, (len(OpKind), 1, 1))
     rank[OpKind.F, :, :-1] = schedule.placement[:, 1:]

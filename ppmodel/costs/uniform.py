@@ -12,7 +12,7 @@ _NUM_KINDS = len(OpKind)
 
 def uniform_costs(
     schedule, forward, backward=None, comm=0.0, *, latency=0.0, input_grad=None, weight_grad=None, pair=None,
-    reduction=0.0, nodes=None, node_comm=0.0, node_latency=0.0, shared_nic=False,
+    reduction=0.0, optimizer=0.0, nodes=None, node_comm=0.0, node_latency=0.0, shared_nic=False,
 ):  # fmt: skip
     """Costs given as plain numbers, as the literature does.
 
@@ -33,8 +33,8 @@ def uniform_costs(
     pair : float, optional
         Seconds of a forward and a whole backward that share a cell (F&B), their sum where not given. It makes the
         `overlap_factor` of all cells in which a forward meets a backward.
-    reduction : float
-        Seconds of one stage's gradient all-reduce, on 1/S of the model.
+    reduction, optimizer : float
+        Seconds of one stage's gradient all-reduce, and of its optimizer step, on 1/S of the model.
     nodes : sequence of int, optional
         The node of each rank. `comm` and `latency` are then those between nodes.
     node_comm, node_latency : float
@@ -57,7 +57,7 @@ def uniform_costs(
     --------
     >>> from ppmodel import build
     >>> uniform_costs(build("hanayo", 4, 4, waves=2), forward=1, backward=2).compute_s[:, 0]
-    array([0.25, 0.5 , 0.25, 0.25, 0.  ])
+    array([0.25, 0.5 , 0.25, 0.25, 0.  , 0.  ])
     >>> costs = uniform_costs(build("gpipe", 4, 4), 1, 2, comm=0.5, nodes=[0, 0, 1, 1], node_comm=0.1)
     >>> costs.occupancy_s[0, 0]
     array([0.1, 0.5, 0.1, 0. ])
@@ -69,8 +69,8 @@ def uniform_costs(
     weight_grad = backward - input_grad if weight_grad is None else weight_grad
     given = {
         "forward": forward, "backward": backward, "comm": comm, "latency": latency, "input_grad": input_grad,
-        "weight_grad": weight_grad, "reduction": reduction, "node_comm": node_comm, "node_latency": node_latency,
-        "pair": 0.0 if pair is None else pair,
+        "weight_grad": weight_grad, "reduction": reduction, "optimizer": optimizer, "node_comm": node_comm,
+        "node_latency": node_latency, "pair": 0.0 if pair is None else pair,
     }  # fmt: skip
     for name, value in given.items():
         if not (value == 0 or SHORTEST_S <= value <= LONGEST_S):
@@ -80,9 +80,11 @@ def uniform_costs(
         raise CostError("pair", pair, "is longer than its parts, which take no time", "give forward or backward")
     factor = 1.0 if pair is None else pair / (forward + backward)
     tables = np.empty((3, _NUM_KINDS, schedule.num_stages))
-    np.multiply(np.array((forward, backward, input_grad, weight_grad, 0.0))[:, None], schedule.unit_shares, tables[0])
-    if reduction:
-        tables[0, OpKind.R] = reduction * schedule.stage_shares / schedule.chunks_per_rank
+    of_kinds = np.array((forward, backward, input_grad, weight_grad, 0.0, 0.0))
+    np.multiply(of_kinds[:, None], schedule.unit_shares, tables[0])
+    for kind, seconds in ((OpKind.R, reduction), (OpKind.O, optimizer)):
+        if seconds:
+            tables[0, kind] = seconds * schedule.stage_shares / schedule.chunks_per_rank
     between = comm / schedule.microbatch_parts, float(latency)
     if nodes is None:
         tables[1], tables[2] = between

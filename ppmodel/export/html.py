@@ -8,7 +8,8 @@ import numpy as np
 from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
 
-_COLOURS = {OpKind.F: "#56B4E9", OpKind.B: "#E69F00", OpKind.I: "#F0E442", OpKind.W: "#CC79A7", OpKind.R: "#BBBBBB"}
+_COLOURS = {OpKind.F: "#56B4E9", OpKind.B: "#E69F00", OpKind.I: "#F0E442", OpKind.W: "#CC79A7", OpKind.R: "#BBBBBB",
+            OpKind.O: "#009E73"}  # fmt: skip
 _MAX_OPERATIONS = 2**20
 _CELL = "border:1px solid #555;padding:1px 4px;text-align:center;color:#000;background:"
 

@@ -73,8 +73,8 @@ def write(schedule):
     Raises
     ------
     TableError
-        If the table has what this form cannot hold: replicas, parts of microbatches, uneven stages, cells of several
-        operations that are not a forward and a backward.
+        If the table has what this form cannot hold: replicas, parts of microbatches, uneven stages, reductions,
+        optimizer steps, cells of several operations that are not a forward and a backward.
 
     Examples
     --------
@@ -104,6 +104,8 @@ def _refuse_what_it_cannot_hold(schedule):
         rule = f"cuts microbatches into {schedule.microbatch_parts} parts, which PyTorch's form does not know"
     elif np.ptp(schedule.stage_shares):
         rule = "has stages of uneven shares, which PyTorch's form does not know"
+    elif (schedule.kind >= OpKind.R).any():
+        rule = "has gradient reductions or optimizer steps, which PyTorch's form leaves out"
     elif (schedule.joined & (~schedule.overlaps | np.append(schedule.joined[1:], False))).any():
         rule = "has cells of several operations that are not a forward and a backward, as OVERLAP_F_B is"
     else:

@@ -105,7 +105,7 @@ def write_table(schedule, form="text", **slots):
 
 
 def _header(schedule):
-    yield "letters", _LETTERS
+    yield "letters", _LETTERS.replace(";", ", O optimizer step;", 1) if len(schedule.steps) else _LETTERS
     yield "schedule", schedule.name
     yield "microbatches", schedule.num_microbatches
     if schedule.microbatch_parts > 1:
@@ -335,7 +335,7 @@ def _positive(kind, texts):
 def _check_slots(schedule, begin, end):
     """Refuse an operation that begins before the slots of what it needs are over."""
     source = schedule.dependencies.source
-    needs = (source != NO_OPERATION) & (schedule.kind != OpKind.R)
+    needs = (source != NO_OPERATION) & (schedule.kind < OpKind.R)
     early = np.flatnonzero(needs & (begin < end[source]))
     for index in early[np.argsort(begin[early], kind="stable")][:1]:
         needed = schedule.op(source[index])

@@ -23,7 +23,8 @@ from ppmodel.ops import NO_MICROBATCH, OpKind
 
 _RANKS, _LINKS, _ACTIVATIONS = 1, 2, 3
 _GROUPS = {_RANKS: "ranks", _LINKS: "links", _ACTIVATIONS: "activations"}
-_COLOURS = dict(zip("FBIWR", ("rail_response", "rail_idle", "startup", "rail_load", "generic_work"), strict=True))
+_NAMES = "rail_response", "rail_idle", "startup", "rail_load", "generic_work", "good"
+_COLOURS = dict(zip("FBIWRO", _NAMES, strict=True))
 """Of the names that chrome://tracing knows; Perfetto colours by the letter of the name itself."""
 MAX_EVENTS = 10**6
 """Viewers hardly open more."""

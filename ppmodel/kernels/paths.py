@@ -15,14 +15,15 @@ CLASS, STREAM, TAKE, GIVE, LINK, KEEP, STEP, OPERATION = _COLUMNS = range(8)
 
 
 def instructions(cost_class, stream, source, remote, link, overlaps, group_start, num_links, first_reduction, beside):
-    """What `longest_path` reads of a graph: a row for each operation, two where it shares a group.
+    """What `longest_path` reads of a graph: a row for each operation, two for reductions and where it shares a group.
 
     A message has a register from when it is sent until it is taken, so that only those under way need a place: TAKE
     is the one to read and GIVE the one to write, KEEP one more for a reduction beside the rank, where there are such.
     Register 0 stands for none, and holds nothing. Returns the rows and the number of registers.
     """
     size = np.diff(group_start)
-    rows = np.empty((len(cost_class) + size[size > 1].sum(), len(_COLUMNS)), np.uint32)  # numpy asks for large pages
+    twice = (size > 1) | (cost_class[group_start[:-1]] >= first_reduction)
+    rows = np.empty((len(cost_class) + size[twice].sum(), len(_COLUMNS)), np.uint32)  # numpy asks for large pages
     columns = (cost_class, stream, source, remote, link, overlaps, group_start)
     return rows, fill_instructions(rows, *columns, num_links, first_reduction, beside)
 
@@ -49,6 +50,8 @@ def fill_instructions(
     row = 0
     for group in range(num_groups):
         first, last = group_start[group], group_start[group + 1]
+        summing = cost_class[first] >= first_reduction
+        alone = last - first == 1 and not summing
         for op in range(first, last):
             take = np.uint32(0)
             if remote[op] or (beside and source[op] != NONE and stream[op] != stream[source[op]]):
@@ -57,14 +60,13 @@ def fill_instructions(
                 num_free += 1
             rows[row, CLASS], rows[row, STREAM], rows[row, OPERATION] = cost_class[op], stream[op], op
             rows[row, TAKE], rows[row, STEP] = take, WHOLE
-            if last - first > 1:
-                summing = cost_class[op] >= first_reduction
+            if not alone:
                 rows[row, STEP] = SUM if summing else JOIN
                 if op == last - 1:
                     rows[row, STEP] = SUMMED if summing else PAIRED if overlaps[op] else JOINED
                 row += 1
         for op in range(first, last):
-            if last - first > 1:
+            if not alone:
                 rows[row, CLASS], rows[row, STREAM], rows[row, OPERATION] = cost_class[op], stream[op], op
                 rows[row, STEP] = FINISH
             rows[row, GIVE], rows[row, LINK], rows[row, KEEP] = 0, num_links, 0
@@ -153,11 +155,11 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times):
 
 @kernel
 def many_longest_paths(rows, sizes, tables, overlap_factor, occupied, ends):
-    """The makespans and longest spans of some systems at once: `longest_path`, each step for all systems side by side.
+    """Makespans, longest spans and ends of ranks of some systems: `longest_path`, each step for all systems at once.
 
     `tables` are three of shape (classes, systems) and `overlap_factor` is of shape (systems,). What is held is a number
     for each register, stream and link and system; never one for each operation. `ends` says of each operation whether
-    it is the first (1), the last (2) or the only one (3) that its rank computes; without it no span is found.
+    it is the first (1), the last (2) or the only one (3) that its rank computes; without it spans and ends are 0.
     """
     compute, occupancy, latency = tables[0], tables[1], tables[2]
     sends, receives, queues = occupied
@@ -167,7 +169,7 @@ def many_longest_paths(rows, sizes, tables, overlap_factor, occupied, ends):
     ready, together, longest, finished, span = np.zeros((5, systems))
     of_ranks = len(ends) > 0
     began, longest_span = np.zeros(systems), np.zeros(systems)
-    begun = np.zeros((sizes[1] if of_ranks else 0, systems))
+    begun, computed = np.zeros((sizes[1] if of_ranks else 0, systems)), np.zeros((sizes[1] // 2, systems))
     for row in range(len(rows)):
         class_, stream, step = rows[row, CLASS], rows[row, STREAM], rows[row, STEP]
         if step != FINISH:
@@ -205,6 +207,7 @@ def many_longest_paths(rows, sizes, tables, overlap_factor, occupied, ends):
                 begun[stream, k] = began[k] if end & 1 else begun[stream, k]
                 if end & 2:
                     longest_span[k] = max(longest_span[k], finished[k] - begun[stream, k])
+                    computed[stream, k] = finished[k]
         for k in range(systems):
             free[stream, k] = finished[k] if finished[k] > free[stream, k] else free[stream, k]
         if sends:  # the rank is busy beyond the end of the operation
@@ -235,4 +238,4 @@ def many_longest_paths(rows, sizes, tables, overlap_factor, occupied, ends):
     for stream in range(0 if sends else len(free)):
         for k in range(systems):
             span[k] = max(span[k], free[stream, k])
-    return span, longest_span
+    return span, longest_span, computed

@@ -9,7 +9,7 @@ import numpy as np
 from ppmodel.kernels.jit import kernel
 from ppmodel.ops import OpKind
 
-_F, _B, _I, _W, _R = (int(kind) for kind in OpKind)
+_F, _B, _I, _W, _R, _O = (int(kind) for kind in OpKind)
 MOST_RANKS = 64
 """Up to so many ranks there is a link for every pair of them; beyond, links that are used are numbered."""
 
@@ -38,8 +38,9 @@ def sweep(
 
     The three tables are by class, as `ExecutionGraph.cost_class`; `sends`, `receives` and `queues` say whether a
     transfer occupies the sender, the receiver, its link, and `reduces` whether reductions take part. Reductions that
-    take none have NaN. A makespan below 0 says that the table is none that this sweep serves: one with reductions that
-    take part, or with a mistake, which the graph finds. The longest span is the one of `metrics.longest_span_s`.
+    take none have NaN, and so have optimizer steps, which follow when all else has ended. A makespan below 0 says that
+    the table is none that this sweep serves: one with reductions that take part, or with a mistake, which the graph
+    finds. The longest span is the one of `metrics.longest_span_s`.
     """
     num_replicas, num_stages = placement.shape
     num_homes, num_ranks, begin, end = placement.size, len(rank_start) - 1, times[0], times[1]
@@ -63,7 +64,9 @@ def sweep(
                 k, s = np.uint32(kind[after]), np.uint32(stage[after])  # as these, what is below 0 is too large
                 m, r = np.uint32(microbatch[after]), np.uint32(replica[after])
                 if k > _W or s >= num_stages or m >= num_microbatches or r >= num_replicas:
-                    if k != _R or reduces or after > op or (op + 1 < stop and joined[op + 1]):
+                    if k < _R or k > _O or after > op or (op + 1 < stop and joined[op + 1]):
+                        return NOT_SERVED
+                    if (k == _R and reduces) or (k == _O and op + 1 < stop and kind[op + 1] != _O):
                         return NOT_SERVED
                     break
                 at = r * num_stages + s
@@ -215,9 +218,9 @@ def _spans(kind, rank_start, times):
     makespan, longest = 0.0, 0.0
     for rank in range(len(rank_start) - 1):
         first, last = rank_start[rank], rank_start[rank + 1] - 1
-        while first <= last and kind[first] == _R:
+        while first <= last and kind[first] >= _R:
             first += 1
-        while last > first and kind[last] == _R:
+        while last > first and kind[last] >= _R:
             last -= 1
         if first <= last:
             makespan = max(makespan, times[1, last])

@@ -11,15 +11,15 @@ MOST_RANKS = 1024
 
 ALONE, FIRST, LATER = range(3)
 """Whether an operation is alone in its group, the first of several, or a later one."""
-_F, _B, _I, _W, _R = (int(kind) for kind in OpKind)
+_F, _B, _I, _W, _R, _O = (int(kind) for kind in OpKind)
 
 
 @kernel
-def dependencies(kind, stage, microbatch, replica, rank, rank_start, group, sharing, sizes):
+def dependencies(kind, stage, microbatch, replica, rank, rank_start, group, sharing, steps, sizes):
     """Source, remote, level, order and level starts of a table; the level of what waits for ever is ``NONE``.
 
-    `group` is the group of each operation, `sharing` whether any two may share one, and `sizes` are the numbers of
-    replicas, stages and microbatches.
+    `group` is the group of each operation, `sharing` whether any two may share one, `steps` are the optimizer steps,
+    and `sizes` the numbers of replicas, stages and microbatches.
     """
     source = _sources(kind, stage, microbatch, replica, sizes)
     remote = np.empty(len(kind), np.bool_)
@@ -27,6 +27,7 @@ def dependencies(kind, stage, microbatch, replica, rank, rank_start, group, shar
         remote[op] = source[op] != NONE and rank[source[op]] != rank[op]
     share, following = _shared(group, sharing)
     level = _levels(source, group, rank, rank_start, share, following)
+    _lift_steps(level, kind, rank_start, rank, steps)
     order, level_start = _by_level(level, share, following)
     return source, remote, level, order, level_start
 
@@ -43,7 +44,7 @@ def _sources(kind, stage, microbatch, replica, sizes):
     index = np.full((num_kinds, sizes[0], sizes[1], sizes[2]), NONE, np.int32)
     finished = np.full((sizes[0], sizes[1]), NONE, np.int32)
     for op in range(len(kind)):
-        if kind[op] != _R:
+        if kind[op] < _R:
             index[kind[op], replica[op], stage[op], microbatch[op]] = op
         if kind[op] == _B or kind[op] == _W:
             finished[replica[op], stage[op]] = op
@@ -51,8 +52,9 @@ def _sources(kind, stage, microbatch, replica, sizes):
     source = np.full(len(kind), NONE, np.int32)
     for op in range(len(kind)):
         k, r, s, m = kind[op], replica[op], stage[op], microbatch[op]
-        if k == _R:
+        if k >= _R:
             source[op] = finished[r, s]
+            finished[r, s] = op  # a step needs the stage's reduction, or its gradients where there is none
         elif k == _W:
             source[op] = index[_I, r, s, m]
         elif k == _F:
@@ -65,6 +67,22 @@ def _sources(kind, stage, microbatch, replica, sizes):
             if source[op] == NONE and num_kinds == 4:
                 source[op] = index[_I, r, s + 1, m]
     return source
+
+
+@kernel
+def _lift_steps(level, kind, rank_start, rank, steps):
+    """Put the optimizer steps on levels of their own, behind those of all other operations."""
+    stuck = False
+    for op in steps:
+        stuck |= level[op] == NONE
+    if stuck or len(steps) == 0:
+        return
+    for op in steps:
+        level[op] = NONE
+    last = level.max()
+    for op in steps:
+        follows = op > rank_start[rank[op]] and kind[op - 1] == _O
+        level[op] = (level[op - 1] if follows else last) + 1
 
 
 @kernel
@@ -191,12 +209,12 @@ def slots(length, source, rank, group, order, num_ranks):
 def renumbered(order, kind, replica, stage, rank, source, remote, group, reductions, sizes):
     """The arrays of an `ExecutionGraph`, in the order by level.
 
-    `reductions` is 0 where they are left out, 1 where they occupy the ranks, 2 where they have streams of their own;
-    `sizes` are the numbers of replicas, stages and ranks.
+    `order` is without the optimizer steps. `reductions` is 0 where reductions are left out, 1 where they occupy the
+    ranks, 2 where they have streams of their own; `sizes` are the numbers of replicas, stages and ranks.
     """
     num_replicas, num_stages, num_ranks = sizes
-    packed = np.empty((len(order), 4), np.int32)  # one place to read for each operation, and not six
-    for op in range(len(order)):
+    packed = np.empty((len(kind), 4), np.int32)  # one place to read for each operation, and not six
+    for op in range(len(kind)):
         sums = kind[op] == _R
         packed[op, 0] = (kind[op] * num_replicas + replica[op]) * num_stages + stage[op]
         if sums and reductions == 0:
@@ -204,7 +222,7 @@ def renumbered(order, kind, replica, stage, rank, source, remote, group, reducti
         packed[op, 1] = 2 * (rank[op] + (num_ranks if sums and reductions == 2 else 0)) + remote[op]
         packed[op, 2] = source[op]
         packed[op, 3] = group[op]
-    position = np.empty(len(order), np.int32)
+    position = np.empty(len(kind), np.int32)
     index, class_, stream = (
         np.empty(len(order), np.int32),
         np.empty(len(order), np.int32),
@@ -260,20 +278,20 @@ def class_counts(kind, stage, replica, joined, sizes):
 
     Of a table that names what is not there nothing is counted: shape (0, classes).
     """
-    count = np.zeros((2, (_R + 1) * sizes[0] * sizes[1]), np.int64)
+    count = np.zeros((2, (_O + 1) * sizes[0] * sizes[1]), np.int64)
     first = 0
     while first < len(kind):
         last, forward, backward = first, False, False
         while last == first or (last < len(kind) and joined[last]):
             forward |= kind[last] == _F
-            backward |= kind[last] != _F and kind[last] != _R
+            backward |= kind[last] != _F and kind[last] < _R
             last += 1
         together = 1 if last - first > 1 and forward and backward else 0
         for op in range(first, last):
-            known = 0 <= kind[op] <= _R and 0 <= replica[op] < sizes[0] and 0 <= stage[op] < sizes[1]
+            known = 0 <= kind[op] <= _O and 0 <= replica[op] < sizes[0] and 0 <= stage[op] < sizes[1]
             if not known:
                 return count[:0]
-            if kind[op] != _R or together:
+            if kind[op] < _R or together:
                 count[together, (kind[op] * sizes[0] + replica[op]) * sizes[1] + stage[op]] += 1
         first = last
     return count
@@ -291,7 +309,7 @@ def peaks(kind, stage, joined, rank_start, changes):
         while op < rank_start[rank + 1]:
             begun, taken, given = op, 0.0, 0.0
             while op == begun or (op < rank_start[rank + 1] and joined[op]):
-                if not (0 <= kind[op] <= _R and 0 <= stage[op] < changes.shape[1]):
+                if not (0 <= kind[op] <= _O and 0 <= stage[op] < changes.shape[1]):
                     return found[:0]
                 change = changes[kind[op], stage[op]]
                 taken += max(change, 0.0)

@@ -10,7 +10,7 @@ from ppmodel.tables import brief
 
 
 def busy_s(timeline):
-    """Computing time of each rank, reductions and transfers left out.
+    """Computing time of each rank; reductions, optimizer steps and transfers are left out.
 
     Operations that share a cell count once, for as long as the cell.
 
@@ -34,7 +34,7 @@ def busy_s(timeline):
     [12.0, 12.0]
     """
     schedule = timeline.graph.schedule
-    counted = (schedule.kind != OpKind.R) & ~schedule.joined
+    counted = (schedule.kind < OpKind.R) & ~schedule.joined
     seconds = (timeline.end_s - timeline.start_s)[counted]
     return np.bincount(schedule.rank[counted], seconds, minlength=schedule.num_ranks)
 
@@ -50,7 +50,8 @@ def idle_ratio(timeline):
     Returns
     -------
     float
-        Ratio of the total time; transfers and reductions that occupy a rank count as idle.
+        Ratio of the total time; transfers and reductions that occupy a rank count as idle. The time ends where the
+        optimizer steps begin.
 
     Examples
     --------
@@ -61,18 +62,18 @@ def idle_ratio(timeline):
     >>> round(idle_ratio(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2))), 6)
     0.466667
     """
-    return float(1.0 - busy_s(timeline).sum() / (timeline.graph.schedule.num_ranks * timeline.makespan_s))
+    return float(1.0 - busy_s(timeline).sum() / (timeline.graph.schedule.num_ranks * timeline.reduced_s))
 
 
 def table_slots(schedule, **slots):
-    """Length of the idealised table in slots, reductions left out; see `Schedule.slots`.
+    """Length of the idealised table in slots, without reductions and optimizer steps; see `Schedule.slots`.
 
     Parameters
     ----------
     schedule : Schedule
         The table.
     **slots : int
-        Slots that an operation takes, as in `Schedule.slots`; a backward takes 2, a reduction none.
+        Slots that an operation takes, as in `Schedule.slots`; a backward takes 2, reductions and optimizer steps none.
 
     Returns
     -------
@@ -137,7 +138,7 @@ def computing_s(schedule, many_costs):
     Returns
     -------
     ndarray of float, shape (len(many_costs),)
-        In seconds; reductions and transfers are left out.
+        In seconds; reductions, optimizer steps and transfers are left out.
 
     Examples
     --------
@@ -167,7 +168,7 @@ def operations_s(schedule, costs):
     Returns
     -------
     ndarray of float, shape (num_operations,)
-        In seconds, in the order of the schedule's arrays; 0 for reductions.
+        In seconds, in the order of the schedule's arrays; 0 for reductions and optimizer steps.
 
     Examples
     --------
@@ -177,7 +178,7 @@ def operations_s(schedule, costs):
     >>> operations_s(schedule, uniform_costs(schedule, 1, 2)).tolist()
     [1.0, 2.0, 1.0, 2.0]
     """
-    alone = (schedule.kind != OpKind.R) & ~schedule.overlaps
+    alone = (schedule.kind < OpKind.R) & ~schedule.overlaps
     compute_s = costs.by_class(schedule.num_replicas)[0][schedule.cost_class]
     return compute_s * (alone + costs.overlap_factor * schedule.overlaps)
 
@@ -201,7 +202,7 @@ class BubbleRatios(NamedTuple):
 
 
 def bubble_ratios(timeline):
-    """The three bubble ratios of a timeline; computing time is the mean over the ranks.
+    """The three bubble ratios of a timeline, without optimizer steps; computing time is the mean over the ranks.
 
     Parameters
     ----------
@@ -223,5 +224,5 @@ def bubble_ratios(timeline):
     [0.4286, 0.75, 0.4286]
     """
     computing, span = busy_s(timeline).mean(), timeline.longest_span_s
-    total = timeline.makespan_s
+    total = timeline.reduced_s  # optimizer steps are no part of the bubble
     return BubbleRatios(float(1 - computing / total), float(total / computing - 1), float(1 - computing / span))

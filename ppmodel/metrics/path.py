@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ppmodel.ops import OpKind
 from ppmodel.tables import NO_OPERATION
 
 
@@ -64,14 +65,26 @@ def path_transfers(timeline, path):
 def _waited_for(timeline, op):
     """What an operation waited for longest: its input, or the operation before it on its rank; None for the first."""
     schedule, dependencies = timeline.graph.schedule, timeline.graph.schedule.dependencies
-    there, first = [], schedule.rank_start[schedule.rank[op]]
-    previous = op - 1
-    while previous >= first and schedule.joined[previous + 1]:
-        previous -= 1
-    if previous >= first:
+    there, previous = [], _before(timeline.graph, op)
+    if schedule.kind[op] == OpKind.O and (previous is None or schedule.kind[previous] != OpKind.O):
+        return int(np.nanargmax(np.where(schedule.kind == OpKind.O, np.nan, timeline.end_s)))
+    if previous is not None:
         there.append((timeline.end_s[previous], 0, previous))
     needed = int(dependencies.source[op])
     if needed != NO_OPERATION:
         remote = bool(dependencies.remote[op])
         there.append(((timeline.arrived_s if remote else timeline.end_s)[needed], 1 + remote, needed))
     return int(max(there)[2]) if there else None
+
+
+def _before(graph, op):
+    """The operation before this one on its stream, not in its cell; None for the first."""
+    schedule, previous = graph.schedule, op - 1
+    first = schedule.rank_start[schedule.rank[op]]
+    reduces, apart = schedule.kind[op] == OpKind.R, graph.allreduce != "blocking"
+    while previous >= first:
+        beside = apart and (schedule.kind[previous] == OpKind.R) != reduces
+        if not (schedule.joined[previous + 1] or beside):
+            return previous
+        previous -= 1
+    return None

@@ -171,7 +171,7 @@ def _factors(schedule, noise, seed, table):
     if noise.jitter:
         logs = noise.jitter * _generator(seed, _JITTER, table).standard_normal(schedule.num_operations)
         factors *= np.exp(logs - noise.jitter**2 / 2)  # the mean of exp(N(mu, sigma)) is exp(mu + sigma^2 / 2)
-    factors[schedule.kind == OpKind.R] = 1.0
+    factors[schedule.kind == OpKind.R] = 1.0  # collectives; an optimizer step is work of its rank
     return factors
 
 
@@ -281,11 +281,14 @@ class Runs(NamedTuple):
         Computing time of all ranks together, one a run, in seconds.
     spans_s : ndarray of float
         Longest span of a rank from its first to its last operation, one a run, in seconds.
+    reduced_s : ndarray of float
+        When the optimizer steps begin, one a run, in seconds.
     """
 
     makespans_s: np.ndarray
     computing_s: np.ndarray
     spans_s: np.ndarray
+    reduced_s: np.ndarray
 
 
 def noisy_runs(graph, costs, noise, seeds):
@@ -315,15 +318,15 @@ def noisy_runs(graph, costs, noise, seeds):
     >>> schedule = build("1f1b", 4, 8)
     >>> costs = uniform_costs(schedule, forward=1, backward=2)
     >>> noisy_runs(compile_graph(schedule), costs, Noise(slowdown=2, slow_ranks=(0,)), seeds=[1])
-    Runs(makespans_s=array([51.]), computing_s=array([120.]), spans_s=array([51.]))
+    Runs(makespans_s=array([51.]), computing_s=array([120.]), spans_s=array([51.]), reduced_s=array([51.]))
     """
     seeds = all_seeds(seeds)
     prepare(graph.num_operations * len(seeds))
-    nominal_s, runs = operations_s(graph.schedule, costs), np.empty((3, len(seeds)))
+    nominal_s, runs = operations_s(graph.schedule, costs), np.empty((4, len(seeds)))
     for run, factors in enumerate(_drawn(graph.schedule, noise, seeds)):
         computing_s = (factors * nominal_s).sum()  # no dot product: its order depends on the threads of the machine
         timeline = run_graph(graph, costs, factors)
-        runs[:, run] = timeline.makespan_s, computing_s, timeline.longest_span_s
+        runs[:, run] = timeline.makespan_s, computing_s, timeline.longest_span_s, timeline.reduced_s
     return Runs(*runs)
 
 

@@ -113,7 +113,7 @@ class _Model:
         Operations of one cell, and the halves of a backward, run one after the other.
         """
         start, ranked = simulated(hint, self.whole).start_s, {}
-        for op in np.flatnonzero(hint.kind != OpKind.R):
+        for op in np.flatnonzero(hint.kind < OpKind.R):
             begins = round(start[op]) + self._before_in_cell(hint, op)
             for kind, later in self._parts(OpKind(hint.kind[op])):
                 key = (kind, int(hint.replica[op]), int(hint.stage[op]))

@@ -9,12 +9,13 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from ppmodel.ops import OpKind
-from ppmodel.plot.style import GREY, ORANGE, PURPLE, SKY, YELLOW, titled
+from ppmodel.plot.style import GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW, titled
 from ppmodel.tables import NO_OPERATION, Schedule
 
-KIND_COLOURS = {OpKind.F: SKY, OpKind.B: ORANGE, OpKind.I: YELLOW, OpKind.W: PURPLE, OpKind.R: GREY}
+KIND_COLOURS = {OpKind.F: SKY, OpKind.B: ORANGE, OpKind.I: YELLOW, OpKind.W: PURPLE, OpKind.R: GREY,
+                OpKind.O: GREEN}  # fmt: skip
 _KIND_NAMES = {OpKind.F: "forward", OpKind.B: "backward", OpKind.I: "input gradient", OpKind.W: "weight gradient",
-               OpKind.R: "gradient all-reduce"}  # fmt: skip
+               OpKind.R: "gradient all-reduce", OpKind.O: "optimizer step"}  # fmt: skip
 MIN_LABEL_SHARE = 0.016
 _LEAST_EDGED = 0.004  # of the width of the picture: narrower boxes have no edge, and their transfers no line
 _PATH_COLOUR = "#D0104C"
@@ -159,7 +160,7 @@ def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1, wi
     figure, axes = _panels([schedule.num_ranks for schedule in schedules], in_row)
     for axis, (name, timeline) in zip(axes.flat, timelines.items(), strict=False):
         schedule = timeline.graph.schedule
-        beside = timeline.graph.allreduce == "overlapped"
+        beside = timeline.graph.allreduce.startswith("overlapped")
         times = timeline.start_s, timeline.end_s
         draw_operations(axis, schedule, *times, window, beside, MIN_LABEL_SHARE * in_row)
         axis.set_title(f"{name}: {timeline.makespan_s:.4g} {unit}")

@@ -1,10 +1,11 @@
-"""What both ways of simulating need: durations of operations, and that costs fit the graph."""
+"""What both ways of simulating need: durations of operations and of optimizer steps, and that costs fit the graph."""
 
 from math import isfinite
 
 import numpy as np
 
 from ppmodel.errors import CostError
+from ppmodel.ops import OpKind
 
 
 def durations(graph, costs, factors=None):
@@ -14,6 +15,17 @@ def durations(graph, costs, factors=None):
         with np.errstate(over="ignore"):  # what overflows is refused with the makespan
             compute = compute * np.asarray(factors)[graph.index]
     return compute, occupancy, latency
+
+
+def step_lengths(schedule, costs, factors=None):
+    """Duration of every optimizer step, in the order of `Schedule.steps`."""
+    steps = schedule.steps
+    if not len(steps):
+        return []
+    of_kind = costs.compute_s[OpKind.O]
+    where = schedule.stage[steps] if of_kind.ndim == 1 else (schedule.replica[steps], schedule.stage[steps])
+    with np.errstate(over="ignore"):
+        return (of_kind[where] if factors is None else of_kind[where] * np.asarray(factors)[steps]).tolist()
 
 
 def refuse_overflow(makespan_s):

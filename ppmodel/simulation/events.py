@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from ppmodel.compiled import kernels
-from ppmodel.simulation.checks import check_fit, durations, refuse_overflow
+from ppmodel.simulation.checks import check_fit, durations, refuse_overflow, step_lengths
 from ppmodel.simulation.graph import programs
 from ppmodel.simulation.rendezvous import refuse_circle
 from ppmodel.simulation.timeline import Timeline
@@ -65,7 +65,7 @@ def run_events(graph, costs, factors=None):
         times = fast.events(*graph.for_events, columns, float(costs.overlap_factor), graph.occupied)
     else:
         times = _EventSimulation(graph, columns, costs.overlap_factor).run()
-    timeline = Timeline(graph, times[:2], lambda: times[2:])
+    timeline = Timeline(graph, times[:2], lambda: times[2:], step_lengths(graph.schedule, costs, factors))
     refuse_overflow(timeline.makespan_s)
     return timeline
 

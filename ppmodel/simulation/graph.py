@@ -1,7 +1,9 @@
 """From a table to an execution graph: communication semantics as edges and resources, costs left open.
 
 A graph is compiled once per schedule and semantics, and then serves any number of systems. A group is here one of the
-graph: operations that start and end together. Nodes of a cluster are `specs.NodeSpec`; of them a graph knows the nics.
+graph: operations that start and end together. Optimizer steps begin when all else has ended, whatever it waits for; so
+they are not part of the graph, and the `Timeline` adds them. Nodes of a cluster are `specs.NodeSpec`; of them a graph
+knows the nics.
 """
 
 from dataclasses import dataclass, replace
@@ -156,7 +158,7 @@ class ExecutionGraph:
     def ends(self):
         """The first and the last operation that each rank computes, reductions left out; shape (2, num_ranks)."""
         schedule = self.schedule
-        computing = np.flatnonzero(schedule.kind != OpKind.R)
+        computing = np.flatnonzero(schedule.kind < OpKind.R)
         first = np.searchsorted(schedule.rank[computing], np.arange(schedule.num_ranks + 1))
         place = np.empty(self.schedule.num_operations, dtype=int)
         place[self.index] = np.arange(self.num_operations)
@@ -234,7 +236,7 @@ class ExecutionGraph:
 
     @property
     def num_operations(self):
-        """Operations of the graph: those of the schedule, without reductions where they are excluded."""
+        """Operations of the graph: those of the schedule, without optimizer steps and reductions that are excluded."""
         return len(self.index)
 
 
@@ -292,6 +294,7 @@ def require_semantics(p2p, allreduce):
 def _renumbered(schedule, allreduce):
     """The arrays of an `ExecutionGraph`: those of the dependencies, in their order."""
     source, remote, group, order, _ = schedule.dependencies
+    order = order[: len(order) - len(schedule.steps)]
     fast = kernels(schedule.num_operations)
     if fast:
         columns = (order, schedule.kind, schedule.replica, schedule.stage, schedule.rank, source, remote, group)

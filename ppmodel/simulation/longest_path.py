@@ -3,18 +3,20 @@
 import math
 from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from ppmodel.compiled import kernels
 from ppmodel.costs import side_by_side
 from ppmodel.ops import OpKind
-from ppmodel.simulation.checks import check_fit, durations, refuse_overflow
+from ppmodel.simulation.checks import check_fit, durations, refuse_overflow, step_lengths
 from ppmodel.simulation.events import run_events
 from ppmodel.simulation.rendezvous import rendezvous_times
 from ppmodel.simulation.timeline import Timeline
 from ppmodel.tables import NO_OPERATION
 from ppmodel.tables.slots import sweep_of
+from ppmodel.tables.steps import step_times
 
 _SIDE_BY_SIDE, _FEWER, _MANY_CLASSES = 64, 32, 1000
 """Systems that the compiled engine takes through a graph at once; fewer where their costs would not fit the cache."""
@@ -57,17 +59,19 @@ def run_graph(graph, costs, factors=None):
     if graph.nics is not None and graph.dynamic:
         return run_events(graph, costs, factors)
     check_fit(graph, costs, factors)
+    steps_s = step_lengths(graph.schedule, costs, factors)
     if graph.meets:
         times = rendezvous_times(graph, durations(graph, costs, factors), costs.overlap_factor)
-        timeline = Timeline(graph, times[:2], lambda: times[2:])
+        timeline = Timeline(graph, times[:2], lambda: times[2:], steps_s)
         refuse_overflow(timeline.makespan_s)
         return timeline
     fast = kernels(graph.schedule.num_operations)
     if fast and factors is None and graph.nics is None and graph.first_use():
         times, spans_s = _swept(graph, costs, fast)
         if spans_s[0] >= 0:
-            refuse_overflow(spans_s[0])
-            return Timeline(graph, times, lambda: run_graph(graph, costs).transfers(), spans_s)
+            timeline = Timeline(graph, times, lambda: run_graph(graph, costs).transfers(), steps_s, spans_s)
+            refuse_overflow(timeline.makespan_s)
+            return timeline
     if fast:
         tables = costs.by_class(graph.schedule.num_replicas) if factors is None else durations(graph, costs, factors)
         instructions = graph.instructions if factors is None else graph.instructions_by_operation
@@ -77,10 +81,10 @@ def run_graph(graph, costs, factors=None):
             fast.longest_path(*instructions, tables, float(costs.overlap_factor), graph.occupied, times)
             return times
 
-        timeline = Timeline(graph, path(2), lambda: path(4)[2:])
+        timeline = Timeline(graph, path(2), lambda: path(4)[2:], steps_s)
     else:
         times = _longest_path(graph, *durations(graph, costs, factors), costs.overlap_factor)
-        timeline = Timeline(graph, times[:2], lambda: times[2:])
+        timeline = Timeline(graph, times[:2], lambda: times[2:], steps_s)
     refuse_overflow(timeline.makespan_s)
     return timeline
 
@@ -122,30 +126,69 @@ def makespans(graph, many_costs):
     >>> makespans(compile_graph(schedule), many).tolist()
     [33.0, 39.0]
     """
-    return _evaluated(graph, list(many_costs), of_ranks=False)[0]
+    return _evaluated(graph, list(many_costs), of_ranks=False).makespan_s
 
 
-def makespans_and_spans(graph, many_costs):
-    """As `makespans`, with the longest span of a rank from its first to its last operation.
+class Iterations(NamedTuple):
+    """When the parts of an iteration end, under many costs; all in seconds.
+
+    Parameters
+    ----------
+    makespan_s : ndarray of float, shape (n,)
+        The whole iteration, with the reductions that take part and the optimizer steps.
+    reduced_s : ndarray of float, shape (n,)
+        When all gradients are there and summed: the optimizer steps begin. Without any, the makespan.
+    span_s : ndarray of float, shape (n,)
+        The longest time of a rank from the start of its first to the end of its last forward or backward.
+    computed_s : ndarray of float, shape (num_ranks, n)
+        When each rank has ended its last forward or backward.
+    """
+
+    makespan_s: np.ndarray
+    reduced_s: np.ndarray
+    span_s: np.ndarray
+    computed_s: np.ndarray
+
+    @property
+    def pipeline_s(self):
+        """The makespan of the pipeline alone: when the last forward or backward of all ranks ends; shape (n,)."""
+        return self.computed_s.max(axis=0)
+
+
+def iterations(graph, many_costs):
+    """As `makespans`, with the times at which the parts of the iteration end.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+    many_costs : sequence of OpCosts
 
     Returns
     -------
-    ndarray of float, shape (2, len(many_costs))
-        In seconds; the second row is the `longest_span_s` of each timeline.
+    Iterations
+        The same times as those of each `Timeline`.
+
+    Raises
+    ------
+    CostError
+        As `run_graph`.
 
     Examples
     --------
     >>> from ppmodel import build
     >>> from ppmodel.costs import uniform_costs
     >>> from ppmodel.simulation import compile_graph
-    >>> schedule = build("zb-h1", 4, 8)
-    >>> makespans_and_spans(compile_graph(schedule), [uniform_costs(schedule, forward=1, backward=2)]).tolist()
-    [[27.0], [27.0]]
+    >>> schedule = build("gpipe", 4, 8).with_step()
+    >>> many = [uniform_costs(schedule, 1, 2, comm=c, reduction=2, optimizer=0.5) for c in (0, 1)]
+    >>> found = iterations(compile_graph(schedule, allreduce="blocking"), many)
+    >>> [times.tolist() for times in (found.pipeline_s, found.reduced_s, found.makespan_s)]
+    [[33.0, 39.0], [35.0, 41.0], [35.5, 41.5]]
     """
     return _evaluated(graph, list(many_costs), of_ranks=True)
 
 
 def _evaluated(graph, many_costs, of_ranks):
+    """`Iterations`; without `of_ranks` spans and the ends of each rank are not asked for."""
     if any(costs.nics is not None for costs in many_costs) and len(many_costs) > 1:
         return _by_nics(graph, many_costs, of_ranks)
     graph = graph.on(many_costs[0].nics) if many_costs else graph
@@ -153,19 +196,41 @@ def _evaluated(graph, many_costs, of_ranks):
         check_fit(graph, costs)
     fast = kernels(graph.schedule.num_operations * len(many_costs))
     if len(many_costs) == 1 or graph.meets or graph.dynamic or not fast:
-        runs = (run_graph(graph, costs) for costs in many_costs)  # one after the other, in the same memory
-        return np.array([[run.makespan_s, run.longest_span_s if of_ranks else 0.0] for run in runs]).reshape(-1, 2).T
-    spans, ends = np.empty((2, len(many_costs))), graph.ends_by_operation if of_ranks else np.empty(0, dtype=np.uint8)
+        return _one_by_one(graph, many_costs, of_ranks)
+    found = _no_iterations(graph, len(many_costs))
+    ends = graph.ends_by_operation if of_ranks else np.empty(0, dtype=np.uint8)
     classes = len(OpKind) * graph.schedule.num_replicas * graph.schedule.num_stages
     at_once = _SIDE_BY_SIDE if classes < _MANY_CLASSES else _FEWER
     for first in range(0, len(many_costs), at_once):
         some = many_costs[first : first + at_once]
+        here = slice(first, first + at_once)
         tables = side_by_side(some, graph.schedule.num_replicas)
         factors = np.array([float(costs.overlap_factor) for costs in some])
-        found = fast.many_longest_paths(*graph.instructions, tables, factors, graph.occupied, ends)
-        spans[:, first : first + at_once] = found
-    refuse_overflow(spans[0].max(initial=0))
-    return spans
+        times = fast.many_longest_paths(*graph.instructions, tables, factors, graph.occupied, ends)
+        found.reduced_s[here], found.span_s[here], found.computed_s[:, here] = times
+    lengths = np.array([step_lengths(graph.schedule, costs) for costs in many_costs]).T
+    found.makespan_s[:] = found.reduced_s
+    for end in step_times(graph.schedule, found.reduced_s, lengths)[1]:
+        np.maximum(found.makespan_s, end, out=found.makespan_s)
+    refuse_overflow(found.makespan_s.max(initial=0))
+    return found
+
+
+def _no_iterations(graph, count):
+    return Iterations(*np.zeros((3, count)), np.zeros((graph.schedule.num_ranks, count)))
+
+
+def _one_by_one(graph, many_costs, of_ranks):
+    found = _no_iterations(graph, len(many_costs))
+    for place, costs in enumerate(many_costs):  # one after the other, in the same memory
+        _fill(found, place, run_graph(graph, costs), of_ranks)
+    return found
+
+
+def _fill(found, place, run, of_ranks):
+    found.makespan_s[place], found.reduced_s[place] = run.makespan_s, run.reduced_s
+    if of_ranks:
+        found.span_s[place], found.computed_s[:, place] = run.longest_span_s, run.computed_s
 
 
 def _by_nics(graph, many_costs, of_ranks):
@@ -173,11 +238,12 @@ def _by_nics(graph, many_costs, of_ranks):
     places = {}
     for place, costs in enumerate(many_costs):
         places.setdefault(costs.nics, []).append(place)
-    spans = np.empty((2, len(many_costs)))
+    found = _no_iterations(graph, len(many_costs))
     for nics, some in places.items():
         bare = [replace(many_costs[place], nics=None) for place in some]
-        spans[:, some] = _evaluated(graph.on(nics), bare, of_ranks)
-    return spans
+        for column, times in zip(found, _evaluated(graph.on(nics), bare, of_ranks), strict=True):
+            column[..., some] = times
+    return found
 
 
 def _longest_path(graph, compute, occupancy, latency, overlap_factor):

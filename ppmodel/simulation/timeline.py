@@ -6,7 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
+from ppmodel.ops import OpKind
 from ppmodel.simulation.graph import ExecutionGraph
+from ppmodel.tables.steps import step_times
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -22,25 +24,28 @@ class Timeline:
     transfers : callable
         Returns, in the graph's order, when the transfer of each result begins and when the other rank has it; NaN where
         it stays. Shape (2, graph.num_operations), in seconds; computed when it is asked for.
+    steps_s : list of float
+        What each optimizer step takes, in seconds, in the order of `Schedule.steps`.
     swept_s : (float, float), optional
-        Makespan and longest span, where the table itself was swept: `times_s` is then in the order of its operations,
-        with NaN for reductions that the graph excludes.
+        End of the graph's last operation and longest span, where the table itself was swept: `times_s` is then in the
+        order of its operations, with NaN for those that the graph leaves out.
     """
 
     graph: ExecutionGraph
     times_s: np.ndarray
     transfers: Callable
+    steps_s: list
     swept_s: tuple | None = None
 
     @cached_property
     def start_s(self):
         """Start of each operation in seconds; NaN for reductions that the graph excludes."""
-        return self._in_order_of_the_schedule(self.times_s[0]) if self.swept_s is None else self.times_s[0]
+        return self._with_steps(0)
 
     @cached_property
     def end_s(self):
         """End of each operation in seconds."""
-        return self._in_order_of_the_schedule(self.times_s[1]) if self.swept_s is None else self.times_s[1]
+        return self._with_steps(1)
 
     @cached_property
     def sent_s(self):
@@ -61,14 +66,35 @@ class Timeline:
         column[self.graph.index] = times_s
         return column
 
+    def _with_steps(self, which):
+        """Start or end of each operation, the optimizer steps among them."""
+        times_s = self.times_s[which]
+        column = times_s if self.swept_s is not None else self._in_order_of_the_schedule(times_s)
+        if self.steps_s:
+            column[self.graph.schedule.steps] = step_times(self.graph.schedule, self.reduced_s, self.steps_s)[which]
+        return column
+
     @property
     def makespan_s(self):
-        """From the start of the first operation to the end of the last, T_sim."""
+        """From the start of the first operation to the end of the last, T_sim: with reductions and optimizer steps."""
+        if self.steps_s:
+            return max(step_times(self.graph.schedule, self.reduced_s, self.steps_s)[1])
+        return self.reduced_s
+
+    @cached_property
+    def reduced_s(self):
+        """When all gradients are there and summed, in seconds: the optimizer steps begin. Without any, the makespan."""
         return float(self.times_s[1].max()) if self.swept_s is None else self.swept_s[0]
 
     @property
+    def computed_s(self):
+        """When each rank has ended its last forward or backward, in seconds; shape (num_ranks,)."""
+        schedule = self.graph.schedule
+        return np.maximum.reduceat(np.where(schedule.kind < OpKind.R, self.end_s, 0.0), schedule.rank_start[:-1])
+
+    @property
     def longest_span_s(self):
-        """The longest time of a rank from its first to the end of its last operation, reductions left out."""
+        """The longest time of a rank from the start of its first to the end of its last forward or backward."""
         if self.swept_s is not None:
             return self.swept_s[1]
         first, last = self.graph.ends

@@ -10,7 +10,7 @@ from ppmodel.ops import OpKind
 NO_OPERATION = -1
 """In place of an operation, where there is none."""
 
-_COMPUTE_KINDS = len(OpKind) - 1  # R, the last kind, computes nothing
+_COMPUTE_KINDS = int(OpKind.R)  # those before it are of a microbatch
 
 
 class Dependencies(NamedTuple):
@@ -25,7 +25,8 @@ class Dependencies(NamedTuple):
     group : ndarray of int, shape (num_operations,)
         Operations of one group start and end together: a cell's operations, a reduction's replicas.
     order : ndarray of int, shape (num_operations,)
-        The operations by level of their group, then by group: each comes after all that it needs.
+        The operations by level of their group, then by group: each comes after all that it needs. Optimizer steps come
+        last, since all other operations end before the first of them begins.
     level_start : ndarray of int, shape (num_levels + 1,)
         Where each level begins in `order`.
     """
@@ -43,12 +44,14 @@ def dependencies_of(schedule):
     if fast:
         sizes = (schedule.num_replicas, schedule.num_stages, schedule.table_microbatches)
         operations = (schedule.kind, schedule.stage, schedule.microbatch, schedule.replica, schedule.rank)
-        found = fast.dependencies(*operations, schedule.rank_start, group, shares_groups(schedule), sizes)
+        sharing, steps = shares_groups(schedule), schedule.steps
+        found = fast.dependencies(*operations, schedule.rank_start, group, sharing, steps, sizes)
         source, remote, level, order, level_start = found
     else:
         source = sources(schedule)
         remote = (source != NO_OPERATION) & (schedule.rank[source] != schedule.rank)
         level = _levels(schedule, source, group)
+        _lift_steps(schedule, level)
         order = by_keys(level + 1, group).astype(np.int32)
         level_start = np.searchsorted(level[order], np.arange(level.max() + 2))
     return Dependencies(source, remote, group, order, level_start), level
@@ -58,7 +61,7 @@ def index_of(schedule):
     """Where each compute operation stands, shape (kinds, replicas, stages, microbatches)."""
     shape = (_COMPUTE_KINDS, schedule.num_replicas, schedule.num_stages, schedule.table_microbatches)
     index = np.full(shape, NO_OPERATION, dtype=np.int32)
-    computing = np.flatnonzero(schedule.kind != OpKind.R)
+    computing = np.flatnonzero(schedule.kind < OpKind.R)
     where = (schedule.kind, schedule.replica, schedule.stage, schedule.microbatch)
     index[tuple(a[computing] for a in where)] = computing
     return index
@@ -76,10 +79,18 @@ def sources(schedule):
     source = np.full(schedule.num_operations, NO_OPERATION, dtype=np.int32)
     exists = index != NO_OPERATION
     source[index[exists]] = needed[exists]
-    finished = np.maximum(index[OpKind.B], index[OpKind.W]).max(axis=2, initial=NO_OPERATION)
-    for reduction in np.flatnonzero(schedule.kind == OpKind.R):
-        source[reduction] = finished[schedule.replica[reduction], schedule.stage[reduction]]
+    finished = last_gradients(schedule, index)
+    for kind in (OpKind.R, OpKind.O):  # a step needs the stage's reduction, or its gradients where there is none
+        found = np.flatnonzero(schedule.kind == kind)
+        source[found] = finished[schedule.replica[found], schedule.stage[found]]
+        finished[schedule.replica[found], schedule.stage[found]] = found
     return source
+
+
+def last_gradients(schedule, index=None):
+    """The operation that finishes the gradients of each stage: its last backward; shape (replicas, stages)."""
+    index = index_of(schedule) if index is None else index
+    return np.maximum(index[OpKind.B], index[OpKind.W]).max(axis=2, initial=NO_OPERATION)
 
 
 def _groups(schedule):
@@ -120,9 +131,21 @@ def _levels(schedule, source, group):
     return np.array(level)[group]
 
 
+def _lift_steps(schedule, level):
+    """Put the optimizer steps on levels of their own, behind those of all other operations."""
+    steps = schedule.steps
+    if (level[steps] == NO_OPERATION).any():
+        return
+    level[steps] = NO_OPERATION
+    last = level.max()
+    for op in steps.tolist():
+        follows = op > schedule.rank_start[schedule.rank[op]] and schedule.kind[op - 1] == OpKind.O
+        level[op] = (level[op - 1] if follows else last) + 1
+
+
 def shares_groups(schedule):
     """Whether operations may share a group: in a cell, or as replicas of a reduction."""
-    return bool(schedule.joined.any() or (schedule.kind == OpKind.R).any())
+    return bool(schedule.joined.any() or schedule.reduces)
 
 
 def by_keys(*keys):

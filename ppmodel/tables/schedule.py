@@ -12,6 +12,7 @@ from ppmodel.grid import Grid
 from ppmodel.ops import NO_MICROBATCH, Op, OpKind, parse_cell
 from ppmodel.tables.dependencies import NO_OPERATION, by_keys, dependencies_of
 from ppmodel.tables.slots import slots, table
+from ppmodel.tables.steps import find_steps, with_step
 from ppmodel.tables.validation import refuse_deadlock, refuse_out_of_range, validate
 
 _ROUNDING, _LARGEST_RATIO = 1e-12, 1e9
@@ -237,13 +238,18 @@ class Schedule:
         return np.cumsum(~self.joined, dtype=np.int32) - 1
 
     @cached_property
+    def reduces(self):
+        """Whether the table holds gradient reductions."""
+        return bool((self.kind == OpKind.R).any())
+
+    @cached_property
     def overlaps(self):
         """Whether each operation shares its cell so that a forward meets a backward (F&B); shape (num_operations,)."""
         if not self.joined.any():
             return np.zeros(self.num_operations, dtype=bool)
         first, forward = np.flatnonzero(~self.joined), self.kind == OpKind.F
         pairs = np.logical_or.reduceat(forward, first)
-        pairs &= np.logical_or.reduceat(~forward & (self.kind != OpKind.R), first)
+        pairs &= np.logical_or.reduceat(~forward & (self.kind < OpKind.R), first)
         return np.repeat(pairs, np.diff(first, append=self.num_operations))
 
     @property
@@ -261,7 +267,7 @@ class Schedule:
             if len(found):
                 return found
         classes = len(OpKind) * self.num_replicas * self.num_stages
-        alone = (self.kind != OpKind.R) & ~self.overlaps
+        alone = (self.kind < OpKind.R) & ~self.overlaps
         return np.stack([np.bincount(self.cost_class[where], minlength=classes) for where in (alone, self.overlaps)])
 
     @property
@@ -330,7 +336,8 @@ class Schedule:
             refuse_deadlock(self, found, level)
         return found
 
-    slots, table, validate = slots, table, validate
+    steps = cached_property(find_steps)
+    slots, table, validate, with_step = slots, table, validate, with_step
 
     # ---- shown and written -------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from ppmodel.compiled import kernels
 from ppmodel.errors import ScheduleError
 from ppmodel.ops import OpKind
 from ppmodel.tables.dependencies import NO_OPERATION, shares_groups
+from ppmodel.tables.steps import step_times
 
 IDLE, CONTINUED = ".", "~"
 """An idle cell, and the cell of an operation that began in an earlier slot."""
@@ -17,12 +18,13 @@ _MAX_CELLS = 2**22
 _MAX_SLOTS = 10**9
 
 
-def slots(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reduction=1):
+def slots(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reduction=1, optimizer=1):
     """Start and end slot of every operation in the idealised table, without communication.
 
     Every operation starts as early as its rank's order and its inputs allow. The arguments are the
     slots that an operation takes on one stage and one microbatch of the table. Operations that share
-    a cell run one after the other, so the cell is as long as their sum.
+    a cell run one after the other, so the cell is as long as their sum. Optimizer steps begin when all
+    else has ended; see `step_times`.
 
     Returns
     -------
@@ -34,20 +36,23 @@ def slots(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reductio
     ScheduleError
         If a duration is not a whole number of slots.
     """
-    durations = _whole(forward, backward, input_grad, weight_grad, reduction)
+    durations = _whole(forward, backward, input_grad, weight_grad, reduction, optimizer)
     source, _, group, order, _ = schedule.dependencies
     duration = durations[schedule.kind]
-    computing = schedule.kind != OpKind.R
-    length = duration
+    computing, steps = schedule.kind < OpKind.R, schedule.steps
+    order, length = order[: len(order) - len(steps)], duration
     if shares_groups(schedule):
         length = np.bincount(group, np.where(computing, duration, 0), minlength=group.max() + 1).astype(np.int64)
-        length[group[~computing]] = reduction  # the replicas of a reduction work side by side
+        length[group[schedule.kind == OpKind.R]] = reduction  # the replicas of a reduction work side by side
     fast = kernels(schedule.num_operations)
     if fast:
         start, end = fast.slots(length, source, schedule.rank, group, order, schedule.num_ranks)
     else:
-        start, end = _slots_of_groups(schedule, length.tolist())
-    return start[group], end[group]
+        start, end = _slots_of_groups(schedule, order, length.tolist())
+    start, end = start[group], end[group]
+    if len(steps):
+        start[steps], end[steps] = step_times(schedule, end.max(), [optimizer] * len(steps))
+    return start, end
 
 
 def _whole(*durations):
@@ -60,7 +65,7 @@ def _whole(*durations):
 
 
 class Brief(NamedTuple):
-    """The idealised table in three numbers, reductions left out.
+    """The idealised table in four numbers; reductions and optimizer steps take no slots.
 
     Parameters
     ----------
@@ -80,7 +85,7 @@ class Brief(NamedTuple):
     bubble_ratio: float
 
 
-def brief(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reduction=0):
+def brief(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reduction=0, optimizer=0):
     """The `Brief` of a table; durations as in `slots`.
 
     Examples
@@ -89,17 +94,17 @@ def brief(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reductio
     >>> brief(build("1f1b", 2, 2))
     Brief(length=9, busy=12, messages=4, bubble_ratio=0.33333333333333337)
     """
-    durations = np.array((forward, backward, input_grad, weight_grad, 0))
+    durations = np.array((forward, backward, input_grad, weight_grad, 0, 0))
     of_class = np.repeat(durations, schedule.placement.size)
     busy = int((schedule.class_counts.sum(axis=0) * of_class).sum())
     fast = kernels(schedule.num_operations)
     legal = durations.dtype.kind == "i" and durations.min() >= 0 and durations.max() <= _MAX_SLOTS
-    if fast and legal and not reduction:
+    if fast and legal and not (reduction or optimizer):
         seconds = of_class.astype(float)
         length, _, messages = sweep_of(schedule, fast, (seconds, 0 * seconds, 0 * seconds))
         if length >= 0:
             return Brief(int(length), busy, messages, 1 - busy / (schedule.num_ranks * int(length)))
-    length = int(slots(schedule, forward, backward, input_grad, weight_grad, reduction)[1].max())
+    length = int(slots(schedule, forward, backward, input_grad, weight_grad, reduction, optimizer)[1].max())
     messages = int(schedule.dependencies.remote.sum())
     return Brief(length, busy, messages, 1 - busy / (schedule.num_ranks * length))
 
@@ -113,9 +118,9 @@ def sweep_of(schedule, fast, tables, overlap_factor=1.0, occupied=(False, False,
     )  # fmt: skip
 
 
-def _slots_of_groups(schedule, length):
+def _slots_of_groups(schedule, order, length):
     """Start and end of every group, each as early as its ranks and its inputs allow."""
-    source, _, group, order, _ = schedule.dependencies
+    source, _, group, _, _ = schedule.dependencies
     start, end, free = [0] * len(length), [0] * len(length), [0] * schedule.num_ranks
     bounds = np.flatnonzero(np.diff(group[order], prepend=-1, append=-1)).tolist()
     order, rank, group_of, source_of = order.tolist(), schedule.rank.tolist(), group.tolist(), source.tolist()
@@ -137,12 +142,12 @@ def _require_drawable(cells, about=""):
         raise ScheduleError("table", f"{about}{cells} cells", rule, "draw a smaller schedule, or shorter operations")
 
 
-def table(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reduction=1):
+def table(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reduction=1, optimizer=1):
     """The idealised table as text, ranks x slots.
 
     Parameters
     ----------
-    forward, backward, input_grad, weight_grad, reduction : int
+    forward, backward, input_grad, weight_grad, reduction, optimizer : int
         Slots that an operation takes.
 
     Returns
@@ -158,10 +163,10 @@ def table(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reductio
     0F0 0F1 . 0B0 . 0B1
     . 1F0 1B0 1F1 1B1 .
     """
-    durations = _whole(forward, backward, input_grad, weight_grad, 0)
+    durations = _whole(forward, backward, input_grad, weight_grad, 0, 0)
     counts = np.bincount(schedule.kind, minlength=len(OpKind))
     _require_drawable(counts @ durations, "at least ")  # before slots are counted, which takes longer
-    start, end = slots(schedule, forward, backward, input_grad, weight_grad, reduction)
+    start, end = slots(schedule, forward, backward, input_grad, weight_grad, reduction, optimizer)
     _require_drawable(int(end.max()) * schedule.num_ranks)
     grid = [[IDLE] * int(end.max()) for _ in range(schedule.num_ranks)]
     for index in range(schedule.num_operations):

@@ -7,6 +7,7 @@ from ppmodel.ops import NO_MICROBATCH, Op, OpKind
 from ppmodel.tables.dependencies import NO_OPERATION, index_of, sources
 
 _MOST_PLACES = 2**26
+_CALLED = {OpKind.R: "reductions", OpKind.O: "optimizer steps"}
 
 
 def validate(schedule):
@@ -22,7 +23,8 @@ def validate(schedule):
     _refuse_misplaced(schedule)
     _refuse_doubled(schedule)
     _refuse_missing(schedule)
-    _refuse_reductions(schedule)
+    for kind in (OpKind.R, OpKind.O):
+        _refuse_incomplete(schedule, kind)
     _refuse_within_cell(schedule)
     _ = schedule.dependencies
 
@@ -56,12 +58,26 @@ def refuse_out_of_range(schedule):
     if not ends or len(schedule.rank_start) < schedule.placement.max() + 2:
         rule = f"must rise from 0 to the number of operations, {schedule.num_operations}"
         raise TableError("rank_start", starts.tolist(), rule, "begin each rank where the one before it ends")
+    _refuse_early_steps(schedule)
     lowest = schedule.microbatch.min(initial=0)
     bad = lowest < NO_MICROBATCH or schedule.microbatch.max(initial=0) >= schedule.table_microbatches
-    if bad or (lowest < 0 and ((schedule.microbatch < 0) != (schedule.kind == OpKind.R)).any()):
-        rule = f"must be from 0 to {schedule.table_microbatches - 1}, and {NO_MICROBATCH} for reductions alone"
+    if bad or (lowest < 0 and ((schedule.microbatch < 0) != (schedule.kind >= OpKind.R)).any()):
+        rule = f"must be from 0 to {schedule.table_microbatches - 1}, {NO_MICROBATCH} for reductions and steps"
         value = f"{lowest} to {schedule.microbatch.max(initial=0)}"
         raise TableError("microbatch", value, rule, "mend the table")
+
+
+def _refuse_early_steps(schedule):
+    """Refuse an optimizer step before another operation of its rank, or in one cell with another operation."""
+    steps = schedule.kind == OpKind.O
+    if not steps.any():
+        return
+    follows = schedule.rank[1:] == schedule.rank[:-1]
+    for index in np.flatnonzero(steps[:-1] & ~steps[1:] & follows)[:1]:
+        why, remedy = "steps begin when all gradients of all ranks are summed", "move it to the end of its row"
+        _refuse(schedule, index, f"stands before {schedule.op(index + 1)}", remedy, [index, index + 1], why)
+    for index in np.flatnonzero(schedule.joined & (steps | np.append(False, steps[:-1])))[:1]:
+        _refuse(schedule, index, "shares a cell with an optimizer step", "give each a cell of its own")
 
 
 def _refuse_sparse(schedule):
@@ -117,19 +133,18 @@ def _refuse_missing(schedule):
         _refuse(schedule, index[OpKind.B, replica, stage, microbatch], "stands beside its own halves", remedy, split)
 
 
-def _refuse_reductions(schedule):
-    reductions = np.flatnonzero(schedule.kind == OpKind.R)
+def _refuse_incomplete(schedule, kind):
+    """Refuse reductions, or optimizer steps, of some stages and replicas but not of all."""
+    found = np.flatnonzero(schedule.kind == kind)
     count = np.zeros(schedule.placement.shape, dtype=int)
-    np.add.at(count, (schedule.replica[reductions], schedule.stage[reductions]), 1)
+    np.add.at(count, (schedule.replica[found], schedule.stage[found]), 1)
     for replica, stage in np.argwhere(count != count.max())[:1].tolist():
-        op = Op(OpKind.R, stage, NO_MICROBATCH, replica)
-        rule, why = "is missing", "a table has the reductions of all stages and replicas, or none"
+        op = Op(kind, stage, NO_MICROBATCH, replica)
+        rule, why = "is missing", f"a table has the {_CALLED[kind]} of all stages and replicas, or none"
         rank = int(schedule.placement[replica, stage])
-        beside = [index for index in reductions.tolist() if schedule.stage[index] == stage] or reductions.tolist()
+        beside = [index for index in found.tolist() if schedule.stage[index] == stage] or found.tolist()
         remedy = f"add {op} to the row of rank {rank}"
         raise TableError(f"rank {rank}", op, rule, remedy, why=why, grid=schedule.marked(beside))
-    if len(reductions) and schedule.num_replicas == 1:
-        _refuse(schedule, reductions[0], "has no second replica to sum with", "delete the reductions")
 
 
 def _refuse_within_cell(schedule):

@@ -1,0 +1,111 @@
+"""What follows the microbatches of an iteration: the reductions and the optimizer steps at the end of each rank."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from ppmodel.ops import NO_MICROBATCH, OpKind
+from ppmodel.tables.dependencies import by_keys, last_gradients
+
+
+def with_step(schedule):
+    """The same table with what an iteration ends with: each stage's gradient reduction, and its optimizer step.
+
+    What a stage has already stays where it is. What it lacks comes at the end of its rank: first the reductions, then
+    the steps, both in the order in which the rank finishes the gradients of its stages. A reduction sums the gradients
+    of all replicas, those in the table and, with data parallelism, those beyond it.
+
+    Returns
+    -------
+    Schedule
+        This one, if it lacks nothing.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> for row in build("interleaved-1f1b", 2, 2, chunks=2).with_step().rows():
+    ...     print(*(str(op) for cell in row[-6:] for op in cell))
+    0B0 0B1 2R 0R 2O 0O
+    1B0 1B1 3R 1R 3O 1O
+    """
+    lacking = [_lacking(schedule, kind) for kind in (OpKind.R, OpKind.O)]
+    count = sum(len(replica) for replica, _ in lacking)
+    if not count:
+        return schedule
+    kind = np.repeat((OpKind.R, OpKind.O), [len(replica) for replica, _ in lacking])
+    replica, stage = np.concatenate(lacking, axis=1)
+    place = last_gradients(schedule)[replica, stage]
+    rank = np.concatenate((schedule.rank, schedule.placement[replica, stage]))
+    section = np.concatenate((np.where(schedule.kind == OpKind.O, OpKind.O, 0), kind))
+    order = by_keys(rank, section, np.concatenate((np.arange(schedule.num_operations), place)))
+    added = {
+        "kind": kind, "stage": stage, "microbatch": np.full(count, NO_MICROBATCH), "replica": replica,
+        "joined": np.zeros(count, dtype=bool),
+    }  # fmt: skip
+    columns = {name: np.concatenate((getattr(schedule, name), column))[order] for name, column in added.items()}
+    rank_start = np.searchsorted(rank[order], np.arange(schedule.num_ranks + 1))
+    return replace(schedule, rank_start=rank_start, **columns)
+
+
+def _lacking(schedule, kind):
+    """Replica and stage of each stage without an operation of this kind."""
+    there = np.zeros(schedule.placement.shape, dtype=bool)
+    found = schedule.kind == kind
+    there[schedule.replica[found], schedule.stage[found]] = True
+    return np.nonzero(~there)
+
+
+def find_steps(schedule):
+    """The optimizer steps: the last operations of each rank that has any, rank by rank in program order.
+
+    Parameters
+    ----------
+    schedule : Schedule
+
+    Returns
+    -------
+    ndarray of int
+        Indices of operations.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> find_steps(build("gpipe", 2, 1).with_step()).tolist()
+    [3, 7]
+    """
+    if (schedule.kind[schedule.rank_start[1:] - 1] == OpKind.O).any():
+        return np.flatnonzero(schedule.kind == OpKind.O)
+    return np.empty(0, dtype=int)
+
+
+def step_times(schedule, begin, length):
+    """When the optimizer steps run: the first of each rank at one common time, the others one after the other.
+
+    The global norm of the gradients, by which frameworks clip them, is known when every gradient of every rank has been
+    summed. So no step begins before all other operations of all ranks have ended.
+
+    Parameters
+    ----------
+    schedule : Schedule
+    begin : number, or ndarray of shape (n,)
+        When all other operations have ended, in any unit of time.
+    length : sequence of numbers, or ndarray of shape (num_steps, n)
+        What each step takes, in the order of `Schedule.steps`.
+
+    Returns
+    -------
+    start, end : list
+        In the order of `Schedule.steps`.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> step_times(build("interleaved-1f1b", 2, 2, chunks=2).with_step(), 20, [1, 2, 3, 4])
+    ([20, 21, 20, 23], [21, 23, 23, 27])
+    """
+    start, end, latest = [], [], None
+    for rank, seconds in zip(schedule.rank[schedule.steps].tolist(), length, strict=True):
+        start.append(end[-1] if rank == latest else begin)
+        end.append(start[-1] + seconds)
+        latest = rank
+    return start, end
