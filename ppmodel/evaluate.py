@@ -58,14 +58,14 @@ def simulate(
     p2p : {"latency", "overlapped", "overlapped_nic", "blocking_send", "blocking_recv", "blocking", "rendezvous"}
         What a transfer occupies: nothing; its link; the NIC of each rank; the sender; the receiver; the sender and then
         the receiver; both at once, which wait for one another.
-    allreduce : {"excluded", "overlapped", "blocking"}
-        Whether the gradient all-reduce of replicated stages is left out, runs beside the ranks' computation, or
-        occupies the ranks.
+    allreduce : {"excluded", "overlapped", "blocking", "overlapped_links"}
+        Whether gradient all-reduces are left out, run beside the ranks' computation, occupy the ranks, or run beside
+        the computation on the links of transfers; see `simulation.compile_graph`.
     **given
         Values of the layout, such as ``tp=8, dp=2, zero=1, microbatch_size=1, global_batch=1024``; see
         `specs.LayoutSpec`. Or, instead of a model and a system, seconds: ``forward``, ``backward`` (or ``input_grad``
-        and ``weight_grad``), ``pair``, ``comm``, ``latency``, ``reduction``, for one microbatch on 1/S of the model;
-        see `costs.uniform_costs`.
+        and ``weight_grad``), ``pair``, ``comm``, ``latency``, ``reduction``, ``optimizer``, for one microbatch on 1/S
+        of the model; see `costs.uniform_costs`.
 
     Returns
     -------

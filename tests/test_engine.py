@@ -7,14 +7,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import allreduces, cases, p2ps, random_cases
-from twin import end_times, rendezvous_times
+from twin import end_times, link_times, rendezvous_times
 
 from ppmodel import Schedule, build
 from ppmodel.costs import OpCosts, uniform_costs
 from ppmodel.errors import CostError, PPModelError, TableError
 from ppmodel.export import parse_table
 from ppmodel.ops import OpKind
-from ppmodel.simulation import ALLREDUCE, BUFFERED, P2P, compile_graph, makespans, run_events, run_graph
+from ppmodel.simulation import APART, BUFFERED, P2P, compile_graph, makespans, run_events, run_graph
 
 COLUMNS = ("start_s", "end_s", "sent_s", "arrived_s")
 
@@ -118,7 +118,8 @@ def test_ranks_that_wait_in_a_circle_are_shown(run, name):
 
 def assert_like_twin(schedule, costs, p2p, allreduce="excluded"):
     timeline = run_graph(compile_graph(schedule, p2p, allreduce), costs)
-    ends = end_times(schedule, costs, p2p, allreduce=allreduce)
+    holds = (p2p, allreduce) == ("overlapped", "overlapped_links")
+    ends = link_times(schedule, costs) if holds else end_times(schedule, costs, p2p, allreduce=allreduce)
     expected = [ends.get(schedule.op(index), np.nan) for index in range(schedule.num_operations)]
     np.testing.assert_allclose(timeline.end_s, expected, rtol=0, atol=1e-9, equal_nan=True)
 
@@ -212,7 +213,7 @@ def test_without_communication_semantics_do_not_matter(case):
 def test_allreduces_cost_in_order(case):
     """Leaving the all-reduce out is fastest; beside the computation it costs at most what it costs in front."""
     schedule, costs = case
-    times = [run_graph(compile_graph(schedule, allreduce=how), costs).makespan_s for how in ALLREDUCE]
+    times = [run_graph(compile_graph(schedule, allreduce=how), costs).makespan_s for how in APART]
     assert times[0] <= times[1] + 1e-9
     assert times[1] <= times[2] + 1e-9
 
@@ -248,7 +249,7 @@ def test_overlapped_reductions_run_beside_and_blocking_ones_in_order():
     """The gradient all-reduces of Chimera's two replicas start together, on their own stream or on the ranks."""
     schedule = build("chimera", 4, 4)
     costs = uniform_costs(schedule, 1, 2, reduction=3)
-    excluded, overlapped, blocking = (run_graph(compile_graph(schedule, allreduce=how), costs) for how in ALLREDUCE)
+    excluded, overlapped, blocking = (run_graph(compile_graph(schedule, allreduce=how), costs) for how in APART)
     assert np.isnan(excluded.end_s[schedule.kind == OpKind.R]).all()
     assert overlapped.makespan_s == excluded.makespan_s + 3
     compute = schedule.kind != OpKind.R

@@ -1,15 +1,17 @@
 """Reductions and optimizer steps: how an iteration ends."""
 
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import allreduces, cases, p2ps, random_cases, schedules
+from strategies import allreduces, cases, p2ps, random_cases, schedules, tables
+from twin import link_times
 
 import ppmodel as pp
-from ppmodel import OpKind, build
+from ppmodel import OpKind, build, kernels
 from ppmodel.costs import OpCosts, uniform_costs
 from ppmodel.errors import CostError, TableError
 from ppmodel.evaluate import evaluate
@@ -147,3 +149,66 @@ def test_a_slow_rank_is_slow_in_its_steps():
 
     spans = noisy_makespans(compile_graph(table, allreduce="blocking"), costs, Noise(slowdown=2, slow_ranks=(1,)), [0])
     assert spans.tolist() == [1 + 2 * 3 + 2 + 4 + 2 * 1]
+
+
+@st.composite
+def reducing_cases(draw):
+    """A table with reductions, costs without ties, and NICs that ranks share or none."""
+    schedule = draw(schedules(max_stages=4, max_microbatches=6) | tables()).with_step()
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    costs = OpCosts(*random.uniform(0.1, 2, (3, 6, schedule.num_stages)), overlap_factor=0.8)
+    nics = [None, tuple(range(schedule.num_ranks)), tuple(random.integers(0, 2, schedule.num_ranks).tolist())]
+    return schedule, replace(costs, nics=draw(st.sampled_from(nics)))
+
+
+@settings(max_examples=200)
+@given(reducing_cases())
+def test_reductions_that_hold_links_end_when_the_twin_says(case):
+    """The event queue, plain and compiled, and a simulator that knows only rows and places."""
+    schedule, costs = case
+    graph = compile_graph(schedule, "overlapped", "overlapped_links")
+    ends = link_times(schedule, costs, costs.nics)
+    expected = [ends[schedule.op(index)] for index in range(schedule.num_operations)]
+    for found in (None, kernels):
+        with mock.patch("ppmodel.simulation.events.kernels", return_value=found):
+            run = run_graph(graph, costs)
+        np.testing.assert_allclose(run.end_s, expected, rtol=0, atol=1e-9)
+        assert run.makespan_s == max(run.end_s)
+
+
+@given(reducing_cases())
+def test_messages_and_reductions_of_a_rank_never_leave_at_once(case):
+    """While a reduction runs no link of its ranks, and no NIC, sends; without NICs each waits only for the other."""
+    schedule, costs = case
+    graph = compile_graph(schedule, "overlapped", "overlapped_links")
+    run = run_graph(graph, costs)
+    occupied = costs.by_class(schedule.num_replicas)[1][schedule.cost_class]
+    for op in np.flatnonzero(~np.isnan(run.sent_s)):
+        for sums in np.flatnonzero((schedule.kind == OpKind.R) & (schedule.rank == schedule.rank[op])):
+            message = run.sent_s[op], run.sent_s[op] + occupied[op]
+            assert message[1] <= run.start_s[sums] + 1e-9 or run.end_s[sums] <= message[0] + 1e-9
+
+
+@given(any_case, p2ps.filter(lambda p2p: p2p != "overlapped"))
+def test_where_no_link_is_held_reductions_hold_none(case, p2p):
+    """Under other semantics of transfers a reduction that would hold links runs beside the computation."""
+    schedule, costs = case
+    one, other = (run_graph(compile_graph(schedule, p2p, how), costs) for how in ("overlapped", "overlapped_links"))
+    np.testing.assert_array_equal(one.end_s, other.end_s)
+
+
+def test_a_reduction_waits_for_the_message_that_came_first():
+    """The gradient that a stage sends goes before the sum of the stage's own gradients."""
+    rows = ["0F0 2F0 2B0 2R 0B0 0R 0O 2O", "1F0 1B0 1R 1O"]
+    table = parse_table("\n".join(rows))
+    compute_s = np.array([[1.0], [2], [1], [1], [4], [0]]) * [1, 1, 1]
+    costs = OpCosts(compute_s, np.ones((6, 3)), np.zeros((6, 3)))
+    ends = {}
+    for how in ("overlapped", "overlapped_links"):
+        run = run_graph(compile_graph(table, "overlapped", how), costs)
+        ends[how] = {str(table.op(op)): float(run.end_s[op]) for op in range(table.num_operations)}
+    # 2B0 ends at 7; its gradient leaves at once, and is there at 8, when 2R may hold the link from rank 0 to rank 1
+    assert (ends["overlapped"]["2R"], ends["overlapped_links"]["2R"]) == (11, 12)
+    # 1B0 ends at 10, and its gradient crosses until 11 before the sum of stage 1 holds its link
+    assert (ends["overlapped"]["1R"], ends["overlapped_links"]["1R"]) == (14, 15)
+    assert {ends[how]["0B0"] for how in ends} == {13}

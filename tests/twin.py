@@ -181,6 +181,104 @@ def rendezvous_times(schedule, costs):
     return end | step_ends(schedule, costs, max(clock), {}), sent, there
 
 
+def link_times(schedule, costs, nics=None):
+    """When each operation ends where reductions hold the links of their ranks, or their NICs' outgoing sides.
+
+    Of all that can happen next, the soonest does; costs must leave no ties. A place serves one after the other.
+    """
+    rows, home, source, receiver = in_plain_words(schedule)
+    ranks = len(rows)
+    rows = with_reductions(schedule, rows, source, "overlapped")
+    links = {(home[op], there) for op, there in receiver.items()}
+    busy, coming, there, end = [None] * len(rows), [], set(), {}
+    queue, served, asked, ready = {}, {}, set(), {}
+
+    def path(op):
+        """The places that a message passes, one after the other."""
+        link = home[op], receiver[op]
+        apart = nics is not None and nics[link[0]] != nics[link[1]]
+        return [("out", nics[link[0]]), ("in", nics[link[1]])] if apart else [link]
+
+    def held(stage):
+        """The places of a reduction."""
+        for d, row in enumerate(rows[ranks:]):
+            if not row or row[0][0].stage != stage:
+                continue
+            yield from (link for link in links if link[0] == d and (nics is None or nics[link[0]] == nics[link[1]]))
+            if nics is not None:
+                yield "out", nics[d]
+
+    def serve(place):
+        if place in served or not queue.get(place):
+            return
+        what = served[place] = queue[place].pop(0)
+        if isinstance(what, int):
+            ready[what].remove(place)
+            start_reduction(what)
+            return
+        coming.append((now + costs.occupancy_s[what.kind, what.stage], "through", (place, what)))
+        if place == path(what)[0] and len(path(what)) == 2:
+            queue.setdefault(path(what)[1], []).append(what)
+            serve(path(what)[1])
+
+    def start_reduction(stage):
+        if not ready[stage]:
+            coming.append((now + costs.compute_s[R, stage], "reduced", stage))
+
+    def start():
+        """Start the cells that can, and let the reductions that can queue."""
+        for d, row in enumerate(rows[:ranks]):
+            wants = [source[op] for op in row[0]] if row else []
+            if row and busy[d] is None and all(s is None or s in (there if home[s] != d else end) for s in wants):
+                busy[d] = row.pop(0)
+                duration = sum(costs.compute_s[op.kind, op.stage] for op in busy[d])
+                coming.append((now + duration * (costs.overlap_factor if is_pair(busy[d]) else 1), "ended", d))
+        heads = [row[0][0] for row in rows[ranks:] if row and source[row[0][0]] in end]
+        for stage in {op.stage for op in heads} - asked:
+            if sum(op.stage == stage for op in heads) == schedule.num_replicas:
+                asked.add(stage)
+                coming.append((now, "asked", stage))
+
+    now = 0.0
+    start()
+    while coming:
+        event = min(coming, key=lambda one: (one[0], one[1] == "asked"))
+        coming.remove(event)
+        now, what, which = event
+        if what == "ended":
+            cell, busy[which] = busy[which], None
+            end |= dict.fromkeys(cell, now)
+            for op in (op for op in cell if op in receiver):
+                queue.setdefault(path(op)[0], []).append(op)
+                serve(path(op)[0])
+        elif what == "through":
+            place, op = which
+            del served[place]
+            if place == path(op)[-1]:
+                coming.append((now + costs.latency_s[op.kind, op.stage], "there", op))
+            serve(place)
+        elif what == "there":
+            there.add(which)
+        elif what == "asked":
+            ready[which] = set(held(which))
+            for place in list(ready[which]):
+                queue.setdefault(place, []).append(which)
+            for place in list(ready[which]) or [None]:
+                serve(place) if place else start_reduction(which)
+        else:
+            places = set(held(which))
+            for row in rows[ranks:]:
+                if row and row[0][0].stage == which:
+                    end[row.pop(0)[0]] = now
+            for place in places:
+                del served[place]
+            for place in places:
+                serve(place)
+        start()
+    assert not any(rows), "deadlock"
+    return end | step_ends(schedule, costs, max(end.values()), {})
+
+
 def nic_times(schedule, costs, nics):
     """When each computing operation ends, and when its message is sent and there, with shared nics; by operation.
 

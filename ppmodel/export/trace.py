@@ -168,7 +168,7 @@ def _named(what, group, thread, name, place):
 def _rank_tracks(graph):
     """The track of each operation, and the tracks' names: the ranks, and all-reduces that run beside them."""
     schedule = graph.schedule
-    stream = np.zeros(schedule.num_operations, dtype=np.int64)
+    stream = schedule.rank.astype(np.int64)
     stream[graph.index] = graph.stream
     beside = np.unique(stream[stream >= schedule.num_ranks])
     names = [f"rank {rank}" for rank in range(schedule.num_ranks)]

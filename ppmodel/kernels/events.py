@@ -5,18 +5,20 @@ import numpy as np
 from ppmodel.kernels.jit import inlined, kernel
 
 NONE = -1
-_END, _FREE, _ARRIVE, _TAKEN, _SENT = range(5)
+_END, _FREE, _ARRIVE, _TAKEN, _SENT, _REDUCE = range(6)
 _KIND = 40
 """An event's key is its kind, from this bit on, its operation and, in the lowest bit, the side of its route."""
 
 
 @kernel
 def events(
-    stream, source, link, group_start, routes, remote, reduces, overlaps, sizes, durations, overlap_factor, occupied
-):
+    stream, source, link, group_start, routes, remote, reduces, overlaps, gates, sizes, durations, overlap_factor,
+    occupied,
+):  # fmt: skip
     """Start, end, leaving and arrival of every operation, shape (4, num_operations).
 
-    `sizes` are the numbers of streams and of places where messages queue; `durations` those of each operation. In
+    `gates` are the places that the reductions of each rank hold, and where each rank's begin; without any they hold
+    none. `sizes` are the numbers of streams and of places where messages queue; `durations` those of each operation. In
     each round streams that may go on do so, new events join the queue of events, and the first of them is handled.
     The phases of a round are one function, since handing arrays over costs as much as the work; a comment marks each.
     """
@@ -29,7 +31,14 @@ def events(
     idle, finished = np.ones(num_streams, np.bool_), np.zeros(count, np.bool_)
     delivered, taken = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
     waiting, last_waiting = np.full(sizes[1], NONE, np.int32), np.full(sizes[1], NONE, np.int32)
-    serves, behind = np.full(sizes[1], NONE, np.int32), np.full(count, NONE, np.int32)
+    gate, gate_start = gates
+    holds, first_ticket = len(gate_start) > 0, count  # a reduction queues at gate g as the message count + g
+    serves, behind = np.full(sizes[1], NONE, np.int32), np.full(count + len(gate), NONE, np.int32)
+    missing, comes = np.zeros(count if holds else 0, np.int32), np.full(sizes[1] if holds else 0, NONE, np.int32)
+    owner = np.empty(len(gate), np.int32)
+    for here in range(len(gate_start) - 1):
+        owner[gate_start[here] : gate_start[here + 1]] = here
+    due, num_due, next_due = np.empty(sizes[1] + 1, np.int32), 0, 0
     room = count + 4 * num_streams + sizes[1]
     when, key, num_events = np.empty(room), np.empty(room, np.int64), 0
     new_when, new_key, num_new = np.empty(room), np.empty(room, np.int64), 0
@@ -70,6 +79,10 @@ def events(
                 continue
             for op in range(first, last):
                 idle[stream[op]], start[op] = False, now
+            if holds and reduces[first]:
+                new_when[num_new], new_key[num_new] = now, (_REDUCE << _KIND) + 2 * first
+                num_new += 1
+                continue
             if overlaps[first]:
                 together *= overlap_factor
             duration = together if last - first > 1 and not reduces[first] else longest
@@ -100,11 +113,29 @@ def events(
                 if beside[done] != NONE:  # a reduction beside the rank
                     awake[num_awake] = beside[done]
                     num_awake += 1
+            if holds and reduces[op]:  # it lets go of its places
+                for done in range(first, last):
+                    here = stream[done] - num_streams // 2
+                    for g in range(gate_start[here], gate_start[here + 1]):
+                        if serves[gate[g]] == first_ticket + g:
+                            serves[gate[g]], due[num_due] = NONE, gate[g]
+                            num_due += 1
         elif kind == _FREE:
             served = routes[link[op], side]
             serves[served] = NONE
             if side == 1 or routes[link[op], 1] == NONE:
                 new_when[num_new], new_key[num_new] = now + latency[op], (_ARRIVE << _KIND) + 2 * op
+                num_new += 1
+        elif kind == _REDUCE:  # a reduction comes to all places of its ranks
+            for one in range(op, group_start[group_of[op] + 1]):
+                here = stream[one] - num_streams // 2
+                for g in range(gate_start[here], gate_start[here + 1]):
+                    if comes[gate[g]] != op:
+                        comes[gate[g]], due[num_due] = op, gate[g]
+                        _join(waiting, last_waiting, behind, gate[g], first_ticket + g)
+                        num_due, missing[op] = num_due + 1, missing[op] + 1
+            if missing[op] == 0:
+                _begin(op, group_start[group_of[op] + 1], now, start, compute, new_when, new_key, num_new)
                 num_new += 1
         elif kind == _TAKEN:
             taken[op] = idle[receiver[op]] = True
@@ -129,7 +160,10 @@ def events(
         free_again = group != NONE and not (sends and first < last)
 
         # messages join queues, and links and nics that are free serve them
-        while served != NONE or (first < last and not sends):
+        while served != NONE or next_due < num_due or (first < last and not sends):
+            if served == NONE and next_due < num_due:
+                served = due[next_due]
+                next_due += 1
             if served == NONE:
                 if link[first] != NONE and queues:
                     served = routes[link[first], 0]
@@ -146,6 +180,13 @@ def events(
             if serves[place] != NONE or message == NONE:
                 continue
             waiting[place], serves[place] = behind[message], message
+            if message >= first_ticket:  # a reduction, which begins when the last of its places serves it
+                one = group_start[programs[head[owner[message - first_ticket] + num_streams // 2]]]
+                missing[one] -= 1
+                if missing[one] == 0:
+                    _begin(one, group_start[group_of[one] + 1], now, start, compute, new_when, new_key, num_new)
+                    num_new += 1
+                continue
             side = place != routes[link[message], 0]
             if not side:
                 sent[message] = now
@@ -156,6 +197,8 @@ def events(
                 _join(waiting, last_waiting, behind, second, message)
                 served = second
 
+        num_due = next_due = 0
+
         # the streams of a group that has sent all go on
         if free_again:
             for done in range(group_start[group], group_start[group + 1]):
@@ -164,6 +207,16 @@ def events(
     times = np.empty((4, count))
     times[0], times[1], times[2], times[3] = start, end, sent, arrived
     return times
+
+
+@inlined
+def _begin(first, last, now, start, compute, new_when, new_key, num_new):
+    """A reduction begins, and ends with the slowest participant."""
+    longest = 0.0
+    for op in range(first, last):
+        start[op] = now
+        longest = max(longest, compute[op])
+    new_when[num_new], new_key[num_new] = now + longest, (_END << _KIND) + 2 * first
 
 
 @inlined

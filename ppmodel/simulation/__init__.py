@@ -1,6 +1,6 @@
 """Simulated time: a table becomes a graph, and the graph with costs a timeline."""
 
 from ppmodel.simulation.events import run_events
-from ppmodel.simulation.graph import ALLREDUCE, BUFFERED, P2P, compile_graph, require_semantics
+from ppmodel.simulation.graph import ALLREDUCE, APART, BUFFERED, P2P, compile_graph, require_semantics
 from ppmodel.simulation.longest_path import Iterations, iterations, makespans, run_graph
 from ppmodel.simulation.timeline import Timeline

@@ -19,8 +19,8 @@ def run_events(graph, costs, factors=None):
 
     Every stream executes its program in order and knows only the messages that have reached it. Links and nics
     serve messages in the order in which they come. The queue orders events by time; events of one time are taken
-    by kind (ends of operations, links and nics that become free, arrivals, messages taken in, messages sent),
-    and those of one kind by their operation's place in the graph.
+    by kind (ends of operations, links and nics that become free, arrivals, messages taken in, messages sent,
+    reductions that come to their links), and those of one kind by their operation's place in the graph.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def run_events(graph, costs, factors=None):
     return timeline
 
 
-_END, _FREE, _ARRIVE, _TAKEN, _SENT = range(5)
+_END, _FREE, _ARRIVE, _TAKEN, _SENT, _REDUCE = range(6)
 
 
 class _EventSimulation:
@@ -91,14 +91,18 @@ class _EventSimulation:
             if needed != NO_OPERATION and self.stream[op] != self.stream[needed]:
                 self.consumers[needed].append((self.remote[op], self.stream[op]))
         self.delivered, self.taken, self.finished = set(), set(), set()
-        self.queue, self.serves = {}, {}
+        self.queue, self.serves, self.held, self.missing = {}, {}, {}, {}
+        self.gates = [part.tolist() for part in np.split(graph.gates[0], graph.gates[1][1:-1])] if graph.holds else []
         self.times = np.full((4, graph.num_operations), np.nan)
         self.events, self.now = [], 0.0
 
     def run(self):
         for stream in range(len(self.programs)):
             self.advance(stream)
-        handlers = {_END: self.end, _FREE: self.free, _ARRIVE: self.arrive, _TAKEN: self.take, _SENT: self.sent}
+        handlers = {
+            _END: self.end, _FREE: self.free, _ARRIVE: self.arrive, _TAKEN: self.take, _SENT: self.sent,
+            _REDUCE: self.hold,
+        }  # fmt: skip
         while self.events:
             self.now, kind, *what = heappop(self.events)
             handlers[kind](*what)
@@ -133,11 +137,18 @@ class _EventSimulation:
 
     def begin(self, group):
         ops = self.groups[group]
+        for op in ops:
+            self.idle[self.stream[op]] = False
+        if self.gates and self.graph.reduces[ops.start]:
+            self.after(0.0, _REDUCE, ops.start, group)
+        else:
+            self.start(group)
+
+    def start(self, group):
+        ops = self.groups[group]
         own = [self.compute[op] for op in ops]
         together = len(ops) > 1 and not self.graph.reduces[ops.start]
         factor = self.overlap_factor if self.overlaps[ops.start] else 1.0
-        for op in ops:
-            self.idle[self.stream[op]] = False
         self.times[0, ops.start : ops.stop] = self.now
         self.after(factor * sum(own) if together else max(own), _END, ops.start, group)
 
@@ -153,6 +164,7 @@ class _EventSimulation:
         else:
             for op in outgoing:
                 self.send(op)
+            self.let_go(group)
             self.release(ops)
         for stream in (stream for op in ops for remote, stream in self.consumers[op] if not remote):
             self.advance(stream)  # a reduction beside the rank
@@ -163,6 +175,28 @@ class _EventSimulation:
             self.idle[self.stream[op]] = True
         for op in ops:
             self.advance(self.stream[op])
+
+    # reductions that hold links
+
+    def hold(self, _, group):
+        """A reduction comes to all links of its ranks at once, and begins when all of them serve it."""
+        ranks = [self.stream[op] - self.graph.schedule.num_ranks for op in self.groups[group]]
+        places = list(dict.fromkeys(place for rank in ranks for place in self.gates[rank]))
+        self.held[group], self.missing[group] = places, len(places)
+        for place in places:
+            self.queue.setdefault(place, deque()).append(~group)
+        for place in places:
+            self.serve(place)
+        if not places:
+            self.start(group)
+
+    def let_go(self, group):
+        """The links that a reduction held serve what waits for them."""
+        places = self.held.pop(group, [])
+        for place in places:
+            del self.serves[place]
+        for place in places:
+            self.serve(place)
 
     # messages
 
@@ -188,11 +222,18 @@ class _EventSimulation:
     def join(self, place, op):
         """Queue at a link or a nic, and be served at once where nobody is."""
         self.queue.setdefault(place, deque()).append(op)
-        if place not in self.serves:
-            self.serve(place)
+        self.serve(place)
 
     def serve(self, place):
+        """Serve who waits first at a place, where nobody is served."""
+        if place in self.serves or not self.queue[place]:
+            return
         self.serves[place] = op = self.queue[place].popleft()
+        if op < 0:  # a reduction
+            self.missing[~op] -= 1
+            if not self.missing[~op]:
+                self.start(~op)
+            return
         first, second = self.routes[self.link[op]]
         if place == first:
             self.times[2, op] = self.now
@@ -206,8 +247,7 @@ class _EventSimulation:
         del self.serves[place]
         if side == 1 or route[1] == NO_OPERATION:
             self.after(self.latency[op], _ARRIVE, op)
-        if self.queue[place]:
-            self.serve(place)
+        self.serve(place)
 
     def arrive(self, op):
         self.times[3, op] = self.now

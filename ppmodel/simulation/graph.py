@@ -25,15 +25,18 @@ receivers, and those of one pair of ranks hold no other's link."""
 P2P = (*BUFFERED, "overlapped_nic", "rendezvous")
 """Communication semantics of a point-to-point transfer; see `compile_graph`."""
 
-ALLREDUCE = ("excluded", "overlapped", "blocking")
-"""What the gradient all-reduce of replicated stages does; see `compile_graph`."""
+APART = ("excluded", "overlapped", "blocking")
+"""What a gradient all-reduce does where it shares no link with transfers; see `compile_graph`."""
+
+ALLREDUCE = (*APART, "overlapped_links")
+"""What a gradient all-reduce does; see `compile_graph`."""
 
 _OCCUPIED = {  # whether a transfer occupies the sender, the receiver, its link
     "latency": (False, False, False), "overlapped": (False, False, True), "blocking_send": (True, False, False),
     "blocking_recv": (False, True, False), "blocking": (True, True, False), "rendezvous": (True, True, False),
     "overlapped_nic": (False, False, True),
 }  # fmt: skip
-_REDUCTIONS = {"excluded": 0, "blocking": 1, "overlapped": 2}
+_REDUCTIONS = {"excluded": 0, "blocking": 1, "overlapped": 2, "overlapped_links": 2}
 
 
 _ARRAYS = ("index", "cost_class", "stream", "source", "remote", "link", "group_start", "num_links")
@@ -144,6 +147,25 @@ class ExecutionGraph:
         return routes
 
     @property
+    def holds(self):
+        """Whether reductions hold the links or NICs on which their ranks send."""
+        return self.allreduce == "overlapped_links" and self.p2p == "overlapped" and self.schedule.reduces
+
+    @cached_property
+    def gates(self):
+        """Where the messages of each rank leave, as `routes` counts places: rank by rank, and where each rank's begin.
+
+        A rank's links inside a node are among them, and its NIC is, whether it sends messages through it or not.
+        """
+        sent = self.source[self.remote]
+        links = np.stack((self.stream[sent], self.link[sent]))
+        ranks = np.arange(self.schedule.num_ranks if self.nics is not None else 0)
+        rank = np.concatenate((links[0], ranks))
+        place = np.concatenate((self.routes[links[1], 0], self.num_links + 2 * np.array(self.nics or [], dtype=int)))
+        rank, place = np.unique(np.stack((rank, place)), axis=1)
+        return place, np.searchsorted(rank, np.arange(self.schedule.num_ranks + 1))
+
+    @property
     def overlaps(self):
         """Whether each operation is of a cell in which a forward meets a backward; shape (num_operations,)."""
         overlaps = self.schedule.overlaps
@@ -178,7 +200,9 @@ class ExecutionGraph:
 
     @cached_property
     def dynamic(self):
-        """Whether links share a side of a NIC, so that who comes first depends on the costs."""
+        """Whether messages share a side of a NIC, or a link with reductions: who comes first depends on the costs."""
+        if self.holds:
+            return True
         if self.nics is None:
             return False
         places = self.routes[self.routes != NO_OPERATION]
@@ -189,7 +213,7 @@ class ExecutionGraph:
         """Rows for the compiled engine, and the numbers of registers, streams and links; see `kernels.instructions`."""
         columns = (self.cost_class, self.stream, self.source, self.remote, self.link, self.overlaps, self.group_start)
         columns = (column if column.dtype == bool else column.astype(np.int32, copy=False) for column in columns)
-        numbers = (self.num_links, self._first_reduction, self.allreduce == "overlapped")
+        numbers = (self.num_links, self._first_reduction, _REDUCTIONS[self.allreduce] == 2)
         rows, num_registers = kernels(LARGE).instructions(*columns, *numbers)
         return rows, (num_registers, 2 * self.schedule.num_ranks, self.num_links)
 
@@ -199,7 +223,9 @@ class ExecutionGraph:
         columns = (self.stream, self.source, self.link, self.group_start, self.routes)
         columns = tuple(column.astype(np.int32) for column in columns)
         num_places = self.num_links + (2 * max(self.nics) + 2 if self.nics else 0)
-        return (*columns, self.remote, self.reduces, self.overlaps, (2 * self.schedule.num_ranks, num_places))
+        gates = self.gates if self.holds else np.zeros((2, 0))
+        gates = tuple(column.astype(np.int32) for column in gates)
+        return (*columns, self.remote, self.reduces, self.overlaps, gates, (2 * self.schedule.num_ranks, num_places))
 
     @property
     def queues(self):
@@ -253,9 +279,15 @@ def compile_graph(schedule, p2p="overlapped", allreduce="excluded"):
         rank where no node shares one; the sending rank; the receiving rank before the consumer
         starts; the sender and then the receiver; sender and receiver at once, which wait for
         one another, see `rendezvous`.
-    allreduce : {"excluded", "overlapped", "blocking"}
-        Whether the gradient all-reduce of replicated stages is left out (the default), runs beside
-        the ranks' computation, or occupies the ranks.
+    allreduce : {"excluded", "overlapped", "blocking", "overlapped_links"}
+        Whether gradient all-reduces are left out (the default), run beside the ranks' computation, or
+        occupy the ranks. Beside the computation a rank runs one after the other, in the order of the
+        table. With ``overlapped_links`` they share the network with transfers, where these occupy it
+        (``overlapped``): an all-reduce holds every link on which its ranks send, or their NICs'
+        outgoing sides, all of them from its begin to its end. Links serve messages and all-reduces
+        first come, first served. An all-reduce comes to all of its links when its gradients are
+        there, behind messages of the same time, and begins when the last of them serves it; what
+        comes after it waits for its end.
 
     Returns
     -------
@@ -306,7 +338,7 @@ def _renumbered(schedule, allreduce):
     position[order] = np.arange(len(order))
     source, remote, stream = source[order], remote[order], schedule.rank[order]
     source = np.where(source == NO_OPERATION, NO_OPERATION, position[source])
-    if allreduce == "overlapped":
+    if _REDUCTIONS[allreduce] == 2:
         stream = np.where(schedule.kind[order] == OpKind.R, stream + schedule.num_ranks, stream)
     link = np.full(len(order), NO_OPERATION)
     senders, receivers = source[remote], np.flatnonzero(remote)

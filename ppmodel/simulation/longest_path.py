@@ -25,7 +25,7 @@ _SIDE_BY_SIDE, _FEWER, _MANY_CLASSES = 64, 32, 1000
 def run_graph(graph, costs, factors=None):
     """The longest path through the graph: one pass in topological order.
 
-    Where links share a side of a NIC there is no such path, and `run_events` takes over.
+    Where links share a side of a NIC, or reductions hold links, there is no such path, and `run_events` takes over.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def run_graph(graph, costs, factors=None):
     33.0
     """
     graph = graph.on(costs.nics)
-    if graph.nics is not None and graph.dynamic:
+    if graph.dynamic:
         return run_events(graph, costs, factors)
     check_fit(graph, costs, factors)
     steps_s = step_lengths(graph.schedule, costs, factors)
@@ -99,7 +99,7 @@ def _swept(graph, costs, fast):
 
 
 def makespans(graph, many_costs):
-    """Makespans of many systems on one graph, in one pass; one by one where links share a side of a NIC.
+    """Makespans of many systems on one graph, in one pass; one by one where `run_events` takes over.
 
     Parameters
     ----------

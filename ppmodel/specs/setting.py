@@ -46,7 +46,7 @@ class SettingSpec:
     name: str
     title: str
     p2p: Transfers
-    allreduce: entry_type(str, Literal["excluded", "overlapped", "blocking"])
+    allreduce: entry_type(str, Literal["excluded", "overlapped", "blocking", "overlapped_links"])
     concat: entry_type(str, Literal["direct", "overlapping", "forward-doubling", "backward-halving"])
     waves: Whole
     memory_bandwidth_bytes_per_s: Bandwidth

@@ -16,7 +16,7 @@ from ppmodel.change import UNCHANGED, Change
 from ppmodel.compiled import LARGE, prepare
 from ppmodel.errors import BatchError, CostError, ScheduleError
 from ppmodel.schedules.chimera import CONCATENATIONS
-from ppmodel.simulation import ALLREDUCE, BUFFERED
+from ppmodel.simulation import APART, BUFFERED
 from ppmodel.specs import load_setting
 
 VERDICTS = {"holds": "holds", "depends": "holds only if", "fails": "does not hold", "no case": "no case"}
@@ -172,7 +172,7 @@ def _around(setting, is_nine):
     found = [
         ("semantics", f"{p2p}, {allreduce}", {"p2p": p2p, "allreduce": allreduce})
         for p2p in BUFFERED
-        for allreduce in ALLREDUCE
+        for allreduce in APART
     ]
     found += [("concat", concat, {"concat": concat}) for concat in CONCATENATIONS]
     found += [("waves", str(waves), {"waves": waves}) for waves in WAVES]
@@ -441,8 +441,8 @@ def _other_anchors(judgement):
 def _semantics(held):
     """The transfers and all-reduces that are marked, in words."""
     grid = {tuple(words.split(", ")): holds for words, holds in held.items()}
-    by_p2p = {p2p: [grid[p2p, allreduce] for allreduce in ALLREDUCE] for p2p in BUFFERED}
-    by_sum = {allreduce: [grid[p2p, allreduce] for p2p in BUFFERED] for allreduce in ALLREDUCE}
+    by_p2p = {p2p: [grid[p2p, allreduce] for allreduce in APART] for p2p in BUFFERED}
+    by_sum = {allreduce: [grid[p2p, allreduce] for p2p in BUFFERED] for allreduce in APART}
     if all(len(set(answers)) == 1 for answers in by_p2p.values()):
         return f"transfers {_either([p2p for p2p, answers in by_p2p.items() if answers[0]])}"
     if all(len(set(answers)) == 1 for answers in by_sum.values()):
@@ -452,9 +452,9 @@ def _semantics(held):
         alike.setdefault(tuple(answers), []).append(p2p)
     parts = []
     for answers, names in alike.items():
-        sums = [allreduce for allreduce, holds in zip(ALLREDUCE, answers, strict=True) if holds]
+        sums = [allreduce for allreduce, holds in zip(APART, answers, strict=True) if holds]
         if sums:
-            only = f" with all-reduce {_either(sums)}" if len(sums) < len(ALLREDUCE) else ""
+            only = f" with all-reduce {_either(sums)}" if len(sums) < len(APART) else ""
             parts.append(f"transfers {_either(names)}{only}")
     return ", or ".join(parts)
 

@@ -11,12 +11,12 @@ from ppmodel.artefact.claims.file import load_claims, rows_of
 from ppmodel.artefact.claims.judge import BACKWARDS, MEMORY_BANDWIDTHS, STRUCTURE, WAVES, measure
 from ppmodel.compiled import LARGE, prepare
 from ppmodel.schedules.chimera import CONCATENATIONS
-from ppmodel.simulation import ALLREDUCE, BUFFERED
+from ppmodel.simulation import APART, BUFFERED
 from ppmodel.specs import load_setting
 
 UNKNOWNS = {
     "p2p": BUFFERED,
-    "allreduce": ALLREDUCE,
+    "allreduce": APART,
     "concat": CONCATENATIONS,
     "waves": WAVES,
     "memory_bandwidth_bytes_per_s": MEMORY_BANDWIDTHS,
