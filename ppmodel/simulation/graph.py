@@ -149,7 +149,7 @@ class ExecutionGraph:
     @property
     def holds(self):
         """Whether reductions hold the links or NICs on which their ranks send."""
-        return self.allreduce == "overlapped_links" and self.p2p == "overlapped" and self.schedule.reduces
+        return self.allreduce == "overlapped_links" and self.queues and self.schedule.reduces
 
     @cached_property
     def gates(self):
@@ -283,7 +283,7 @@ def compile_graph(schedule, p2p="overlapped", allreduce="excluded"):
         Whether gradient all-reduces are left out (the default), run beside the ranks' computation, or
         occupy the ranks. Beside the computation a rank runs one after the other, in the order of the
         table. With ``overlapped_links`` they share the network with transfers, where these occupy it
-        (``overlapped``): an all-reduce holds every link on which its ranks send, or their NICs'
+        (``overlapped``, ``overlapped_nic``): an all-reduce holds every link on which its ranks send, or their NICs'
         outgoing sides, all of them from its begin to its end. Links serve messages and all-reduces
         first come, first served. An all-reduce comes to all of its links when its gradients are
         there, behind messages of the same time, and begins when the last of them serves it; what
