@@ -1,5 +1,6 @@
 """The one door for text files that a user names: regular, of bounded size, UTF-8; else one line about why not."""
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -58,3 +59,33 @@ def read_text(path, most=LARGEST_BYTES, error=PPModelError):
         line = raw[: problem.start].count(b"\n") + 1
         shown, where = f"byte 0x{raw[problem.start]:02x}", f"{Path(path)}:{line}"
         raise error("text", shown, "is not UTF-8", "save the file as UTF-8", where=where) from None
+
+
+def parse_json(text):
+    """The value of a JSON text that somebody else may have written.
+
+    Parameters
+    ----------
+    text : str or bytes
+
+    Returns
+    -------
+    object
+
+    Raises
+    ------
+    ValueError
+        Also if it is nested deeper than Python can follow.
+
+    Examples
+    --------
+    >>> parse_json("[1]")
+    [1]
+    >>> parse_json("[" * 10**5)
+    Traceback (most recent call last):
+    ValueError: nested too deeply
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None

@@ -118,6 +118,20 @@ def test_what_is_added_while_a_notebook_runs_is_not_lost(tmp_path):
     assert (out / "thesis.csv").exists()
 
 
+def test_a_mark_that_is_none_blocks_nothing(tmp_path, capsys):
+    """A pipe, or JSON that is deeper than Python can follow: the folder is not ours, and that is said at once."""
+    source, out = notebook(tmp_path, "1 / 0"), tmp_path / "out"
+    out.mkdir()
+    for make in (lambda: os.mkfifo(out / MARK), lambda: (out / MARK).write_text("[" * 10**5)):
+        make()
+        assert main(["run", str(source), "--out", str(out)]) == 2
+        assert "no mark of an earlier run" in capsys.readouterr().err
+        (out / MARK).unlink()
+    (out / "run.js").write_text("ppmodelRun = " + "[" * 10**5)
+    with pytest.raises(ReproduceError, match="was not written by an earlier build"):
+        reproduce(out=out, notebooks=tmp_path / "notebooks", jobs=1)
+
+
 @pytest.mark.parametrize("name", ["html/index.html", "html/more/x", "run.js"])
 def test_a_foreign_site_is_not_replaced(tmp_path, name):
     """A folder `html` or a file `run.js` of somebody else's is refused before anything runs."""

@@ -30,6 +30,7 @@ from ppmodel.artefact.provenance import git
 from ppmodel.artefact.report import literal
 from ppmodel.artefact.run import ROOT
 from ppmodel.errors import ReproduceError
+from ppmodel.files import parse_json, read_text
 from ppmodel.specs import DATA, load_model, load_system
 
 _JUPYTER_BOOK = (  # it ends with the run that waits for it, even if that is killed
@@ -156,8 +157,8 @@ def _require_our_record(path):
     """Refuse to replace a file that is not the record of an earlier build."""
     if path.is_symlink() or path.exists():
         try:
-            ours = path.is_file() and {"id", "notebooks"} <= json.loads(_inner(path.read_text(encoding="utf-8"))).keys()
-        except (OSError, ValueError, AttributeError):
+            ours = {"id", "notebooks"} <= parse_json(_inner(read_text(path))).keys()
+        except (ValueError, AttributeError):
             ours = False
         if not ours:
             raise ReproduceError(

@@ -16,12 +16,14 @@ from hashlib import sha256
 from pathlib import Path
 
 from ppmodel.errors import ReproduceError
+from ppmodel.files import parse_json, read_text
 
 MARK = ".ppmodel.json"
 """The file that lists what was published with it."""
 
 _WORKSPACE = ".ppmodel-"
 _WORKING = "a folder that ppmodel works in; it is removed at the end\n"
+_LARGEST_MARK = 2**26
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 _PUBLISHED = "what ppmodel wrote here; a folder with anything else in it is not replaced"
@@ -77,9 +79,9 @@ def _foreign(folder, rule):
 def _listed(folder):
     """What a folder's mark lists; None where there is no mark of ours."""
     try:
-        read = json.loads((folder / MARK).read_text(encoding="utf-8"))
+        read = parse_json(read_text(folder / MARK, _LARGEST_MARK))
         return read["files"] if read["ppmodel"] == _PUBLISHED and isinstance(read["files"], dict) else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return None
 
 
@@ -159,8 +161,8 @@ def remove_leftovers(out):
 
 
 def _is_workspace(folder):
-    with suppress(OSError, UnicodeDecodeError):
-        return (folder / MARK).read_text(encoding="utf-8") == _WORKING
+    with suppress(ReproduceError):
+        return read_text(folder / MARK, error=ReproduceError) == _WORKING
     return False
 
 

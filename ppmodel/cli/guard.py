@@ -13,6 +13,7 @@ from time import monotonic
 
 from ppmodel.cli import text
 from ppmodel.errors import PPModelError, cause
+from ppmodel.files import parse_json
 
 TIME_LIMIT_S = 60.0
 _GENERATOR = re.compile(r"(.+\.py)(:[a-z_]+=.*)?", re.DOTALL)
@@ -121,11 +122,11 @@ def _stop(child):
 
 def _given(answer, file):
     try:
-        said, code, error, more = json.loads(answer)
+        said, code, error, more = parse_json(answer)
         texts = [said, *(text for text in (error, more) if text is not None)]
         if code not in _CODES or not all(isinstance(text, str) for text in texts):
             raise ValueError
-    except (ValueError, TypeError, RecursionError):  # the file can write where the answer is written
+    except (ValueError, TypeError):  # the file can write where the answer is written
         rule, remedy = "ends the process that it runs in", "let it return a Schedule, or raise an error"
         raise PPModelError("file", file, rule, remedy) from None
     text.say(said, newline=False)

@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from ppmodel.errors import SweepError
+from ppmodel.files import parse_json
 from ppmodel.sweep.rows import columns_of
 from ppmodel.sweep.versions import versions
 
@@ -263,7 +264,7 @@ def held(store):
 def _difference(there, here):
     """What differs between two records, for people."""
     try:
-        there, here = json.loads(there), json.loads(here)
+        there, here = parse_json(there), parse_json(here)
         if there["sweep"] == here["sweep"]:
             return f"{there['versions']}, and this is {here['versions']}"
         keys = [key for key, value in here["sweep"].items() if there["sweep"].get(key) != value]
