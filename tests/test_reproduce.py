@@ -458,6 +458,7 @@ def test_the_whole_book_for_another_system_in_a_folder_with_spaces_and_braces(tm
         ("import os; os._exit(0)", "cannot be run: Kernel died in cell 1"),
         ("import os; os.kill(os.getppid(), 9)", "odd.ipynb, cell 1: was running when its process died"),
         ("import re; re.match('(a+)+$', 'a' * 60 + 'b')", "has not ended cell 1 after 2 s"),
+        ("import os, signal; os.kill(os.getppid(), signal.SIGSTOP)", "has not ended cell 1 after 2 s"),
         ("import sys; sys.exit(0)", "failed in cell 1: SystemExit: 0"),
         ("import os; os.write(1, b'out\\n'); os.write(2, b'odd\\n' * 9)", "wrote a warning in cell 1: odd; nothing"),
         ("import os; os.system('echo out; echo odd >&2')", "wrote a warning in cell 1: odd; nothing"),

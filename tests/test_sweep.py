@@ -787,7 +787,7 @@ def test_parts_of_another_sweep_are_refused(file, tmp_path, capsys, monkeypatch,
     assert out.read_bytes() == expected[PLAIN]
 
 
-@pytest.mark.parametrize("name", ["thesis.txt", "thesis.tmp", "part-mine.parquet", "part-000001-00.parquet"])
+@pytest.mark.parametrize("name", ["thesis.txt", "thesis.tmp", "part-mine.parquet", "part-000001-00.parquet", "lock"])
 def test_nothing_that_is_not_a_part_is_removed(file, tmp_path, capsys, name):
     """A folder that holds anything else is refused, and left as it is."""
     folder = tmp_path / "results.parquet.parts"
@@ -795,19 +795,43 @@ def test_nothing_that_is_not_a_part_is_removed(file, tmp_path, capsys, name):
     (folder / name).write_text("mine")
     code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "results.parquet", "--force")
     assert (code, said.count("\n")) == (2, 1)
-    assert f"holds other files ({name})" in said
+    assert f"hold another file ({name})" in said
     assert (folder / name).read_text() == "mine"
 
 
+def test_a_foreign_record_stays(file, tmp_path, capsys):
+    """A file of somebody else's that has the name of the record, alone in the folder, is refused and left."""
+    folder = tmp_path / "results.parquet.parts"
+    folder.mkdir()
+    (folder / "sweep.json").write_text("mine")
+    assert "were begun with something" in run(capsys, file(SHORT), "--out", tmp_path / "results.parquet")[2]
+    assert (folder / "sweep.json").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["results.parquet.parts/lock", "results.parquet.parts"])
+def test_a_link_in_the_place_of_parts_or_lock_is_not_followed(file, tmp_path, capsys, name):
+    """What it leads to is neither emptied nor written to."""
+    elsewhere = tmp_path / "elsewhere"
+    link = tmp_path / name
+    link.parent.mkdir(exist_ok=True)
+    elsewhere.mkdir() if name.endswith("parts") else elsewhere.write_text("mine")
+    link.symlink_to(elsewhere)
+    code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "results.parquet", "--force")
+    assert (code, said.count("\n")) == (2, 1)
+    assert re.search(r"parts = .*: (are a link|hold another file \(lock\)); move them, or choose another --out", said)
+    assert list(elsewhere.iterdir()) == [] if elsewhere.is_dir() else elsewhere.read_text() == "mine"
+
+
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("../elsewhere")])
-def test_what_is_no_file_is_no_part(file, tmp_path, capsys, make):
+@pytest.mark.parametrize("name", ["lock", "part-000001-" + "0" * 16 + ".parquet"])
+def test_what_is_no_file_is_no_part(file, tmp_path, capsys, make, name):
     """A pipe is not waited for, and a link is not followed."""
     folder = tmp_path / "results.parquet.parts"
     folder.mkdir()
-    make(folder / f"part-000001-{'0' * 16}.parquet")
+    make(folder / name)
     code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "results.parquet")
     assert (code, said.count("\n")) == (2, 1)
-    assert "holds other files (part-000001" in said
+    assert f"hold another file ({name}" in said
 
 
 def test_one_sweep_at_a_time_writes_an_output(file, tmp_path, capsys):

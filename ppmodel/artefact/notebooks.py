@@ -127,7 +127,7 @@ def execute_all(changes, folder, into, jobs, bar, limit=None):
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in active_children():  # their kernels end with them
-                worker.terminate()
+                worker.kill()  # which one that its kernel has stopped hears, too
             raise
     return seconds
 

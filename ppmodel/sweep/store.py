@@ -5,6 +5,7 @@ the parts that are there are good, and the others are computed by the same comma
 its number and contents: one that was changed, or that has the place of another, counts as missing.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -125,8 +126,7 @@ class Store:
             found = sorted(self.folder.iterdir())
             for path in found:
                 if not _OURS.fullmatch(path.name) or path.is_symlink() or not path.is_file():
-                    rule = f"holds other files ({path.name})"
-                    raise SweepError("parts", self.folder, rule, "move them, or choose another --out")
+                    raise _foreign(self.folder, f"hold another file ({path.name})")
             for path in found:
                 if path.suffix == _UNDER_WAY:
                     path.unlink()
@@ -140,10 +140,14 @@ class Store:
                 with _whole(self.folder / _RECORD) as file:
                     file.write(self.record.encode())
 
+    def owns_record(self):
+        """Whether the folder has the record of this sweep, or none."""
+        return self._begun() in (None, self.record)
+
     def _begun(self):
         """The record of the sweep that the folder belongs to."""
         record = self.folder / _RECORD
-        return record.read_text(encoding="utf-8", errors="replace") if record.exists() else None
+        return record.read_text(encoding="utf-8", errors="replace") if record.is_file() else None
 
     def missing(self):
         """Chunks without a part as it was written; what else has a part's name is removed.
@@ -256,7 +260,7 @@ def held(store):
         yield store
     finally:
         with suppress(OSError):
-            if set(os.listdir(store.folder)) <= {_LOCK, _RECORD}:
+            if set(os.listdir(store.folder)) <= {_LOCK, _RECORD} and store.owns_record():
                 store.clear()
         lock.close()
 
@@ -278,7 +282,7 @@ def _locked(folder):
     while True:
         folder.mkdir(exist_ok=True)
         try:
-            lock = open(folder / _LOCK, "wb")  # noqa: SIM115  (open as long as the lock is held)
+            lock = _lock_file(folder)
         except FileNotFoundError:  # another sweep has just removed the folder
             continue
         try:
@@ -291,6 +295,27 @@ def _locked(folder):
             if os.path.samestat(os.fstat(lock.fileno()), os.stat(folder / _LOCK)):
                 return lock
         lock.close()  # it was another sweep's last moment
+
+
+def _lock_file(folder):
+    """The file of a folder's lock, which is empty: one that is not, or a link, is somebody else's."""
+    if folder.is_symlink():
+        raise _foreign(folder, "are a link")
+    try:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        lock = open(os.open(folder / _LOCK, flags, 0o666), "wb")  # noqa: SIM115  (open as long as the lock is held)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):  # a link, a pipe, a folder
+            raise
+        raise _foreign(folder, f"hold another file ({_LOCK})") from None
+    if os.fstat(lock.fileno()).st_size:
+        lock.close()
+        raise _foreign(folder, f"hold another file ({_LOCK})")
+    return lock
+
+
+def _foreign(folder, rule):
+    return SweepError("parts", folder, rule, "move them, or choose another --out")
 
 
 @contextmanager
