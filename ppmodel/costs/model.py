@@ -1,6 +1,7 @@
 """Costs of a model on a system: every stage by its kernels and collectives, every transfer by Hockney."""
 
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from ppmodel.costs.table import OpCosts
 from ppmodel.costs.transfers import hockney_s, pipeline_links, ring_s, transfer_costs
 from ppmodel.ops import OpKind
 
-_PARTS_KEPT = 2**12
+_PARTS_KEPT, _CUTS_KEPT = 2**12, 2**8
 _NUM_SECONDS = 3 * len(PARTS)
 
 
@@ -83,20 +84,29 @@ class _Lists(NamedTuple):
     columns: np.ndarray  # (num_lists, 20): 15 seconds by F, I, W and part; 3 of bytes; 2 of parameters
     working: np.ndarray
     times: LayerTimes
+    cuts: dict  # what has been cut from them, by blocks, embedding and head of the stages
 
 
-class _Cut(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Cut:
     """What each stage takes and holds: `Stage`, column by column."""
 
     layers: StageLayers
     parts: np.ndarray  # seconds by stage, F I W, part
+    compute: np.ndarray  # their sums, by F I W, stage
     bytes: np.ndarray  # kept, between the halves, of logits, while recomputed; by stage
     parameters: Held
 
-    @property
-    def compute(self):
-        """Seconds of F, I and W, stage by stage."""
-        return self.parts.sum(axis=2).T
+    @cached_property
+    def stages(self):
+        """Every `Stage`, without what an iteration has once."""
+        seconds = np.concatenate([self.compute, self.bytes[:2], [sum(self.parameters), self.parameters.experts]])
+        parts = [tuple(map(tuple, part)) for part in self.parts.tolist()]
+        columns = self.layers.blocks.tolist(), seconds.T.tolist(), parts, self.bytes[:1:-1].T.tolist()
+        return [
+            Stage(blocks, *own, part, working_bytes=working, logits_bytes=logits)
+            for blocks, own, part, (working, logits) in zip(*columns, strict=True)
+        ]
 
 
 def stages(schedule, model, system, blocks=None, layout=None):
@@ -134,18 +144,26 @@ def stages(schedule, model, system, blocks=None, layout=None):
     """
     layout = layout and check_layout(layout, model, system, schedule)
     cut = _cut(schedule, model, system, blocks, layout)
-    held = np.concatenate([cut.compute, cut.bytes[:2], [sum(cut.parameters), cut.parameters.experts]])
-    once = np.zeros((3, schedule.num_stages)) if layout is None else _once(cut, schedule, model, layout, system)
-    ends = np.concatenate([once, cut.bytes[:1:-1]])
-    parts = [tuple(map(tuple, part)) for part in cut.parts.tolist()]
-    columns = cut.layers.blocks.tolist(), held.T.tolist(), parts, ends.T.tolist()
-    return [Stage(blocks, *one, part, *more) for blocks, one, part, more in zip(*columns, strict=True)]
+    if layout is None:
+        return list(cut.stages)
+    once = _once(cut, schedule, model, layout, system).T.tolist()
+    names = "reduction_s", "gather_s", "optimizer_s"
+    return [stage._replace(**dict(zip(names, own, strict=True))) for stage, own in zip(cut.stages, once, strict=True)]
 
 
 def _cut(schedule, model, system, blocks, layout):
     """The model cut into the stages of a schedule."""
     lists = _lists(model, microbatch_sequences(schedule, model, layout), system, layout)
     layers = stage_layers(schedule, model, blocks, layout, lists.times)
+    key = layers.blocks.tobytes(), layers.embedding, layers.head
+    if key not in lists.cuts:
+        if len(lists.cuts) >= _CUTS_KEPT:
+            lists.cuts.clear()
+        lists.cuts[key] = _cut_lists(lists, layers, model, system, layout)
+    return lists.cuts[key]
+
+
+def _cut_lists(lists, layers, model, system, layout):
     counts = _counts(layers, model, layout)
     total = np.multiply.outer(counts[0], lists.columns[0])
     for count, column in zip(counts[1:], lists.columns[1:], strict=True):  # in order: the same numbers, the same sum
@@ -154,7 +172,8 @@ def _cut(schedule, model, system, blocks, layout):
     parts, own, parameters = np.split(total, (_NUM_SECONDS, _NUM_SECONDS + 3), axis=1)
     if system.kernels and system.kernels.stage_overhead_s:
         parts[:, [0, len(PARTS)]] += system.kernels.stage_overhead_s
-    return _Cut(layers, parts.reshape(-1, 3, len(PARTS)), np.array([*own.T, working]), Held(*parameters.T))
+    parts, held = parts.reshape(-1, 3, len(PARTS)), Held(*parameters.T)
+    return _Cut(layers, parts, parts.sum(axis=2).T, np.array([*own.T, working]), held)
 
 
 def _counts(layers, model, layout):
@@ -226,7 +245,7 @@ def _lists(model, sequences, system, layout):
         seconds[..., PARTS.index("data")] += microbatch_data_s(work.parameters, seconds[..., 0], model, layout, system)
     columns = np.concatenate([seconds.reshape(-1, _NUM_SECONDS), work.bytes.T, np.transpose(work.parameters)], axis=1)
     columns.flags.writeable = False
-    return _Lists(columns, work.working, _layer_times(seconds.sum(axis=(1, 2)).tolist(), model, layout))
+    return _Lists(columns, work.working, _layer_times(seconds.sum(axis=(1, 2)).tolist(), model, layout), {})
 
 
 def _wait_for_host(taken, again, kernels, layout):
@@ -315,11 +334,11 @@ def model_costs(schedule, model, system, blocks=None, layout=None):
     cut = _cut(schedule, model, system, blocks, layout)
     forward, input_grad, weight_grad = cut.compute
     links = pipeline_links(schedule, model, system, layout)
-    others = schedule.num_replicas - 1
-    volumes = 2 * others / schedule.num_replicas * sum(cut.parameters) * model.gradient_bytes
     compute = np.zeros((len(OpKind), schedule.num_stages))
     compute[: OpKind.R] = forward, input_grad + weight_grad, input_grad, weight_grad
-    compute[OpKind.R] = ring_s(volumes, schedule, system, links.nodes)
+    if others := schedule.num_replicas - 1:
+        volumes = 2 * others / schedule.num_replicas * sum(cut.parameters) * model.gradient_bytes
+        compute[OpKind.R] = ring_s(volumes, schedule, system, links.nodes)
     if layout is not None:
         reduction, gather, step = _once(cut, schedule, model, layout, system)
         compute[OpKind.R] += reduction

@@ -209,8 +209,6 @@ def buffer_bytes(schedule, model, layout):
 
 def ring_s(volumes, schedule, system, nodes):
     """Seconds of every stage's all-reduce over its replicas: all links of the ring wait for its slowest."""
-    if schedule.num_replicas == 1:
-        return np.zeros(schedule.num_stages)
 
     def over(inside):
         occupancy, latency = hockney_s(volumes, system, inside)
