@@ -95,7 +95,7 @@ def require_model(layout):
     """Refuse a layout without a model and a system."""
     if layout is not None:
         rule = "has no effect on costs that are given in seconds"
-        raise CostError("layout", layout.name or layout.text, rule, "give model and system")
+        raise CostError("layout", layout.name or "given", rule, "give model and system")
 
 
 class Price(NamedTuple):

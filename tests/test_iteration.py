@@ -1,11 +1,14 @@
 """A whole iteration under a layout: its parts, its rates, and what it is without one."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ppmodel as pp
+from ppmodel.cli import main
 from ppmodel.errors import PPModelError
 from ppmodel.iteration import MEMORY_PARTS, PARTS
 
@@ -45,7 +48,7 @@ def test_one_gpu_a_rank_costs_what_it_did():
     """A layout of ones on the paper's model computes what no layout does, to the bit."""
     for name in ("gpipe", "zb-h1", "chimera", "interleaved-1f1b"):
         bare = pp.simulate(name, 8, 32, model="paper", system="mid_cp_mid_nw")
-        ones = pp.simulate(name, 8, 32, model="paper", system="mid_cp_mid_nw", layout={"microbatch_size": 16})
+        ones = pp.simulate(name, 8, 32, model="paper", system="mid_cp_mid_nw", layout={"microbatch_size": 8})
         assert ones.makespan_s == bare.makespan_s
         assert np.array_equal(ones.costs.compute_s[:4], bare.costs.compute_s[:4])
 
@@ -75,3 +78,19 @@ def test_a_layout_needs_a_model():
     """A layout beside seconds is refused: nothing would follow from it."""
     with pytest.raises(PPModelError, match="layout"):
         pp.simulate("1f1b", 4, 8, forward=1, backward=2, tp=2)
+
+
+def test_the_command_tells_where_the_time_goes(capsys):
+    """One command prints iteration time, utilization, parts and memory; the nodes are those of the GPUs."""
+    command = "simulate 1f1b --pp 4 --model llama3_70b --system h100 --tp 8 --dp 2 --zero 1 --sequence-parallel"
+    command += " --global-batch 64"
+    assert main(command.split()) == 0
+    said = capsys.readouterr().out
+    assert "64 GPUs: pp 4, tp 8, cp 1, ep 1, dp 2, zero 1" in said
+    assert "tensor parallel" in said
+    assert "of the peak" in said
+    assert "nodes               8 of up to 8 GPUs" in said
+    assert "fit" not in said
+    assert main([*command.split(), "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert sum(row[name] for name in PARTS) == pytest.approx(row["iteration_s"], rel=1e-9)

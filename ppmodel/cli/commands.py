@@ -72,7 +72,10 @@ class Command(_Careful, click.Command):
         try:
             return super().invoke(ctx)
         except PPModelError as error:
-            typed = {param.name: param.opts[-1] for param in self.params if isinstance(param, click.Option)}
+            typed = {
+                param.name: param.opts[-1] for param in self.params
+                if isinstance(param, click.Option) and (error.value is None or ctx.params.get(param.name) is not None)
+            }  # fmt: skip
             if error.where is None and error.field != "file":  # which may have been named without its option
                 error.field = typed.get(error.field, error.field)
             raise

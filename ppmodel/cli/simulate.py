@@ -59,6 +59,11 @@ def _result(run):
     }  # fmt: skip
 
 
+def _replica_gpus(run):
+    """GPUs of one rank, over all replicas of the pipeline."""
+    return 1 if run.layout is None else run.layout.gpus // run.table.num_ranks
+
+
 def _nodes(run):
     """Where the ranks lie, their messages, and whether these hold shared NICs; None without nodes."""
     if run.system is None or run.system.nodes is None:
@@ -66,13 +71,15 @@ def _nodes(run):
     from ppmodel.metrics import messages_by_node
     from ppmodel.specs import nodes_of
 
-    spec, graph, nodes = run.system.nodes, run.timeline.graph, nodes_of(run.system, run.table.num_ranks)
+    spec, graph = run.system.nodes, run.timeline.graph
+    of_gpus = nodes_of(run.system, run.table.num_ranks * _replica_gpus(run))
+    nodes = of_gpus[:: _replica_gpus(run)]
     inside, between = messages_by_node(run.table, nodes)
     nics = "own links"
     if spec.shared_nic:
         nics = "not used" if not nodes.any() else "held" if graph.queues else f"not held under {graph.p2p}"
     return {
         "placement": spec.placement if isinstance(spec.placement, str) else list(spec.placement),
-        "devices_per_node": spec.devices_per_node, "used": int(nodes.max()) + 1,
+        "devices_per_node": spec.devices_per_node, "used": int(of_gpus.max()) + 1,
         "messages_inside": inside, "messages_between": between, "nics": nics,
     }  # fmt: skip

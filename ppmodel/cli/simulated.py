@@ -87,10 +87,11 @@ def _nodes(nodes, run):
 
     placement = nodes["placement"] if isinstance(nodes["placement"], str) else "by the file's list"
     way = " through shared NICs" if nodes["nics"] == "held" else ""
-    yield f"nodes               {nodes['used']} of up to {nodes['devices_per_node']} ranks, {placement}"
+    members = "ranks" if run.layout is None else "GPUs"
+    yield f"nodes               {nodes['used']} of up to {nodes['devices_per_node']} {members}, {placement}"
     yield f"messages            {nodes['messages_inside']} inside nodes, {nodes['messages_between']} between them{way}"
     if nodes["nics"].startswith("not held"):
         yield f"shared NICs         {nodes['nics']}"
-    said = one_node_text(run.system, [run.table.num_ranks])
+    said = one_node_text(run.system, [run.table.num_ranks]) if run.layout is None else ""
     if said:
         yield said
