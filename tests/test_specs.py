@@ -238,7 +238,7 @@ def test_unknown_names_get_the_nearest():
     """A misspelt name is refused with the nearest, a missing file as missing."""
     with pytest.raises(SpecificationError, match="did you mean mid_cp_slow_nw"):
         load_system("mid_cp_slow")
-    with pytest.raises(SpecificationError, match="choose one of gpt3_175b, llama3_70b, paper"):
+    with pytest.raises(SpecificationError, match=r"choose one of bloom_176b, deepseek_v3, gpt3_175b, .*, paper, "):
         load_model("zzz")
     with pytest.raises(SpecificationError, match="is not a file"):
         load_system("nowhere/mine.yaml")
@@ -254,5 +254,6 @@ def test_key_value_heads_divide_the_heads(tmp_path):
 
 
 def test_models_are_listed():
-    """The paper's model, GPT-3 and Llama 3 come with the package."""
-    assert model_names() == ["gpt3_175b", "llama3_70b", "paper"]
+    """Every file of the folder is a model that loads under its name."""
+    assert {"bloom_176b", "deepseek_v3", "gpt3_175b", "llama3_405b", "mixtral_8x7b", "paper"} <= set(model_names())
+    assert [load_model(name).name for name in model_names()] == sorted(model_names())

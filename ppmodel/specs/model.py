@@ -178,7 +178,7 @@ def _check_latent_attention(model):
     size = latent.rope_head_size + latent.nope_head_size
     if model.head_size != size:
         rule = f"must be rope_head_size + nope_head_size ({size})"
-        raise SpecificationError("head_size", model.head_size, rule, "write their sum")
+        raise SpecificationError("head_size", f"{model.head_size:g}", rule, "write their sum")
     if model.kv_heads != model.heads:
         rule = f"must be heads ({model.heads}) with latent_attention"
         raise SpecificationError("kv_heads", model.kv_heads, rule, "write heads; latents take the place of groups")
