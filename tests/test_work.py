@@ -21,7 +21,9 @@ from ppmodel.costs import (
 from ppmodel.errors import SpecificationError
 from ppmodel.specs import DATA, ExpertSpec, LatentAttentionSpec, LayoutSpec, load_model
 
-GOLDEN = pd.read_csv(Path(__file__).parent / "golden" / "collectives.csv", comment="#")
+FOLDER = Path(__file__).parent / "golden"
+GOLDEN = pd.read_csv(FOLDER / "collectives.csv", comment="#")
+SHARES = pd.read_csv(FOLDER / "share_work.csv", comment="#")
 PAPER = load_model("paper")
 PHASES = ("forward", "input_grad", "weight_grad")
 SIZES = st.sampled_from([1, 2, 4, 8])
@@ -150,9 +152,9 @@ TINY = replace(gpt(4, 4, 8), kv_heads=2)
 TINY_EXPERTS = replace(TINY, experts=ExpertSpec(4, 2, shared=1, hidden=12, dense_layers=0))
 TINY_LATENT = replace(
     TINY, kv_heads=4, attention="fused",
-    latent_attention=LatentAttentionSpec(6, 4, rope_head_size=2, nope_head_size=2, value_head_size=4),
+    latent_attention=LatentAttentionSpec(6, 4, rope_head_size=2, nope_head_size=2, value_head_size=6),
 )  # fmt: skip
-WITH_WORDS = replace(TINY, vocabulary=40)
+WITH_WORDS = replace(TINY, vocabulary=40, learned_positions=True)
 CASES = {
     "tensor": (WITH_WORDS, {"tp": 2}),
     "sequence": (WITH_WORDS, {"tp": 2, "sequence_parallel": True}),
@@ -184,6 +186,15 @@ def test_every_collective_has_the_volume_derived_by_hand(case):
 def test_the_table_of_collectives_has_no_other_cases():
     """Every row of the table is used by a case."""
     assert set(GOLDEN.case) == set(CASES)
+
+
+@pytest.mark.parametrize("row", list(SHARES.itertuples(index=False)), ids=lambda row: f"{row.case}: {row.operation}")
+def test_one_gpus_share_has_the_work_derived_by_hand(row):
+    """FLOPs, traffic, kept bytes and parameters of what a layout splits."""
+    model, sizes = CASES[row.case]
+    one = {o.name: o for o in whole(model, 2, LayoutSpec(**sizes))}[row.operation]
+    kept_bytes = one.saved_bytes, one.core_bytes, one.weight_grad_bytes
+    assert (*one.forward, *one.input_grad, *kept_bytes, one.parameters) == row[2:]
 
 
 @given(kinds, SIZES, SIZES, st.booleans())

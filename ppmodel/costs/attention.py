@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ppmodel.costs.collectives import Collective
-from ppmodel.costs.work import NO_WORK, BlockOperation, Work, exchange, gather, linear, norm, reduce
+from ppmodel.costs.work import NO_WORK, BlockOperation, Work, exchange, gather, linear, norm, reduce, sharing_input
 
 _CAUSAL_HALF = 0.5
 
@@ -58,7 +58,7 @@ def _latent_projections(model, share, heads):
     down = linear("key-value down", model, stream, model.hidden, latent.key_value_rank + latent.rope_head_size)
     return [
         *_latent_queries(model, share, heads),
-        down._replace(saved_bytes=0.0) if latent.query_rank else down,  # the queries keep the same input
+        sharing_input(down) if latent.query_rank else down,  # the queries keep the same input
         norm("key-value norm", model, stream, latent.key_value_rank),
         *gather("keys and values", model, share, latent.key_value_rank, [up], beside=latent.rope_head_size),
     ]
@@ -69,7 +69,7 @@ def _latent_queries(model, share, heads):
     rank, outputs = model.latent_attention.query_rank, heads.queries * heads.size
     if not rank:
         up = linear("query", model, share.tokens, model.hidden, outputs, kept_rows=share.stream)
-        return gather("queries", model, share, model.hidden, [up._replace(saved_bytes=0.0)])
+        return gather("queries", model, share, model.hidden, [sharing_input(up)])
     up = linear("query up", model, share.tokens, rank, outputs, kept_rows=share.stream)
     return [
         linear("query down", model, share.stream, model.hidden, rank),

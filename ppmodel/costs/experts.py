@@ -2,7 +2,7 @@
 
 from ppmodel.costs.collectives import Collective
 from ppmodel.costs.mlp import mlp_operations, mlp_products
-from ppmodel.costs.work import NO_WORK, BlockOperation, Work, exchange, gather, linear, reduce
+from ppmodel.costs.work import NO_WORK, BlockOperation, Work, exchange, gather, linear, reduce, sharing_input
 
 _SINGLE = 4
 """Bytes of the router's probabilities, which are in single precision."""
@@ -36,7 +36,7 @@ def _shared(model, share):
     if not experts.shared:
         return []
     operations = mlp_operations(model, share, experts.shared * experts.hidden, "shared experts")
-    return [o._replace(saved_bytes=0.0) if o.name == "shared experts up" else o for o in operations]
+    return [sharing_input(o) if o.name == "shared experts up" else o for o in operations]
 
 
 def _dispatched(model, share):

@@ -140,6 +140,12 @@ def linear(name, model, rows, inputs, outputs, *, kept_rows=None, count=1, exper
     )  # fmt: skip
 
 
+def sharing_input(operation):
+    """A product whose input another operation keeps: it counts once, for the backward and for its second half."""
+    kept = operation.saved_bytes
+    return operation._replace(saved_bytes=0.0, weight_grad_bytes=operation.weight_grad_bytes - kept)
+
+
 def elementwise(name, model, elements, *, flops, reads, saved):
     """A pass over memory that writes one result; the backward reads its gradient and what was saved, and
     writes a gradient for each input.
