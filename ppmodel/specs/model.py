@@ -113,7 +113,7 @@ class ModelSpec:
     gradient_bytes, optimizer_bytes : float
         Bytes per parameter of its gradient and optimizer state, which need not be whole.
     tied_embeddings : bool
-        Whether the loss head uses the weights of the embedding.
+        Whether the loss head uses the weights of the embedding, where there is one.
     experts : ExpertSpec, optional
         A mixture of experts in place of the MLP.
     latent_attention : LatentAttentionSpec, optional
@@ -160,9 +160,6 @@ class ModelSpec:
         if self.experts and self.experts.dense_layers >= self.blocks:
             rule = f"must be fewer than blocks ({self.blocks})"
             raise SpecificationError("experts.dense_layers", self.experts.dense_layers, rule, "write 0 for none")
-        if self.tied_embeddings and not self.vocabulary:
-            remedy = "write false, or name the vocabulary"
-            raise SpecificationError("tied_embeddings", "true", "needs a vocabulary above 0", remedy)
         if self.latent_attention:
             _check_latent_attention(self)
 
