@@ -228,7 +228,9 @@ def _balanced(loads, shape, even, times):
 def _filled(loads, num_blocks, times):
     """Blocks given out one by one, each to where the rank is done first with it, then to its shortest stage.
 
-    With blocks that are alike this is the least time of the slowest rank: no other order of giving can do better.
+    With blocks that are alike this is the least time of the slowest rank: no other order of giving can do better. Of
+    equals it is the earlier stage; where both ways of a pipeline share the ranks, every other stage, so that neither
+    way has a slow half.
     """
     num_stages = loads.shape[1]
     blocks = np.ones(num_stages, dtype=np.int64)
@@ -237,21 +239,22 @@ def _filled(loads, num_blocks, times):
     stages = _stage_times(blocks, times._replace(dense=None, dense_blocks=0))
     ranks, stages = (loads @ stages).tolist(), stages.tolist()
     held_by = [[(rank, loads[rank, stage]) for rank in np.flatnonzero(loads[:, stage])] for stage in range(num_stages)]
+    order = [(stage % 2, -stage) if len(of) > 1 else (0, stage) for stage, of in enumerate(held_by)]
 
     def ends(stage):
-        return max(ranks[rank] + share * times.block for rank, share in held_by[stage]), stages[stage], stage
+        return max(ranks[rank] + share * times.block for rank, share in held_by[stage]), stages[stage], order[stage]
 
-    waiting = [ends(stage) for stage in range(num_stages)]
+    waiting = [(*ends(stage), stage) for stage in range(num_stages)]
     heapify(waiting)
     for _ in range(num_blocks - int(blocks.sum())):
-        while waiting[0] != (now := ends(waiting[0][2])):  # others have been given to its rank since
+        while waiting[0] != (now := (*ends(waiting[0][-1]), waiting[0][-1])):  # its rank has been given others since
             heapreplace(waiting, now)
-        stage = waiting[0][2]
+        stage = waiting[0][-1]
         blocks[stage] += 1
         stages[stage] += times.block
         for rank, share in held_by[stage]:
             ranks[rank] += share * times.block
-        heapreplace(waiting, ends(stage))
+        heapreplace(waiting, (*ends(stage), stage))
     return blocks
 
 
