@@ -66,7 +66,7 @@ def _try_generators(specification, schedule_files):
     for case in sweep.cases:
         if case.source is None and schedules.get(case.name).file:
             with suppress(PPModelError):  # a size that it does not serve is a refused row
-                built(case, min(sweep.pp), min(sweep.microbatches))
+                built(case, *(min(sizes) for sizes in sweep.sizes(sweep.layouts[0])))
 
 
 def _summary(done):

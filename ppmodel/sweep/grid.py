@@ -1,7 +1,7 @@
 """The grid of a sweep: which row stands where, and how the rows are cut into chunks.
 
-Rows are counted like nested loops, the schedule outermost: schedule, options, pp, microbatches, p2p, allreduce,
-system, model, noise, seed. All rows up to ``allreduce`` share one compiled graph.
+Rows are counted like nested loops, the schedule outermost: schedule, options, layout, pp, microbatches, p2p,
+allreduce, system, model, noise, seed. All rows up to ``allreduce`` share one compiled graph.
 """
 
 from dataclasses import asdict, dataclass
@@ -30,11 +30,13 @@ class Sweep:
     cases : tuple of Case
         Schedules with their options.
     pp, microbatches : tuple of int
-        Ranks and microbatches.
+        Ranks and microbatches; empty where each layout has its own.
     p2p, allreduce : tuple of str
         Communication semantics, as in `simulation.compile_graph`.
     systems : tuple of SystemSpec
     models : tuple of ModelSpec
+    layouts : tuple of LayoutSpec
+        None alone where a rank is one GPU.
     noises : tuple of Noise
         Empty where the runs of a point are all alike; then there are no seeds either.
     seeds : tuple of range
@@ -50,6 +52,7 @@ class Sweep:
     allreduce: tuple
     systems: tuple
     models: tuple
+    layouts: tuple = (None,)
     noises: tuple = ()
     seeds: tuple = ()
     files: tuple = ()
@@ -57,7 +60,12 @@ class Sweep:
     @property
     def graph_shape(self):
         """Lengths of the loops that a graph follows from."""
-        return tuple(map(len, (self.cases, self.pp, self.microbatches, self.p2p, self.allreduce)))
+        sizes = max(1, len(self.pp)), max(1, len(self.microbatches))
+        return len(self.cases), len(self.layouts), *sizes, len(self.p2p), len(self.allreduce)
+
+    def sizes(self, layout):
+        """Ranks and microbatches of the graphs of a layout."""
+        return self.pp or (layout.pp,), self.microbatches or (layout.microbatches,)
 
     @property
     def num_runs(self):
@@ -90,13 +98,15 @@ class Sweep:
         Returns
         -------
         case : Case
+        layout : LayoutSpec or None
         size : (int, int)
             Ranks and microbatches.
         words : (str, str)
             What transfers and the all-reduce occupy.
         """
-        case, pp, count, p2p, allreduce = np.unravel_index(number, self.graph_shape)
-        return self.cases[case], (self.pp[pp], self.microbatches[count]), (self.p2p[p2p], self.allreduce[allreduce])
+        case, layout, pp, count, p2p, allreduce = np.unravel_index(number, self.graph_shape)
+        ranks, counts = self.sizes(self.layouts[layout])
+        return self.cases[case], self.layouts[layout], (ranks[pp], counts[count]), (self.p2p[p2p], self.allreduce[allreduce])
 
     def seeds_between(self, first, last):
         """Seeds by their places in the list of all.
@@ -137,9 +147,8 @@ def _plain(entry):
 def _graph_work(sweep):
     """Estimated nanoseconds of each graph: building, compiling, then every row."""
     noisy = _NOISY_OPERATION_NS if sweep.noises else _ROW_OPERATION_NS
-    operations = 2.0 * np.multiply.outer(
-        [_chunks(case) for case in sweep.cases], np.outer(sweep.pp, sweep.microbatches)
-    )
+    sizes = [np.outer(*sweep.sizes(layout)) for layout in sweep.layouts]
+    operations = 2.0 * np.multiply.outer([_chunks(case) for case in sweep.cases], sizes)
     operations = np.where(operations <= _LARGEST_TABLE, operations, 0).astype(np.int64)  # too large: refused
     work = _GRAPH_NS + _OPERATION_NS * operations + sweep.rows_per_graph * (_ROW_NS + noisy * operations)
     return np.repeat(work.ravel(), len(sweep.p2p) * len(sweep.allreduce))

@@ -9,6 +9,7 @@ from ppmodel import evaluate
 from ppmodel.cases import generated
 from ppmodel.compiled import prepare
 from ppmodel.errors import PPModelError, SweepError, cause
+from ppmodel.layouts import layout_columns
 from ppmodel.noise import noisy_runs
 from ppmodel.prices import Price
 from ppmodel.simulation import compile_graph
@@ -18,8 +19,12 @@ from ppmodel.sweep.versions import versions
 NOISE = ("jitter", "straggling", "slowdown", "seed")
 """The columns of a run, in a sweep that has noise."""
 
-_KINDS = dict.fromkeys(("pp", "microbatches", "messages", "seed"), int) | {"nics_shared": bool}
-_KINDS |= dict.fromkeys(("schedule", "options", "label", "p2p", "allreduce", "system", "model", "refused"), str)
+_WORDS = (
+    "schedule", "options", "label", "p2p", "allreduce", "system", "model", "layout", "recompute", "precision", "refused",
+)  # fmt: skip
+_COUNTS = ("pp", "microbatches", "messages", "seed", "tp", "cp", "ep", "dp", "gpus", "microbatch_size", "global_batch")
+_KINDS = dict.fromkeys((*_COUNTS, "zero"), int) | dict.fromkeys(("nics_shared", "sequence_parallel", "fits"), bool)
+_KINDS |= dict.fromkeys(_WORDS, str)
 
 
 def columns_of(sweep):
@@ -32,11 +37,12 @@ def columns_of(sweep):
     Returns
     -------
     dict of str to type
-        `evaluate.COLUMNS`; with noise, also the run, after the model.
+        As of `evaluate.compare`; with noise, also the run, after the model.
     """
     place = len(evaluate.COORDINATES)
     noise = NOISE if sweep.noises else ()
-    names = (*evaluate.COLUMNS[:place], *noise, *evaluate.COLUMNS[place:])
+    columns = evaluate.columns(with_layout=sweep.layouts != (None,))
+    names = (*columns[:place], *noise, *columns[place:])
     return {name: _KINDS.get(name, float) for name in names}
 
 
@@ -80,13 +86,19 @@ def compute_rows(sweep, first, last, wanted=None):
         remedy = "choose smaller sizes or fewer workers" if full else "report it, with the file"
         rule = f"cannot be computed ({cause(error)})"
         raise SweepError("rows", f"{first} to {last - 1}", rule, remedy) from error
-    return {name: [row.get(name) for row in rows] for name in columns_of(sweep)}
+    return {name: [_typed(row.get(name), kind) for row in rows] for name, kind in columns_of(sweep).items()}
+
+
+def _typed(value, kind):
+    """A value as its column has it: a number of layers that is recomputed stands among words."""
+    return str(value) if kind is str and value is not None else value
 
 
 def _rows(sweep, first, last):
     for file in sweep.files:
         files.know(*file)
-    prepare(2 * round(np.mean(sweep.pp) * np.mean(sweep.microbatches)) * sweep.num_rows)
+    cells = np.mean([np.outer(*sweep.sizes(layout)).mean() for layout in sweep.layouts])
+    prepare(2 * round(cells) * sweep.num_rows)
     table_of = lru_cache(1)(generated)  # graphs of one table follow one another
     for number, *rows in _blocks(first, last, sweep.rows_per_graph):
         yield from _graph_rows(sweep, number, *rows, table_of)
@@ -104,10 +116,11 @@ def _blocks(first, last, size):
 
 def _graph_rows(sweep, number, first, last, table_of):
     """Some rows of one graph."""
-    case, size, words = sweep.graph(number)
+    case, layout, size, words = sweep.graph(number)
+    case = evaluate.chunked(case, layout)
     graph_of = lru_cache(1)(lambda: _graph(table_of, case, size, words))
     blocks = list(_blocks(first, last, sweep.rows_per_price))
-    prices = [_price(sweep, place) for place, *_ in blocks]
+    prices = [_price(sweep, place, layout) for place, *_ in blocks]
     rows = evaluate.graph_rows(evaluate.point_columns(case, size, words), graph_of, prices)
     for row, price, block in zip(rows, prices, blocks, strict=True):
         yield from _runs(sweep, row, price, graph_of, *block[1:]) if sweep.noises else [row]
@@ -121,11 +134,12 @@ def _graph(table_of, case, size, words):
         raise
 
 
-def _price(sweep, place):
-    """A system and a model by their place among all pairs of them."""
+def _price(sweep, place, layout):
+    """A system and a model by their place among all pairs of them, under a layout."""
     system, model = divmod(place, len(sweep.models))
     system, model = sweep.systems[system], sweep.models[model]
-    return Price({"system": system.name, "model": model.name}, {}, model, system)
+    named = {} if layout is None else layout_columns(layout)
+    return Price({"system": system.name, "model": model.name} | named, {}, model, system, layout=layout)
 
 
 def _runs(sweep, row, price, graph_of, first, last):

@@ -3,15 +3,16 @@
 from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ppmodel.cases import as_case
 from ppmodel.errors import PPModelError, SpecificationError
+from ppmodel.layouts import as_layout, as_layouts
 from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN, Noise
 from ppmodel.simulation import ALLREDUCE, P2P
-from ppmodel.specs import load_model, load_system, model_names, place_in, read_document, system_names
+from ppmodel.specs import layout_names, load_model, load_system, model_names, place_in, read_document, system_names
 from ppmodel.sweep.files import read
 from ppmodel.sweep.grid import Sweep
 
@@ -84,8 +85,9 @@ class _SweepFile(_Form):
     """Keys of a sweep's file."""
 
     schedules: Annotated[list[Annotated[_Schedule, BeforeValidator(_named)]], BeforeValidator(_listed_schedules)]
-    pp: Annotated[list[_Count], _List]
-    microbatches: Annotated[list[_Count], _List]
+    layouts: Annotated[list[str | dict[str, Any]], _List] = []
+    pp: Annotated[list[_Count], _List] = []
+    microbatches: Annotated[list[_Count], _List] = []
     p2p: Annotated[list[Literal[P2P]], _List] = ["overlapped"]
     allreduce: Annotated[list[Literal[ALLREDUCE]], _List] = ["excluded"]
     systems: Annotated[list[str], _List]
@@ -128,12 +130,13 @@ def load_sweep(path, schedule_files=()):
             _require_entries(path, key, getattr(form, key))
     cases, files = _cases(path, form, schedule_files)
     _require_seeds(path, form)
+    layouts = _layouts(path, form)
     lists = {key: tuple(getattr(form, key)) for key in ("pp", "microbatches", "p2p", "allreduce")}
     systems = _specifications(path, "systems", form.systems, load_system, system_names())
     models = _specifications(path, "models", form.models, load_model, model_names())
     noises = tuple(_noise(path, place, entry) for place, entry in enumerate(form.noise))
     seeds = tuple(range(entry.first, entry.last + 1) for entry in form.seeds)
-    sweep = Sweep(cases, **lists, systems=systems, models=models, noises=noises, seeds=seeds, files=files)
+    sweep = Sweep(cases, **lists, systems=systems, models=models, layouts=layouts, noises=noises, seeds=seeds, files=files)
     if sweep.num_rows > _MAX_ROWS:
         rule = f"must be at most {_MAX_ROWS}"
         raise SpecificationError("rows", sweep.num_rows, rule, "cut the sweep into several files", where=str(path))
@@ -238,6 +241,42 @@ def _option_value(path, location, value, option):
         return option.parse(str(value))
     except ValueError:
         return _refuse(path, location, value, option.rule, f"write for example {location[-1]}: {option.example}")
+
+
+# ---- layouts -------------------------------------------------------------------------------------
+
+
+def _layouts(path, form):
+    """Every layout that is named or written out; of values in lists, with each combination of them."""
+    if form.layouts and form.noise:
+        _refuse(path, ("noise",), "given", "cannot stand beside layouts", "leave out one of the two")
+    found = []
+    for place, entry in enumerate(form.layouts):
+        for one in _layouts_of(path, place, entry):
+            if one in found:
+                _refuse(path, ("layouts", place), entry, *_TWICE)
+            found.append(one)
+    for key, open_sizes in (("pp", [one.pp is None for one in found]), ("microbatches", [one.microbatches is None for one in found])):
+        if not getattr(form, key) and (any(open_sizes) or not found):
+            rule = "is missing, and so it is in a layout" if found else "is missing"
+            _refuse(path, (key,), "nothing", rule, f"add the key {key}")
+    return tuple(found) or (None,)
+
+
+def _layouts_of(path, place, entry):
+    written = entry if isinstance(entry, dict) else {}
+    name = written.get("name", entry if isinstance(entry, str) else None)
+    if isinstance(name, str) and name not in layout_names() and name.endswith((".yaml", ".yml")):
+        name = path.parent / name
+    values = {key: value for key, value in written.items() if key not in ("name", "pp")}
+    try:
+        sizes = {"pp": written["pp"]} if "pp" in written else {}
+        base = as_layout(name, sizes) if name is not None else as_layout(sizes)
+        return [replace(one, provenance=()) for one in as_layouts(base, values)]
+    except PPModelError as error:
+        if error.where is None:
+            _refuse(path, ("layouts", place, error.field), error.value, error.rule, error.remedy)
+        raise
 
 
 # ---- systems, models, runs -----------------------------------------------------------------------
