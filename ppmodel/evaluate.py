@@ -89,7 +89,7 @@ def simulate(
     """
     seconds, values = _told_apart(given)
     (layout,) = _one_layout(layout, values)
-    case = _chunked(as_case(schedule), layout)
+    case = chunked_case(as_case(schedule), layout)
     table = built(case, *_one_size(case, pp, microbatches, layout))
     require_used(seconds, allreduce)
     costs, model, system, layout = costs_of(table, model, system, allreduce, seconds, layout)
@@ -126,7 +126,7 @@ def searched_for(
     """
     seconds, values = _told_apart(given)
     (layout,) = _one_layout(layout, values)
-    case = _chunked(as_case(schedule), layout)
+    case = chunked_case(as_case(schedule), layout)
     if case.times_are_set:
         return case
     table = built(case, *_size(case, pp, microbatches, layout))
@@ -235,14 +235,14 @@ def compared(
     rows = []
     for case in cases:
         for one, prices in layouts.items():
-            chunked = _chunked(case, one)
+            chunked = chunked_case(case, one)
             for size in _sizes(cases, chunked, pp, microbatches, one):
                 for word in words:
                     rows += _rows(chunked, size, word, prices)
-    return _columns(rows, model is not None, layouts.keys() != {None}), rows
+    return columns_of(rows, model is not None, layouts.keys() != {None}), rows
 
 
-def _columns(rows, with_model, with_layout):
+def columns_of(rows, with_model=True, with_layout=False):
     """The columns that some rows have, in their order."""
     kept = [name for name in COLUMNS if name not in ("system", "model") or with_model]
     own = [name for name in (*SECONDS, "change") if rows and name in rows[0]]
@@ -508,7 +508,7 @@ def _one_layout(layout, values):
     return layouts
 
 
-def _chunked(case, layout):
+def chunked_case(case, layout):
     """The case with the layout's chunks, where it has that option and none is set."""
     if layout is None or layout.chunks is None or "chunks" not in case.known_options or "chunks" in dict(case.options):
         return case

@@ -172,14 +172,14 @@ def table_numbers(table):
 
 
 def memory_numbers(table, model, system):
-    """Bytes on the most loaded rank, and those of its activations; alike on all systems."""
+    """Bytes on the most loaded rank, and those of its activations; alike on all systems, but for balanced layers."""
 
     def read():
         held = metrics.memory(table, model, stages(table, model, system))
         most = held.total.argmax()
         return {"peak_memory_bytes": float(held.total[most]), "activations_bytes": float(held.activations[most])}
 
-    return once(table, model, read)
+    return once(table, (model, system) if model.vocabulary else model, read)
 
 
 _known_of = WeakKeyDictionary()  # tables, and what is known of each: it goes when the table goes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations  # help() shows a field's type by its name
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
 from typing import Annotated, Any, Literal, get_args
 
@@ -174,6 +174,12 @@ class LayoutSpec:
         if self.global_batch is not None and self.global_batch % (self.dp * self.microbatch_size):
             rule = f"must be a multiple of dp x microbatch_size ({self.dp} x {self.microbatch_size})"
             self._refuse("global_batch", rule, "choose another global_batch, dp or microbatch_size")
+
+    @property
+    def text(self):
+        """What is not as it is by default: ``tp=8 dp=2``."""
+        own = [(one.name, getattr(self, one.name)) for one in fields(self) if one.compare and one.name != "title"]
+        return " ".join(f"{name}={value}" for name, value in own if value != getattr(LayoutSpec, name))
 
     @property
     def replica_gpus(self):

@@ -106,7 +106,12 @@ class Sweep:
         """
         case, layout, pp, count, p2p, allreduce = np.unravel_index(number, self.graph_shape)
         ranks, counts = self.sizes(self.layouts[layout])
-        return self.cases[case], self.layouts[layout], (ranks[pp], counts[count]), (self.p2p[p2p], self.allreduce[allreduce])
+        return (
+            self.cases[case],
+            self.layouts[layout],
+            (ranks[pp], counts[count]),
+            (self.p2p[p2p], self.allreduce[allreduce]),
+        )
 
     def seeds_between(self, first, last):
         """Seeds by their places in the list of all.

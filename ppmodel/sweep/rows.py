@@ -20,7 +20,8 @@ NOISE = ("jitter", "straggling", "slowdown", "seed")
 """The columns of a run, in a sweep that has noise."""
 
 _WORDS = (
-    "schedule", "options", "label", "p2p", "allreduce", "system", "model", "layout", "recompute", "precision", "refused",
+    "schedule", "options", "label", "p2p", "allreduce", "system", "model", "layout", "recompute", "precision",
+    "refused",
 )  # fmt: skip
 _COUNTS = ("pp", "microbatches", "messages", "seed", "tp", "cp", "ep", "dp", "gpus", "microbatch_size", "global_batch")
 _KINDS = dict.fromkeys((*_COUNTS, "zero"), int) | dict.fromkeys(("nics_shared", "sequence_parallel", "fits"), bool)
@@ -41,7 +42,7 @@ def columns_of(sweep):
     """
     place = len(evaluate.COORDINATES)
     noise = NOISE if sweep.noises else ()
-    columns = evaluate.columns(with_layout=sweep.layouts != (None,))
+    columns = evaluate.columns_of([], with_layout=sweep.layouts != (None,))
     names = (*columns[:place], *noise, *columns[place:])
     return {name: _KINDS.get(name, float) for name in names}
 
@@ -117,7 +118,7 @@ def _blocks(first, last, size):
 def _graph_rows(sweep, number, first, last, table_of):
     """Some rows of one graph."""
     case, layout, size, words = sweep.graph(number)
-    case = evaluate.chunked(case, layout)
+    case = evaluate.chunked_case(case, layout)
     graph_of = lru_cache(1)(lambda: _graph(table_of, case, size, words))
     blocks = list(_blocks(first, last, sweep.rows_per_price))
     prices = [_price(sweep, place, layout) for place, *_ in blocks]

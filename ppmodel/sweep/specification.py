@@ -136,7 +136,9 @@ def load_sweep(path, schedule_files=()):
     models = _specifications(path, "models", form.models, load_model, model_names())
     noises = tuple(_noise(path, place, entry) for place, entry in enumerate(form.noise))
     seeds = tuple(range(entry.first, entry.last + 1) for entry in form.seeds)
-    sweep = Sweep(cases, **lists, systems=systems, models=models, layouts=layouts, noises=noises, seeds=seeds, files=files)
+    sweep = Sweep(
+        cases, **lists, systems=systems, models=models, layouts=layouts, noises=noises, seeds=seeds, files=files
+    )
     if sweep.num_rows > _MAX_ROWS:
         rule = f"must be at most {_MAX_ROWS}"
         raise SpecificationError("rows", sweep.num_rows, rule, "cut the sweep into several files", where=str(path))
@@ -256,7 +258,10 @@ def _layouts(path, form):
             if one in found:
                 _refuse(path, ("layouts", place), entry, *_TWICE)
             found.append(one)
-    for key, open_sizes in (("pp", [one.pp is None for one in found]), ("microbatches", [one.microbatches is None for one in found])):
+    for key, open_sizes in (
+        ("pp", [one.pp is None for one in found]),
+        ("microbatches", [one.microbatches is None for one in found]),
+    ):
         if not getattr(form, key) and (any(open_sizes) or not found):
             rule = "is missing, and so it is in a layout" if found else "is missing"
             _refuse(path, (key,), "nothing", rule, f"add the key {key}")
