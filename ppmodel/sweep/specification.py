@@ -85,13 +85,13 @@ class _SweepFile(_Form):
     """Keys of a sweep's file."""
 
     schedules: Annotated[list[Annotated[_Schedule, BeforeValidator(_named)]], BeforeValidator(_listed_schedules)]
-    layouts: Annotated[list[str | dict[str, Any]], _List] = []
     pp: Annotated[list[_Count], _List] = []
     microbatches: Annotated[list[_Count], _List] = []
     p2p: Annotated[list[Literal[P2P]], _List] = ["overlapped"]
     allreduce: Annotated[list[Literal[ALLREDUCE]], _List] = ["excluded"]
     systems: Annotated[list[str], _List]
     models: Annotated[list[str], _List]
+    layouts: Annotated[list[str | dict[str, Any]], _List] = []
     noise: Annotated[list[_Noise], _List] = []
     seeds: Annotated[list[Annotated[_Seeds, BeforeValidator(_seed_range)]], _List] = []
 
