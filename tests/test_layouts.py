@@ -209,9 +209,9 @@ def test_few_key_value_heads_are_held_several_times():
 
 LINE = "simulate 1f1b --model llama3_70b --system dgx_h100"
 LINES = {
-    "--tp 8": "--pp = nothing: is missing",
-    "--layout bloom_176b": r"--layers = Et\*5.*: must be 12 stages with 80 blocks, and has 12 with 70",
-    "--layout bloom_176b --pp 4": "--pp = 12: is not that of the schedule, 4",
+    "--tp 8": "pp = nothing: is missing",
+    "--layout bloom_176b": r"layers = Et\*5.*: must be 12 stages with 80 blocks, and has 12 with 70",
+    "--layout bloom_176b --pp 4": "pp = 12: is not that of the schedule, 4",
     "--layout nowhere --pp 4": "--layout = nowhere: is neither a known name nor a path",
     "--pp 4 --microbatches 8 --tp 0": "--tp = 0: must be a whole number",
     "--pp 4 --microbatches 8 --tp 3": "--tp = 3: must divide heads of llama3_70b .64.",
