@@ -358,7 +358,7 @@ def evaluate(graph, many_costs):
     """
     if not many_costs:
         return []
-    found = iterations(graph, many_costs)
+    found = iterations(graph, many_costs, by_rank=False)
     return timed(graph, many_costs, found.makespan_s, found.span_s, found.reduced_s)
 
 

@@ -98,6 +98,7 @@ BROKEN = {
     "both backwards": ("0F0 0B0 0I0 0W0", "0B0", "beside its own halves"),
     "lone reduction": ("0F0 1F0 1B0 0B0 0R", "1R", "is missing: a table has the reductions of all stages"),
     "lone step": ("0F0 1F0 1B0 0B0 1O", "0O", "is missing: a table has the optimizer steps of all stages"),
+    "rank without steps": ("0F0 0B0 0O\n1F0 1B0", "1B0", "is followed by no optimizer step"),
     "early reduction": ("0F0 0R 0B0", "0R", "deadlock"),
     "early step": ("0F0 1F0 1B0 1O 0B0 0O", "1O", "stands before 0B0: steps begin when all gradients"),
     "step before a reduction": ("0F0 0B0 0O 0R", "0O", "stands before 0R"),

@@ -21,6 +21,9 @@ from ppmodel.tables.steps import step_times
 _SIDE_BY_SIDE, _FEWER, _MANY_CLASSES = 64, 32, 1000
 """Systems that the compiled engine takes through a graph at once; fewer where their costs would not fit the cache."""
 
+_MAKESPANS, _SPANS, _RANKS = range(3)
+"""What is asked of many systems; each includes those before it."""
+
 
 def run_graph(graph, costs, factors=None):
     """The longest path through the graph: one pass in topological order.
@@ -126,7 +129,7 @@ def makespans(graph, many_costs):
     >>> makespans(compile_graph(schedule), many).tolist()
     [33.0, 39.0]
     """
-    return _evaluated(graph, list(many_costs), of_ranks=False).makespan_s
+    return _evaluated(graph, list(many_costs), _MAKESPANS).makespan_s
 
 
 class Iterations(NamedTuple):
@@ -155,13 +158,15 @@ class Iterations(NamedTuple):
         return self.computed_s.max(axis=0)
 
 
-def iterations(graph, many_costs):
+def iterations(graph, many_costs, by_rank=True):
     """As `makespans`, with the times at which the parts of the iteration end.
 
     Parameters
     ----------
     graph : ExecutionGraph
     many_costs : sequence of OpCosts
+    by_rank : bool
+        Whether `computed_s` is asked for; a single system is quicker without.
 
     Returns
     -------
@@ -184,21 +189,21 @@ def iterations(graph, many_costs):
     >>> [times.tolist() for times in (found.pipeline_s, found.reduced_s, found.makespan_s)]
     [[33.0, 39.0], [35.0, 41.0], [35.5, 41.5]]
     """
-    return _evaluated(graph, list(many_costs), of_ranks=True)
+    return _evaluated(graph, list(many_costs), _RANKS if by_rank else _SPANS)
 
 
-def _evaluated(graph, many_costs, of_ranks):
-    """`Iterations`; without `of_ranks` spans and the ends of each rank are not asked for."""
+def _evaluated(graph, many_costs, wanted):
+    """`Iterations`; what is not wanted is 0."""
     if any(costs.nics is not None for costs in many_costs) and len(many_costs) > 1:
-        return _by_nics(graph, many_costs, of_ranks)
+        return _by_nics(graph, many_costs, wanted)
     graph = graph.on(many_costs[0].nics) if many_costs else graph
     for costs in many_costs:
         check_fit(graph, costs)
     fast = kernels(graph.schedule.num_operations * len(many_costs))
     if len(many_costs) == 1 or graph.meets or graph.dynamic or not fast:
-        return _one_by_one(graph, many_costs, of_ranks)
+        return _one_by_one(graph, many_costs, wanted)
     found = _no_iterations(graph, len(many_costs))
-    ends = graph.ends_by_operation if of_ranks else np.empty(0, dtype=np.uint8)
+    ends = graph.ends_by_operation if wanted else np.empty(0, dtype=np.uint8)
     classes = len(OpKind) * graph.schedule.num_replicas * graph.schedule.num_stages
     at_once = _SIDE_BY_SIDE if classes < _MANY_CLASSES else _FEWER
     for first in range(0, len(many_costs), at_once):
@@ -208,10 +213,10 @@ def _evaluated(graph, many_costs, of_ranks):
         factors = np.array([float(costs.overlap_factor) for costs in some])
         times = fast.many_longest_paths(*graph.instructions, tables, factors, graph.occupied, ends)
         found.reduced_s[here], found.span_s[here], found.computed_s[:, here] = times
-    lengths = np.array([step_lengths(graph.schedule, costs) for costs in many_costs]).T
     found.makespan_s[:] = found.reduced_s
-    for end in step_times(graph.schedule, found.reduced_s, lengths)[1]:
-        np.maximum(found.makespan_s, end, out=found.makespan_s)
+    if len(graph.schedule.steps):
+        lengths = np.array([step_lengths(graph.schedule, costs) for costs in many_costs]).T
+        np.max(step_times(graph.schedule, found.reduced_s, lengths)[1], axis=0, out=found.makespan_s)
     refuse_overflow(found.makespan_s.max(initial=0))
     return found
 
@@ -220,20 +225,22 @@ def _no_iterations(graph, count):
     return Iterations(*np.zeros((3, count)), np.zeros((graph.schedule.num_ranks, count)))
 
 
-def _one_by_one(graph, many_costs, of_ranks):
+def _one_by_one(graph, many_costs, wanted):
     found = _no_iterations(graph, len(many_costs))
     for place, costs in enumerate(many_costs):  # one after the other, in the same memory
-        _fill(found, place, run_graph(graph, costs), of_ranks)
+        _fill(found, place, run_graph(graph, costs), wanted)
     return found
 
 
-def _fill(found, place, run, of_ranks):
+def _fill(found, place, run, wanted):
     found.makespan_s[place], found.reduced_s[place] = run.makespan_s, run.reduced_s
-    if of_ranks:
-        found.span_s[place], found.computed_s[:, place] = run.longest_span_s, run.computed_s
+    if wanted:
+        found.span_s[place] = run.longest_span_s
+    if wanted == _RANKS:
+        found.computed_s[:, place] = run.computed_s
 
 
-def _by_nics(graph, many_costs, of_ranks):
+def _by_nics(graph, many_costs, wanted):
     """`_evaluated`, of costs on several topologies: those on one topology in one pass."""
     places = {}
     for place, costs in enumerate(many_costs):
@@ -241,7 +248,7 @@ def _by_nics(graph, many_costs, of_ranks):
     found = _no_iterations(graph, len(many_costs))
     for nics, some in places.items():
         bare = [replace(many_costs[place], nics=None) for place in some]
-        for column, times in zip(found, _evaluated(graph.on(nics), bare, of_ranks), strict=True):
+        for column, times in zip(found, _evaluated(graph.on(nics), bare, wanted), strict=True):
             column[..., some] = times
     return found
 

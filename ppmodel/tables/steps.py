@@ -56,7 +56,7 @@ def _lacking(schedule, kind):
 
 
 def find_steps(schedule):
-    """The optimizer steps: the last operations of each rank that has any, rank by rank in program order.
+    """The optimizer steps: the last operations of every rank, or none; rank by rank in program order.
 
     Parameters
     ----------
@@ -73,9 +73,9 @@ def find_steps(schedule):
     >>> find_steps(build("gpipe", 2, 1).with_step()).tolist()
     [3, 7]
     """
-    if (schedule.kind[schedule.rank_start[1:] - 1] == OpKind.O).any():
-        return np.flatnonzero(schedule.kind == OpKind.O)
-    return np.empty(0, dtype=int)
+    if schedule.kind[-1] != OpKind.O:  # all ranks end with steps, or none
+        return np.empty(0, dtype=int)
+    return np.flatnonzero(schedule.kind == OpKind.O)
 
 
 def step_times(schedule, begin, length):

@@ -58,7 +58,8 @@ def refuse_out_of_range(schedule):
     if not ends or len(schedule.rank_start) < schedule.placement.max() + 2:
         rule = f"must rise from 0 to the number of operations, {schedule.num_operations}"
         raise TableError("rank_start", starts.tolist(), rule, "begin each rank where the one before it ends")
-    _refuse_early_steps(schedule)
+    if schedule.kind.max(initial=0) == OpKind.O:
+        _refuse_early_steps(schedule)
     lowest = schedule.microbatch.min(initial=0)
     bad = lowest < NO_MICROBATCH or schedule.microbatch.max(initial=0) >= schedule.table_microbatches
     if bad or (lowest < 0 and ((schedule.microbatch < 0) != (schedule.kind >= OpKind.R)).any()):
@@ -68,14 +69,16 @@ def refuse_out_of_range(schedule):
 
 
 def _refuse_early_steps(schedule):
-    """Refuse an optimizer step before another operation of its rank, or in one cell with another operation."""
+    """Refuse an optimizer step before another operation of its rank, or in one cell with it; and a rank without any."""
     steps = schedule.kind == OpKind.O
-    if not steps.any():
-        return
     follows = schedule.rank[1:] == schedule.rank[:-1]
     for index in np.flatnonzero(steps[:-1] & ~steps[1:] & follows)[:1]:
         why, remedy = "steps begin when all gradients of all ranks are summed", "move it to the end of its row"
         _refuse(schedule, index, f"stands before {schedule.op(index + 1)}", remedy, [index, index + 1], why)
+    ends = schedule.rank_start[1:] - 1
+    for index in ends[~steps[ends]][:1]:
+        remedy = "add the steps of its rank's stages, or delete all others"
+        _refuse(schedule, index, "is followed by no optimizer step, as other ranks have", remedy)
     for index in np.flatnonzero(schedule.joined & (steps | np.append(False, steps[:-1])))[:1]:
         _refuse(schedule, index, "shares a cell with an optimizer step", "give each a cell of its own")
 
