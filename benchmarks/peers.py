@@ -43,7 +43,7 @@ def case_of(schedule, costs):
     Parameters
     ----------
     schedule : Schedule
-        One operation a cell; its reductions are left out.
+        One operation a cell; its reductions and steps are left out.
     costs : OpCosts
         With transfers that occupy, and arrive when they leave: no latency.
 
@@ -51,7 +51,7 @@ def case_of(schedule, costs):
     -------
     Case
     """
-    table = [[op for (op,) in row if op.kind != OpKind.R] for row in schedule.rows()]
+    table = [[op for (op,) in row if op.kind < OpKind.R] for row in schedule.rows()]
     ops = [op for row in table for op in row]
     place = {op: number for number, op in enumerate(ops)}
     rank = [number for number, row in enumerate(table) for _ in row]
