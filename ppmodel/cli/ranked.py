@@ -8,6 +8,7 @@ from ppmodel.cli.text import counted, gibibytes, plain
 
 _TIE = 1e-9
 _FORMULA = "=+-@\t\r"
+_SIZES = ("tp", "cp", "ep", "dp", "microbatch_size", "zero")
 
 
 def ranked(rows):
@@ -57,11 +58,13 @@ def ranked_text(pairs):
     """
     first = pairs[0][1]
     head = f"{counted(first['pp'], 'rank')}, {counted(first['microbatches'], 'microbatch')}"
-    head += f"; transfers {first['p2p']}, all-reduce {first['allreduce']}"
+    head += f"; transfers {first['p2p']}" + ("" if "tp" in first else f", all-reduce {first['allreduce']}")
     lines = [head + (f"; {first['model']} on {first['system']}" if "model" in first else "")]
+    if "tp" in first:
+        lines.append("layout: " + ", ".join(f"{name} {first[name]}" for name in _SIZES))
     good = [(place, row) for place, row in pairs if place is not None]
     if good:
-        heading = ["", "schedule", "time (s)", "relative", "bubble", _memory_heading(good[0][1]), "messages"]
+        heading = ["", "schedule", "iteration (s)" if "tp" in first else "time (s)", "relative", "bubble", _memory_heading(good[0][1]), "messages"]
         best = time_of(good[0][1])
         lines.append(aligned([heading, *(_cells(place, row, best) for place, row in good)], right=(0, 2, 3, 4, 6)))
     if len(good) < len(pairs):

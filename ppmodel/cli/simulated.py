@@ -26,7 +26,7 @@ def simulated_text(result, run):
     lines = [
         f"{result['schedule']}, {counted(result['pp'], 'rank')}{cut}, "
         f"{counted(result['microbatches'], 'microbatch')}; "
-        f"transfers {result['p2p']}, all-reduce {result['allreduce']}",
+        f"transfers {result['p2p']}" + ("" if "tp" in result else f", all-reduce {result['allreduce']}"),
         f"makespan            {result['makespan_s']:.6g} s",
         f"idle ratio          {result['idle_ratio']:.4f}  (over the ideal time {result['bubble_ratio_ideal']:.4f}, "
         f"over the longest span {result['bubble_ratio_span']:.4f})",
