@@ -94,3 +94,9 @@ def test_the_command_tells_where_the_time_goes(capsys):
     assert main([*command.split(), "--json"]) == 0
     row = json.loads(capsys.readouterr().out)
     assert sum(row[name] for name in PARTS) == pytest.approx(row["iteration_s"], rel=1e-9)
+
+
+def test_the_chunks_of_a_layout_are_those_of_the_schedule(capsys):
+    """A published layout names chunks and layers; the schedule that has chunks takes them."""
+    assert main("simulate interleaved-1f1b --layout llama3_405b_8k --model llama3_405b --system h100".split()) == 0
+    assert "16 ranks, 128 stages" in capsys.readouterr().out

@@ -42,7 +42,7 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, as_jso
     case = searched_for(asked, *size, allreduce=allreduce, layout=layout, **costs)
     run = simulate(case, *size, p2p=p2p, allreduce=allreduce, layout=layout, **costs)
     result = _result(run)
-    if case is not asked:
+    if not asked.times_are_set:
         result["ordered_for"] = option_text(dict(case.options)["times"])
     if trace is not None:
         result |= {"trace": trace, "trace_events": run.to_trace(trace)}

@@ -113,8 +113,8 @@ def microbatch_data_s(parameters, computing_s, model, layout, system):
     ----------
     parameters : Held
         Of one GPU, by part of the model.
-    computing_s : ndarray of float, shape (num_lists, 4)
-        Seconds of the kernels by phase, under which traffic is hidden where the layout says so.
+    computing_s : ndarray of float, shape (num_lists, 3)
+        Seconds of the kernels of F, I and W, under which traffic is hidden where the layout says so.
     model : ModelSpec
     layout : LayoutSpec
     system : SystemSpec
@@ -131,7 +131,8 @@ def microbatch_data_s(parameters, computing_s, model, layout, system):
         exposed[:, :2] = np.maximum(gather[:, None] - under, 0.0)
     if layout.zero >= SHARED_GRADIENTS:
         scatter = shared_s("reduce-scatter", parameters, model.gradient_bytes, layout, system)
-        exposed[:, 2] = np.maximum(scatter - computing_s[:, 2] * layout.overlap_gradients, 0.0)
+        under = computing_s[:, 1:].sum(axis=1) * layout.overlap_gradients  # the next block's backward, both halves
+        exposed[:, 2] = np.maximum(scatter - under, 0.0)
     return exposed
 
 
