@@ -9,7 +9,7 @@ import numpy as np
 
 from ppmodel import metrics
 from ppmodel.change import UNCHANGED
-from ppmodel.costs import check_layout, model_costs, stages, uniform_costs
+from ppmodel.costs import check_layout, imbalance, model_costs, stages, uniform_costs
 from ppmodel.errors import CostError
 from ppmodel.layouts import layout_columns
 from ppmodel.tables import brief
@@ -172,12 +172,20 @@ def table_numbers(table):
 
 
 def memory_numbers(table, model, system):
-    """Bytes on the most loaded rank, and those of its activations; alike on all systems, but for balanced layers."""
+    """Bytes on the most loaded rank, those of its activations, and how evenly the ranks compute.
+
+    They are alike on all systems, but where the layers are balanced by what they take.
+    """
 
     def read():
-        held = metrics.memory(table, model, stages(table, model, system))
+        cut = stages(table, model, system)
+        held = metrics.memory(table, model, cut)
         most = held.total.argmax()
-        return {"peak_memory_bytes": float(held.total[most]), "activations_bytes": float(held.activations[most])}
+        _, uneven = imbalance(table, [one.forward_s + one.input_grad_s + one.weight_grad_s for one in cut])
+        return {
+            "peak_memory_bytes": float(held.total[most]), "activations_bytes": float(held.activations[most]),
+            "slowest_over_mean": uneven,
+        }  # fmt: skip
 
     return once(table, (model, system) if model.vocabulary else model, read)
 

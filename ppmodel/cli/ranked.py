@@ -4,7 +4,7 @@ import csv
 import io
 
 from ppmodel.cli.text import columns as aligned
-from ppmodel.cli.text import counted, gibibytes, plain
+from ppmodel.cli.text import counted, gibibytes, plain, uneven_text
 
 _TIE = 1e-9
 _FORMULA = "=+-@\t\r"
@@ -67,6 +67,9 @@ def ranked_text(pairs):
         heading = ["", "schedule", "iteration (s)" if "tp" in first else "time (s)", "relative", "bubble", _memory_heading(good[0][1]), "messages"]
         best = time_of(good[0][1])
         lines.append(aligned([heading, *(_cells(place, row, best) for place, row in good)], right=(0, 2, 3, 4, 6)))
+    uneven = [f"  {row['label']}: {uneven_text(row)}" for _, row in good if uneven_text(row)]
+    if uneven:
+        lines += ["uneven stages:", *uneven]
     if len(good) < len(pairs):
         lines += ["refused:", *(f"  {row['label']}: {row['refused']}" for _, row in pairs[len(good) :])]
     return "\n".join(lines)

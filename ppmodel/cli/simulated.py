@@ -1,10 +1,10 @@
 """A simulated run as lines of text."""
 
-from ppmodel.cli.text import MANY, by_rank, counted, gibibytes
+from ppmodel.cli.text import MANY, by_rank, counted, gibibytes, uneven_text
 from ppmodel.iteration import MEMORY_PARTS, PARTS, PARTS_CALLED
 from ppmodel.ops import OpKind
 
-_LEAST, _UNEVEN = 1e-9, 1.02
+_LEAST = 1e-9
 
 
 def simulated_text(result, run):
@@ -56,6 +56,8 @@ def _specified(result):
     if fits and result["microbatch_sequences"] > 1:
         fits += f"; with more microbatches each has fewer than {result['microbatch_sequences']} sequences"
     yield f"microbatch          {counted(result['microbatch_sequences'], 'sequence')}"
+    if uneven_text(result):
+        yield f"uneven stages       {uneven_text(result)}"
     yield f"memory              {gibibytes(held)} GiB on the most loaded rank, of {gibibytes(room)}{fits}"
     yield f"model, system       {result['model']}, {result['system']}"
 
@@ -72,8 +74,8 @@ def _iteration(result):
     for name in PARTS:
         if abs(result[name]) > _LEAST * seconds:
             yield f"  {PARTS_CALLED[name]:<18}{result[name]:>9.4g} s {result[name] / seconds:>7.1%}"
-    if result["slowest_over_mean"] > _UNEVEN:
-        yield f"uneven stages       the most loaded rank is {result['slowest_over_mean'] - 1:.1%} busier than the mean"
+    if uneven_text(result):
+        yield f"uneven stages       {uneven_text(result)}"
     held, room = result["peak_memory_bytes"], result["memory_capacity_bytes"]
     fits = "" if result["fits"] else ": does not fit"
     yield f"memory              {gibibytes(held)} GiB on the most loaded GPU, of {gibibytes(room)}{fits}"

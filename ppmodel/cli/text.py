@@ -94,3 +94,18 @@ def columns(rows, right=()):
                   for place, (text, width) in enumerate(zip(row, widths, strict=True))).rstrip()
         for row in rows
     )  # fmt: skip
+
+
+_UNEVEN = 1.02
+
+
+def uneven_text(row):
+    """How much busier the most loaded rank is than the mean, where that is more than 2 %; else nothing.
+
+    Examples
+    --------
+    >>> uneven_text({"slowest_over_mean": 1.2}), uneven_text({"slowest_over_mean": 1.01}), uneven_text({})
+    ('the most loaded rank is 20.0% busier than the mean', '', '')
+    """
+    ratio = row.get("slowest_over_mean") or 1.0
+    return f"the most loaded rank is {ratio - 1:.1%} busier than the mean" if ratio > _UNEVEN else ""
