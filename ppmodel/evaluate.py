@@ -28,7 +28,8 @@ COORDINATES = ("schedule", "options", "label", "pp", "microbatches", "p2p", "all
 NUMBERS = (
     "makespan_s", "busy_s", "idle_ratio", "bubble_ratio_total", "bubble_ratio_ideal", "bubble_ratio_span",
     "table_bubble_ratio", "peak_activations", "messages", "comm_over_forward",
-    "peak_memory_bytes", "activations_bytes", "memory_capacity_bytes", "nics_shared",
+    "peak_memory_bytes", "activations_bytes", "memory_capacity_bytes", "slowest_over_mean",
+    "nics_shared",
 )  # fmt: skip
 """The columns that say what comes out of a point."""
 
@@ -172,12 +173,12 @@ def compare(
         - ``peak_activations`` of the most loaded rank, in microbatches on 1/S of the model; ``messages`` of all ranks;
           ``comm_over_forward``, the slowest transfer over the mean forward.
         - ``peak_memory_bytes`` and ``activations_bytes`` of the most loaded rank, ``memory_capacity_bytes`` of a
-          device; empty without a model.
+          device; ``slowest_over_mean``, computing time of the rank that computes longest over that of the mean rank;
+          empty without a model.
         - ``nics_shared``: whether transfers queue at shared NICs.
         - With a layout: what it says (`layouts.LAYOUT_COLUMNS`); ``iteration_s``, the whole iteration with gradient
           reduction and optimizer, and where it goes on the most loaded rank (`iteration.PARTS`);
-          ``tokens_per_s_per_gpu``; ``model_flops_utilization``; what a GPU holds (`iteration.MEMORY_PARTS`); ``fits``;
-          ``slowest_over_mean``, how much busier the most loaded rank is than the mean.
+          ``tokens_per_s_per_gpu``; ``model_flops_utilization``; what a GPU holds (`iteration.MEMORY_PARTS`); ``fits``.
         - ``refused``: why a combination is not defined; its numbers are then empty.
 
     Raises

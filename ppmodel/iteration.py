@@ -35,7 +35,7 @@ MEMORY_PARTS = (
 
 NUMBERS = (
     "iteration_s", "tokens_per_s_per_gpu", "model_flops_utilization", *PARTS,
-    *(name for name in MEMORY_PARTS if name != "activations_bytes"), "fits", "slowest_over_mean",
+    *(name for name in MEMORY_PARTS if name != "activations_bytes"), "fits",
 )  # fmt: skip
 """The columns that a layout adds to those of `evaluate.COLUMNS`."""
 
