@@ -1,6 +1,7 @@
 """All attacks by category; a later one is a line here."""
 
 from . import code, documents, processes, words
+from .rooms import ROWS
 
 CATEGORIES = {
     "command line": words.lines,
@@ -8,6 +9,7 @@ CATEGORIES = {
     "injection": words.injection,
     "YAML": documents.documents,
     "CSV": documents.tables,
+    "measured rows": lambda: documents.tables(ROWS),
     "generators": code.generators,
     "notebooks": code.notebooks,
     "kernels": code.hostile_notebooks,

@@ -93,10 +93,10 @@ CELLS = ["", "0F0", "3B7", "0F8", "4F0", "0f0", "0F-1", "0F0.0", "0F0@1", "0F0&0
          "0F" + "9" * 40, "(0F0;3B0)OVERLAP_F_B", "0F0&" * 20 + "0F0", "\x1b[2J", "\ufeff0F0"]  # fmt: skip
 
 
-def tables(count=60):
-    """A table with cells replaced, moved or doubled, rows and columns turned, other separators and ends of line."""
+def tables(room=TABLES, count=60):
+    """A file of rows with cells replaced, moved or doubled, rows and columns turned, other separators and ends of line."""
     chance = random.Random(_SEED)
-    good = [line.split(",") for line in TABLES.good.splitlines() if not line.startswith("#")]
+    good = [line.split(",") for line in room.good.splitlines() if not line.startswith("#")]
     for number in range(count):
         rows, deeds = [list(row) for row in good], []
         for _ in range(chance.randint(1, 2)):
@@ -105,10 +105,9 @@ def tables(count=60):
             deeds.append(deed)
         separator, end = chance.choice([(",", "\n")] * 4 + [(", ", "\r\n"), (";", "\n"), ("\t", "\n"), (" ", "\r")])
         text = end.join(separator.join(row) for row in rows) + chance.choice(["", end])
-        for line in (TABLES.lines[number % len(TABLES.lines)], TABLES.lines[0]):
-            yield Attack(
-                "CSV", f"{' and '.join(deeds)} ({number})", line.format("mine.csv").split(), {"mine.csv": text}
-            )
+        for line in dict.fromkeys((room.lines[number % len(room.lines)], room.lines[0])):
+            name = f"{' and '.join(deeds)} ({number})"
+            yield Attack("CSV", name, line.format("mine.csv").split(), {"mine.csv": text}, writes=room.writes)
 
 
 def _cell(rows, chance):
