@@ -10,7 +10,7 @@ import pytest
 
 import ppmodel
 from benchmarks.tables import load_speed
-from ppmodel import build, formulas, names, read_table, simulate
+from ppmodel import build, formulas, iteration, names, read_table, simulate
 from ppmodel.artefact.claims import TARGETS, load_claims, rows_of
 from ppmodel.cases import label, legal_cases
 from ppmodel.costs import model_costs, uniform_costs
@@ -40,10 +40,23 @@ PARAMETERS = {
     "systems": {"models": ["paper"], "systems": ["dgx_a100"], "pp": 4, "microbatches": 8},
     "your-system": {
         "system": "mi300x",
-        "pp": [4, 80],
-        "largest_microbatches": 512,
-        "more_schedules": [["hanayo", {"waves": 2}]],
+        "layout": "my-layout.yaml",
+        "pp": [2, 4],
+        "tp": [1, 2],
+        "microbatch_size": [1],
+        "schedules": ["1f1b", "gpipe", "v-half"],
         "memory_limit": "0.4 TiB",
+    },
+    "beside": {
+        "model": "gpt3_175b",
+        "pp": 2,
+        "tps": [1, 8],
+        "dps": [1, 4],
+        "global_batch": 16,
+        "gpus": 16,
+        "splits": [[2, 8], [4, 4], [4, 3]],
+        "batches": [16, 64],
+        "schedules": ["1f1b", "gpipe", "zb-h1"],
     },
     "claims": {"implied": "default"},
     "semantics": {
@@ -291,23 +304,58 @@ def test_systems(recorded):
     assert kinds["stated"]["dgx_a100"] == 4
 
 
-@of("your-system")
-def test_your_system(recorded):
-    """All schedules are asked; what is taken fits the limit, and is the fastest that does; with its all-reduce."""
-    study, candidates = recorded("recommended.csv").set_index(["pp", "choice"]), recorded("candidates.csv")
-    sizes = [2**power for power in range(10)]
-    cases = [name for name in names() if name != "hanayo"] + [("hanayo", {"waves": 2})]
-    asked = ppmodel.compare(cases, [4, 80], sizes, model="llama3_70b", system="mi300x")
-    assert set(candidates.label) == set(asked.label[asked.refused.isna()])
-    fits = candidates[(candidates.peak_memory_bytes <= 0.4 * 2**40) & (candidates.pp == 80)]
-    assert study.makespan_s[80, "fastest that fits"] == pytest.approx(fits.makespan_s.min())
-    assert (4, "fastest that fits") not in study.index
-    least = candidates[candidates.pp == 4].peak_memory_bytes.min()
-    assert study.peak_memory_bytes[4, "least memory"] == least > 0.4 * 2**40
-    again = recorded("recommended_recompute.csv").set_index(["pp", "choice"])
-    assert again.peak_memory_bytes[4, "least memory"] < least
-    ours = candidates.query("label == '1F1B' and pp == 4 and microbatches == 8").makespan_s.item()
-    assert ours == pytest.approx(t_sim("1f1b", 4, 8, "llama3_70b", "mi300x"))
+def test_your_system(tmp_path):
+    """Every layout of the GPUs is asked under every schedule; what is taken fits, and nothing that fits is faster."""
+    layout = {"title": "mine", "dp": 4, "tp": 2, "pp": 2, "global_batch": 16, "zero": 1, "sequence_parallel": True}
+    said = {
+        key: value if key == "title" else {"value": value, "kind": "our choice", "source": "a test"}
+        for key, value in layout.items()
+    }
+    (tmp_path / "my-layout.yaml").write_text(json.dumps(said))
+    recorded = executed("your-system", PARAMETERS["your-system"], tmp_path)
+    own, points = recorded("your_layout.csv").iloc[0], recorded("your_candidates.csv")
+    same = {"model": "llama3_70b", "system": "mi300x", "zero": 1, "sequence_parallel": True, "global_batch": 16}
+    ours = simulate("1f1b", 2, tp=2, dp=4, **same).to_dict()
+    assert own.iteration_s == pytest.approx(ours["iteration_s"])
+    plain = recorded("your_layouts.csv")
+    sizes = {(one.pp, one.tp, one.dp, one.recompute) for one in plain.itertuples()}
+    assert sizes == {(pp, tp, 16 // (pp * tp), word) for pp in (2, 4) for tp in (1, 2) for word in ("none", "full")}
+    assert points.groupby(["pp", "tp", "recompute"]).size().eq(3).all()
+    assert (points.fits == (points.peak_memory_bytes <= 0.4 * 2**40)).all()
+    assert 0 < points.fits.sum() < len(points)
+    best = recorded("your_best.csv")
+    assert best.fits.all()
+    assert best.iteration_s[0] == points.iteration_s[points.fits].min()
+    choices = recorded("your_schedules.csv").set_index(["pp", "choice"])
+    assert choices.iteration_s[4, "fastest that fits"] == points.query("fits and pp == 4").iteration_s.min()
+    facts = recorded("your_layouts.json")
+    assert (facts["tried"], facts["fitting"]) == (len(plain), plain.fits.sum())
+
+
+@of("beside")
+def test_beside(recorded):
+    """Parts sum to the iteration; a group of one waits for nobody; gains are against 1F1B in the same layout."""
+    block = recorded("beside_block.csv")
+    assert set(block.group) == {"tensor"}
+    study = recorded("beside.csv")
+    iteration_ms = 1e3 * study.iteration_s * study.gpus / (study.global_batch * load_model("gpt3_175b").sequence)
+    assert study[list(iteration.PARTS)].sum(axis=1).tolist() == pytest.approx(iteration_ms.tolist())
+    assert (study.tensor_s[study.tp == 1] == 0).all()
+    assert (study.tensor_s[study.tp == 8] > 0).all()
+    hidden = recorded("beside_hidden.csv").set_index(["hidden", "dp"])
+    assert hidden.saved["overlap_tensor", 4] > 0 == hidden.saved["nothing", 4]
+    worth = recorded("beside_worth.csv").set_index(["layout", "global_batch"])
+    assert {name for name, _ in worth.index} == {"pp 2, tp 8, dp 1", "pp 4, tp 4, dp 1"}
+    one = {
+        "model": "gpt3_175b",
+        "system": "dgx_h100_nodes",
+        "tp": 4,
+        "zero": 1,
+        "sequence_parallel": True,
+        "global_batch": 16,
+    }
+    times = {name: simulate(name, 4, **one).to_dict()["iteration_s"] for name in ("1f1b", "gpipe", "zb-h1")}
+    assert worth.gain["pp 4, tp 4, dp 1", 16] == pytest.approx(1 - min(times.values()) / times["1f1b"])
 
 
 @of("own-schedule")

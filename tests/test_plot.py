@@ -19,6 +19,7 @@ from ppmodel.plot import (
     plot_bars,
     plot_heatmap,
     plot_lines,
+    plot_parts,
     plot_ranges,
     plot_scatter,
     plot_table,
@@ -243,6 +244,28 @@ def test_heights_of_names_keep_their_distance(wanted):
     heights = kept_apart(wanted, gap)
     assert (np.diff(heights) >= gap - 1e-12).all()
     assert -1e-9 <= heights[0] <= heights[-1] <= 1
+
+
+@pytest.mark.parametrize("horizontal", [False, True])
+def test_parts_stand_on_one_another(horizontal):
+    """A bar a row, each panel with its own; columns stack to their sum, and one that is 0 everywhere has no legend."""
+    rows = pd.DataFrame(
+        {"n": [1, 2, 4], "p": ["left", "left", "right"], "a": [1, 2, 3], "b": [0, 0, 0], "c": [0, 5, 6]}
+    )
+    called = {"a": "first", "b": "none", "c": "last"}
+    figure = plot_parts(rows, "n", called, "title", axis="s", panel="p", horizontal=horizontal)
+    left, right = figure.axes
+    ends = [
+        (bar.get_x() + bar.get_width(), bar.get_y() + bar.get_height())[not horizontal] for bar in left.containers[-1]
+    ]
+    assert ends == [1, 7]
+    names = [(axis.get_yticklabels() if horizontal else axis.get_xticklabels()) for axis in (left, right)]
+    assert [[text.get_text() for text in axis] for axis in names] == [["1", "2"], ["4"]]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["first", "last"]
+    assert (
+        left.containers[1][0].get_facecolor()
+        == plot_parts(rows, "n", called, "").axes[0].containers[1][0].get_facecolor()
+    )
 
 
 def test_bars_lie_in_panels():

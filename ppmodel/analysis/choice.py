@@ -6,7 +6,7 @@ CHOICES = ("fastest that fits", "next schedule that fits", "fastest of all", "le
 """What `recommended` picks at each number of ranks, where one exists."""
 
 
-def recommended(frame, limit_bytes=None):
+def recommended(frame, limit_bytes=None, time="makespan_s"):
     """For each number of ranks the fastest schedule that fits a limit of memory, and what stands beside it.
 
     Parameters
@@ -15,6 +15,8 @@ def recommended(frame, limit_bytes=None):
         From `ppmodel.compare`, of one model on one system; points that are not defined are no candidates.
     limit_bytes : float, optional
         Bytes that the most loaded rank may hold; by default all memory of a rank of the system.
+    time : str
+        Column of the time that decides; of a frame with layouts ``iteration_s``, the whole iteration.
 
     Returns
     -------
@@ -33,18 +35,18 @@ def recommended(frame, limit_bytes=None):
     import pandas as pd
 
     chosen = [frame[:0].assign(choice="")]
-    for _, here in frame.dropna(subset="makespan_s").groupby("pp", sort=False):
+    for _, here in frame.dropna(subset=time).groupby("pp", sort=False):
         fits = here[here.peak_memory_bytes <= (here.memory_capacity_bytes if limit_bytes is None else limit_bytes)]
-        take = _fastest(fits)
+        take = _fastest(fits, time)
         others = fits[~fits.label.isin(take.label)]
-        least = here.sort_values(["peak_memory_bytes", "makespan_s", "label", "microbatches"])[:1]
-        found = zip(CHOICES, (take, _fastest(others), _fastest(here), least), strict=True)
+        least = here.sort_values(["peak_memory_bytes", time, "label", "microbatches"])[:1]
+        found = zip(CHOICES, (take, _fastest(others, time), _fastest(here, time), least), strict=True)
         chosen += [rows.assign(choice=name) for name, rows in found]
     columns = ["choice", *frame.columns]
     return pd.concat([rows for rows in chosen if len(rows)] or chosen, ignore_index=True)[columns]
 
 
-def _fastest(rows):
+def _fastest(rows, time):
     """The fastest by the written rule: one row, or none."""
-    equal = rows[rows.makespan_s <= rows.makespan_s.min() * (1 + TIE)]
+    equal = rows[rows[time] <= rows[time].min() * (1 + TIE)]
     return equal.sort_values(["peak_memory_bytes", "label", "microbatches"])[:1]

@@ -2,6 +2,7 @@
 
 from ppmodel.plot.heatmap import plot_heatmap
 from ppmodel.plot.lines import legend, plot_bars, plot_lines
+from ppmodel.plot.parts import plot_parts
 from ppmodel.plot.ranges import plot_ranges
 from ppmodel.plot.scatter import plot_scatter
 from ppmodel.plot.style import context, style_of, titled

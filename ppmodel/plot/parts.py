@@ -1,0 +1,109 @@
+"""Stacked bars of columns that add up, such as the parts of an iteration's time."""
+
+from itertools import cycle
+
+from matplotlib import pyplot as plt
+
+from ppmodel.plot.lines import legend
+from ppmodel.plot.style import (
+    BLUE,
+    GREEN,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    YELLOW,
+    axis_label,
+    panel_title,
+    panels_of,
+    titled,
+)
+
+_COLOURS = (BLUE, ORANGE, YELLOW, PURPLE, SKY, "#bdbdbd", VERMILION, GREEN)
+_THICK = 0.76
+
+
+def plot_parts(
+    frame, x, parts, title, context="", *, axis="", panel=None, labels=None, horizontal=False, share=True
+):  # fmt: skip
+    """Stacked bars: one a row, one colour a column, in panels side by side.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        A row a bar, such as `ppmodel.compare` returns with a layout; rows without a number are left out.
+    x : str
+        Column that names the bars; each panel has those of its own rows.
+    parts : dict of str to str
+        Columns from the bottom, and what the legend calls them. Each keeps the colour of its place; those that are 0
+        in all rows are left out.
+    title, context : str
+        As in `plot_lines`.
+    axis : str
+        What the columns measure, with its unit.
+    panel : str, optional
+        Column that tells the panels apart.
+    labels : dict of str to str, optional
+        As in `plot_lines`.
+    horizontal : bool
+        Whether bars lie, the first on top, which leaves room for long names.
+    share : bool
+        Whether all panels have one scale.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> from ppmodel.iteration import PARTS_CALLED
+    >>> given = {"model": "llama3_70b", "system": "dgx_h100_nodes", "tp": 8, "dp": [1, 2, 4]}
+    >>> frame = pp.compare("1f1b", 4, global_batch=64, **given)
+    >>> len(plot_parts(frame, "dp", PARTS_CALLED, "More replicas, fewer microbatches", axis="s").axes)
+    1
+    """
+    frame = frame.dropna(subset=list(parts))
+    there = [(name, colour) for name, colour in zip(parts, cycle(_COLOURS)) if (frame[name] != 0).any()]
+    panels = panels_of(frame, panel)
+    figure, axes = _axes([len(rows) for rows in panels.values()], horizontal, share)
+    for place, (name, rows) in zip(axes, panels.items(), strict=True):
+        _stack(place, rows, there, parts, horizontal)
+        names = rows[x].map(str)
+        named, measured = (place.set_yticks, place.set_xlabel) if horizontal else (place.set_xticks, place.set_ylabel)
+        named(range(len(rows)), names)
+        if place is axes[0] or not share or horizontal:
+            measured(axis)
+        if not horizontal:
+            place.set_xlabel(axis_label(x, labels))
+        panel_title(place, panel, name, labels)
+    legend(figure, axes[0])
+    return titled(figure, title, context)
+
+
+def _axes(counts, horizontal, share):
+    """Axes side by side, as wide as their bars are many."""
+    if horizontal:
+        figure, axes = plt.subplots(
+            1, len(counts), figsize=(7.8, 1.5 + 0.27 * max(counts)), squeeze=False, sharex=share, layout="constrained"
+        )  # fmt: skip
+        for place in axes[0]:
+            place.invert_yaxis()
+            place.grid(axis="y", visible=False)
+        return figure, axes[0]
+    figure, axes = plt.subplots(
+        1, len(counts), figsize=(7.8, 3.7), squeeze=False, sharey=share, width_ratios=[one + 1 for one in counts]
+    )  # fmt: skip
+    for place in axes[0]:
+        place.grid(axis="x", visible=False)
+    return figure, axes[0]
+
+
+def _stack(place, rows, there, parts, horizontal):
+    """Bars that stand, or lie, each where the one before ends."""
+    ends = [0.0] * len(rows)
+    for name, colour in there:
+        sizes = rows[name].tolist()
+        bars, offset = (place.barh, "left") if horizontal else (place.bar, "bottom")
+        bars(range(len(rows)), sizes, _THICK, color=colour, label=parts[name], **{offset: ends})
+        ends = [end + size for end, size in zip(ends, sizes, strict=True)]
