@@ -2,25 +2,20 @@
 
 A point is a case (`cases`), a size, costs (from seconds, or from a model on a system) and communication semantics. The
 topology travels with the costs, so no caller can forget it. `simulate` returns the timeline of one point, `compare` a
-frame of many, and `times` keeps what a long study has computed. All three evaluate points here.
+frame of many; the room `times` keeps what a long study has computed.
 """
 
-from functools import cache
 from itertools import product
-from typing import NamedTuple
-
-import numpy as np
 
 from ppmodel import iteration, metrics
 from ppmodel.cases import as_case, as_cases, built, compiled, with_times
-from ppmodel.change import UNCHANGED
 from ppmodel.costs import comm_over_forward
 from ppmodel.errors import NO_MEMORY, CostError, PPModelError
 from ppmodel.layouts import LAYOUT_COLUMNS, LAYOUT_FIELDS, as_layouts, layout_columns
-from ppmodel.prices import SECONDS, changed_costs, costs_of, listed, priced, require_used, table_numbers
+from ppmodel.prices import SECONDS, costs_of, listed, priced, require_used, table_numbers
 from ppmodel.run import Run
 from ppmodel.schedules.registry import option_text
-from ppmodel.simulation import iterations, makespans, require_semantics, run_graph
+from ppmodel.simulation import iterations, require_semantics, run_graph
 
 COORDINATES = ("schedule", "options", "label", "pp", "microbatches", "p2p", "allreduce", "system", "model")
 """The columns that say which point a row is; costs given in seconds have their columns in place of the last two."""
@@ -404,86 +399,6 @@ def time_columns(num_ranks, makespans_s, busy_s, spans_s, reduced_s):
     ideal, span = num_ranks * reduced_s / busy_s - 1, 1 - busy_s / (num_ranks * spans_s)
     columns = (makespans_s, busy_s, idle, idle, ideal, span)
     return [dict(zip(NUMBERS[:6], row, strict=True)) for row in zip(*(one.tolist() for one in columns), strict=True)]
-
-
-# ---- long studies --------------------------------------------------------------------------------
-
-
-class Times(NamedTuple):
-    """Simulated time and idle share, each with one entry for every change and system.
-
-    Parameters
-    ----------
-    makespan_s : ndarray of float, shape (num_changes, num_systems)
-        From the start of the first operation to the end of the last, in seconds.
-    idle_ratio : ndarray of float, shape (num_changes, num_systems)
-        Share of all ranks' time in which they do not compute.
-    """
-
-    makespan_s: np.ndarray
-    idle_ratio: np.ndarray
-
-
-def times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce="excluded", changes=(UNCHANGED,)):
-    """Simulated times of one schedule on some systems under some changes.
-
-    What has been simulated before in this process is not simulated again; values decide, not names or files.
-
-    Parameters
-    ----------
-    case : Case or what `cases.as_case` takes
-        The schedule.
-    num_ranks, num_microbatches : int
-        Ranks S and microbatches B.
-    model : ModelSpec
-        The model.
-    systems : sequence of SystemSpec
-        The systems, each with its topology.
-    p2p, allreduce : str
-        Communication semantics.
-    changes : sequence of Change
-        Each is applied to every system.
-
-    Returns
-    -------
-    Times
-        Arrays of shape (len(changes), len(systems)).
-
-    Raises
-    ------
-    PPModelError
-        If the schedule is not defined at the size, the model does not fit it, or a semantics is unknown.
-
-    Examples
-    --------
-    >>> from ppmodel.change import WITHOUT_NETWORK
-    >>> from ppmodel.specs import load_model, load_system
-    >>> systems = [load_system("mid_cp_mid_nw"), load_system("mid_cp_slow_nw")]
-    >>> changes = [UNCHANGED, WITHOUT_NETWORK]
-    >>> both = times("1f1b", 4, 8, load_model("paper"), systems, "overlapped", changes=changes)
-    >>> both.makespan_s.shape, bool(both.makespan_s[1, 0] == both.makespan_s[1, 1])
-    ((2, 2), True)
-    """
-    table = built(as_case(case), num_ranks, num_microbatches)
-    graph = compiled(table, p2p, allreduce)
-    known = _known(graph, model)
-    of_systems = [known.setdefault(system, {}) for system in systems]
-    missing = [(change, n) for change in dict.fromkeys(changes) for n, of in enumerate(of_systems) if change not in of]
-    if missing:
-        many = [changed_costs(table, model, change, systems[n]) for change, n in missing]
-        spans = makespans(graph, many)
-        reduced = iterations(graph, many).reduced_s if len(table.steps) else spans
-        idle = 1 - metrics.computing_s(table, many) / (num_ranks * reduced)
-        for (change, n), *numbers in zip(missing, spans.tolist(), idle.tolist(), strict=True):
-            of_systems[n][change] = numbers
-    found = np.array([[of[change] for of in of_systems] for change in changes])
-    return Times(found[..., 0], found[..., 1])
-
-
-@cache
-def _known(*_):
-    """What is known of one graph and model: from system to change to (time, idle ratio)."""
-    return {}
 
 
 # ---- what was given ------------------------------------------------------------------------------

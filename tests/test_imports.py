@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "run": {"costs", "metrics", "prices", "export", "iteration", "layouts"},
     "evaluate": _POINT | {"cases", "change", "prices", "iteration", "run", "specs", "layouts"},
     "analysis": _POINT | {"specs", "noise", "change", "cases", "prices", "evaluate", "formulas", "optimum"},
+    "times": _POINT | {"cases", "change", "prices"},
     "measured": {"errors", "files", "cases", "specs", "evaluate", "export"},
     "sweep": _POINT | {"files", "specs", "layouts", "export", "noise", "cases", "prices", "evaluate"},
     "plot": {"ops", "tables", "simulation", "metrics", "grid", "evaluate"},

@@ -98,5 +98,10 @@ def test_the_command_tells_where_the_time_goes(capsys):
 
 def test_the_chunks_of_a_layout_are_those_of_the_schedule(capsys):
     """A published layout names chunks and layers; the schedule that has chunks takes them."""
-    assert main("simulate interleaved-1f1b --layout llama3_405b_8k --model llama3_405b --system h100".split()) == 0
+    assert (
+        main(
+            ["simulate", "interleaved-1f1b", "--layout", "llama3_405b_8k", "--model", "llama3_405b", "--system", "h100"]
+        )
+        == 0
+    )
     assert "16 ranks, 128 stages" in capsys.readouterr().out

@@ -64,7 +64,8 @@ def ranked_text(pairs):
         lines.append("layout: " + ", ".join(f"{name} {first[name]}" for name in _SIZES))
     good = [(place, row) for place, row in pairs if place is not None]
     if good:
-        heading = ["", "schedule", "iteration (s)" if "tp" in first else "time (s)", "relative", "bubble", _memory_heading(good[0][1]), "messages"]
+        time = "iteration (s)" if "tp" in first else "time (s)"
+        heading = ["", "schedule", time, "relative", "bubble", _memory_heading(good[0][1]), "messages"]
         best = time_of(good[0][1])
         lines.append(aligned([heading, *(_cells(place, row, best) for place, row in good)], right=(0, 2, 3, 4, 6)))
     uneven = [f"  {row['label']}: {uneven_text(row)}" for _, row in good if uneven_text(row)]

@@ -94,7 +94,7 @@ CELLS = ["", "0F0", "3B7", "0F8", "4F0", "0f0", "0F-1", "0F0.0", "0F0@1", "0F0&0
 
 
 def tables(room=TABLES, count=60):
-    """A file of rows with cells replaced, moved or doubled, rows and columns turned, other separators and ends of line."""
+    """A file of rows with cells replaced, moved or doubled, rows and columns turned, other separators."""
     chance = random.Random(_SEED)
     good = [line.split(",") for line in room.good.splitlines() if not line.startswith("#")]
     for number in range(count):

@@ -25,9 +25,7 @@ DOCUMENTS = {
     "system": Room(_text("templates", "system.yaml"), (f"{POINT} --model paper --system {{}}",)),
     "nodes": Room(_text("systems", "a2_highgpu_8g.yaml"), (f"{POINT} --model paper --system {{}}",)),
     "model": Room(_text("templates", "model.yaml"), (f"{POINT} --system dgx_h100 --model {{}}",)),
-    "layout": Room(
-        _text("templates", "layout.yaml"), (f"{POINT} --model llama3_70b --system h100 --layout {{}}",)
-    ),
+    "layout": Room(_text("templates", "layout.yaml"), (f"{POINT} --model llama3_70b --system h100 --layout {{}}",)),
     "clusters": Room(_text("systems", "h100.yaml"), (f"{POINT} --model llama3_70b --tp 4 --system {{}}",)),
     "experts": Room(_text("models", "deepseek_v3.yaml"), (f"{POINT} --system h100 --ep 8 --dp 8 --model {{}}",)),
     "setting": Room(_text("settings", "default.yaml"), ("claims --system nowhere --setting {}",)),
@@ -38,7 +36,5 @@ DOCUMENTS = {
 TABLES = Room(
     _text("templates", "my_table.csv"), ("check {}", f"simulate {{}} {ON} --json", "table {} --format pytorch")
 )
-ROWS = Room(
-    _text("reference", "measured", "mlperf.csv"), ("predict {} --system h100 --out out.csv",), r"out\.csv"
-)
+ROWS = Room(_text("reference", "measured", "mlperf.csv"), ("predict {} --system h100 --out out.csv",), r"out\.csv")
 GENERATORS = Room(_text("templates", "my_schedule.py"), (f"check {{}} {SIZE}", f"simulate {{}} {SIZE} {ON} --json"))

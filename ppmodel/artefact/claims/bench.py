@@ -8,9 +8,9 @@ import numpy as np
 from ppmodel.cases import as_case, built
 from ppmodel.change import UNCHANGED, Change
 from ppmodel.errors import PPModelError
-from ppmodel.evaluate import times
 from ppmodel.schedules import get
 from ppmodel.specs import ModelSpec, SettingSpec, load_system
+from ppmodel.times import times
 
 _SPEEDS = ("slow", "mid", "fast")
 NINE = tuple(f"{compute}_cp_{network}_nw" for compute in _SPEEDS for network in _SPEEDS)

@@ -1,0 +1,89 @@
+"""Simulated times of a long study: what has been simulated before in this process is not simulated again."""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel import metrics
+from ppmodel.cases import as_case, built, compiled
+from ppmodel.change import UNCHANGED
+from ppmodel.prices import changed_costs
+from ppmodel.simulation import iterations, makespans
+
+
+class Times(NamedTuple):
+    """Simulated time and idle share, each with one entry for every change and system.
+
+    Parameters
+    ----------
+    makespan_s : ndarray of float, shape (num_changes, num_systems)
+        From the start of the first operation to the end of the last, in seconds.
+    idle_ratio : ndarray of float, shape (num_changes, num_systems)
+        Share of all ranks' time in which they do not compute.
+    """
+
+    makespan_s: np.ndarray
+    idle_ratio: np.ndarray
+
+
+def times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce="excluded", changes=(UNCHANGED,)):
+    """Simulated times of one schedule on some systems under some changes.
+
+    What has been simulated before in this process is not simulated again; values decide, not names or files.
+
+    Parameters
+    ----------
+    case : Case or what `cases.as_case` takes
+        The schedule.
+    num_ranks, num_microbatches : int
+        Ranks S and microbatches B.
+    model : ModelSpec
+        The model.
+    systems : sequence of SystemSpec
+        The systems, each with its topology.
+    p2p, allreduce : str
+        Communication semantics.
+    changes : sequence of Change
+        Each is applied to every system.
+
+    Returns
+    -------
+    Times
+        Arrays of shape (len(changes), len(systems)).
+
+    Raises
+    ------
+    PPModelError
+        If the schedule is not defined at the size, the model does not fit it, or a semantics is unknown.
+
+    Examples
+    --------
+    >>> from ppmodel.change import WITHOUT_NETWORK
+    >>> from ppmodel.specs import load_model, load_system
+    >>> systems = [load_system("mid_cp_mid_nw"), load_system("mid_cp_slow_nw")]
+    >>> changes = [UNCHANGED, WITHOUT_NETWORK]
+    >>> both = times("1f1b", 4, 8, load_model("paper"), systems, "overlapped", changes=changes)
+    >>> both.makespan_s.shape, bool(both.makespan_s[1, 0] == both.makespan_s[1, 1])
+    ((2, 2), True)
+    """
+    table = built(as_case(case), num_ranks, num_microbatches)
+    graph = compiled(table, p2p, allreduce)
+    known = _known(graph, model)
+    of_systems = [known.setdefault(system, {}) for system in systems]
+    missing = [(change, n) for change in dict.fromkeys(changes) for n, of in enumerate(of_systems) if change not in of]
+    if missing:
+        many = [changed_costs(table, model, change, systems[n]) for change, n in missing]
+        spans = makespans(graph, many)
+        reduced = iterations(graph, many).reduced_s if len(table.steps) else spans
+        idle = 1 - metrics.computing_s(table, many) / (num_ranks * reduced)
+        for (change, n), *numbers in zip(missing, spans.tolist(), idle.tolist(), strict=True):
+            of_systems[n][change] = numbers
+    found = np.array([[of[change] for of in of_systems] for change in changes])
+    return Times(found[..., 0], found[..., 1])
+
+
+@cache
+def _known(*_):
+    """What is known of one graph and model: from system to change to (time, idle ratio)."""
+    return {}
