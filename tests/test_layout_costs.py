@@ -319,15 +319,6 @@ def test_zero_moves_what_it_shares(llama, system, zero):
     assert stage.optimizer_s == pytest.approx(moved / attained + system.memory_latency_s)
 
 
-def test_hidden_gathering_leaves_what_a_forward_does_not_cover(llama, system):
-    """Parameters are gathered under the kernels of the first forward."""
-    layout = LayoutSpec(pp=4, tp=8, dp=4, zero=1)
-    shown, hidden = (
-        stages(TABLE, llama, system, layout=replace(layout, overlap_parameters=one))[1] for one in (False, True)
-    )
-    assert hidden.gather_s == pytest.approx(max(0.0, shown.gather_s - shown.parts_s[0][0]))
-
-
 def test_experts_are_summed_over_fewer_ranks(mixture, system):
     """Over dp x cp / ep; the rest of a block over dp x cp."""
     model, layout = mixture, LayoutSpec(pp=4, tp=2, dp=16, ep=8)

@@ -124,25 +124,29 @@ def microbatch_data_s(parameters, computing_s, model, layout, system):
     ndarray of float, shape (num_lists, 3)
         By part of the model and F, I, W.
     """
-    exposed = np.zeros((len(parameters.dense), 3))
+    exposed, hidden = np.zeros((len(parameters.dense), 3)), 0.0
     if layout.zero >= SHARED_WEIGHTS:
         gather = shared_s("all-gather", parameters, model.element_bytes, layout, system)
         under = computing_s[:, :2] * layout.overlap_parameters
         exposed[:, :2] = np.maximum(gather[:, None] - under, 0.0)
+        hidden = gather - exposed[:, 1]
     if layout.zero >= SHARED_GRADIENTS:
         scatter = shared_s("reduce-scatter", parameters, model.gradient_bytes, layout, system)
-        under = computing_s[:, 1:].sum(axis=1) * layout.overlap_gradients  # the next block's backward, both halves
-        exposed[:, 2] = np.maximum(scatter - under, 0.0)
+        left = np.maximum(computing_s[:, 1] - hidden, 0.0) + computing_s[:, 2]  # of the next block's backward
+        exposed[:, 2] = np.maximum(scatter - left * layout.overlap_gradients, 0.0)
     return exposed
 
 
-def reduction_s(parameters, model, layout, system):
-    """Seconds of the sum of a stage's gradients at the end of an iteration, not yet hidden under anything.
+def reduction_s(parameters, backward_s, model, layout, system):
+    """Seconds of the sum of a stage's gradients, less those that its last backward hides where it may.
 
     Parameters
     ----------
     parameters : Held
         Of one GPU, by stage.
+    backward_s : ndarray of float, shape (num_stages,)
+        Of the kernels of the operation that gives the gradients, a backward or its weight-gradient half: what it has
+        done is summed while it does the rest.
     model : ModelSpec
         Gives the bytes of a gradient.
     layout : LayoutSpec
@@ -155,7 +159,8 @@ def reduction_s(parameters, model, layout, system):
     if layout.zero >= SHARED_GRADIENTS:
         return np.zeros(len(parameters.dense))
     kind = "reduce-scatter" if layout.zero else "all-reduce"
-    return shared_s(kind, parameters, model.gradient_bytes, layout, system)
+    summed = shared_s(kind, parameters, model.gradient_bytes, layout, system)
+    return np.maximum(summed - backward_s, 0.0) if layout.overlap_gradients else summed
 
 
 def gather_s(parameters, forward_s, model, layout, system):

@@ -41,8 +41,9 @@ class Stage(NamedTuple):
         The seconds of forward and both halves of the backward, each by `PARTS`: kernels, and the collectives of a
         group that nothing hides.
     reduction_s, gather_s, optimizer_s : float
-        Seconds of an iteration, beside its microbatches: the gradients' reduction over data-parallel ranks; gathering
-        updated parameters, where no forward hides it; and the optimizer's step. 0 without a layout.
+        Seconds of an iteration, beside its microbatches: the gradients' reduction over data-parallel ranks, where the
+        last backward does not hide it; gathering updated parameters, where no forward hides it; and the optimizer's
+        step. 0 without a layout.
     working_bytes : float
         Bytes of a block's activations while recomputation has them in memory.
     logits_bytes : float
@@ -270,11 +271,14 @@ def _layer_times(seconds, model, layout):
 def _once(cut, schedule, model, layout, system):
     """Seconds of an iteration beside its microbatches, by stage: reduction, gathering that is exposed, step."""
     given = model, layout, system
-    gathered = gather_s(cut.parameters, cut.parts[:, 0, 0], *given)
+    kernels_s = cut.parts[..., 0]
+    gradients_s = kernels_s[:, 2] if (schedule.kind == OpKind.W).any() else kernels_s[:, 1] + kernels_s[:, 2]
+    reduced = reduction_s(cut.parameters, gradients_s, *given) + _tied_s(cut.layers, schedule, *given)
+    gathered = gather_s(cut.parameters, kernels_s[:, 0], *given)
     step = optimizer_s(cut.parameters, *given)
     if system.kernels:
         step = step + system.kernels.iteration_overhead_s / schedule.chunks_per_rank
-    return np.array([reduction_s(cut.parameters, *given) + _tied_s(cut.layers, schedule, *given), gathered, step])
+    return np.array([reduced, gathered, step])
 
 
 def _tied_s(layers, schedule, model, layout, system):

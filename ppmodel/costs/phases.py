@@ -21,6 +21,7 @@ PARTS = ("computing", "tensor", "context", "expert", "data")
 
 _NUM_PHASES, _NOTHING = 4, -1
 _STREAM = "norm", "last norm", "residual"
+_OF_LOSS = "largest logit", "logit of the label", "sum of the loss"
 _PRODUCT = roofline.PRODUCT, roofline.PRODUCT, roofline.WEIGHT_PRODUCT, roofline.PRODUCT
 
 
@@ -137,11 +138,14 @@ def _collective(operation, phase):
 
 
 def _beside(operations, index, collective, place):
-    """The kernel that a collective may run under: its product, or of a ring the attention that it feeds."""
+    """The kernel that a collective may run under: its product, or of a ring the attention that it feeds.
+
+    Those of the loss wait for all logits, or for each other, so that no product hides them.
+    """
     if collective.kind == "ring":
         found = [other for other in place if operations[other].kind == "attention"]
         return place[min(found, key=lambda other: abs(other - index))] if found else _NOTHING
-    if collective.group != "tensor":
+    if collective.group != "tensor" or operations[index].name in _OF_LOSS:
         return _NOTHING
     products = [other for other in place if operations[other].kind == "product"]
     if _stands_before(operations[index]):
