@@ -94,6 +94,10 @@ def test_the_command_tells_where_the_time_goes(capsys):
     assert main([*command.split(), "--json"]) == 0
     row = json.loads(capsys.readouterr().out)
     assert sum(row[name] for name in PARTS) == pytest.approx(row["iteration_s"], rel=1e-9)
+    assert len(row["memory_by_rank"]) == row["pp"]
+    assert max(held["peak_memory_bytes"] for held in row["memory_by_rank"]) == row["peak_memory_bytes"]
+    for held in row["memory_by_rank"]:
+        assert sum(held[name] for name in MEMORY_PARTS) == pytest.approx(held["peak_memory_bytes"], rel=1e-12)
 
 
 def test_the_chunks_of_a_layout_are_those_of_the_schedule(capsys):

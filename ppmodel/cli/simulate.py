@@ -55,8 +55,16 @@ def _result(run):
     return run.to_dict() | {
         "operations": run.timeline.graph.num_operations,
         "peak_activations_by_rank": run.peak_activations_by_rank.tolist(),
+        **({} if run.layout is None else {"memory_by_rank": _memory(run)}),
         **({} if nodes is None else {"nodes": nodes}),
     }  # fmt: skip
+
+
+def _memory(run):
+    """What a GPU of each rank holds, by part, in bytes."""
+    held = run.memory
+    parts = {"peak_memory_bytes": held.total} | {f"{name}_bytes": getattr(held, name) for name in held._fields}
+    return [{name: float(part[rank]) for name, part in parts.items()} for rank in range(run.table.num_ranks)]
 
 
 def _replica_gpus(run):
