@@ -170,7 +170,12 @@ def test_commands_in_the_guide_run(tmp_path, monkeypatch, capsys):
     from ppmodel.cli import main
 
     monkeypatch.chdir(tmp_path)
-    for template, copy in (("my_table.csv", "mine.csv"), ("my_schedule.py", "mine.py"), ("system.yaml", "mine.yaml")):
+    for template, copy in (
+        ("my_table.csv", "mine.csv"),
+        ("my_schedule.py", "mine.py"),
+        ("system.yaml", "mine.yaml"),
+        ("layout.yaml", "my-layout.yaml"),
+    ):
         shutil.copy(ROOT / "data" / "templates" / template, copy)
     texts = [(ROOT / "README.md").read_text(), *(path.read_text() for path in (ROOT / "book").glob("*.md"))]
     asked = r"^(?:\.venv/bin/)?ppmodel ((?:simulate|compare|table|check|schedules|models|systems|notebooks)\b.*)$"
@@ -178,6 +183,18 @@ def test_commands_in_the_guide_run(tmp_path, monkeypatch, capsys):
     assert len(lines) >= 12
     for line in lines:
         assert main(shlex.split(line)) == 0, capsys.readouterr().err
+
+
+def test_the_output_in_the_readme_is_that_of_its_command(capsys):
+    """What the layout's example says, line by line."""
+    from ppmodel.cli import main
+
+    text = (ROOT / "README.md").read_text()
+    command, shown = re.search(
+        r"^\.venv/bin/ppmodel ([^\n]*)\n```\n\nsays[^\n]*\n\n```text\n(.*?)```", text, re.M | re.S
+    ).groups()
+    assert main(shlex.split(command)) == 0
+    assert shown in capsys.readouterr().out
 
 
 def test_python_in_the_guide_runs():
