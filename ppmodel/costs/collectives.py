@@ -169,7 +169,7 @@ def collective_line(kind, group, layout, system):
     own, inner = system.collectives, system.nodes
     between = _link(
         system.network_latency_s, system.network_bandwidth_bytes_per_s / sharing,
-        own and (own.network_latency_s, _network_efficiency(own, group, where)),
+        own and (own.network_latency_s, _network_efficiency(own, group, where, layout)),
     )  # fmt: skip
     if inner is None:
         return _FORMS[kind](where, between, between)
@@ -177,10 +177,11 @@ def collective_line(kind, group, layout, system):
     return _FORMS[kind](where, _link(inner.node_latency_s, inner.node_bandwidth_bytes_per_s, attained), between)
 
 
-def _network_efficiency(attained, group, where):
+def _network_efficiency(attained, group, where, layout):
     if group not in ("data", "expert-data"):
         return attained.network_efficiency
-    return (attained.data_efficiency or attained.network_efficiency) / where.nodes**attained.data_congestion
+    own = (attained.data_efficiency or attained.network_efficiency) / where.nodes**attained.data_congestion
+    return own if attained.data_sharing == 1 else own * layout.tp ** (1 - attained.data_sharing)
 
 
 def _link(latency_s, bandwidth, attained):

@@ -9,6 +9,7 @@ import numpy as np
 from ppmodel.costs.block import block_operations, embedding_operations, head_operations, logits_bytes
 from ppmodel.costs.checks import check_layout
 from ppmodel.costs.data_parallel import Held, gather_s, microbatch_data_s, optimizer_s, reduction_s
+from ppmodel.costs.host import host_s, wait_for_host
 from ppmodel.costs.partition import LayerTimes, StageLayers, microbatch_sequences, stage_layers
 from ppmodel.costs.phases import AGAIN, INPUT_GRAD, PARTS, phase_seconds, phases_of
 from ppmodel.costs.table import OpCosts
@@ -239,7 +240,8 @@ def _lists(model, sequences, system, layout):
     work = _work(model, sequences, layout)
     taken = phase_seconds(work.phases, system, layout)
     if system.kernels and system.kernels.block_host_s:
-        _wait_for_host(taken[:-2], work.again[:-2], system.kernels, layout)
+        host = host_s(model, sequences, system.kernels, layout)
+        wait_for_host(taken[:-2], work.again[:-2], host, system.kernels.host_exponent)
     seconds = taken[:, :AGAIN]
     seconds[:, INPUT_GRAD] += taken[:, AGAIN]
     if layout is not None and layout.zero:
@@ -247,16 +249,6 @@ def _lists(model, sequences, system, layout):
     columns = np.concatenate([seconds.reshape(-1, _NUM_SECONDS), work.bytes.T, np.transpose(work.parameters)], axis=1)
     columns.flags.writeable = False
     return _Lists(columns, work.working, _layer_times(seconds.sum(axis=(1, 2)).tolist(), model, layout), {})
-
-
-def _wait_for_host(taken, again, kernels, layout):
-    """Stretch the phases of blocks that the host launches more slowly than the device runs them."""
-    host = kernels.block_host_s + (kernels.tensor_host_s if layout and layout.tp > 1 else 0.0)
-    device, power = taken.sum(axis=2), kernels.host_exponent
-    waits = (device > 0) & np.column_stack([np.ones((len(taken), 3), dtype=bool), again])
-    longest = np.maximum(device, host)
-    both = longest * ((device / longest) ** power + (host / longest) ** power) ** (1 / power)
-    taken[..., 0] += np.where(waits, both - device, 0.0)
 
 
 def _layer_times(seconds, model, layout):

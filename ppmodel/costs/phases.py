@@ -127,7 +127,9 @@ def _kind(operation, phase):
     if operation.name == "softmax and loss":
         return roofline.LOSS
     if operation.core:
-        return roofline.SOFTMAX
+        return roofline.FUSED_SOFTMAX if "mask" in operation.name else roofline.SOFTMAX
+    if operation.name.endswith("activation"):
+        return roofline.ACTIVATION
     return roofline.STREAM if operation.name.startswith(_STREAM) else roofline.MEMORY
 
 

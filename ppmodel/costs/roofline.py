@@ -16,7 +16,8 @@ import numpy as np
 from ppmodel.costs.work import NO_WORK
 from ppmodel.errors import CostError
 
-MEMORY, PRODUCT, ATTENTION, ATTENTION_BACKWARD, WEIGHT_PRODUCT, BATCHED, STREAM, SOFTMAX, LOSS = range(9)
+MEMORY, PRODUCT, ATTENTION, ATTENTION_BACKWARD, WEIGHT_PRODUCT, BATCHED, STREAM, SOFTMAX, LOSS, ACTIVATION, FUSED_SOFTMAX = range(11)
+_KINDS = 11
 """What a kernel's efficiency follows from."""
 
 
@@ -88,10 +89,14 @@ def kernels_s(kernels, system, precision="bf16"):
 def _bandwidths(kernels, system):
     """Bytes per second that each kernel attains; one number where all are alike."""
     plain, spec = system.memory_bandwidth_bytes_per_s * system.memory_efficiency, system.kernels
-    own = spec and {STREAM: spec.stream_efficiency, SOFTMAX: spec.softmax_efficiency, LOSS: spec.loss_efficiency}
+    own = spec and {
+        STREAM: spec.stream_efficiency, SOFTMAX: spec.softmax_efficiency, LOSS: spec.loss_efficiency,
+        ACTIVATION: spec.activation_efficiency,
+        FUSED_SOFTMAX: spec.fused_softmax_efficiency or spec.softmax_efficiency,
+    }  # fmt: skip
     if not own or not any(own.values()):
         return plain
-    attained = np.full(LOSS + 1, plain)
+    attained = np.full(_KINDS, plain)
     for kind, efficiency in own.items():
         if efficiency:
             attained[kind] = system.memory_bandwidth_bytes_per_s * efficiency
@@ -109,7 +114,7 @@ def _rates(kernels, system, precision):
             remedy = "add fp8_peak_compute to the system, or choose bf16"
             raise CostError("precision", "fp8", f"is unknown to {system.name}", remedy)
         low = system.fp8_peak_compute_flops * system.compute_efficiency
-    spec, kinds = system.kernels, np.full(LOSS + 1, plain)
+    spec, kinds = system.kernels, np.full(_KINDS, plain)
     kinds[[PRODUCT, WEIGHT_PRODUCT]] = low
     if spec is None:
         return kinds[kernels.kind]

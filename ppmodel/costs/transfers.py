@@ -56,6 +56,8 @@ def pipeline_links(schedule, model, system, layout=None):
         If the system lists the nodes of another number of ranks.
     """
     num_bytes = message_bytes(schedule, model, layout)
+    if layout and system.framework and system.framework.scatter_messages and not layout.sequence_parallel:
+        num_bytes /= layout.tp
     gpus = 1 if layout is None else layout.tp * layout.cp * layout.dp
     if system.nodes is None:
         between = hockney_s(num_bytes, system)
@@ -138,11 +140,13 @@ def hockney_s(num_bytes, system, inside=False):
     1.0
     """
     attained = system.collectives
+    overhead_s = attained.message_overhead_s if attained else 0.0
     if inside:
         bandwidth = system.nodes.node_bandwidth_bytes_per_s * (attained.node_efficiency if attained else 1.0)
-        return num_bytes / bandwidth, system.nodes.node_latency_s
+        return num_bytes / bandwidth + overhead_s, system.nodes.node_latency_s
     own = attained and (attained.message_efficiency or attained.network_efficiency)
-    return num_bytes / (system.network_bandwidth_bytes_per_s * (own or 1.0)), system.network_latency_s
+    bandwidth = system.network_bandwidth_bytes_per_s * (own or 1.0)
+    return num_bytes / bandwidth + overhead_s, system.network_latency_s
 
 
 def message_bytes(schedule, model, layout=None):

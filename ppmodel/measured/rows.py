@@ -12,6 +12,7 @@ from ppmodel.specs import FrameworkSpec, LayoutSpec, ModelSpec
 
 _LARGEST_BYTES, _LARGEST = 2**25, 10**9
 _KEPT = 2**12
+_ENDS = 2
 _ATTENTION = {"unfused": "materialised", "unfused-fused-softmax": "fused-softmax", "flash": "fused"}
 _SWITCH = {"true": True, "false": False}
 _RECOMPUTE = {"none": "none", "selective": "selective", "full": "full"}
@@ -184,14 +185,27 @@ def _model(values, framework):
         norm="rmsnorm" if gated else "layernorm", bias=not gated, dropout=framework.dropout and not gated,
         attention=values["attention"], recompute="none", sequence=values["sequence"],
         vocabulary=values["vocabulary"], learned_positions=not gated, global_batch=values["global_batch"],
-        element_bytes=2, gradient_bytes=framework.gradient_bytes, optimizer_bytes=framework.optimizer_bytes,
+        element_bytes=2, tied_embeddings=not gated or framework.tied_embeddings, gradient_bytes=framework.gradient_bytes, optimizer_bytes=framework.optimizer_bytes,
     )  # fmt: skip
+
+
+def _layers(values):
+    """Even shares, as Megatron-LM asks for; where these do not divide, embedding and loss count as layers if they help.
+
+    That is Megatron-LM's ``--account-for-embedding-in-pipeline-split`` and its twin for the loss, which the recipes of
+    Llama 3.1 405B set.
+    """
+    stages, layers = values["pp"] * values["chunks"], values["layers"]
+    share = (layers + _ENDS) // stages
+    if layers % stages == 0 or (layers + _ENDS) % stages or share < _ENDS:
+        return "even"
+    return (share - 1, *[share] * (stages - _ENDS), share - 1)
 
 
 def _layout(values, framework):
     names = ("pp", "tp", "cp", "ep", "dp", "chunks", "microbatch_size", "global_batch", "zero", "recompute")
     return LayoutSpec(
-        **{name: values[name] for name in names},
+        **{name: values[name] for name in names}, layers=_layers(values),
         sequence_parallel=values["sequence_parallel"] and values["tp"] > 1,
         precision=framework.precision, overlap_tensor=framework.overlap_tensor,
         overlap_gradients=framework.overlap_gradients, overlap_parameters=framework.overlap_parameters,

@@ -22,6 +22,13 @@ class FrameworkSpec:
         Whether GPT's blocks have dropout.
     overlap_tensor, overlap_gradients, overlap_parameters : bool
         As in `LayoutSpec`.
+    scatter_messages : bool
+        Whether tensor-parallel ranks send a part each of what goes to the next stage (Narayanan et al., 2021, section
+        4.1), and not all of it.
+    gathered_logits : bool
+        Whether every tensor-parallel rank has all logits in memory.
+    tied_embeddings : bool
+        Whether the head has the embedding's weights in models with a gated MLP, too; those without one tie them.
     gradient_bytes, optimizer_bytes : float
         Per parameter.
     """
@@ -32,6 +39,9 @@ class FrameworkSpec:
     overlap_tensor: Switch = False
     overlap_gradients: Switch = False
     overlap_parameters: Switch = False
+    scatter_messages: Switch = False
+    gathered_logits: Switch = False
+    tied_embeddings: Switch = False
     gradient_bytes: Number = 4.0
     optimizer_bytes: Number = 12.0
 

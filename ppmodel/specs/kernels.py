@@ -25,14 +25,22 @@ class KernelSpec:
         Attainable fraction of the peak of fused attention, forward and backward; e_c where not given.
     batched_efficiency : float, optional
         Attainable fraction of the peak of the products of unfused attention; e_c where not given.
-    stream_efficiency, softmax_efficiency, loss_efficiency, optimizer_efficiency : float, optional
-        Attainable fraction of the memory's bandwidth in norms and residual sums, the softmax of unfused attention, the
-        loss, and the optimizer's step; e_m where not given.
+    first_attention_factor : float
+        Factor on both of them for the first version of such a kernel, where a run is known to use it.
+    stream_efficiency, activation_efficiency, softmax_efficiency, loss_efficiency, optimizer_efficiency : float, optional
+        Attainable fraction of the memory's bandwidth in norms and residual sums, the activation of the MLP, the softmax
+        of unfused attention, the loss, and the optimizer's step; e_m where not given.
+    fused_norm_efficiency, fused_softmax_efficiency : float, optional
+        The same for norms that are one kernel, where a run is known to use it, and for a softmax that is one kernel
+        with its mask; the efficiency of those that are not, where not given.
     block_host_s : float
         Seconds that the host takes to launch one phase of a transformer block: forward, either half of the backward,
         and a recomputed forward. Where devices are faster, they wait.
     tensor_host_s : float
         What it takes longer with tensor parallelism.
+    softmax_host_s : float
+        What it takes longer where softmax and mask are several kernels: in unfused attention that Megatron-LM's fused
+        softmax refuses, because the heads of all sequences on a GPU are no multiple of four.
     host_exponent : float
         A phase takes (device^p + host^p)^(1/p): the larger the exponent p, the better the two overlap.
     stage_overhead_s, iteration_overhead_s : float
@@ -44,13 +52,18 @@ class KernelSpec:
     weight_grad_efficiency: Number = 1.0
     attention_efficiency: Number = None
     attention_backward_efficiency: Number = None
+    first_attention_factor: Number = 1.0
     batched_efficiency: Number = None
     stream_efficiency: Number = None
+    fused_norm_efficiency: Number = None
+    activation_efficiency: Number = None
     softmax_efficiency: Number = None
+    fused_softmax_efficiency: Number = None
     loss_efficiency: Number = None
     optimizer_efficiency: Number = None
     block_host_s: Time = 0.0
     tensor_host_s: Time = 0.0
+    softmax_host_s: Time = 0.0
     host_exponent: Number = 4.0
     stage_overhead_s: Time = 0.0
     iteration_overhead_s: Time = 0.0
@@ -69,6 +82,11 @@ class CollectiveSpec:
         stages; `network_efficiency` where not given. Fitted ones may be above 1, where a framework hides a part.
     data_congestion : float
         Between N nodes data-parallel collectives attain that divided by N to this power.
+    data_sharing : float
+        The tp data-parallel groups that pass through a node share its network: each attains the node's bandwidth over
+        tp to this power. With less than 1 one group alone does not fill all NICs of a node.
+    message_overhead_s : float
+        Seconds in which a message between stages holds its link, or its ranks, whatever its size.
     node_latency_s, network_latency_s : float, optional
         Seconds of one step inside a node, and between nodes; those of a message where not given.
     """
@@ -78,6 +96,8 @@ class CollectiveSpec:
     data_efficiency: Number = None
     message_efficiency: Number = None
     data_congestion: NumberOrZero = 0.0
+    data_sharing: NumberOrZero = 1.0
+    message_overhead_s: Time = 0.0
     node_latency_s: Time = None
     network_latency_s: Time = None
 
