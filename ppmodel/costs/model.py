@@ -81,7 +81,7 @@ class _Work(NamedTuple):
 
 
 class _Lists(NamedTuple):
-    """What the lists of `_work` come to on a system."""
+    """What the lists of `work_of` come to on a system."""
 
     columns: np.ndarray  # (num_lists, 20): 15 seconds by F, I, W and part; 3 of bytes; 2 of parameters
     working: np.ndarray
@@ -179,7 +179,7 @@ def _cut_lists(lists, layers, model, system, layout):
 
 
 def _counts(layers, model, layout):
-    """How often each list of `_work` occurs in each stage, shape (num_lists, num_stages)."""
+    """How often each list of `work_of` occurs in each stage, shape (num_lists, num_stages)."""
     held = layers.blocks
     dense = np.clip(_dense_blocks(model) - (np.cumsum(held) - held), 0, held)
     kinds = [held - dense, dense] if _dense_blocks(model) else [held]
@@ -203,7 +203,7 @@ def _recompute(model, layout):
 
 
 @lru_cache(_PARTS_KEPT)
-def _work(model, sequences, layout):
+def work_of(model, sequences, layout):
     """What a block, the embedding and the head do on a microbatch; the same for all schedules and systems."""
     given = model, sequences, layout
     kinds = [block_operations(*given)]
@@ -236,8 +236,8 @@ def _bytes(operations, recompute):
 
 @lru_cache(_PARTS_KEPT)
 def _lists(model, sequences, system, layout):
-    """What each list of `_work` takes on a system: F, I with what it recomputes, and W, by part."""
-    work = _work(model, sequences, layout)
+    """What each list of `work_of` takes on a system: F, I with what it recomputes, and W, by part."""
+    work = work_of(model, sequences, layout)
     taken = phase_seconds(work.phases, system, layout)
     if system.kernels and system.kernels.block_host_s:
         host = host_s(model, sequences, system.kernels, layout)

@@ -19,7 +19,7 @@ FORWARD, INPUT_GRAD, WEIGHT_GRAD, AGAIN = range(4)
 PARTS = ("computing", "tensor", "context", "expert", "data")
 """What the seconds of an operation consist of: kernels, and the collectives of a group that no kernel hides."""
 
-_NUM_PHASES, _NOTHING = 4, -1
+_NUM_PHASES, NOTHING = 4, -1
 _STREAM = "norm", "last norm", "residual"
 _OF_LOSS = "largest logit", "logit of the label", "sum of the loss"
 _PRODUCT = roofline.PRODUCT, roofline.PRODUCT, roofline.WEIGHT_PRODUCT, roofline.PRODUCT
@@ -146,13 +146,13 @@ def _beside(operations, index, collective, place):
     """
     if collective.kind == "ring":
         found = [other for other in place if operations[other].kind == "attention"]
-        return place[min(found, key=lambda other: abs(other - index))] if found else _NOTHING
+        return place[min(found, key=lambda other: abs(other - index))] if found else NOTHING
     if collective.group != "tensor" or operations[index].name in _OF_LOSS:
-        return _NOTHING
+        return NOTHING
     products = [other for other in place if operations[other].kind == "product"]
     if _stands_before(operations[index]):
-        return next((place[other] for other in products if other >= index), _NOTHING)
-    return next((place[other] for other in reversed(products) if other <= index), _NOTHING)
+        return next((place[other] for other in products if other >= index), NOTHING)
+    return next((place[other] for other in reversed(products) if other <= index), NOTHING)
 
 
 def _stands_before(operation):
@@ -194,7 +194,16 @@ def _exposed(phases, taken, system, layout):
     """Seconds of each collective that no kernel hides."""
     lines = np.array([collective_line(*pair, layout, system) for pair in phases.pairs])
     seconds = lines[phases.pair, 0] + lines[phases.pair, 1] * phases.volume
-    hides = np.array([kind == "ring" or (group == "tensor" and layout.overlap_tensor) for kind, group in phases.pairs])
-    hidden = hides[phases.pair] & (phases.beside != _NOTHING)
-    under = np.append(taken, 0.0)[phases.beside]
-    return np.where(hidden, np.maximum(seconds - under, 0.0), seconds)
+    hides = np.array([may_hide(*pair, layout) for pair in phases.pairs])
+    return less_hidden(seconds, taken, hides[phases.pair], phases.beside)
+
+
+def may_hide(kind, group, layout):
+    """Whether a collective may run under a kernel."""
+    return kind == "ring" or (group == "tensor" and layout.overlap_tensor)
+
+
+def less_hidden(seconds, taken, hides, beside):
+    """Seconds of collectives, less those of the kernel `beside` which each runs, where it may hide there."""
+    under = np.append(taken, 0.0)[beside]
+    return np.where(hides & (beside != NOTHING), np.maximum(seconds - under, 0.0), seconds)

@@ -119,7 +119,8 @@ def _rates(kernels, system, precision):
     if spec is None:
         return kinds[kernels.kind]
     kinds[WEIGHT_PRODUCT] *= spec.weight_grad_efficiency
-    own = spec.attention_efficiency, spec.attention_backward_efficiency, spec.batched_efficiency
+    forward = spec.attention_efficiency
+    own = forward, spec.attention_backward_efficiency or forward, spec.batched_efficiency
     for kind, efficiency in zip((ATTENTION, ATTENTION_BACKWARD, BATCHED), own, strict=True):
         if efficiency:
             kinds[kind] = system.peak_compute_flops * efficiency

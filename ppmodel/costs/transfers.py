@@ -55,9 +55,7 @@ def pipeline_links(schedule, model, system, layout=None):
     SpecificationError
         If the system lists the nodes of another number of ranks.
     """
-    num_bytes = message_bytes(schedule, model, layout)
-    if layout and system.framework and system.framework.scatter_messages and not layout.sequence_parallel:
-        num_bytes /= layout.tp
+    num_bytes = sent_bytes(schedule, model, system, layout)
     gpus = 1 if layout is None else layout.tp * layout.cp * layout.dp
     if system.nodes is None:
         between = hockney_s(num_bytes, system)
@@ -75,6 +73,13 @@ def pipeline_links(schedule, model, system, layout=None):
     shared = system.nodes.shared_nic
     between = hockney_s(num_bytes * (min(gpus, room) if shared else 1), system)
     return Links(nodes, between, inside, tuple((first // room).tolist()) if shared and nodes.any() else None)
+
+
+def sent_bytes(schedule, model, system, layout=None):
+    """Bytes of a message as a GPU sends it: `message_bytes`, over tp where the framework scatters it."""
+    num_bytes = message_bytes(schedule, model, layout)
+    scatters = layout and system.framework and system.framework.scatter_messages and not layout.sequence_parallel
+    return num_bytes / layout.tp if scatters else num_bytes
 
 
 def transfer_costs(schedule, nodes, between, inside):

@@ -6,7 +6,7 @@ import io
 from ppmodel.errors import NO_MEMORY, PPModelError
 from ppmodel.evaluate import simulate
 from ppmodel.export import write_whole
-from ppmodel.measured.rows import read_rows, run_of
+from ppmodel.measured.rows import read_rows, run_of, system_of
 from ppmodel.specs import FrameworkSpec
 
 PREDICTED = ("predicted_iteration_s", "predicted_memory_gb", "predicted_fits", "predicted_mfu", "refused")
@@ -29,7 +29,7 @@ def predicted(row, system):
     dict
         A value for each of `PREDICTED`; of a row that cannot be, ``refused`` says why and the others are None.
     """
-    framework = system.framework or FrameworkSpec()
+    framework, system = system.framework or FrameworkSpec(), system_of(row, system)
     try:
         run = run_of(row, framework)
         size = run.layout.pp, run.num_microbatches

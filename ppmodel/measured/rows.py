@@ -2,6 +2,8 @@
 
 import csv
 import io
+import re
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -14,6 +16,8 @@ _LARGEST_BYTES, _LARGEST = 2**25, 10**9
 _KEPT = 2**12
 _ENDS = 2
 _ATTENTION = {"unfused": "materialised", "unfused-fused-softmax": "fused-softmax", "flash": "fused"}
+_KERNEL = re.compile(r"\bkernel (?P<attention>\S+)(?P<norm> \+ RMS kernel)?")
+_FIRST_ATTENTION = ("flash_attention", "flash_attentionv1.0.8")
 _SWITCH = {"true": True, "false": False}
 _RECOMPUTE = {"none": "none", "selective": "selective", "full": "full"}
 _ZERO = {"0": 0, "1": 1, "2": 2, "3": 3}
@@ -112,6 +116,52 @@ def _row(path, line, columns, values):
         rule, remedy = f"must be {len(columns)}, as in the heading", "fill the row up with empty values"
         raise PPModelError("values of the row", len(values), rule, remedy, where=f"{path}:{line}")
     return dict(zip(columns, values, strict=True))
+
+
+def system_of(row, system):
+    """The system with the kernels that a row says were used.
+
+    Parameters
+    ----------
+    row : dict of str to str
+        Its column ``source`` may name a kernel behind the word kernel: ``flash_attention2`` or ``flash_attention2 + RMS
+        kernel``; ``flash_attention`` and ``flash_attentionv1.0.8`` are the first version of that kernel.
+    system : SystemSpec
+
+    Returns
+    -------
+    SystemSpec
+        The same where the row names none, or the system does not tell kernels apart.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import KernelSpec, load_system
+    >>> system = replace(load_system("a100"), kernels=KernelSpec(stream_efficiency=0.5, fused_norm_efficiency=0.8))
+    >>> system_of({"source": "kernel flash_attention2 + RMS kernel"}, system).kernels.stream_efficiency
+    0.8
+    """
+    return with_kernels(system, kernels_named(row))
+
+
+def kernels_named(row):
+    """Whether a row names a first version of attention, and fused norms; None where it names no kernel."""
+    named = _KERNEL.search(row.get("source", ""))
+    return named and (named["attention"] in _FIRST_ATTENTION, named["norm"] is not None)
+
+
+def with_kernels(system, named):
+    """The system with the efficiencies of the kernels of `kernels_named`, where it has them."""
+    own, (first_attention, fused_norm) = system.kernels, named or (False, False)
+    if own is None or not (first_attention or fused_norm):
+        return system
+    plain, forward = system.compute_efficiency, own.attention_efficiency
+    factor = own.first_attention_factor if first_attention else 1.0
+    changed = replace(
+        own, attention_efficiency=factor * (forward or plain),
+        attention_backward_efficiency=factor * (own.attention_backward_efficiency or forward or plain),
+        stream_efficiency=own.fused_norm_efficiency if fused_norm and own.fused_norm_efficiency else own.stream_efficiency,
+    )  # fmt: skip
+    return replace(system, kernels=changed)
 
 
 def run_of(row, framework=None):

@@ -1,0 +1,268 @@
+"""Iteration times of many rows of training runs on many systems: the fast twin of `predicted`.
+
+What a row asks for is known before the system's constants are: the kernels of its blocks, its collectives, the stages
+of its table. It is laid out once, for all rows in the same arrays; a system then takes a few array operations and one
+pass through the graph of each row, for many systems side by side.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.cases import built, compiled
+from ppmodel.costs import Kernels, OpCosts, check_layout, hockney_s, kernels_s, receivers, stage_layers
+from ppmodel.costs.collectives import collective_line
+from ppmodel.costs.data_parallel import SHARED_GRADIENTS, SHARED_OPTIMIZER, Held, microbatch_data_s, shares
+from ppmodel.costs.host import host_s, wait_for_host
+from ppmodel.costs.model import work_of
+from ppmodel.costs.phases import AGAIN, INPUT_GRAD, NOTHING, PARTS, less_hidden, may_hide
+from ppmodel.costs.transfers import pipeline_links, sent_bytes
+from ppmodel.iteration import step_graph
+from ppmodel.measured.rows import kernels_named, run_of, with_kernels
+from ppmodel.ops import OpKind
+from ppmodel.simulation import makespans
+from ppmodel.specs import FrameworkSpec
+
+_LISTS, _PHASES, _PARTS = 3, 4, len(PARTS)
+_DATA = PARTS.index("data")
+
+
+class Laid(NamedTuple):
+    """A row laid out: what it runs, and the graph of one iteration."""
+
+    run: object
+    layout: object
+    table: object
+    graph: object
+    work: object
+    layers: object
+    links: object
+    num_bytes: float
+
+
+def lay_out(row, system):
+    """What a row runs, with its layers cut and its graph compiled.
+
+    Raises
+    ------
+    PPModelError
+        If the row is refused.
+    """
+    framework = system.framework or FrameworkSpec()
+    run = run_of(row, framework)
+    table = built(run.case, run.layout.pp, run.num_microbatches)
+    layout = check_layout(run.layout, run.model, system, table)
+    given = run.model, layout.microbatch_size, layout
+    graph = step_graph(compiled(table, framework.p2p, "excluded"), layout)
+    layers = stage_layers(table, run.model, None, layout)
+    links = pipeline_links(table, run.model, system, layout)
+    return Laid(
+        run, layout, table, graph, work_of(*given), layers, links, sent_bytes(table, run.model, system, layout)
+    )
+
+
+class Batch:
+    """Rows whose iteration times are wanted on many systems that differ in what a calibration fits.
+
+    Parameters
+    ----------
+    rows : sequence of dict of str to str
+        None of them refused; see `read_rows`.
+    system : SystemSpec
+        Gives the framework and the nodes, which do not change. No NIC is shared.
+    """
+
+    def __init__(self, rows, system):
+        groups = {}
+        for place, row in enumerate(rows):
+            groups.setdefault(kernels_named(row), []).append((place, lay_out(row, system)))
+        self.size = len(rows)
+        self._groups = [
+            (np.array([place for place, _ in some]), named, _Group([laid for _, laid in some]))
+            for named, some in groups.items()
+        ]
+
+    def seconds(self, systems):
+        """Iteration times, shape (len(systems), num_rows)."""
+        found = np.empty((len(systems), self.size))
+        for places, named, group in self._groups:
+            found[:, places] = group.seconds([with_kernels(system, named) for system in systems])
+        return found
+
+
+class _Group:
+    """Rows of one kind of kernels, in the same arrays."""
+
+    def __init__(self, laid):
+        self.laid = laid
+        self._lay_kernels()
+        self._lay_collectives()
+        self._lay_stages()
+        self._lay_transfers()
+
+    def _lay_kernels(self):
+        phases = [one.work.phases for one in self.laid]
+        self.kernels = Kernels(*map(np.concatenate, zip(*(one.kernels for one in phases), strict=True)))
+        counts = [np.diff(one.ends, prepend=0) for one in phases]
+        self.kernel_slot = np.repeat(np.arange(sum(map(len, counts))), np.concatenate(counts))
+        self.again = np.array([one.work.again for one in self.laid])
+        self.precision = self.laid[0].layout.precision
+
+    def _lay_collectives(self):
+        known, columns, first = {}, [], 0
+        self.lines, self.line_of = [], {}
+        for row, one in enumerate(self.laid):
+            phases = one.work.phases
+            numbers = np.array([self._line(known, *pair, one.layout) for pair in phases.pairs], dtype=np.intp)
+            hides = np.array([may_hide(*pair, one.layout) for pair in phases.pairs], dtype=np.intp)
+            beside = np.where(phases.beside == NOTHING, NOTHING, phases.beside + first)
+            slot = phases.slot + row * _LISTS * _PHASES * _PARTS
+            columns.append(np.array([numbers[phases.pair], hides[phases.pair], slot, beside], dtype=np.intp))
+            first += len(phases.kernels.flops)
+        self.pair, hides, self.slot, self.beside = np.concatenate(columns, axis=1)
+        self.hides = hides.astype(bool)
+        self.volume = np.concatenate([one.work.phases.volume for one in self.laid])
+        zero = np.array([one.layout.zero for one in self.laid])
+        kinds = np.where(zero > 0, "reduce-scatter", "all-reduce")
+        self.reduction = np.array([
+            self._line(known, kind, "data", one.layout) for kind, one in zip(kinds, self.laid, strict=True)
+        ])  # fmt: skip
+        self.gathering = np.array([self._line(known, "all-gather", "data", one.layout) for one in self.laid])
+        self.reduces, self.gathers = zero < SHARED_GRADIENTS, (zero == SHARED_OPTIMIZER) | (zero == SHARED_GRADIENTS)
+
+    def _line(self, known, kind, group, layout):
+        """The number of a collective's line, one for all layouts of the same sizes."""
+        key = kind, group, layout.tp, layout.cp, layout.ep, layout.dp, layout.pp
+        if key not in known:
+            known[key] = len(self.lines)
+            self.lines.append((kind, group, layout))
+        return known[key]
+
+    def _lay_stages(self):
+        laid = self.laid
+        self.stages = np.array([one.table.num_stages for one in laid])
+        self.row = np.repeat(np.arange(len(laid)), self.stages)
+        self.first = np.concatenate([[0], np.cumsum(self.stages)])
+        self.counts = np.zeros((_LISTS, len(self.row)))
+        for one, first in zip(laid, self.first[:-1].tolist(), strict=True):
+            self.counts[0, first : first + one.table.num_stages] = one.layers.blocks
+            self.counts[1, first + one.layers.embedding] = self.counts[2, first + one.layers.head] = 1
+        held = np.array([one.work.parameters.dense for one in laid])
+        self.parameters = sum(count * held[self.row, place] for place, count in enumerate(self.counts))
+        self.own = self.parameters / np.array([
+            1.0 / float(shares(Held(1.0, 0.0), one.layout, SHARED_OPTIMIZER)) for one in laid
+        ])[self.row]  # fmt: skip
+        models = [one.run.model for one in laid]
+        self.gradient_bytes = np.array([model.gradient_bytes for model in models])
+        self.weight_bytes = np.array([model.element_bytes for model in models])
+        self.step_bytes = np.array([
+            model.gradient_bytes + 2 * model.optimizer_bytes + model.element_bytes for model in models
+        ])[self.row] * self.own  # fmt: skip
+        self.chunks = np.array([one.table.chunks_per_rank for one in laid])[self.row]
+
+    def _lay_transfers(self):
+        self.num_bytes = np.array([one.num_bytes for one in self.laid])
+        remote, same = [], []
+        tied = np.zeros(len(self.row))
+        self.tied_inside = np.zeros(len(self.row), dtype=bool)
+        for one, start in zip(self.laid, self.first[:-1].tolist(), strict=True):
+            sender, receiver = one.table.placement[0], receivers(one.table)[:, 0]
+            nodes = np.arange(one.table.num_ranks) if one.links.nodes is None else np.asarray(one.links.nodes)
+            remote.append(receiver != sender)
+            same.append(nodes[receiver] == nodes[sender])
+            ends = sender[[one.layers.embedding, one.layers.head]]
+            if one.run.model.tied_embeddings and ends[0] != ends[1]:
+                model = one.run.model
+                places = start + np.array([one.layers.embedding, one.layers.head])
+                tied[places] = model.vocabulary / one.layout.tp * model.hidden * model.gradient_bytes
+                self.tied_inside[places] = nodes[ends[0]] == nodes[ends[1]]
+        self.remote, self.same = np.concatenate(remote, axis=1), np.concatenate(same, axis=1)
+        self.tied = tied
+
+    def seconds(self, systems):
+        """Iteration times, shape (len(systems), num_rows)."""
+        tables = np.array([self._tables(system) for system in systems])
+        found = np.empty((len(systems), len(self.laid)))
+        for row, one in enumerate(self.laid):
+            own = tables[..., self.first[row] : self.first[row + 1]]
+            found[:, row] = makespans(one.graph, [OpCosts.stacked(np.ascontiguousarray(table)) for table in own])
+        return found
+
+    def _tables(self, system):
+        """Compute, occupancy and latency of every stage of every row, shape (3, kinds, num_stages of all rows)."""
+        lists = self._lists(system)
+        stages = np.einsum("lt,tlkp->tkp", self.counts, lists[self.row][..., :])
+        if system.kernels and system.kernels.stage_overhead_s:
+            stages[:, :2, 0] += system.kernels.stage_overhead_s
+        forward, input_grad, weight_grad = stages.sum(axis=2).T
+        tables = np.zeros((3, len(OpKind), len(self.row)))
+        tables[0, : OpKind.R] = forward, input_grad + weight_grad, input_grad, weight_grad
+        tables[0, OpKind.R], tables[0, OpKind.O] = self._once(system, stages[:, 0, 0])
+        tables[1:] = self._transfers(system)
+        return tables
+
+    def _lists(self, system):
+        """Seconds of each list of each row, F, I and W by part; shape (num_rows, 3, 3, 5)."""
+        taken = kernels_s(self.kernels, system, self.precision)
+        size = len(self.laid) * _LISTS * _PHASES
+        seconds = np.zeros((size, _PARTS))
+        if len(self.volume):
+            exposed = less_hidden(self._collectives_s(system), taken, self.hides, self.beside)
+            seconds = np.bincount(self.slot, exposed, seconds.size).reshape(size, _PARTS)
+        seconds[:, 0] = np.bincount(self.kernel_slot, taken, size)
+        seconds = seconds.reshape(len(self.laid), _LISTS, _PHASES, _PARTS)
+        if system.kernels and system.kernels.block_host_s:
+            self._wait(seconds, system.kernels)
+        seconds[:, :, INPUT_GRAD] += seconds[:, :, AGAIN]
+        seconds = seconds[:, :, :AGAIN]
+        for row, one in enumerate(self.laid):
+            if one.layout.zero >= SHARED_GRADIENTS:
+                given = one.work.parameters, seconds[row, ..., 0], one.run.model, one.layout, system
+                seconds[row, ..., _DATA] += microbatch_data_s(*given)
+        return seconds
+
+    def _collectives_s(self, system):
+        self.fixed, self.slope = np.array([collective_line(*line, system) for line in self.lines]).T
+        return self.fixed[self.pair] + self.slope[self.pair] * self.volume
+
+    def _wait(self, seconds, kernels):
+        host = [host_s(one.run.model, one.layout.microbatch_size, kernels, one.layout) for one in self.laid]
+        blocks = seconds[:, 0]
+        wait_for_host(blocks, self.again[:, 0], np.array(host)[:, None], kernels.host_exponent)
+        seconds[:, 0] = blocks
+
+    def _once(self, system, forward_s):
+        """Seconds of each stage's reduction, and of its step with the gathering of parameters."""
+        lines = np.array([collective_line(*line, system) for line in self.lines]).T
+        moved = [
+            (lines[0][line] + lines[1][line] * width * 1.0)[self.row] if False else
+            lines[0][line][self.row] + (lines[1][line] * width)[self.row] * self.parameters
+            for line, width in ((self.reduction, self.gradient_bytes), (self.gathering, self.weight_bytes))
+        ]  # fmt: skip
+        held = self.parameters > 0
+        reduction = np.where(self.reduces[self.row] & held, moved[0], 0.0)
+        gathering = np.where(self.gathers[self.row] & held, moved[1], 0.0)
+        overlaps = np.array([one.layout.overlap_parameters for one in self.laid])[self.row]
+        gathering = np.where(overlaps, np.maximum(gathering - forward_s, 0.0), gathering)
+        own = system.kernels
+        efficiency = (own and own.optimizer_efficiency) or system.memory_efficiency
+        step = self.step_bytes / (system.memory_bandwidth_bytes_per_s * efficiency)
+        step = np.where(held, step + system.memory_latency_s, 0.0)
+        if own:
+            step = step + own.iteration_overhead_s / self.chunks
+        return reduction + self._tied_s(system), gathering + step
+
+    def _tied_s(self, system):
+        inside = system.nodes is not None
+        (far, far_s), (near, near_s) = (hockney_s(self.tied, system, inside=near and inside) for near in (False, True))
+        seconds = np.where(self.tied_inside, near + 2 * near_s, far + 2 * far_s)
+        return np.where(self.tied > 0, seconds, 0.0)
+
+    def _transfers(self, system):
+        inside = system.nodes is not None
+        (far, far_s), (near, near_s) = (
+            hockney_s(self.num_bytes, system, inside=near and inside) for near in (False, True)
+        )
+        occupancy = np.where(self.same, near[self.row], far[self.row])
+        latency = np.where(self.same, near_s, far_s)
+        return [np.where(self.remote, one, 0.0) for one in (occupancy, latency)]
