@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "evaluate": _POINT | {"cases", "change", "prices", "iteration", "run", "specs", "layouts"},
     "analysis": _POINT | {"specs", "noise", "change", "cases", "prices", "evaluate", "formulas", "optimum"},
     "times": _POINT | {"cases", "change", "prices"},
-    "measured": {"errors", "files", "cases", "specs", "evaluate", "export"},
+    "measured": _POINT | {"errors", "files", "cases", "specs", "evaluate", "export", "iteration"},
     "sweep": _POINT | {"files", "specs", "layouts", "export", "noise", "cases", "prices", "evaluate"},
     "plot": {"ops", "tables", "simulation", "metrics", "grid", "evaluate"},
     "__init__": {"errors", "ops", "tables", "schedules"},

@@ -195,7 +195,7 @@ def test_products_saturate_in_rows_and_width():
     ("constants", "kinds", "factor"),
     [
         ({"weight_grad_efficiency": 0.5}, [kind.WEIGHT_PRODUCT], 2.0),
-        ({"attention_efficiency": 0.3}, [kind.ATTENTION], 2.0),
+        ({"attention_efficiency": 0.3}, [kind.ATTENTION, kind.ATTENTION_BACKWARD], 2.0),
         ({"attention_backward_efficiency": 0.2}, [kind.ATTENTION_BACKWARD], 3.0),
         ({"batched_efficiency": 0.15}, [kind.BATCHED], 4.0),
     ],

@@ -9,6 +9,7 @@ import numpy as np
 from ppmodel.costs.block import block_operations, embedding_operations, head_operations, logits_bytes
 from ppmodel.costs.checks import check_layout
 from ppmodel.costs.data_parallel import Held, gather_s, microbatch_data_s, optimizer_s, reduction_s
+from ppmodel.costs.held import kept_and_working, sizes_of
 from ppmodel.costs.host import host_s, wait_for_host
 from ppmodel.costs.partition import LayerTimes, StageLayers, microbatch_sequences, stage_layers
 from ppmodel.costs.phases import AGAIN, INPUT_GRAD, PARTS, phase_seconds, phases_of
@@ -16,6 +17,7 @@ from ppmodel.costs.table import OpCosts
 from ppmodel.costs.transfers import hockney_s, pipeline_links, ring_s, transfer_costs
 from ppmodel.ops import OpKind
 
+_LOSS = "softmax and loss"
 _PARTS_KEPT, _CUTS_KEPT = 2**12, 2**8
 _NUM_SECONDS = 3 * len(PARTS)
 
@@ -67,15 +69,15 @@ class Stage(NamedTuple):
     logits_bytes: float = 0.0
 
 
-class _Work(NamedTuple):
+class Work(NamedTuple):
     """The lists of operations of a model: blocks by kind and by what recomputation leaves of them, embedding, head.
 
-    Bytes (kept, between the halves, of logits; while recomputed) and parameters have an entry for each list.
+    Bytes (between the halves, of logits, of logits that the loss keeps, too) and parameters have an entry for each.
     """
 
     phases: object
-    bytes: np.ndarray
-    working: np.ndarray
+    sizes: object
+    held: np.ndarray
     parameters: Held
     again: np.ndarray  # whether a list is a block that is recomputed in full
 
@@ -213,25 +215,33 @@ def work_of(model, sequences, layout):
     modes = [recompute] if isinstance(recompute, str) else ["full", "none"]
     lists = [(kind, mode) for kind in kinds for mode in modes]
     lists += [(embedding_operations(*given), "none"), (head_operations(*given), "none")]
-    *held, working = np.array([_bytes(operations, mode) for operations, mode in lists]).T
-    held[2][-1] = logits_bytes(*given) - sum(one.saved_bytes for one in lists[-1][0] if one.name == "softmax and loss")
+    between = [sum(one.weight_grad_bytes for one in operations) for operations, _ in lists]
+    logits = [0.0] * (len(lists) - 1) + [logits_bytes(*given)]
+    twice = [sum(one.saved_bytes for one in operations if one.name == _LOSS) for operations, _ in lists]
     counted = [
         [sum(one.parameters for one in operations if one.experts == expert) for operations, _ in lists]
         for expert in (False, True)
     ]
     again = np.array([mode == "full" for _, mode in lists])
-    return _Work(phases_of(*zip(*lists, strict=True)), np.array(held), working, Held(*map(np.array, counted)), again)
+    held = np.array([between, logits, twice])
+    return Work(
+        phases_of(*zip(*lists, strict=True)),
+        sizes_of(lists, len(lists) - 2),
+        held,
+        Held(*map(np.array, counted)),
+        again,
+    )
 
 
-def _bytes(operations, recompute):
-    """Bytes kept for the backward, kept between its halves, none of logits, and in memory while recomputed."""
-    saved = sum(operation.saved_bytes for operation in operations)
-    core = sum(operation.core_bytes for operation in operations)
-    between = sum(operation.weight_grad_bytes for operation in operations)
-    if recompute == "full":
-        entry = operations[0].saved_bytes  # the block's input alone
-        return entry, between, 0.0, saved + core - entry
-    return (saved + core, between, 0.0, 0.0) if recompute == "none" else (saved, between, 0.0, core)
+def list_bytes(work, layout, system):
+    """Bytes of each list that are kept, kept between the halves, and of logits, shape (3, num_lists); and working."""
+    factors, (between, logits, twice) = system.memory, work.held
+    kept, working = kept_and_working(work.sizes, factors)
+    if factors is not None:
+        logits = factors.logits_factor * logits
+    if layout is not None and system.framework and system.framework.gathered_logits:
+        logits = layout.tp * logits
+    return np.array([kept, between, np.maximum(logits - twice, 0.0)]), working
 
 
 @lru_cache(_PARTS_KEPT)
@@ -246,9 +256,10 @@ def _lists(model, sequences, system, layout):
     seconds[:, INPUT_GRAD] += taken[:, AGAIN]
     if layout is not None and layout.zero:
         seconds[..., PARTS.index("data")] += microbatch_data_s(work.parameters, seconds[..., 0], model, layout, system)
-    columns = np.concatenate([seconds.reshape(-1, _NUM_SECONDS), work.bytes.T, np.transpose(work.parameters)], axis=1)
+    held, working = list_bytes(work, layout, system)
+    columns = np.concatenate([seconds.reshape(-1, _NUM_SECONDS), held.T, np.transpose(work.parameters)], axis=1)
     columns.flags.writeable = False
-    return _Lists(columns, work.working, _layer_times(seconds.sum(axis=(1, 2)).tolist(), model, layout), {})
+    return _Lists(columns, working, _layer_times(seconds.sum(axis=(1, 2)).tolist(), model, layout), {})
 
 
 def _layer_times(seconds, model, layout):

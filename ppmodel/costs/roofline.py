@@ -16,7 +16,19 @@ import numpy as np
 from ppmodel.costs.work import NO_WORK
 from ppmodel.errors import CostError
 
-MEMORY, PRODUCT, ATTENTION, ATTENTION_BACKWARD, WEIGHT_PRODUCT, BATCHED, STREAM, SOFTMAX, LOSS, ACTIVATION, FUSED_SOFTMAX = range(11)
+(
+    MEMORY,
+    PRODUCT,
+    ATTENTION,
+    ATTENTION_BACKWARD,
+    WEIGHT_PRODUCT,
+    BATCHED,
+    STREAM,
+    SOFTMAX,
+    LOSS,
+    ACTIVATION,
+    FUSED_SOFTMAX,
+) = range(11)
 _KINDS = 11
 """What a kernel's efficiency follows from."""
 

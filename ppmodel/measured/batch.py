@@ -56,9 +56,7 @@ def lay_out(row, system):
     graph = step_graph(compiled(table, framework.p2p, "excluded"), layout)
     layers = stage_layers(table, run.model, None, layout)
     links = pipeline_links(table, run.model, system, layout)
-    return Laid(
-        run, layout, table, graph, work_of(*given), layers, links, sent_bytes(table, run.model, system, layout)
-    )
+    return Laid(run, layout, table, graph, work_of(*given), layers, links, sent_bytes(table, run.model, system, layout))
 
 
 class Batch:
@@ -128,7 +126,7 @@ class _Group:
             self._line(known, kind, "data", one.layout) for kind, one in zip(kinds, self.laid, strict=True)
         ])  # fmt: skip
         self.gathering = np.array([self._line(known, "all-gather", "data", one.layout) for one in self.laid])
-        self.reduces, self.gathers = zero < SHARED_GRADIENTS, (zero == SHARED_OPTIMIZER) | (zero == SHARED_GRADIENTS)
+        self.zero = zero
 
     def _line(self, known, kind, group, layout):
         """The number of a collective's line, one for all layouts of the same sizes."""
@@ -147,6 +145,11 @@ class _Group:
         for one, first in zip(laid, self.first[:-1].tolist(), strict=True):
             self.counts[0, first : first + one.table.num_stages] = one.layers.blocks
             self.counts[1, first + one.layers.embedding] = self.counts[2, first + one.layers.head] = 1
+        zero = self.zero[self.row]
+        self.reduces, self.gathers = zero < SHARED_GRADIENTS, (zero == SHARED_OPTIMIZER) | (zero == SHARED_GRADIENTS)
+        switches = [(one.layout.overlap_gradients, one.layout.overlap_parameters) for one in laid]
+        self.overlaps = np.array(switches, dtype=float).T[:, self.row]
+        self.splits = np.array([bool((one.table.kind == OpKind.W).any()) for one in laid])[self.row]
         held = np.array([one.work.parameters.dense for one in laid])
         self.parameters = sum(count * held[self.row, place] for place, count in enumerate(self.counts))
         self.own = self.parameters / np.array([
@@ -197,7 +200,9 @@ class _Group:
         forward, input_grad, weight_grad = stages.sum(axis=2).T
         tables = np.zeros((3, len(OpKind), len(self.row)))
         tables[0, : OpKind.R] = forward, input_grad + weight_grad, input_grad, weight_grad
-        tables[0, OpKind.R], tables[0, OpKind.O] = self._once(system, stages[:, 0, 0])
+        tables[0, OpKind.R], tables[0, OpKind.O] = self._once(
+            system, stages[:, 0, 0], np.where(self.splits, stages[:, 2, 0], stages[:, 1, 0] + stages[:, 2, 0])
+        )
         tables[1:] = self._transfers(system)
         return tables
 
@@ -231,26 +236,22 @@ class _Group:
         wait_for_host(blocks, self.again[:, 0], np.array(host)[:, None], kernels.host_exponent)
         seconds[:, 0] = blocks
 
-    def _once(self, system, forward_s):
+    def _once(self, system, forward_s, backward_s):
         """Seconds of each stage's reduction, and of its step with the gathering of parameters."""
-        lines = np.array([collective_line(*line, system) for line in self.lines]).T
-        moved = [
-            (lines[0][line] + lines[1][line] * width * 1.0)[self.row] if False else
-            lines[0][line][self.row] + (lines[1][line] * width)[self.row] * self.parameters
+        fixed, slope = np.array([collective_line(*line, system) for line in self.lines]).T
+        reduced, gathered = (
+            np.where(self.parameters > 0, fixed[line][self.row] + (slope[line] * width)[self.row] * self.parameters, 0.0)
             for line, width in ((self.reduction, self.gradient_bytes), (self.gathering, self.weight_bytes))
-        ]  # fmt: skip
-        held = self.parameters > 0
-        reduction = np.where(self.reduces[self.row] & held, moved[0], 0.0)
-        gathering = np.where(self.gathers[self.row] & held, moved[1], 0.0)
-        overlaps = np.array([one.layout.overlap_parameters for one in self.laid])[self.row]
-        gathering = np.where(overlaps, np.maximum(gathering - forward_s, 0.0), gathering)
+        )
+        reduced = np.maximum(reduced - self.overlaps[0] * backward_s, 0.0) * self.reduces
+        gathered = np.maximum(gathered - self.overlaps[1] * forward_s, 0.0) * self.gathers
         own = system.kernels
         efficiency = (own and own.optimizer_efficiency) or system.memory_efficiency
         step = self.step_bytes / (system.memory_bandwidth_bytes_per_s * efficiency)
-        step = np.where(held, step + system.memory_latency_s, 0.0)
+        step = np.where(self.own > 0, step + system.memory_latency_s, 0.0)
         if own:
             step = step + own.iteration_overhead_s / self.chunks
-        return reduction + self._tied_s(system), gathering + step
+        return reduced + self._tied_s(system), gathered + step
 
     def _tied_s(self, system):
         inside = system.nodes is not None

@@ -156,12 +156,16 @@ def with_kernels(system, named):
         return system
     plain, forward = system.compute_efficiency, own.attention_efficiency
     factor = own.first_attention_factor if first_attention else 1.0
+    stream = own.fused_norm_efficiency if fused_norm else None
     changed = replace(
         own, attention_efficiency=factor * (forward or plain),
         attention_backward_efficiency=factor * (own.attention_backward_efficiency or forward or plain),
-        stream_efficiency=own.fused_norm_efficiency if fused_norm and own.fused_norm_efficiency else own.stream_efficiency,
+        stream_efficiency=stream or own.stream_efficiency,
     )  # fmt: skip
-    return replace(system, kernels=changed)
+    memory = system.memory
+    if memory is not None and fused_norm:
+        memory = replace(memory, activation_factor=memory.fused_norm_factor * memory.activation_factor)
+    return replace(system, kernels=changed, memory=memory)
 
 
 def run_of(row, framework=None):
@@ -235,7 +239,8 @@ def _model(values, framework):
         norm="rmsnorm" if gated else "layernorm", bias=not gated, dropout=framework.dropout and not gated,
         attention=values["attention"], recompute="none", sequence=values["sequence"],
         vocabulary=values["vocabulary"], learned_positions=not gated, global_batch=values["global_batch"],
-        element_bytes=2, tied_embeddings=not gated or framework.tied_embeddings, gradient_bytes=framework.gradient_bytes, optimizer_bytes=framework.optimizer_bytes,
+        element_bytes=2, gradient_bytes=framework.gradient_bytes, optimizer_bytes=framework.optimizer_bytes,
+        tied_embeddings=framework.tied_embeddings or not gated,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from ppmodel.specs.files import (
     template_path,
 )
 from ppmodel.specs.framework import FrameworkSpec
-from ppmodel.specs.kernels import CollectiveSpec, KernelSpec
+from ppmodel.specs.kernels import CollectiveSpec, KernelSpec, MemorySpec
 from ppmodel.specs.layers import parse_layers
 from ppmodel.specs.layout import LAYER_WORDS, LayoutSpec, load_layout
 from ppmodel.specs.model import ExpertSpec, LatentAttentionSpec, ModelSpec, Recompute, load_model

@@ -27,9 +27,11 @@ class KernelSpec:
         Attainable fraction of the peak of the products of unfused attention; e_c where not given.
     first_attention_factor : float
         Factor on both of them for the first version of such a kernel, where a run is known to use it.
-    stream_efficiency, activation_efficiency, softmax_efficiency, loss_efficiency, optimizer_efficiency : float, optional
-        Attainable fraction of the memory's bandwidth in norms and residual sums, the activation of the MLP, the softmax
-        of unfused attention, the loss, and the optimizer's step; e_m where not given.
+    stream_efficiency, activation_efficiency, softmax_efficiency : float, optional
+        Attainable fraction of the memory's bandwidth in norms and residual sums, in the activation of the MLP, and in
+        the softmax of unfused attention; e_m where not given.
+    loss_efficiency, optimizer_efficiency : float, optional
+        The same for the loss, and for the optimizer's step.
     fused_norm_efficiency, fused_softmax_efficiency : float, optional
         The same for norms that are one kernel, where a run is known to use it, and for a softmax that is one kernel
         with its mask; the efficiency of those that are not, where not given.
@@ -102,6 +104,35 @@ class CollectiveSpec:
     network_latency_s: Time = None
 
 
+@dataclass(frozen=True)
+class MemorySpec:
+    """What frameworks make of the memory that a model needs; the defaults change nothing.
+
+    Parameters
+    ----------
+    activation_factor : float
+        On the activations of a block, those of unfused attention's scores left out, where they are kept or recomputed.
+    fused_norm_factor : float
+        On the activations in addition, of a run that is known to have norms of one kernel.
+    score_factor : float
+        On what unfused attention keeps of its scores.
+    working_factor : float
+        On what a block holds while it is recomputed.
+    backward_factor : float
+        What the backward of a block that is not recomputed holds in addition, over the block's activations.
+    logits_factor : float
+        On the logits and their gradient.
+    """
+
+    activation_factor: Number = 1.0
+    fused_norm_factor: Number = 1.0
+    score_factor: Number = 1.0
+    working_factor: Number = 1.0
+    backward_factor: NumberOrZero = 0.0
+    logits_factor: Number = 1.0
+
+
 Kernels = Annotated[KernelSpec | None, file_form(KernelSpec)]
 Collectives = Annotated[CollectiveSpec | None, file_form(CollectiveSpec)]
+Memory = Annotated[MemorySpec | None, file_form(MemorySpec)]
 """The fields of a system that hold them: in a file any of their keys, or no block."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ppmodel.specs.entries import Bandwidth, Efficiency, Rate, Size, Time, load_specification
 from ppmodel.specs.framework import Framework
-from ppmodel.specs.kernels import Collectives, Kernels
+from ppmodel.specs.kernels import Collectives, Kernels, Memory
 from ppmodel.specs.topology import Nodes
 
 
@@ -37,6 +37,8 @@ class SystemSpec:
         What kernels attain by their kind and shape, where that is known better than by the roofline alone.
     collectives : CollectiveSpec, optional
         What collectives attain on the links.
+    memory : MemorySpec, optional
+        What frameworks make of the memory that a model needs; counts with a layout.
     fp8_peak_compute_flops : float, optional
         FLOP/s of the matrix units in products of 8-bit numbers.
     reserve_bytes : float
@@ -60,6 +62,7 @@ class SystemSpec:
     framework: Framework = None
     kernels: Kernels = None
     collectives: Collectives = None
+    memory: Memory = None
     fp8_peak_compute_flops: Rate = None
     reserve_bytes: Size = 0.0
     provenance: tuple = field(default=(), compare=False, repr=False)

@@ -1,0 +1,80 @@
+"""What a forward keeps for the backward, list of operations by list, and what recomputation holds meanwhile."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+RECOMPUTE = ("none", "selective", "full")
+
+
+class Sizes(NamedTuple):
+    """Bytes of some lists of operations, before it is known what a system's frameworks make of them.
+
+    Parameters
+    ----------
+    saved, core : ndarray of float, shape (num_lists,)
+        What the forward keeps, and of that what grows with the square of the sequence, which `saved` leaves out.
+    entry : ndarray of float, shape (num_lists,)
+        The input of the first operation.
+    mode : ndarray of int, shape (num_lists,)
+        What is recomputed, a place in `RECOMPUTE`.
+    block : ndarray of bool, shape (num_lists,)
+        Whether a list is a transformer block, and not the embedding or the head.
+    """
+
+    saved: np.ndarray
+    core: np.ndarray
+    entry: np.ndarray
+    mode: np.ndarray
+    block: np.ndarray
+
+
+def sizes_of(lists, num_blocks):
+    """The sizes of lists of operations.
+
+    Parameters
+    ----------
+    lists : sequence of (list of BlockOperation, str)
+        Each with what recomputation runs again.
+    num_blocks : int
+        How many of the lists come first that are blocks.
+
+    Returns
+    -------
+    Sizes
+    """
+    saved = [sum(one.saved_bytes for one in operations) for operations, _ in lists]
+    core = [sum(one.core_bytes for one in operations) for operations, _ in lists]
+    entry = [operations[0].saved_bytes if operations else 0.0 for operations, _ in lists]
+    modes = [RECOMPUTE.index(mode) for _, mode in lists]
+    columns = [np.array(column, dtype=float) for column in (saved, core, entry)]
+    return Sizes(*columns, np.array(modes), np.arange(len(lists)) < num_blocks)
+
+
+def kept_and_working(sizes, factors=None):
+    """Bytes kept from forward to backward, and bytes in memory while the backward of a block runs.
+
+    Parameters
+    ----------
+    sizes : Sizes
+    factors : MemorySpec, optional
+
+    Returns
+    -------
+    kept, working : ndarray of float, shape (num_lists,)
+
+    Examples
+    --------
+    >>> sizes = Sizes(*np.array([[10.0] * 3, [5.0] * 3, [1.0] * 3]), mode=np.arange(3), block=np.ones(3, dtype=bool))
+    >>> [one.tolist() for one in kept_and_working(sizes)]
+    [[15.0, 10.0, 1.0], [0.0, 5.0, 14.0]]
+    """
+    saved, core = sizes.saved, sizes.core
+    during, again = np.zeros(len(saved)), 1.0
+    if factors is not None:
+        saved = np.where(sizes.block, factors.activation_factor, 1.0) * saved
+        core, again = factors.score_factor * core, factors.working_factor
+        during = np.where(sizes.block, factors.backward_factor, 0.0) * (saved + core)
+    kept = np.choose(sizes.mode, (saved + core, saved, sizes.entry))
+    working = np.choose(sizes.mode, (during, core * again, (saved + core - sizes.entry) * again))
+    return kept, working
