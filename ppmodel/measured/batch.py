@@ -240,7 +240,9 @@ class _Group:
         """Seconds of each stage's reduction, and of its step with the gathering of parameters."""
         fixed, slope = np.array([collective_line(*line, system) for line in self.lines]).T
         reduced, gathered = (
-            np.where(self.parameters > 0, fixed[line][self.row] + (slope[line] * width)[self.row] * self.parameters, 0.0)
+            np.where(
+                self.parameters > 0, fixed[line][self.row] + (slope[line] * width)[self.row] * self.parameters, 0.0
+            )
             for line, width in ((self.reduction, self.gradient_bytes), (self.gathering, self.weight_bytes))
         )
         reduced = np.maximum(reduced - self.overlaps[0] * backward_s, 0.0) * self.reduces
