@@ -106,15 +106,16 @@ def persistent_bytes(stages, model, layout):
     return [shares(held, layout, least) * width for width, least in zip(widths, sharing, strict=True)]
 
 
-def microbatch_data_s(parameters, computing_s, model, layout, system):
+def microbatch_data_s(parameters, busy_s, model, layout, system):
     """Exposed seconds of what ZeRO 2 and 3 move for every microbatch, in the forward and both halves of the backward.
 
     Parameters
     ----------
     parameters : Held
         Of one GPU, by part of the model.
-    computing_s : ndarray of float, shape (num_lists, 3)
-        Seconds of the kernels of F, I and W, under which traffic is hidden where the layout says so.
+    busy_s : ndarray of float, shape (num_lists, 3)
+        Seconds of F, I and W, under which traffic is hidden where the layout says so: of kernels, and of
+        tensor-parallel collectives that no kernel hides.
     model : ModelSpec
     layout : LayoutSpec
     system : SystemSpec
@@ -127,12 +128,12 @@ def microbatch_data_s(parameters, computing_s, model, layout, system):
     exposed, hidden = np.zeros((len(parameters.dense), 3)), 0.0
     if layout.zero >= SHARED_WEIGHTS:
         gather = shared_s("all-gather", parameters, model.element_bytes, layout, system)
-        under = computing_s[:, :2] * layout.overlap_parameters
+        under = busy_s[:, :2] * layout.overlap_parameters
         exposed[:, :2] = np.maximum(gather[:, None] - under, 0.0)
         hidden = gather - exposed[:, 1]
     if layout.zero >= SHARED_GRADIENTS:
         scatter = shared_s("reduce-scatter", parameters, model.gradient_bytes, layout, system)
-        left = np.maximum(computing_s[:, 1] - hidden, 0.0) + computing_s[:, 2]  # of the next block's backward
+        left = np.maximum(busy_s[:, 1] - hidden, 0.0) + busy_s[:, 2]  # of the next block's backward
         exposed[:, 2] = np.maximum(scatter - left * layout.overlap_gradients, 0.0)
     return exposed
 
@@ -145,7 +146,7 @@ def reduction_s(parameters, backward_s, model, layout, system):
     parameters : Held
         Of one GPU, by stage.
     backward_s : ndarray of float, shape (num_stages,)
-        Of the kernels of the operation that gives the gradients, a backward or its weight-gradient half: what it has
+        Of the operation that gives the last gradients of a rank, a backward or its weight-gradient half: what it has
         done is summed while it does the rest.
     model : ModelSpec
         Gives the bytes of a gradient.
@@ -171,7 +172,7 @@ def gather_s(parameters, forward_s, model, layout, system):
     parameters : Held
         Of one GPU, by stage.
     forward_s : ndarray of float, shape (num_stages,)
-        Of the kernels of one forward.
+        Of one forward.
     model : ModelSpec
         Gives the bytes of a weight.
     layout : LayoutSpec

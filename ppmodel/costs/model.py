@@ -12,7 +12,7 @@ from ppmodel.costs.data_parallel import Held, gather_s, microbatch_data_s, optim
 from ppmodel.costs.held import kept_and_working, sizes_of
 from ppmodel.costs.host import host_s, wait_for_host
 from ppmodel.costs.partition import LayerTimes, StageLayers, microbatch_sequences, stage_layers
-from ppmodel.costs.phases import AGAIN, INPUT_GRAD, PARTS, phase_seconds, phases_of
+from ppmodel.costs.phases import AGAIN, INPUT_GRAD, PARTS, PARTS_THAT_HIDE, phase_seconds, phases_of
 from ppmodel.costs.table import OpCosts
 from ppmodel.costs.transfers import hockney_s, pipeline_links, ring_s, transfer_costs
 from ppmodel.ops import OpKind
@@ -255,7 +255,8 @@ def _lists(model, sequences, system, layout):
     seconds = taken[:, :AGAIN]
     seconds[:, INPUT_GRAD] += taken[:, AGAIN]
     if layout is not None and layout.zero:
-        seconds[..., PARTS.index("data")] += microbatch_data_s(work.parameters, seconds[..., 0], model, layout, system)
+        busy_s = seconds[..., PARTS_THAT_HIDE].sum(axis=2)
+        seconds[..., PARTS.index("data")] += microbatch_data_s(work.parameters, busy_s, model, layout, system)
     held, working = list_bytes(work, layout, system)
     columns = np.concatenate([seconds.reshape(-1, _NUM_SECONDS), held.T, np.transpose(work.parameters)], axis=1)
     columns.flags.writeable = False
@@ -274,14 +275,32 @@ def _layer_times(seconds, model, layout):
 def _once(cut, schedule, model, layout, system):
     """Seconds of an iteration beside its microbatches, by stage: reduction, gathering that is exposed, step."""
     given = model, layout, system
-    kernels_s = cut.parts[..., 0]
-    gradients_s = kernels_s[:, 2] if (schedule.kind == OpKind.W).any() else kernels_s[:, 1] + kernels_s[:, 2]
-    reduced = reduction_s(cut.parameters, gradients_s, *given) + _tied_s(cut.layers, schedule, *given)
-    gathered = gather_s(cut.parameters, kernels_s[:, 0], *given)
+    busy_s = cut.parts[..., PARTS_THAT_HIDE].sum(axis=2)
+    last_s = (last_halves(schedule) * busy_s[:, 1:]).sum(axis=1) if layout.overlap_gradients else 0.0
+    reduced = reduction_s(cut.parameters, last_s, *given) + _tied_s(cut.layers, schedule, *given)
+    gathered = gather_s(cut.parameters, busy_s[:, 0], *given)
     step = optimizer_s(cut.parameters, *given)
     if system.kernels:
         step = step + system.kernels.iteration_overhead_s / schedule.chunks_per_rank
     return np.array([reduced, gathered, step])
+
+
+def last_halves(schedule):
+    """Which halves of a stage's backward give the last gradients of its ranks; 0 for their other stages.
+
+    The reductions of a rank run one after the other: those of its other stages are under way meanwhile.
+
+    Returns
+    -------
+    ndarray of bool, shape (num_stages, 2)
+        Of the input's and the weights' gradients; both of a whole backward.
+    """
+    gradients = np.flatnonzero((schedule.kind == OpKind.B) | (schedule.kind == OpKind.W))
+    last = np.zeros(schedule.num_ranks, dtype=int)
+    last[schedule.rank[gradients]] = gradients  # of each rank the last is kept
+    at_end = (schedule.stage[last][schedule.placement] == np.arange(schedule.num_stages)).all(axis=0)
+    whole = (schedule.kind[last] == OpKind.B)[schedule.placement].all(axis=0)
+    return np.column_stack([at_end & whole, at_end])
 
 
 def _tied_s(layers, schedule, model, layout, system):

@@ -19,6 +19,9 @@ FORWARD, INPUT_GRAD, WEIGHT_GRAD, AGAIN = range(4)
 PARTS = ("computing", "tensor", "context", "expert", "data")
 """What the seconds of an operation consist of: kernels, and the collectives of a group that no kernel hides."""
 
+PARTS_THAT_HIDE = slice(0, 2)
+"""Under which of them data-parallel collectives run: kernels, and tensor-parallel collectives on other links."""
+
 _NUM_PHASES, NOTHING = 4, -1
 _STREAM = "norm", "last norm", "residual"
 _OF_LOSS = "largest logit", "logit of the label", "sum of the loss"

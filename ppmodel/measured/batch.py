@@ -14,8 +14,8 @@ from ppmodel.costs import Kernels, OpCosts, check_layout, hockney_s, kernels_s, 
 from ppmodel.costs.collectives import collective_line
 from ppmodel.costs.data_parallel import SHARED_GRADIENTS, SHARED_OPTIMIZER, Held, microbatch_data_s, shares
 from ppmodel.costs.host import host_s, wait_for_host
-from ppmodel.costs.model import work_of
-from ppmodel.costs.phases import AGAIN, INPUT_GRAD, NOTHING, PARTS, less_hidden, may_hide
+from ppmodel.costs.model import last_halves, work_of
+from ppmodel.costs.phases import AGAIN, INPUT_GRAD, NOTHING, PARTS, PARTS_THAT_HIDE, less_hidden, may_hide
 from ppmodel.costs.transfers import pipeline_links, sent_bytes
 from ppmodel.iteration import step_graph
 from ppmodel.measured.rows import kernels_named, run_of, with_kernels
@@ -149,7 +149,7 @@ class _Group:
         self.reduces, self.gathers = zero < SHARED_GRADIENTS, (zero == SHARED_OPTIMIZER) | (zero == SHARED_GRADIENTS)
         switches = [(one.layout.overlap_gradients, one.layout.overlap_parameters) for one in laid]
         self.overlaps = np.array(switches, dtype=float).T[:, self.row]
-        self.splits = np.array([bool((one.table.kind == OpKind.W).any()) for one in laid])[self.row]
+        self.last_halves = np.concatenate([last_halves(one.table) for one in laid])
         held = np.array([one.work.parameters.dense for one in laid])
         self.parameters = sum(count * held[self.row, place] for place, count in enumerate(self.counts))
         self.own = self.parameters / np.array([
@@ -200,9 +200,9 @@ class _Group:
         forward, input_grad, weight_grad = stages.sum(axis=2).T
         tables = np.zeros((3, len(OpKind), len(self.row)))
         tables[0, : OpKind.R] = forward, input_grad + weight_grad, input_grad, weight_grad
-        tables[0, OpKind.R], tables[0, OpKind.O] = self._once(
-            system, stages[:, 0, 0], np.where(self.splits, stages[:, 2, 0], stages[:, 1, 0] + stages[:, 2, 0])
-        )
+        busy_s = stages[..., PARTS_THAT_HIDE].sum(axis=2)
+        last_s = (self.last_halves * busy_s[:, 1:]).sum(axis=1)
+        tables[0, OpKind.R], tables[0, OpKind.O] = self._once(system, busy_s[:, 0], last_s)
         tables[1:] = self._transfers(system)
         return tables
 
@@ -222,7 +222,13 @@ class _Group:
         seconds = seconds[:, :, :AGAIN]
         for row, one in enumerate(self.laid):
             if one.layout.zero >= SHARED_GRADIENTS:
-                given = one.work.parameters, seconds[row, ..., 0], one.run.model, one.layout, system
+                given = (
+                    one.work.parameters,
+                    seconds[row, ..., PARTS_THAT_HIDE].sum(axis=2),
+                    one.run.model,
+                    one.layout,
+                    system,
+                )
                 seconds[row, ..., _DATA] += microbatch_data_s(*given)
         return seconds
 
