@@ -7,13 +7,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ppmodel import schedules
-from ppmodel.errors import CostError, ScheduleError, SizeError
-from ppmodel.ops import OpKind
+from ppmodel.errors import ScheduleError, SizeError
 from ppmodel.schedules.registry import option_text
 from ppmodel.simulation import ALLREDUCE, compile_graph
 from ppmodel.tables import Schedule
 
-_KEPT, _FARTHEST = 1024, 1e12
+_KEPT = 1024
 _TABLES = (".csv", ".txt")
 _WRITTEN = re.compile(r"(.+?)(?::([a-z_-]+=.*))?", re.DOTALL)
 
@@ -49,11 +48,6 @@ class Case(NamedTuple):
     def known_options(self):
         """The options that it may have, by name; of a table or a function none."""
         return {} if self.source is not None else {option.name: option for option in schedules.get(self.name).options}
-
-    @property
-    def times_are_set(self):
-        """Whether there are no times to order it for, or its options say which."""
-        return "times" not in self.known_options or "times" in dict(self.options)
 
     def with_options(self, texts):
         """The case with options that are given as text.
@@ -230,38 +224,6 @@ def is_file(name):
     if name in schedules.names():
         return False
     return name.endswith((".py", *_TABLES)) or os.sep in name or os.path.isfile(name)
-
-
-def with_times(case, table, costs):
-    """A searched case, ordered for the times of some costs; `evaluate.searched_for` finds the costs.
-
-    Parameters
-    ----------
-    case : Case
-        A schedule with the option ``times``.
-    table : Schedule
-        Built from it, for any times.
-    costs : OpCosts
-        For the table.
-
-    Returns
-    -------
-    Case
-
-    Raises
-    ------
-    CostError
-        If an operation takes no time, or far less than another: there is no order to search for.
-    """
-    seconds = costs.compute_s.mean(axis=1)[[OpKind.F, OpKind.I, OpKind.W]]
-    transfer = (costs.occupancy_s + costs.latency_s)[OpKind.F].mean() * table.pieces_per_unit
-    if not (seconds.all() and max(*seconds, transfer) < _FARTHEST * seconds.min()):
-        rule = f"leave nothing to search an order of {case.name} for, if one is 0 or far above the others"
-        said = ", ".join(f"{one:.4g}" for one in (*seconds, transfer))
-        field = "times of forward and halves of the backward, and of a transfer"
-        raise CostError(field, said, rule, "set the option times")
-    times = ":".join(f"{one / seconds[0]:.4g}" for one in (*seconds, transfer))
-    return case.with_options({"times": times})
 
 
 def label(name, options=None):

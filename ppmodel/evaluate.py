@@ -5,14 +5,17 @@ topology travels with the costs, so no caller can forget it. `simulate` returns 
 frame of many; the room `times` keeps what a long study has computed.
 """
 
-from itertools import product
+from functools import partial
+from itertools import groupby, product
+from operator import itemgetter
 
 from ppmodel import iteration, metrics
-from ppmodel.cases import as_case, as_cases, built, compiled, with_times
+from ppmodel.cases import as_case, as_cases, built, compiled
 from ppmodel.costs import comm_over_forward
 from ppmodel.errors import NO_MEMORY, CostError, PPModelError
 from ppmodel.layouts import LAYOUT_COLUMNS, LAYOUT_FIELDS, as_layouts, layout_columns
-from ppmodel.prices import SECONDS, costs_of, listed, priced, require_used, table_numbers
+from ppmodel.ordering import ordered_case, ordered_cases, ordered_for
+from ppmodel.prices import SECONDS, Price, costs_of, listed, priced, require_used, table_numbers
 from ppmodel.run import Run
 from ppmodel.schedules.registry import option_text
 from ppmodel.simulation import iterations, require_semantics, run_graph
@@ -28,7 +31,7 @@ NUMBERS = (
 )  # fmt: skip
 """The columns that say what comes out of a point."""
 
-COLUMNS = (*COORDINATES, *NUMBERS, "refused")
+COLUMNS = (*COORDINATES, *NUMBERS, "ordered_for", "refused")
 """The columns of every frame, of a sweep's rows, and of the command line's JSON."""
 
 
@@ -86,47 +89,16 @@ def simulate(
     seconds, values = _told_apart(given)
     (layout,) = _one_layout(layout, values)
     case = chunked_case(as_case(schedule), layout)
-    table = built(case, *_one_size(case, pp, microbatches, layout))
+    size = _one_size(case, pp, microbatches, layout)
+    table = built(case, *size)
     require_used(seconds, allreduce)
-    costs, model, system, layout = costs_of(table, model, system, allreduce, seconds, layout)
-    return Run(run_graph(compiled(table, p2p, allreduce), costs), costs, case, allreduce, model, system, layout)
-
-
-def searched_for(
-    schedule, pp, microbatches, *, model=None, system=None, layout=None, allreduce="excluded", **given
-):  # fmt: skip
-    """A schedule whose order is found by search (zb-1p, zb-2p), searched for the times that it will run with.
-
-    `simulate` and `compare` take such a schedule as it is: ordered for its option ``times``, by default equal times.
-
-    Parameters
-    ----------
-    schedule, pp, microbatches, model, system, layout, allreduce, **given
-        As in `simulate`.
-
-    Returns
-    -------
-    Case
-        With the option ``times``: those of the mean stage and of a transfer, in forwards. Any other schedule, and one
-        whose times are set, as it is.
-
-    Raises
-    ------
-    PPModelError
-        As `simulate`.
-
-    Examples
-    --------
-    >>> searched_for("zb-1p", 4, 8, forward=2, backward=3, comm=0.1).options
-    (('times', (1, 0.75, 0.75, 0.05)),)
-    """
-    seconds, values = _told_apart(given)
-    (layout,) = _one_layout(layout, values)
-    case = chunked_case(as_case(schedule), layout)
-    if case.times_are_set:
-        return case
-    table = built(case, *_size(case, pp, microbatches, layout))
-    return with_times(case, table, costs_of(table, model, system, allreduce, seconds, layout)[0])
+    costs, model, system, whole = costs_of(table, model, system, allreduce, seconds, layout)
+    price = Price(
+        {}, {name: value for name, value in seconds.items() if value is not None}, model, system, layout=layout
+    )
+    own = ordered_case(case, *size, price, allreduce)
+    timeline = run_graph(compiled(built(own, *size), p2p, allreduce), costs)
+    return Run(timeline, costs, case, allreduce, model, system, whole, ordered_for(case, own))
 
 
 def compare(
@@ -174,6 +146,8 @@ def compare(
         - With a layout: what it says (`layouts.LAYOUT_COLUMNS`); ``iteration_s``, the whole iteration with gradient
           reduction and optimizer, and where it goes on the most loaded rank (`iteration.PARTS`);
           ``tokens_per_s_per_gpu``; ``model_flops_utilization``; what a GPU holds (`iteration.MEMORY_PARTS`); ``fits``.
+        - ``ordered_for``: the times and the held share for which an order was searched (zb-1p, zb-2p), where its
+          options leave them open: those of the row, so that each system and model has its order; else empty.
         - ``refused``: why a combination is not defined; its numbers are then empty.
 
     Raises
@@ -242,7 +216,7 @@ def columns_of(rows, with_model=True, with_layout=False):
     """The columns that some rows have, in their order."""
     kept = [name for name in COLUMNS if name not in ("system", "model") or with_model]
     own = [name for name in (*SECONDS, "change") if rows and name in rows[0]]
-    place, last = kept.index("makespan_s"), kept.index("refused")
+    place, last = kept.index("makespan_s"), kept.index("ordered_for")
     if not with_layout:
         return [*kept[:place], *own, *kept[place:]]
     return [
@@ -251,7 +225,8 @@ def columns_of(rows, with_model=True, with_layout=False):
 
 
 def _rows(case, size, words, prices):
-    return graph_rows(point_columns(case, size, words), lambda: compiled(built(case, *size), *words), prices)
+    owns = ordered_cases(case, size, prices, words[1])
+    return case_rows(case, size, words, owns, prices, lambda own: compiled(built(own, *size), *words))
 
 
 # ---- points --------------------------------------------------------------------------------------
@@ -272,6 +247,37 @@ def point_columns(case, size, words):
         "schedule": case.name, "options": options_text(case.options), "label": case.label,
         "pp": size[0], "microbatches": size[1], "p2p": words[0], "allreduce": words[1],
     }  # fmt: skip
+
+
+def case_rows(case, size, words, owns, prices, graph_of):
+    """The rows of a case at a size: a row for each way to price it.
+
+    Parameters
+    ----------
+    case, size, words
+        As in `point_columns`.
+    owns : list of Case or PPModelError
+        From `ordering.ordered_cases`, for the prices.
+    prices : sequence of Price
+    graph_of : callable
+        Returns the graph of an ordered case, or raises a `PPModelError` that refuses its rows.
+
+    Returns
+    -------
+    list of dict
+        A refused row has its reason in ``refused``, and no numbers.
+    """
+    point, rows = point_columns(case, size, words), []
+    for own, some in groupby(zip(owns, prices, strict=True), key=itemgetter(0)):
+        said = None if isinstance(own, Exception) else ordered_for(case, own)
+        rows += graph_rows(point | {"ordered_for": said}, partial(_graph, own, graph_of), [price for _, price in some])
+    return rows
+
+
+def _graph(own, graph_of):
+    if isinstance(own, Exception):
+        raise own
+    return graph_of(own)
 
 
 def graph_rows(point, graph_of, prices):

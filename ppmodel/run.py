@@ -30,6 +30,8 @@ class Run:
         None, like `model`, if costs were given in seconds.
     layout : LayoutSpec or None
         Complete, with pp and the global batch; None if none was given.
+    ordered_for : str or None
+        What its order was searched for, as in `ppmodel.compare`.
 
     Examples
     --------
@@ -41,7 +43,8 @@ class Run:
     (26.8, 96)
     """
 
-    def __init__(self, timeline, costs, case, allreduce, model=None, system=None, layout=None):
+    def __init__(self, timeline, costs, case, allreduce, model=None, system=None, layout=None, ordered_for=None):
+        self.ordered_for = ordered_for
         self.timeline, self.costs, self.model, self.system, self.layout = timeline, costs, model, system, layout
         self.table, self.p2p, self.allreduce, self._case = timeline.graph.schedule, timeline.graph.p2p, allreduce, case
 
@@ -147,7 +150,7 @@ class Run:
         from ppmodel.evaluate import point_columns
 
         size = self.table.num_ranks, self.table.num_microbatches
-        row = point_columns(self._case, size, (self.p2p, self.allreduce))
+        row = point_columns(self._case, size, (self.p2p, self.allreduce)) | {"ordered_for": self.ordered_for}
         numbers = self._numbers | table_numbers(self.table)
         if self.model is None:
             return row | numbers

@@ -8,7 +8,8 @@ import numpy as np
 from ppmodel import metrics
 from ppmodel.cases import as_case, built, compiled
 from ppmodel.change import UNCHANGED
-from ppmodel.prices import changed_costs
+from ppmodel.ordering import left_open, ordered_case
+from ppmodel.prices import Price, changed_costs
 from ppmodel.simulation import iterations, makespans
 
 
@@ -67,7 +68,10 @@ def times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce="exc
     >>> both.makespan_s.shape, bool(both.makespan_s[1, 0] == both.makespan_s[1, 1])
     ((2, 2), True)
     """
-    table = built(as_case(case), num_ranks, num_microbatches)
+    case = as_case(case)
+    if left_open(case):
+        return _each_times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce, changes)
+    table = built(case, num_ranks, num_microbatches)
     graph = compiled(table, p2p, allreduce)
     known = _known(graph, model)
     of_systems = [known.setdefault(system, {}) for system in systems]
@@ -81,6 +85,17 @@ def times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce="exc
             of_systems[n][change] = numbers
     found = np.array([[of[change] for of in of_systems] for change in changes])
     return Times(found[..., 0], found[..., 1])
+
+
+def _each_times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce, changes):
+    """`times` of a case whose order is searched anew for every system and change."""
+    found = np.empty((2, len(changes), len(systems)))
+    for place in np.ndindex(found.shape[1:]):
+        change, system = changes[place[0]], systems[place[1]]
+        own = ordered_case(case, num_ranks, num_microbatches, Price({}, {}, model, system, change), allreduce)
+        one = times(own, num_ranks, num_microbatches, model, [system], p2p, allreduce, [change])
+        found[(slice(None), *place)] = one.makespan_s.item(), one.idle_ratio.item()
+    return Times(*found)
 
 
 @cache

@@ -87,13 +87,15 @@ def test_an_order_is_searched_for_the_times_given(capsys):
     """What a search is for follows the times or the system, unless said; more memory then never costs time."""
     line = "simulate zb-2p --pp 8 --microbatches 32 --input-grad 1.16 --weight-grad 0.72 --forward 1 --comm 0.05"
     results = [json.loads(run(capsys, f"{line} --limit {limit} --json")[1]) for limit in (8, 9, 12, 13)]
-    assert {result["ordered_for"] for result in results} == {"1:1.16:0.72:0.05"}
+    assert {result["ordered_for"] for result in results} == {"times=1:1.16:0.72:0.05"}
     times = [result["makespan_s"] for result in results]
     assert times == sorted(times, reverse=True)
-    assert "ordered_for" not in json.loads(run(capsys, f"{line} --times 1:1:1:0 --json")[1])
+    assert json.loads(run(capsys, f"{line} --times 1:1:1:0 --json")[1])["ordered_for"] is None
     code, out, _ = run(capsys, "simulate zb-1p --pp 8 --microbatches 64 --model paper --system dgx_h100")
     assert code == 0
-    assert re.search(r"^ordered for +1:1\.\d+:0\.\d+:0\.\d+ ", out, re.M)
+    assert re.search(r"^ordered for +times=1:1\.\d+:0\.\d+:0\.\d+ held=0\.\d+ ", out, re.M)
+    given = f"{line} --limit 8 --held 0.33333333333333331 --json"
+    assert json.loads(run(capsys, given)[1])["peak_activations"] == pytest.approx(8, abs=0.5)
 
 
 def test_a_trace_takes_the_place_of_no_input(tmp_path, capsys):
@@ -556,11 +558,11 @@ def test_a_comparison_takes_the_size_of_a_table(capsys):
 
 
 def test_searched_orders_are_searched_for_the_times_compared(capsys):
-    """The same makespan as simulate gives, and the times in the options."""
+    """The same makespan as simulate gives, and for the same times."""
     costs = "--pp 8 --microbatches 32 --input-grad 1.16 --weight-grad 0.72 --forward 1 --comm 0.05 --json"
     single = json.loads(run(capsys, f"simulate zb-2p {costs}")[1])
     row = json.loads(run(capsys, f"compare zb-2p 1f1b {costs}")[1])[0]
-    assert (row["options"], row["makespan_s"]) == ("times=1:1.16:0.72:0.05", single["makespan_s"])
+    assert (row["ordered_for"], row["makespan_s"]) == ("times=1:1.16:0.72:0.05", single["makespan_s"])
 
 
 @pytest.mark.usefixtures("own")

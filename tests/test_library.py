@@ -15,8 +15,9 @@ from matplotlib import pyplot as plt
 from strategies import schedules
 
 import ppmodel as pp
+from ppmodel.change import UNCHANGED, WITHOUT_NETWORK, Change
 from ppmodel.errors import CostError, PPModelError, SizeError, TableError
-from ppmodel.evaluate import COLUMNS, compared, searched_for
+from ppmodel.evaluate import COLUMNS, compared
 
 SECONDS = {"forward": 1, "backward": 2, "comm": 0.1}
 ON = {"model": "llama3_70b", "system": "dgx_h100_nodes"}
@@ -174,13 +175,39 @@ def test_compare_takes_lists_of_seconds():
 
 
 def test_a_searched_order_is_searched_for_its_costs():
-    """For zb-1p and zb-2p alone, and not where its user has set the times."""
-    found = searched_for("zb-2p", 4, 8, **SECONDS)
-    assert dict(found.options) == {"times": (1, 1, 1, 0.1)}
-    assert searched_for(found, 4, 8, **SECONDS) is found
-    assert searched_for("zb-v", 4, 8, **SECONDS).options == ()
+    """For zb-1p and zb-2p alone, and not where its user has set the times; compare and simulate say for which."""
+    found = pp.simulate("zb-2p", 4, 8, **SECONDS)
+    assert found.ordered_for == "times=1:1:1:0.1"
+    assert found.table.kind.tolist() == pp.build("zb-2p", 4, 8, times=(1, 1, 1, 0.1)).kind.tolist()
+    frame = pp.compare(["zb-2p", ("zb-2p", {"times": (1, 1, 1, 0)}), "zb-v"], 4, 8, **SECONDS)
+    assert frame.ordered_for.fillna("").tolist() == [found.ordered_for, "", ""]
+    assert frame.makespan_s.iloc[0] == found.makespan_s
     with pytest.raises(CostError, match=r"times of forward and halves of the backward, and of a transfer = 1, 1, 0, 0"):
-        searched_for("zb-1p", 4, 8, forward=1, input_grad=1, weight_grad=0)
+        pp.simulate("zb-1p", 4, 8, forward=1, input_grad=1, weight_grad=0)
+
+
+def test_a_searched_order_is_searched_for_each_system_model_and_change():
+    """Each row has the order of its own times and of its model's held share; without a network the order stays."""
+    systems, changes = ["fast_cp_slow_nw", "mid_cp_mid_nw"], [UNCHANGED, Change(backward=3.0), WITHOUT_NETWORK]
+    frame = pp.compare("zb-2p", 8, 16, model="paper", system=systems, changes=changes)
+    assert frame.ordered_for.nunique() == 4
+    assert (frame.ordered_for[::3].to_numpy() == frame.ordered_for[2::3].to_numpy()).all()
+    for row in frame[frame.change == "Change()"].itertuples():
+        times, held = (word.partition("=")[2] for word in row.ordered_for.split())
+        own = pp.build("zb-2p", 8, 16, times=tuple(map(float, times.split(":"))), held=float(held))
+        assert row.makespan_s == pp.simulate(own, model="paper", system=row.system).makespan_s
+        hand_made = pp.simulate("zb-h2", 8, 16, model="paper", system=row.system)
+        assert row.makespan_s <= hand_made.makespan_s
+
+
+def test_the_held_share_is_the_models():
+    """32 of 34 + 5as/h bytes where attention is kept (Qi et al.), in the search and in the peaks; without a model 1."""
+    run = pp.simulate("zb-1p", 8, 24, model="zero_bubble_1_5b", system="dgx_a100")
+    share = 32 / (34 + 5 * 24 * 1024 / 2304)
+    assert float(run.ordered_for.partition("held=")[2]) == pytest.approx(share, rel=0.02)  # its head keeps more
+    assert run.table.held_for_weight_grad == pytest.approx(share, rel=0.02)
+    assert run.peak_activations <= 8
+    assert pp.simulate("zb-1p", 8, 24, **SECONDS).table.held_for_weight_grad == 1
 
 
 def test_frames_of_a_run_and_a_table_hold_every_operation():

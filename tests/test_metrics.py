@@ -27,13 +27,16 @@ from ppmodel.specs import load_model, load_system
 
 def peaks_one_by_one(schedule, weights):
     """The obvious twin of `peak_activations`: walk every row, cell by cell."""
+    between = schedule.held_for_weight_grad
+    shares = {OpKind.F: 1, OpKind.B: -1, OpKind.I: between - 1, OpKind.W: -between}
     peaks = []
     for row in schedule.rows():
         held = peak = 0.0
         for cell in row:
-            held += sum(weights[op.stage] for op in cell if op.kind == OpKind.F)
+            changes = [weights[op.stage] * shares.get(op.kind, 0) for op in cell]
+            held += sum(change for change in changes if change > 0)
             peak = max(peak, held)
-            held -= sum(weights[op.stage] for op in cell if op.kind in (OpKind.B, OpKind.W))
+            held += sum(change for change in changes if change < 0)
         assert held == pytest.approx(0, abs=1e-9)
         peaks.append(peak)
     return peaks

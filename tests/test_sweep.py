@@ -157,7 +157,7 @@ def test_options_that_are_not_given_are_left_out(file, tmp_path, capsys):
 
 def test_points_that_are_not_defined_are_rows(plain_rows):
     """They say why, as the schedule or the model says it, and have no numbers; the others have all of them."""
-    numbers = COLUMNS[len(COORDINATES) : -1]
+    numbers = COLUMNS[len(COORDINATES) : -2]
     for row in plain_rows:
         assert all((row[name] is None) == (row["refused"] is not None) for name in numbers)
         odd_chimera = row["schedule"] == "chimera" and row["pp"] % 2 == 1

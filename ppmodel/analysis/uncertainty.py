@@ -1,13 +1,14 @@
 """Does a ranking survive noise: noisy runs beside the noiseless one, and what becomes of the first place."""
 
-from itertools import chain, product
+from itertools import chain, groupby, product
+from operator import itemgetter
 
-from ppmodel.cases import compiled, legal_cases
-from ppmodel.change import UNCHANGED
+from ppmodel.cases import built, compiled, legal_cases
 from ppmodel.errors import BlocksError, PPModelError
 from ppmodel.noise import QUANTILES, TIE, Comparison, distribution, noisy_makespans_on, probability_faster
 from ppmodel.noise.draw import all_seeds
-from ppmodel.prices import as_model, as_system, changed_costs, listed
+from ppmodel.ordering import ordered_case
+from ppmodel.prices import Price, as_model, as_system, listed
 from ppmodel.simulation import makespans
 
 VERDICTS = ("holds", "open", "tie decided", "reversed")
@@ -78,13 +79,19 @@ def compare_runs(
 def _evaluated(schedules, size, model, systems, p2p, allreduce, noise, seeds):
     """Noiseless makespans, one a system, and noisy ones, a row a system, of each schedule that fits."""
     evaluated = {}
-    for case, table in legal_cases(schedules, *size):
-        graph = compiled(table, p2p, allreduce)
+    prices = [Price({}, {}, model, system) for system in systems]
+    for case, _ in legal_cases(schedules, *size):
+        found = []
         try:
-            costs = [changed_costs(table, model, UNCHANGED, system) for system in systems]
+            owns = [ordered_case(case, *size, price, allreduce) for price in prices]
+            for own, some in groupby(zip(owns, prices, strict=True), key=itemgetter(0)):
+                graph = compiled(built(own, *size), p2p, allreduce)
+                costs = [price.costs(graph.schedule, allreduce) for _, price in some]
+                spans = makespans(graph, costs).tolist()
+                found += zip(spans, noisy_makespans_on(graph, costs, noise, seeds), strict=True)
         except BlocksError:
             continue
-        evaluated[case.label] = makespans(graph, costs).tolist(), noisy_makespans_on(graph, costs, noise, seeds)
+        evaluated[case.label] = tuple(zip(*found, strict=True))
     return evaluated
 
 

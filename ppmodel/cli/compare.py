@@ -40,7 +40,6 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
         refuse_target("--csv", csv_file, file, costs.get("model"), costs.get("system"), layout_file, *names)
     cases = _cases(names, file)
     size = _size(cases, pp, microbatches, layout)
-    cases = [_searched(case, size, allreduce, layout, costs) for case in cases]
     columns, rows = compared(cases, *size, p2p=p2p, allreduce=allreduce, layout=layout, **costs)
     pairs = ranked(rows)
     rows = [{column: row.get(column) for column in columns} for _, row in pairs]
@@ -77,13 +76,3 @@ def _size(cases, pp, microbatches, layout):
             raise PPModelError(option, None, rule, f"pass for example {option} {own[0] if own else 8}")
         sizes.append(own[0] if value is None else value)
     return tuple(sizes)
-
-
-def _searched(case, size, allreduce, layout, costs):
-    """A case ordered for the costs; as it is where it is refused, so that its row has the reason."""
-    from ppmodel.evaluate import searched_for
-
-    try:
-        return searched_for(case, *size, allreduce=allreduce, layout=layout, **costs)
-    except PPModelError:
-        return case

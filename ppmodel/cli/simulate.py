@@ -6,7 +6,6 @@ from ppmodel.cli import arguments
 from ppmodel.cli.asked import COSTS, asked_case, asked_costs, asked_layout, asked_size, refuse_target
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say, say_json
-from ppmodel.schedules.registry import option_text
 
 
 @command("simulate")
@@ -27,10 +26,11 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, as_jso
 
     Idle ratio: what ranks do not compute, over their whole time. Over the ideal time: the same over what they
     compute (Megatron). Over the longest span: over the longest time from a rank's first operation to its last (Zero
-    Bubble). An order that is searched for (zb-1p, zb-2p) is searched for the times given, unless --times says others.
+    Bubble). An order that is searched for (zb-1p, zb-2p) is searched for the times given, unless --times says others,
+    and for the share that the model keeps for weight gradients, unless --held does.
     """
     from ppmodel.cli.simulated import simulated_text
-    from ppmodel.evaluate import searched_for, simulate
+    from ppmodel.evaluate import simulate
 
     costs = asked_costs({key: others.pop(key) for key in COSTS})
     layout_file = others["layout"]
@@ -39,11 +39,8 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, as_jso
         refuse_target("--trace", trace, name, file, costs.get("model"), costs.get("system"), layout_file)
     asked = asked_case(name, file, others)
     size = asked_size(asked, pp, microbatches, layout)
-    case = searched_for(asked, *size, allreduce=allreduce, layout=layout, **costs)
-    run = simulate(case, *size, p2p=p2p, allreduce=allreduce, layout=layout, **costs)
+    run = simulate(asked, *size, p2p=p2p, allreduce=allreduce, layout=layout, **costs)
     result = _result(run)
-    if not asked.times_are_set:
-        result["ordered_for"] = option_text(dict(case.options)["times"])
     if trace is not None:
         result |= {"trace": trace, "trace_events": run.to_trace(trace)}
     say_json(result) if as_json else say(simulated_text(result, run))

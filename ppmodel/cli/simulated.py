@@ -34,9 +34,9 @@ def simulated_text(result, run):
         f"peak activations    {by_rank(result['peak_activations_by_rank'])}  "
         f"(microbatches on 1/S of the model, by rank{'; --json has all' if result['pp'] > MANY else ''})",
     ]
-    if "ordered_for" in result:
+    if result["ordered_for"] is not None:
         lines.append(
-            f"ordered for         {result['ordered_for']}  (forward, halves of the backward, transfer; --times)"
+            f"ordered for         {result['ordered_for']}  (forward, halves of the backward, transfer; --times, --held)"
         )
     if "iteration_s" in result:
         lines += _iteration(result)

@@ -9,7 +9,7 @@ from ppmodel.costs import buffer_bytes, persistent_bytes
 from ppmodel.ops import OpKind
 
 
-def peak_activations(schedule, stage_weights=None, held_for_weight_grad=1.0):
+def peak_activations(schedule, stage_weights=None, held_for_weight_grad=None):
     """Peak activations of each rank; they depend on the order of its operations alone.
 
     A forward takes its stage's activations, the backward gives them back; of a backward in halves the
@@ -23,9 +23,10 @@ def peak_activations(schedule, stage_weights=None, held_for_weight_grad=1.0):
     stage_weights : array of float, shape (num_stages,), optional
         Size of one microbatch's activations on each stage, as the table counts microbatches. By
         default in units of one microbatch on 1/S of the model.
-    held_for_weight_grad : float or array of float, shape (num_stages,)
+    held_for_weight_grad : float or array of float, shape (num_stages,), optional
         What stays between the halves, relative to a stage's activations (M_W / M_B of Qi et al., 2024); more
-        than 1 where gradients that are kept weigh more than activations that are recomputed.
+        than 1 where gradients that are kept weigh more than activations that are recomputed. By default the table's:
+        1, but for an order that was searched for another.
 
     Returns
     -------
@@ -42,7 +43,7 @@ def peak_activations(schedule, stage_weights=None, held_for_weight_grad=1.0):
     if fast and stage_weights is None:  # as in `activations_in_use`
         return peak_activations(schedule, schedule.stage_shares, held_for_weight_grad) / schedule.pieces_per_unit
     if fast:
-        changes = _changes(np.asarray(stage_weights, dtype=float), held_for_weight_grad)
+        changes = _changes(np.asarray(stage_weights, dtype=float), _held(schedule, held_for_weight_grad))
         found = fast.peaks(schedule.kind, schedule.stage, schedule.joined, schedule.rank_start, changes)
         if len(found):
             return found
@@ -50,7 +51,7 @@ def peak_activations(schedule, stage_weights=None, held_for_weight_grad=1.0):
     return np.maximum.reduceat(activations_in_use(schedule, stage_weights, held_for_weight_grad)[0], first_cell)
 
 
-def activations_in_use(schedule, stage_weights=None, held_for_weight_grad=1.0):
+def activations_in_use(schedule, stage_weights=None, held_for_weight_grad=None):
     """Activations that a rank holds in each of its cells, and after it.
 
     Parameters
@@ -73,7 +74,8 @@ def activations_in_use(schedule, stage_weights=None, held_for_weight_grad=1.0):
     if stage_weights is None:  # whole stages are added up before they are divided, so that units stay exact
         both = activations_in_use(schedule, schedule.stage_shares, held_for_weight_grad)
         return both[0] / schedule.pieces_per_unit, both[1] / schedule.pieces_per_unit
-    change = _changes(np.asarray(stage_weights, dtype=float), held_for_weight_grad)[schedule.kind, schedule.stage]
+    held = _held(schedule, held_for_weight_grad)
+    change = _changes(np.asarray(stage_weights, dtype=float), held)[schedule.kind, schedule.stage]
     cell = schedule.cell
     taken = np.bincount(cell, np.maximum(change, 0))
     given = np.bincount(cell, np.minimum(change, 0))
@@ -81,6 +83,10 @@ def activations_in_use(schedule, stage_weights=None, held_for_weight_grad=1.0):
     level = np.cumsum(taken + given) - (taken + given)  # ranks one after the other; each ends where it began
     before = level - np.repeat(level[first_cell], np.diff(first_cell, append=len(taken)))
     return before + taken, before + taken + given
+
+
+def _held(schedule, given):
+    return schedule.held_for_weight_grad if given is None else given
 
 
 def _changes(weights, held):

@@ -205,7 +205,7 @@ def peak_of(schedule):
     Fraction(11, 3)
     """
     share = Fraction(schedule.num_ranks, schedule.num_stages)
-    return round(float(peak_activations(schedule).max() / share)) * share
+    return round(float(peak_activations(schedule, held_for_weight_grad=1.0).max() / share)) * share
 
 
 def answers(schedule, problem):

@@ -6,7 +6,7 @@ so that the search is never worse than they are for the times that it was given.
 """
 
 from fractions import Fraction
-from math import ceil, lcm
+from math import ceil, floor, lcm
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,8 @@ NEVER = 2**62
 _LONGEST = 2**60
 _WORK = 4
 """Plain code takes about as long to choose one operation as for this many operations of a table elsewhere."""
+_PARTS = 10**9
+"""A share of memory is counted in billionths, whatever a user writes."""
 _F, _I, _W = int(OpKind.F), int(OpKind.I), int(OpKind.W)
 
 
@@ -121,10 +123,10 @@ def zb_1p(num_ranks, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
     limit : int, optional
         Microbatches whose activations a rank holds at most, between F and I; S if not given.
     held : number
-        What the weight gradient still needs, as a share of a stage's activations between F and I. The
-        paper's limit counts it so, for it is well below 1 where attention is kept: 32 of 34 + 5as/h
-        parts. With recomputation it is above 1, for what I computes again stays until W; `limit` must
-        then be at least as much.
+        What the weight gradient still needs, as a share of a stage's activations between F and I; rounded up to a
+        billionth. The paper's limit counts it so, for it is well below 1 where attention is kept: 32 of 34 + 5as/h
+        parts. With recomputation it is above 1, for what I computes again stays until W; a `limit` that is given must
+        then be at least as much, and one that is not is as many microbatches at their largest.
 
     Returns
     -------
@@ -134,7 +136,7 @@ def zb_1p(num_ranks, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
     Raises
     ------
     ScheduleError
-        If one microbatch exceeds the limit, or a number has so many digits that it cannot be added up exactly.
+        If one microbatch exceeds the limit, or times have so many digits that they cannot be added up exactly.
 
     Examples
     --------
@@ -143,7 +145,7 @@ def zb_1p(num_ranks, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
     0F0 0F1 . 0I0 0W0 0F2 0I1 0W1 0I2 0W2
     . 1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2
     """
-    return _searched("zb-1p", num_ranks, num_microbatches, times, num_ranks if limit is None else limit, held)
+    return _searched("zb-1p", num_ranks, num_microbatches, times, limit, num_ranks, held)
 
 
 @schedule(
@@ -175,23 +177,26 @@ def zb_2p(num_ranks, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
     0F0 0F1 0F2 0I0 0W0 0I1 0W1 0I2 0W2 .
     . 1F0 1I0 1F1 1I1 1F2 1I2 1W0 1W1 1W2
     """
-    return _searched("zb-2p", num_ranks, num_microbatches, times, 2 * num_ranks if limit is None else limit, held)
+    return _searched("zb-2p", num_ranks, num_microbatches, times, limit, 2 * num_ranks, held)
 
 
-def _searched(name, num_ranks, num_microbatches, times, limit, held):
+def _searched(name, num_ranks, num_microbatches, times, limit, usual, held):
+    share = Fraction(ceil(Fraction(str(held)) * _PARTS), _PARTS)
+    limit = usual * max(1, share) if limit is None else limit
     rule, enough = f"must be at least held, {held}, so that one microbatch fits", f"pass limit {ceil(held)} or more"
-    require(held <= limit, "limit", limit, rule, enough)
-    sizes, times, memory = (num_ranks, num_microbatches), _whole(times), _whole((1, held))
+    require(share <= limit, "limit", limit, rule, enough)
+    sizes, times, memory = (num_ranks, num_microbatches), _whole(times), _whole((1, share))
     longest, largest = num_ranks * num_microbatches * (sum(times) + times[3]), num_microbatches * max(memory)
     rule = "has too many digits to be added up exactly"
     require(longest < _LONGEST, "times", option_text(times), rule, "round the times")
-    require(largest < _LONGEST, "held", held, rule, "round it")
-    kind = _best(sizes, times, (min(limit * memory[0], largest), *memory))
+    require(largest < _LONGEST, "held", held, "is too large to be added up exactly", "pass less")
+    kind = _best(sizes, times, (min(floor(limit * memory[0]), largest), *memory))
     microbatch = np.empty_like(kind)
     for of in (_F, _I, _W):
         microbatch[kind == of] = np.tile(np.arange(num_microbatches), num_ranks)
     stage = np.arange(num_ranks)
-    return Schedule.from_programs(name, stage, num_microbatches, kind, stage[:, None], microbatch)
+    columns = kind, stage[:, None], microbatch
+    return Schedule.from_programs(name, stage, num_microbatches, *columns, held_for_weight_grad=float(held))
 
 
 def _whole(numbers):
@@ -200,7 +205,7 @@ def _whole(numbers):
     >>> _whole((1, 0.25))
     (4, 1)
     """
-    exact = [Fraction(str(number)) for number in numbers]
+    exact = [number if isinstance(number, Fraction) else Fraction(str(number)) for number in numbers]
     factor = lcm(*(number.denominator for number in exact))
     return tuple(int(number * factor) for number in exact)
 

@@ -1,6 +1,6 @@
 """The rows of a part of a sweep: one compiled graph after the other, all its systems, models and runs at once."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ from ppmodel.compiled import prepare
 from ppmodel.errors import PPModelError, SweepError, cause
 from ppmodel.layouts import layout_columns
 from ppmodel.noise import noisy_runs
+from ppmodel.ordering import ordered_cases
 from ppmodel.prices import Price
 from ppmodel.simulation import compile_graph
 from ppmodel.sweep import files
@@ -21,7 +22,7 @@ NOISE = ("jitter", "straggling", "slowdown", "seed")
 
 _WORDS = (
     "schedule", "options", "label", "p2p", "allreduce", "system", "model", "layout", "recompute", "precision",
-    "refused",
+    "ordered_for", "refused",
 )  # fmt: skip
 _COUNTS = ("pp", "microbatches", "messages", "seed", "tp", "cp", "ep", "dp", "gpus", "microbatch_size", "global_batch")
 _KINDS = dict.fromkeys((*_COUNTS, "zero"), int) | dict.fromkeys(("nics_shared", "sequence_parallel", "fits"), bool)
@@ -119,12 +120,13 @@ def _graph_rows(sweep, number, first, last, table_of):
     """Some rows of one graph."""
     case, layout, size, words = sweep.graph(number)
     case = evaluate.chunked_case(case, layout)
-    graph_of = lru_cache(1)(lambda: _graph(table_of, case, size, words))
+    graph_of = lru_cache(1)(lambda own: _graph(table_of, own, size, words))
     blocks = list(_blocks(first, last, sweep.rows_per_price))
     prices = [_price(sweep, place, layout) for place, *_ in blocks]
-    rows = evaluate.graph_rows(evaluate.point_columns(case, size, words), graph_of, prices)
-    for row, price, block in zip(rows, prices, blocks, strict=True):
-        yield from _runs(sweep, row, price, graph_of, *block[1:]) if sweep.noises else [row]
+    owns = ordered_cases(case, size, prices, words[1])
+    rows = evaluate.case_rows(case, size, words, owns, prices, graph_of)
+    for row, price, own, block in zip(rows, prices, owns, blocks, strict=True):
+        yield from _runs(sweep, row, price, partial(graph_of, own), *block[1:]) if sweep.noises else [row]
 
 
 def _graph(table_of, case, size, words):

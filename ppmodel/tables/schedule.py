@@ -46,6 +46,9 @@ class Schedule:
         Parts that each microbatch is cut into; `microbatch` then numbers the parts.
     stage_shares : ndarray of float, shape (num_stages,)
         Each stage's share of the model, relative to an even split; scaled to a mean of 1.
+    held_for_weight_grad : float
+        What stays between the halves of a backward, relative to a stage's activations, in the search for this order; 1
+        for all others. `metrics.peak_activations` counts with it.
 
     Examples
     --------
@@ -68,6 +71,7 @@ class Schedule:
     rank_start: np.ndarray
     microbatch_parts: int = 1
     stage_shares: np.ndarray | None = None
+    held_for_weight_grad: float = 1.0
 
     def __post_init__(self):
         own = self.__dict__
