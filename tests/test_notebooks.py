@@ -553,7 +553,7 @@ def test_field_causes(recorded):
     assert (pairs["place at 0.5"] <= pairs["place at 1"]).all()
     searched = recorded("field_searched.csv").query("system == 'fast_cp_slow_nw'").set_index("label")
     ours = ppmodel.simulate("zb-1p", 4, 8, model="paper", system="fast_cp_slow_nw")
-    unit, base = (t_sim(build(name, 4, 8), None, None, "paper", "fast_cp_slow_nw") for name in ("zb-1p", "1f1b"))
+    unit, base = (t_sim(name, 4, 8, "paper", "fast_cp_slow_nw") for name in ("zb-1p", "1f1b"))
     assert searched.ordered_for["ZB-1p"] == ours.ordered_for
     assert searched.slower["ZB-1p"] == pytest.approx(unit / ours.makespan_s - 1)
     assert searched.over_base["ZB-1p"] == pytest.approx(ours.makespan_s / base - 1)
