@@ -18,6 +18,7 @@ PARTS = ("computing_s", "tensor_s", "context_s", "expert_s", "p2p_s", "bubble_s"
 Computing, recomputation with it; collectives of tensor, context and expert parallelism that no computation hides; what
 transfers between stages add to the makespan; waiting in a pipeline whose transfers take no time; what is exposed of the
 gradients' reduction and of gathering parameters, with the wait for the slowest rank before the step; the optimizer.
+What a cell of two operations takes beyond their kernels is shared out by what both expose one by one.
 """
 
 PARTS_CALLED = {
@@ -39,6 +40,7 @@ NUMBERS = (
 )  # fmt: skip
 """The columns that a layout adds to those of `evaluate.COLUMNS`."""
 
+_LEAST_S = 1e-30
 _COUNTED = {OpKind.F: (0,), OpKind.B: (1, 2), OpKind.I: (1,), OpKind.W: (2,)}
 
 
@@ -113,9 +115,14 @@ def iteration(graph, costs, model, system, layout):
     pipeline_s, free_s = makespans(graph, [costs, _without_transfers(costs)]).tolist()
     iteration_s = float(makespans(step_graph(graph, layout), [costs])[0])
     counts = once(table, "operations of the phases", lambda: _counts(table))
-    busy = _busy(counts, costs)
+    parts_s = np.array([stage.parts_s for stage in held])[..., 1:]
+    busy, hidden = _busy(counts, costs), None
+    if costs.pairs:
+        busy, hidden = busy - _saved(table, costs), _hidden(table, costs, parts_s)
     rank = int(busy.argmax())
-    exposed = np.einsum("ks,skp->p", counts[rank], np.array([stage.parts_s for stage in held])[..., 1:])
+    exposed = np.einsum("ks,skp->p", counts[rank], parts_s)
+    if hidden is not None:
+        exposed = exposed - hidden[rank]
     optimizer_s = float(sum(held[stage].optimizer_s for stage in np.nonzero(table.placement == rank)[1]))
     tensor_s, context_s, expert_s, data_s = exposed.tolist()
     parts = {
@@ -162,5 +169,32 @@ def _counts(table):
 
 
 def _busy(counts, costs):
-    """Computing seconds of each rank, without what cells of two operations save."""
+    """Seconds of each rank's operations, one by one."""
     return np.einsum("rks,ks->r", counts, costs.compute_s[[OpKind.F, OpKind.I, OpKind.W]])
+
+
+def _saved(table, costs):
+    """Seconds that each rank's pairs take less than their operations one by one."""
+    compute_s = costs.by_class(table.num_replicas)[0][table.cost_class]
+    return np.bincount(table.rank, compute_s * (1 - costs.pair_shares(table)), minlength=table.num_ranks)
+
+
+def _hidden(table, costs, parts_s):
+    """What pairs hide of each rank's collectives, by part: what each saves, in proportion to what both expose."""
+    found = np.zeros((table.num_ranks, parts_s.shape[-1]))
+    in_pairs = np.flatnonzero(table.pairs.of >= 0)
+    rank, pair = table.rank[in_pairs], table.pairs.of[in_pairs]
+    compute_s = costs.by_class(table.num_replicas)[0][table.cost_class[in_pairs]]
+    saved = compute_s * (1 - costs.pair_factors(table)[pair])
+    places, number = np.unique(rank * np.int64(len(table.pairs.keys)) + pair, return_inverse=True)
+    of_rank, of_pair = np.divmod(places, len(table.pairs.keys))
+    exposed = np.array([_exposed_in(key, parts_s) for key in table.pairs.keys])[of_pair]
+    shares = exposed / np.maximum(exposed.sum(axis=1, keepdims=True), _LEAST_S)
+    np.add.at(found, of_rank, shares * np.bincount(number, saved)[:, None])
+    return found
+
+
+def _exposed_in(key, parts_s):
+    """What both operations of a pair expose, one by one."""
+    _, first, other, second = key
+    return parts_s[first, 0] + sum(parts_s[second, phase] for phase in _COUNTED[OpKind(other)])

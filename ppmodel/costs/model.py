@@ -11,6 +11,7 @@ from ppmodel.costs.checks import check_layout
 from ppmodel.costs.data_parallel import Held, gather_s, microbatch_data_s, optimizer_s, reduction_s
 from ppmodel.costs.held import kept_and_working, sizes_of
 from ppmodel.costs.host import host_s, wait_for_host
+from ppmodel.costs.pairs import PairTimes, list_units
 from ppmodel.costs.partition import LayerTimes, StageLayers, microbatch_sequences, stage_layers
 from ppmodel.costs.phases import AGAIN, INPUT_GRAD, PARTS, PARTS_THAT_HIDE, phase_seconds, phases_of
 from ppmodel.costs.table import OpCosts
@@ -360,6 +361,7 @@ def model_costs(schedule, model, system, blocks=None, layout=None):
     cut = _cut(schedule, model, system, blocks, layout)
     forward, input_grad, weight_grad = cut.compute
     links = pipeline_links(schedule, model, system, layout)
+    pairs = layout and _pairs(cut.layers, schedule, model, layout, system)
     compute = np.zeros((len(OpKind), schedule.num_stages))
     compute[: OpKind.R] = forward, input_grad + weight_grad, input_grad, weight_grad
     if others := schedule.num_replicas - 1:
@@ -369,4 +371,31 @@ def model_costs(schedule, model, system, blocks=None, layout=None):
         reduction, gather, step = _once(cut, schedule, model, layout, system)
         compute[OpKind.R] += reduction
         compute[OpKind.O] = gather + step
-    return OpCosts(compute, *transfer_costs(schedule, links.nodes, links.between, links.inside), nics=links.nics)
+    transfers = transfer_costs(schedule, links.nodes, links.between, links.inside)
+    return OpCosts(compute, *transfers, nics=links.nics, pairs=pairs)
+
+
+def _pairs(layers, schedule, model, layout, system):
+    """What each pair of a table takes, over the sum of its operations; None where there is nothing to hide."""
+    if not schedule.joined.any() or not schedule.pairs.keys:
+        return None
+    times = _pair_times(model, microbatch_sequences(schedule, model, layout), system, layout)
+    if not times.exposes:
+        return None
+    held = [tuple(column) for column in _counts(layers, model, layout).astype(int).T.tolist()]
+    keys = schedule.pairs.keys
+    return {key: times.factor(held[key[1]], key[2], held[key[3]]) for key in keys}
+
+
+@lru_cache(_PARTS_KEPT)
+def _pair_times(model, sequences, system, layout):
+    """The times of pairs, which follow from what their stages hold."""
+    seconds = _lists(model, sequences, system, layout).columns[:, :_NUM_SECONDS].reshape(-1, 3, len(PARTS))
+    units = list_units(work_of(model, sequences, layout).phases, seconds, system, layout)
+    *blocks, embedding, head = range(len(units))
+    modes = 1 if isinstance(_recompute(model, layout), str) else 2
+    kinds = [blocks[first : first + modes] for first in range(0, len(blocks), modes)]  # dense blocks are the last
+    order = [embedding, *(one for kind in reversed(kinds) for one in kind), head]
+    contention = system.collectives.contention if system.collectives else 1.0
+    overhead_s = system.kernels.stage_overhead_s if system.kernels else 0.0
+    return PairTimes(units, order, layout.pairing, contention, overhead_s)

@@ -43,6 +43,8 @@ class Phases(NamedTuple):
         Which of `pairs` a collective is; its list, phase and part as one number; and the kernel that it may run under.
     volume : ndarray of float, shape (num_collectives,)
         Bytes of the collective.
+    kernel_of, collective_of : list of int
+        Which operation of its list each kernel and each collective belongs to.
     """
 
     kernels: Kernels
@@ -52,6 +54,8 @@ class Phases(NamedTuple):
     slot: np.ndarray
     beside: np.ndarray
     volume: np.ndarray
+    kernel_of: list
+    collective_of: list
 
 
 def phases_of(lists, again):
@@ -76,20 +80,21 @@ def phases_of(lists, again):
     >>> found.ends, found.pairs
     ([13, 26, 32, 36], ())
     """
-    rows, ends, collectives = [], [], []
+    rows, ends, collectives, kernel_of = [], [], [], []
     for index, (operations, recompute) in enumerate(zip(lists, again, strict=True)):
         for phase in range(_NUM_PHASES):
-            _add_phase(operations, phase, recompute, index * _NUM_PHASES + phase, rows, collectives)
+            _add_phase(operations, phase, recompute, index * _NUM_PHASES + phase, rows, collectives, kernel_of)
             ends.append(len(rows))
-    pairs = tuple(dict.fromkeys((one.kind, one.group) for one, _, _ in collectives))
+    pairs = tuple(dict.fromkeys((one.kind, one.group) for one, *_ in collectives))
     number = {pair: index for index, pair in enumerate(pairs)}
-    columns = [(number[one.kind, one.group], slot, beside) for one, slot, beside in collectives]
+    columns = [(number[one.kind, one.group], slot, beside) for one, slot, beside, _ in collectives]
     pair, slot, beside = np.array(columns, dtype=np.intp).reshape(-1, 3).T
-    volume = np.array([one.bytes for one, _, _ in collectives], dtype=float)
-    return Phases(Kernels.of(rows), ends, pairs, pair, slot, beside, volume)
+    volume = np.array([one.bytes for one, *_ in collectives], dtype=float)
+    of = kernel_of, [index for *_, index in collectives]
+    return Phases(Kernels.of(rows), ends, pairs, pair, slot, beside, volume, *of)
 
 
-def _add_phase(operations, phase, recompute, number, rows, collectives):
+def _add_phase(operations, phase, recompute, number, rows, collectives, kernel_of):
     """Append the kernels of a phase, and its collectives with the kernel that each may run under."""
     skipped = phase == AGAIN and recompute != "full"
     place = {}
@@ -100,13 +105,14 @@ def _add_phase(operations, phase, recompute, number, rows, collectives):
         if row is not None:
             place[index] = len(rows)
             rows.append(row)
+            kernel_of.append(index)
     for index, operation in enumerate(operations):
         if skipped and (recompute == "none" or not operation.core):
             continue
         one = _collective(operation, phase)
         if one is not None:
             beside = _beside(operations, index, one, place)
-            collectives.append((one, number * len(PARTS) + PARTS.index(one.group), beside))
+            collectives.append((one, number * len(PARTS) + PARTS.index(one.group), beside, index))
 
 
 def _kernel(operation, phase):
@@ -181,16 +187,21 @@ def phase_seconds(phases, system, layout=None):
     ndarray of float, shape (num_lists, 4, 5)
         By list, phase and part; the kernels of a phase are summed in order.
     """
-    taken = kernels_s(phases.kernels, system, layout.precision if layout else "bf16")
+    taken, exposed = taken_s(phases, system, layout)
     seconds = np.zeros((len(phases.ends), len(PARTS)))
     if len(phases.volume):
-        exposed = _exposed(phases, taken, system, layout)
         seconds = np.bincount(phases.slot, exposed, seconds.size).reshape(seconds.shape)
     listed, first = taken.tolist(), 0
     for row, end in enumerate(phases.ends):
         seconds[row, 0] = sum(listed[first:end])
         first = end
     return seconds.reshape(-1, _NUM_PHASES, len(PARTS))
+
+
+def taken_s(phases, system, layout=None):
+    """Seconds of each kernel, and of each collective what no kernel hides; arguments as in `phase_seconds`."""
+    taken = kernels_s(phases.kernels, system, layout.precision if layout else "bf16")
+    return taken, _exposed(phases, taken, system, layout) if len(phases.volume) else np.empty(0)
 
 
 def _exposed(phases, taken, system, layout):

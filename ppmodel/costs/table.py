@@ -34,6 +34,9 @@ class OpCosts:
     overlap_factor : float
         Duration of a cell in which a forward meets a backward (F&B), relative to the sum of its operations; other cells
         that are shared take the sum.
+    pairs : dict, optional
+        As `overlap_factor`, of cells of two operations, and beside it: from kind and stage of the forward and kind and
+        stage of the other to a factor; 1 for pairs that are not there.
 
     Raises
     ------
@@ -51,6 +54,7 @@ class OpCosts:
     latency_s: np.ndarray
     overlap_factor: float = 1.0
     nics: tuple | None = None
+    pairs: dict | None = None
 
     def __post_init__(self):
         tables = [np.asarray(getattr(self, name), dtype=float) for name in _TABLES]
@@ -72,6 +76,9 @@ class OpCosts:
             raise CostError("overlap_factor", self.overlap_factor, rule, "write 1 where nothing is won")
         if self.nics is not None:
             object.__setattr__(self, "nics", _numbered(self.nics))
+        for pair, factor in (self.pairs or {}).items():
+            if not 0 < factor < np.inf:
+                raise CostError(f"pairs {pair}", factor, "must be a finite number above 0", "write 1 for their sum")
 
     @classmethod
     def stacked(cls, tables, overlap_factor=1.0):
@@ -95,7 +102,8 @@ class OpCosts:
         """
         costs, flat = object.__new__(cls), tables.reshape(-1)
         tables.setflags(write=False)
-        costs.__dict__.update(zip(_TABLES, tables, strict=True), overlap_factor=overlap_factor, nics=None, _flat=flat)
+        costs.__dict__.update(zip(_TABLES, tables, strict=True), overlap_factor=overlap_factor, nics=None, pairs=None)
+        costs.__dict__["_flat"] = flat
         if not (flat[flat.argmin()] >= 0 and flat[flat.argmax()] <= _MOST_S):
             costs._refuse_values()
         return costs
@@ -111,6 +119,32 @@ class OpCosts:
     def num_stages(self):
         """Stages that the costs are for: the columns of each array."""
         return self.compute_s.shape[-1]
+
+    def pair_factors(self, schedule):
+        """The factors of the pairs of a table, as `Schedule.pairs` numbers them.
+
+        Parameters
+        ----------
+        schedule : Schedule
+
+        Returns
+        -------
+        ndarray of float, shape (len(schedule.pairs.keys),)
+        """
+        return np.array([self.pairs.get(key, 1.0) for key in schedule.pairs.keys])
+
+    def pair_shares(self, schedule):
+        """The factor on the duration of each operation of a table: that of its pair, or 1.
+
+        Parameters
+        ----------
+        schedule : Schedule
+
+        Returns
+        -------
+        ndarray of float, shape (num_operations,)
+        """
+        return np.append(self.pair_factors(schedule), 1.0)[schedule.pairs.of]  # of none, the last
 
     def by_class(self, num_replicas):
         """The three tables, flattened as `ExecutionGraph.cost_class` counts: kind, replica, stage.
@@ -179,6 +213,44 @@ def side_by_side(many_costs, num_replicas, names=_TABLES):
             given = [np.repeat(one[:, None], num_replicas, axis=1) if one.ndim == 2 else one for one in given]
         table[...] = np.array([one.reshape(-1) for one in given]).reshape(len(given), -1).T
     return tables
+
+
+def with_pairs(tables, schedule, many_costs, names=_TABLES):
+    """Tables of cost classes with those of the table's pairs behind.
+
+    Parameters
+    ----------
+    tables : sequence of ndarray of float, shape (num_classes, ...)
+        By name, from `OpCosts.by_class` or `side_by_side`.
+    schedule : Schedule
+    many_costs : sequence of OpCosts
+        What the last axis of `side_by_side` stands for.
+    names : sequence of str
+        The tables.
+
+    Returns
+    -------
+    ndarray of float, shape (len(names), num_all_classes, ...)
+        In seconds; `Schedule.pairs` numbers the classes.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> table = build("combined-1f1b", 2, 4)
+    >>> costs = OpCosts(np.ones((6, 4)), np.zeros((6, 4)), np.zeros((6, 4)), pairs={(0, 0, 1, 2): 0.75})
+    >>> (compute_s,) = with_pairs(side_by_side([costs], 1, ["compute_s"]), table, [costs], ["compute_s"])
+    >>> compute_s[24:30, 0].tolist()
+    [1.0, 1.0, 0.75, 0.75, 1.0, 1.0]
+    """
+    pairs = schedule.pairs
+    factors = [costs.pair_factors(schedule) if costs.pairs else np.ones(len(pairs.keys)) for costs in many_costs]
+    found = []
+    for table, name in zip(tables, names, strict=True):
+        more = table[pairs.base]
+        if name == "compute_s":
+            more = more * np.stack(factors, axis=-1)[pairs.pair].reshape(more.shape)
+        found.append(np.concatenate([table, more]))
+    return np.stack(found)
 
 
 def comm_over_forward(costs, num_ranks):

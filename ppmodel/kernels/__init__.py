@@ -7,13 +7,14 @@ how fast it is. A small function that a loop calls is inlined, since handing arr
 from ppmodel.kernels.automatic import zero_bubble_order, zero_bubble_span
 from ppmodel.kernels.building_block import squeeze
 from ppmodel.kernels.events import events
-from ppmodel.kernels.paths import by_operation, instructions, longest_path, many_longest_paths
+from ppmodel.kernels.paths import by_class, by_operation, instructions, longest_path, many_longest_paths
 from ppmodel.kernels.rendezvous import rendezvous, rendezvous_events
 from ppmodel.kernels.rounds import loops, rounds
 from ppmodel.kernels.sweep import sweep
 from ppmodel.kernels.tables import class_counts, dependencies, peaks, renumbered, slots
 
 __all__ = [
+    "by_class",
     "by_operation",
     "class_counts",
     "dependencies",

@@ -35,6 +35,13 @@ def by_operation(rows):
     return rows
 
 
+def by_class(rows, classes):
+    """The instructions with other cost classes, given for each operation."""
+    rows = rows.copy()
+    rows[:, CLASS] = classes[rows[:, OPERATION]]
+    return rows
+
+
 @kernel
 def fill_instructions(
     rows, cost_class, stream, source, remote, link, overlaps, group_start, num_links, first_reduction, beside

@@ -31,22 +31,24 @@ NOT_SERVED = -1.0, 0.0, 0
 @kernel
 def sweep(
     kind, stage, microbatch, replica, joined, rank_start, placement, num_microbatches, compute, occupancy, latency,
-    overlap_factor, sends, receives, queues, reduces, times,
+    shares, overlap_factor, sends, receives, queues, reduces, times,
 ):  # fmt: skip
     """Fill `times` with start and end of every operation, in the table's order; return makespan, longest span and
     messages.
 
-    The three tables are by class, as `ExecutionGraph.cost_class`; `sends`, `receives` and `queues` say whether a
-    transfer occupies the sender, the receiver, its link, and `reduces` whether reductions take part. Reductions that
-    take none have NaN, and so have optimizer steps, which follow when all else has ended. A makespan below 0 says that
-    the table is none that this sweep serves: one with reductions that take part, or with a mistake, which the graph
-    finds. The longest span is the one of `metrics.longest_span_s`.
+    The three tables are by class, as `ExecutionGraph.cost_class`; `shares` are factors on the duration of each
+    operation, or empty; `sends`, `receives` and `queues` say whether a transfer occupies the sender, the receiver, its
+    link, and `reduces` whether reductions take part. Reductions that take none have NaN, and so have optimizer steps,
+    which follow when all else has ended. A makespan below 0 says that the table is none that this sweep serves: one
+    with reductions that take part, or with a mistake, which the graph finds. The longest span is the one of
+    `metrics.longest_span_s`.
     """
     num_replicas, num_stages = placement.shape
     num_homes, num_ranks, begin, end = placement.size, len(rank_start) - 1, times[0], times[1]
     whole = len(stage) == len(microbatch) == len(replica) == len(joined) == len(kind)
     if not whole or len(kind) < 2 * num_stages * num_microbatches or not _sound(rank_start, placement, joined):
         return NOT_SERVED
+    shared = len(shares) > 0
     size = num_homes * num_microbatches  # of each of: forwards, backwards, and first halves of backwards
     known, num_links = _classes(placement, num_ranks, num_microbatches)
     home = placement.reshape(-1)
@@ -91,7 +93,7 @@ def sweep(
                                 half = len(there) > 2 * size and there[needed + np.uint64(size)] != ABSENT
                                 source = at + 1 + num_homes * (_I if half else _B)
                             ready += occupancy[source] + latency[source]
-                together += compute[class_]
+                together += compute[class_] * shares[after] if shared else compute[class_]
                 forward |= k == _F
                 backward |= k != _F
                 after += 1

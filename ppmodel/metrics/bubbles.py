@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.costs import side_by_side
+from ppmodel.costs import side_by_side, with_pairs
 from ppmodel.ops import OpKind
 from ppmodel.tables import brief
 
@@ -148,8 +148,11 @@ def computing_s(schedule, many_costs):
     >>> computing_s(schedule, [uniform_costs(schedule, 1, 2)]).tolist()
     [24.0]
     """
-    alone, together = schedule.class_counts
-    (compute,) = side_by_side(many_costs, schedule.num_replicas, ["compute_s"])
+    (alone, together), names = schedule.class_counts, ["compute_s"]
+    (compute,) = side_by_side(many_costs, schedule.num_replicas, names)
+    if any(costs.pairs for costs in many_costs):
+        alone, together = schedule.pairs.counts
+        (compute,) = with_pairs([compute], schedule, many_costs, names)
     overlap_factor = np.array([costs.overlap_factor for costs in many_costs])
     parts = (alone[:, None] + overlap_factor * together[:, None]) * compute
     return np.add.accumulate(parts, axis=0)[-1]  # in one order, however many systems stand side by side
@@ -180,6 +183,8 @@ def operations_s(schedule, costs):
     """
     alone = (schedule.kind < OpKind.R) & ~schedule.overlaps
     compute_s = costs.by_class(schedule.num_replicas)[0][schedule.cost_class]
+    if costs.pairs:
+        compute_s = compute_s * costs.pair_shares(schedule)
     return compute_s * (alone + costs.overlap_factor * schedule.overlaps)
 
 

@@ -11,6 +11,8 @@ from ppmodel.ops import OpKind
 def durations(graph, costs, factors=None):
     """Duration, occupancy and latency of every operation, in the graph's order."""
     compute, occupancy, latency = (table[graph.cost_class] for table in costs.by_class(graph.schedule.num_replicas))
+    if costs.pairs:
+        compute = compute * costs.pair_shares(graph.schedule)[graph.index]
     if factors is not None:
         with np.errstate(over="ignore"):  # what overflows is refused with the makespan
             compute = compute * np.asarray(factors)[graph.index]

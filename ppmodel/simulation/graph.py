@@ -255,6 +255,13 @@ class ExecutionGraph:
         rows, sizes = self.instructions
         return kernels(LARGE).by_operation(rows), sizes
 
+    @cached_property
+    def instructions_by_pair(self):
+        """`instructions` with the cost classes of `Schedule.pairs`."""
+        rows, sizes = self.instructions
+        classes = self.schedule.pairs.cost_class[self.index].astype(np.uint32)
+        return kernels(LARGE).by_class(rows, classes), sizes
+
     @property
     def occupied(self):
         """Whether a transfer occupies the sender, the receiver, its link."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.compiled import kernels
-from ppmodel.costs import side_by_side
+from ppmodel.costs import side_by_side, with_pairs
 from ppmodel.ops import OpKind
 from ppmodel.simulation.checks import check_fit, durations, refuse_overflow, step_lengths
 from ppmodel.simulation.events import run_events
@@ -76,8 +76,7 @@ def run_graph(graph, costs, factors=None):
             refuse_overflow(timeline.makespan_s)
             return timeline
     if fast:
-        tables = costs.by_class(graph.schedule.num_replicas) if factors is None else durations(graph, costs, factors)
-        instructions = graph.instructions if factors is None else graph.instructions_by_operation
+        instructions, tables = _by_class(graph, costs) if factors is None else _by_operation(graph, costs, factors)
 
         def path(num_columns):
             times = np.empty((num_columns, graph.num_operations))
@@ -92,12 +91,25 @@ def run_graph(graph, costs, factors=None):
     return timeline
 
 
+def _by_class(graph, costs):
+    """Instructions for the compiled engine, and the tables that they count in."""
+    tables = costs.by_class(graph.schedule.num_replicas)
+    if not costs.pairs:
+        return graph.instructions, tables
+    return graph.instructions_by_pair, tuple(with_pairs(tables, graph.schedule, [costs]))
+
+
+def _by_operation(graph, costs, factors):
+    return graph.instructions_by_operation, durations(graph, costs, factors)
+
+
 def _swept(graph, costs, fast):
     """Times in the table's order, makespan and longest span, straight from the table; None where a graph is needed."""
     table = graph.schedule
     times, tables = np.empty((2, table.num_operations)), costs.by_class(table.num_replicas)
     reduces = graph.allreduce != "excluded"
-    found = sweep_of(table, fast, tables, float(costs.overlap_factor), graph.occupied, reduces, times)
+    how = float(costs.overlap_factor), graph.occupied, reduces, times
+    found = sweep_of(table, fast, tables, *how, shares=costs.pair_shares(table) if costs.pairs else None)
     return times, found[:2]
 
 
@@ -205,13 +217,16 @@ def _evaluated(graph, many_costs, wanted):
     found = _no_iterations(graph, len(many_costs))
     ends = graph.ends_by_operation if wanted else np.empty(0, dtype=np.uint8)
     classes = len(OpKind) * graph.schedule.num_replicas * graph.schedule.num_stages
+    in_pairs = any(costs.pairs for costs in many_costs)
     at_once = _SIDE_BY_SIDE if classes < _MANY_CLASSES else _FEWER
     for first in range(0, len(many_costs), at_once):
         some = many_costs[first : first + at_once]
         here = slice(first, first + at_once)
-        tables = side_by_side(some, graph.schedule.num_replicas)
+        tables, instructions = side_by_side(some, graph.schedule.num_replicas), graph.instructions
+        if in_pairs:
+            tables, instructions = with_pairs(tables, graph.schedule, some), graph.instructions_by_pair
         factors = np.array([float(costs.overlap_factor) for costs in some])
-        times = fast.many_longest_paths(*graph.instructions, tables, factors, graph.occupied, ends)
+        times = fast.many_longest_paths(*instructions, tables, factors, graph.occupied, ends)
         found.reduced_s[here], found.span_s[here], found.computed_s[:, here] = times
     found.makespan_s[:] = found.reduced_s
     if len(graph.schedule.steps):

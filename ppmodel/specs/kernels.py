@@ -5,7 +5,7 @@ from __future__ import annotations  # help() shows a field's type by its name
 from dataclasses import dataclass
 from typing import Annotated
 
-from ppmodel.specs.entries import Efficiency, Number, NumberOrZero, Time, file_form
+from ppmodel.specs.entries import Efficiency, Number, NumberOrZero, Slowdown, Time, file_form
 
 
 @dataclass(frozen=True)
@@ -91,6 +91,8 @@ class CollectiveSpec:
         Seconds in which a message between stages holds its link, or its ranks, whatever its size.
     node_latency_s, network_latency_s : float, optional
         Seconds of one step inside a node, and between nodes; those of a message where not given.
+    contention : float
+        How much slower kernels and collectives both run while they run at once, from 1 to 2.
     """
 
     node_efficiency: Efficiency = 1.0
@@ -102,6 +104,7 @@ class CollectiveSpec:
     message_overhead_s: Time = 0.0
     node_latency_s: Time = None
     network_latency_s: Time = None
+    contention: Slowdown = 1.0
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ from ppmodel.specs.model import Recompute
 _Zero = entry_type(int, Annotated[int, Field(ge=0, le=3, strict=True)])
 _Precision = Literal["bf16", "fp8"]
 _Exchange = Literal["ring", "all-gather"]
+_Pairing = Literal["alternating", "best"]
+_WORDS = {"precision": get_args(_Precision), "context_exchange": get_args(_Exchange), "pairing": get_args(_Pairing)}
 _LARGEST = 10**9
 _COUNTS = ("gpus", "pp", "tp", "cp", "ep", "dp", "chunks", "microbatch_size", "global_batch")
 _SWITCHES = ("sequence_parallel", "causal", "overlap_tensor", "overlap_gradients", "overlap_parameters")
@@ -67,6 +69,8 @@ class LayoutSpec:
     overlap_tensor, overlap_gradients, overlap_parameters : bool
         Whether a framework hides tensor-parallel collectives under products, the gradients' reduction under the
         backward, and the gathering of parameters under the forward.
+    pairing : {"alternating", "best"}
+        How the units of two operations that share a cell follow one another; see `costs.units.cell_duration`.
     layers : {"balanced", "even"}, str or tuple of int
         Transformer blocks of each stage: balanced with embedding and loss head; an even share; one number for each
         stage; or a string of Megatron-LM's ``--pipeline-model-parallel-layout``. See `costs.stage_layers`.
@@ -104,6 +108,7 @@ class LayoutSpec:
     overlap_tensor: Switch = False
     overlap_gradients: Switch = False
     overlap_parameters: Switch = False
+    pairing: entry_type(str, _Pairing) = "alternating"
     layers: entry_type(str, Any) = "balanced"
     provenance: tuple = field(default=(), compare=False, repr=False)
 
@@ -115,7 +120,7 @@ class LayoutSpec:
                 self._refuse(name, "must be true or false", "write one of them")
         if isinstance(self.zero, bool) or not (isinstance(self.zero, Integral) and 0 <= self.zero <= 3):
             self._refuse("zero", "must be 0, 1, 2 or 3", "write the stage of ZeRO")
-        for name, words in (("precision", get_args(_Precision)), ("context_exchange", get_args(_Exchange))):
+        for name, words in _WORDS.items():
             if getattr(self, name) not in words:
                 self._refuse(name, f"must be one of {', '.join(words)}", "choose one of them")
         self._require_recompute()

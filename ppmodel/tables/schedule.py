@@ -11,6 +11,7 @@ from ppmodel.errors import TableError
 from ppmodel.grid import Grid
 from ppmodel.ops import NO_MICROBATCH, Op, OpKind, parse_cell
 from ppmodel.tables.dependencies import NO_OPERATION, by_keys, dependencies_of
+from ppmodel.tables.pairs import find_pairs
 from ppmodel.tables.slots import slots, table
 from ppmodel.tables.steps import find_steps, with_step
 from ppmodel.tables.validation import refuse_deadlock, refuse_out_of_range, validate
@@ -340,7 +341,7 @@ class Schedule:
             refuse_deadlock(self, found, level)
         return found
 
-    steps = cached_property(find_steps)
+    steps, pairs = cached_property(find_steps), cached_property(find_pairs)
     slots, table, validate, with_step = slots, table, validate, with_step
 
     # ---- shown and written -------------------------------------------------------------------

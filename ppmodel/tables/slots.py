@@ -15,6 +15,7 @@ IDLE, CONTINUED = ".", "~"
 """An idle cell, and the cell of an operation that began in an earlier slot."""
 
 _MAX_CELLS = 2**22
+_NO_SHARES = np.empty(0)
 _MAX_SLOTS = 10**9
 
 
@@ -109,12 +110,15 @@ def brief(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reductio
     return Brief(length, busy, messages, 1 - busy / (schedule.num_ranks * length))
 
 
-def sweep_of(schedule, fast, tables, overlap_factor=1.0, occupied=(False, False, False), reduces=True, times=None):
+def sweep_of(
+    schedule, fast, tables, overlap_factor=1.0, occupied=(False, False, False), reduces=True, times=None, shares=None
+):
     """Makespan, longest span and messages by `kernels.sweep`; a makespan below 0 where it does not serve the table."""
+    shares = _NO_SHARES if shares is None else shares
     times = np.empty((2, schedule.num_operations)) if times is None else times
     return fast.sweep(
         schedule.kind, schedule.stage, schedule.microbatch, schedule.replica, schedule.joined, schedule.rank_start,
-        schedule.placement, schedule.table_microbatches, *tables, overlap_factor, *occupied, reduces, times,
+        schedule.placement, schedule.table_microbatches, *tables, shares, overlap_factor, *occupied, reduces, times,
     )  # fmt: skip
 
 

@@ -1,0 +1,188 @@
+"""The cells of a table in which a forward meets a backward: what a stage consists of, and how long its pairs take."""
+
+from itertools import groupby
+
+import numpy as np
+
+from ppmodel.costs.phases import AGAIN, FORWARD, INPUT_GRAD, PARTS, WEIGHT_GRAD, taken_s
+from ppmodel.costs.units import Unit, cell_duration
+from ppmodel.ops import OpKind
+
+_COMPUTE, _COMM, _WEIGHT, _WEIGHT_COMM = range(len(Unit._fields))
+
+
+def list_units(phases, seconds, system, layout):
+    """The units of some lists of operations, forward and backward.
+
+    A unit ends with each collective that its half has: of the forward, or of the input gradient with what recomputation
+    runs again before. Weight gradients belong to the unit of their operation's input gradient.
+
+    Parameters
+    ----------
+    phases : Phases
+        Of the lists.
+    seconds : ndarray of float, shape (num_lists, 3, 5)
+        What the lists take, by forward, input and weight gradient and by part. Kernels are stretched to it where they
+        wait for the host; what data parallelism exchanges for each microbatch stands at the end of a list.
+    system : SystemSpec
+    layout : LayoutSpec
+
+    Returns
+    -------
+    list of (list of Unit, list of Unit), length num_lists
+        In the order in which they run.
+    """
+    place, bounds = _places(phases)
+    taken = np.concatenate(taken_s(phases, system, layout))
+    units = np.bincount(place, taken, bounds[-1] * len(Unit._fields)).reshape(-1, len(Unit._fields))
+    data, computing = seconds[..., PARTS.index("data")], seconds[..., 0]
+    found = []
+    for index in range(len(seconds)):
+        first, middle, last = bounds[2 * index : 2 * index + 3]
+        forward, backward = units[first:middle], units[middle:last]
+        _stretch(forward, _COMPUTE, computing[index, FORWARD])
+        _stretch(backward, _COMPUTE, computing[index, INPUT_GRAD])
+        _stretch(backward, _WEIGHT, computing[index, WEIGHT_GRAD])
+        forward[-1, _COMM] += data[index, FORWARD]
+        backward[-1, _COMM] += data[index, INPUT_GRAD]
+        backward[0, _WEIGHT_COMM] += data[index, WEIGHT_GRAD]
+        found.append(tuple([Unit(*unit) for unit in half.tolist()] for half in (forward, backward)))
+    return found
+
+
+def _stretch(units, column, whole):
+    total = units[:, column].sum()
+    if total:
+        units[:, column] *= whole / total
+
+
+def _places(phases):
+    """Where each kernel, and then each collective, counts: unit and field as one number; and where halves begin."""
+    kernels, collectives = _by_list(phases)
+    place = np.zeros(len(phases.kernel_of) + len(phases.collective_of), dtype=np.intp)
+    bounds, unit = [0], 0
+
+    def put(column, entries, operation):
+        if operation in entries:
+            place[entries[operation]] = unit * len(Unit._fields) + column
+            return True
+        return False
+
+    for own, comm in zip(kernels, collectives, strict=True):
+        for half in (FORWARD, INPUT_GRAD):
+            for phase, operation in _steps(own, comm, half):
+                put(_COMPUTE, own[phase], operation)
+                if phase == INPUT_GRAD:
+                    put(_WEIGHT, own[WEIGHT_GRAD], operation)
+                    put(_WEIGHT_COMM, comm[WEIGHT_GRAD], operation)
+                unit += put(_COMM, comm[phase], operation)
+            unit += 1
+            bounds.append(unit)
+    return place, bounds
+
+
+def _by_list(phases):
+    """Of each list and phase, from an operation to its kernel, and to its collective behind all kernels."""
+    num_lists = len(phases.ends) // 4
+    kernels, collectives = ([[{} for _ in range(4)] for _ in range(num_lists)] for _ in range(2))
+    first = 0
+    for row, end in enumerate(phases.ends):
+        kernels[row // 4][row % 4] = {phases.kernel_of[number]: number for number in range(first, end)}
+        first = end
+    for number, (slot, operation) in enumerate(zip(phases.slot.tolist(), phases.collective_of, strict=True), first):
+        row = slot // len(PARTS)
+        collectives[row // 4][row % 4][operation] = number
+    return kernels, collectives
+
+
+def _steps(kernels, collectives, half):
+    """Phase and operation, in the order in which they run; what runs again does so before the gradient of its last."""
+    count = 1 + max((one for phases in (kernels, collectives) for phase in phases for one in phase), default=-1)
+    if half == FORWARD:
+        return [(FORWARD, one) for one in range(count)]
+    again = sorted({*kernels[AGAIN], *collectives[AGAIN]})
+    steps = []
+    for operation in reversed(range(count)):
+        if again and operation == again[-1]:
+            steps += [(AGAIN, one) for one in again]
+        steps.append((INPUT_GRAD, operation))
+    return steps
+
+
+class PairTimes:
+    """Seconds of pairs over the sum of their operations, by what their stages hold; each computed once.
+
+    Parameters
+    ----------
+    units : list
+        From `list_units`.
+    forward_order : list of int
+        The lists in the order in which a stage has them.
+    order, contention
+        As in `units.cell_duration`.
+    overhead_s : float
+        Fixed cost of a forward or a backward of a stage.
+    """
+
+    def __init__(self, units, forward_order, order, contention, overhead_s=0.0):
+        self.units, self.forward_order, self.overhead_s = units, forward_order, overhead_s
+        self.how = order, contention
+        self.exposes = any(unit.comm_s or unit.weight_comm_s for both in units for half in both for unit in half)
+        self._known, self._operations = {}, {}
+
+    def factor(self, forward, kind, backward):
+        """Of a pair of a forward and another kind, each with how often its stage has each list."""
+        key = forward, kind, backward
+        if key not in self._known:
+            first, second = self._operation(OpKind.F, forward), self._operation(kind, backward)
+            total = sum(map(sum, (*first, *second)))
+            self._known[key] = cell_duration(first, second, *self.how) / total if total else 1.0
+        return self._known[key]
+
+    def _operation(self, kind, counts):
+        """The units of an operation of a stage; from one collective to the next, whatever lists they belong to."""
+        key = kind, counts
+        if key not in self._operations:
+            self._operations[key] = operation_units(self._all(counts, kind), kind)
+        return self._operations[key]
+
+    def _all(self, counts, kind):
+        half = kind != OpKind.F
+        order = reversed(self.forward_order) if half else self.forward_order
+        start = [Unit(self.overhead_s)] if self.overhead_s else []
+        return start + [unit for one in order for unit in self.units[one][half] * counts[one]]
+
+
+def operation_units(units, kind):
+    """The units of one kind of operation: of a backward one half or both, and none that ends without a collective.
+
+    Parameters
+    ----------
+    units : list of Unit
+        Of a forward or of a whole backward.
+    kind : OpKind
+        F, B, I or W.
+
+    Returns
+    -------
+    list of Unit
+
+    Examples
+    --------
+    >>> from ppmodel.costs.units import Unit
+    >>> units = [Unit(1, 0, 1), Unit(2, 3, 2), Unit(1)]
+    >>> operation_units(units, OpKind.I)
+    [Unit(compute_s=3, comm_s=3, weight_s=0, weight_comm_s=0), Unit(compute_s=1, comm_s=0, weight_s=0, weight_comm_s=0)]
+    """
+    number, whole = 0, []
+    for unit in units:
+        whole.append((number, unit))
+        number += bool(unit.comm_s)
+    merged = [Unit(*map(sum, zip(*(unit for _, unit in group), strict=True))) for _, group in groupby(whole, _first)]
+    if kind == OpKind.I:
+        return [unit._replace(weight_s=0, weight_comm_s=0) for unit in merged]
+    return [unit._replace(compute_s=0, comm_s=0) for unit in merged] if kind == OpKind.W else merged
+
+
+def _first(pair):
+    return pair[0]

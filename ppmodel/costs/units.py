@@ -1,0 +1,178 @@
+"""How long a cell of two operations takes: their units on two streams, one that computes and one that communicates.
+
+The compute stream runs units in the order of the cell; the communication stream runs their collectives in the order in
+which they are issued. A unit begins when the compute stream is free and the collective of the unit before it, of the
+same operation, has ended; what is computed for weights waits for nothing but its turn, and the parts of its input that
+are gathered first. A cell ends when both streams have.
+
+While both streams are busy each runs `contention` times slower than alone, from 1, where they do not meet, to 2, where
+nothing is won: kernels and collectives share the multiprocessors and the memory of a GPU.
+"""
+
+from itertools import chain
+from typing import NamedTuple
+
+from ppmodel.errors import CostError
+
+ORDERS = ("alternating", "best")
+"""How the units of two operations follow one another in a cell; see `cell_duration`."""
+
+_ROUNDING = 1e-12
+_CHAIN, _FREE, _OTHER = range(3)  # whose collectives an item waits for: its operation's, its weights', the other's
+
+
+class Unit(NamedTuple):
+    """A piece of an operation up to its next collective.
+
+    Parameters
+    ----------
+    compute_s : float
+        Kernels of a forward or of an input gradient, in seconds.
+    comm_s : float
+        The collective that follows, and on which the next unit waits; what no kernel of the operation itself hides.
+    weight_s : float
+        Kernels of the weight gradients of the same layers.
+    weight_comm_s : float
+        Gathering the input that they need.
+    """
+
+    compute_s: float = 0.0
+    comm_s: float = 0.0
+    weight_s: float = 0.0
+    weight_comm_s: float = 0.0
+
+
+def cell_duration(first, second=(), order="alternating", contention=1.0):
+    """Seconds of a cell with one operation or two.
+
+    An operation alone exposes its collectives. Of two, one computes while the other communicates.
+
+    Parameters
+    ----------
+    first, second : sequence of Unit
+        The units of either operation, in its order; the forward first.
+    order : {"alternating", "best"}
+        One unit of each in turn, as STP (Qi et al., 2025), DualPipe and Megatron-LM have it, beginning with the
+        operation with which the cell is shorter; or the best of all orders in which both keep theirs, by dynamic
+        programming (as DHelix, 2024, pairs units). Weight gradients come right behind the input gradients of their
+        unit, and what is gathered for them is so behind the unit before.
+    contention : float
+        From 1 to 2; see above.
+
+    Returns
+    -------
+    float
+        In seconds: at least what either stream has to do, and at most the sum.
+
+    Raises
+    ------
+    CostError
+        If the order is unknown, or the contention out of range.
+
+    Examples
+    --------
+    >>> forward, backward = [Unit(2.0, 1.0)] * 2, [Unit(2.0, 1.0, 2.0)] * 2
+    >>> cell_duration(forward), cell_duration(backward), cell_duration(forward, backward)
+    (6.0, 10.0, 12.0)
+    """
+    if order not in ORDERS:
+        raise CostError("pairing", order, f"must be one of {', '.join(ORDERS)}", "choose one of them")
+    if not 1 <= contention <= 2:
+        raise CostError("contention", contention, "must be from 1 to 2", "write 1 where streams do not meet")
+    if not (first and second):
+        return float(sum(map(sum, (*first, *second))))
+    ours, theirs = _turns(first, _CHAIN), _turns(second, _OTHER)
+    shortest = min(_walk(chain(*_alternate(*both)), contention) for both in ((ours, theirs), (theirs, ours)))
+    if order == "alternating":
+        return shortest
+    return _best([*chain(*ours)], [*chain(*theirs)], contention, shortest)
+
+
+def _turns(units, own):
+    """Each unit as items of the compute stream: whose collective it waits for, its kernels, its own collective."""
+    turns = []
+    for number, unit in enumerate(units):
+        gathered = units[number + 1].weight_comm_s if number + 1 < len(units) else 0.0
+        items = [(own, unit.compute_s, unit.comm_s), (_FREE, unit.weight_s, 0.0), (_FREE, 0.0, gathered)]
+        turns.append([item for item in items if item[1] or item[2]])
+    if units[0].weight_comm_s:
+        turns[0].insert(0, (_FREE, 0.0, units[0].weight_comm_s))
+    return turns
+
+
+def _alternate(ours, theirs):
+    """One turn of each, and what is left of the longer."""
+    both = min(len(ours), len(theirs))
+    return [*chain(*zip(ours[:both], theirs[:both], strict=True)), *ours[both:], *theirs[both:]]
+
+
+def _walk(items, contention):
+    """Seconds from the first item to the end of both streams.
+
+    Known after each item are the time at which its kernels end, the work that the communication stream then has ahead,
+    and how much of that each operation waits for.
+    """
+    state = _START
+    for item in items:
+        state = _after(state, item, contention)
+    return state[0] + state[1]
+
+
+_START = 0.0, 0.0, 0.0, 0.0, 0.0
+
+
+def _after(state, item, contention):
+    """The state after an item: time, work ahead of the communication stream, and of it what each waits for."""
+    own, compute, comm = item
+    wait, (time, ahead, *left) = state[2 + own], state
+    beside = min(compute, ahead - wait)
+    time += wait + beside * contention + (compute - beside)
+    done = wait + beside
+    ahead -= done
+    left = [one - done if one > done else 0.0 for one in left]
+    if comm:
+        ahead += comm
+        left[own] = ahead
+    return time, ahead, *left
+
+
+def _best(ours, theirs, contention, shortest):
+    """The shortest cell over all orders: after i items of one and j of the other, the states that no other is before.
+
+    States from which the cell cannot become shorter than the shortest known are dropped.
+    """
+    rest, enough = (_remaining(ours), _remaining(theirs)), shortest * (1 - _ROUNDING)
+    row = {}
+    for i in range(len(ours) + 1):
+        above, row = row, {}
+        for j in range(len(theirs) + 1):
+            found = [_START] if i == j == 0 else []
+            if i:
+                found += [_after(state, ours[i - 1], contention) for state in above[j]]
+            if j:
+                found += [_after(state, theirs[j - 1], contention) for state in row[j - 1]]
+            compute, comm = rest[0][i][0] + rest[1][j][0], rest[0][i][1] + rest[1][j][1]
+            row[j] = _front([one for one in found if one[0] + _least(compute, one[1] + comm, contention) < enough])
+    return min((time + ahead for time, ahead, *_ in row[len(theirs)]), default=shortest)
+
+
+def _least(compute, comm, contention):
+    """Seconds that both streams take where nothing waits."""
+    return max(compute, comm) + (contention - 1) * min(compute, comm)
+
+
+def _remaining(items):
+    """Seconds of kernels and of collectives from each item on."""
+    sums = [(0.0, 0.0)]
+    for _, compute, comm in reversed(items):
+        sums.append((sums[-1][0] + compute, sums[-1][1] + comm))
+    return sums[::-1]
+
+
+def _front(states):
+    """The states of which no other is as good in everything."""
+    kept = []
+    for state in sorted(set(states)):
+        if not any(all(a <= b for a, b in zip(other, state, strict=True)) for other in kept):
+            kept.append(state)
+    return kept

@@ -1,0 +1,77 @@
+"""The cells of a table in which one forward meets one backward, or a half of one: pairs, whose time is their own."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.ops import OpKind
+
+NO_PAIR = -1
+
+
+class Pairs(NamedTuple):
+    """Which pairs a table has, and what costs their operations have apart from all others.
+
+    Operations of pairs have a cost class of their own for every pair and class that occur together; these follow the
+    classes of `Schedule.cost_class`.
+
+    Parameters
+    ----------
+    keys : list of (int, int, int, int)
+        Kind and stage of the forward, kind and stage of the other.
+    of : ndarray of int, shape (num_operations,)
+        The place of each operation's pair in `keys`, or ``NO_PAIR``.
+    cost_class : ndarray of int, shape (num_operations,)
+        As `Schedule.cost_class`, but for operations of pairs.
+    base, pair : ndarray of int, shape (num_more_classes,)
+        Of each further class the one that it comes from, and the place in `keys`.
+    counts : ndarray of int, shape (2, num_all_classes)
+        As `Schedule.class_counts`, with the further classes behind.
+    """
+
+    keys: list
+    of: np.ndarray
+    cost_class: np.ndarray
+    base: np.ndarray
+    pair: np.ndarray
+    counts: np.ndarray
+
+
+def find_pairs(schedule):
+    """The `Pairs` of a table; a cell with more than two operations is none.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> pairs = build("combined-1f1b", 2, 4).pairs
+    >>> pairs.keys
+    [(0, 0, 1, 0), (0, 0, 1, 2), (0, 1, 1, 1), (0, 1, 1, 3), (0, 2, 1, 0), (0, 2, 1, 2), (0, 3, 1, 1), (0, 3, 1, 3)]
+    >>> int((pairs.of >= 0).sum())
+    12
+    """
+    first = np.flatnonzero(~schedule.joined)
+    sizes = np.diff(first, append=schedule.num_operations)
+    first = first[(sizes == 2) & schedule.overlaps[first]]
+    forward = np.where(schedule.kind[first] == OpKind.F, first, first + 1)
+    other = 2 * first + 1 - forward
+    codes = np.stack([column[place] for place in (forward, other) for column in (schedule.kind, schedule.stage)])
+    shape = len(OpKind), schedule.num_stages, len(OpKind), schedule.num_stages
+    codes, place = np.unique(np.ravel_multi_index(codes, shape), return_inverse=True)
+    of = np.full(schedule.num_operations, NO_PAIR)
+    of[forward] = of[other] = place
+    keys = list(zip(*(column.tolist() for column in np.unravel_index(codes, shape)), strict=True))
+    return Pairs(keys, of, *_further_classes(schedule, of))
+
+
+def _further_classes(schedule, of):
+    """What `Pairs` holds of classes: those of all operations, where the further ones come from, and counts."""
+    cost_class, paired, kinds = schedule.cost_class, np.flatnonzero(of != NO_PAIR), schedule.class_counts.shape[1]
+    codes, place = np.unique(of[paired] * np.int64(kinds) + cost_class[paired], return_inverse=True)
+    pair, base = np.divmod(codes, kinds)
+    cost_class = cost_class.astype(np.int64)
+    cost_class[paired] = kinds + place
+    counts = np.zeros((2, kinds + len(codes)), dtype=np.int64)
+    counts[:, :kinds] = schedule.class_counts
+    counts[1, kinds:] = np.bincount(place, minlength=len(codes))
+    np.subtract.at(counts[1], base, counts[1, kinds:])
+    return cost_class, base, pair, counts
