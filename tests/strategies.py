@@ -73,6 +73,12 @@ def ended(schedule, how):
 endings = st.sampled_from(["as it is", "reductions and steps", "steps"])
 
 
+def some_pairs(schedule, random):
+    """Factors for some of the pairs of a table, for half of all tables."""
+    some = [key for key in schedule.pairs.keys if random.random() < 0.8]
+    return {key: float(random.uniform(0.5, 1.0)) for key in some} if random.random() < 0.5 else None
+
+
 @st.composite
 def cases(draw, **sizes):
     """A schedule, also with reductions and steps at its end, with random costs for every kind of operation on every
@@ -81,7 +87,9 @@ def cases(draw, **sizes):
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     shape = (6, schedule.num_stages)
     tables = [random.uniform(0, top, shape) * (random.random(shape) < 0.9) for top in (2.0, 2.0, 1.0)]
-    return schedule, OpCosts(*tables, overlap_factor=float(random.uniform(0.5, 1.0)))
+    return schedule, OpCosts(
+        *tables, overlap_factor=float(random.uniform(0.5, 1.0)), pairs=some_pairs(schedule, random)
+    )
 
 
 @st.composite
@@ -125,5 +133,6 @@ def random_cases(draw):
     """A table by chance with random costs."""
     schedule = ended(draw(tables()), draw(endings))
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    costs = OpCosts(*random.uniform(0, 2, (3, 6, schedule.num_stages)), overlap_factor=float(random.uniform(0.5, 1.0)))
-    return schedule, costs
+    seconds = random.uniform(0, 2, (3, 6, schedule.num_stages))
+    factor, pairs = float(random.uniform(0.5, 1.0)), some_pairs(schedule, random)
+    return schedule, OpCosts(*seconds, overlap_factor=factor, pairs=pairs)

@@ -27,6 +27,15 @@ def is_pair(cell):
     return F in kinds and bool(kinds & {B, I, W})
 
 
+def shorter(cell, costs):
+    """The factor on the duration of a cell: of a forward and a backward, and of that very pair."""
+    if not is_pair(cell):
+        return 1
+    forward, *others = sorted(cell, key=lambda op: op.kind)
+    pair = [(forward.kind, forward.stage, op.kind, op.stage) for op in others]
+    return costs.overlap_factor * ((costs.pairs or {}).get(pair[0], 1) if len(pair) == 1 else 1)
+
+
 def in_plain_words(schedule):
     """Rows of computation alone; of each operation its rank, what it needs, and the other rank that waits for it."""
     rows = [[[op for op in cell if op.kind not in (R, O)] for cell in row] for row in schedule.rows()]
@@ -79,7 +88,7 @@ def end_times(schedule, costs, p2p, factors=None, allreduce="excluded"):
             if p2p in ("blocking_recv", "blocking"):
                 now += occupied[s] + late[s]
         duration = sum(factors.get(op, 1.0) * costs.compute_s[op.kind, op.stage] for op in cell)
-        now += duration * (costs.overlap_factor if is_pair(cell) else 1)
+        now += duration * shorter(cell, costs)
         clock[rank] = now
         for op in cell:
             end[op] = now
@@ -173,7 +182,7 @@ def rendezvous_times(schedule, costs):
                 clock[rank] = max(there[op] for op in what)
             else:
                 duration = sum(costs.compute_s[op.kind, op.stage] for op in what)
-                clock[rank] += duration * (costs.overlap_factor if is_pair(what) else 1)
+                clock[rank] += duration * shorter(what, costs)
                 end |= dict.fromkeys(what, clock[rank])
             place[rank], went = place[rank] + 1, True
     if len(end) < len(home):
@@ -232,7 +241,7 @@ def link_times(schedule, costs, nics=None):
             if row and busy[d] is None and all(s is None or s in (there if home[s] != d else end) for s in wants):
                 busy[d] = row.pop(0)
                 duration = sum(costs.compute_s[op.kind, op.stage] for op in busy[d])
-                coming.append((now + duration * (costs.overlap_factor if is_pair(busy[d]) else 1), "ended", d))
+                coming.append((now + duration * shorter(busy[d], costs), "ended", d))
         heads = [row[0][0] for row in rows[ranks:] if row and source[row[0][0]] in end]
         for stage in {op.stage for op in heads} - asked:
             if sum(op.stage == stage for op in heads) == schedule.num_replicas:
@@ -305,7 +314,7 @@ def nic_times(schedule, costs, nics):
         wanted = [source[op] for op in cell if source[op] is not None]
         inputs = [there.get(s) if home[s] != rank else end.get(s) for s in wanted]
         if None not in inputs:
-            duration = sum(compute[op] for op in cell) * (costs.overlap_factor if is_pair(cell) else 1)
+            duration = sum(compute[op] for op in cell) * shorter(cell, costs)
             clock[rank] = max([clock[rank], *inputs]) + duration
             running[rank] = rows[rank].pop(0)
 

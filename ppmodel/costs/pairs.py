@@ -170,9 +170,9 @@ def operation_units(units, kind):
     Examples
     --------
     >>> from ppmodel.costs.units import Unit
-    >>> units = [Unit(1, 0, 1), Unit(2, 3, 2), Unit(1)]
-    >>> operation_units(units, OpKind.I)
-    [Unit(compute_s=3, comm_s=3, weight_s=0, weight_comm_s=0), Unit(compute_s=1, comm_s=0, weight_s=0, weight_comm_s=0)]
+    >>> units = [Unit(1.0, 0.0, 1.0), Unit(2.0, 3.0, 2.0), Unit(1.0)]
+    >>> [tuple(unit) for unit in operation_units(units, OpKind.I)]
+    [(3.0, 3.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0)]
     """
     number, whole = 0, []
     for unit in units:
@@ -180,8 +180,8 @@ def operation_units(units, kind):
         number += bool(unit.comm_s)
     merged = [Unit(*map(sum, zip(*(unit for _, unit in group), strict=True))) for _, group in groupby(whole, _first)]
     if kind == OpKind.I:
-        return [unit._replace(weight_s=0, weight_comm_s=0) for unit in merged]
-    return [unit._replace(compute_s=0, comm_s=0) for unit in merged] if kind == OpKind.W else merged
+        return [unit._replace(weight_s=0.0, weight_comm_s=0.0) for unit in merged]
+    return [unit._replace(compute_s=0.0, comm_s=0.0) for unit in merged] if kind == OpKind.W else merged
 
 
 def _first(pair):

