@@ -17,7 +17,7 @@ LLAMA = {"model": "llama3_70b", "system": "dgx_h100_nodes", "microbatches": 16}
 
 @settings(max_examples=40, deadline=None)
 @given(
-    schedule=st.sampled_from(["gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-v", "chimera", "dualpipe"]),
+    schedule=st.sampled_from(["gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zb-v", "chimera", "dualpipe", "stp"]),
     tp=st.sampled_from([1, 2, 8]), dp=st.integers(1, 4), cp=st.sampled_from([1, 2]), zero=st.integers(0, 3),
     sequence_parallel=st.booleans(), overlap=st.booleans(), recompute=st.sampled_from(["none", "selective", "full"]),
     p2p=st.sampled_from(["latency", "overlapped", "blocking_recv", "blocking"]),
