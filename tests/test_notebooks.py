@@ -506,7 +506,8 @@ def test_the_optimum_is_asked_of_every_registered_schedule(tmp_path):
 def test_field(recorded):
     """All schedules are asked; reversals and totals come from the same frame."""
     grid = recorded("field.csv")
-    assert set(grid.label) == labels_at(4, (4, 8)) - {"Hanayo"} | {"Chimera forward-doubling", "Hanayo W = 2"}
+    more = {"Chimera forward-doubling", "Hanayo W = 2", "STP memory-saving"}
+    assert set(grid.label) == labels_at(4, (4, 8)) - {"Hanayo"} | more
     assert grid.label.nunique() == recorded("field.json")["schedules"]
     clear = recorded("field_reversals.json")["clear"]
     assert clear == recorded("field_reversals.csv").clear.sum() == recorded("field_totals.csv").clear.sum() > 0
@@ -544,7 +545,8 @@ def test_field_causes(recorded):
     assert set(sums.label) == double | {"Chimera forward-doubling"}
     assert (sums.excluded < sums.blocking).all()
     pairs = recorded("field_overlap.csv").set_index(["label", "system"])
-    paired = {case.label for case, table in legal_cases(names(), 4, 8) if table.overlaps.any()}
+    both = [*names(), ("stp", {"warm_up": "memory-saving"})]
+    paired = {case.label for case, table in legal_cases(both, 4, 8) if table.overlaps.any()}
     assert paired == set(pairs.index.get_level_values(0)) >= {"DualPipe", "combined 1F1B"}
     table, system = build("dualpipe", 4, 8), "slow_cp_fast_nw"
     spans = [ppmodel.simulate(one, model="paper", system=system).makespan_s for one in (table, table.unfused())]
@@ -575,6 +577,9 @@ def test_field_choice(recorded):
     assert (front.groupby("system").front.sum() > 0).all()
     models = recorded("field_models.csv")
     assert models.allreduce.tolist() == ["excluded"] * 4 + ["blocking"]
+    even = recorded("field_even.csv").set_index(["pp", "microbatches", "label"])
+    assert even.balanced_s[4, 8, "1F1B"] == pytest.approx(t_sim("1f1b", 4, 8, "llama3_70b", "dgx_h100"))
+    assert recorded("field_even.json")["most"] == even.slower.max() > 0
     verdicts = recorded("field_verdicts.csv").set_index("statement")
     facts = recorded("field_verdicts.json")
     assert facts["carries"] + facts["in_part"] + facts["does_not"] == facts["statements"] == len(verdicts) == 10
