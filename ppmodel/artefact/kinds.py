@@ -28,6 +28,7 @@ from ppmodel.specs import (
 
 _MAX_COUNT = 10**9
 _MAX_SHOWN = 120
+_LAST_ZERO = 3
 _STAGES_OF_WORK = ("generation", "compile", "one evaluation", "many systems")
 
 
@@ -168,6 +169,10 @@ def _generator(value):
         raise PPModelError("generator", value, "is nested too deeply", "mend it", where=str(path)) from None
 
 
+def _zero(value):
+    _require(_is_whole(value, 0) and value <= _LAST_ZERO)
+
+
 def _one_of(words):
     return Kind(lambda value: _require(value in words), f"must be one of {', '.join(words)}", words[0])
 
@@ -228,6 +233,8 @@ KINDS = {
     "concat": _one_of(CONCATENATIONS),
     "placement": _one_of(PLACEMENTS),
     "recompute": _one_of(get_args(Recompute)),
+    "zero": Kind(_zero, "must be a stage of ZeRO, 0 to 3", "1"),
+    "switch": Kind(lambda value: _require(isinstance(value, bool)), "must be true or false", "true"),
     "stage-of-work": _one_of(_STAGES_OF_WORK),
 }
 """The kinds, by the word that begins a parameter's comment. ``microbatches`` and ``waves`` are counts that a model may
