@@ -498,8 +498,10 @@ def test_the_optimum_is_asked_of_every_registered_schedule(tmp_path):
     """A schedule that is registered later needs no edit of the page."""
     sizes = {"pp": [4], "multiples": [2], "span_pp": [2], "large_pp": [2], "large_multiple": 2}
     rows = executed("optimum", {**sizes, "comms": [0.0], "work": 0.01}, tmp_path)("optimum.csv")
-    unfused = {f"{case.label} unfused" for case, table in legal_cases(names(), 4, 8) if table.overlaps.any()}
-    assert set(rows.label) == labels_at(4, [8]) - {label("asymmetric-chimera")} | unfused  # that has unlike stages
+    asked = [*names(), ("stp", {"warm_up": "memory-saving"})]
+    unfused = {f"{case.label} unfused" for case, table in legal_cases(asked, 4, 8) if table.overlaps.any()}
+    labels = labels_at(4, [8]) - {label("asymmetric-chimera")}  # that has unlike stages
+    assert set(rows.label) == labels | {"STP memory-saving"} | unfused
 
 
 @of("field")
