@@ -8,8 +8,8 @@ from ppmodel.errors import SpecificationError
 
 LAYOUT_FIELDS = (
     "gpus", "tp", "cp", "ep", "dp", "microbatch_size", "global_batch", "sequence_parallel", "zero",
-    "recompute", "precision", "causal", "context_exchange", "overlap_tensor", "overlap_gradients", "overlap_parameters",
-    "pairing", "layers",
+    "recompute", "precision", "causal", "context_exchange", "overlap_tensor", "overlap_backward",
+    "overlap_gradients", "overlap_parameters", "pairing", "layers",
 )  # fmt: skip
 """What of a layout may be given as a keyword of its own; ranks and chunks are the schedule's."""
 

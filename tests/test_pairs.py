@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from ppmodel import build
 from ppmodel.costs import model_costs, stages
-from ppmodel.costs.pairs import operation_units
+from ppmodel.costs.model import work_of
+from ppmodel.costs.pairs import list_units, operation_units
 from ppmodel.costs.units import ORDERS, Unit, cell_duration
 from ppmodel.errors import CostError
 from ppmodel.iteration import PARTS
@@ -220,6 +221,27 @@ def test_units_hold_all_seconds_of_a_stage(llama, name, recompute):
     np.testing.assert_array_equal(plain.compute_s, nothing.compute_s)
     for key, factor in plain.pairs.items():
         assert factor < nothing.pairs[key] <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("contention", [1.0, 1.2])
+def test_a_backward_alone_hides_its_collectives_as_its_two_streams_would(llama, contention):
+    """With `overlap_backward` a block's backward takes what a walk over its units takes; its forward as long as ever,
+    and a pair the same seconds."""
+    system, layout = load_system("h100"), LayoutSpec(pp=4, tp=8, layers="even")
+    system = replace(system, collectives=replace(system.collectives, contention=contention))
+    table, hidden = build("dualpipev", 4, 8), replace(layout, overlap_backward=True)
+    work, seconds = work_of(llama, 1, layout), np.array([stages(table, llama, system, layout=layout)[1].parts_s])
+    block = list_units(work.phases, seconds.repeat(3, axis=0) / 10, system, layout)[0]
+    exposed, found = (stages(table, llama, system, layout=one)[1] for one in (layout, hidden))
+    assert exposed.input_grad_s + exposed.weight_grad_s == pytest.approx(10 * cell_duration(block[1]))
+    walked = cell_duration([Unit()], block[1], contention=contention)
+    assert found.input_grad_s + found.weight_grad_s == pytest.approx(10 * walked)
+    assert found.forward_s == exposed.forward_s
+    first, second = (model_costs(table, llama, system, layout=one) for one in (layout, hidden))
+    for key, factor in first.pairs.items():
+        one, stage, other, beside = key
+        both = [costs.compute_s[one, stage] + costs.compute_s[other, beside] for costs in (first, second)]
+        assert both[1] * second.pairs[key] == pytest.approx(both[0] * factor)
 
 
 def test_parts_of_an_iteration_shrink_with_its_cells(llama):

@@ -11,7 +11,7 @@ from ppmodel.costs.checks import check_layout
 from ppmodel.costs.data_parallel import Held, gather_s, microbatch_data_s, optimizer_s, reduction_s
 from ppmodel.costs.held import kept_and_working, sizes_of
 from ppmodel.costs.host import host_s, wait_for_host
-from ppmodel.costs.pairs import PairTimes, list_units
+from ppmodel.costs.pairs import PairTimes, contention, hidden_in_backward_s, list_units
 from ppmodel.costs.partition import LayerTimes, StageLayers, microbatch_sequences, stage_layers
 from ppmodel.costs.phases import AGAIN, INPUT_GRAD, PARTS, PARTS_THAT_HIDE, phase_seconds, phases_of
 from ppmodel.costs.table import OpCosts
@@ -255,6 +255,8 @@ def _lists(model, sequences, system, layout):
         wait_for_host(taken[:-2], work.again[:-2], host, system.kernels.host_exponent)
     seconds = taken[:, :AGAIN]
     seconds[:, INPUT_GRAD] += taken[:, AGAIN]
+    if layout is not None and layout.overlap_backward:
+        seconds[:, INPUT_GRAD, PARTS.index("tensor")] -= hidden_in_backward_s(work.phases, system, layout)
     if layout is not None and layout.zero:
         busy_s = seconds[..., PARTS_THAT_HIDE].sum(axis=2)
         seconds[..., PARTS.index("data")] += microbatch_data_s(work.parameters, busy_s, model, layout, system)
@@ -361,7 +363,7 @@ def model_costs(schedule, model, system, blocks=None, layout=None):
     cut = _cut(schedule, model, system, blocks, layout)
     forward, input_grad, weight_grad = cut.compute
     links = pipeline_links(schedule, model, system, layout)
-    pairs = layout and _pairs(cut.layers, schedule, model, layout, system)
+    pairs = layout and _pairs(cut, schedule, model, layout, system)
     compute = np.zeros((len(OpKind), schedule.num_stages))
     compute[: OpKind.R] = forward, input_grad + weight_grad, input_grad, weight_grad
     if others := schedule.num_replicas - 1:
@@ -375,16 +377,21 @@ def model_costs(schedule, model, system, blocks=None, layout=None):
     return OpCosts(compute, *transfers, nics=links.nics, pairs=pairs)
 
 
-def _pairs(layers, schedule, model, layout, system):
+def _pairs(cut, schedule, model, layout, system):
     """What each pair of a table takes, over the sum of its operations; None where there is nothing to hide."""
     if not schedule.joined.any() or not schedule.pairs.keys:
         return None
     times = _pair_times(model, microbatch_sequences(schedule, model, layout), system, layout)
     if not times.exposes:
         return None
-    held = [tuple(column) for column in _counts(layers, model, layout).astype(int).T.tolist()]
-    keys = schedule.pairs.keys
-    return {key: times.factor(held[key[1]], key[2], held[key[3]]) for key in keys}
+    held = [tuple(column) for column in _counts(cut.layers, model, layout).astype(int).T.tolist()]
+    seconds = [seconds.tolist() for seconds in (cut.compute[0], cut.compute[1] + cut.compute[2], *cut.compute[1:])]
+    found = {}
+    for key in schedule.pairs.keys:
+        _, first, kind, second = key
+        alone = seconds[OpKind.F][first] + seconds[kind][second]
+        found[key] = times.seconds(held[first], kind, held[second]) / alone if alone else 1.0
+    return found
 
 
 @lru_cache(_PARTS_KEPT)
@@ -396,6 +403,5 @@ def _pair_times(model, sequences, system, layout):
     modes = 1 if isinstance(_recompute(model, layout), str) else 2
     kinds = [blocks[first : first + modes] for first in range(0, len(blocks), modes)]  # dense blocks are the last
     order = [embedding, *(one for kind in reversed(kinds) for one in kind), head]
-    contention = system.collectives.contention if system.collectives else 1.0
     overhead_s = system.kernels.stage_overhead_s if system.kernels else 0.0
-    return PairTimes(units, order, layout.pairing, contention, overhead_s)
+    return PairTimes(units, order, layout.pairing, contention(system), overhead_s)

@@ -109,8 +109,39 @@ def _steps(kernels, collectives, half):
     return steps
 
 
+def contention(system):
+    """How much slower kernels and collectives run at once, on a system."""
+    return system.collectives.contention if system.collectives else 1.0
+
+
+def hidden_in_backward_s(phases, system, layout):
+    """Seconds by which weight gradients hide tensor-parallel collectives of input gradients, list by list.
+
+    Each runs under the weight gradients of its unit, as Megatron-LM has it: of the layers whose input gradient it sums.
+    While they share the device, both are slower by the system's contention.
+
+    Parameters
+    ----------
+    phases, system, layout
+        As in `list_units`.
+
+    Returns
+    -------
+    ndarray of float, shape (num_lists,)
+        In seconds.
+    """
+    place, bounds = _places(phases)
+    taken, exposed = taken_s(phases, system, layout)
+    fields, row = len(Unit._fields), phases.slot // len(PARTS)
+    units = np.bincount(place[: len(taken)], taken, bounds[-1] * fields).reshape(-1, fields)
+    under = units[place[len(taken) :] // fields, _WEIGHT]
+    counted = (row % 4 == INPUT_GRAD) & (phases.slot % len(PARTS) == PARTS.index("tensor"))
+    hidden = (2 - contention(system)) * np.minimum(exposed, under) * counted
+    return np.bincount(row // 4, hidden, len(phases.ends) // 4)
+
+
 class PairTimes:
-    """Seconds of pairs over the sum of their operations, by what their stages hold; each computed once.
+    """Seconds of pairs, by what their stages hold; each computed once.
 
     Parameters
     ----------
@@ -130,13 +161,12 @@ class PairTimes:
         self.exposes = any(unit.comm_s or unit.weight_comm_s for both in units for half in both for unit in half)
         self._known, self._operations = {}, {}
 
-    def factor(self, forward, kind, backward):
+    def seconds(self, forward, kind, backward):
         """Of a pair of a forward and another kind, each with how often its stage has each list."""
         key = forward, kind, backward
         if key not in self._known:
-            first, second = self._operation(OpKind.F, forward), self._operation(kind, backward)
-            total = sum(map(sum, (*first, *second)))
-            self._known[key] = cell_duration(first, second, *self.how) / total if total else 1.0
+            both = self._operation(OpKind.F, forward), self._operation(kind, backward)
+            self._known[key] = cell_duration(*both, *self.how)
         return self._known[key]
 
     def _operation(self, kind, counts):

@@ -22,7 +22,9 @@ _Pairing = Literal["alternating", "best"]
 _WORDS = {"precision": get_args(_Precision), "context_exchange": get_args(_Exchange), "pairing": get_args(_Pairing)}
 _LARGEST = 10**9
 _COUNTS = ("gpus", "pp", "tp", "cp", "ep", "dp", "chunks", "microbatch_size", "global_batch")
-_SWITCHES = ("sequence_parallel", "causal", "overlap_tensor", "overlap_gradients", "overlap_parameters")
+_SWITCHES = (
+    "sequence_parallel", "causal", "overlap_tensor", "overlap_backward", "overlap_gradients", "overlap_parameters",
+)  # fmt: skip
 _OPEN = ("gpus", "pp", "chunks", "global_batch")
 
 LAYER_WORDS = ("balanced", "even")
@@ -66,9 +68,10 @@ class LayoutSpec:
         Whether fused attention skips the masked half of the scores.
     context_exchange : {"ring", "all-gather"}
         How keys and values get to the other GPUs of a context-parallel group.
-    overlap_tensor, overlap_gradients, overlap_parameters : bool
-        Whether a framework hides tensor-parallel collectives under products, the gradients' reduction under the
-        backward, and the gathering of parameters under the forward.
+    overlap_tensor, overlap_backward, overlap_gradients, overlap_parameters : bool
+        Whether a framework hides tensor-parallel collectives under their own products, those of input gradients under
+        the weight gradients of the same layers, the gradients' reduction under the backward, and the gathering of
+        parameters under the forward.
     pairing : {"alternating", "best"}
         How the units of two operations that share a cell follow one another; see `costs.units.cell_duration`.
     layers : {"balanced", "even"}, str or tuple of int
@@ -106,6 +109,7 @@ class LayoutSpec:
     causal: Switch = True
     context_exchange: entry_type(str, _Exchange) = "ring"
     overlap_tensor: Switch = False
+    overlap_backward: Switch = False
     overlap_gradients: Switch = False
     overlap_parameters: Switch = False
     pairing: entry_type(str, _Pairing) = "alternating"
