@@ -8,7 +8,7 @@ import pytest
 
 import ppmodel as pp
 from ppmodel import build
-from ppmodel.artefact import claims
+from ppmodel.artefact import claims, zero_bubble
 from ppmodel.artefact.claims import (
     NINE,
     Bench,
@@ -18,6 +18,7 @@ from ppmodel.artefact.claims import (
     judge,
     load_claims,
     measure,
+    quantities,
     rows_of,
     turns,
 )
@@ -300,3 +301,49 @@ def test_comparisons_name_known_numbers_only():
     assert table.kind[0] == "digest"
     with pytest.raises(PPModelError, match="is not a published number"):
         claims.compare({"fig9": 1})
+
+
+# ---- measured elsewhere ------------------------------------------------------------------------------
+
+RATES, MEMORIES = (
+    {row.id for row in ROWS if row.criterion["quantity"] == quantity}
+    for quantity in ("measured_rate", "measured_memory")
+)
+WRONG = {
+    "transfers x5": ({"change": lambda times: (*times[:3], 5 * times[3])}, {"1f1b", "interleaved_1f1b", "zb_1p"}),
+    "a backward of five forwards": ({"change": lambda times: (times[0], *[2.5 * times[0]] * 2, times[3])}, RATES),
+    "weight gradients + 30 %": ({"change": lambda times: (*times[:2], 1.3 * times[2], times[3])}, RATES),
+    "GPipe in place of 1F1B": ({"schedules": {"1f1b": "gpipe"}}, {"1f1b", "measured_memory_1f1b"}),
+    "1F1B in place of interleaved": (
+        {"schedules": {"interleaved_1f1b": "1f1b"}}, {"interleaved_1f1b", "measured_memory_interleaved_1f1b"}
+    ),
+    "ZB-H1 in place of ZB-2p": ({"schedules": {"zb_2p": "zb-h1"}}, {"zb_2p", "measured_memory_zb_2p"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", [None, *WRONG])
+def test_a_wrong_model_turns_claim_11_red(monkeypatch, bench, wrong):
+    """The rows that hold measured rates and memories notice wrong times and wrong schedules, each those it concerns."""
+    given, expected = WRONG.get(wrong, ({}, set()))
+    rates = zero_bubble.simulated("latency", 1e-3, **given)
+    monkeypatch.setattr(quantities, "_rates", lambda _: rates)
+    if "schedules" in given:
+        held = zero_bubble.memories(given["schedules"])
+        monkeypatch.setattr(quantities, "_memories", lambda: held)
+    red = {name for name in RATES | MEMORIES if row(name).margin(measure(row(name), bench))[0] < 0}
+    assert red == {name if name in RATES | MEMORIES else f"throughput_{name}" for name in expected}
+
+
+def test_the_measured_runs_are_told_apart():
+    """Scale by scale and pair by pair; a fixed cost slows schedules of more operations more."""
+    plain, fixed = (zero_bubble.simulated("overlapped", seconds) for seconds in (0.0, 0.7e-3))
+    assert len(plain) == len(zero_bubble.points()) == 48
+    wrong, pairs = zero_bubble.ordered_wrongly(plain)
+    assert (wrong, pairs) == (5, 71)
+    assert zero_bubble.ordered_wrongly(plain.assign(simulated=plain.samples_per_gpu_s)) == (0, 71)
+    assert zero_bubble.ordered_wrongly(plain.assign(simulated=-plain.samples_per_gpu_s)) == (71, 71)
+    assert zero_bubble.scaled_rms(plain) == pytest.approx(0.0245, abs=1e-4)
+    doubled = plain.assign(simulated=plain.simulated * plain.model.map(len))
+    assert zero_bubble.scaled_rms(doubled) == pytest.approx(zero_bubble.scaled_rms(plain))
+    slower = 1 - (fixed.simulated / plain.simulated).groupby(plain.schedule).mean()
+    assert slower["interleaved_1f1b"] == slower.max()

@@ -12,6 +12,7 @@ import pandas as pd
 
 from ppmodel import formulas
 from ppmodel.analysis.orders import negated, reversed_pairs
+from ppmodel.artefact import zero_bubble
 from ppmodel.artefact.asymmetric.peaks import front_back_certificate
 from ppmodel.cases import as_case, built, published_bubble_ratio
 from ppmodel.costs import stages, uniform_costs
@@ -219,16 +220,29 @@ def published_rates(bench, _size):
     return bench.everywhere(max(gaps))
 
 
+@cache
+def _rates(per_operation_ms):
+    """Zero Bubble's runs, simulated under its semantics."""
+    return zero_bubble.simulated("latency", per_operation_ms / 1e3)
+
+
+@cache
+def _memories():
+    return zero_bubble.memories()
+
+
 @_quantity
-def measured_throughput(bench, _size, model):
-    """Ratio of 1F1B's throughputs with fewer and with more microbatches, by profiled times, less the measured one."""
-    measured = _measurements("zero_bubble_throughput.csv")
-    measured = measured[(measured.schedule == "1f1b") & (measured.model == model)].set_index("microbatches")
-    profile = next(one for one in _profiles() if one.model == model)
-    fewer, more = (int(count) for count in (measured.index.min(), measured.index.max()))
-    spans = [_profiled(profile, count).makespan_s for count in (fewer, more)]
-    ratio = measured.samples_per_gpu_s[fewer] / measured.samples_per_gpu_s[more]
-    return bench.everywhere(fewer / spans[0] / (more / spans[1]) - ratio)
+def measured_rate(bench, _size, schedule, per_operation_ms):
+    """Mean of the simulated over the measured samples per second, less 1, over all runs of a schedule."""
+    runs = _rates(per_operation_ms)
+    return bench.everywhere(runs[runs.schedule == schedule].error.mean())
+
+
+@_quantity
+def measured_memory(bench, _size, schedule):
+    """Mean of the simulated over the measured memory, less 1, over all models that ran a schedule."""
+    runs = _memories()
+    return bench.everywhere(runs[runs.schedule == schedule].error.mean())
 
 
 @_quantity
