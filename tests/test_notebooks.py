@@ -64,6 +64,7 @@ PARAMETERS = {
         "form_microbatches": 8,
         "ratios": [0.1, 0.5],
         "picture_microbatches": 4,
+        "fixed_costs": [0.0, 0.0007],
         "systems": ["mid_cp_slow_nw"],
         "sizes": [4],
         "microbatches": [8],
@@ -445,6 +446,14 @@ def test_semantics(recorded):
     spans = [t_sim(name, 4, 8, "paper", "mid_cp_slow_nw", "latency") for name in ("1f1b", "gpipe")]
     assert apart.latency["1F1B"] == pytest.approx(spans[0] / spans[1] - 1)
     assert recorded("round_trip_path.json")["crossings_gpipe"] == 2 * 3
+    real = recorded("real_machines.csv").set_index("p2p")
+    assert real.wrong[["overlapped", "blocking_send", "blocking"]].tolist() == [5, 0, 5]
+    assert real.rms["blocking_send"] < real.rms["blocking"] < real.rms["overlapped"]
+    assert real.rms_fixed["overlapped"] < real.rms["blocking_send"] <= real.rms_left_out["blocking_send"] + 1e-3
+    assert real.wrong_fixed["overlapped"] == 0
+    alone = recorded("real_machines_absolute.csv").set_index("schedule")
+    assert (alone["as profiled"] > alone["with 1 ms"]).all()
+    assert alone.memory.abs().max() < 0.06
 
 
 @of("implied")
