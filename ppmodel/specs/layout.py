@@ -235,6 +235,10 @@ class LayoutSpec:
                     self._refuse("global_batch", rule, f"choose {stated} microbatches, or another global_batch")
                 self._refuse(name, f"is not that of the schedule, {size}", "choose one of the two, or leave one out")
         gpus = self.gpus or self.tp * self.cp * self.dp * num_ranks
+        if gpus > _LARGEST:
+            product = f"{self.tp} x {self.cp} x {self.dp} x {num_ranks}"
+            rule = f"makes {product} = {gpus} GPUs with tp, cp and pp, more than {_LARGEST}"
+            self._refuse("dp", rule, "choose smaller groups")
         batch = self.dp * self.microbatch_size * num_microbatches
         return replace(self, pp=num_ranks, chunks=self.chunks or chunks, gpus=gpus, global_batch=batch)
 
