@@ -77,6 +77,14 @@ def test_ties_go_to_fewer_bytes_then_to_the_name():
     assert row.label["next schedule that fits"] == "b"
 
 
+def test_the_whole_iteration_may_decide():
+    """Of points with a layout the column of the time is named; the makespan does not count then."""
+    rows = [("a", 8, 1.0, 3.0, 5), ("b", 8, 2.0, 2.0, 6), ("c", 8, 1.5, 1.0, 20)]
+    columns = ["label", "microbatches", "makespan_s", "iteration_s", "peak_memory_bytes"]
+    row = recommended(pd.DataFrame(rows, columns=columns).assign(pp=4), 10, time="iteration_s").set_index("choice")
+    assert row.label.tolist() == ["b", "a", "c", "a"]
+
+
 def test_no_candidates_are_no_choice(candidates):
     """Nothing is defined: an empty frame with its columns."""
     assert list(recommended(candidates[:0])) == ["choice", *candidates]
