@@ -178,12 +178,22 @@ layout = _together(
         "--overlap-tensor/--no-overlap-tensor", default=None, help="Hide tensor-parallel collectives under products."
     ),
     click.option(
+        "--overlap-backward/--no-overlap-backward",
+        default=None,
+        help="Hide those of input gradients under weight gradients.",
+    ),
+    click.option(
         "--overlap-gradients/--no-overlap-gradients", default=None, help="Hide gradient reduction under the backward."
     ),
     click.option(
         "--overlap-parameters/--no-overlap-parameters",
         default=None,
         help="Hide gathering of parameters under the forward.",
+    ),
+    click.option(
+        "--pairing",
+        type=Choice(("alternating", "best")),
+        help="How the units of two operations in one cell follow one another (default alternating).",
     ),
     click.option(
         "--layers",

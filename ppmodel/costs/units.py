@@ -18,6 +18,7 @@ ORDERS = ("alternating", "best")
 """How the units of two operations follow one another in a cell; see `cell_duration`."""
 
 _ROUNDING = 1e-12
+_SHARES = (1 / 64, 1 / 16, 1 / 4, 1 / 2, 1)
 _OWN, _OTHER, _EVEN, _ODD = range(4)
 """What an item waits for: a collective of either operation, or what is gathered for weights, of every other unit."""
 
@@ -139,11 +140,26 @@ def _after(state, item, contention):
 
 
 def _best(ours, theirs, contention, shortest):
-    """The shortest cell over all orders: after i items of one and j of the other, the states that no other is before.
+    """The shortest cell over all orders, if it is shorter than one that is known.
 
-    States from which the cell cannot become shorter than the shortest known are dropped.
+    First those are searched that nearly fill one stream, of which there are few, then more.
     """
-    rest, enough = (_remaining(ours), _remaining(theirs)), shortest * (1 - _ROUNDING)
+    rest = _remaining(ours), _remaining(theirs)
+    least = _least(*map(sum, zip(rest[0][0], rest[1][0], strict=True)), contention)
+    known = shortest * (1 - _ROUNDING)
+    for share in _SHARES:
+        found = _search(ours, theirs, rest, contention, least + share * (known - least))
+        if found is not None:
+            return found
+    return shortest
+
+
+def _search(ours, theirs, rest, contention, enough):
+    """The shortest cell that takes less than `enough`, or None.
+
+    After i items of one operation and j of the other, the states are kept that no other is before, and from which the
+    cell can become as short.
+    """
     row = {}
     for i in range(len(ours) + 1):
         above, row = row, {}
@@ -155,7 +171,7 @@ def _best(ours, theirs, contention, shortest):
                 found += [_after(state, theirs[j - 1], contention) for state in row[j - 1]]
             compute, comm = rest[0][i][0] + rest[1][j][0], rest[0][i][1] + rest[1][j][1]
             row[j] = _front([one for one in found if one[0] + _least(compute, one[1] + comm, contention) < enough])
-    return min((time + ahead for time, ahead, *_ in row[len(theirs)]), default=shortest)
+    return min((time + ahead for time, ahead, *_ in row[len(theirs)]), default=None)
 
 
 def _least(compute, comm, contention):
