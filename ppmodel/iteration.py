@@ -115,16 +115,10 @@ def iteration(graph, costs, model, system, layout):
     pipeline_s, free_s = makespans(graph, [costs, _without_transfers(costs)]).tolist()
     iteration_s = float(makespans(step_graph(graph, layout), [costs])[0])
     counts = once(table, "operations of the phases", lambda: _counts(table))
-    parts_s = np.array([stage.parts_s for stage in held])[..., 1:]
-    busy, hidden = _busy(counts, costs), None
-    if costs.pairs:
-        busy, hidden = busy - _saved(table, costs), _hidden(table, costs, parts_s)
+    busy, exposed = _busy_and_exposed(table, counts, costs, np.array([stage.parts_s for stage in held])[..., 1:])
     rank = int(busy.argmax())
-    exposed = np.einsum("ks,skp->p", counts[rank], parts_s)
-    if hidden is not None:
-        exposed = exposed - hidden[rank]
     optimizer_s = float(sum(held[stage].optimizer_s for stage in np.nonzero(table.placement == rank)[1]))
-    tensor_s, context_s, expert_s, data_s = exposed.tolist()
+    tensor_s, context_s, expert_s, data_s = exposed[rank].tolist()
     parts = {
         "computing_s": float(busy[rank]) - (tensor_s + context_s + expert_s + data_s), "tensor_s": tensor_s,
         "context_s": context_s, "expert_s": expert_s, "p2p_s": pipeline_s - free_s,
@@ -168,29 +162,36 @@ def _counts(table):
     return counts
 
 
-def _busy(counts, costs):
-    """Seconds of each rank's operations, one by one."""
-    return np.einsum("rks,ks->r", counts, costs.compute_s[[OpKind.F, OpKind.I, OpKind.W]])
+def _busy_and_exposed(table, counts, costs, parts_s):
+    """Seconds that each rank is busy, and what of them is exposed collectives, by part.
+
+    What a pair takes less than its operations one by one, it hides of their collectives, of each part in proportion;
+    what a factor of the user's saves beyond them, of their computing.
+    """
+    busy = np.einsum("rks,ks->r", counts, costs.compute_s[[OpKind.F, OpKind.I, OpKind.W]])
+    exposed = np.einsum("rks,skp->rp", counts, parts_s)
+    shares = np.where(table.overlaps, costs.overlap_factor, 1.0)
+    if costs.pairs:
+        shares = shares * costs.pair_shares(table)
+    if (shares == 1).all():
+        return busy, exposed
+    saved = costs.by_class(table.num_replicas)[0][table.cost_class] * (1 - shares)
+    busy -= np.bincount(table.rank, saved, minlength=table.num_ranks)
+    return busy, exposed - _hidden(table, saved, parts_s)
 
 
-def _saved(table, costs):
-    """Seconds that each rank's pairs take less than their operations one by one."""
-    compute_s = costs.by_class(table.num_replicas)[0][table.cost_class]
-    return np.bincount(table.rank, compute_s * (1 - costs.pair_shares(table)), minlength=table.num_ranks)
-
-
-def _hidden(table, costs, parts_s):
-    """What pairs hide of each rank's collectives, by part: what each saves, in proportion to what both expose."""
-    found = np.zeros((table.num_ranks, parts_s.shape[-1]))
+def _hidden(table, saved, parts_s):
+    """What pairs hide of each rank's collectives, by part, of what their operations save."""
+    found, keys = np.zeros((table.num_ranks, parts_s.shape[-1])), table.pairs.keys
     in_pairs = np.flatnonzero(table.pairs.of >= 0)
-    rank, pair = table.rank[in_pairs], table.pairs.of[in_pairs]
-    compute_s = costs.by_class(table.num_replicas)[0][table.cost_class[in_pairs]]
-    saved = compute_s * (1 - costs.pair_factors(table)[pair])
-    places, number = np.unique(rank * np.int64(len(table.pairs.keys)) + pair, return_inverse=True)
-    of_rank, of_pair = np.divmod(places, len(table.pairs.keys))
-    exposed = np.array([_exposed_in(key, parts_s) for key in table.pairs.keys])[of_pair]
-    shares = exposed / np.maximum(exposed.sum(axis=1, keepdims=True), _LEAST_S)
-    np.add.at(found, of_rank, shares * np.bincount(number, saved)[:, None])
+    places = table.rank[in_pairs] * np.int64(len(keys)) + table.pairs.of[in_pairs]
+    places, number, twice = np.unique(places, return_inverse=True, return_counts=True)
+    of_rank, of_pair = np.divmod(places, max(len(keys), 1))
+    exposed = np.array([_exposed_in(key, parts_s) for key in keys]).reshape(-1, parts_s.shape[-1])[of_pair]
+    exposed *= twice[:, None] / 2
+    whole = exposed.sum(axis=1)
+    share = np.minimum(np.bincount(number, saved[in_pairs], len(places)), whole) / np.maximum(whole, _LEAST_S)
+    np.add.at(found, of_rank, share[:, None] * exposed)
     return found
 
 

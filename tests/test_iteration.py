@@ -33,6 +33,17 @@ def test_parts_sum_to_the_iteration(schedule, p2p, overlap, **layout):
     assert row["iteration_s"] >= row["makespan_s"]
 
 
+@pytest.mark.parametrize("schedule", ["dualpipe", "stp"])
+def test_what_a_factor_saves_beyond_the_collectives_it_saves_of_computing(schedule):
+    """Pairs at half their time: nothing is exposed in them, they compute less, and all sums up."""
+    plain, halved = pp.compare([schedule], pp=4, tp=8, changes=[pp.Change(), pp.Change(overlap=0.5)], **LLAMA).iloc
+    assert halved["computing_s"] < 0.8 * plain["computing_s"]
+    assert halved["tensor_s"] < plain["tensor_s"]
+    for row in (plain, halved):
+        assert sum(row[name] for name in PARTS) == pytest.approx(row["iteration_s"], rel=1e-9)
+        assert min(row[name] for name in PARTS) >= -1e-9 * row["iteration_s"]
+
+
 def test_a_row_of_compare_is_the_run():
     """`compare` and `simulate` give the same numbers for the same layout, and their columns are the same."""
     frame = pp.compare("1f1b", 4, tp=[4, 8], dp=2, zero=1, **LLAMA)

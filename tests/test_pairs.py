@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ppmodel import build
-from ppmodel.costs import model_costs, stages
+from ppmodel import Schedule, build
+from ppmodel.costs import OpCosts, model_costs, stages
 from ppmodel.costs.model import work_of
 from ppmodel.costs.pairs import list_units, operation_units
 from ppmodel.costs.units import ORDERS, Unit, cell_duration
@@ -255,3 +255,20 @@ def test_parts_of_an_iteration_shrink_with_its_cells(llama):
     assert joined["tensor_s"] < 0.6 * apart["tensor_s"]
     for row in (joined, apart):
         assert sum(row[name] for name in PARTS) == pytest.approx(row["iteration_s"], rel=1e-9)
+
+
+def test_a_cell_of_three_is_no_pair():
+    """Its factor is the constant alone; that of a pair, which stands before or behind its forward, is its own, too."""
+    rows = [["0F0", "0I0&0F1", "0F2&0I1&0W0", "0W1", "0B2"]]
+    table = Schedule.from_rows("by hand", rows)
+    assert table.pairs.keys == [(0, 0, OpKind.I, 0)]
+    costs = OpCosts(*np.ones((1, 6, 1)), *np.zeros((2, 6, 1)), overlap_factor=0.5, pairs={(0, 0, OpKind.I, 0): 0.25})
+    times = run_graph(compile_graph(table), costs)
+    assert (times.end_s - times.start_s).tolist() == [1, 0.25, 0.25, 1.5, 1.5, 1.5, 1, 1]
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_pair_takes_some_time(factor):
+    """As the constant of all pairs."""
+    with pytest.raises(CostError, match=r"pairs \(0, 0, 1, 0\) = .*: must be a finite number above 0"):
+        OpCosts(*np.ones((3, 6, 1)), pairs={(0, 0, 1, 0): factor})
