@@ -11,7 +11,7 @@ _MODULES = {
     "schedules": "cli.listing", "models": "cli.listing", "systems": "cli.listing",
     "layouts": "cli.listing",
     "table": "cli.table", "check": "cli.check", "simulate": "cli.simulate", "compare": "cli.compare",
-    "predict": "cli.predict", "sweep": "cli.sweep",
+    "predict": "cli.predict", "calibrate": "cli.calibrate", "sweep": "cli.sweep",
     "notebooks": "artefact.commands.notebook", "run": "artefact.commands.notebook",
     "reproduce": "artefact.commands.book", "claims": "artefact.commands.claims",
 }  # fmt: skip

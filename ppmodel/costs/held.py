@@ -70,11 +70,10 @@ def kept_and_working(sizes, factors=None):
     [[15.0, 10.0, 1.0], [0.0, 5.0, 14.0]]
     """
     saved, core = sizes.saved, sizes.core
-    during, again = np.zeros(len(saved)), 1.0
+    again = 1.0
     if factors is not None:
         saved = np.where(sizes.block, factors.activation_factor, 1.0) * saved
         core, again = factors.score_factor * core, factors.working_factor
-        during = np.where(sizes.block, factors.backward_factor, 0.0) * (saved + core)
     kept = np.choose(sizes.mode, (saved + core, saved, sizes.entry))
-    working = np.choose(sizes.mode, (during, core * again, (saved + core - sizes.entry) * again))
+    working = np.choose(sizes.mode, (0.0 * core, core * again, (saved + core - sizes.entry) * again))
     return kept, working

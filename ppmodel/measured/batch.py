@@ -59,6 +59,16 @@ def lay_out(row, system):
     return Laid(run, layout, table, graph, work_of(*given), layers, links, sent_bytes(table, run.model, system, layout))
 
 
+def laid_by_kernels(rows, system):
+    """Rows laid out, by the kernels that they name: their places, `kernels_named`, and a list of `Laid`."""
+    groups = {}
+    for place, row in enumerate(rows):
+        groups.setdefault(kernels_named(row), []).append((place, lay_out(row, system)))
+    return [
+        (np.array([place for place, _ in some]), named, [laid for _, laid in some]) for named, some in groups.items()
+    ]
+
+
 class Batch:
     """Rows whose iteration times are wanted on many systems that differ in what a calibration fits.
 
@@ -71,14 +81,8 @@ class Batch:
     """
 
     def __init__(self, rows, system):
-        groups = {}
-        for place, row in enumerate(rows):
-            groups.setdefault(kernels_named(row), []).append((place, lay_out(row, system)))
         self.size = len(rows)
-        self._groups = [
-            (np.array([place for place, _ in some]), named, _Group([laid for _, laid in some]))
-            for named, some in groups.items()
-        ]
+        self._groups = [(places, named, _Group(laid)) for places, named, laid in laid_by_kernels(rows, system)]
 
     def seconds(self, systems):
         """Iteration times, shape (len(systems), num_rows)."""

@@ -1,7 +1,7 @@
 """Models, systems, settings and run layouts, read from YAML: checked by name, type and unit, converted to SI once."""
 
 from ppmodel.specs.document import place_in, read_document
-from ppmodel.specs.entries import Kind, Provenance, parse_size
+from ppmodel.specs.entries import Kind, Provenance, parse_size, to_unit
 from ppmodel.specs.files import (
     DATA,
     layout_names,

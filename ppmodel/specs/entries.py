@@ -84,6 +84,17 @@ def file_form(spec_type):
     return form
 
 
+def to_unit(value, unit):
+    """A value in SI units as a file has it in another one; without a unit, as it is.
+
+    Examples
+    --------
+    >>> to_unit(0.002, "ms"), to_unit(0.5, "")
+    (2.0, 0.5)
+    """
+    return value / _UNITS[unit] if unit else value
+
+
 class Provenance(NamedTuple):
     """A value as its file gives it, and where it comes from.
 

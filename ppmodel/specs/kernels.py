@@ -121,8 +121,6 @@ class MemorySpec:
         On what unfused attention keeps of its scores.
     working_factor : float
         On what a block holds while it is recomputed.
-    backward_factor : float
-        What the backward of a block that is not recomputed holds in addition, over the block's activations.
     logits_factor : float
         On the logits and their gradient.
     """
@@ -131,7 +129,6 @@ class MemorySpec:
     fused_norm_factor: Number = 1.0
     score_factor: Number = 1.0
     working_factor: Number = 1.0
-    backward_factor: NumberOrZero = 0.0
     logits_factor: Number = 1.0
 
 

@@ -1,0 +1,87 @@
+"""ppmodel calibrate: constants of a system, fitted to measured training runs."""
+
+import click
+
+from ppmodel.cli.asked import refuse_target
+from ppmodel.cli.commands import command
+from ppmodel.cli.text import counted, say
+from ppmodel.errors import PPModelError
+
+_EXAMPLES = {"--system": "a100", "--out": "my_cluster.yaml"}
+
+
+@command("calibrate")
+@click.argument("rows_files", metavar="ROWS.csv...", nargs=-1, required=True)
+@click.option("--system", metavar="NAME|FILE", help="System to start from.")
+@click.option("--out", type=click.Path(), metavar="FILE.yaml", help="Where the calibrated system is written.")
+@click.option("--constants", metavar="NAME,...", help="Constants to fit, by their keys in the system's file.")
+@click.option(
+    "--prior", type=float, default=0.5, show_default=True, help="How far a constant is expected from its start."
+)
+@click.option("--title", help="Title of the calibrated system.")
+@click.option("--date", metavar="YYYY-MM-DD", help="Date that the fitted values bear; today's without it.")
+def calibrate_command(rows_files, system, out, constants, prior, title, date):
+    """Fit the constants of a system to measured training runs.
+
+    ROWS.csv has the columns that ppmodel predict reads, and of what was measured iteration_s (seconds), memory_gb (1e9
+    bytes of the most loaded GPU) and status (oom where the memory did not suffice). Of the system all constants of
+    kernels, collectives and memory are fitted that its file does not give as stated; those that the rows do not tell
+    stay as they are. The prior is the standard deviation of a constant's logarithm about where it starts. FILE.yaml is
+    a system like any other.
+    """
+    from ppmodel.export import write_whole
+    from ppmodel.measured.calibrate import calibrated
+    from ppmodel.measured.written import system_text
+    from ppmodel.specs import load_system
+
+    for option, value in (("--system", system), ("--out", out)):
+        if value is None:
+            raise PPModelError(option, None, "is missing", f"pass for example {option} {_EXAMPLES[option]}")
+    refuse_target("--out", out, system, *rows_files)
+    _require(out, prior)
+    start, date = load_system(system), _date(date)
+    names = [name.strip() for name in constants.split(",")] if constants else None
+    found = calibrated(rows_files, start, names, prior)
+    text = system_text(found, title or start.title, _said_command(rows_files, system, constants, prior), date)
+    write_whole(out, text, "--out")
+    say(_said(found, out))
+
+
+def _require(out, prior):
+    if not str(out).endswith((".yaml", ".yml")):
+        raise PPModelError("--out", out, "must end in .yaml or .yml", "pass for example --out my_cluster.yaml")
+    if not 0.001 <= prior <= 10:
+        raise PPModelError("--prior", prior, "must be from 0.001 to 10", "pass for example --prior 0.5")
+
+
+def _date(text):
+    from datetime import date
+
+    try:
+        return str(date.fromisoformat(text) if text else date.today())
+    except ValueError:
+        raise PPModelError("--date", text, "must be a date", "pass for example --date 2026-01-31") from None
+
+
+def _said_command(rows_files, system, constants, prior):
+    from pathlib import Path
+
+    files = " ".join(Path(file).name for file in rows_files)
+    more = (f" --constants {constants}" if constants else "") + (f" --prior {prior:g}" if prior != 0.5 else "")
+    return f"calibrate {files} --system {Path(system).name}{more}"
+
+
+def _said(found, out):
+    from ppmodel.measured.written import error_names
+
+    lines = [f"{out}: {counted(len(found.fit.values), 'constant')} fitted, {len(found.fit.untold)} left at their start"]
+    for name, value in found.fit.values.items():
+        factor = found.fit.factors[name]
+        lines.append(f"  {name:36} {value:.4g}  (95 %: {value / factor:.3g} to {value * factor:.3g})")
+    for name, partner in found.fit.untold.items():
+        lines.append(f"  {name:36} not told by these rows" + (f"; it trades off with {partner}" if partner else ""))
+    lines.append("errors on rows that the fit had not seen (five-fold):")
+    for one in found.sources:
+        errors = ", ".join(f"{name} {error:.1%}" for name, error in error_names(one))
+        lines.append(f"  {one.file}, {one.what} ({one.rows} rows): {errors}; as fitted {one.fitted:.1%}")
+    return "\n".join(lines)

@@ -1,0 +1,250 @@
+"""A system whose constants are fitted to rows of training runs, with how far off it is."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.errors import PPModelError
+from ppmodel.measured.batch import Batch
+from ppmodel.measured.constants import MEMORY, TIME, chosen, with_values
+from ppmodel.measured.fit import Fitted, Problem, cross_validated, fitted
+from ppmodel.measured.peaks import PeakBatch
+from ppmodel.measured.predict import predicted
+from ppmodel.measured.rows import read_rows
+
+FOLDS, SEED = 5, 0
+TIME_SCALE, MEMORY_SCALE = 0.02, 0.05
+_DIGITS = 4
+_GB, _FITS_WIDTH = 1e9, 0.06
+
+
+class Source(NamedTuple):
+    """How far a calibrated system is off on the rows of one file.
+
+    Parameters
+    ----------
+    file : str
+        Its name.
+    what : {"time", "memory", "fits"}
+    rows : int
+        That say it.
+    fitted : float
+        Mean error on the rows that were fitted: of |predicted / measured - 1|; of "fits" the share that is wrong.
+    mean, median, nine_tenths, worst : float
+        The same on rows that the fit had not seen.
+    """
+
+    file: str
+    what: str
+    rows: int
+    fitted: float
+    mean: float
+    median: float
+    nine_tenths: float
+    worst: float
+
+
+class Calibration(NamedTuple):
+    """A calibrated system.
+
+    Parameters
+    ----------
+    system : SystemSpec
+        With the fitted values, rounded to four digits.
+    constants : list of Constant
+        All that were to be fitted.
+    fit : Fitted
+    sources : list of Source
+    rows : dict of str to int
+        How many rows each group of constants, time and memory, was fitted to.
+    """
+
+    system: object
+    constants: list
+    fit: Fitted
+    sources: list
+    rows: dict
+
+
+def calibrated(files, system, names=None, prior=0.5):
+    """Fit constants of a system to rows of training runs.
+
+    Parameters
+    ----------
+    files : sequence of str or Path
+        CSV files; see `read_rows`. Rows count for time with a number in ``iteration_s``, and for memory with one in
+        ``memory_gb`` or with ``oom`` in ``status``; of those that are measured in a file with such rows it is known
+        that they fit. Files weigh alike: the residuals of one with fewer rows by the root of how many fewer.
+    system : SystemSpec
+        To start from, read from a file.
+    names : sequence of str, optional
+        Constants to fit; without it all that the system's file does not give as stated.
+    prior : float
+        Standard deviation of the logarithm of a constant about its start.
+
+    Returns
+    -------
+    Calibration
+
+    Raises
+    ------
+    PPModelError
+        If a file, a name or a row is refused, or there is nothing to fit.
+    """
+    constants = chosen(system, names)
+    rows = _Rows(files, system)
+    parts = [
+        _fit_part(rows.of(rows.timed), constants, TIME, _Time, TIME_SCALE, prior, system),
+        _fit_part(rows.of(rows.held), constants, MEMORY, _Memory, MEMORY_SCALE, prior, system),
+    ]
+    parts = [part for part in parts if part is not None]
+    if not any(part.fit.values for part in parts):
+        rule = "has no constant that these rows tell"
+        raise PPModelError("system", system.name, rule, "choose other rows, or other constants")
+    fit = Fitted(
+        *(
+            {name: one for own in several for name, one in own.items()}
+            for several in zip(*(part.fit for part in parts), strict=True)
+        )
+    )
+    sources = [source for part in parts for source in part.sources]
+    return Calibration(with_values(system, fit.values), constants, fit, sources, {p.name: p.rows for p in parts})
+
+
+class _Rows:
+    """The rows of some files, and which of them say something."""
+
+    def __init__(self, files, system):
+        if system.nodes is not None and system.nodes.shared_nic:
+            rule = "is true, and a calibration knows no queues at a NIC"
+            raise PPModelError("nodes.shared_nic", "true", rule, "give each device its share of the NIC")
+        self.rows, self.file = [], []
+        for file in files:
+            found = read_rows(file)[1]
+            self.rows += found
+            self.file += [Path(file).name] * len(found)
+        self.timed = [place for place, row in enumerate(self.rows) if _positive(row, "iteration_s")]
+        limited = {self.file[place] for place, row in enumerate(self.rows) if row.get("status") == "oom"}
+        self.held = [
+            place for place, row in enumerate(self.rows)
+            if _positive(row, "memory_gb") or row.get("status") == "oom"
+            or (self.file[place] in limited and row.get("status") == "measured")
+        ]  # fmt: skip
+        for place in sorted({*self.timed, *self.held}):
+            refused = predicted(self.rows[place], system)["refused"]
+            if refused is not None:
+                where = f"{self.file[place]}, row {self.rows[place].get('id') or place + 1}"
+                raise PPModelError(
+                    "row",
+                    "refused",
+                    f"must be one that can be predicted: {refused}",
+                    "mend it, or leave it out",
+                    where=where,
+                )
+
+    def of(self, places):
+        """Rows and their files."""
+        return [self.rows[place] for place in places], np.array([self.file[place] for place in places])
+
+
+def _positive(row, name):
+    try:
+        return 0 < float(row.get(name) or 0) < float("inf")
+    except ValueError:
+        return False
+
+
+class _Part(NamedTuple):
+    name: str
+    rows: int
+    fit: Fitted
+    sources: list
+
+
+def _fit_part(given, constants, names, kind, scale, prior, system):
+    """Fit the constants of time, or those of memory."""
+    rows, files = given
+    wanted = [one for one in constants if one.name in names]
+    if not rows:
+        return None
+    data = kind(rows, files, system)
+    problem = Problem(wanted, data.residuals, scale, prior)
+    fit = fitted(problem)
+    rounded = {name: float(f"{value:.{_DIGITS}g}") for name, value in fit.values.items()}
+    unseen = cross_validated(problem, fit.values, FOLDS, len(rows), SEED, lambda values: data.predicted([values])[0])
+    sources = data.sources(data.predicted([rounded])[0], unseen)
+    return _Part(kind.name, len(rows), fit._replace(values=rounded), sources)
+
+
+class _Data:
+    """Rows of several files that weigh alike."""
+
+    def __init__(self, files, system):
+        self.files, self.system = files, system
+        counts = {name: int((files == name).sum()) for name in dict.fromkeys(files.tolist())}
+        self.weights = np.sqrt([max(counts.values()) / counts[name] for name in files.tolist()])
+        self.names = list(counts)
+
+    def _systems(self, many):
+        return [with_values(self.system, values) for values in many]
+
+    def _source(self, file, what, errors, unseen):
+        errors, unseen = np.abs(errors), np.abs(unseen)
+        quantiles = np.quantile(unseen, (0.5, 0.9, 1.0)).tolist()
+        return Source(file, what, len(errors), float(errors.mean()), float(unseen.mean()), *quantiles)
+
+
+class _Time(_Data):
+    name = "time"
+
+    def __init__(self, rows, files, system):
+        super().__init__(files, system)
+        self.batch = Batch(rows, system)
+        self.measured = np.array([float(row["iteration_s"]) for row in rows])
+
+    def predicted(self, many):
+        return self.batch.seconds(self._systems(many))
+
+    def residuals(self, many):
+        return self.weights * np.log(self.predicted(many) / self.measured)
+
+    def sources(self, found, unseen):
+        errors = found / self.measured - 1, unseen / self.measured - 1
+        return [self._source(file, "time", *(error[self.files == file] for error in errors)) for file in self.names]
+
+
+class _Memory(_Data):
+    name = "memory"
+
+    def __init__(self, rows, files, system):
+        super().__init__(files, system)
+        self.batch = PeakBatch(rows, system)
+        self.measured = np.array([float(row["memory_gb"] or "nan") * _GB for row in rows])
+        self.known = np.isfinite(self.measured)
+        self.out = np.array([row.get("status") == "oom" for row in rows])
+
+    def predicted(self, many):
+        return self.batch.bytes(self._systems(many))
+
+    def residuals(self, many):
+        """Of a row without a number, the root of the logistic loss of what is known: that it fits, or does not."""
+        found = self.predicted(many)
+        over = np.log(found / self.system.memory_capacity_bytes) / _FITS_WIDTH
+        fits = MEMORY_SCALE * np.sqrt(np.logaddexp(0.0, np.where(self.out, -over, over)))
+        return self.weights * np.where(self.known, np.log(found / np.where(self.known, self.measured, 1.0)), fits)
+
+    def sources(self, found, unseen):
+        sources = []
+        for file in self.names:
+            of_file = self.files == file
+            with_number, without = of_file & self.known, of_file & ~self.known
+            if with_number.any():
+                errors = (one[with_number] / self.measured[with_number] - 1 for one in (found, unseen))
+                sources.append(self._source(file, "memory", *errors))
+            if without.any():
+                wrong = (
+                    (one[without] > self.system.memory_capacity_bytes) != self.out[without] for one in (found, unseen)
+                )
+                sources.append(self._source(file, "fits", *(one.astype(float) for one in wrong)))
+        return sources

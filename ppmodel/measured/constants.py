@@ -1,0 +1,136 @@
+"""The constants of a system that measured rows can fit: their names as in its file, their values, their bounds."""
+
+from dataclasses import dataclass, fields, replace
+
+from ppmodel.errors import PPModelError
+from ppmodel.specs import CollectiveSpec, KernelSpec, MemorySpec
+
+_SUFFIXES = ("", "_s", "_bytes")
+_AT_MOST_ONE = (
+    "compute_efficiency",
+    "memory_efficiency",
+    "collectives.node_efficiency",
+    "collectives.network_efficiency",
+)
+
+
+def _names(block, spec):
+    return tuple(f"{block}.{field.name.removesuffix('_s')}" for field in fields(spec))
+
+
+TIME = (
+    "compute_efficiency", "memory_efficiency", "compute_latency", "memory_latency", "network_latency",
+    "nodes.node_latency", *_names("kernels", KernelSpec), *_names("collectives", CollectiveSpec),
+)  # fmt: skip
+"""Constants on which the time of an iteration depends."""
+
+MEMORY = ("reserve", *_names("memory", MemorySpec))
+"""Constants on which memory depends."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A constant to fit.
+
+    Parameters
+    ----------
+    name : str
+        As in the system's file, with its block.
+    start : float
+        Value of the starting system, in SI units; above 0.
+    most : float
+        Largest value that the file may hold.
+    """
+
+    name: str
+    start: float
+    most: float
+
+
+def chosen(system, names=None):
+    """The constants to fit: those named, or all that the system's file does not give as stated.
+
+    Parameters
+    ----------
+    system : SystemSpec
+        With its provenance: read from a file.
+    names : sequence of str, optional
+
+    Returns
+    -------
+    list of Constant
+        In the order of the file.
+
+    Raises
+    ------
+    PPModelError
+        If a name is not known, is not in the system's file, or is 0 there.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_system
+    >>> [constant.name for constant in chosen(load_system("a100"), ["kernels.stage_overhead", "compute_efficiency"])]
+    Traceback (most recent call last):
+    ppmodel.errors.PPModelError: constant = kernels.stage_overhead: is not in the system a100; ...
+    """
+    known = (*TIME, *MEMORY)
+    given = [one for one in system.provenance if one.field in known]
+    for name in names or ():
+        _require(name, known, given, system)
+    wanted = [one.field for one in given if (one.field in names if names else one.kind != "stated")]
+    values = [(name, value_of(system, name)) for name in wanted]
+    return [Constant(name, value, 1.0 if name in _AT_MOST_ONE else float("inf")) for name, value in values if value > 0]
+
+
+def _require(name, known, given, system):
+    if name not in known:
+        rule = f"cannot be fitted; constants are {', '.join(known)}"
+        raise PPModelError("constant", name, rule, "choose among them")
+    if name not in [one.field for one in given]:
+        remedy = "state in its file the value to start from"
+        raise PPModelError("constant", name, f"is not in the system {system.name}", remedy)
+    if value_of(system, name) == 0:
+        rule = f"is 0 in the system {system.name}, and a fit starts above 0"
+        raise PPModelError("constant", name, rule, "state in its file the value to start from")
+
+
+def _place(system, name):
+    """The block that holds a constant, None for the system itself, and its field."""
+    block, _, key = name.rpartition(".")
+    holder = getattr(system, block) if block else system
+    return block, next(key + suffix for suffix in _SUFFIXES if hasattr(holder, key + suffix))
+
+
+def value_of(system, name):
+    """The value of a constant, in SI units."""
+    block, field = _place(system, name)
+    return float(getattr(getattr(system, block) if block else system, field))
+
+
+def with_values(system, values):
+    """The system with other values of some constants.
+
+    Parameters
+    ----------
+    system : SystemSpec
+    values : dict of str to float
+        By name, in SI units.
+
+    Returns
+    -------
+    SystemSpec
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_system
+    >>> changed = with_values(load_system("a100"), {"compute_efficiency": 0.5, "kernels.block_host": 1e-3})
+    >>> changed.compute_efficiency, changed.kernels.block_host_s
+    (0.5, 0.001)
+    """
+    blocks = {}
+    for name, value in values.items():
+        block, field = _place(system, name)
+        blocks.setdefault(block, {})[field] = value
+    top = blocks.pop("", {})
+    inner = {block: replace(getattr(system, block), **changed) for block, changed in blocks.items()}
+    return replace(system, **top, **inner)

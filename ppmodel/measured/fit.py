@@ -1,0 +1,167 @@
+"""Constants fitted to measurements in log error: robustly, with weak priors, and only those that the data tell.
+
+A residual is the logarithm of predicted over measured. Its loss is the soft L1 of scipy, 2 (sqrt(1 + z) - 1) of its
+square over a scale, so that rows which the model cannot explain weigh less than their square. The logarithm of every
+constant has a normal prior about where it starts. A constant is left at its start where the data narrow its prior by
+less than three tenths; the least determined goes first, with all that the data hardly touch, and the others are fitted
+again.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.errors import PPModelError
+
+_STEP, _MOST_PASSES, _FARTHEST = 1e-3, 60, 3.0
+_TOLD, _PLAINLY_UNTOLD, _TOGETHER = 0.7, 0.95, 0.7
+_NORMAL_95 = 1.96
+
+
+class Problem(NamedTuple):
+    """What is fitted.
+
+    Parameters
+    ----------
+    constants : list of Constant
+    residuals : callable
+        Of a list of dicts of values by name: residuals, shape (len(list), num_rows).
+    scale : float
+        Residuals about as large as this are ordinary.
+    prior : float
+        Standard deviation of the logarithm of a constant about its start.
+    """
+
+    constants: list
+    residuals: object
+    scale: float
+    prior: float
+
+    def of(self, kept):
+        """The same problem with some of the constants alone."""
+        return self._replace(constants=kept)
+
+
+class Fitted(NamedTuple):
+    """Constants that were fitted.
+
+    Parameters
+    ----------
+    values : dict of str to float
+        By name, in SI units.
+    factors : dict of str to float
+        The 95 % interval reaches from the value over its factor to the value times it; given the other constants'
+        structure and priors.
+    untold : dict of str to str or None
+        Constants that the data do not tell, each with the one that it trades off with most, if any.
+    """
+
+    values: dict
+    factors: dict
+    untold: dict
+
+
+def fitted(problem):
+    """Fit the constants that the data tell.
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Returns
+    -------
+    Fitted
+    """
+    untold, start = {}, None
+    while problem.constants:
+        result = solve(problem, start=start)
+        spread, partners = _spread(problem, result)
+        if spread.max() <= _TOLD * problem.prior:
+            break
+        alone = np.array([partner is None for partner in partners])
+        gone = (spread == spread.max()) | (alone & (spread > _PLAINLY_UNTOLD * problem.prior))
+        untold |= {problem.constants[place].name: partners[place] for place in np.flatnonzero(gone)}
+        problem = problem.of([one for one, leaves in zip(problem.constants, gone, strict=True) if not leaves])
+        start = result.x[~gone]
+    if not problem.constants:
+        return Fitted({}, {}, untold)
+    names = [one.name for one in problem.constants]
+    values = dict(zip(names, np.exp(result.x).tolist(), strict=True))
+    return Fitted(values, dict(zip(names, np.exp(_NORMAL_95 * spread).tolist(), strict=True)), untold)
+
+
+def solve(problem, rows=slice(None), start=None):
+    """The robust least squares of scipy on some of the rows, from some logarithms of the constants."""
+    least_squares = _scipy().least_squares
+    centre = np.log([one.start for one in problem.constants])
+    most = np.minimum(centre + _FARTHEST, np.log([one.most for one in problem.constants]))
+    weight, known = problem.scale / problem.prior, {}
+
+    def evaluated(point):
+        if point.tobytes() not in known:
+            known.clear()
+            points = [point, *(point + step for step in _STEP * np.eye(len(point)))]
+            found = problem.residuals([_values(problem, one) for one in points])[:, rows]
+            known[point.tobytes()] = found[0], ((found[1:] - found[0]) / _STEP).T
+        return known[point.tobytes()]
+
+    return least_squares(
+        lambda point: np.concatenate([evaluated(point)[0], weight * (point - centre)]),
+        np.minimum(centre if start is None else start, most - _STEP),
+        lambda point: np.vstack([evaluated(point)[1], weight * np.eye(len(point))]),
+        bounds=(centre - _FARTHEST, np.maximum(most, centre - _FARTHEST + _STEP)), loss="soft_l1",
+        f_scale=problem.scale, x_scale=0.3, max_nfev=_MOST_PASSES,
+    )  # fmt: skip
+
+
+def _values(problem, point):
+    return dict(zip((one.name for one in problem.constants), np.exp(point).tolist(), strict=True))
+
+
+def _spread(problem, result):
+    """Standard deviations of the logarithms, and the constant that each trades off with most, where it does."""
+    number = len(result.fun) - len(problem.constants)
+    variance = max(2 * result.cost / max(number - len(problem.constants), 1), problem.scale**2)
+    told = result.jac[:number]
+    covariance = np.linalg.inv(told.T @ told / variance + np.eye(len(problem.constants)) / problem.prior**2)
+    spread = np.sqrt(np.diag(covariance))
+    together = np.abs(covariance / np.outer(spread, spread)) - 2 * np.eye(len(spread))
+    names = [one.name for one in problem.constants]
+    partners = [names[row.argmax()] if row.max() > _TOGETHER else None for row in together]
+    return spread, partners
+
+
+def cross_validated(problem, values, folds, num_rows, seed, predict):
+    """What each row is predicted to be by a fit to the rows of the other folds.
+
+    Parameters
+    ----------
+    problem : Problem
+    values : dict of str to float
+        Of the fit to all rows, from which those of the folds start.
+    folds : int
+        Of a permutation of the rows by numpy's default generator, cut into parts as equal as can be.
+    num_rows, seed : int
+    predict : callable
+        Of a dict of values: a prediction for each row.
+
+    Returns
+    -------
+    ndarray of float, shape (num_rows,)
+    """
+    problem = problem.of([one for one in problem.constants if one.name in values])
+    start = np.log([values[one.name] for one in problem.constants])
+    found, rows = np.empty(num_rows), np.arange(num_rows)
+    for held_out in np.array_split(np.random.default_rng(seed).permutation(num_rows), min(folds, num_rows)):
+        point = solve(problem, np.setdiff1d(rows, held_out), start).x if len(start) else start
+        found[held_out] = predict(_values(problem, point))[held_out]
+    return found
+
+
+def _scipy():
+    try:
+        from scipy import optimize
+    except ImportError:
+        remedy = "install the extra calibrate: pip install ppmodel[calibrate]"
+        raise PPModelError("scipy", "missing", "is needed to fit constants", remedy) from None
+    return optimize

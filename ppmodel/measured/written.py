@@ -1,0 +1,75 @@
+"""A calibrated system as a file like any other, with what it was fitted to and how far off it is."""
+
+import json
+
+from ppmodel.measured.constants import value_of
+from ppmodel.specs import to_unit
+
+_DIGITS = 4
+
+
+def system_text(found, title, command, date):
+    """The YAML file of a calibrated system.
+
+    Parameters
+    ----------
+    found : Calibration
+    title : str
+    command : str
+        That made it.
+    date : str
+        Of the fit, as YYYY-MM-DD.
+
+    Returns
+    -------
+    str
+        Each value in the order of the starting system's file; what was fitted has the kind ``fitted``, with its
+        interval, its rows and the date, and all other values stay as they are. Comments say how far off it is.
+    """
+    lines = [f"# {line}" for line in _heading(found, command)]
+    lines.append(f"title: {json.dumps(title, ensure_ascii=False)}")
+    block = ""
+    for one in found.system.provenance:
+        own, _, key = one.field.rpartition(".")
+        if own and own != block:
+            lines.append(f"{own}:")
+        block = own
+        lines += _entry("  " if own else "", key, one, found, date)
+    return "\n".join(lines) + "\n"
+
+
+def _heading(found, command):
+    yield f"Made by: ppmodel {command}"
+    yield "Rows, and mean error of |predicted / measured - 1| as fitted; mean, median, 90 % and worst on rows that a fit"
+    yield "to the other four fifths had not seen. Of runs that fit in memory or not, the share that is predicted wrongly."
+    for one in found.sources:
+        errors = ", ".join(f"{name} {error:.2%}" for name, error in error_names(one))
+        yield f"{one.file} {one.what}: {one.rows} rows, as fitted {one.fitted:.4%}; unseen {errors}"
+    for name, partner in found.fit.untold.items():
+        yield f"not told by the rows: {name}" + (f", which trades off with {partner}" if partner else "")
+
+
+def error_names(source):
+    """Names and values of the errors on rows not seen; of "fits" the mean alone."""
+    named = (("mean", source.mean), ("median", source.median), ("90 %", source.nine_tenths), ("worst", source.worst))
+    return named[:1] if source.what == "fits" else named
+
+
+def _entry(indent, key, one, found, date):
+    value, kind, source = one.value, one.kind, one.source
+    if one.field in found.fit.values:
+        si, factor = value_of(found.system, one.field), found.fit.factors[one.field]
+        value = float(f"{to_unit(si, one.unit):.{_DIGITS}g}")
+        low, high = (f"{to_unit(end, one.unit):.3g}" for end in (si / factor, si * factor))
+        kind, source = "fitted", f"{_rows(one.field, found)} rows, 95 %: {low} to {high}, {date}; from {one.value:g}"
+    unit = f" unit: {one.unit}," if one.unit else ""
+    shown = json.dumps(
+        value if not isinstance(value, float) or value % 1 else int(value) if abs(value) < 1e15 else value
+    )
+    text = json.dumps(source, ensure_ascii=False)
+    return [f"{indent}{key}:", f"{indent}  {{value: {shown},{unit} kind: {kind},", f"{indent}   source: {text}}}"]
+
+
+def _rows(field, found):
+    part = "memory" if field == "reserve" or field.startswith("memory.") else "time"
+    return found.rows[part]
