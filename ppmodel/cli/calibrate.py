@@ -39,7 +39,7 @@ def calibrate_command(rows_files, system, out, constants, prior, title, date):
             raise PPModelError(option, None, "is missing", f"pass for example {option} {_EXAMPLES[option]}")
     refuse_target("--out", out, system, *rows_files)
     _require(out, prior)
-    start, date = load_system(system), _date(date)
+    date, start = _date(date), load_system(system)
     names = [name.strip() for name in constants.split(",")] if constants else None
     found = calibrated(rows_files, start, names, prior)
     text = system_text(found, title or start.title, _said_command(rows_files, system, constants, prior), date)

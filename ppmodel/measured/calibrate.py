@@ -131,17 +131,15 @@ class _Rows:
             if _positive(row, "memory_gb") or row.get("status") == "oom"
             or (self.file[place] in limited and row.get("status") == "measured")
         ]  # fmt: skip
+        if not self.timed and not self.held:
+            rule = "has nothing that was measured: no number above 0 in iteration_s or memory_gb, and no oom in status"
+            raise PPModelError("rows", " ".join(map(str, files)), rule, "write what was measured")
         for place in sorted({*self.timed, *self.held}):
             refused = predicted(self.rows[place], system)["refused"]
             if refused is not None:
                 where = f"{self.file[place]}, row {self.rows[place].get('id') or place + 1}"
-                raise PPModelError(
-                    "row",
-                    "refused",
-                    f"must be one that can be predicted: {refused}",
-                    "mend it, or leave it out",
-                    where=where,
-                )
+                rule = f"must be one that can be predicted: {refused}"
+                raise PPModelError("row", "refused", rule, "mend it, or leave it out", where=where)
 
     def of(self, places):
         """Rows and their files."""
@@ -220,7 +218,9 @@ class _Memory(_Data):
     def __init__(self, rows, files, system):
         super().__init__(files, system)
         self.batch = PeakBatch(rows, system)
-        self.measured = np.array([float(row["memory_gb"] or "nan") * _GB for row in rows])
+        self.measured = np.array(
+            [float(row["memory_gb"]) * _GB if _positive(row, "memory_gb") else np.nan for row in rows]
+        )
         self.known = np.isfinite(self.measured)
         self.out = np.array([row.get("status") == "oom" for row in rows])
 

@@ -1,11 +1,12 @@
 """A calibrated system as a file like any other, with what it was fitted to and how far off it is."""
 
 import json
+from textwrap import wrap
 
-from ppmodel.measured.constants import value_of
+from ppmodel.measured.constants import MEMORY, value_of
 from ppmodel.specs import to_unit
 
-_DIGITS = 4
+_DIGITS, _WIDTH = 4, 116
 
 
 def system_text(found, title, command, date):
@@ -40,13 +41,14 @@ def system_text(found, title, command, date):
 
 def _heading(found, command):
     yield f"Made by: ppmodel {command}"
-    yield "Rows, and mean error of |predicted / measured - 1| as fitted; mean, median, 90 % and worst on rows that a fit"
-    yield "to the other four fifths had not seen. Of runs that fit in memory or not, the share that is predicted wrongly."
+    yield "Rows, and mean error of |predicted / measured - 1| as fitted; mean, median, 90 % and worst on rows that a"
+    yield "fit to the other four fifths had not seen. Of runs that fit in memory or not, the share predicted wrongly."
     for one in found.sources:
         errors = ", ".join(f"{name} {error:.2%}" for name, error in error_names(one))
         yield f"{one.file} {one.what}: {one.rows} rows, as fitted {one.fitted:.4%}; unseen {errors}"
-    for name, partner in found.fit.untold.items():
-        yield f"not told by the rows: {name}" + (f", which trades off with {partner}" if partner else "")
+    untold = [name + (f" (beside {partner})" if partner else "") for name, partner in found.fit.untold.items()]
+    if untold:
+        yield from wrap(f"Not told by these rows, and left as they were: {', '.join(untold)}.", _WIDTH)
 
 
 def error_names(source):
@@ -61,7 +63,7 @@ def _entry(indent, key, one, found, date):
         si, factor = value_of(found.system, one.field), found.fit.factors[one.field]
         value = float(f"{to_unit(si, one.unit):.{_DIGITS}g}")
         low, high = (f"{to_unit(end, one.unit):.3g}" for end in (si / factor, si * factor))
-        kind, source = "fitted", f"{_rows(one.field, found)} rows, 95 %: {low} to {high}, {date}; from {one.value:g}"
+        kind, source = "fitted", f"95 %: {low} to {high}, from {one.value:g}; {_rows(one.field, found)}; {date}"
     unit = f" unit: {one.unit}," if one.unit else ""
     shown = json.dumps(
         value if not isinstance(value, float) or value % 1 else int(value) if abs(value) < 1e15 else value
@@ -71,5 +73,8 @@ def _entry(indent, key, one, found, date):
 
 
 def _rows(field, found):
-    part = "memory" if field == "reserve" or field.startswith("memory.") else "time"
-    return found.rows[part]
+    """The rows that a constant was fitted to, and how far predictions of unseen ones are off."""
+    part = "memory" if field in MEMORY else "time"
+    errors = [one for one in found.sources if (one.what == "time") == (part == "time")]
+    told = [f"{one.file} ({'wrong' if one.what == 'fits' else 'mean error'} {one.mean:.1%})" for one in errors]
+    return f"{found.rows[part]} rows of {', '.join(told)}"

@@ -1,0 +1,255 @@
+"""Constants of a system fitted to measured runs: recovered where the rows tell them, and stated as they are."""
+
+import re
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from test_predict import ROW, write
+
+from ppmodel.cli import main
+from ppmodel.measured import predicted, read_rows
+from ppmodel.measured.batch import Batch
+from ppmodel.measured.constants import MEMORY, TIME, chosen, value_of, with_values
+from ppmodel.measured.peaks import PeakBatch
+from ppmodel.specs import DATA, load_system
+
+MEASURED = DATA / "reference" / "measured"
+STARTS = {path.stem: path for path in sorted((DATA / "starts").glob("*.yaml"))}
+SAID = re.compile(r"# (\S+\.csv) (time|memory|fits): (\d+) rows, as fitted ([\d.]+)%; unseen mean ([\d.]+)%")
+FEW = {"a100_vtrain": 40, "a100_layouts": 12, "a100_bigscience": 8, "b200_simumax": 1, "h100_mlperf": 1}
+FILES = {
+    "a100_vtrain": ["vtrain_single.csv", "vtrain_multi.csv"], "a100_layouts": ["layouts_a100.csv"],
+    "a100_bigscience": ["bigscience_a100.csv"], "h100_mlperf": ["mlperf.csv"], "b200_simumax": ["simumax_b200.csv"],
+}  # fmt: skip
+
+
+@cache
+def rows_of(name):
+    return [row | {"file": file} for file in FILES[name] for row in read_rows(MEASURED / file)[1]]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_batches_are_the_twin_of_predictions(name):
+    """Time and memory of many rows at once are those of each row by itself, whatever the constants."""
+    rows, start = rows_of(name)[:: FEW[name]], load_system(STARTS[name])
+    other = with_values(start, {one.name: one.start * 0.9 for one in chosen(start)})
+    times, peaks = Batch(rows, start).seconds([start, other]), PeakBatch(rows, start).bytes([start, other])
+    for system, seconds, held in zip((start, other), times, peaks, strict=True):
+        alone = [predicted(row, system) for row in rows]
+        assert seconds == pytest.approx([one["predicted_iteration_s"] for one in alone], rel=1e-12)
+        assert held / 1e9 == pytest.approx([one["predicted_memory_gb"] for one in alone], rel=1e-12)
+
+
+ZERO_2 = ROW | {"zero": "2"}
+ODD = [ZERO_2, ROW | {"zero": "3"}, ROW | {"schedule": "zb-h1", "chunks": "1"}, ROW | {"recompute": "selective"}]
+
+
+@pytest.mark.parametrize("row", ODD, ids=["zero 2", "zero 3", "halves", "selective"])
+@pytest.mark.parametrize("overlaps", [False, True])
+def test_batches_know_what_the_measured_files_lack(row, overlaps):
+    """Gradients and weights that are shared out, backwards in halves, attention recomputed alone, hidden traffic."""
+    start = load_system(STARTS["a100_layouts"])
+    switches = dict.fromkeys(("overlap_tensor", "overlap_gradients", "overlap_parameters"), overlaps)
+    system = replace(start, framework=replace(start.framework, **switches))
+    alone = predicted(row, system)
+    assert Batch([row], system).seconds([system])[0, 0] == pytest.approx(alone["predicted_iteration_s"], rel=1e-12)
+    assert PeakBatch([row], system).bytes([system])[0, 0] / 1e9 == pytest.approx(
+        alone["predicted_memory_gb"], rel=1e-12
+    )
+
+
+# ---- what the packaged systems state -------------------------------------------------------------
+
+
+def stated(name):
+    """File, what, rows, error as fitted and on unseen rows, in per cent, as the comments of a packaged system say."""
+    text = (DATA / "systems" / f"{name}.yaml").read_text()
+    return [(file, what, int(rows), fitted, float(mean)) for file, what, rows, fitted, mean in SAID.findall(text)]
+
+
+def errors(name, file, what):
+    system = load_system(name)
+    rows = [row for row in rows_of(name) if row["file"] == file]
+    if what == "time":
+        rows = [row for row in rows if row["iteration_s"]]
+        measured = np.array([float(row["iteration_s"]) for row in rows])
+        return np.abs(Batch(rows, system).seconds([system])[0] / measured - 1)
+    if what == "memory":
+        rows = [row for row in rows if row["memory_gb"]]
+        measured = np.array([float(row["memory_gb"]) for row in rows])
+        return np.abs(PeakBatch(rows, system).bytes([system])[0] / 1e9 / measured - 1)
+    rows = [row for row in rows if not row["memory_gb"] and row["status"] in ("oom", "measured")]
+    out = np.array([row["status"] == "oom" for row in rows])
+    return ((PeakBatch(rows, system).bytes([system])[0] > system.memory_capacity_bytes) != out).astype(float)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_packaged_systems_are_as_far_off_as_they_state(name):
+    """To every digit: a measured value, a cost or a constant that changes turns this red."""
+    said = stated(name)
+    assert {file for file, *_ in said} == set(FILES[name])
+    for file, what, rows, fitted, _ in said:
+        found = errors(name, file, what)
+        assert len(found) == rows
+        assert f"{100 * found.mean():.4f}" == fitted, (file, what)
+
+
+MOST = {
+    ("vtrain_multi.csv", "time"): 6.5, ("vtrain_single.csv", "time"): 5.0, ("layouts_a100.csv", "time"): 4.3,
+    ("layouts_a100.csv", "fits"): 8.0, ("bigscience_a100.csv", "time"): 5.0, ("bigscience_a100.csv", "memory"): 8.5,
+    ("mlperf.csv", "time"): 3.0, ("simumax_b200.csv", "time"): 4.0, ("simumax_b200.csv", "memory"): 4.0,
+}  # fmt: skip
+
+
+def test_errors_on_unseen_rows_are_within_what_was_reached():
+    """Mean errors of the five-fold cross-validation, in per cent."""
+    reached = {(file, what): mean for name in FILES for file, what, _, _, mean in stated(name)}
+    assert reached.keys() == MOST.keys()
+    assert [key for key in MOST if reached[key] > MOST[key]] == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_fitted_says_to_which_rows(name):
+    """Of kind fitted, with interval, rows, files, error and date; inside its interval; no value left of kind stated."""
+    system, constants = load_system(name), {*TIME, *MEMORY}
+    fitted = [one for one in system.provenance if one.kind == "fitted"]
+    assert fitted
+    assert {one.field for one in fitted} <= constants
+    for one in fitted:
+        found = re.match(r"95 %: (\S+) to (\S+), from \S+; \d+ rows of .+%\); \d{4}-\d\d-\d\d$", one.source)
+        assert float(found[1]) <= one.value <= float(found[2])
+        assert all(file in one.source for file in FILES[name])
+
+
+# ---- fits ----------------------------------------------------------------------------------------
+
+TRUE = {"compute_efficiency": 0.62, "kernels.stream_efficiency": 0.31, "collectives.node_efficiency": 0.55}
+
+
+def made(tmp_path, system, rows, noise=0.0):
+    """A file of rows whose times and memory the model itself gives, with some noise."""
+    times, peaks = Batch(rows, system).seconds([system])[0], PeakBatch(rows, system).bytes([system])[0]
+    chance = np.random.default_rng(1)
+    rows = [
+        row
+        | {"iteration_s": str(float(time * np.exp(noise * chance.standard_normal()))), "memory_gb": repr(peak / 1e9)}
+        for row, time, peak in zip(rows, times.tolist(), peaks.tolist(), strict=True)
+    ]
+    return write(tmp_path / "rows.csv", *rows)
+
+
+def fit(tmp_path, rows, *more, out="fitted.yaml", start=STARTS["a100_layouts"]):
+    command = ["calibrate", rows, "--system", str(start), "--out", str(tmp_path / out), "--date", "2026-01-31"]
+    return main([*command, *more])
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+def test_constants_that_made_the_rows_are_found_again(tmp_path, noise):
+    """Of rows that the model itself made: without noise to a hundredth, with noise within their intervals."""
+    pytest.importorskip("scipy")
+    start = load_system(STARTS["a100_layouts"])
+    rows = [row for row in rows_of("a100_layouts") if row["iteration_s"]][::4]
+    true = with_values(start, TRUE | {"memory.activation_factor": 1.9})
+    names = [*TRUE, "memory.activation_factor"]
+    rows = made(tmp_path, true, rows, noise)
+    assert fit(tmp_path, rows, "--prior", "1", "--constants", ",".join(names)) == 0
+    found = load_system(tmp_path / "fitted.yaml")
+    for one in found.provenance:
+        if one.kind == "fitted":
+            low, high = map(float, re.match(r"95 %: (\S+) to (\S+),", one.source).groups())
+            value = value_of(true, one.field)
+            assert low * 0.99 <= value <= high * 1.01
+            assert noise or value_of(found, one.field) == pytest.approx(value, rel=0.01)
+    assert {one.field for one in found.provenance if one.kind == "fitted"} == set(names)
+
+
+def test_constants_that_the_rows_cannot_tell_stay(tmp_path, capsys):
+    """No row runs unfused attention or leaves a node: what these take stays where it was, as it was, and is named."""
+    pytest.importorskip("scipy")
+    start = load_system(STARTS["a100_layouts"])
+    rows = [row for row in rows_of("a100_layouts") if row["attention"] == "flash" and row["iteration_s"]][::8]
+    rows = [row | {"dp": "1", "global_batch": "32"} for row in rows if int(row["tp"]) * int(row["pp"]) <= 8]
+    names = "compute_efficiency,kernels.softmax_efficiency,collectives.data_efficiency"
+    assert fit(tmp_path, made(tmp_path, start, rows), "--constants", names) == 0
+    found = load_system(tmp_path / "fitted.yaml")
+    assert [one.field for one in found.provenance if one.kind == "fitted"] == ["compute_efficiency"]
+    kept = {one.field: one for one in start.provenance}
+    assert all(one == kept[one.field] for one in found.provenance if one.kind != "fitted")
+    assert capsys.readouterr().out.count("not told by these rows") == 2
+
+
+def test_the_packaged_fit_is_made_again_byte_for_byte(tmp_path):
+    """From the same rows and the same start, two runs give one file, but for rounding the packaged one."""
+    pytest.importorskip("scipy")
+    rows, start = str(MEASURED / "simumax_b200.csv"), STARTS["b200_simumax"]
+    assert fit(tmp_path, rows, out="1.yaml", start=start) == 0
+    assert fit(tmp_path, rows, out="2.yaml", start=start) == 0
+    assert (tmp_path / "1.yaml").read_bytes() == (tmp_path / "2.yaml").read_bytes()
+    packaged, found = load_system("b200_simumax"), load_system(tmp_path / "1.yaml")
+    for one, other in zip(packaged.provenance, found.provenance, strict=True):
+        assert (one.field, one.kind) == (other.field, other.kind)
+        assert one.value == (pytest.approx(other.value, rel=2e-3) if one.kind == "fitted" else other.value)
+
+
+# ---- refusals ------------------------------------------------------------------------------------
+
+
+def one_row(tmp_path, **changed):
+    return write(tmp_path / "rows.csv", ROW | {"iteration_s": "2.5"} | changed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--constants", "peak_compute"], "peak_compute: cannot be fitted"),
+        (["--constants", "kernels.block_host"], "kernels.block_host: is not in the system"),
+        (["--constants", "compute_latency"], "compute_latency: is 0 in the system"),
+        (["--prior", "0"], "--prior = 0"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused_in_one_line(tmp_path, capsys, arguments, told):
+    """With exit code 2, and nothing is written."""
+    assert fit(tmp_path, one_row(tmp_path), *arguments) == 2
+    message = capsys.readouterr().err
+    assert told in message
+    assert message.count("\n") == 1
+    assert not (tmp_path / "fitted.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"tp": "3"}, "row a: row = refused"),
+        ({"iteration_s": "fast"}, "has nothing that was measured"),
+        ({"iteration_s": "-1"}, "has nothing that was measured"),
+        ({"iteration_s": "nan"}, "has nothing that was measured"),
+    ],
+)
+def test_rows_that_say_nothing_are_refused_in_one_line(tmp_path, capsys, changed, told):
+    """A row that cannot be predicted, and files without a measurement."""
+    assert fit(tmp_path, one_row(tmp_path, **changed)) == 2
+    message = capsys.readouterr().err
+    assert told in message
+    assert message.count("\n") == 1
+
+
+def test_targets_and_systems_that_do_not_serve_are_refused(tmp_path, capsys):
+    """A file that is read, another ending, a system whose NICs are shared."""
+    rows = one_row(tmp_path)
+    assert main(["calibrate", rows, "--system", "a100", "--out", rows]) == 2
+    assert main(["calibrate", rows, "--system", "a100", "--out", str(tmp_path / "x.txt")]) == 2
+    assert main(["calibrate", rows, "--out", str(tmp_path / "x.yaml")]) == 2
+    assert main(["calibrate", rows, "--system", "a100", "--out", str(tmp_path / "x.yaml"), "--date", "today"]) == 2
+    assert main(["calibrate", rows, "--system", "a2_highgpu_8g", "--out", str(tmp_path / "x.yaml")]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 5
+    assert "shared_nic" in lines[-1]
+
+
+def test_without_scipy_the_extra_is_named(tmp_path, capsys, monkeypatch):
+    """In one line, with exit code 2."""
+    monkeypatch.setitem(__import__("sys").modules, "scipy", None)
+    assert fit(tmp_path, one_row(tmp_path)) == 2
+    assert "ppmodel[calibrate]" in capsys.readouterr().err
