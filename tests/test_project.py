@@ -141,7 +141,12 @@ def test_the_templates_nodes_are_legal_and_explained(tmp_path):
     for name, entries in re.findall(r"^(\w+):\n((?:  .*\n|\n)*)", block, re.MULTILINE):
         for keys in re.finditer(r"^((?:  # .+\n)+)((?:  \w+:\n(?:    .*\n)+)+)", entries, re.MULTILINE):
             explained |= {f"{name}.{key}": keys[1] for key in re.findall(r"^  (\w+):", keys[2], re.MULTILINE)}
-    blocks = {"nodes": specs.NodeSpec, "kernels": specs.KernelSpec, "collectives": specs.CollectiveSpec}
+    blocks = {
+        "nodes": specs.NodeSpec,
+        "kernels": specs.KernelSpec,
+        "collectives": specs.CollectiveSpec,
+        "memory": specs.MemorySpec,
+    }
     keys = [f"{name}.{key}" for name, one in blocks.items() for key in specs.entries.file_form(one).model_fields]
     assert list(explained) == list(given) == keys
     assert rank.splitlines()[-1] == "# ---- marker: the block of nodes begins with the next line ----"
