@@ -80,6 +80,7 @@ PARAMETERS = {
         "fine_compute": [0.75, 0.8],
         "fine_memory": [0.5],
         "fine_backwards": [3.0],
+        "num_draws": 50,
     },
     "speed": {"shown": ["compile"]},
     "phases": {
@@ -236,6 +237,10 @@ def test_nine_systems(recorded):
     expected = t_sim("chimera", 4, 8, "paper", "mid_cp_slow_nw")
     assert study.makespan_s["mid_cp_slow_nw", "Chimera", 8] == pytest.approx(expected)
     assert recorded("reversals_all.json")["points"] == 4
+    effects = recorded("reversal_effects.csv")
+    assert effects.groupby("schedules", sort=False).pairs.apply(lambda pairs: pairs.is_monotonic_decreasing).all()
+    by_network = recorded("reversals_all.csv").by_network.sum()
+    assert effects[(effects.schedules == "all of this page") & (effects.effect == "any")].pairs.item() == by_network > 0
     sums = recorded("allreduce.csv")
     assert (sums.excluded <= sums.overlapped).all()
     assert (sums.overlapped <= sums.blocking + 1e-12).all()
@@ -468,6 +473,13 @@ def test_implied(recorded):
     assert set(others.id) == {row.id for row in rows_of(load_claims()) if row.expected.verdict != "holds"} - set(
         TARGETS
     )
+    null = recorded("implied_null.csv").set_index("numbers met")
+    assert (null.sum() == 50).all()
+    chance = null["random targets"]
+    assert (chance.index * chance).sum() / 50 < 10  # random targets are met by fewer settings than the published ones
+    unchosen = recorded("implied_left_out.csv").set_index("left out")
+    assert list(unchosen.index) == list(TARGETS)
+    assert set(unchosen.most_met) <= {9, 10}
     tight = recorded("implied_tolerances.csv")
     assert tight.most_met.iloc[0] == 10 > tight.most_met.iloc[3]
 
