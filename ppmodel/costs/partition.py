@@ -9,7 +9,8 @@ import numpy as np
 from ppmodel.errors import BatchError, BlocksError, CostError
 from ppmodel.ops import OpKind
 
-_SHARES_KEPT, _ROUNDING = 2**12, 1e-9
+_SHARES_KEPT = 2**12
+_LITTLE = 0.03
 
 
 def stage_blocks(schedule, model, blocks=None):
@@ -130,8 +131,8 @@ def stage_layers(schedule, model, blocks=None, layout=None, times=None):
     Notes
     -----
     Balanced layers make the slowest rank, which may hold several stages, as fast as whole blocks allow; then the
-    blocks of a rank are spread over its stages. Where the even share is as fast, it stays. A schedule that gives its
-    stages shares of their own, such as asymmetric Chimera, is cut by these.
+    blocks of a rank are spread over its stages. Where the slowest rank of the even share is within 3 % of that, the even
+    share stays. A schedule that gives its stages shares of their own, such as asymmetric Chimera, is cut by these.
 
     Examples
     --------
@@ -214,13 +215,16 @@ def _in_blocks(times):
 
 @lru_cache(_SHARES_KEPT)
 def _balanced(loads, shape, even, times):
-    """Whole blocks of each stage, with the slowest rank as fast as can be; the even share where it is as fast."""
+    """Whole blocks of each stage, with the slowest rank as fast as can be; the even share where that gains little.
+
+    Unlike stages wait for one another, which a slightly faster slowest rank does not make up for.
+    """
     loads, even = np.frombuffer(loads).reshape(shape), np.frombuffer(even, dtype=np.int64)
     blocks = _filled(loads, int(even.sum()), times)
     if times.dense_blocks:
         blocks = _moved(loads, blocks, times)
     slowest, as_it_is = (float((loads @ _stage_times(held, times)).max()) for held in (blocks, even))
-    blocks = even if as_it_is <= slowest * (1 + _ROUNDING) else blocks
+    blocks = even if as_it_is <= slowest * (1 + _LITTLE) else blocks
     blocks.flags.writeable = False
     return blocks
 
