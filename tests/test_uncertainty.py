@@ -14,7 +14,7 @@ from twin import end_times
 from ppmodel import build
 from ppmodel.analysis import compare_runs, first_places
 from ppmodel.analysis.uncertainty import VERDICTS
-from ppmodel.costs import OpCosts, model_costs, uniform_costs
+from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.errors import PPModelError
 from ppmodel.noise import Noise, distribution, noisy_makespans, noisy_makespans_on, probability_faster
 from ppmodel.noise.draw import operation_factors, slow_ranks
@@ -50,9 +50,8 @@ def test_systems_of_one_run_share_its_noise(case, noise, some, factor):
     """Systems together give what they give one by one; one that is k times as slow takes k times as long."""
     schedule, costs = case
     graph = compile_graph(schedule)
-    slower = OpCosts(
-        factor * costs.compute_s, factor * costs.occupancy_s, factor * costs.latency_s, costs.overlap_factor
-    )
+    tables = {name: factor * getattr(costs, name) for name in ("compute_s", "occupancy_s", "latency_s")}
+    slower = replace(costs, **tables)
     one, other = noisy_makespans_on(graph, [costs, slower], noise, some)
     assert one.tolist() == noisy_makespans(graph, costs, noise, some).tolist()
     np.testing.assert_allclose(other, factor * one, rtol=1e-9)
