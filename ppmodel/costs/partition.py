@@ -131,8 +131,8 @@ def stage_layers(schedule, model, blocks=None, layout=None, times=None):
     Notes
     -----
     Balanced layers make the slowest rank, which may hold several stages, as fast as whole blocks allow; then the
-    blocks of a rank are spread over its stages. Where the slowest rank of the even share is within 3 % of that, the even
-    share stays. A schedule that gives its stages shares of their own, such as asymmetric Chimera, is cut by these.
+    blocks of a rank are spread over its stages. Where the slowest rank of the even share is within 3 % of that, the
+    even share stays. A schedule that gives its stages shares of their own, such as asymmetric Chimera, is cut by these.
 
     Examples
     --------
