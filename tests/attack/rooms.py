@@ -36,5 +36,7 @@ DOCUMENTS = {
 TABLES = Room(
     _text("templates", "my_table.csv"), ("check {}", f"simulate {{}} {ON} --json", "table {} --format pytorch")
 )
-ROWS = Room(_text("reference", "measured", "mlperf.csv"), ("predict {} --system h100 --out out.csv",), r"out\.csv")
+ROWS = Room(
+    _text("reference", "measured", "simumax_b200.csv"), ("predict {} --system b200 --out out.csv",), r"out\.csv"
+)
 GENERATORS = Room(_text("templates", "my_schedule.py"), (f"check {{}} {SIZE}", f"simulate {{}} {SIZE} {ON} --json"))
