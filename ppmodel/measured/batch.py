@@ -197,8 +197,8 @@ class _Group:
 
     def _tables(self, system):
         """Compute, occupancy and latency of every stage of every row, shape (3, kinds, num_stages of all rows)."""
-        lists = self._lists(system)
-        stages = np.einsum("lt,tlkp->tkp", self.counts, lists[self.row][..., :])
+        lines = np.array([collective_line(*line, system) for line in self.lines]).T
+        stages = np.einsum("lt,tlkp->tkp", self.counts, self._lists(system, *lines)[self.row])
         if system.kernels and system.kernels.stage_overhead_s:
             stages[:, :2, 0] += system.kernels.stage_overhead_s
         forward, input_grad, weight_grad = stages.sum(axis=2).T
@@ -206,17 +206,18 @@ class _Group:
         tables[0, : OpKind.R] = forward, input_grad + weight_grad, input_grad, weight_grad
         busy_s = stages[..., PARTS_THAT_HIDE].sum(axis=2)
         last_s = (self.last_halves * busy_s[:, 1:]).sum(axis=1)
-        tables[0, OpKind.R], tables[0, OpKind.O] = self._once(system, busy_s[:, 0], last_s)
+        tables[0, OpKind.R], tables[0, OpKind.O] = self._once(system, lines, busy_s[:, 0], last_s)
         tables[1:] = self._transfers(system)
         return tables
 
-    def _lists(self, system):
+    def _lists(self, system, fixed, slope):
         """Seconds of each list of each row, F, I and W by part; shape (num_rows, 3, 3, 5)."""
         taken = kernels_s(self.kernels, system, self.precision)
         size = len(self.laid) * _LISTS * _PHASES
         seconds = np.zeros((size, _PARTS))
         if len(self.volume):
-            exposed = less_hidden(self._collectives_s(system), taken, self.hides, self.beside)
+            collectives = fixed[self.pair] + slope[self.pair] * self.volume
+            exposed = less_hidden(collectives, taken, self.hides, self.beside)
             seconds = np.bincount(self.slot, exposed, seconds.size).reshape(size, _PARTS)
         seconds[:, 0] = np.bincount(self.kernel_slot, taken, size)
         seconds = seconds.reshape(len(self.laid), _LISTS, _PHASES, _PARTS)
@@ -226,19 +227,10 @@ class _Group:
         seconds = seconds[:, :, :AGAIN]
         for row, one in enumerate(self.laid):
             if one.layout.zero >= SHARED_GRADIENTS:
-                given = (
-                    one.work.parameters,
-                    seconds[row, ..., PARTS_THAT_HIDE].sum(axis=2),
-                    one.run.model,
-                    one.layout,
-                    system,
-                )
+                busy_s = seconds[row, ..., PARTS_THAT_HIDE].sum(axis=2)
+                given = one.work.parameters, busy_s, one.run.model, one.layout, system
                 seconds[row, ..., _DATA] += microbatch_data_s(*given)
         return seconds
-
-    def _collectives_s(self, system):
-        self.fixed, self.slope = np.array([collective_line(*line, system) for line in self.lines]).T
-        return self.fixed[self.pair] + self.slope[self.pair] * self.volume
 
     def _wait(self, seconds, kernels):
         host = [host_s(one.run.model, one.layout.microbatch_size, kernels, one.layout) for one in self.laid]
@@ -246,15 +238,14 @@ class _Group:
         wait_for_host(blocks, self.again[:, 0], np.array(host)[:, None], kernels.host_exponent)
         seconds[:, 0] = blocks
 
-    def _once(self, system, forward_s, backward_s):
+    def _once(self, system, lines, forward_s, backward_s):
         """Seconds of each stage's reduction, and of its step with the gathering of parameters."""
-        fixed, slope = np.array([collective_line(*line, system) for line in self.lines]).T
         reduced, gathered = (
-            np.where(
-                self.parameters > 0, fixed[line][self.row] + (slope[line] * width)[self.row] * self.parameters, 0.0
+            np.where(self.parameters > 0, fixed[self.row] + (slope * width)[self.row] * self.parameters, 0.0)
+            for (fixed, slope), width in (
+                (lines[:, self.reduction], self.gradient_bytes), (lines[:, self.gathering], self.weight_bytes)
             )
-            for line, width in ((self.reduction, self.gradient_bytes), (self.gathering, self.weight_bytes))
-        )
+        )  # fmt: skip
         reduced = np.maximum(reduced - self.overlaps[0] * backward_s, 0.0) * self.reduces
         gathered = np.maximum(gathered - self.overlaps[1] * forward_s, 0.0) * self.gathers
         own = system.kernels
