@@ -45,7 +45,7 @@ def _heading(found, command):
     yield "fit to the other four fifths had not seen. Of runs that fit in memory or not, the share predicted wrongly."
     for one in found.sources:
         errors = ", ".join(f"{name} {error:.2%}" for name, error in error_names(one))
-        yield f"{one.file} {one.what}: {one.rows} rows, as fitted {one.fitted:.4%}; unseen {errors}"
+        yield f"{one.file} {one.what}: {one.rows} rows, as fitted {one.fitted:.6%}; unseen {errors}"
     untold = [name + (f" (beside {partner})" if partner else "") for name, partner in found.fit.untold.items()]
     if untold:
         yield from wrap(f"Not told by these rows, and left as they were: {', '.join(untold)}.", _WIDTH)
