@@ -23,6 +23,7 @@ from ppmodel.artefact.claims import (
     turns,
 )
 from ppmodel.artefact.claims.quantities import QUANTITIES
+from ppmodel.artefact.claims.stp_quantities import STP_QUANTITIES
 from ppmodel.change import Change
 from ppmodel.cli import main
 from ppmodel.costs import model_costs
@@ -31,7 +32,7 @@ from ppmodel.metrics import idle_ratio
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA, load_model, load_setting, load_system
 
-ROWS = rows_of(load_claims())
+ROWS, STP_ROWS = rows_of(load_claims()), rows_of(load_claims(about="stp"))
 
 
 @pytest.fixture(scope="module")
@@ -49,21 +50,27 @@ def judgements(model):
     return {one.row.id: one for one in judge(load_claims(), model, load_setting("default"))}
 
 
+@pytest.fixture(scope="module")
+def everything(judgements):
+    """The judgements with those of STP's claims."""
+    return judgements | {one.row.id: one for one in claims.judge_stp(load_claims(about="stp"))}
+
+
 def row(name):
     return next(row for row in ROWS if row.id == name)
 
 
-def test_every_claim_comes_to_what_the_file_expects(judgements):
+def test_every_claim_comes_to_what_the_file_expects(everything):
     """No verdict and no margin has moved; the three verdicts all occur."""
-    assert disagreements(judgements.values()) == []
-    assert {one.verdict for one in judgements.values()} == {"holds", "depends", "fails"}
+    assert disagreements(everything.values()) == []
+    assert {one.verdict for one in everything.values()} == {"holds", "depends", "fails"}
 
 
-@pytest.mark.parametrize("name", [row.id for row in ROWS])
+@pytest.mark.parametrize("name", [row.id for row in [*ROWS, *STP_ROWS]])
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_a_changed_reference_is_noticed(judgements, name, sign):
+def test_a_changed_reference_is_noticed(everything, name, sign):
     """A reference value that is off by twice its tolerance disagrees, in either direction."""
-    one = judgements[name]
+    one = everything[name]
     changed = one.row.model_copy(update={"value": one.row.value + sign * 2 * one.row.tolerance})
     again = one._replace(row=changed, margin=float(changed.margin(one.measured)))
     assert disagreements([again]) == [again]
@@ -73,8 +80,9 @@ def test_every_claim_of_the_paper_is_there():
     """Claims 1 to 11, all rows with a page of the book to read on, and every quantity asked for by some row."""
     assert [claim.number for claim in load_claims()] == list(range(1, 12))
     notebooks = {path.stem for path in (DATA.parent / "notebooks").glob("*.ipynb")}
-    assert {one.page.removeprefix("nb/") for one in ROWS} <= notebooks
+    assert {one.page.removeprefix("nb/") for one in [*ROWS, *STP_ROWS]} <= notebooks
     assert {one.criterion["quantity"] for one in ROWS} == {*QUANTITIES, "flips"}
+    assert {one.criterion["quantity"] for one in STP_ROWS} == {*STP_QUANTITIES}
 
 
 def test_quantities_are_single_simulations(bench, model):
@@ -250,13 +258,14 @@ def test_an_unknown_group_is_refused(bench):
 def test_the_command_ends_with_1_where_a_verdict_is_not_the_expected_one(monkeypatch, capsys):
     """Both verdicts are shown; with what is expected it ends with 0."""
     first = load_claims()[:1]
-    monkeypatch.setattr(claims, "load_claims", lambda: first)
+    monkeypatch.setattr(claims, "load_claims", lambda about="paper": first if about == "paper" else [])
     assert main(["claims"]) == 0
     good = capsys.readouterr().out
     assert "levels_agree " in good
     assert "expected" not in good
     wrong = first[0].rows[0].model_copy(update={"expected": claims.Expected(verdict="fails", margin=0.0)})
-    monkeypatch.setattr(claims, "load_claims", lambda: [first[0].model_copy(update={"rows": [wrong]})])
+    changed = [first[0].model_copy(update={"rows": [wrong]})]
+    monkeypatch.setattr(claims, "load_claims", lambda about="paper": changed if about == "paper" else [])
     assert main(["claims"]) == 1
     assert "levels_agree: holds (margin exact), expected does not hold" in capsys.readouterr().out
     assert main(["claims", "--json"]) == 1

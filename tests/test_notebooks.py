@@ -58,6 +58,17 @@ PARAMETERS = {
         "batches": [16, 64],
         "schedules": ["1f1b", "gpipe", "zb-h1"],
     },
+    "tensor-pipeline": {
+        "max_pp": 3,
+        "max_microbatches": 12,
+        "global_batch": 16,
+        "tps": [1, 4],
+        "sequences": [2048],
+        "factors": [0.5],
+        "overlap_sequence": 2048,
+        "gpus": 8,
+        "filled_batch": 16,
+    },
     "claims": {"implied": "default"},
     "semantics": {
         "pp": 4,
@@ -362,6 +373,33 @@ def test_beside(recorded):
     }
     times = {name: simulate(name, 4, **one).to_dict()["iteration_s"] for name in ("1f1b", "gpipe", "zb-h1")}
     assert worth.gain["pp 4, tp 4, dp 1", 16] == pytest.approx(1 - min(times.values()) / times["1f1b"])
+
+
+@of("tensor-pipeline")
+def test_tensor_pipeline(recorded):
+    """Formulas as far as they hold, one constant within 2.5 points of every run, gains as single runs have them."""
+    counted = recorded("stp_formulas.csv")
+    assert (counted.exposed_first == 0).all()
+    assert (counted.peak_most[counted.schedule == "stp"] == 1 + (counted.pp[counted.schedule == "stp"] == 3)).all()
+    bubbles = recorded("stp_bubbles.csv").set_index(["schedule", "times", "pp"])
+    assert bubbles.least["stp", "F = I = W = 10, A = 3", 3] == bubbles.published["stp", "F = I = W = 10, A = 3", 3]
+    runs = recorded("stp_throughput.csv").query("label == 'one constant'")
+    assert len(runs) == 9
+    assert runs.off_1f1b_i.abs().max() < 0.025
+    assert runs.off_1f1b_i.abs().mean() < 0.01
+    assert recorded("stp_unseen.json")["worst"] < 0.025
+    model, layers = replace(load_model("stp_12b"), sequence=2048), (4,) * 7 + (2,)
+    given = {"model": model, "system": "a800", "tp": 4, "layers": layers, "overlap_backward": True}
+    seconds = {
+        name: simulate(name, 4, global_batch=16, **given).iteration_s for name in ("zb-v", "stp", "interleaved-1f1b")
+    }
+    grown = recorded("stp_grows.csv").set_index(["tp", "sequence"]).gain
+    assert grown[4, 2048] == pytest.approx(min(seconds["zb-v"], seconds["interleaved-1f1b"]) / seconds["stp"] - 1)
+    links = recorded("stp_links.csv").set_index("links").gain
+    assert links["inside nodes"] > links["between nodes"]
+    filled = recorded("stp_filled.csv")
+    assert filled.fits.all()
+    assert recorded("stp_verdicts.csv").id.tolist() == [row.id for row in rows_of(load_claims(about="stp"))]
 
 
 @of("own-schedule")

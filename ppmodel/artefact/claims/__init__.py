@@ -21,6 +21,7 @@ from ppmodel.artefact.claims.judge import (
     turns,
 )
 from ppmodel.artefact.claims.search import TARGETS, UNKNOWNS, in_words, search
+from ppmodel.artefact.claims.stp import judge_stp
 from ppmodel.artefact.claims.tables import (
     answer,
     changed_table,
@@ -56,6 +57,7 @@ __all__ = [
     "headline_table",
     "in_words",
     "judge",
+    "judge_stp",
     "load_claims",
     "measure",
     "outcome_table",

@@ -8,6 +8,7 @@ import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
 from ppmodel.artefact.claims.quantities import QUANTITIES
+from ppmodel.artefact.claims.stp_quantities import STP_QUANTITIES
 from ppmodel.errors import PPModelError, SpecificationError
 from ppmodel.specs import DATA, Kind, read_document
 
@@ -116,15 +117,18 @@ class Claim(_Form):
 
 class _ClaimsFile(_Form):
     claims: list[Claim]
+    stp: list[Claim] = []
 
 
-def load_claims(path=None):
+def load_claims(path=None, about="paper"):
     """Read the claims.
 
     Parameters
     ----------
     path : Path, optional
         Another file than ``data/claims.yaml``.
+    about : {"paper", "stp"}
+        The paper that this book rebuilds, or STP's.
 
     Returns
     -------
@@ -142,27 +146,36 @@ def load_claims(path=None):
     [1, 2, 3]
     """
     path = path or DATA / "claims.yaml"
-    claims = read_document(path, _ClaimsFile).claims
+    document = read_document(path, _ClaimsFile)
     seen = set()
-    for row in rows_of(claims):
+    for row in rows_of([*document.claims, *document.stp]):
         if row.id in seen:
             raise SpecificationError("id", row.id, "is given twice", "rename one of the rows", where=str(path))
         seen.add(row.id)
         _check_criterion(row, path)
-    return claims
+    return document.claims if about == "paper" else document.stp
 
 
 def _check_criterion(row, path):
     """Refuse a criterion that names no known quantity, or something that its quantity does not take."""
     name = row.criterion.get("quantity")
-    if name not in (*QUANTITIES, FLIPS):
-        remedy = f"choose one of {', '.join((*QUANTITIES, FLIPS))}"
+    if name not in (*QUANTITIES, FLIPS, *STP_QUANTITIES):
+        remedy = f"choose one of {', '.join((*QUANTITIES, FLIPS, *STP_QUANTITIES))}"
         raise SpecificationError(f"{row.id}.quantity", name, "is not a known quantity", remedy, where=str(path))
-    allowed = _FLIPS if name == FLIPS else _ALWAYS | set(list(inspect.signature(QUANTITIES[name]).parameters)[2:])
+    allowed = _allowed(name)
     for key, value in row.criterion.items():
         if key not in allowed or (key == "take" and value not in TAKES):
             remedy = f"its parts: {', '.join(sorted(allowed))}; take is one of {', '.join(TAKES)}"
             raise SpecificationError(f"{row.id}.{key}", value, f"is not a part of {name}", remedy, where=str(path))
+
+
+def _allowed(name):
+    """The parts of a criterion with some quantity."""
+    if name == FLIPS:
+        return _FLIPS
+    if name in STP_QUANTITIES:
+        return {"quantity", *list(inspect.signature(STP_QUANTITIES[name]).parameters)[1:]}
+    return _ALWAYS | set(list(inspect.signature(QUANTITIES[name]).parameters)[2:])
 
 
 def rows_of(claims):

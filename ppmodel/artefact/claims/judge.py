@@ -34,6 +34,7 @@ AXES = {
     "waves": "Hanayo's waves",
     "memory": "a memory",
     "backward": "a backward",
+    "costs": "",
 }
 """What is changed of a setting, and how it is printed."""
 

@@ -1,4 +1,4 @@
-"""ppmodel claims: the paper's claims, judged."""
+"""ppmodel claims: the paper's claims, and STP's, judged."""
 
 from pathlib import Path
 
@@ -18,8 +18,8 @@ from ppmodel.errors import PPModelError
 )
 @arguments.json_option("Print one JSON array, an object a row.")
 def claims_command(system, model, setting, as_json):
-    """Judge the paper's claims; exit code 1 where a verdict is not the expected one."""
-    from ppmodel.artefact.claims import disagreements, judge, load_claims
+    """Judge the paper's claims, and STP's on its own runs; exit code 1 where a verdict is not the expected one."""
+    from ppmodel.artefact.claims import disagreements, judge, judge_stp, load_claims
     from ppmodel.artefact.commands.judged import report
     from ppmodel.specs import load_model, load_setting, load_system, setting_names
     from ppmodel.specs.files import same_name
@@ -29,6 +29,8 @@ def claims_command(system, model, setting, as_json):
     usual = system is None and (model, setting) == ("paper", "default")
     on = load_model(model), load_setting(setting), None if system is None else load_system(system)
     judgements = judge(load_claims(), *on)
+    if usual:
+        judgements += judge_stp(load_claims(about="stp"))
     others = disagreements(judgements, margins=usual)
     say_json([_judged(one) for one in judgements]) if as_json else say(report(judgements, others))
     return 1 if others else 0

@@ -1,0 +1,39 @@
+"""STP's paper, its reviews and the authors' answers, judged: under every way to fill in what they leave open."""
+
+from functools import partial
+
+import numpy as np
+
+from ppmodel.artefact.claims.file import rows_of
+from ppmodel.artefact.claims.judge import Assumption, Judgement
+from ppmodel.artefact.claims.stp_quantities import ANCHOR, STP_QUANTITIES, stp_assumptions
+
+
+def judge_stp(claims):
+    """Judge STP's claims under every assumption.
+
+    Parameters
+    ----------
+    claims : list of Claim
+        From ``load_claims(about="stp")``.
+
+    Returns
+    -------
+    list of Judgement
+        One a row, in order; the number shown is that of the first assumption.
+    """
+    return [_judge(row) for row in rows_of(claims)]
+
+
+def _judge(row):
+    given = dict(row.criterion)
+    quantity = partial(STP_QUANTITIES[given.pop("quantity")], **given)
+    measured = {name: quantity(name) for name in stp_assumptions()}
+    outcomes = {
+        Assumption(ANCHOR, "costs", name, name, name != ANCHOR): float(row.margin(np.float64(value)))
+        for name, value in measured.items()
+    }
+    held = [margin >= 0 for margin in outcomes.values()]
+    verdict = "holds" if all(held) else "depends" if any(held) else "fails"
+    first = next(iter(outcomes.values()))
+    return Judgement(row, float(measured[ANCHOR]), first, verdict, ANCHOR, outcomes)

@@ -1,0 +1,185 @@
+"""What STP's claims ask for: each quantity by name, on tables and on the runs that were measured."""
+
+from dataclasses import replace
+from functools import cache
+
+from ppmodel import formulas
+from ppmodel.artefact.stp import idle_s, layer_s, load_throughputs, one_constant, predict, table_of
+from ppmodel.change import WITHOUT_NETWORK
+from ppmodel.evaluate import compare
+from ppmodel.metrics import exposed_passes, peak_activations
+from ppmodel.specs import CollectiveSpec, load_model, load_system
+
+ANCHOR = "one constant"
+_CONTENTION = 1.169  # fitted to data/reference/stp_overlap.csv on the page
+_LONGEST_MICROBATCHES, _LARGEST_RANKS = 64, 8
+_TIMES = {"equal": (10, 10, 10, 3), "unequal": (10, 12, 8, 3)}
+_FORMULAS = {"1f1b_i": "interleaved", "zb_v": "zb_v", "stp": "stp"}
+_TAKES = {"largest": lambda off: float(off.iloc[off.abs().argmax()]), "mean": lambda off: float(off.abs().mean())}
+
+STP_QUANTITIES = {}
+"""Every quantity of STP's claims by its name in ``data/claims.yaml``: functions of an assumption and of criteria."""
+
+
+def _quantity(function):
+    STP_QUANTITIES[function.__name__] = cache(function)
+    return function
+
+
+@cache
+def stp_assumptions():
+    """Ways to fill in what STP's paper leaves open: system and further keywords of `compare`, by name.
+
+    Examples
+    --------
+    >>> [*stp_assumptions()][0]
+    'one constant'
+    """
+    bare, machine = one_constant(), load_system("a800")
+    slowed = replace(bare, collectives=CollectiveSpec(contention=_CONTENTION))
+    return {
+        ANCHOR: (bare, {}),
+        "one constant, contention": (slowed, {}),
+        "cost model": (machine, {}),
+        "cost model, no transfers": (machine, {"changes": WITHOUT_NETWORK}),
+        "cost model, blocking transfers": (machine, {"p2p": "blocking"}),
+    }
+
+
+# ---- tables --------------------------------------------------------------------------------------
+
+
+def _sizes(name):
+    return [
+        (ranks, count)
+        for ranks in range(2, _LARGEST_RANKS + 1)
+        for count in range(3 * ranks - 1, _LONGEST_MICROBATCHES + 1)
+        if name != "1f1b_i" or count % ranks == 0
+    ]
+
+
+@_quantity
+def exposed_more(_, of, ranks):
+    """All-reduces exposed on the first rank, or on the most loaded, less the published number: the largest."""
+    published = {
+        "1f1b_i": lambda _, count: 2 * count,
+        "zb_v": lambda _, count: 4 * count,
+        "stp": lambda s, _: 2 * s + 1,
+    }
+    passes = {size: exposed_passes(table_of(of, *size)) for size in _sizes(of)}
+    found = [(one[0] if ranks == "first" else one.max()) - published[of](*size) for size, one in passes.items()]
+    return float(max(found, key=abs))
+
+
+@_quantity
+def exposed_less(_):
+    """Share of interleaved 1F1B's exposed all-reduces that STP hides on its most loaded rank: least of Table 6."""
+    sizes = {(row.pipeline, row.batch) for row in load_throughputs().itertuples()}
+    return min(1 - exposed_passes(table_of("stp", *size)).max() / (2 * size[1]) for size in sizes)
+
+
+@_quantity
+def bubble_more(_, of, times):
+    """Least idle time of a rank over the published pipeline bubble, less 1: the largest."""
+    form = getattr(formulas, f"pipeline_bubble_{_FORMULAS[of]}")
+    found = []
+    for ranks in range(2, _LARGEST_RANKS + 1):
+        count = 3 * ranks + (-3 * ranks) % ranks
+        idle, _span = idle_s(table_of(of, ranks, count), *_TIMES[times])
+        found.append(idle.min() / form(ranks, *_TIMES[times]) - 1)
+    return float(max(found, key=abs))
+
+
+@_quantity
+def peak_more(_, weight_grads):
+    """Chunks at STP's peak less the published 3S: the largest."""
+    held = {} if weight_grads == "hold" else {"held_for_weight_grad": 0.0}
+    return float(
+        max(2 * peak_activations(table_of("stp", *size), **held).max() - 3 * size[0] for size in _sizes("stp"))
+    )
+
+
+@_quantity
+def peak_ratio(_, over):
+    """Peak activations of STP over those of another schedule, less 1: the least."""
+    found = [
+        peak_activations(table_of("stp", *size)).max() / peak_activations(table_of(over, *size)).max()
+        for size in _sizes(over)
+    ]
+    return float(min(found)) - 1
+
+
+# ---- runs ----------------------------------------------------------------------------------------
+
+
+@cache
+def _predicted(assumption, name, zb_v="exposed"):
+    system, options = stp_assumptions()[assumption]
+    return predict(load_throughputs(name), system, zb_v=zb_v, **options)
+
+
+@_quantity
+def gain_off(assumption, over, zb_v="exposed", rows="throughput", of="largest"):
+    """Predicted gain of STP less the measured one: the largest of all rows, or the mean of the absolute values."""
+    return _TAKES[of](_predicted(assumption, rows, zb_v)[f"off_{over}"])
+
+
+@_quantity
+def run_gain(assumption, over, zb_v="exposed", rows="throughput", of="max"):
+    """Predicted gain of STP: the largest or the smallest of all rows."""
+    return float(getattr(_predicted(assumption, rows, zb_v)[f"ours_{over}"], of)())
+
+
+@_quantity
+def deep_gain(assumption):
+    """Predicted gain on interleaved 1F1B at tp 4: with eight ranks less with four, at the most microbatches."""
+    found = _predicted(assumption, "throughput")
+    found = found[found.tensor == 4].groupby("pipeline").ours_1f1b_i.last()
+    return float(found[8] - found[4])
+
+
+def _gains(assumption, tensor, sequence, **options):
+    """Seconds of the three schedules on the 12.1B model with four ranks and 64 sequences."""
+    system, more = stp_assumptions()[assumption]
+    spec = replace(load_model("stp_12b"), sequence=sequence)
+    cases = [("interleaved-1f1b", {"chunks": 2}), "zb-v", "stp"]
+    given = {"global_batch": 64, "layers": (4,) * 7 + (2,), "overlap_backward": True} | more | options
+    return compare(cases, 4, model=spec, system=system, tp=tensor, **given).iteration_s.to_numpy()
+
+
+@_quantity
+def overlapped_gain(assumption, tensor, sequence_parallel):
+    """Gain of STP, nothing else hidden, over the faster baseline whose tensor collectives run under its products."""
+    hidden = _gains(assumption, tensor, 4096, overlap_tensor=True, sequence_parallel=sequence_parallel)[:2]
+    return float(hidden.min() / _gains(assumption, tensor, 4096)[2]) - 1
+
+
+@_quantity
+def long_gain(assumption, tensor, sequence):
+    """Gain of STP over the faster of the other two, for sequences of some length."""
+    *others, ours = _gains(assumption, tensor, sequence)
+    return float(min(others) / ours) - 1
+
+
+@_quantity
+def alone_gain(assumption):
+    """Gain of STP over the faster of the other two without tensor parallelism."""
+    return long_gain(assumption, 1, 4096)
+
+
+@_quantity
+def share_growth(assumption):
+    """All-reduces in a layer's forward with eight GPUs over those with two, in shares of its time."""
+    system, _ = stp_assumptions()[assumption]
+    shares = [
+        exposed / (computing + exposed)
+        for computing, exposed in (layer_s("stp_12b", system, tp, 6144) for tp in (2, 8))
+    ]
+    return shares[1] / shares[0]
+
+
+@_quantity
+def seconds_growth(assumption):
+    """Seconds of a layer's all-reduces with eight GPUs over those with two."""
+    system, _ = stp_assumptions()[assumption]
+    return layer_s("stp_12b", system, 8, 6144)[1] / layer_s("stp_12b", system, 2, 6144)[1]

@@ -1,0 +1,225 @@
+"""STP's measurements, and what the model says of the same runs."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from ppmodel.cases import as_case, built
+from ppmodel.costs import PARTS, OpCosts, stages
+from ppmodel.errors import PPModelError
+from ppmodel.evaluate import compare
+from ppmodel.metrics.bubbles import busy_s
+from ppmodel.ops import OpKind
+from ppmodel.schedules import build
+from ppmodel.simulation import compile_graph, run_graph
+from ppmodel.specs import DATA, LayoutSpec, load_model, load_system
+
+SCHEDULES = {"1f1b_i": ("interleaved-1f1b", {"chunks": 2}), "zb_v": "zb-v", "stp": "stp"}
+"""The three that were measured, by their columns."""
+
+SHARE = 0.275
+"""What all-reduces take of a layer's forward with eight tensor-parallel GPUs and sequences of 6,144 (section 1)."""
+
+_SHARE_AT = {"tp": 8, "sequence": 6144}
+_MODELS = {"12.1B": "stp_12b", "26.3B": "stp_26b"}
+_AT_ONCE = 1e30  # bytes per second
+
+
+@cache
+def _measured(name):
+    return pd.read_csv(DATA / "reference" / f"stp_{name}.csv")
+
+
+def load_throughputs(name="throughput"):
+    """Measured throughputs whose layout is stated, with the gain of STP on either of the other two.
+
+    Parameters
+    ----------
+    name : {"throughput", "answers"}
+        The paper's Table 6, or the authors' answers to its reviews.
+
+    Returns
+    -------
+    DataFrame
+        The file's columns; ``context`` and ``data`` parallelism; ``gain_1f1b_i`` and ``gain_zb_v``: throughput of STP
+        over theirs, less 1.
+
+    Examples
+    --------
+    >>> round(float(load_throughputs().gain_1f1b_i.max()), 3)
+    0.111
+    """
+    rows = {"context": 1, "data": 1} | _measured(name).dropna(subset="tensor").to_dict("list")
+    rows = pd.DataFrame(rows).astype(dict.fromkeys(("tensor", "pipeline", "context", "data", "batch"), int))
+    return rows.assign(gain_1f1b_i=rows.stp / rows["1f1b_i"] - 1, gain_zb_v=rows.stp / rows.zb_v - 1)
+
+
+def one_constant(share=SHARE, model="stp_12b", system="a800"):
+    """A system on which nothing takes time but floating-point operations and all-reduces of the tensor group.
+
+    Parameters
+    ----------
+    share : float
+        What all-reduces take of the forward of a layer, 0 to 1, with eight GPUs and sequences of 6,144: the one
+        constant. It sets the bandwidth inside a node.
+    model : str
+    system : str
+        Gives the peak, of which only ratios to the bandwidth count, and the nodes.
+
+    Returns
+    -------
+    SystemSpec
+
+    Examples
+    --------
+    >>> slow, fast = (one_constant(share).nodes.node_bandwidth_bytes_per_s for share in (0.5, 0.25))
+    >>> round(fast / slow, 9)
+    3.0
+    """
+    if not 0 < share < 1:
+        raise PPModelError("share", share, "must lie between 0 and 1", "write for example 0.275")
+    machine = load_system(system)
+    bare = replace(
+        machine, name=f"share {share:g}", compute_efficiency=1.0, compute_latency_s=0.0, memory_latency_s=0.0,
+        memory_bandwidth_bytes_per_s=_AT_ONCE, network_bandwidth_bytes_per_s=_AT_ONCE, network_latency_s=0.0,
+        kernels=None, collectives=None,
+        nodes=replace(machine.nodes, node_latency_s=0.0, node_bandwidth_bytes_per_s=1.0),
+    )  # fmt: skip
+    computing, exposed = layer_s(model, bare, **_SHARE_AT)
+    bandwidth = exposed / computing * (1 - share) / share
+    return replace(bare, nodes=replace(bare.nodes, node_bandwidth_bytes_per_s=bandwidth))
+
+
+def layer_s(model, system, tp, sequence):
+    """Seconds of a layer's forward on one GPU: its kernels, and its tensor-parallel collectives.
+
+    Parameters
+    ----------
+    model : str
+    system : SystemSpec
+    tp : int
+    sequence : int
+        Tokens of a sequence; the microbatch has one.
+
+    Returns
+    -------
+    tuple of float
+
+    Examples
+    --------
+    >>> computing, exposed = layer_s("stp_12b", one_constant(), 8, 6144)
+    >>> round(exposed / (computing + exposed), 6)
+    0.275
+    """
+    spec = replace(load_model(model), sequence=sequence)
+    layers = (1, 1, spec.blocks - 2)
+    middle = stages(build("1f1b", 3, 3), spec, system, layout=LayoutSpec(pp=3, tp=tp, layers=layers))[1]
+    return middle.parts_s[0][PARTS.index("computing")], middle.parts_s[0][PARTS.index("tensor")]
+
+
+def run_of(row):
+    """A measured run as keywords of `compare`.
+
+    Parameters
+    ----------
+    row : namedtuple
+        Of `load_throughputs`.
+
+    Returns
+    -------
+    dict
+        Stages have the same number of layers, but the last two less.
+
+    Examples
+    --------
+    >>> run_of(next(load_throughputs().itertuples()))["layers"]
+    (4, 4, 4, 4, 4, 4, 4, 2)
+    """
+    model = replace(load_model(_MODELS[row.model]), sequence=int(row.sequence))
+    num_stages = 2 * row.pipeline
+    layers = (model.blocks + 2) // num_stages
+    return {
+        "pp": row.pipeline, "model": model, "tp": row.tensor, "cp": row.context, "dp": row.data,
+        "global_batch": row.batch, "layers": (layers,) * (num_stages - 1) + (layers - 2,),
+    }  # fmt: skip
+
+
+def predict(rows, system, zb_v="exposed", **options):
+    """What the model says of measured runs.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        From `load_throughputs`.
+    system : SystemSpec
+    zb_v : {"exposed", "hidden"}
+        The all-reduces of ZB-V's backward: exposed, as the paper's Table 1 has them; or hidden under weight gradients,
+        as those of the other two are here.
+    **options
+        Further keywords of `compare`.
+
+    Returns
+    -------
+    DataFrame
+        The rows, with ``ours_1f1b_i`` and ``ours_zb_v``, the predicted gains of STP, and ``off_1f1b_i`` and
+        ``off_zb_v``, what they are above the measured ones.
+
+    Examples
+    --------
+    >>> found = predict(load_throughputs().head(1), one_constant())
+    >>> bool(abs(found.off_1f1b_i.item()) < 0.025)
+    True
+    """
+    hides = {name: name != "zb_v" or zb_v == "hidden" for name in SCHEDULES}
+    times = [
+        [
+            compare([case], system=system, overlap_backward=hides[name], **run_of(row), **options).iteration_s.item()
+            for name, case in SCHEDULES.items()
+        ]
+        for row in rows.itertuples(index=False)
+    ]
+    seconds = pd.DataFrame(times, columns=[*SCHEDULES], index=rows.index)
+    ours = {f"ours_{name}": seconds[name] / seconds.stp - 1 for name in ("1f1b_i", "zb_v")}
+    return rows.assign(**ours, **{f"off_{name[5:]}": gain - rows[f"gain_{name[5:]}"] for name, gain in ours.items()})
+
+
+def table_of(name, num_ranks, num_microbatches):
+    """The table of one of the three schedules, by its column in `SCHEDULES`."""
+    return built(as_case(SCHEDULES[name]), num_ranks, num_microbatches)
+
+
+def idle_s(table, forward, input_grad, weight_grad, all_reduce):
+    """Idle time where forwards and input gradients expose their all-reduces alone, and nothing else does.
+
+    Parameters
+    ----------
+    table : Schedule
+    forward, input_grad, weight_grad, all_reduce : float
+        Times F, I, W and A of one chunk.
+
+    Returns
+    -------
+    ranks : ndarray of float, shape (num_ranks,)
+        Makespan less computing time, in which exposed all-reduces count.
+    span : float
+        The least of them within a rank's span from its first to its last operation.
+
+    Examples
+    --------
+    >>> idle_s(table_of("stp", 4, 12), 10, 10, 10, 3)
+    (array([48., 45., 42., 39.]), 39.0)
+    """
+    seconds = {OpKind.F: forward, OpKind.B: input_grad + weight_grad, OpKind.I: input_grad, OpKind.W: weight_grad}
+    compute = np.zeros((len(OpKind), table.num_stages))
+    for kind, own in seconds.items():
+        compute[kind] = own + all_reduce * (kind in (OpKind.F, OpKind.I))
+    pairs = {
+        key: (seconds[OpKind(key[0])] + seconds[OpKind(key[2])]) / (compute[key[0], 0] + compute[key[2], 0])
+        for key in table.pairs.keys
+    }
+    none = np.zeros_like(compute)
+    timeline = run_graph(compile_graph(table), OpCosts(compute, none, none, pairs=pairs or None))
+    busy = busy_s(timeline)
+    return timeline.makespan_s - busy, float(timeline.longest_span_s - busy.max())
