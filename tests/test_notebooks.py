@@ -69,6 +69,7 @@ PARAMETERS = {
         "gpus": 8,
         "filled_batch": 16,
     },
+    "pairs": {"schedules": ["1f1b", "dualpipev"], "paired": ["dualpipev"], "factors": [0.5], "contentions": [1.2]},
     "claims": {"implied": "default"},
     "semantics": {
         "pp": 4,
@@ -400,6 +401,20 @@ def test_tensor_pipeline(recorded):
     filled = recorded("stp_filled.csv")
     assert filled.fits.all()
     assert recorded("stp_verdicts.csv").id.tolist() == [row.id for row in rows_of(load_claims(about="stp"))]
+
+
+@of("pairs")
+def test_pairs(recorded):
+    """Pairs hide exchanges and compute the same; what fits fits, and the gain is that of single runs."""
+    study = recorded("pairs.csv").set_index("schedule")
+    alone = simulate("1f1b", model="deepseek_v3", system="h100", layout="deepseek_v3")
+    assert study.iteration_s["1f1b"] == pytest.approx(alone.iteration_s)
+    assert study.expert_s["dualpipev"] < study.expert_s["1f1b"]
+    facts, gains = recorded("pairs.json"), recorded("pairs_gain.csv").set_index("what").saved
+    assert facts["saved"] == pytest.approx(1 - study.iteration_s["dualpipev"] / study.iteration_s["1f1b"])
+    assert gains["contention"] < facts["saved"]
+    memory = recorded("pairs_memory.csv")
+    assert memory.fits.sum() == recorded("pairs_memory.json")["fitting"]
 
 
 @of("own-schedule")
