@@ -136,7 +136,7 @@ schedule_file = _together(
         help="A schedule of your own: a generator (.py) or a table (.csv, ours or PyTorch's).",
     ),
     click.option(
-        "--time-limit", type=Seconds("above 0"), help="A generator of your own is stopped after so long (default 60)."
+        "--time-limit", type=Seconds("above 0"), help="Stop a generator of your own after this long (default 60)."
     ),
 )
 """Decorator: a file that defines a schedule, and how long it may run."""
@@ -149,7 +149,7 @@ layout = _together(
     click.option("--cp", type=Count(), metavar="N", help="Context parallelism: GPUs that share each sequence."),
     click.option("--ep", type=Count(), metavar="N", help="Expert parallelism, over the GPUs of dp and cp."),
     click.option("--dp", type=Count(), metavar="N", help="Data parallelism: replicas that train side by side."),
-    click.option("--gpus", type=Count(), metavar="N", help="GPUs of the run, checked: tp x cp x pp x dp."),
+    click.option("--gpus", type=Count(), metavar="N", help="GPUs of the run, only checked: tp x cp x pp x dp."),
     click.option("--microbatch-size", type=Count(), metavar="N", help="Sequences of a microbatch (default 1)."),
     click.option(
         "--global-batch", type=Count(), metavar="N", help="Sequences of an iteration: dp x microbatch size x B."
@@ -161,26 +161,26 @@ layout = _together(
         "--zero",
         type=Digit(3),
         metavar="[0|1|2|3]",
-        help="Shared by replicas: 1 the optimizer's state, 2 gradients too, 3 weights too (default 0).",
+        help="What replicas shard: 1 optimizer state, 2 gradients, too, 3 weights, too (default 0).",
     ),
     click.option(
         "--recompute",
         type=Recompute(),
         metavar="none|selective|full|N",
-        help="Activations computed again in the backward; N layers of each stage in full (default: the model's).",
+        help="Activations to recompute in the backward; N: that many layers of each stage in full (default: the model's).",
     ),
-    click.option("--precision", type=Choice(("bf16", "fp8")), help="Of matrix products (default bf16)."),
-    click.option("--causal/--no-causal", default=None, help="Fused attention skips the masked half (default) or not."),
+    click.option("--precision", type=Choice(("bf16", "fp8")), help="Precision of matrix products (default bf16)."),
+    click.option("--causal/--no-causal", default=None, help="Whether fused attention skips the masked half (default: it does)."),
     click.option(
         "--context-exchange", type=Choice(("ring", "all-gather")), help="How cp moves keys and values (default ring)."
     ),
     click.option(
-        "--overlap-tensor/--no-overlap-tensor", default=None, help="Hide tensor-parallel collectives under products."
+        "--overlap-tensor/--no-overlap-tensor", default=None, help="Hide tensor-parallel collectives under matrix products."
     ),
     click.option(
         "--overlap-backward/--no-overlap-backward",
         default=None,
-        help="Hide those of input gradients under weight gradients.",
+        help="Hide tensor-parallel collectives of input gradients under weight gradients.",
     ),
     click.option(
         "--overlap-gradients/--no-overlap-gradients", default=None, help="Hide gradient reduction under the backward."
@@ -193,13 +193,13 @@ layout = _together(
     click.option(
         "--pairing",
         type=Choice(("alternating", "best")),
-        help="How the units of two operations in one cell follow one another (default alternating).",
+        help="In which order the units of two operations in one cell run (default alternating).",
     ),
     click.option(
         "--layers",
         type=Layers(),
         metavar="WORD|N,N,...|STRING",
-        help="Blocks of each stage: balanced (default), even, one number each, or as Megatron-LM writes them: "
+        help="Transformer blocks of each stage: balanced (default), even, a number for each, or Megatron-LM's notation: "
         "'Et*19|t*21|t*21|t*19L'.",
     ),
 )
@@ -219,19 +219,19 @@ semantics = _together(
 
 costs = _together(
     click.option("--forward", type=Seconds("above 0"), help="Forward of one microbatch on 1/S of the model."),
-    click.option("--backward", type=Seconds("above 0"), help="Backward of the same; a half of it takes half."),
+    click.option("--backward", type=Seconds("above 0"), help="Its backward; either half takes half of it."),
     click.option(
-        "--input-grad", type=Seconds("above 0"), help="Gradient of the input; with --weight-grad, for --backward."
+        "--input-grad", type=Seconds("above 0"), help="Gradient of the input; with --weight-grad, instead of --backward."
     ),
-    click.option("--weight-grad", type=Seconds(), help="Gradient of the weights; with --input-grad, for --backward."),
+    click.option("--weight-grad", type=Seconds(), help="Gradient of the weights; with --input-grad, instead of --backward."),
     click.option(
         "--pair", type=Seconds("above 0"), help="A forward and a backward that share a cell, F&B (default: their sum)."
     ),
     click.option("--comm", type=Seconds(), help="One transfer (default 0); not divided by chunks."),
     click.option("--reduction", type=Seconds(), help="Gradient all-reduce of 1/S of the model; with --allreduce."),
     click.option("--optimizer", type=Seconds(), help="Optimizer step of 1/S of the model, in tables that hold steps."),
-    click.option("--model", metavar="NAME|FILE", help="Model; with --system, instead of the seconds."),
-    click.option("--system", metavar="NAME|FILE", help="System; with --model, instead of the seconds."),
+    click.option("--model", metavar="NAME|FILE", help="The model; with --system, instead of seconds."),
+    click.option("--system", metavar="NAME|FILE", help="The cluster; with --model, instead of seconds."),
 )
 """Decorator: what operations cost, in seconds or by a model and a system."""
 

@@ -24,9 +24,11 @@ EXIT_ALL_REFUSED = 1
 def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_file, **given):
     """Simulate schedules side by side, and rank them by time.
 
-    A NAME may have options, as in interleaved-1f1b:chunks=4; a FILE is a generator (.py) or a table (.csv). Searched
-    orders (zb-1p, zb-2p) are searched for the times given. The size is that of a table, if one is there and no other
-    is asked for.
+    A NAME may have options, as in interleaved-1f1b:chunks=4; a FILE is a generator (.py) or a table (.csv). The orders
+    of zb-1p and zb-2p are searched for the times given. If one of the schedules is a table and no size is given, the
+    table's size is taken. All schedules run under one layout (--tp, --dp, ... or --layout); pp.compare in Python takes
+    lists of layouts, too. Of each schedule you see its time, its idle share of that time, and what its most loaded rank
+    holds.
 
     Exit codes: 0 there is a ranking; 1 every schedule is refused; 2 the command or a file is.
     """

@@ -12,17 +12,21 @@ EXIT_ALL_REFUSED = 1
 
 @command("predict")
 @click.argument("rows_file", metavar="ROWS.csv")
-@click.option("--system", metavar="NAME|FILE", help="System that the runs are predicted for.")
-@click.option("--out", type=click.Path(), metavar="FILE.csv", help="Where the rows are written with the predictions.")
+@click.option("--system", metavar="NAME|FILE", help="The system that the runs are predicted for.")
+@click.option("--out", type=click.Path(), metavar="FILE.csv", help="Where to write the rows with their predictions.")
 def predict_command(rows_file, system, out):
     """Predict iteration time, memory and utilization of training runs.
 
-    ROWS.csv has a row for each run: hidden, heads, kv_heads, layers, mlp_hidden, gated_mlp, vocabulary, sequence,
-    attention, schedule, chunks, tp, cp, ep, dp, pp, sequence_parallel, zero, recompute, microbatch_size, global_batch.
-    Other columns are kept. FILE.csv has the same rows with predicted_iteration_s, predicted_memory_gb (1e9 bytes, most
-    loaded GPU), predicted_fits, predicted_mfu, and refused: why a row cannot be.
+    ROWS.csv has a row for each run and needs all of these columns: hidden, heads, kv_heads, layers, mlp_hidden,
+    gated_mlp, vocabulary, sequence, attention, schedule, chunks, tp, cp, ep, dp, pp, sequence_parallel, zero, recompute,
+    microbatch_size, global_batch. gated_mlp and sequence_parallel are true or false; attention is unfused,
+    unfused-fused-softmax or flash; recompute is none, selective or full; chunks is 1 where the schedule has no such
+    option. Other columns are kept.
 
-    Exit codes: 0 there are predictions; 1 every row is refused; 2 the command or the file is.
+    FILE.csv has the same rows, followed by predicted_iteration_s, predicted_memory_gb (1e9 bytes, on the most loaded
+    GPU), predicted_fits, predicted_mfu, and refused: why a row has no prediction.
+
+    Exit codes: 0 at least one row is predicted; 1 every row is refused; 2 the command or the file is.
     """
     from ppmodel.measured import predict_file
     from ppmodel.specs import load_system
@@ -41,7 +45,7 @@ _EXAMPLES = {"--system": "dgx_h100_nodes", "--out": "predicted.csv"}
 
 
 def _said(rows, refused, out):
-    """How many rows were predicted, how far off where they have a measured time, and the first that is refused."""
+    """How many rows were predicted, how far off those with a measured time are, and the first refused row."""
     from statistics import median
 
     lines = [f"{out}: {counted(len(rows) - len(refused), 'row')} predicted, {len(refused)} refused"]
@@ -53,7 +57,9 @@ def _said(rows, refused, out):
             f"median {median(map(abs, errors)):.1%}, largest {max(errors, key=abs):+.1%}"
         )
     if refused:
-        lines.append(f"first refused row: {refused[0].get('id', '')} {refused[0]['refused']}".replace("  ", " "))
+        number = 1 + next(place for place, row in enumerate(rows) if row["refused"] is not None)
+        name = f" ({refused[0]['id']})" if refused[0].get("id") else ""
+        lines.append(f"first refused: row {number}{name}, {refused[0]['refused']}")
     return "\n".join(lines)
 
 

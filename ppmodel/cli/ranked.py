@@ -64,8 +64,8 @@ def ranked_text(pairs):
         lines.append("layout: " + ", ".join(f"{name} {first[name]}" for name in _SIZES))
     good = [(place, row) for place, row in pairs if place is not None]
     if good:
-        time = "iteration (s)" if "tp" in first else "time (s)"
-        heading = ["", "schedule", time, "relative", "bubble", _memory_heading(good[0][1]), "messages"]
+        time, idle = ("iteration (s)", "idle") if "tp" in first else ("time (s)", "bubble")
+        heading = ["", "schedule", time, "relative", idle, _memory_heading(good[0][1]), "messages"]
         best = time_of(good[0][1])
         lines.append(aligned([heading, *(_cells(place, row, best) for place, row in good)], right=(0, 2, 3, 4, 6)))
     uneven = [f"  {row['label']}: {uneven_text(row)}" for _, row in good if uneven_text(row)]
@@ -80,7 +80,7 @@ def _cells(place, row, best):
     time = time_of(row)
     return [
         str(place), plain(row["label"]), f"{time:.6g}", f"{time / best if best else 1.0:.3f}",
-        f"{row['bubble_ratio_total']:.1%}", _memory(row), str(row["messages"]),
+        f"{row['bubble_ratio_total']:z.1%}", _memory(row), str(row["messages"]),
     ]  # fmt: skip
 
 

@@ -22,12 +22,13 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, as_jso
     """Simulate one iteration of a schedule with communication.
 
     NAME is a schedule, with options as in interleaved-1f1b:chunks=4, or a file of your own. With a layout (--tp, --dp,
-    ... or --layout) the whole iteration is timed: collectives, gradient reduction and the optimizer's step, too.
+    ... or --layout) the whole iteration is timed: collectives, gradient reduction and the optimizer's step, too. The
+    length of a sequence is in the model's file.
 
-    Idle ratio: what ranks do not compute, over their whole time. Over the ideal time: the same over what they
-    compute (Megatron). Over the longest span: over the longest time from a rank's first operation to its last (Zero
-    Bubble). An order that is searched for (zb-1p, zb-2p) is searched for the times given, unless --times says others,
-    and for the share that the model keeps for weight gradients, unless --held does.
+    Idle ratio: the ranks' idle time over their total time. Over the ideal time: idle time over computing time
+    (Megatron). Over the longest span: idle time over the longest time from a rank's first operation to its last (Zero
+    Bubble). The orders of zb-1p and zb-2p are searched for the times given, unless --times gives others, and for the
+    share that the model keeps for weight gradients, unless --held gives another.
     """
     from ppmodel.cli.simulated import simulated_text
     from ppmodel.evaluate import simulate

@@ -27,9 +27,9 @@ def simulated_text(result, run):
         f"{result['schedule']}, {counted(result['pp'], 'rank')}{cut}, "
         f"{counted(result['microbatches'], 'microbatch')}; "
         f"transfers {result['p2p']}" + ("" if "tp" in result else f", all-reduce {result['allreduce']}"),
-        f"makespan            {result['makespan_s']:.6g} s",
-        f"idle ratio          {result['idle_ratio']:.4f}  (over the ideal time {result['bubble_ratio_ideal']:.4f}, "
-        f"over the longest span {result['bubble_ratio_span']:.4f})",
+        f"makespan            {result['makespan_s']:.6g} s{'  (the pipeline alone)' if 'tp' in result else ''}",
+        f"idle ratio          {result['idle_ratio']:z.4f}  (over the ideal time {result['bubble_ratio_ideal']:z.4f}, "
+        f"over the longest span {result['bubble_ratio_span']:z.4f})",
         f"table bubble ratio  {result['table_bubble_ratio']:.4f}  (no communication, backward of two slots{halves})",
         f"peak activations    {by_rank(result['peak_activations_by_rank'])}  "
         f"(microbatches on 1/S of the model, by rank{'; --json has all' if result['pp'] > MANY else ''})",
@@ -39,7 +39,7 @@ def simulated_text(result, run):
             f"ordered for         {result['ordered_for']}  (forward, halves of the backward, transfer; --times, --held)"
         )
     if "iteration_s" in result:
-        lines += _iteration(result)
+        lines += _iteration(result, run.model.sequence)
     elif "model" in result:
         lines += _specified(result)
     if "nodes" in result:
@@ -62,14 +62,14 @@ def _specified(result):
     yield f"model, system       {result['model']}, {result['system']}"
 
 
-def _iteration(result):
+def _iteration(result, length):
     """The whole iteration of a layout: its time and where it goes, its rate, and what a GPU holds."""
     seconds, sizes = result["iteration_s"], ", ".join(f"{name} {result[name]}" for name in ("tp", "cp", "ep", "dp"))
     yield f"model, system       {result['model']}, {result['system']}"
     yield f"layout              {counted(result['gpus'], 'GPU')}: pp {result['pp']}, {sizes}, zero {result['zero']}"
     yield (
-        f"iteration           {seconds:.6g} s for {counted(result['global_batch'], 'sequence')}: "
-        f"{result['tokens_per_s_per_gpu']:.4g} tokens/s a GPU, {result['model_flops_utilization']:.1%} of the peak"
+        f"iteration           {seconds:.6g} s for {counted(result['global_batch'], 'sequence')} of {length} tokens: "
+        f"{result['tokens_per_s_per_gpu']:.4g} tokens/s a GPU, {result['model_flops_utilization']:.1%} of the peak (MFU)"
     )
     for name in PARTS:
         if abs(result[name]) > _LEAST * seconds:
