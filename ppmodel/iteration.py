@@ -15,9 +15,10 @@ from ppmodel.simulation import makespans
 PARTS = ("computing_s", "tensor_s", "context_s", "expert_s", "p2p_s", "bubble_s", "data_s", "optimizer_s")
 """Where the time of an iteration goes on its most loaded rank; they sum to ``iteration_s``.
 
-Computing, recomputation with it; collectives of tensor, context and expert parallelism that no computation hides; what
-transfers between stages add to the makespan; waiting in a pipeline whose transfers take no time; what is exposed of the
-gradients' reduction and of gathering parameters, with the wait for the slowest rank before the step; the optimizer.
+In order: computing, including recomputation; collectives of tensor, context and expert parallelism that no computation
+hides; what transfers between stages add to the makespan; idle time in the same pipeline if transfers took no time; the
+exposed part of the gradients' reduction and of gathering parameters, with the wait for the slowest rank before the
+optimizer's step; the optimizer.
 What a cell of two operations takes beyond their kernels is shared out by what both expose one by one.
 """
 
@@ -50,11 +51,11 @@ class Iteration(NamedTuple):
     Parameters
     ----------
     iteration_s : float
-        From the first forward to the last end of an optimizer's step, in seconds.
+        Seconds from the start of the first forward to the end of the last optimizer step.
     parts : dict of str to float
         Seconds by `PARTS`, of the most loaded rank.
     rank : int
-        The most loaded rank: the one that is busy longest; of equal ones the first.
+        The most loaded rank: the one that is busy longest; the first, if several are.
     slowest_over_mean : float
         Its busy time over that of the mean rank.
     """
@@ -73,7 +74,7 @@ def iteration_numbers(graph, costs, model, system, layout):
     graph : ExecutionGraph
         Of the pipeline.
     costs : OpCosts
-        With what a reduction and an optimizer's step take.
+        Including the times of reductions and of the optimizer's step.
     model : ModelSpec
     system : SystemSpec
     layout : LayoutSpec

@@ -1,4 +1,4 @@
-"""Run layouts as they are asked for: by name, by file, as a mapping, or by single keywords."""
+"""Run layouts as users give them: by name, by file, as a mapping, or by single keywords."""
 
 from dataclasses import replace
 from difflib import get_close_matches
@@ -11,31 +11,31 @@ LAYOUT_FIELDS = (
     "recompute", "precision", "causal", "context_exchange", "overlap_tensor", "overlap_backward",
     "overlap_gradients", "overlap_parameters", "pairing", "layers",
 )  # fmt: skip
-"""What of a layout may be given as a keyword of its own; ranks and chunks are the schedule's."""
+"""The values of a layout that may be given as keywords; ranks and chunks belong to the schedule."""
 
 
 LAYOUT_COLUMNS = (
     "layout", "tp", "cp", "ep", "dp", "gpus", "microbatch_size", "global_batch", "sequence_parallel", "zero",
     "recompute", "precision",
 )  # fmt: skip
-"""The columns that say which layout a row has."""
+"""The columns that describe the layout of a row."""
 
 
 def as_layouts(layout=None, keywords=None):
-    """The layouts that are asked for.
+    """The layouts that the arguments describe.
 
     Parameters
     ----------
     layout : str, Path, LayoutSpec, dict or list of them, optional
         A name that comes with the package, a YAML file, a specification, or values by their names.
     keywords : dict, optional
-        Values that replace those of each layout, by the names of `LAYOUT_FIELDS`. A list stands for one layout with
-        each of its values, but a list of whole numbers as `layers` is one value; None stands for nothing.
+        Values that replace those of each layout, by the names of `LAYOUT_FIELDS`. A list gives one layout for each of
+        its values, except that a list of whole numbers is a single value of `layers`; None is ignored.
 
     Returns
     -------
     list of LayoutSpec
-        Those of the first layout first, its last keyword varying fastest; ``[None]`` where nothing is asked for.
+        Those of the first layout first, the last keyword varying fastest; ``[None]`` if nothing is given.
 
     Raises
     ------
@@ -61,14 +61,16 @@ def as_layouts(layout=None, keywords=None):
 
 
 def as_layout(layout=None, keywords=None):
-    """One layout, with single values replaced; it keeps its name where none is, and its GPUs where no size is.
+    """One layout, with single values replaced.
+
+    It loses its name if any value changes, and its number of GPUs if tp, cp, dp or pp does.
 
     Parameters
     ----------
     layout : str, Path, LayoutSpec or dict, optional
         As in `as_layouts`.
     keywords : dict, optional
-        One value for each name.
+        A single value for each name.
 
     Returns
     -------
@@ -102,7 +104,7 @@ def as_layout(layout=None, keywords=None):
 
 
 def _values(name, value):
-    """The several values of a keyword; of one value, that one."""
+    """The values of a keyword as a list; a single value becomes a list of one."""
     several = isinstance(value, list | tuple | range)
     if several and not value:
         raise SpecificationError(name, "[]", "must have an entry", "list at least one value, or leave it out")
@@ -117,7 +119,7 @@ def _unknown(name, value, known):
 
 
 def layout_columns(layout):
-    """What `LAYOUT_COLUMNS` say of a layout; its recomputation is None where it is the model's.
+    """The values of `LAYOUT_COLUMNS` for a layout; ``recompute`` is None where the model decides.
 
     Examples
     --------

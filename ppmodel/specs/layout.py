@@ -28,52 +28,52 @@ _SWITCHES = (
 _OPEN = ("gpus", "pp", "chunks", "global_batch")
 
 LAYER_WORDS = ("balanced", "even")
-"""How layers are cut into stages where they are neither listed nor written as a layout string."""
+"""How layers are divided among stages if they are neither listed nor given as a layout string."""
 
 
 @dataclass(frozen=True)
 class LayoutSpec:
-    """How a training run is spread over GPUs: beside the model, which says what is trained, and the system.
+    """How a training run is spread over GPUs.
 
-    GPUs are numbered as Megatron-LM does, tensor-parallel ranks innermost, then context, data and pipeline parallelism;
-    experts are spread over the ranks of `cp` and `dp`. Checked when it is made, for itself; `costs.check_layout` holds
-    it against a model, a system and a schedule.
+    The model says what is trained, the system on what. GPUs are numbered as in Megatron-LM, tensor-parallel ranks
+    innermost, then context, data and pipeline parallelism; experts are spread over the ranks of `cp` and `dp`. The
+    values are checked against one another here, and against a model, a system and a schedule by `costs.check_layout`.
 
     Parameters
     ----------
     name, title : str
-        The name is that of the file.
+        The name is the file's.
     gpus : int, optional
         GPUs of the run as stated, checked against pp x tp x cp x dp.
     pp, tp, cp, ep, dp : int
-        Pipeline, tensor, context, expert and data parallelism; a run has pp x tp x cp x dp GPUs. Without `pp` that of
-        the schedule.
+        Pipeline, tensor, context, expert and data parallelism; a run has pp x tp x cp x dp GPUs. Without `pp`, the
+        schedule decides.
     chunks : int, optional
-        Model chunks of a rank, where the schedule has the option.
+        Model chunks of a rank, if the schedule has the option.
     microbatch_size : int
         Sequences of a microbatch.
     global_batch : int, optional
-        Sequences of one iteration over all replicas, dp x microbatch_size x B. Without it the number of microbatches
+        Sequences of one iteration over all replicas, dp x microbatch_size x B. Without it, the number of microbatches
         decides.
     sequence_parallel : bool
-        Whether norms and dropout are split over tp, too (Korthikanti et al., 2022); without effect where tp is 1.
+        Whether norms and dropout are split over tp, too (Korthikanti et al., 2022); has no effect if tp is 1.
     zero : {0, 1, 2, 3}
-        What data-parallel ranks share: nothing; the optimizer's state; gradients, too; weights, too.
+        What data-parallel ranks shard (ZeRO): nothing; the optimizer's state; gradients, too; weights, too.
     recompute : {"none", "selective", "full"} or int, optional
-        Activations computed again in the backward; a number is that of the layers of a stage that are recomputed in
-        full. Without it that of the model.
+        Activations recomputed in the backward; a number means that many layers of each stage in full. Without it, the
+        model decides.
     precision : {"bf16", "fp8"}
-        Of matrix products.
+        The precision of matrix products.
     causal : bool
         Whether fused attention skips the masked half of the scores.
     context_exchange : {"ring", "all-gather"}
         How keys and values get to the other GPUs of a context-parallel group.
     overlap_tensor, overlap_backward, overlap_gradients, overlap_parameters : bool
-        Whether a framework hides tensor-parallel collectives under their own products, those of input gradients under
-        the weight gradients of the same layers, the gradients' reduction under the backward, and the gathering of
-        parameters under the forward.
+        Whether the framework hides, in this order: tensor-parallel collectives under the products beside them, those
+        of input gradients under the weight gradients of the same layers, the gradients' reduction under the backward,
+        and the gathering of parameters under the forward.
     pairing : {"alternating", "best"}
-        How the units of two operations that share a cell follow one another; see `costs.units.cell_duration`.
+        In which order the units of two operations that share a cell run; see `costs.units.cell_duration`.
     layers : {"balanced", "even"}, str or tuple of int
         Transformer blocks of each stage: balanced with embedding and loss head; an even share; one number for each
         stage; or a string of Megatron-LM's ``--pipeline-model-parallel-layout``. See `costs.stage_layers`.
@@ -83,7 +83,7 @@ class LayoutSpec:
     Raises
     ------
     SpecificationError
-        If a value is not of its kind, or two contradict one another.
+        If a value is illegal, or two contradict each other.
 
     Examples
     --------
@@ -186,29 +186,29 @@ class LayoutSpec:
 
     @property
     def text(self):
-        """What is not as it is by default: ``tp=8 dp=2``."""
+        """The values that differ from their defaults: ``tp=8 dp=2``."""
         own = [(one.name, getattr(self, one.name)) for one in fields(self) if one.compare and one.name != "title"]
         return " ".join(f"{name}={value}" for name, value in own if value != getattr(LayoutSpec, name))
 
     @property
     def replica_gpus(self):
-        """GPUs of one replica of the model, tp x cp x pp; without pp those of one rank."""
+        """GPUs of one replica of the model, tp x cp x pp; of one rank if `pp` is open."""
         return self.tp * self.cp * (self.pp or 1)
 
     @property
     def microbatches(self):
-        """Microbatches of one replica, B, that follow from the global batch; None where it is open."""
+        """Microbatches of one replica, B, as the global batch implies; None if that is open."""
         return self.global_batch and self.global_batch // (self.dp * self.microbatch_size)
 
     def at(self, num_ranks, num_microbatches, chunks=None):
-        """The layout with what it leaves open: the number of ranks, of GPUs and the global batch.
+        """The layout with its open values filled in: the number of ranks, of GPUs and the global batch.
 
         Parameters
         ----------
         num_ranks, num_microbatches : int
             Of the schedule.
         chunks : int, optional
-            Stages of a rank; not checked where it is not given.
+            Stages of a rank; not checked if not given.
 
         Returns
         -------
@@ -217,7 +217,7 @@ class LayoutSpec:
         Raises
         ------
         SpecificationError
-            If the schedule is not of the size that the layout states.
+            If the schedule does not have the size that the layout states.
 
         Examples
         --------
@@ -244,7 +244,7 @@ class LayoutSpec:
 
 
 def load_layout(name):
-    """Read a layout by name, or from a file; see `load_system`.
+    """Read a layout by name or from a file; see `load_system`.
 
     Parameters
     ----------
@@ -254,12 +254,12 @@ def load_layout(name):
     Returns
     -------
     LayoutSpec
-        Checked for itself.
+        Its values checked against one another.
 
     Raises
     ------
     SpecificationError
-        As `load_system`, and as `LayoutSpec`.
+        As for `load_system`, and for `LayoutSpec`.
 
     Examples
     --------
