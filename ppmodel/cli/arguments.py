@@ -161,21 +161,25 @@ layout = _together(
         "--zero",
         type=Digit(3),
         metavar="[0|1|2|3]",
-        help="What replicas shard: 1 optimizer state, 2 gradients, too, 3 weights, too (default 0).",
+        help="What replicas shard: 1 optimizer state; 2 gradients, too; 3 weights, too (default 0).",
     ),
     click.option(
         "--recompute",
         type=Recompute(),
         metavar="none|selective|full|N",
-        help="Activations to recompute in the backward; N: that many layers of each stage in full (default: the model's).",
+        help="Activations to recompute; N: so many layers of each stage in full (default: the model's).",
     ),
     click.option("--precision", type=Choice(("bf16", "fp8")), help="Precision of matrix products (default bf16)."),
-    click.option("--causal/--no-causal", default=None, help="Whether fused attention skips the masked half (default: it does)."),
+    click.option(
+        "--causal/--no-causal", default=None, help="Whether fused attention skips the masked half (default: it does)."
+    ),
     click.option(
         "--context-exchange", type=Choice(("ring", "all-gather")), help="How cp moves keys and values (default ring)."
     ),
     click.option(
-        "--overlap-tensor/--no-overlap-tensor", default=None, help="Hide tensor-parallel collectives under matrix products."
+        "--overlap-tensor/--no-overlap-tensor",
+        default=None,
+        help="Hide tensor-parallel collectives under matrix products.",
     ),
     click.option(
         "--overlap-backward/--no-overlap-backward",
@@ -199,7 +203,7 @@ layout = _together(
         "--layers",
         type=Layers(),
         metavar="WORD|N,N,...|STRING",
-        help="Transformer blocks of each stage: balanced (default), even, a number for each, or Megatron-LM's notation: "
+        help="Blocks of each stage: balanced (default), even, a number for each, or Megatron-LM's notation: "
         "'Et*19|t*21|t*21|t*19L'.",
     ),
 )
@@ -221,9 +225,13 @@ costs = _together(
     click.option("--forward", type=Seconds("above 0"), help="Forward of one microbatch on 1/S of the model."),
     click.option("--backward", type=Seconds("above 0"), help="Its backward; either half takes half of it."),
     click.option(
-        "--input-grad", type=Seconds("above 0"), help="Gradient of the input; with --weight-grad, instead of --backward."
+        "--input-grad",
+        type=Seconds("above 0"),
+        help="Gradient of the input; with --weight-grad, instead of --backward.",
     ),
-    click.option("--weight-grad", type=Seconds(), help="Gradient of the weights; with --input-grad, instead of --backward."),
+    click.option(
+        "--weight-grad", type=Seconds(), help="Gradient of the weights; with --input-grad, instead of --backward."
+    ),
     click.option(
         "--pair", type=Seconds("above 0"), help="A forward and a backward that share a cell, F&B (default: their sum)."
     ),

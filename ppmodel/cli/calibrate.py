@@ -12,22 +12,22 @@ _EXAMPLES = {"--system": "a100", "--out": "my_cluster.yaml"}
 
 @command("calibrate")
 @click.argument("rows_files", metavar="ROWS.csv...", nargs=-1, required=True)
-@click.option("--system", metavar="NAME|FILE", help="System to start from.")
-@click.option("--out", type=click.Path(), metavar="FILE.yaml", help="Where the calibrated system is written.")
+@click.option("--system", metavar="NAME|FILE", help="The system to start from.")
+@click.option("--out", type=click.Path(), metavar="FILE.yaml", help="Where to write the calibrated system.")
 @click.option("--constants", metavar="NAME,...", help="Constants to fit, by their keys in the system's file.")
 @click.option(
-    "--prior", type=float, default=0.5, show_default=True, help="How far a constant is expected from its start."
+    "--prior", type=float, default=0.5, show_default=True, help="How far a constant may be expected to move."
 )
 @click.option("--title", help="Title of the calibrated system.")
-@click.option("--date", metavar="YYYY-MM-DD", help="Date that the fitted values bear; today's without it.")
+@click.option("--date", metavar="YYYY-MM-DD", help="Date to write beside the fitted values (default: today).")
 def calibrate_command(rows_files, system, out, constants, prior, title, date):
     """Fit the constants of a system to measured training runs.
 
-    ROWS.csv has the columns that ppmodel predict reads, and of what was measured iteration_s (seconds), memory_gb (1e9
-    bytes of the most loaded GPU) and status (oom where the memory did not suffice). Of the system all constants of
-    kernels, collectives and memory are fitted that its file does not give as stated; those that the rows do not tell
-    stay as they are. The prior is the standard deviation of a constant's logarithm about where it starts. FILE.yaml is
-    a system like any other.
+    ROWS.csv has the columns that ppmodel predict reads, and what was measured: iteration_s (seconds), memory_gb (1e9
+    bytes of the most loaded GPU) and status (oom where memory ran out). All constants of kernels, collectives and
+    memory are fitted, except those that the system's file gives as stated; constants that the rows do not determine
+    keep their values. The prior is the standard deviation of a constant's logarithm around its starting value.
+    FILE.yaml is a system like any other.
     """
     from ppmodel.export import write_whole
     from ppmodel.measured.calibrate import calibrated

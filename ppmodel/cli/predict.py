@@ -18,8 +18,8 @@ def predict_command(rows_file, system, out):
     """Predict iteration time, memory and utilization of training runs.
 
     ROWS.csv has a row for each run and needs all of these columns: hidden, heads, kv_heads, layers, mlp_hidden,
-    gated_mlp, vocabulary, sequence, attention, schedule, chunks, tp, cp, ep, dp, pp, sequence_parallel, zero, recompute,
-    microbatch_size, global_batch. gated_mlp and sequence_parallel are true or false; attention is unfused,
+    gated_mlp, vocabulary, sequence, attention, schedule, chunks, tp, cp, ep, dp, pp, sequence_parallel, zero,
+    recompute, microbatch_size, global_batch. gated_mlp and sequence_parallel are true or false; attention is unfused,
     unfused-fused-softmax or flash; recompute is none, selective or full; chunks is 1 where the schedule has no such
     option. Other columns are kept.
 

@@ -69,7 +69,8 @@ def _iteration(result, length):
     yield f"layout              {counted(result['gpus'], 'GPU')}: pp {result['pp']}, {sizes}, zero {result['zero']}"
     yield (
         f"iteration           {seconds:.6g} s for {counted(result['global_batch'], 'sequence')} of {length} tokens: "
-        f"{result['tokens_per_s_per_gpu']:.4g} tokens/s a GPU, {result['model_flops_utilization']:.1%} of the peak (MFU)"
+        f"{result['tokens_per_s_per_gpu']:.4g} tokens/s a GPU, "
+        f"{result['model_flops_utilization']:.1%} of the peak (MFU)"
     )
     for name in PARTS:
         if abs(result[name]) > _LEAST * seconds:

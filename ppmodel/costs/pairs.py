@@ -1,4 +1,4 @@
-"""The cells of a table in which a forward meets a backward: what a stage consists of, and how long its pairs take."""
+"""Cells that hold a forward and a backward: the units of each stage, and how long its pairs take."""
 
 from itertools import groupby
 
@@ -12,18 +12,18 @@ _COMPUTE, _COMM, _WEIGHT, _WEIGHT_COMM = range(len(Unit._fields))
 
 
 def list_units(phases, seconds, system, layout):
-    """The units of some lists of operations, forward and backward.
+    """The units of each list of operations, forward and backward.
 
-    A unit ends with each collective that its half has: of the forward, or of the input gradient with what recomputation
-    runs again before. Weight gradients belong to the unit of their operation's input gradient.
+    Each collective of a half ends a unit; a half is the forward, or the input gradient together with the forward that
+    is recomputed before it. Weight gradients belong to the unit of their operation's input gradient.
 
     Parameters
     ----------
     phases : Phases
         Of the lists.
     seconds : ndarray of float, shape (num_lists, 3, 5)
-        What the lists take, by forward, input and weight gradient and by part. Kernels are stretched to it where they
-        wait for the host; what data parallelism exchanges for each microbatch stands at the end of a list.
+        Time of each list, by forward, input and weight gradient and by part. Kernels that wait for the host are
+        stretched to it; what data parallelism exchanges for each microbatch comes at the end of a list.
     system : SystemSpec
     layout : LayoutSpec
 
@@ -57,7 +57,7 @@ def _stretch(units, column, whole):
 
 
 def _places(phases):
-    """Where each kernel, and then each collective, counts: unit and field as one number; and where halves begin."""
+    """The place of each kernel, then of each collective: unit and field as one number; and where halves begin."""
     kernels, collectives = _by_list(phases)
     place = np.zeros(len(phases.kernel_of) + len(phases.collective_of), dtype=np.intp)
     bounds, unit = [0], 0
@@ -82,7 +82,7 @@ def _places(phases):
 
 
 def _by_list(phases):
-    """Of each list and phase, from an operation to its kernel, and to its collective behind all kernels."""
+    """For each list and phase, from an operation to its kernel, and to its collective, numbered after all kernels."""
     num_lists = len(phases.ends) // 4
     kernels, collectives = ([[{} for _ in range(4)] for _ in range(num_lists)] for _ in range(2))
     first = 0
@@ -96,7 +96,7 @@ def _by_list(phases):
 
 
 def _steps(kernels, collectives, half):
-    """Phase and operation, in the order in which they run; what runs again does so before the gradient of its last."""
+    """Phase and operation, in the order in which they run; recomputation runs before the gradient of its last one."""
     count = 1 + max((one for phases in (kernels, collectives) for phase in phases for one in phase), default=-1)
     if half == FORWARD:
         return [(FORWARD, one) for one in range(count)]
@@ -110,15 +110,15 @@ def _steps(kernels, collectives, half):
 
 
 def contention(system):
-    """How much slower kernels and collectives run at once, on a system."""
+    """How much slower kernels and collectives run on a system when they run at once."""
     return system.collectives.contention if system.collectives else 1.0
 
 
 def hidden_in_backward_s(phases, system, layout):
     """Seconds by which weight gradients hide tensor-parallel collectives of input gradients, list by list.
 
-    Each runs under the weight gradients of its unit, as Megatron-LM has it: of the layers whose input gradient it sums.
-    While they share the device, both are slower by the system's contention.
+    Each runs under the weight gradients of its unit, as in Megatron-LM: those of the layers whose input gradient it
+    sums. While they share the device, both are slowed down by the system's contention.
 
     Parameters
     ----------
@@ -141,14 +141,14 @@ def hidden_in_backward_s(phases, system, layout):
 
 
 class PairTimes:
-    """Seconds of pairs, by what their stages hold; each computed once.
+    """Durations of pairs, by what their stages hold; each is computed once.
 
     Parameters
     ----------
     units : list
         From `list_units`.
     forward_order : list of int
-        The lists in the order in which a stage has them.
+        The lists in the order in which they occur in a stage.
     order, contention
         As in `units.cell_duration`.
     overhead_s : float
@@ -162,7 +162,7 @@ class PairTimes:
         self._known, self._operations = {}, {}
 
     def seconds(self, forward, kind, backward):
-        """Of a pair of a forward and another kind, each with how often its stage has each list."""
+        """Seconds of a forward paired with another kind; each is given by how often its stage has each list."""
         key = forward, kind, backward
         if key not in self._known:
             both = self._operation(OpKind.F, forward), self._operation(kind, backward)
@@ -170,7 +170,7 @@ class PairTimes:
         return self._known[key]
 
     def _operation(self, kind, counts):
-        """The units of an operation of a stage; from one collective to the next, whatever lists they belong to."""
+        """The units of an operation of a stage: from one collective to the next, across lists."""
         key = kind, counts
         if key not in self._operations:
             self._operations[key] = operation_units(self._all(counts, kind), kind)
@@ -184,7 +184,7 @@ class PairTimes:
 
 
 def operation_units(units, kind):
-    """The units of one kind of operation: of a backward one half or both, and none that ends without a collective.
+    """The units of one kind of operation, merged up to each collective; of a backward one half or both.
 
     Parameters
     ----------

@@ -1,12 +1,12 @@
-"""How long a cell of two operations takes: their units on two streams, one that computes and one that communicates.
+"""How long a cell of two operations takes: their units run on two streams, one for computation, one for communication.
 
 The compute stream runs units in the order of the cell; the communication stream runs their collectives in the order in
-which they are issued. A unit begins when the compute stream is free and the collective of the unit before it, of the
-same operation, has ended; what is computed for weights waits for nothing but its turn, and the parts of its input that
-are gathered first. A cell ends when both streams have.
+which they are issued. A unit begins when the compute stream is free and the collective of the preceding unit of the
+same operation has ended. Weight gradients wait only for their turn, and for the parts of their input that are gathered
+first. A cell ends when both streams have finished.
 
-While both streams are busy each runs `contention` times slower than alone, from 1, where they do not meet, to 2, where
-nothing is won: kernels and collectives share the multiprocessors and the memory of a GPU.
+While both streams are busy, each runs `contention` times slower than alone: 1 means that they do not disturb each
+other, 2 that overlap gains nothing. Kernels and collectives share the multiprocessors and the memory of a GPU.
 """
 
 from itertools import chain
@@ -15,12 +15,12 @@ from typing import NamedTuple
 from ppmodel.errors import CostError
 
 ORDERS = ("alternating", "best")
-"""How the units of two operations follow one another in a cell; see `cell_duration`."""
+"""In which order the units of two operations run in a cell; see `cell_duration`."""
 
 _ROUNDING = 1e-12
 _SHARES = (1 / 64, 1 / 16, 1 / 4, 1 / 2, 1)
 _OWN, _OTHER, _EVEN, _ODD = range(4)
-"""What an item waits for: a collective of either operation, or what is gathered for weights, of every other unit."""
+"""What an item waits for: a collective of either operation, or input gathered for weights, of every other unit."""
 
 
 class Unit(NamedTuple):
@@ -31,11 +31,11 @@ class Unit(NamedTuple):
     compute_s : float
         Kernels of a forward or of an input gradient, in seconds.
     comm_s : float
-        The collective that follows, and on which the next unit waits; what no kernel of the operation itself hides.
+        The collective that follows and that the next unit waits for, as far as no kernel of its operation hides it.
     weight_s : float
         Kernels of the weight gradients of the same layers.
     weight_comm_s : float
-        Gathering the input that they need.
+        Gathering the input that these need.
     """
 
     compute_s: float = 0.0
@@ -47,29 +47,29 @@ class Unit(NamedTuple):
 def cell_duration(first, second=(), order="alternating", contention=1.0):
     """Seconds of a cell with one operation or two.
 
-    An operation alone exposes its collectives. Of two, one computes while the other communicates.
+    A single operation exposes its collectives. With two, one computes while the other communicates.
 
     Parameters
     ----------
     first, second : sequence of Unit
-        The units of either operation, in its order; the forward first.
+        The units of each operation, in its own order; the forward first.
     order : {"alternating", "best"}
-        One unit of each in turn, as STP (Qi et al., 2025), DualPipe and Megatron-LM have it, beginning with the
-        operation with which the cell is shorter; or the best of all orders in which both keep theirs, by dynamic
-        programming (as DHelix, 2024, pairs units). Weight gradients come right behind the input gradients of their
-        unit, and what is gathered for them is so a unit ahead.
+        One unit of each in turn, as in STP (Qi et al., 2025), DualPipe and Megatron-LM, starting with the operation
+        that makes the cell shorter; or the best of all orders in which both operations keep their own, by dynamic
+        programming (as DHelix, 2024, pairs units). Weight gradients come right after the input gradients of their
+        unit, and their input is gathered one unit ahead.
     contention : float
         From 1 to 2; see above.
 
     Returns
     -------
     float
-        In seconds: at least what either stream has to do, and at most the sum.
+        In seconds: at least the work of either stream, at most the sum of both.
 
     Raises
     ------
     CostError
-        If the order is unknown, or the contention out of range.
+        If the order is unknown, or the contention is out of range.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def cell_duration(first, second=(), order="alternating", contention=1.0):
     if order not in ORDERS:
         raise CostError("pairing", order, f"must be one of {', '.join(ORDERS)}", "choose one of them")
     if not 1 <= contention <= 2:
-        raise CostError("contention", contention, "must be from 1 to 2", "write 1 where streams do not meet")
+        raise CostError("contention", contention, "must be from 1 to 2", "write 1 where streams do not disturb each other")
     if not (first and second):
         return float(sum(map(sum, (*first, *second))))
     ours, theirs = _turns(first, _OWN), _turns(second, _OTHER)
@@ -93,7 +93,7 @@ def cell_duration(first, second=(), order="alternating", contention=1.0):
 
 
 def _turns(units, own):
-    """Each unit as items of the compute stream: what each waits for, its kernels, its own collective."""
+    """The items of the compute stream for each unit: what each waits for, its kernels, its own collective."""
     turns = []
     for number, unit in enumerate(units):
         gathered = units[number + 1].weight_comm_s if number + 1 < len(units) else 0.0
@@ -104,7 +104,7 @@ def _turns(units, own):
 
 
 def _alternate(ours, theirs):
-    """One turn of each, and what is left of the longer."""
+    """One turn of each, then the rest of the longer."""
     both = min(len(ours), len(theirs))
     return [*chain(*zip(ours[:both], theirs[:both], strict=True)), *ours[both:], *theirs[both:]]
 
@@ -112,8 +112,8 @@ def _alternate(ours, theirs):
 def _walk(items, contention):
     """Seconds from the first item to the end of both streams.
 
-    Known after each item are the time at which its kernels end, the work that the communication stream then has ahead,
-    and how much of that each operation waits for.
+    The state after each item is the time at which its kernels end, the work that the communication stream still has
+    ahead, and how much of that each operation waits for.
     """
     state = _START
     for item in items:
@@ -125,7 +125,7 @@ _START = (0.0,) * 6
 
 
 def _after(state, item, contention):
-    """The state after an item: time, work ahead of the communication stream, and of it what each waits for."""
+    """The state after an item: time, work ahead of the communication stream, and what of it each waits for."""
     own, compute, comm = item
     wait, (time, ahead, *left) = state[2 + own], state
     beside = min(compute, ahead - wait)
@@ -142,7 +142,7 @@ def _after(state, item, contention):
 def _best(ours, theirs, contention, shortest):
     """The shortest cell over all orders, if it is shorter than one that is known.
 
-    First those are searched that nearly fill one stream, of which there are few, then more.
+    It searches first the few that nearly fill one stream, then more.
     """
     rest = _remaining(ours), _remaining(theirs)
     least = _least(*map(sum, zip(rest[0][0], rest[1][0], strict=True)), contention)
@@ -157,8 +157,8 @@ def _best(ours, theirs, contention, shortest):
 def _search(ours, theirs, rest, contention, enough):
     """The shortest cell that takes less than `enough`, or None.
 
-    After i items of one operation and j of the other, the states are kept that no other is before, and from which the
-    cell can become as short.
+    After i items of one operation and j of the other, those states are kept that no other dominates, and from which the
+    cell can still become as short.
     """
     row = {}
     for i in range(len(ours) + 1):
@@ -175,7 +175,7 @@ def _search(ours, theirs, rest, contention, enough):
 
 
 def _least(compute, comm, contention):
-    """Seconds that both streams take where nothing waits."""
+    """Seconds that both streams take if nothing waits."""
     return max(compute, comm) + (contention - 1) * min(compute, comm)
 
 
@@ -188,7 +188,7 @@ def _remaining(items):
 
 
 def _front(states):
-    """The states of which no other is as good in everything."""
+    """The states that no other matches or beats in every respect."""
     kept = []
     for state in sorted(set(states)):
         if not any(all(a <= b for a, b in zip(other, state, strict=True)) for other in kept):

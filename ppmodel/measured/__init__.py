@@ -1,4 +1,4 @@
-"""Training runs that somebody measured: their rows, read and predicted."""
+"""Training runs that others measured: their rows, read and predicted."""
 
 from ppmodel.measured.predict import PREDICTED, predict_file, predicted
 from ppmodel.measured.rows import COLUMNS, MeasuredRun, read_rows, run_of

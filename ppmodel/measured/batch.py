@@ -1,8 +1,8 @@
 """Iteration times of many rows of training runs on many systems: the fast twin of `predicted`.
 
-What a row asks for is known before the system's constants are: the kernels of its blocks, its collectives, the stages
-of its table. It is laid out once, for all rows in the same arrays; a system then takes a few array operations and one
-pass through the graph of each row, for many systems side by side.
+The kernels of a row's blocks, its collectives and the stages of its table do not depend on the system's constants. They
+are laid out once, in the same arrays for all rows; many systems at a time then take a few array operations and one pass
+through the graph of each row.
 """
 
 from typing import NamedTuple
@@ -70,14 +70,14 @@ def laid_by_kernels(rows, system):
 
 
 class Batch:
-    """Rows whose iteration times are wanted on many systems that differ in what a calibration fits.
+    """Iteration times of rows on many systems that differ only in what a calibration fits.
 
     Parameters
     ----------
     rows : sequence of dict of str to str
-        None of them refused; see `read_rows`.
+        None of them may be refused; see `read_rows`.
     system : SystemSpec
-        Gives the framework and the nodes, which do not change. No NIC is shared.
+        Gives the framework and the nodes, which stay fixed. No NIC may be shared.
     """
 
     def __init__(self, rows, system):

@@ -1,4 +1,4 @@
-"""A system whose constants are fitted to rows of training runs, with how far off it is."""
+"""A system whose constants are fitted to rows of training runs, and its errors on them."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +20,7 @@ _GB, _FITS_WIDTH = 1e9, 0.06
 
 
 class Source(NamedTuple):
-    """How far a calibrated system is off on the rows of one file.
+    """The errors of a calibrated system on the rows of one file.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def calibrated(files, system, names=None, prior=0.5):
 
 
 class _Rows:
-    """The rows of some files, and which of them say something."""
+    """The rows of some files, and which of them hold a measurement."""
 
     def __init__(self, files, system):
         if system.nodes is not None and system.nodes.shared_nic:

@@ -1,4 +1,4 @@
-"""The constants of a system that measured rows can fit: their names as in its file, their values, their bounds."""
+"""The constants of a system that can be fitted to measured rows: names as in its file, values, bounds."""
 
 from dataclasses import dataclass, fields, replace
 

@@ -1,9 +1,9 @@
-"""Constants fitted to measurements in log error: robustly, with weak priors, and only those that the data tell.
+"""Constants fitted to measurements in log error: robustly, with weak priors, and only those that the data determine.
 
-A residual is the logarithm of predicted over measured. Its loss is the soft L1 of scipy, 2 (sqrt(1 + z) - 1) of its
-square over a scale, so that rows which the model cannot explain weigh less than their square. The logarithm of every
-constant has a normal prior about where it starts. A constant is left at its start where the data narrow its prior by
-less than three tenths; the least determined goes first, with all that the data hardly touch, and the others are fitted
+A residual is the logarithm of predicted over measured. Its loss is scipy's soft L1, 2 (sqrt(1 + z) - 1) with z its
+square over a scale, so that rows which the model cannot explain weigh less than under squares. The logarithm of every
+constant has a normal prior around its starting value. A constant keeps that value if the data narrow its prior by less
+than three tenths; the least determined is dropped first, with all that the data hardly touch, and the others are fitted
 again.
 """
 
@@ -38,7 +38,7 @@ class Problem(NamedTuple):
     prior: float
 
     def of(self, kept):
-        """The same problem with some of the constants alone."""
+        """The same problem with only some of the constants."""
         return self._replace(constants=kept)
 
 
@@ -62,7 +62,7 @@ class Fitted(NamedTuple):
 
 
 def fitted(problem):
-    """Fit the constants that the data tell.
+    """Fit the constants that the data determine.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def fitted(problem):
 
 
 def solve(problem, rows=slice(None), start=None):
-    """The robust least squares of scipy on some of the rows, from some logarithms of the constants."""
+    """Scipy's robust least squares on some of the rows, starting from given logarithms of the constants."""
     least_squares = _scipy().least_squares
     centre = np.log([one.start for one in problem.constants])
     most = np.minimum(centre + _FARTHEST, np.log([one.most for one in problem.constants]))
@@ -132,7 +132,7 @@ def _spread(problem, result):
 
 
 def cross_validated(problem, values, folds, num_rows, seed, predict):
-    """What each row is predicted to be by a fit to the rows of the other folds.
+    """Predictions of each row by a fit to the rows of the other folds.
 
     Parameters
     ----------

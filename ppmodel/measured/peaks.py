@@ -14,7 +14,7 @@ _LISTS = 3
 
 
 class PeakBatch:
-    """Rows whose memory is wanted on many systems that differ in what a calibration fits.
+    """Memory of rows on many systems that differ only in what a calibration fits.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class PeakBatch:
 
 
 class _Row:
-    """What of a row's memory no fitted constant changes, by stage or by rank."""
+    """The memory of a row that no fitted constant changes, by stage or by rank."""
 
     def __init__(self, one):
         self.table, self.work, self.layout = one.table, one.work, one.layout
@@ -55,7 +55,7 @@ class _Row:
         self.in_flight = peak_activations(one.table, np.ones(one.table.num_stages)) if plain else None
 
     def total(self, kept, between, logits, working):
-        """Bytes of each rank, but for the reserve; of values of the lists."""
+        """Bytes of each rank without the reserve, from the values of the lists."""
         kept, between, logits = (self.counts.T @ column for column in (kept, between, logits))
         working = (working * (self.counts.T > 0)).max(axis=1)
         if self.in_flight is not None:

@@ -10,7 +10,7 @@ from ppmodel.measured.rows import read_rows, run_of, system_of
 from ppmodel.specs import FrameworkSpec
 
 PREDICTED = ("predicted_iteration_s", "predicted_memory_gb", "predicted_fits", "predicted_mfu", "refused")
-"""The columns that a prediction adds; memory in 1e9 bytes, of the most loaded GPU."""
+"""The columns that a prediction adds; memory is that of the most loaded GPU, in 1e9 bytes."""
 
 _GB = 1e9
 
@@ -27,7 +27,7 @@ def predicted(row, system):
     Returns
     -------
     dict
-        A value for each of `PREDICTED`; of a row that cannot be, ``refused`` says why and the others are None.
+        A value for each of `PREDICTED`; if the row is refused, ``refused`` says why and the others are None.
     """
     framework, system = system.framework or FrameworkSpec(), system_of(row, system)
     try:
@@ -54,8 +54,8 @@ def predict_file(rows_file, system, out):
         CSV; see `read_rows`.
     system : SystemSpec
     out : str or Path
-        The CSV file to write; the rows stay in order, and their columns come first, as they are. Columns of
-        `PREDICTED` that the file has already are replaced.
+        The CSV file to write; the rows keep their order, and their own columns come first, unchanged. Columns of
+        `PREDICTED` that the file already has are replaced.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def predict_file(rows_file, system, out):
     Raises
     ------
     PPModelError
-        If the file is refused, or cannot be written.
+        If a file is refused or cannot be written.
     """
     columns, rows = read_rows(rows_file)
     kept = [name for name in columns if name not in PREDICTED]
@@ -79,7 +79,7 @@ def predict_file(rows_file, system, out):
 
 
 def _text(value):
-    """A value as CSV has it: true and false as the files of measured runs write them."""
+    """A value as CSV text; true and false in lower case, as in the files of measured runs."""
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else value

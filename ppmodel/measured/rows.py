@@ -1,4 +1,4 @@
-"""Rows of training runs: one CSV row is one run, its model and its layout."""
+"""Rows of training runs: each CSV row is one run, with its model and its layout."""
 
 import csv
 import io
@@ -45,7 +45,7 @@ COLUMNS = (
     "schedule", "chunks", "tp", "cp", "ep", "dp", "pp", "sequence_parallel", "zero", "recompute", "microbatch_size",
     "global_batch",
 )  # fmt: skip
-"""The columns that say what was run; a file may have more, which are kept."""
+"""The columns that say what was run; a file may have others, which are kept."""
 
 
 class MeasuredRun(NamedTuple):
@@ -86,7 +86,7 @@ def read_rows(path):
     Raises
     ------
     PPModelError
-        If the file cannot be read, a column is missing or given twice, or a row has another number of values.
+        If the file cannot be read, a column is missing or given twice, or a row has the wrong number of values.
     """
     lines = csv.reader(io.StringIO(read_text(path, _LARGEST_BYTES), newline=""), strict=True)
     try:
@@ -119,7 +119,7 @@ def _row(path, line, columns, values):
 
 
 def system_of(row, system):
-    """The system with the kernels that a row says were used.
+    """The system with the kernels that a row names.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def system_of(row, system):
     Returns
     -------
     SystemSpec
-        The same where the row names none, or the system does not tell kernels apart.
+        Unchanged if the row names no kernel, or the system does not tell kernels apart.
 
     Examples
     --------
@@ -228,7 +228,7 @@ def _case(name, chunks):
 
 
 def _model(values, framework):
-    """The model: what no column says follows from its family, Llama's with a gated MLP, GPT's without."""
+    """The model; what no column says follows from its family: Llama with a gated MLP, GPT without."""
     gated = values["gated_mlp"]
     heads, kv_heads = values["heads"], values["kv_heads"]
     if heads % kv_heads:
@@ -245,7 +245,7 @@ def _model(values, framework):
 
 
 def _layers(values):
-    """Even shares, as Megatron-LM asks for; where these do not divide, embedding and loss count as layers if they help.
+    """Even shares, as Megatron-LM requires; if they do not divide, embedding and loss count as layers where that helps.
 
     That is Megatron-LM's ``--account-for-embedding-in-pipeline-split`` and its twin for the loss, which the recipes of
     Llama 3.1 405B set.

@@ -1,4 +1,4 @@
-"""A calibrated system as a file like any other, with what it was fitted to and how far off it is."""
+"""A calibrated system written as a system file, with the rows it was fitted to and its errors."""
 
 import json
 from textwrap import wrap
@@ -52,7 +52,7 @@ def _heading(found, command):
 
 
 def error_names(source):
-    """Names and values of the errors on rows not seen; of "fits" the mean alone."""
+    """Names and values of the errors on unseen rows; of "fits" only the mean."""
     named = (("mean", source.mean), ("median", source.median), ("90 %", source.nine_tenths), ("worst", source.worst))
     return named[:1] if source.what == "fits" else named
 
@@ -73,7 +73,7 @@ def _entry(indent, key, one, found, date):
 
 
 def _rows(field, found):
-    """The rows that a constant was fitted to, and how far predictions of unseen ones are off."""
+    """The rows that a constant was fitted to, and the errors on unseen ones."""
     part = "memory" if field in MEMORY else "time"
     errors = [one for one in found.sources if (one.what == "time") == (part == "time")]
     told = [f"{one.file} ({'wrong' if one.what == 'fits' else 'mean error'} {one.mean:.1%})" for one in errors]
