@@ -15,9 +15,7 @@ _EXAMPLES = {"--system": "a100", "--out": "my_cluster.yaml"}
 @click.option("--system", metavar="NAME|FILE", help="The system to start from.")
 @click.option("--out", type=click.Path(), metavar="FILE.yaml", help="Where to write the calibrated system.")
 @click.option("--constants", metavar="NAME,...", help="Constants to fit, by their keys in the system's file.")
-@click.option(
-    "--prior", type=float, default=0.5, show_default=True, help="How far a constant may be expected to move."
-)
+@click.option("--prior", type=float, default=0.5, show_default=True, help="How far a constant may be expected to move.")
 @click.option("--title", help="Title of the calibrated system.")
 @click.option("--date", metavar="YYYY-MM-DD", help="Date to write beside the fitted values (default: today).")
 def calibrate_command(rows_files, system, out, constants, prior, title, date):

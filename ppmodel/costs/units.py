@@ -80,7 +80,9 @@ def cell_duration(first, second=(), order="alternating", contention=1.0):
     if order not in ORDERS:
         raise CostError("pairing", order, f"must be one of {', '.join(ORDERS)}", "choose one of them")
     if not 1 <= contention <= 2:
-"""What an item waits for: collectives of either operation, or input gathered for the weights of even or odd units."""
+        raise CostError(
+            "contention", contention, "must be from 1 to 2", "write 1 where streams do not disturb each other"
+        )
     if not (first and second):
         return float(sum(map(sum, (*first, *second))))
     ours, theirs = _turns(first, _OWN), _turns(second, _OTHER)
