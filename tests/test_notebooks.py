@@ -70,6 +70,7 @@ PARAMETERS = {
         "filled_batch": 16,
     },
     "pairs": {"schedules": ["1f1b", "dualpipev"], "paired": ["dualpipev"], "factors": [0.5], "contentions": [1.2]},
+    "measured": {"systems": ["a100_bigscience", "b200_simumax"]},
     "claims": {"implied": "default"},
     "semantics": {
         "pp": 4,
@@ -348,6 +349,19 @@ def test_your_system(tmp_path):
     assert choices.iteration_s[4, "fastest that fits"] == points.query("fits and pp == 4").iteration_s.min()
     facts = recorded("your_layouts.json")
     assert (facts["tried"], facts["fitting"]) == (len(plain), plain.fits.sum())
+
+
+@of("measured")
+def test_measured(recorded):
+    """Errors are those of `predicted` on the rows of the sources; what the files state of rows not seen is near them."""
+    errors, runs = recorded("measured_errors.csv").set_index("runs"), recorded("measured.csv")
+    assert list(errors.index) == ["bigscience_a100", "simumax_b200"]
+    off = (runs.predicted_iteration_s / runs.iteration_s - 1).abs()
+    assert off.groupby(runs.runs).mean().to_dict() == pytest.approx(errors["mean"].to_dict())
+    assert off.groupby(runs.runs).size().to_dict() == {"bigscience_a100": 47, "simumax_b200": 16}
+    assert (errors["mean"] <= errors.unseen * 1.05).all()
+    assert (errors.unseen < 0.06).all()
+    assert recorded("measured_worst.csv").error.abs().is_monotonic_decreasing
 
 
 @of("beside")
