@@ -353,7 +353,7 @@ def test_your_system(tmp_path):
 
 @of("measured")
 def test_measured(recorded):
-    """Errors are those of `predicted` on the rows of the sources; what the files state of rows not seen is near them."""
+    """Errors are those of `predicted` on the rows; what the files state of rows not seen is near them."""
     errors, runs = recorded("measured_errors.csv").set_index("runs"), recorded("measured.csv")
     assert list(errors.index) == ["bigscience_a100", "simumax_b200"]
     off = (runs.predicted_iteration_s / runs.iteration_s - 1).abs()
