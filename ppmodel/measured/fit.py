@@ -25,11 +25,11 @@ class Problem(NamedTuple):
     ----------
     constants : list of Constant
     residuals : callable
-        Of a list of dicts of values by name: residuals, shape (len(list), num_rows).
+        Takes a list of dicts of values by name; returns residuals, shape (len(list), num_rows).
     scale : float
-        Residuals about as large as this are ordinary.
+        The size of an ordinary residual.
     prior : float
-        Standard deviation of the logarithm of a constant about its start.
+        Standard deviation of a constant's logarithm around its starting value.
     """
 
     constants: list
@@ -50,10 +50,10 @@ class Fitted(NamedTuple):
     values : dict of str to float
         By name, in SI units.
     factors : dict of str to float
-        The 95 % interval reaches from the value over its factor to the value times it; given the other constants'
+        The 95 % interval reaches from the value divided by its factor to the value times it; given the other constants'
         structure and priors.
     untold : dict of str to str or None
-        Constants that the data do not tell, each with the one that it trades off with most, if any.
+        Constants that the data do not determine, each with the one that it trades off with most, if any.
     """
 
     values: dict
