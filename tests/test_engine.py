@@ -58,12 +58,11 @@ def test_both_engines_and_the_twin_agree_on_rendezvous(case, allreduce):
         assert path == events
     else:
         np.testing.assert_allclose(path, events, rtol=0, atol=1e-9, equal_nan=True)
-    if allreduce == "excluded":
-        twin = rendezvous_times(schedule, costs)
-        assert (twin is None) == isinstance(path, tuple)
-        for column, times_s in zip(path[1:], twin or (), strict=False):
-            expected = [times_s.get(schedule.op(index), np.nan) for index in range(schedule.num_operations)]
-            np.testing.assert_allclose(column, expected, rtol=0, atol=1e-9, equal_nan=True)
+    twin = rendezvous_times(schedule, costs, allreduce)
+    assert (twin is None) == isinstance(path, tuple)
+    for column, times_s in zip(path[1:], twin or (), strict=False):
+        expected = [times_s.get(schedule.op(index), np.nan) for index in range(schedule.num_operations)]
+        np.testing.assert_allclose(column, expected, rtol=0, atol=1e-9, equal_nan=True)
 
 
 @settings(max_examples=200)

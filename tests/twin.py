@@ -130,13 +130,15 @@ def end_times(schedule, costs, p2p, factors=None, allreduce="excluded"):
     return end | step_ends(schedule, costs, max(clock), factors)
 
 
-def rendezvous_times(schedule, costs):
+def rendezvous_times(schedule, costs, allreduce="excluded"):
     """When each operation ends, and when its message is sent and there, where a transfer holds both ends.
 
     None where ranks wait for one another. Each rank walks a list of cells and, between two of them, of what it does
     with each peer: all messages to and from the peer at once, but for those that it sends, which go one by one.
     """
     rows, home, source, receiver = in_plain_words(schedule)
+    rows = with_reductions(schedule, rows, source, allreduce)
+    rows, beside = rows[: schedule.num_ranks], rows[schedule.num_ranks :]
     lists = []
     for rank, row in enumerate(rows):
         steps, before = [], []
@@ -178,6 +180,20 @@ def rendezvous_times(schedule, costs):
             if place[rank] == len(steps) or posts(rank):
                 continue
             step, what = steps[place[rank]]
+            if step == "run" and what[0].kind == R:
+                heads = [
+                    (other, lists[other][place[other]][1][0]) for other in range(len(rows))
+                    if place[other] < len(lists[other]) and lists[other][place[other]][0] == "run"
+                ]  # fmt: skip
+                heads = [(other, op) for other, op in heads if (op.kind, op.stage) == (R, what[0].stage)]
+                if len(heads) < schedule.num_replicas:
+                    continue
+                now = max(clock[other] for other, _ in heads) + costs.compute_s[R, what[0].stage]
+                for other, op in heads:
+                    clock[other] = end[op] = now
+                    place[other] += 1
+                went = True
+                continue
             if step == "meet":
                 clock[rank] = max(there[op] for op in what)
             else:
@@ -185,9 +201,27 @@ def rendezvous_times(schedule, costs):
                 clock[rank] += duration * shorter(what, costs)
                 end |= dict.fromkeys(what, clock[rank])
             place[rank], went = place[rank] + 1, True
-    if len(end) < len(home):
+    if len(home.keys() - end.keys()):
         return None
-    return end | step_ends(schedule, costs, max(clock), {}), sent, there
+    end |= beside_ends(schedule, costs, beside, source, end)
+    return end | step_ends(schedule, costs, max([*clock, *end.values()]), {}), sent, there
+
+
+def beside_ends(schedule, costs, rows, source, end):
+    """When reductions end that run beside the ranks, each rank's one after the other, once all replicas are ready."""
+    rows, free, ends = [[op for (op,) in row] for row in rows], [0.0] * len(rows), {}
+    while any(rows):
+        heads = [(rank, row[0]) for rank, row in enumerate(rows) if row]
+        stage = next(
+            one.stage for _, one in heads
+            if sum(op.stage == one.stage for _, op in heads) == schedule.num_replicas
+        )  # fmt: skip
+        together = [(rank, op) for rank, op in heads if op.stage == stage]
+        now = max(max(free[rank], end[source[op]]) for rank, op in together) + costs.compute_s[R, stage]
+        for rank, op in together:
+            free[rank] = ends[op] = now
+            rows[rank].pop(0)
+    return ends
 
 
 def link_times(schedule, costs, nics=None):
