@@ -669,7 +669,7 @@ def test_field_choice(recorded):
     assert models.allreduce.tolist() == ["excluded"] * 4 + ["blocking"]
     even = recorded("field_even.csv").set_index(["pp", "microbatches", "label"])
     assert even.balanced_s[4, 8, "1F1B"] == pytest.approx(t_sim("1f1b", 4, 8, "llama3_70b", "dgx_h100"))
-    assert recorded("field_even.json")["most"] == even.slower.max() > 0
+    assert recorded("field_even.json")["most"] == even.slower.max() >= 0
     verdicts = recorded("field_verdicts.csv").set_index("statement")
     facts = recorded("field_verdicts.json")
     assert facts["carries"] + facts["in_part"] + facts["does_not"] == facts["statements"] == len(verdicts) == 10

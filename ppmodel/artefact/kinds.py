@@ -198,6 +198,7 @@ def _schedule(value):
 
 _COUNT = Kind(lambda value: _require(_is_whole(value)), "must be a whole number of at least 1", "8")
 _MODEL = Kind(_text_for(load_model), "must be the name or the file of a model", "paper", "models")
+_SYSTEM = Kind(_text_for(load_system), "must be the name or the file of a system", "dgx_h100", "systems")
 
 KINDS = {
     "count": _COUNT,
@@ -217,7 +218,8 @@ KINDS = {
     ),
     "model": _MODEL,
     "paper-model": _MODEL,
-    "system": Kind(_text_for(load_system), "must be the name or the file of a system", "dgx_h100", "systems"),
+    "system": _SYSTEM,
+    "paper-system": _SYSTEM,
     "node-system": Kind(
         _with_nodes, "must be the name or the file of a system that has nodes", "a2_highgpu_8g", "systems"
     ),
@@ -238,7 +240,7 @@ KINDS = {
     "stage-of-work": _one_of(_STAGES_OF_WORK),
 }
 """The kinds, by the word that begins a parameter's comment. ``microbatches`` and ``waves`` are counts that a model may
-not have; a ``paper-model`` stays where a book is built for another model (see `parameters`)."""
+not have; a ``paper-model`` or ``paper-system`` stays where a book is built for another one (see `parameters`)."""
 
 
 def like(default):

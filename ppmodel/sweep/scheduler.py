@@ -1,6 +1,7 @@
 """Whether a Dask scheduler answers at an address: asked before there is a client, which would wait for any answer."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 from ppmodel.errors import SweepError
 
@@ -28,7 +29,8 @@ def require_scheduler(address, seconds):
         if parse_address(address)[0] not in _SCHEMES:
             raise ValueError("it must begin with tcp:// or tls://")
         resolve_address(address)  # a name that nobody knows would be tried again and again
-        answer = asyncio.run(asyncio.wait_for(_identity(address, seconds), seconds))
+        with ThreadPoolExecutor(1) as apart:  # a notebook's own thread runs an event loop already
+            answer = apart.submit(lambda: asyncio.run(asyncio.wait_for(_identity(address, seconds), seconds))).result()
     except TimeoutError:
         raise unreachable(address, f"no answer within {seconds} s") from None
     except Exception as error:  # whatever a library makes of an address, a network, or another protocol's bytes
