@@ -197,7 +197,7 @@ def compared(
     (['schedule', 'options', 'label'], 33.0)
     """
     cases, (seconds, values) = as_cases(schedules), _told_apart(given)
-    layouts = {one: priced(model, system, seconds, changes, one) for one in as_layouts(layout, values)}
+    layouts = priced(model, system, seconds, changes, as_layouts(layout, values))
     require_used(seconds, allreduce)
     words = list(product(listed(p2p), listed(allreduce)))
     for one in words:

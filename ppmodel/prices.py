@@ -135,24 +135,37 @@ def changed_costs(table, model, change, system, layout=None):
     return once(table, (model, change, system, layout), changed)
 
 
-def priced(model, system, seconds, changes, layout=None):
-    """Every `Price` of what `evaluate.compare` was given: systems outermost, then models, then changes."""
+def priced(model, system, seconds, changes, layouts=(None,)):
+    """Every `Price` of what `evaluate.compare` was given, for each layout: systems outermost, then models, then changes.
+
+    Parameters
+    ----------
+    model, system, seconds, changes
+        As `evaluate.compare` takes them.
+    layouts : sequence of LayoutSpec or None
+        From `layouts.as_layouts`.
+
+    Returns
+    -------
+    dict of LayoutSpec or None to list of Price
+    """
     several = [(UNCHANGED, {})] if changes is None else [(one, {"change": repr(one)}) for one in listed(changes)]
     if model is None and system is None:
-        require_model(layout)
+        for layout in layouts:
+            require_model(layout)
         given = {name: listed(value) for name, value in require_seconds(seconds).items()}
         points = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
-        return [Price(point | said, point, change=change) for point in points for change, said in several]
+        return {None: [Price(point | said, point, change=change) for point in points for change, said in several]}
     require_pair(model, system, seconds)
+    systems, models = [as_system(one) for one in listed(system)], [as_model(one) for one in listed(model)]
+    points = list(product(systems, models, several))
+    return {layout: [_price(*point, layout) for point in points] for layout in layouts}
+
+
+def _price(system, model, changed, layout):
+    change, said = changed
     named = {} if layout is None else layout_columns(layout)
-    systems = [as_system(one) for one in listed(system)]
-    models = [as_model(one) for one in listed(model)]
-    return [
-        Price({"system": one.name, "model": other.name} | said | named, {}, other, one, change, layout)
-        for one in systems
-        for other in models
-        for change, said in several
-    ]
+    return Price({"system": system.name, "model": model.name} | said | named, {}, model, system, change, layout)
 
 
 # ---- what is known of a table --------------------------------------------------------------------
