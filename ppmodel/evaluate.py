@@ -417,7 +417,7 @@ def options_text(options):
 
 def _told_apart(given):
     """Seconds, and values of a layout."""
-    values = {name: given[name] for name in given.keys() & set(LAYOUT_FIELDS)}
+    values = {name: value for name, value in given.items() if name in LAYOUT_FIELDS}
     return {name: value for name, value in given.items() if name not in values}, values
 
 

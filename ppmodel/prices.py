@@ -136,7 +136,7 @@ def changed_costs(table, model, change, system, layout=None):
 
 
 def priced(model, system, seconds, changes, layouts=(None,)):
-    """Every `Price` of what `evaluate.compare` was given, for each layout: systems outermost, then models, then changes.
+    """Every `Price` of what `evaluate.compare` was given, layout by layout: systems outermost, then models, changes.
 
     Parameters
     ----------

@@ -15,6 +15,7 @@ from ppmodel import build, compare
 from ppmodel.cli import main
 from ppmodel.costs import LayerTimes, check_layout, imbalance, stage_blocks, stage_layers
 from ppmodel.errors import CostError, PPModelError, SpecificationError
+from ppmodel.evaluate import compared
 from ppmodel.layouts import LAYOUT_FIELDS, as_layouts
 from ppmodel.specs import DATA, LayoutSpec, layout_names, load_layout, load_model, load_system, parse_layers
 from ppmodel.sweep import load_sweep
@@ -403,3 +404,12 @@ def test_too_few_blocks_are_refused():
     """Balanced stages have a block each, but a stage that a head fills."""
     with pytest.raises(CostError, match="are too few for the 4 stages"):
         stage_layers(build("1f1b", 4, 8), replace(LLAMA, blocks=3), times=LayerTimes(1.0))
+
+
+def test_rows_of_many_layouts_come_in_the_order_of_the_keywords():
+    """The last keyword varies fastest, whichever was written first, in every process."""
+    lists = {"zero": [0, 1], "tp": [2, 4], "microbatch_size": [1, 2], "dp": [1, 2], "sequence_parallel": [False, True]}
+    for names in (list(lists), list(reversed(lists))):
+        given = {name: lists[name] for name in names}
+        _, rows = compared("1f1b", 4, 8, model="llama3_70b", system="h100", **given)
+        assert [tuple(row[name] for name in names) for row in rows] == list(product(*given.values()))
