@@ -13,7 +13,7 @@ from ppmodel import iteration, metrics
 from ppmodel.cases import as_case, as_cases, built, compiled
 from ppmodel.costs import comm_over_forward
 from ppmodel.errors import NO_MEMORY, CostError, PPModelError
-from ppmodel.layouts import LAYOUT_COLUMNS, LAYOUT_FIELDS, as_layouts, layout_columns
+from ppmodel.layouts import LAYOUT_COLUMNS, LAYOUT_FIELDS, as_layouts, layout_columns, layout_size
 from ppmodel.ordering import ordered_case, ordered_cases, ordered_for
 from ppmodel.prices import SECONDS, Price, costs_of, listed, priced, require_used, table_numbers
 from ppmodel.run import Run
@@ -440,9 +440,7 @@ def chunked_case(case, layout):
 def _size(case, pp, microbatches, layout=None):
     if case.size and (pp, microbatches) == (None, None):
         return case.size
-    if layout is not None:
-        pp = layout.pp if pp is None else pp
-        microbatches = layout.microbatches if microbatches is None else microbatches
+    pp, microbatches = layout_size(layout, pp, microbatches)
     for field, value in (("pp", pp), ("microbatches", microbatches)):
         if value is None:
             raise CostError(field, None, "is missing", f"give for example {field}=8")

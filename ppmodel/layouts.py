@@ -103,6 +103,25 @@ def as_layout(layout=None, keywords=None):
     return replace(layout, **changed)
 
 
+def layout_size(layout, pp=None, microbatches=None):
+    """Ranks and microbatches of a table: those given, else the layout's; None where neither says them.
+
+    Parameters
+    ----------
+    layout : LayoutSpec or None
+    pp, microbatches : int or list of int, optional
+
+    Examples
+    --------
+    >>> from ppmodel.specs import LayoutSpec
+    >>> layout_size(LayoutSpec(pp=4, dp=2, global_batch=64)), layout_size(None, 8)
+    ((4, 32), (8, None))
+    """
+    if layout is None:
+        return pp, microbatches
+    return layout.pp if pp is None else pp, layout.microbatches if microbatches is None else microbatches
+
+
 def _values(name, value):
     """The values of a keyword as a list; a single value becomes a list of one."""
     several = isinstance(value, list | tuple | range)

@@ -4,7 +4,7 @@ import os
 
 from ppmodel.cases import cases_of_file, cases_of_text
 from ppmodel.errors import PPModelError
-from ppmodel.layouts import LAYOUT_FIELDS, as_layouts
+from ppmodel.layouts import LAYOUT_FIELDS, as_layouts, layout_size
 
 _SECONDS = ("forward", "backward", "input_grad", "weight_grad", "pair", "comm", "reduction", "optimizer")
 COSTS = (*_SECONDS, "model", "system")
@@ -49,8 +49,8 @@ def asked_case(name, file, options):
 
 def asked_size(case, pp, microbatches, layout=None):
     """The size that is asked for: that of a table, the one given, or the layout's."""
-    if layout is not None and case.size is None:
-        pp, microbatches = pp or layout.pp, microbatches or layout.microbatches
+    if case.size is None:
+        pp, microbatches = layout_size(layout, pp, microbatches)
     sizes = {"--pp": pp, "--microbatches": microbatches}
     for option, value in sizes.items():
         if case.size is not None and value is not None:

@@ -8,8 +8,10 @@ from ppmodel.cli.asked import COSTS, asked_costs, asked_layout, refuse_target
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say, say_json
 from ppmodel.errors import PPModelError
+from ppmodel.layouts import layout_size
 
 EXIT_ALL_REFUSED = 1
+_SIZES = "--pp", "--microbatches"
 
 
 @command("compare")
@@ -68,10 +70,8 @@ def _cases(names, file):
 
 def _size(cases, pp, microbatches, layout):
     """The size to compare at: what is not given is that of the layout or of the tables."""
-    if layout is not None:
-        pp, microbatches = pp or layout.pp, microbatches or layout.microbatches
     sizes = []
-    for place, (option, value) in enumerate({"--pp": pp, "--microbatches": microbatches}.items()):
+    for place, (option, value) in enumerate(zip(_SIZES, layout_size(layout, pp, microbatches), strict=True)):
         own = sorted({case.size[place] for case in cases if case.size})
         if value is None and len(own) != 1:
             rule = f"is missing, and the tables have {' and '.join(map(str, own))}" if own else "is missing"
