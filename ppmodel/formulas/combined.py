@@ -2,6 +2,8 @@
 
 from fractions import Fraction
 
+from ppmodel.formulas.interleaved import peaks_after_warm_up
+
 
 def makespan_combined_1f1b(num_ranks, num_microbatches, chunks=2, forward=1, backward=2, pair=None, group=None):
     """Makespan of combined 1F1B: (S-1 + w)(F+Bw)/v and (vB - w) pairs of P/v, with w = (v-1)N + 1.
@@ -74,6 +76,4 @@ def peak_activations_combined_1f1b(num_ranks, num_microbatches, chunks=2, group=
     >>> [str(peak) for peak in peak_activations_combined_1f1b(4, 8)]
     ['6', '5', '4', '3']
     """
-    before = (chunks - 1) * (min(num_ranks, num_microbatches) if group is None else group)
-    ahead = [2 * (num_ranks - 1 - rank) + before + 1 for rank in range(num_ranks)]
-    return [Fraction(min(one + 1, chunks * num_microbatches), chunks) for one in ahead]
+    return peaks_after_warm_up(num_ranks, num_microbatches, chunks, group, beside=2)

@@ -141,6 +141,29 @@ def peak_activations_interleaved(num_ranks, num_microbatches, chunks=2, group=No
     >>> [str(peak) for peak in peak_activations_interleaved(4, 8, 2)]
     ['11/2', '9/2', '7/2', '5/2']
     """
+    return peaks_after_warm_up(num_ranks, num_microbatches, chunks, group, beside=1)
+
+
+def peaks_after_warm_up(num_ranks, num_microbatches, chunks, group, beside):
+    """Peak activations of each rank: the 2(S-1-d) + (v-1)N forwards of Megatron's warm-up, and some beside.
+
+    Parameters
+    ----------
+    num_ranks, num_microbatches, chunks, group
+        As in `peak_activations_interleaved`.
+    beside : int
+        Chunks that are held beyond those of the warm-up.
+
+    Returns
+    -------
+    list of Fraction, length S
+        Microbatches on 1/S of the model, for d = 0 .. S-1; all v B chunks at most.
+
+    Examples
+    --------
+    >>> [str(peak) for peak in peaks_after_warm_up(4, 8, 2, None, beside=1)]
+    ['11/2', '9/2', '7/2', '5/2']
+    """
     before = (chunks - 1) * (min(num_ranks, num_microbatches) if group is None else group)
     warm_up = [2 * (num_ranks - 1 - rank) + before for rank in range(num_ranks)]
-    return [Fraction(min(ahead + 1, chunks * num_microbatches), chunks) for ahead in warm_up]
+    return [Fraction(min(ahead + beside, chunks * num_microbatches), chunks) for ahead in warm_up]
