@@ -113,6 +113,7 @@ def iteration(graph, costs, model, system, layout):
     """
     table = graph.schedule
     held = stages(table, model, system, layout=layout)
+    # of the pipeline's own graph: with the step, reductions of replicas would stand among its operations
     pipeline_s, free_s = makespans(graph, [costs, _without_transfers(costs)]).tolist()
     iteration_s = float(makespans(step_graph(graph, layout), [costs])[0])
     counts = once(table, "operations of the phases", lambda: _counts(table))
