@@ -93,9 +93,7 @@ def simulate(
     table = built(case, *size)
     require_used(seconds, allreduce)
     costs, model, system, whole = costs_of(table, model, system, allreduce, seconds, layout)
-    price = Price(
-        {}, {name: value for name, value in seconds.items() if value is not None}, model, system, layout=layout
-    )
+    price = Price({}, seconds, model, system, layout=layout)
     own = ordered_case(case, *size, price, allreduce)
     timeline = run_graph(compiled(built(own, *size), p2p, allreduce), costs)
     return Run(timeline, costs, case, allreduce, model, system, whole, ordered_for(case, own))
@@ -416,9 +414,9 @@ def options_text(options):
 
 
 def _told_apart(given):
-    """Seconds, and values of a layout."""
+    """Seconds that are given, and values of a layout."""
     values = {name: value for name, value in given.items() if name in LAYOUT_FIELDS}
-    return {name: value for name, value in given.items() if name not in values}, values
+    return {name: value for name, value in given.items() if value is not None and name not in values}, values
 
 
 def _one_layout(layout, values):

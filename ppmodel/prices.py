@@ -91,11 +91,21 @@ def require_seconds(seconds):
     return given
 
 
-def require_model(layout):
-    """Refuse a layout without a model and a system."""
+def require_model(layout, field="layout", value=None, remedy="give model and system, or leave it out"):
+    """Refuse a layout without a model and a system.
+
+    Parameters
+    ----------
+    layout : LayoutSpec or None
+    field, value, remedy : optional
+        How the message calls the layout, and what it advises.
+
+    Raises
+    ------
+    CostError
+    """
     if layout is not None:
-        rule = "has no effect on costs that are given in seconds"
-        raise CostError("layout", layout.name or "given", rule, "give model and system")
+        raise CostError(field, value or layout.name or "given", "is for a model on a system", remedy)
 
 
 class Price(NamedTuple):

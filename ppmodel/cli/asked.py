@@ -5,6 +5,7 @@ import os
 from ppmodel.cases import cases_of_file, cases_of_text
 from ppmodel.errors import PPModelError
 from ppmodel.layouts import LAYOUT_FIELDS, as_layouts, layout_size
+from ppmodel.prices import require_model
 
 _SECONDS = ("forward", "backward", "input_grad", "weight_grad", "pair", "comm", "reduction", "optimizer")
 COSTS = (*_SECONDS, "model", "system")
@@ -68,12 +69,11 @@ def asked_costs(arguments):
 def asked_layout(arguments, costs):
     """The layout that options ask for, taken out of the arguments; None without one."""
     name = arguments.pop("layout")
-    values = {field: arguments.pop(field) for field in LAYOUT_FIELDS if field in arguments and field != "chunks"}
-    (layout,) = as_layouts(name, given(values))
-    if layout is not None and "model" not in costs and "system" not in costs:
-        field = "--layout" if name else "--" + next(iter(given(values))).replace("_", "-")
-        shown = name or next(iter(given(values).values()))
-        raise PPModelError(field, shown, "is for a model on a system", "pass --model and --system, or leave it out")
+    values = given({field: arguments.pop(field) for field in LAYOUT_FIELDS if field in arguments})
+    (layout,) = as_layouts(name, values)
+    if "model" not in costs and "system" not in costs:
+        option, value = next(iter(given({"layout": name} | values).items()), ("layout", None))
+        require_model(layout, f"--{option}".replace("_", "-"), str(value), "pass --model and --system, or leave it out")
     return layout
 
 

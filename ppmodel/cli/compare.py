@@ -34,8 +34,9 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
 
     Exit codes: 0 there is a ranking; 1 every schedule is refused; 2 the command or a file is.
     """
-    from ppmodel.cli.ranked import ranked, ranked_text, write_rows
+    from ppmodel.cli.ranked import csv_cell, ranked, ranked_text
     from ppmodel.evaluate import compared
+    from ppmodel.export import write_rows
 
     costs = asked_costs({key: given.pop(key) for key in COSTS})
     layout_file = given["layout"]
@@ -48,7 +49,7 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     pairs = ranked(rows)
     rows = [{column: row.get(column) for column in columns} for _, row in pairs]
     if csv_file is not None:
-        write_rows(csv_file, columns, rows)
+        write_rows(csv_file, columns, rows, "csv", csv_cell)
     say_json(rows) if as_json else say(ranked_text(pairs))
     return 0 if any(row["refused"] is None for row in rows) else EXIT_ALL_REFUSED
 

@@ -1,7 +1,4 @@
-"""The rows of a comparison, ranked by time, as text and as CSV."""
-
-import csv
-import io
+"""The rows of a comparison, ranked by time, as text, and cells of a CSV file."""
 
 from ppmodel.cli.text import columns as aligned
 from ppmodel.cli.text import counted, gibibytes, plain, uneven_text
@@ -97,30 +94,12 @@ def _memory(row):
     return f"{gibibytes(row['peak_memory_bytes'])}{'' if fits else ' does not fit'}"
 
 
-def write_rows(path, columns, rows):
-    """Write rows as CSV, whole or not at all.
+def csv_cell(value):
+    """What a CSV file has for a value: a text that a spreadsheet would take for a formula begins with an apostrophe.
 
-    Parameters
-    ----------
-    path : str or Path
-        A file that is there is replaced.
-    columns : list of str
-    rows : list of dict
-        Of these columns. A text that a spreadsheet would take for a formula begins with an apostrophe.
-
-    Raises
-    ------
-    PPModelError
-        If it cannot be written.
+    Examples
+    --------
+    >>> csv_cell("=1+1"), csv_cell(-1)
+    ("'=1+1", -1)
     """
-    from ppmodel.export import write_whole
-
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_cell(row[column]) for column in columns] for row in rows)
-    write_whole(path, out.getvalue(), "csv")
-
-
-def _cell(value):
     return f"'{value}" if isinstance(value, str) and value.startswith(tuple(_FORMULA)) else value

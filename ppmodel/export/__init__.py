@@ -1,6 +1,6 @@
 """Files that other programs read: tables of operations, and traces of a simulated run; and a table for notebooks."""
 
-from ppmodel.export.files import write_whole
+from ppmodel.export.files import write_rows, write_whole
 from ppmodel.export.html import table_html
 from ppmodel.export.table import parse_table, read_file, read_table, write_table
 from ppmodel.export.trace import trace_events, write_trace

@@ -1,5 +1,7 @@
 """A file is there whole, or not at all."""
 
+import csv
+import io
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -60,6 +62,31 @@ def write_whole(path, text, field):
     finally:
         with suppress(OSError):
             under_way.unlink()
+
+
+def write_rows(path, columns, rows, field, cell):
+    """Write rows as CSV, whole or not at all.
+
+    Parameters
+    ----------
+    path, field
+        As in `write_whole`.
+    columns : list of str
+    rows : list of dict
+        Of these columns, and perhaps of others.
+    cell : callable
+        What is written for a value.
+
+    Raises
+    ------
+    PPModelError
+        If it cannot be written.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([cell(row[column]) for column in columns] for row in rows)
+    write_whole(path, out.getvalue(), field)
 
 
 def _write(path, data):

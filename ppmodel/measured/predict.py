@@ -1,11 +1,8 @@
 """What the model predicts for rows of training runs."""
 
-import csv
-import io
-
 from ppmodel.errors import NO_MEMORY, PPModelError
 from ppmodel.evaluate import simulate
-from ppmodel.export import write_whole
+from ppmodel.export import write_rows
 from ppmodel.measured.rows import read_rows, run_of, system_of
 from ppmodel.specs import FrameworkSpec
 
@@ -70,16 +67,10 @@ def predict_file(rows_file, system, out):
     columns, rows = read_rows(rows_file)
     kept = [name for name in columns if name not in PREDICTED]
     done = [row | predicted(row, system) for row in rows]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*kept, *PREDICTED])
-    writer.writerows([_text(row[name]) for name in (*kept, *PREDICTED)] for row in done)
-    write_whole(out, text.getvalue(), "--out")
+    write_rows(out, [*kept, *PREDICTED], done, "--out", _cell)
     return done
 
 
-def _text(value):
+def _cell(value):
     """A value as CSV text; true and false in lower case, as in the files of measured runs."""
-    if value is None:
-        return ""
     return str(value).lower() if isinstance(value, bool) else value
