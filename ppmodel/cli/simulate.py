@@ -81,11 +81,16 @@ def _nodes(run):
     of_gpus = nodes_of(run.system, run.table.num_ranks * _replica_gpus(run))
     nodes = of_gpus[:: _replica_gpus(run)]
     inside, between = messages_by_node(run.table, nodes)
-    nics = "own links"
-    if spec.shared_nic:
-        nics = "not used" if not nodes.any() else "held" if graph.queues else f"not held under {graph.p2p}"
     return {
         "placement": spec.placement if isinstance(spec.placement, str) else list(spec.placement),
         "devices_per_node": spec.devices_per_node, "used": int(of_gpus.max()) + 1,
-        "messages_inside": inside, "messages_between": between, "nics": nics,
+        "messages_inside": inside, "messages_between": between, "nics": _nics(spec, nodes, graph),
     }  # fmt: skip
+
+
+def _nics(spec, nodes, graph):
+    if not spec.shared_nic:
+        return "own links"
+    if not nodes.any():
+        return "not used"
+    return "held" if graph.queues else f"not held under {graph.p2p}"

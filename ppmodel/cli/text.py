@@ -48,7 +48,9 @@ def counted(number, word):
     >>> counted(1, "rank"), counted(2, "microbatch")
     ('1 rank', '2 microbatches')
     """
-    return f"{number} {word}" if number == 1 else f"{number} {word}{'es' if word.endswith('ch') else 's'}"
+    if number == 1:
+        return f"{number} {word}"
+    return f"{number} {word}{'es' if word.endswith('ch') else 's'}"
 
 
 def numbers(values):

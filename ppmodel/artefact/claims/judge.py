@@ -285,9 +285,15 @@ def _judge_row(row, rows, bench, varied):
     if row.criterion["quantity"] == FLIPS:  # these turn the costs themselves
         varied = [each for each in varied if each.axis not in HARDWARE]
     outcomes = _outcomes(row, rows, bench, varied)
+    return Judgement(row, measured, float(row.margin(measured)), verdict_of(outcomes), anchor, outcomes)
+
+
+def verdict_of(outcomes):
+    """The verdict of margins by assumption: holds under all, depends on them, or fails under all."""
     held = [margin >= 0 for margin in outcomes.values()]
-    verdict = "holds" if all(held) else "depends" if any(held) else "fails"
-    return Judgement(row, measured, float(row.margin(measured)), verdict, anchor, outcomes)
+    if all(held):
+        return "holds"
+    return "depends" if any(held) else "fails"
 
 
 def _outcomes(row, rows, bench, varied):

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 from ppmodel.artefact.claims.file import rows_of
-from ppmodel.artefact.claims.judge import Assumption, Judgement
+from ppmodel.artefact.claims.judge import Assumption, Judgement, verdict_of
 from ppmodel.artefact.claims.stp_quantities import ANCHOR, STP_QUANTITIES, stp_assumptions
 
 
@@ -33,7 +33,5 @@ def _judge(row):
         Assumption(ANCHOR, "costs", name, name, name != ANCHOR): float(row.margin(np.float64(value)))
         for name, value in measured.items()
     }
-    held = [margin >= 0 for margin in outcomes.values()]
-    verdict = "holds" if all(held) else "depends" if any(held) else "fails"
     first = next(iter(outcomes.values()))
-    return Judgement(row, float(measured[ANCHOR]), first, verdict, ANCHOR, outcomes)
+    return Judgement(row, float(measured[ANCHOR]), first, verdict_of(outcomes), ANCHOR, outcomes)
