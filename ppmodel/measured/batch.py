@@ -24,7 +24,9 @@ from ppmodel.simulation import makespans
 from ppmodel.specs import FrameworkSpec
 
 _LISTS, _PHASES, _PARTS = 3, 4, len(PARTS)
-_DATA = PARTS.index("data")
+_DATA, _TENSOR = PARTS.index("data"), PARTS.index("tensor")
+LEFT_OUT = ("recomputation", "tensor", "data", "transfers", "bubble")
+"""The parts of an iteration that a batch can leave out, to see what they are worth."""
 
 
 class Laid(NamedTuple):
@@ -78,11 +80,15 @@ class Batch:
         None of them may be refused; see `read_rows`.
     system : SystemSpec
         Gives the framework and the nodes, which stay fixed. No NIC may be shared.
+    without : collection of str
+        Parts to leave out, of `LEFT_OUT`: all that is computed again, collectives of tensor and of data parallelism,
+        transfers between stages, and all waiting, so that an iteration takes what the most loaded rank is busy.
     """
 
-    def __init__(self, rows, system):
+    def __init__(self, rows, system, without=()):
         self.size = len(rows)
-        self._groups = [(places, named, _Group(laid)) for places, named, laid in laid_by_kernels(rows, system)]
+        laid = laid_by_kernels(rows, system)
+        self._groups = [(places, named, _Group(some, frozenset(without))) for places, named, some in laid]
 
     def seconds(self, systems):
         """Iteration times, shape (len(systems), num_rows)."""
@@ -95,8 +101,8 @@ class Batch:
 class _Group:
     """Rows of one kind of kernels, in the same arrays."""
 
-    def __init__(self, laid):
-        self.laid = laid
+    def __init__(self, laid, without):
+        self.laid, self.without = laid, without
         self._lay_kernels()
         self._lay_collectives()
         self._lay_stages()
@@ -192,7 +198,10 @@ class _Group:
         found = np.empty((len(systems), len(self.laid)))
         for row, one in enumerate(self.laid):
             own = tables[..., self.first[row] : self.first[row + 1]]
-            found[:, row] = makespans(one.graph, [OpCosts.stacked(np.ascontiguousarray(table)) for table in own])
+            if "bubble" in self.without:
+                found[:, row] = _busy_s(one.table, own[:, 0])
+            else:
+                found[:, row] = makespans(one.graph, [OpCosts.stacked(np.ascontiguousarray(table)) for table in own])
         return found
 
     def _tables(self, system):
@@ -221,15 +230,20 @@ class _Group:
             seconds = np.bincount(self.slot, exposed, seconds.size).reshape(size, _PARTS)
         seconds[:, 0] = np.bincount(self.kernel_slot, taken, size)
         seconds = seconds.reshape(len(self.laid), _LISTS, _PHASES, _PARTS)
+        if "tensor" in self.without:
+            seconds[..., _TENSOR] = 0.0
         if system.kernels and system.kernels.block_host_s:
             self._wait(seconds, system.kernels)
-        seconds[:, :, INPUT_GRAD] += seconds[:, :, AGAIN]
+        if "recomputation" not in self.without:
+            seconds[:, :, INPUT_GRAD] += seconds[:, :, AGAIN]
         seconds = seconds[:, :, :AGAIN]
         for row, one in enumerate(self.laid):
             if one.layout.zero >= SHARED_GRADIENTS:
                 busy_s = seconds[row, ..., PARTS_THAT_HIDE].sum(axis=2)
                 given = one.work.parameters, busy_s, one.run.model, one.layout, system
                 seconds[row, ..., _DATA] += microbatch_data_s(*given)
+        if "data" in self.without:
+            seconds[..., _DATA] = 0.0
         return seconds
 
     def _wait(self, seconds, kernels):
@@ -246,8 +260,9 @@ class _Group:
                 (lines[:, self.reduction], self.gradient_bytes), (lines[:, self.gathering], self.weight_bytes)
             )
         )  # fmt: skip
-        reduced = np.maximum(reduced - self.overlaps[0] * backward_s, 0.0) * self.reduces
-        gathered = np.maximum(gathered - self.overlaps[1] * forward_s, 0.0) * self.gathers
+        is_counted = "data" not in self.without
+        reduced = np.maximum(reduced - self.overlaps[0] * backward_s, 0.0) * self.reduces * is_counted
+        gathered = np.maximum(gathered - self.overlaps[1] * forward_s, 0.0) * self.gathers * is_counted
         own = system.kernels
         efficiency = (own and own.optimizer_efficiency) or system.memory_efficiency
         step = self.step_bytes / (system.memory_bandwidth_bytes_per_s * efficiency)
@@ -269,4 +284,21 @@ class _Group:
         )
         occupancy = np.where(self.same, near[self.row], far[self.row])
         latency = np.where(self.same, near_s, far_s)
-        return [np.where(self.remote, one, 0.0) for one in (occupancy, latency)]
+        crosses = self.remote & ("transfers" not in self.without)
+        return [np.where(crosses, one, 0.0) for one in (occupancy, latency)]
+
+
+def _busy_s(table, compute_s):
+    """What the most loaded rank takes if it never waits, of seconds of shape (num_systems, kinds, num_stages).
+
+    Of the reductions of its chunks only the longest counts: the others may run under later backwards.
+    """
+    ranks, counts = table.placement[0], np.zeros(compute_s.shape[1:])
+    np.add.at(counts, (table.kind, table.stage), 1.0)
+    counts[OpKind.O], counts[OpKind.R] = 1.0, 0.0
+    found = []
+    for one, reduced in zip((counts * compute_s).sum(axis=1), compute_s[:, OpKind.R], strict=True):
+        longest = np.zeros(table.num_ranks)
+        np.maximum.at(longest, ranks, reduced)
+        found.append((np.bincount(ranks, one, table.num_ranks) + longest).max())
+    return np.array(found)

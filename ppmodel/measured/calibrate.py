@@ -7,7 +7,7 @@ import numpy as np
 
 from ppmodel.errors import PPModelError
 from ppmodel.measured.batch import Batch
-from ppmodel.measured.constants import MEMORY, TIME, chosen, with_values
+from ppmodel.measured.constants import MEMORY, TIME, chosen, value_of, with_values
 from ppmodel.measured.fit import Fitted, Problem, cross_validated, fitted
 from ppmodel.measured.peaks import PeakBatch
 from ppmodel.measured.predict import predicted
@@ -110,6 +110,65 @@ def calibrated(files, system, names=None, prior=0.5):
     )
     sources = [source for part in parts for source in part.sources]
     return Calibration(with_values(system, fit.values), constants, fit, sources, {p.name: p.rows for p in parts})
+
+
+class Unseen(NamedTuple):
+    """What fits that had not seen a row predict of it.
+
+    Parameters
+    ----------
+    rows : list of dict of str to str
+        With their ``file``.
+    values : ndarray of float, shape (num_rows,)
+        Seconds of an iteration, or bytes of the most loaded GPU.
+    """
+
+    rows: list
+    values: np.ndarray
+
+
+def unseen(files, start, system, prior=0.5):
+    """Predictions of each row by a fit to the rows of the other folds, as `calibrated` judges its fit.
+
+    Parameters
+    ----------
+    files : sequence of str or Path
+    start : SystemSpec
+        From which `system` was fitted.
+    system : SystemSpec
+        A calibrated one: its values of kind ``fitted`` are fitted anew for each fold.
+    prior : float
+        As it was fitted with.
+
+    Returns
+    -------
+    dict of str to Unseen
+        By "time" and "memory".
+
+    Raises
+    ------
+    PPModelError
+        If a file or a row is refused.
+    """
+    rows, found = _Rows(files, start), {}
+    for kind, places, names, scale in (
+        (_Time, rows.timed, TIME, TIME_SCALE), (_Memory, rows.held, MEMORY, MEMORY_SCALE),
+    ):  # fmt: skip
+        if places:
+            own, of_files = rows.of(places)
+            values = fitted_values(system, names)
+            data = kind(own, of_files, start)
+            problem = Problem(chosen(start, list(values)) if values else [], data.residuals, scale, prior)
+            given = problem, values, FOLDS, len(own), SEED, lambda values, data=data: data.predicted([values])[0]
+            named = [row | {"file": file} for row, file in zip(own, of_files.tolist(), strict=True)]
+            found[kind.name] = Unseen(named, cross_validated(*given))
+    return found
+
+
+def fitted_values(system, names):
+    """The values of those constants that a calibrated system's file gives as fitted, in SI units, by name."""
+    fitted_ones = [one.field for one in system.provenance if one.kind == "fitted" and one.field in names]
+    return {name: value_of(system, name) for name in fitted_ones}
 
 
 class _Rows:

@@ -151,11 +151,18 @@ def cross_validated(problem, values, folds, num_rows, seed, predict):
     """
     problem = problem.of([one for one in problem.constants if one.name in values])
     start = np.log([values[one.name] for one in problem.constants])
-    found, rows = np.empty(num_rows), np.arange(num_rows)
-    for held_out in np.array_split(np.random.default_rng(seed).permutation(num_rows), min(folds, num_rows)):
-        point = solve(problem, np.setdiff1d(rows, held_out), start).x if len(start) else start
+    found = np.empty(num_rows)
+    for seen, held_out in parted(num_rows, folds, seed):
+        point = solve(problem, seen, start).x if len(start) else start
         found[held_out] = predict(_values(problem, point))[held_out]
     return found
+
+
+def parted(num_rows, folds, seed):
+    """The folds of a cross-validation: pairs of the rows that a fit sees, and those on which it is judged."""
+    rows = np.arange(num_rows)
+    for held_out in np.array_split(np.random.default_rng(seed).permutation(num_rows), min(folds, num_rows)):
+        yield np.setdiff1d(rows, held_out), held_out
 
 
 def _scipy():
