@@ -1,5 +1,6 @@
 """A system whose constants are fitted to rows of training runs, and its errors on them."""
 
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -234,14 +235,18 @@ def _fit_part(given, constants, names, kind, scale, prior, system):
     return _Part(kind.name, len(rows), fit._replace(values=rounded), sources)
 
 
+def equal_weights(files):
+    """Weights of rows by their files, so that all files weigh alike: the root of how many fewer rows one has."""
+    counts = Counter(files)
+    return np.sqrt([max(counts.values()) / counts[name] for name in files])
+
+
 class _Data:
     """Rows of several files that weigh alike."""
 
     def __init__(self, files, system):
         self.files, self.system = files, system
-        counts = {name: int((files == name).sum()) for name in dict.fromkeys(files.tolist())}
-        self.weights = np.sqrt([max(counts.values()) / counts[name] for name in files.tolist()])
-        self.names = list(counts)
+        self.weights, self.names = equal_weights(files.tolist()), list(dict.fromkeys(files.tolist()))
 
     def _systems(self, many):
         return [with_values(self.system, values) for values in many]

@@ -114,6 +114,24 @@ def solve(problem, rows=slice(None), start=None):
     )  # fmt: skip
 
 
+def refitted(problem, values):
+    """Values of the constants fitted again from where an earlier fit ended.
+
+    Parameters
+    ----------
+    problem : Problem
+        Those of its constants that `values` does not name are left out.
+    values : dict of str to float
+
+    Returns
+    -------
+    dict of str to float
+    """
+    problem = problem.of([one for one in problem.constants if one.name in values])
+    start = np.log([values[one.name] for one in problem.constants])
+    return _values(problem, solve(problem, start=start).x) if len(start) else {}
+
+
 def _values(problem, point):
     return dict(zip((one.name for one in problem.constants), np.exp(point).tolist(), strict=True))
 

@@ -1,0 +1,94 @@
+"""What each part of the model buys: errors without it, with the other constants as they are and fitted anew."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.measured.batch import Batch
+from ppmodel.measured.calibrate import TIME_SCALE, equal_weights, fitted_values
+from ppmodel.measured.constants import TIME, chosen, with_values
+from ppmodel.measured.fit import Problem, refitted
+
+_SHAPES = ("product_half_rows", "product_half_width")
+_FIXED = (
+    "block_host_s", "tensor_host_s", "softmax_host_s", "stage_overhead_s", "iteration_overhead_s", "message_overhead_s",
+)  # fmt: skip
+
+
+class Part(NamedTuple):
+    """A part of the model.
+
+    Parameters
+    ----------
+    without : tuple of str
+        What a `Batch` leaves out.
+    change : callable
+        From a system to the one that knows nothing of the part.
+    """
+
+    without: tuple = ()
+    change: object = staticmethod(lambda system: system)
+
+
+def _zeros(names):
+    def change(system):
+        blocks = {}
+        for block in ("kernels", "collectives"):
+            own = getattr(system, block)
+            held = {name: 0.0 for name in names if getattr(own, name, 0.0)}
+            blocks[block] = replace(own, **held) if held else own
+        return replace(system, **blocks)
+
+    return change
+
+
+def _without_streams(system):
+    return replace(system, memory_bandwidth_bytes_per_s=np.inf)
+
+
+PARTS = {
+    "products by their shape": Part((), _zeros(_SHAPES)),
+    "kernels that memory bounds": Part((), _without_streams),
+    "host and fixed costs": Part((), _zeros(_FIXED)),
+    "recomputation": Part(("recomputation",)),
+    "tensor-parallel collectives": Part(("tensor",)),
+    "data-parallel collectives": Part(("data",)),
+    "transfers between stages": Part(("transfers",)),
+    "waiting in the pipeline": Part(("bubble",)),
+}
+"""The parts of the model that can be taken away, by the names that tables give them."""
+
+
+def ablated(rows, files, start, system, part, prior=0.5):
+    """Iteration times of rows without one part of the model.
+
+    Parameters
+    ----------
+    rows : sequence of dict of str to str
+        With a number in ``iteration_s``.
+    files : sequence of str
+        Of each row; files weigh alike.
+    start, system : SystemSpec
+        What was fitted, and the outcome.
+    part : Part
+    prior : float
+
+    Returns
+    -------
+    kept, refitted : ndarray of float, shape (num_rows,)
+        In seconds, with the constants of `system`, and with all of them fitted to the same rows again.
+    """
+    batch = Batch(rows, system, part.without)
+    measured = np.array([float(row["iteration_s"]) for row in rows])
+    weights = equal_weights(files)
+    values = fitted_values(system, TIME)
+
+    def seconds(many):
+        return batch.seconds([part.change(with_values(system, one)) for one in many])
+
+    def residuals(many):
+        return weights * np.log(seconds(many) / measured)
+
+    problem = Problem(chosen(start, list(values)), residuals, TIME_SCALE, prior)
+    return seconds([values])[0], seconds([refitted(problem, values)])[0]

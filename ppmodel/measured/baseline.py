@@ -1,0 +1,68 @@
+"""The model that every engineer has in mind: a constant share of the peak, and the bubble by its formula."""
+
+import numpy as np
+
+from ppmodel.costs import model_flops
+from ppmodel.measured.calibrate import FOLDS, SEED
+from ppmodel.measured.fit import parted
+from ppmodel.measured.rows import run_of
+
+
+def ideal_s(row, system):
+    """Seconds of an iteration at the peak: its arithmetic, recomputation included, and the bubble by its formula.
+
+    Parameters
+    ----------
+    row : dict of str to str
+        See `read_rows`.
+    system : SystemSpec
+
+    Returns
+    -------
+    float
+        The FLOPs of `model_flops` over those of all GPUs, times 1 + (S - 1) / (v B) for v chunks.
+
+    Raises
+    ------
+    PPModelError
+        If the row is refused.
+
+    Examples
+    --------
+    >>> from ppmodel.measured import COLUMNS
+    >>> from ppmodel.specs import load_system
+    >>> row = dict.fromkeys(COLUMNS, "1") | {"gated_mlp": "false", "attention": "flash", "schedule": "1f1b"}
+    >>> row |= {"sequence_parallel": "false", "recompute": "none", "hidden": "1024", "heads": "16", "kv_heads": "16"}
+    >>> one, two = ({"layers": "4", "global_batch": "8", "pp": pp} for pp in ("1", "2"))
+    >>> system = load_system("a100")
+    >>> round(ideal_s(row | two, system) / ideal_s(row | one, system), 4)  # half, and a bubble of an eighth
+    0.5625
+    """
+    run = run_of(row, system.framework)
+    layout = run.layout
+    flops = model_flops(run.model, sequences=layout.global_batch, recompute=layout.recompute)
+    bubble = (layout.pp - 1) / ((layout.chunks or 1) * run.num_microbatches)
+    gpus = layout.replica_gpus * layout.dp
+    return flops / (gpus * system.peak_compute_flops) * (1 + bubble)
+
+
+def constant_utilization(rows, system):
+    """Iteration times by a constant utilization, for each row that of the rows of the other folds.
+
+    Parameters
+    ----------
+    rows : sequence of dict of str to str
+        With a number in ``iteration_s``.
+    system : SystemSpec
+
+    Returns
+    -------
+    ndarray of float, shape (num_rows,)
+        In seconds. The utilization is the median of the other folds', the folds are those of `calibrated`.
+    """
+    ideal = np.array([ideal_s(row, system) for row in rows])
+    shares = ideal / np.array([float(row["iteration_s"]) for row in rows])
+    found = np.empty(len(rows))
+    for seen, held_out in parted(len(rows), FOLDS, SEED):
+        found[held_out] = ideal[held_out] / np.median(shares[seen])
+    return found
