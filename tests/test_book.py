@@ -1,12 +1,12 @@
 """The built pages, opened in a real browser."""
 
-import re
+import json
 
 import pandas as pd
 import pytest
 from conftest import HTML
 
-from ppmodel.artefact.claims import UNKNOWNS
+from ppmodel.artefact.claims import UNKNOWNS, load_claims
 from ppmodel.specs import load_setting
 
 _NOT_PAGES = ("search.html", "genindex.html")
@@ -103,11 +103,18 @@ def test_the_preset_is_the_best_setting_of_the_search():
 
 
 def test_the_first_page_says_what_stands(page):
-    """A picture first; a line for each of the eleven claims with a verdict and a link to the page that measures it."""
+    """The picture of the finding first; what to take; a marked sentence for each claim, with a link to its page."""
     page.goto((HTML / "index.html").as_uri())
     assert "first_race" in page.locator("article img").first.get_attribute("src")
-    rows = page.locator("article table").last.locator("tbody tr")
-    assert rows.count() == 11
-    for row in rows.all():
-        assert re.search("holds|does not hold", row.inner_text())
-        assert row.locator("a").first.get_attribute("href").startswith("nb/")
+    assert (
+        page.locator("article table tbody tr").count() == json.loads((HTML / "results/take.json").read_text())["cases"]
+    )
+    for about in ("claims_headline", "stp_verdicts"):
+        facts = json.loads((HTML / f"results/{about}.json").read_text())
+        marked = [facts.get(f"claims_{key}", 0) for key in ("hold", "depend", "part", "fail")]
+        assert sum(marked) == facts["claims"]
+    items = page.locator(".claim-marks li")
+    assert items.count() == len(load_claims()) + len(load_claims(about="stp"))
+    for item in items.all():
+        assert item.inner_text()[0] in "✓◐◔✗"
+        assert item.locator("a").first.get_attribute("href").startswith("nb/")

@@ -70,6 +70,15 @@ PARAMETERS = {
         "filled_batch": 16,
     },
     "pairs": {"schedules": ["1f1b", "dualpipev"], "paired": ["dualpipev"], "factors": [0.5], "contentions": [1.2]},
+    "take": {
+        "models": ["llama3_8b", "llama3_70b"],
+        "systems": ["h100", "b200"],
+        "gpus": [8, 32],
+        "global_batch": [64, 128],
+        "schedules": ["1f1b", "zb-v", "dualpipev"],
+        "pp": [1, 2, 4],
+        "tp": [4, 8],
+    },
     "measured": {"systems": ["a100_bigscience", "b200_simumax"]},
     "claims": {"implied": "default"},
     "semantics": {
@@ -429,6 +438,30 @@ def test_pairs(recorded):
     assert gains["contention"] < facts["saved"]
     memory = recorded("pairs_memory.csv")
     assert memory.fits.sum() == recorded("pairs_memory.json")["fitting"]
+
+
+@of("take")
+def test_take(recorded):
+    """Every row fits and is a single simulation; the winner of each cluster is the fastest, and its gain is that."""
+    best = recorded("take.csv")
+    assert best.fits.all()
+    fastest = best.loc[best.groupby("where").iteration_s.idxmin()]
+    gains = -fastest.against
+    facts = recorded("take.json")
+    assert facts["cases"] == len(fastest) == 2
+    assert (facts["least_gain"], facts["most_gain"]) == (f"{100 * gains.min():.0f} %", f"{100 * gains.max():.0f} %")
+    one = fastest.iloc[0]
+    given = {name: one[name].item() for name in ("tp", "dp", "zero", "global_batch")}
+    run = simulate(
+        one.schedule,
+        one.pp.item(),
+        model=one.model,
+        system=one.system,
+        sequence_parallel=True,
+        recompute=one.recompute,
+        **given,
+    )
+    assert run.iteration_s == pytest.approx(one.iteration_s)
 
 
 @of("own-schedule")

@@ -6,4 +6,4 @@ from ppmodel.plot.parts import plot_parts
 from ppmodel.plot.ranges import plot_ranges
 from ppmodel.plot.scatter import plot_scatter
 from ppmodel.plot.style import context, style_of, titled
-from ppmodel.plot.timelines import plot_table, plot_timelines
+from ppmodel.plot.timelines import plot_race, plot_table, plot_timelines

@@ -132,6 +132,46 @@ def plot_table(schedules, title, backward=2, note=""):
     return titled(figure, title, f"a forward takes 1 slot, a backward {backward}; numbers are microbatches. {note}")
 
 
+def plot_race(timelines, title, latest):
+    """Simulated timelines below one another, the first to end on top, each with its end; for a glance, not for reading.
+
+    Parameters
+    ----------
+    timelines : dict of str to Timeline or Run
+        Heading to timeline.
+    title : str
+        Above them all.
+    latest : float
+        End of the axis, in the unit of the times, so that several races can be compared.
+
+    Returns
+    -------
+    matplotlib Figure
+        Half as wide as a page.
+    """
+    timelines = {name: getattr(run, "timeline", run) for name, run in timelines.items()}
+    order = sorted(timelines, key=lambda name: timelines[name].makespan_s)
+    figure, axes = plt.subplots(len(order), 1, squeeze=False, sharex=True, figsize=(4.4, 0.5 + 0.86 * len(order)))
+    for place, (axis, name) in enumerate(zip(axes[:, 0], order, strict=True), start=1):
+        schedule, end = timelines[name].graph.schedule, timelines[name].makespan_s
+        for kind, colour in KIND_COLOURS.items():
+            drawn = schedule.kind == kind
+            lengths = (timelines[name].end_s - timelines[name].start_s)[drawn]
+            bottoms = schedule.rank[drawn] - 0.45
+            axis.bar(timelines[name].start_s[drawn], 0.9, lengths, bottoms, align="edge", color=colour, lw=0)
+        axis.axvline(end, color=_PATH_COLOUR, lw=1.5)
+        axis.text(end, schedule.num_ranks / 2 - 0.5, f" {end:.3g}", color=_PATH_COLOUR, va="center", weight="bold")
+        axis.set_title(f"{place}. {name}", fontsize=10)
+        axis.set(ylim=(schedule.num_ranks - 0.5, -0.5), xlim=(0, latest), yticks=[])
+        axis.spines[:].set_visible(False)
+        axis.tick_params(length=0, labelbottom=False)
+        axis.grid(visible=False)
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11.5, fontweight="bold")
+    if "inline" in plt.get_backend():
+        plt.close(figure)
+    return figure
+
+
 def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1, window=None):
     """Simulated timelines on one axis of seconds, one below the other, with the transfers.
 

@@ -29,7 +29,7 @@ from ppmodel.artefact.claims.tables import (
     headline_table,
     outcome_table,
     signed,
-    write_headline,
+    write_marks,
 )
 
 __all__ = [
@@ -66,5 +66,5 @@ __all__ = [
     "search",
     "signed",
     "turns",
-    "write_headline",
+    "write_marks",
 ]

@@ -5,10 +5,15 @@ import pandas as pd
 
 from ppmodel.artefact.claims.file import EXACT
 from ppmodel.artefact.claims.judge import VERDICTS, condition
-from ppmodel.artefact.report import MyST, list_table
 
 _KNOB_WORDS = {
     "bandwidth": "bandwidth", "latency": "latency", "compute": "compute", "straggler": "last stage slower",
+}  # fmt: skip
+_MARKS = {"holds": "✓", "depends": "◐", "holds in part": "◔", "fails": "✗"}
+_AXES_SAID = {
+    "semantics": "what a transfer and an all-reduce occupy", "concat": "how Chimera's units are joined",
+    "waves": "Hanayo's waves", "memory": "the speed of memory", "backward": "the length of a backward",
+    "costs": "what costs are assumed",
 }  # fmt: skip
 
 
@@ -236,27 +241,45 @@ def answer(judgement):
     return f"{words} ({number})" if number else words
 
 
-def write_headline(headlines):
-    """The headline table in MyST, with a link on each line, for a page to include.
+def write_marks(claims, judgements):
+    """A sentence for each claim with a mark: it holds, it depends on something, it does not; for a page to include.
 
     Parameters
     ----------
-    headlines : DataFrame
-        From `headline_table`.
+    claims : list of Claim
+        From `load_claims`.
+    judgements : list of Judgement
+        From `judge` or `judge_stp`, on these claims.
 
     Returns
     -------
-    str
+    page : str
+        In MyST, an item a claim.
+    counts : dict of str to int
+        How many ``hold``, ``depend`` on assumptions, hold ``in part``, and how many ``fail``.
     """
-    rows = []
-    for one in headlines.itertuples():
-        holds = f"{one.holding} of its {one.rows} rows hold"
-        if one.holding != one.holding_implied:
-            holds += f", {one.holding_implied} as {{doc}}`implied </nb/implied>`"
-        rows.append([
-            MyST(f"**{one.claim}. {{doc}}`{one.title} </{one.page}>`.** {one.statement}"),
-            MyST(f"**{one.verdict}**\\\n    {holds}"),
-            MyST(f"`{one.row}`\\\n    {one.measured}, claimed {one.claimed}, margin {one.margin}"), one.depends,
-        ])  # fmt: skip
-    header = ["Claim", "Verdict", "The weakest row that decides", "What turns it"]
-    return list_table(rows, header, [38, 18, 18, 26])
+    judged = {one.row.id: one for one in judgements}
+    items, counts = [], dict.fromkeys(_MARKS, 0)
+    for claim in claims:
+        deciding = [judged[row.id] for row in claim.deciding]
+        verdict = _verdict([one.verdict for one in deciding])
+        key = next(key for key in _MARKS if VERDICTS.get(key, key) == verdict)
+        counts[key] += 1
+        on = [words for axis, words in _AXES_SAID.items() if any(_turns_on(one, axis) for one in deciding)]
+        said = (
+            f"depends on {' and '.join([', '.join(on[:-1])] * (len(on) > 1) + on[-1:])}"
+            if key == "depends" and on
+            else verdict
+        )
+        page = claim.rows[0].page
+        items.append(f"- {_MARKS[key]} {claim.statement} *{said.capitalize()}* ({{doc}}`{claim.title} </{page}>`).")
+    return ":::{div} claim-marks\n" + "\n".join(items) + "\n:::\n", counts
+
+
+def _turns_on(judgement, axis):
+    """Whether an answer depends on one thing that is assumed, under any of the settings."""
+    held = {}
+    for each, margin in judgement.outcomes.items():
+        if each.axis == axis:
+            held.setdefault(each.anchor, set()).add(margin >= 0)
+    return any(len(answers) > 1 for answers in held.values())
