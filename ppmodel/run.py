@@ -120,7 +120,7 @@ class Run:
 
     @cached_property
     def iteration(self):
-        """The whole iteration: its time and where it goes, an `iteration.Iteration`; None without a layout."""
+        """Time of the whole iteration and where it goes, an `iteration.Iteration`; None without a layout."""
         if self.layout is None:
             return None
         return iteration(self.timeline.graph, self.costs, self.model, self.system, self.layout)

@@ -6,7 +6,9 @@ import pandas as pd
 import pytest
 from conftest import HTML
 
+import ppmodel
 from ppmodel.artefact.claims import UNKNOWNS, load_claims
+from ppmodel.cli.process import cli
 from ppmodel.specs import load_setting
 
 _NOT_PAGES = ("search.html", "genindex.html")
@@ -118,3 +120,14 @@ def test_the_first_page_says_what_stands(page):
     for item in items.all():
         assert item.inner_text()[0] in "✓◐◔✗"
         assert item.locator("a").first.get_attribute("href").startswith("nb/")
+
+
+def test_every_public_name_and_every_command_has_its_entry(page):
+    """The Python reference has all that `import ppmodel` gives, the other one every command with its help."""
+    page.goto((HTML / "api.html").as_uri())
+    for name in set(ppmodel.__all__) - {"__version__"}:
+        assert page.locator(f"dt[id='ppmodel.{name}']").count() == 1, name
+    page.goto((HTML / "commands.html").as_uri())
+    shown = page.locator("article").inner_text()
+    for name in cli.list_commands(None):
+        assert f"Usage: ppmodel {name}" in shown

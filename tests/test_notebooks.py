@@ -79,6 +79,7 @@ PARAMETERS = {
         "pp": [1, 2, 4],
         "tp": [4, 8],
     },
+    "tutorial": {"pp": 2, "microbatches": 4},
     "measured": {"systems": ["a100_bigscience", "b200_simumax"]},
     "claims": {"implied": "default"},
     "semantics": {
@@ -462,6 +463,13 @@ def test_take(recorded):
         **given,
     )
     assert run.iteration_s == pytest.approx(one.iteration_s)
+
+
+@of("tutorial")
+def test_tutorial(recorded):
+    """The frame of the first steps holds single simulations."""
+    frame = recorded("tutorial.csv").set_index(["schedule", "comm"])
+    assert frame.makespan_s["gpipe", 0.5] == simulate("gpipe", 2, 4, forward=1, backward=2, comm=0.5).makespan_s
 
 
 @of("own-schedule")

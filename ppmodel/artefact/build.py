@@ -22,6 +22,7 @@ from tqdm import tqdm
 
 from ppmodel.artefact import parameters
 from ppmodel.artefact.claims import published
+from ppmodel.artefact.commands.reference import write_reference
 from ppmodel.artefact.files import bring, files_of, require_names
 from ppmodel.artefact.folders import publish, require_ours, workspace
 from ppmodel.artefact.kinds import KINDS
@@ -29,6 +30,7 @@ from ppmodel.artefact.notebooks import DEATH_SIGNAL, KEPT, OWN_PAGE, execute_all
 from ppmodel.artefact.provenance import git
 from ppmodel.artefact.report import literal
 from ppmodel.artefact.run import ROOT
+from ppmodel.cli.process import cli
 from ppmodel.errors import ReproduceError
 from ppmodel.files import parse_json, read_text
 from ppmodel.specs import DATA, load_model, load_system
@@ -88,6 +90,7 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=No
         shutil.copytree(pages, copy, ignore=shutil.ignore_patterns("_build", "nb", "results"))
         shutil.copytree(DATA / "templates", copy / "templates")
         (copy / "results").mkdir()
+        (copy / "results" / "commands.md").write_text(write_reference(cli), encoding="utf-8")
         changes = {source: bring(values, parameters.declared(read(source)), copy) for source, values in changes.items()}
         with tqdm(total=len(sources) + 1, unit="step", desc="notebooks", file=sys.stderr) as bar:
             seconds = execute_all(changes, copy, copy / "nb", jobs, bar, time_limit)

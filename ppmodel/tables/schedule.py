@@ -205,17 +205,17 @@ class Schedule:
 
     @property
     def num_ranks(self):
-        """Ranks, S of the paper: the rows of the table."""
+        """Rows of the table, the paper's S."""
         return len(self.rank_start) - 1
 
     @property
     def num_replicas(self):
-        """Copies of the pipeline: 2 for a bidirectional schedule."""
+        """Copies of the pipeline; 2 for a bidirectional schedule."""
         return self.placement.shape[0]
 
     @property
     def num_stages(self):
-        """Stages that the model is cut into: a multiple of the ranks."""
+        """Stages that the model is cut into, a multiple of the ranks."""
         return self.placement.shape[1]
 
     @property
@@ -229,7 +229,7 @@ class Schedule:
 
     @property
     def table_microbatches(self):
-        """Microbatches as the table counts them: parts where it cuts them."""
+        """Microbatches as the table counts them, parts where it cuts them."""
         return self.num_microbatches * self.microbatch_parts
 
     @cached_property
