@@ -1,11 +1,16 @@
 """What a page leaves behind, and the tables that it shows."""
 
+import json
+
 import pandas as pd
 import pytest
 from markdown_it import MarkdownIt
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 import ppmodel as pp
+from ppmodel.artefact.answer import answer, resolved
 from ppmodel.artefact.report import MyST, list_table, literal, record, show
+from ppmodel.artefact.run import notebook_names
 from ppmodel.plot import plot_lines
 
 
@@ -64,3 +69,31 @@ def test_cells_are_text_unless_they_are_myst():
     assert "{doc}`b`" in table
     assert "{doc}`a`" not in table
     assert "* - \\*\n" in table
+
+
+def test_a_run_says_its_answer(tmp_path):
+    """Numbers of the results stand in the prose, links are plain, and tables are text, long ones cut."""
+    (tmp_path / "mine.json").write_text('{"gain": 0.125}')
+    prose = """# Title
+
+It gains {{ "%.1f" | format(100 * mine.gain) }} %, else {{ "%.1f" | format(100 * theirs.gain) }}; {{ theirs.name }}.
+See {doc}`../method` and {download}`a.csv <../results/a.csv>`."""
+    table = show(pd.DataFrame({"pp": range(40), "label": "x"}))
+    data = {"text/html": table.to_html(), "text/plain": repr(table)}
+    cell = new_code_cell("", outputs=[new_output("execute_result", data, execution_count=1)])
+    notebook = resolved(new_notebook(cells=[new_markdown_cell(prose), new_markdown_cell("## All"), cell]), tmp_path)
+    assert "12.5 %, else ...; ..." in notebook.cells[0].source
+    assert "*method*" in notebook.cells[0].source
+    assert "[a.csv](results/a.csv)" in notebook.cells[0].source
+    lines = answer(notebook).splitlines()
+    assert lines[0] == "Title"
+    assert lines[lines.index("All") + 3].split() == ["S", "schedule"]
+    assert lines[-1] == "... and 25 more rows in the notebook"
+
+
+def test_every_notebook_checks_its_parameters():
+    """The cell behind the parameters does, so that plain papermill refuses what `ppmodel run` does."""
+    for path in notebook_names().values():
+        cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+        places = [place for place, cell in enumerate(cells) if "parameters" in cell["metadata"].get("tags", ())]
+        assert ["check_cell(In, globals())" in "".join(cells[place + 1]["source"]) for place in places] == [True], path

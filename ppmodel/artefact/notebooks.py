@@ -101,7 +101,7 @@ def execute_all(changes, folder, into, jobs, bar, limit=None):
     jobs : int
         Notebooks that run at once.
     bar : tqdm
-        Moves by one for each; of a cell that takes long it says now and then that it is running.
+        Moves by one for each and names those that run; of a cell that takes long it says so now and then.
     limit : float, optional
         Seconds that one cell may take.
 
@@ -138,7 +138,11 @@ def _as_completed(runs, cells, bar, limit):
     while left:
         done, left = wait(left, _LOOK_S, FIRST_COMPLETED)
         yield from done
-        for source, (cell, since) in _running([runs[run] for run in left], cells):
+        running = dict(_running([runs[run] for run in left], cells))
+        bar.set_postfix_str(", ".join(f"{source.stem} (cell {cell})" for source, (cell, _) in running.items()), False)
+        if sys.stderr.isatty():
+            bar.refresh()
+        for source, (cell, since) in running.items():
             if limit is not None and time() - since > limit:
                 rule = f"has not ended cell {cell} after {limit:g} s"
                 raise ReproduceError("notebook", source.name, rule, f"mend its loop, or give more time; {KEPT}")

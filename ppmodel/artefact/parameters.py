@@ -9,6 +9,7 @@ import io
 import math
 import re
 import tokenize
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import NamedTuple
 
@@ -73,7 +74,11 @@ def declared(notebook):
     cells = [cell.source for cell in notebook.cells if "parameters" in (cell.metadata.get("tags") or ())]
     if not cells:
         raise PPModelError("tags", "no cell", "is tagged 'parameters'", "tag the cell that holds them")
-    source, own = "\n".join(cells), {}
+    return _declared_in("\n".join(cells))
+
+
+def _declared_in(source):
+    own = {}
     try:
         words = _comments(source)
         for node in ast.parse(source).body:
@@ -197,6 +202,42 @@ def check(given, own):
             _check_list(name, value, own[name])
         elif not value == own[name].value == "":
             _check_one(name, value, own[name].kind)
+
+
+def check_cell(sources, values):
+    """Refuse parameters of a wrong kind inside a notebook, so that plain papermill says what `ppmodel run` does.
+
+    Parameters
+    ----------
+    sources : list of str
+        The cells that have run, the kernel's ``In``; the last that declares parameters counts.
+    values : dict of str to object
+        The kernel's names, after papermill has set some of them.
+
+    Returns
+    -------
+    None
+        If there is nothing to refuse.
+
+    Raises
+    ------
+    PPModelError
+        As from `check`; a notebook shows it as one line.
+
+    Examples
+    --------
+    >>> check_cell(["pp = 8  # count: ranks", "pp = 'four'"], {"pp": "four"})
+    Traceback (most recent call last):
+    ppmodel.errors.PPModelError: pp = four: must be a whole number of at least 1; write for example 8
+    """
+    for source in reversed(sources):
+        with suppress(PPModelError, tokenize.TokenError):
+            own = _declared_in(source)
+            if any(one.word for one in own.values()):
+                break
+    else:
+        return
+    check({name: values[name] for name in own}, own)
 
 
 def _check_list(name, values, parameter):

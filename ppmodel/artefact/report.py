@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 from matplotlib import pyplot
+from pandas.io.formats.style import Styler
 
 _LONG_TEXT = 40
+_BETWEEN = "\x1f"  # of cells: a sign that no cell has
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 _WORDS = {  # of the library's own columns, `evaluate.COLUMNS`; a page says what it calls the others
     "label": "schedule", "pp": "S", "microbatches": "B", "p2p": "transfers", "allreduce": "all-reduce",
@@ -99,7 +101,7 @@ def show(table, words=None, /, numbers=None, **formats):
     called |= {name: name for name in twice}  # a label beside the schedule's name
     table = table.rename(columns=called)
     formats = {called[name]: form for name, form in formats.items() if name in called}
-    styler = table.style.format(formats, na_rep="", escape="html").format_index(escape="html", axis="columns")
+    styler = Table(table).format(formats, na_rep="", escape="html").format_index(escape="html", axis="columns")
     styler = styler.hide(axis="index").set_table_attributes('class="dataframe"')
     numbers = [column for column in table if pd.api.types.is_numeric_dtype(table[column])]
     words = [column for column in table if column not in numbers]
@@ -109,6 +111,22 @@ def show(table, words=None, /, numbers=None, **formats):
     styler = styler.set_properties(subset=long, **{"min-width": "14em"})
     content = table.to_csv() + repr(sorted(formats.items(), key=str))
     return styler.set_uuid(sha256(content.encode()).hexdigest()[:12])
+
+
+class Table(Styler):
+    """A styled table that is also readable where no HTML is shown: in a terminal, in a notebook's plain text."""
+
+    def __repr__(self):
+        head, *rows = [line.split(_BETWEEN) for line in self.to_string(delimiter=_BETWEEN).splitlines()]
+        numbers = [pd.api.types.is_numeric_dtype(self.data[column]) for column in self.data]
+        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        return "\n".join(
+            "  ".join(
+                cell.rjust(width) if number else cell.ljust(width)
+                for cell, width, number in zip(row, widths, numbers, strict=True)
+            ).rstrip()
+            for row in (head, *rows)
+        )
 
 
 class MyST(str):

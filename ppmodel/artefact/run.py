@@ -1,12 +1,15 @@
 """Run one notebook of the project, or one of the user's own, with parameters of one's own."""
 
 import os
+import sys
 from difflib import get_close_matches
 from pathlib import Path
 
+import nbformat
 from tqdm import tqdm
 
 from ppmodel.artefact import parameters
+from ppmodel.artefact.answer import answer, resolved
 from ppmodel.artefact.files import bring, files_of, given_paths, require_names
 from ppmodel.artefact.folders import publish, require_ours, workspace
 from ppmodel.artefact.notebooks import execute_all, named, read
@@ -50,7 +53,7 @@ def run(notebook, given=(), out=None, time_limit=None):
     Returns
     -------
     str
-        What was executed, and where it is.
+        The page's answer, then what was executed and where it is.
 
     Raises
     ------
@@ -69,10 +72,17 @@ def run(notebook, given=(), out=None, time_limit=None):
         folder = work / "run"
         folder.mkdir()
         brought = bring(values, own, folder)
-        with tqdm(disable=True) as bar, given_paths(values, brought):
+        with tqdm(total=1, desc="notebook", file=sys.stderr, disable=None) as bar, given_paths(values, brought):
             execute_all({source: brought}, folder, folder, 1, bar, time_limit)
+        done = resolved(read(folder / source.name), folder / _results(values, own))
+        nbformat.write(done, folder / source.name)
         publish(folder, out)
-    return f"{source.name} executed; it and its results are in {out}"
+    return f"{answer(done)}\n\n{source.name} executed; it and its results are in {out}"
+
+
+def _results(values, own):
+    """The folder, below that of the run, into which a notebook writes; most have a parameter that says it."""
+    return values.get("results", own["results"].value if "results" in own else "results")
 
 
 def _find(notebook):
