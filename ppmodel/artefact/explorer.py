@@ -11,8 +11,10 @@ PAGE = "explorer.html"
 RANKS = tuple(range(2, 17))
 """Numbers of ranks that the explorer has orders for."""
 
-MULTIPLES = 1, 2, 3, 4, 6, 8
-"""Microbatches that it has orders for, as multiples of the ranks."""
+MULTIPLES = 1, 2, 3, 4, 6, 8, 16
+"""Microbatches that it has orders for, as multiples of the ranks, up to `MOST_MICROBATCHES`."""
+
+MOST_MICROBATCHES = 128
 
 SEMANTICS = "latency", "overlapped", "blocking_send", "blocking_recv", "blocking", "rendezvous"
 """Communication semantics that it simulates."""
@@ -32,7 +34,7 @@ def link(schedule, pp, microbatches, against=None, page=PAGE, **shown):
     schedule : str, (str, dict) or Case
         As in `cases.as_case`.
     pp, microbatches : int
-        Ranks, of `RANKS`, and microbatches, one of `MULTIPLES` of them.
+        Ranks, of `RANKS`, and microbatches, one of `sizes`.
     against : str, (str, dict) or Case, optional
         A second schedule beside it.
     page : str
@@ -80,9 +82,9 @@ def sizes(pp):
     """The numbers of microbatches that the explorer has orders for.
 
     >>> sizes(4)
-    [4, 8, 12, 16, 24, 32]
+    [4, 8, 12, 16, 24, 32, 64]
     """
-    return [multiple * pp for multiple in MULTIPLES]
+    return [multiple * pp for multiple in MULTIPLES if multiple * pp <= MOST_MICROBATCHES]
 
 
 def _require_sizes(pp, microbatches):

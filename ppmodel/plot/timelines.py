@@ -18,7 +18,7 @@ _KIND_NAMES = {OpKind.F: "forward", OpKind.B: "backward", OpKind.I: "input gradi
                OpKind.R: "gradient all-reduce", OpKind.O: "optimizer step"}  # fmt: skip
 MIN_LABEL_SHARE = 0.016
 _LEAST_EDGED = 0.004  # of the width of the picture: narrower boxes have no edge, and their transfers no line
-_PATH_COLOUR = "#D0104C"
+PATH_COLOUR = "#D0104C"
 
 
 def operation_legend(figure, schedules, extra=()):
@@ -212,7 +212,7 @@ def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1, wi
     for last in axes[-1]:
         last.set_xlabel(f"time ({unit})")
     line = plt.Line2D([], [], color="#333333", lw=0.8, label="transfer")
-    bold = [Patch(facecolor="none", edgecolor=_PATH_COLOUR, lw=2, label="critical path")] if paths else []
+    bold = [Patch(facecolor="none", edgecolor=PATH_COLOUR, lw=2, label="critical path")] if paths else []
     operation_legend(figure, schedules, [line, *bold])
     return titled(figure, title, f"{context}; numbers are microbatches")
 
@@ -230,9 +230,9 @@ def _draw_path(axis, timeline, path):
     for op in path:
         size = (timeline.end_s[op] - timeline.start_s[op], 0.84)
         corner = (timeline.start_s[op], schedule.rank[op] - 0.42)
-        axis.add_patch(Rectangle(corner, *size, fill=False, ec=_PATH_COLOUR, lw=2, zorder=4))
+        axis.add_patch(Rectangle(corner, *size, fill=False, ec=PATH_COLOUR, lw=2, zorder=4))
     sent = [after for before, after in pairwise(path) if dependencies.source[after] == before]
-    _draw_transfers(axis, timeline, sent, color=_PATH_COLOUR, lw=2, zorder=4)
+    _draw_transfers(axis, timeline, sent, color=PATH_COLOUR, lw=2, zorder=4)
 
 
 def _draw_transfers(axis, timeline, consumers, **style):

@@ -1,0 +1,605 @@
+// The page of the explorer: what is chosen, what follows, and the link that restores it.
+(() => {
+  "use strict";
+  const E = window.ppmodelEngine, D = window.ppmodelDraw, Files = window.ppmodelFiles;
+  const { Stage, number } = window.ppmodelStage;
+  const base = document.currentScript.src.replace(/[^/]*$/, "");
+  const $ = (id) => document.getElementById(`ex-${id}`);
+  const root = document.documentElement;
+
+  const DEFAULTS = {
+    schedule: "interleaved-1f1b:chunks=4", against: "1f1b", pp: 4, microbatches: 8, forward: 1, input_grad: 1, weight_grad: 1,
+    comm: 0.1, p2p: "overlapped", slow_rank: -1, slow_factor: 1.5, view: "timeline", window: null, path: true,
+    transfers: true, order: "time", all: false,
+  };
+  const PRESETS = {
+    "Fast network": { comm: 0.05 },
+    "Slow network": { comm: 0.6 },
+    "One slow rank": { slow_rank: 2, slow_factor: 1.5 },
+    "Blocking transfers": { p2p: "blocking", comm: 0.15, schedule: "zb-v", against: "zb-h1", pp: 8, microbatches: 16 },
+    "Less memory": { schedule: "v-half", against: "zb-v", pp: 8, microbatches: 16 },
+  };
+  const HOLDS = {
+    latency: "nothing (latency)", overlapped: "its link (overlapped)", blocking_send: "the sender (blocking_send)",
+    blocking_recv: "the receiver (blocking_recv)", blocking: "sender, then receiver (blocking)",
+    rendezvous: "both, who wait for each other (rendezvous)",
+  };
+  const OCCUPIED = { blocking_send: [1, 0], blocking_recv: [0, 1], blocking: [1, 1], rendezvous: [1, 1] };
+  const NUMBERS = ["forward", "input_grad", "weight_grad", "slow_factor", "comm"];
+
+  let state = { ...DEFAULTS }, index = null, stage = null, shown = [], round = 0, curve = null;
+  const variants = new Map(), loading = new Map(), orders = new Map(), tables = new Map();
+
+  // ---- data: classic scripts, since a page on file:// cannot fetch ----------------------------------
+
+  window.ppmodelExplorer = {
+    index: (found) => { index = found; },
+    orders: (name, found) => { for (const [key, own] of Object.entries(found)) orders.set(key, own); },
+  };
+
+  function load(name) {
+    if (!loading.has(name)) {
+      loading.set(name, new Promise((resolve, reject) => {
+        const script = document.createElement("script");
+        script.src = `${base}data/${name}.js`;
+        script.onload = resolve;
+        script.onerror = () => reject(new Error(`data/${name}.js cannot be loaded`));
+        document.head.append(script);
+      }));
+    }
+    return loading.get(name);
+  }
+
+  function legal(key, pp, microbatches) {
+    const place = index.microbatches[pp] ? index.microbatches[pp].indexOf(microbatches) : -1;
+    return place >= 0 && variants.has(key) && Boolean((variants.get(key).sizes[index.ranks.indexOf(pp)] >> place) & 1);
+  }
+
+  // The table of a schedule at a size; null where it is not defined. Those of the last few sizes are kept.
+  function table(key, pp, microbatches) {
+    if (!legal(key, pp, microbatches)) return Promise.resolve(null);
+    const name = `${key} ${pp} ${microbatches}`;
+    if (!tables.has(name)) {
+      if (tables.size > 160) tables.clear();
+      tables.set(name, load(variants.get(key).name).then(() => {
+        const own = orders.get(key)[pp];
+        return E.unpack(own.tables[microbatches], own);
+      }));
+    }
+    return tables.get(name);
+  }
+
+  // ---- the link --------------------------------------------------------------------------------------
+
+  function toHash() {
+    const pairs = Object.keys(DEFAULTS).flatMap((key) => {
+      const value = key === "window" ? stage && stage.window && stage.window.map((one) => Number(one.toPrecision(6))).join(":") : state[key];
+      const kept = ["schedule", "against", "pp", "microbatches"].includes(key);
+      return value === null || (!kept && value === DEFAULTS[key]) ? [] : [`${key}=${String(value)}`];
+    });
+    return `#${pairs.join("&")}`;
+  }
+
+  function fromHash(hash) {
+    const found = { ...DEFAULTS }, wrong = [];
+    for (const [key, text] of new URLSearchParams(hash.replace(/^#/, ""))) {
+      if (!(key in DEFAULTS)) continue;
+      const read = key === "window" ? text.split(":").map(Number) : typeof DEFAULTS[key] === "number" ? Number(text) : typeof DEFAULTS[key] === "boolean" ? text === "true" : text;
+      if (good(key, read)) found[key] = read;
+      else wrong.push(`${key} = ${text.slice(0, 40)}`);
+    }
+    if (!index.microbatches[found.pp].includes(found.microbatches)) {
+      const near = nearest(index.microbatches[found.pp], found.microbatches);
+      if (hash.includes("microbatches=")) wrong.push(`microbatches = ${found.microbatches}`);
+      found.microbatches = near;
+    }
+    if (found.slow_rank >= found.pp) found.slow_rank = -1;
+    return { found, wrong };
+  }
+
+  function good(key, value) {
+    if (key === "schedule" || key === "against") return variants.has(value);
+    if (key === "pp") return index.ranks.includes(value);
+    if (key === "p2p") return index.semantics.includes(value);
+    if (key === "view") return value === "timeline" || value === "table";
+    if (key === "order") return value === "time" || value === "memory";
+    if (key === "window") return value.length === 2 && value.every((one) => Number.isFinite(one) && one >= 0) && value[0] < value[1];
+    if (key === "slow_rank") return Number.isInteger(value) && value >= -1;
+    if (key === "microbatches") return Number.isInteger(value) && value > 0;
+    if (NUMBERS.includes(key)) return Number.isFinite(value) && value >= 0 && value <= 1e6;
+    return true;
+  }
+
+  const nearest = (list, value) => list.reduce((best, one) => (Math.abs(one - value) < Math.abs(best - value) ? one : best));
+
+  let writing = 0;
+  function writeHash() {
+    clearTimeout(writing);
+    writing = setTimeout(() => {
+      try {
+        history.replaceState(null, "", toHash());
+      } catch { /* some browsers count how often a page may do so */ }
+    }, 200);
+  }
+
+  // ---- what follows from what is chosen ----------------------------------------------------------------
+
+  const costs = (comm = state.comm) => ({ ...state, comm });
+
+  async function update(options = {}) {
+    const mine = ++round, keys = [state.schedule, state.against];
+    writeHash();
+    showControls();
+    const found = await Promise.all(keys.map((key) => table(key, state.pp, state.microbatches)));
+    if (mine !== round) return;
+    shown = keys.map((key, number_) => panelOf(key, found[number_], number_));
+    showStage();
+    showHeadline(options.animated);
+    if (!options.animated) {
+      showNumbers();
+      showText();
+      later();
+    }
+  }
+
+  function panelOf(key, own, place) {
+    const { label } = variants.get(key), colour = index.pair[place];
+    if (!own) {
+      const why = `Not defined for ${state.pp} ranks and ${state.microbatches} microbatches; legal: ${variants.get(key).legal}.`;
+      return { key, label, colour, title: label, note: why, missing: true, table: { ranks: 2 }, run: { deadlock: [] } };
+    }
+    const timed = E.simulate(own, costs()), slots = state.view === "table", run = slots ? E.slots(own) : timed;
+    const panel = { key, label, colour, table: own, run, timed, slots, slow: slots ? -1 : state.slow_rank };
+    panel.occupied = slots ? [0, 0] : OCCUPIED[state.p2p] || [0, 0];
+    panel.path = state.path ? E.criticalPath(run) : [];
+    panel.title = `${label}: ${number(run.makespan)}${slots ? " slots" : ""}`;
+    if (run.deadlock) {
+      const one = run.deadlock[0];
+      panel.title = `${label}: deadlock`;
+      panel.note = `Ranks wait for one another: rank ${one.rank} ${one.sends ? "sends" : "receives"} ${one.operation} ${one.sends ? "to" : "from"} rank ${one.peer}, which is not ready for it.`;
+    }
+    return panel;
+  }
+
+  function showStage() {
+    const there = shown.filter((panel) => !panel.missing);
+    stage.show({
+      panels: shown, theme: theme(), path: state.path, transfers: state.transfers && state.view === "timeline",
+      most: Math.max(1, ...there.map((panel) => E.activations(panel.table).peak)),
+      unit: state.view === "table" ? "slot" : "time",
+    });
+    const said = there.map((panel) => panel.title).join("; ");
+    $("canvas").setAttribute("aria-label", `${state.view === "table" ? "Tables" : "Timelines"} of ${state.pp} ranks: ${said}. Enter picks an operation.`);
+  }
+
+  function theme() {
+    const style = getComputedStyle(root), read = (name, other) => style.getPropertyValue(name).trim() || other;
+    const dark = root.dataset.theme === "dark";
+    return {
+      text: read("--pst-color-text-base", "#222222"), muted: read("--pst-color-text-muted", "#666666"),
+      ground: read("--pst-color-background", "#ffffff"), line: dark ? "#777777" : "#999999",
+      row: dark ? "rgba(255,255,255,0.06)" : "rgba(0,0,0,0.045)", transfer: dark ? "rgba(255,255,255,0.5)" : "rgba(0,0,0,0.42)",
+      held: dark ? "rgba(255,255,255,0.45)" : "rgba(0,0,0,0.4)", path: dark ? "#ff6f9f" : index.path, kinds: index.colours,
+    };
+  }
+
+  // ---- sentences ------------------------------------------------------------------------------------------
+
+  function showHeadline(animated) {
+    const [one, two] = shown, both = shown.filter((panel) => panel.timed && !panel.timed.deadlock);
+    if (both.length < 2) {
+      const bad = shown.find((panel) => !both.includes(panel));
+      say("headline", `${bad.label} ${bad.missing ? "is not defined at this size" : "deadlocks: its ranks wait for one another"}.`);
+      drawCurve([]);
+      return;
+    }
+    const [a, b] = both.map((panel) => panel.timed.makespan), share = 1 - Math.min(a, b) / Math.max(a, b);
+    const [fast, slow] = a <= b ? [one, two] : [two, one];
+    const claim = share < 1e-9
+      ? `${one.label} and ${two.label} take the same time, ${number(a)}.`
+      : `${fast.label} takes ${percent(share)} less time than ${slow.label}: ${number(Math.min(a, b))} against ${number(Math.max(a, b))}.`;
+    if (animated) {
+      $("headline").textContent = claim;
+      drawCurve(curve ? curve.crossings : []);
+      return;
+    }
+    const crossings = sweep();
+    const above = crossings.find((one_) => one_.time > state.comm), below = crossings.filter((one_) => one_.time <= state.comm).pop();
+    let more = "";
+    if (share >= 1e-9 && above) more = ` Above a transfer time of ${short(above.time)}, it is the other way round.`;
+    else if (share >= 1e-9 && below) more = ` Below a transfer time of ${short(below.time)}, it is the other way round.`;
+    say("headline", claim + more);
+    drawCurve(crossings);
+  }
+
+  const percent = (share) => `${share < 0.0995 ? (100 * share).toFixed(1) : (100 * share).toFixed(0)}%`;
+  const short = (value) => Number(value.toPrecision(2));
+
+  let saying = {};
+  function say(id, text) {
+    clearTimeout(saying[id]);
+    saying[id] = setTimeout(() => { if ($(id).textContent !== text) $(id).textContent = text; }, 120);
+  }
+
+  // Makespans of both over transfer times, and where they are equal; kept until anything but the transfer time changes.
+  function sweep() {
+    const most = mostComm(), { comm, view, window: seen, path, transfers, order, all, ...rest } = state;
+    const key = JSON.stringify([rest, most]);
+    if (curve && curve.key === key) return curve.crossings;
+    const [one, two] = shown.map((panel) => panel.table), steps = one.size + two.size > 12000 ? 24 : 48;
+    const times = Array.from({ length: steps + 1 }, (_, step) => (step / steps) * most);
+    const at = (own, time) => E.simulate(own, costs(time)).makespan;
+    const values = [one, two].map((own) => times.map((time) => at(own, time))), crossings = [];
+    const apart = times.map((_, i) => (Math.abs(values[0][i] - values[1][i]) < 1e-9 * values[0][i] ? 0 : values[0][i] - values[1][i]));
+    let last = -1;
+    apart.forEach((gap, i) => {
+      if (!gap) return;
+      if (last >= 0 && gap * apart[last] < 0) {
+        let low = times[last], high = times[i];
+        for (let halving = 0; halving < 24; halving++) {
+          const middle = (low + high) / 2;
+          if ((at(one, middle) - at(two, middle)) * apart[last] > 0) low = middle;
+          else high = middle;
+        }
+        crossings.push({ time: high, value: at(one, high) });
+      }
+      last = i;
+    });
+    curve = { key, times, values, crossings };
+    return crossings;
+  }
+
+  function mostComm() {
+    const least = Math.max(state.forward, state.comm * 1.0001, 1e-6), power = 10 ** Math.floor(Math.log10(least));
+    return [1, 2, 5, 10].map((one) => one * power).find((one) => one >= least * 0.9999);
+  }
+
+  function drawCurve(crossings) {
+    const canvas = $("curve"), width = canvas.clientWidth, height = 150, ratio = Math.min(window.devicePixelRatio || 1, 2);
+    if (!width) return;
+    [canvas.width, canvas.height] = [width * ratio, height * ratio];
+    const ctx = canvas.getContext("2d");
+    ctx.setTransform(ratio, 0, 0, ratio, 0, 0);
+    if (!curve || shown.some((panel) => !panel.timed || panel.timed.deadlock)) return;
+    const curves = shown.map((panel, i) => ({ colour: panel.colour, values: curve.values[i], now: panel.timed.makespan }));
+    D.paintCurve(ctx, { width, height, theme: theme(), times: curve.times, curves, comm: state.comm, crossings });
+  }
+
+  // ---- numbers, ranking, text ----------------------------------------------------------------------------------
+
+  function element(name, text, attributes = {}) {
+    const made = document.createElement(name);
+    if (text !== undefined) made.textContent = text;
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    return made;
+  }
+
+  function showNumbers() {
+    const ratio = (value) => (value === undefined || Number.isNaN(value) ? "–" : percent(value));
+    const of = (read) => shown.map((panel) => (panel.missing ? "–" : read(panel)));
+    const timed = (read) => of((panel) => (panel.timed.deadlock ? "–" : read(panel.timed)));
+    const packed = (panel) => orders.get(panel.key)[state.pp].tables[state.microbatches];
+    const rows = [
+      ["Makespan", timed((run) => number(run.makespan))],
+      ["Idle, by formula", of((panel) => ratio(packed(panel).formula))],
+      ["Idle, in the table", of((panel) => ratio(E.slots(panel.table).idle))],
+      ["Idle, simulated", timed((run) => ratio(run.idle))],
+      ["Idle over a rank’s span", timed((run) => ratio(run.span))],
+      ["Transfers on the critical path", timed((run) => ratio(onPath(run) / run.makespan))],
+      ["Peak activations", of((panel) => number(E.activations(panel.table).peak))],
+      ["Messages", of((panel) => String(panel.table.messages))],
+    ];
+    const head = element("tr");
+    head.append(element("td"), ...shown.map((panel, i) => {
+      const cell = element("th", undefined, { scope: "col" });
+      cell.append(element("i", undefined, { class: `ex-dot ex-${"ab"[i]}` }), panel.label);
+      return cell;
+    }));
+    const body = rows.map(([name, values]) => {
+      const row = element("tr");
+      row.append(element("th", name, { scope: "row" }), ...values.map((value) => element("td", value)));
+      return row;
+    });
+    const top = element("thead"), rest = element("tbody");
+    top.append(head);
+    rest.append(...body);
+    $("numbers").replaceChildren(top, rest);
+  }
+
+  function onPath(run) {
+    return E.criticalPath(run).filter((node) => node >= run.table.cells).reduce((sum, node) => {
+      const [begin, end] = E.span(run, node);
+      return sum + end - begin;
+    }, 0);
+  }
+
+  let waiting = 0;
+  function later() {
+    clearTimeout(waiting);
+    waiting = setTimeout(rank, 80);
+  }
+
+  async function rank() {
+    const mine = round, keys = [...variants.keys()];
+    const found = await Promise.all(keys.map((key) => table(key, state.pp, state.microbatches)));
+    if (mine !== round) return;
+    let rows = keys.flatMap((key, i) => {
+      if (!found[i]) return [];
+      const run = E.simulate(found[i], costs());
+      return [{ key, label: variants.get(key).label, name: variants.get(key).name, time: run.makespan, memory: E.activations(found[i]).peak, deadlock: run.deadlock }];
+    });
+    const value = (row) => (state.order === "time" ? row.time : row.memory), dead = rows.filter((row) => row.deadlock);
+    rows = rows.filter((row) => !row.deadlock);
+    rows.sort((a, b) => value(a) - value(b) || a.time - b.time || a.memory - b.memory);
+    const chosen = [state.schedule, state.against];
+    if (!state.all) rows = rows.filter((row, i) => chosen.includes(row.key) || rows.findIndex((one) => one.name === row.name) === i);
+    const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.key : undefined;
+    $("ranking").replaceChildren(...rows.map((row) => bar(row, value, rows)));
+    if (focused) [...$("ranking").querySelectorAll("button")].find((one) => one.dataset.key === focused)?.focus();
+    const undefinedHere = [...new Set(keys.filter((key, i) => !found[i]).map((key) => variants.get(key).label))];
+    const parts = dead.length ? [`Deadlock: ${dead.map((row) => row.label).join(", ")}.`] : [];
+    if (undefinedHere.length) parts.push(`Not defined at this size: ${undefinedHere.join(", ")}.`);
+    $("missing").textContent = parts.join(" ");
+    $("ranking").dataset.ready = toHash();
+  }
+
+  function bar(row, value, rows) {
+    const most = Math.max(...rows.map(value)), least = value(rows[0]);
+    const over = least > 0 ? value(row) / least - 1 : 0;
+    const role = row.key === state.schedule ? "a" : row.key === state.against ? "b" : "";
+    const item = element("li", undefined, role ? { class: `ex-is-${role}` } : {});
+    const button = element("button", undefined, { type: "button", "data-key": row.key, title: `Compare ${row.label}` });
+    const unit = state.order === "time" ? "" : " microbatches";
+    const share = over < 5e-4 ? "" : `  +${percent(over)}`;
+    button.append(element("span", row.label, { class: "ex-name" }), element("span", number(value(row)) + share, { class: "ex-value" }));
+    const track = element("span", undefined, { class: "ex-bar", "aria-hidden": "true" });
+    const fill = element("i");
+    fill.style.width = `${(100 * value(row)) / most}%`;
+    track.append(fill);
+    button.append(track);
+    button.setAttribute("aria-label", `${row.label}: ${number(value(row))}${unit}${share ? `, ${percent(over)} more than the best` : ", the best"}. Compare it.`);
+    button.addEventListener("click", () => row.key !== state.schedule && choose({ against: row.key }));
+    item.append(button);
+    return item;
+  }
+
+  function showText() {
+    if (!$("text").open) return;
+    fillSelect($("text-which"), shown.map((panel, i) => [String(i), panel.label]), $("text-which").value || "0");
+    fillSelect($("text-rank"), Array.from({ length: state.pp }, (_, one) => [String(one), String(one)]), $("text-rank").value || "0");
+    const panel = shown[Number($("text-which").value)], own = Number($("text-rank").value);
+    const head = element("thead"), body = element("tbody"), top = element("tr");
+    top.append(...["Operation", "Start", "End", "What it waited for"].map((name) => element("th", name, { scope: "col" })));
+    head.append(top);
+    if (!panel.run.deadlock) {
+      for (let cell = panel.table.cell[panel.table.rankStart[own]]; cell <= D.lastOf(panel, own); cell++) {
+        const row = element("tr"), told = window.ppmodelStage.describe(panel, cell);
+        const why = told.text.replace(/^[^.]*(\.\d[^.]*)*\. /, "");
+        row.append(element("th", E.cellName(panel.table, cell), { scope: "row", title: told.head }));
+        row.append(...[number(panel.run.start[cell]), number(panel.run.end[cell]), why].map((text) => element("td", text)));
+        body.append(row);
+      }
+    }
+    $("operations").replaceChildren(head, body);
+  }
+
+  // ---- controls ----------------------------------------------------------------------------------------------------
+
+  function fillSelect(select, options, value) {
+    const key = options.join("\n");
+    if (select.dataset.filled !== key) {
+      select.replaceChildren(...options.map(([one, text]) => element("option", text, { value: one })));
+      select.dataset.filled = key;
+    }
+    if (options.some(([one]) => one === value)) select.value = value;
+  }
+
+  function showControls() {
+    for (const id of ["schedule", "against"]) {
+      fillSelect($(id), [...variants].map(([key, one]) => [key, one.label]), state[id]);
+      for (const option of $(id).options) {
+        const text = variants.get(option.value).label + (legal(option.value, state.pp, state.microbatches) ? "" : " (other sizes)");
+        if (option.textContent !== text) option.textContent = text;
+      }
+    }
+    const counts = (list) => list.map((one) => [String(one), String(one)]);
+    fillSelect($("pp"), counts(index.ranks), String(state.pp));
+    fillSelect($("microbatches"), counts(index.microbatches[state.pp]), String(state.microbatches));
+    fillSelect($("p2p"), index.semantics.map((word) => [word, HOLDS[word] || word]), state.p2p);
+    fillSelect($("slow_rank"), [["-1", "none"], ...counts([...Array(state.pp).keys()])], String(state.slow_rank));
+    $("slow_factor").disabled = state.slow_rank < 0;
+    for (const id of NUMBERS) showNumber($(id === "comm" ? "comm-number" : id), state[id]);
+    const most = mostComm();
+    $("comm").max = most;
+    $("comm").step = most / 200;
+    $("comm").value = state.comm;
+    $("comm").setAttribute("aria-valuetext", number(state.comm));
+    for (const view of ["timeline", "table"]) $(view).setAttribute("aria-pressed", state.view === view);
+    for (const order of ["time", "memory"]) $(`by-${order}`).setAttribute("aria-pressed", state.order === order);
+    $("path").checked = state.path;
+    $("transfers").checked = state.transfers;
+    $("transfers").disabled = state.view === "table";
+    $("all").checked = state.all;
+    for (const button of document.querySelectorAll(".ex-presets button")) {
+      const wanted = { ...DEFAULTS, ...PRESETS[button.textContent] };
+      const same = ["schedule", "against", "pp", "microbatches", ...NUMBERS, "p2p", "slow_rank"].every((key) => wanted[key] === state[key]);
+      button.setAttribute("aria-pressed", same);
+    }
+  }
+
+  function showNumber(input, value) {
+    if (document.activeElement === input && (Number(input.value) === value || input.getAttribute("aria-invalid"))) return;
+    input.value = String(value);
+    input.removeAttribute("aria-invalid");
+  }
+
+  // Change what is chosen. A schedule that is picked brings a size at which it is defined.
+  function choose(changes) {
+    const note = [];
+    Object.assign(state, changes);
+    if (changes.pp && !index.microbatches[state.pp].includes(state.microbatches)) {
+      state.microbatches = nearest(index.microbatches[state.pp], state.microbatches);
+    }
+    if (state.slow_rank >= state.pp) state.slow_rank = -1;
+    const picked = changes.schedule || changes.against;
+    if (picked && !legal(picked, state.pp, state.microbatches)) {
+      const other = changes.schedule ? state.against : state.schedule, sizes = sizesOf(picked);
+      const both = sizes.filter(([pp, microbatches]) => legal(other, pp, microbatches));
+      const far = ([pp, microbatches]) => 1000 * Math.abs(pp - state.pp) + Math.abs(microbatches - state.microbatches);
+      [state.pp, state.microbatches] = (both.length ? both : sizes).reduce((best, one) => (far(one) < far(best) ? one : best));
+      if (state.slow_rank >= state.pp) state.slow_rank = -1;
+      note.push(`Now at ${state.pp} ranks and ${state.microbatches} microbatches: ${variants.get(picked).label} is defined for ${variants.get(picked).legal}.`);
+    }
+    if (["schedule", "against", "pp", "microbatches", "view"].some((key) => key in changes)) {
+      stage.window = null;
+      stage.picked = null;
+      $("details").replaceChildren();
+    }
+    say("note", note.join(" "));
+    return update();
+  }
+
+  function sizesOf(key) {
+    return index.ranks.flatMap((pp) => index.microbatches[pp].filter((one) => legal(key, pp, one)).map((one) => [pp, one]));
+  }
+
+  function preset(changes) {
+    const target = { ...DEFAULTS, ...changes, view: state.view, path: state.path, transfers: state.transfers, order: state.order, all: state.all };
+    const from = state.comm, same = ["schedule", "against", "pp", "microbatches", "p2p", "slow_rank"].every((key) => target[key] === state[key]);
+    if (!same || matchMedia("(prefers-reduced-motion: reduce)").matches || from === target.comm) {
+      state = target;
+      return choose({ pp: state.pp });
+    }
+    const begin = performance.now(), mine = (preset.mine = Symbol("run"));
+    const step = (now) => {
+      if (preset.mine !== mine) return;
+      const share = Math.min(1, Math.max(0, (now - begin) / 700)), eased = share * share * (3 - 2 * share);
+      state = { ...target, comm: share < 1 ? from + (target.comm - from) * eased : target.comm };
+      update({ animated: share < 1 });
+      if (share < 1) requestAnimationFrame(step);
+    };
+    requestAnimationFrame(step);
+    return undefined;
+  }
+
+  function wire() {
+    for (const [name, changes] of Object.entries(PRESETS)) {
+      const button = element("button", name, { type: "button", "aria-pressed": "false" });
+      button.addEventListener("click", () => preset(changes));
+      document.querySelector(".ex-presets").append(button);
+    }
+    $("controls").addEventListener("submit", (event) => event.preventDefault());
+    for (const id of ["schedule", "against", "p2p"]) $(id).addEventListener("change", () => choose({ [id]: $(id).value }));
+    for (const id of ["pp", "microbatches", "slow_rank"]) $(id).addEventListener("change", () => choose({ [id]: Number($(id).value) }));
+    for (const id of NUMBERS) {
+      const input = $(id === "comm" ? "comm-number" : id);
+      input.addEventListener("input", () => {
+        const value = input.value.trim() === "" ? NaN : Number(input.value), bad = !good(id, value);
+        if (bad) input.setAttribute("aria-invalid", "true");
+        else input.removeAttribute("aria-invalid");
+        if (!bad) choose({ [id]: value });
+      });
+      input.addEventListener("blur", () => showNumber(input, state[id]));
+    }
+    $("comm").addEventListener("input", () => choose({ comm: Number(Number($("comm").value).toPrecision(6)) }));
+    const drag = (event) => {
+      if (!event.buttons) return;
+      const box = $("curve").getBoundingClientRect(), share = (event.clientX - box.left - 34) / (box.width - 46), most = Number($("comm").max);
+      choose({ comm: Number((Math.round(Math.min(1, Math.max(0, share)) * 200) * (most / 200)).toPrecision(6)) });
+    };
+    $("curve").addEventListener("pointerdown", (event) => { $("curve").setPointerCapture(event.pointerId); drag(event); });
+    $("curve").addEventListener("pointermove", drag);
+    for (const view of ["timeline", "table"]) $(view).addEventListener("click", () => choose({ view }));
+    for (const order of ["time", "memory"]) $(`by-${order}`).addEventListener("click", () => choose({ order }));
+    for (const id of ["path", "transfers", "all"]) $(id).addEventListener("change", () => choose({ [id]: $(id).checked }));
+    $("in").addEventListener("click", () => stage.zoom(0.6));
+    $("out").addEventListener("click", () => stage.zoom(1 / 0.6));
+    $("fit").addEventListener("click", () => stage.fit());
+    for (const id of ["text-which", "text-rank"]) $(id).addEventListener("change", showText);
+    $("text").addEventListener("toggle", showText);
+    $("link").addEventListener("click", copyLink);
+    $("svg").addEventListener("click", () => Files.save(`${fileName()}.svg`, "image/svg+xml", svg()));
+    $("csv").addEventListener("click", () => Files.save(`${fileName()}.csv`, "text/csv", Files.csv(timed())));
+    $("trace").addEventListener("click", () => Files.save(`${fileName()}.json`, "application/json", Files.trace(timed(), about())));
+    addEventListener("hashchange", () => restore(location.hash));
+    new MutationObserver(() => { showStage(); drawCurve(curve ? curve.crossings : []); }).observe(root, { attributes: true, attributeFilter: ["data-theme"] });
+    new ResizeObserver(() => { stage.resize($("stage").clientWidth); drawCurve(curve ? curve.crossings : []); }).observe($("stage"));
+  }
+
+  // ---- to take away -----------------------------------------------------------------------------------------------
+
+  const timed = () => shown.filter((panel) => panel.timed && !panel.timed.deadlock).map((panel) => ({ ...panel, run: panel.timed }));
+  const fileName = () => `${state.schedule}-${state.against}-pp${state.pp}-mb${state.microbatches}`.replace(/[^\w.-]+/g, "_");
+
+  function about() {
+    const { schedule, against, window: seen, path, transfers, order, all, view, ...rest } = state;
+    return { program: "ppmodel explorer", schedule, against, ...rest, link: toHash() };
+  }
+
+  function svg() {
+    const scene = { ...stage.scene, marked: null, pointer: null, window: stage.range, theme: { ...stage.scene.theme, opaque: true } };
+    scene.place = D.layout(scene.panels, Math.max(720, stage.width));
+    const ctx = new D.Svg(scene.place.width, scene.place.height);
+    D.paint(ctx, scene);
+    D.layout(scene.panels, stage.width);
+    return ctx.toString();
+  }
+
+  async function copyLink() {
+    clearTimeout(writing);
+    history.replaceState(null, "", toHash());
+    try {
+      await navigator.clipboard.writeText(location.href);
+      say("note", "The link is copied; it opens this view.");
+    } catch { // a browser that does not let pages copy: the link is shown, to be copied by hand
+      $("url").hidden = false;
+      $("url").value = location.href;
+      $("url").select();
+    }
+  }
+
+  // ---- start --------------------------------------------------------------------------------------------------------
+
+  function showLegend() {
+    const names = { F: "forward", B: "backward", I: "input gradient", W: "weight gradient" };
+    const items = Object.entries(names).map(([letter, name]) => {
+      const item = element("span");
+      const box = element("i", undefined, { class: "ex-kind" });
+      box.style.background = index.colours[letter];
+      item.append(box, name);
+      return item;
+    });
+    const path = element("span"), line = element("i", undefined, { class: "ex-line" });
+    line.style.borderColor = index.path;
+    path.append(line, "critical path");
+    $("legend").replaceChildren(...items, path, element("span", "darker: deeper chunk of the rank"), element("span", "dark foot: second copy of the model"));
+    for (const box of document.querySelectorAll(".ex-kind[data-kind]")) box.style.background = index.colours[box.dataset.kind];
+    ["a", "b"].forEach((one, i) => document.getElementById("explorer-page").style.setProperty(`--ex-${one}`, index.pair[i]));
+  }
+
+  function restore(hash) {
+    const { found, wrong } = fromHash(hash);
+    state = found;
+    stage.window = found.window;
+    stage.picked = null;
+    say("note", wrong.length ? `The link asks for what this page does not have: ${wrong.join("; ")}.` : "");
+    return update();
+  }
+
+  async function begin() {
+    await load("index");
+    for (const one of index.schedules) for (const variant of one.variants) variants.set(variant.key, { ...variant, ...{ name: one.name, title: one.title, legal: one.legal } });
+    document.getElementById("explorer-page").hidden = false;
+    stage = new Stage($("canvas"), $("tip"), $("details"), writeHash);
+    stage.resize($("stage").clientWidth);
+    showLegend();
+    wire();
+    await restore(location.hash);
+    document.getElementById("explorer-page").dataset.ready = "true";
+  }
+
+  window.ppmodelExplorer.begun = begin();
+  window.ppmodelExplorer.table = table;
+  window.ppmodelExplorer.state = () => ({ ...state });
+  window.ppmodelExplorer.stage = () => stage;
+})();
