@@ -40,7 +40,7 @@
     let top = 2;
     for (const panel of panels) {
       const ranks = panel.table.ranks;
-      panel.row = ranks <= 4 ? 26 : ranks <= 8 ? 21 : ranks <= 12 ? 16 : 14;
+      panel.row = ranks <= 4 ? 26 : ranks <= 8 ? 24 : ranks <= 12 ? 16 : 14;
       panel.lane = ranks <= 4 ? 16 : ranks <= 8 ? 11 : 8;
       panel.top = top;
       panel.rows = top + TITLE;
@@ -153,14 +153,15 @@
       const first = table.cellStart[cell], last = table.cellStart[cell + 1];
       const left = x(run.start[cell]), width = x(run.end[cell]) - left;
       if (width <= 0) return;
-      const gap = width > 3 ? 1 : 0, height = (panel.row - 3) / (last - first);
+      const gap = width > 3 ? 1 : 0, height = (panel.row - 3) / (last - first), size = Math.min(11, Math.floor(height - 1));
+      const [begin, stop] = [Math.max(left, scene.place.left), Math.min(left + width, scene.place.left + scene.place.plot)];
       for (let op = first; op < last; op++) {
         const colour = colours[table.kind[op]][Math.min(table.chunk[op], colours[0].length - 1)];
         const y = panel.rows + rank * panel.row + 1.5 + (op - first) * height;
         if (!boxes.has(colour)) boxes.set(colour, []);
         boxes.get(colour).push(left, y, width - gap, height - (last - first > 1 ? 0.5 : 0), table.replica[op]);
-        if (width > (table.microbatch[op] > 9 ? 17 : 11) && height > 8) {
-          letters.push(String(table.microbatch[op]), Math.max(left, scene.place.left) + (Math.min(left + width, scene.place.left + scene.place.plot) - Math.max(left, scene.place.left)) / 2, y + height / 2 + 0.5, colour.text);
+        if (stop - begin > (table.microbatch[op] > 9 ? 1.5 : 1) * size && size > 7) {
+          letters.push(String(table.microbatch[op]), (begin + stop) / 2, y + height / 2 + 0.5, colour.text, size);
         }
       }
     });
@@ -172,9 +173,9 @@
     for (const list of boxes.values()) {
       for (let i = 0; i < list.length; i += 5) if (list[i + 4]) ctx.fillRect(list[i], list[i + 1] + list[i + 3] - 3, list[i + 2], 3);
     }
-    ctx.font = `${panel.row > 18 ? 11 : 10}px ${FONT}`;
     ctx.textAlign = "center";
-    for (let i = 0; i < letters.length; i += 4) {
+    for (let i = 0, size = 0; i < letters.length; i += 5) {
+      if (letters[i + 4] !== size) ctx.font = `${(size = letters[i + 4])}px ${FONT}`;
       ctx.fillStyle = letters[i + 3];
       ctx.fillText(letters[i], letters[i + 1], letters[i + 2]);
     }
@@ -270,7 +271,8 @@
       let cell = Math.max(first, firstAfter(panel, rank, from) - 1);
       let pixel = -1, high = 0, begin = 0; // where many cells share a pixel, the highest of them is drawn
       const flush = (until) => {
-        if (pixel >= 0 && high > 0) ctx.fillRect(begin, base - high * unit, Math.max(0.5, until - begin), high * unit);
+        const left = Math.round(begin), right = Math.round(until); // whole pixels, or seams would show
+        if (pixel >= 0 && high > 0 && right > left) ctx.fillRect(left, base - high * unit, right - left, high * unit);
       };
       for (; cell <= last && run.start[cell] < to; cell++) {
         const next = cell < last ? run.start[cell + 1] : run.end[cell];
@@ -292,7 +294,7 @@
     const { peaks, peak } = E.activations(panel.table), x = scene.place.left + scene.place.plot + 5;
     const size = Math.min(11, panel.lane + 1);
     for (let rank = 0; rank < panel.table.ranks; rank++) {
-      if (panel.lane < 10 && peaks[rank] < peak && rank % 2) continue;
+      if (panel.lane < 10 && rank % 2) continue;
       const text = peaks[rank] >= 10 ? peaks[rank].toFixed(0) : peaks[rank].toFixed(1).replace(".0", "");
       write(ctx, text, x, panel.memory + (rank + 0.5) * panel.lane, scene.theme.muted, `${peaks[rank] === peak ? "700" : "400"} ${size}px`);
     }

@@ -331,13 +331,11 @@
     run.table = table;
     if (run.deadlock) return Object.assign(run, { makespan: NaN, idle: NaN, span: NaN });
     let busy = 0, span = 0;
-    run.makespan = 0;
-    run.last = 0;
+    finish(run);
     for (let rank = 0; rank < table.ranks; rank++) {
       const first = table.cell[table.rankStart[rank]], last = table.cell[table.rankStart[rank + 1] - 1];
       for (let at = first; at <= last; at++) busy += run.end[at] - run.start[at];
       span = Math.max(span, run.end[last] - run.start[first]);
-      if (run.end[last] > run.makespan) [run.makespan, run.last] = [run.end[last], last];
     }
     run.busy = busy;
     run.idle = 1 - busy / (table.ranks * run.makespan);
@@ -345,14 +343,30 @@
     return run;
   }
 
+  // The cell that ends last, and when it does.
+  function finish(run) {
+    run.last = 0;
+    for (let cell = 1; cell < run.end.length; cell++) if (run.end[cell] > run.end[run.last]) run.last = cell;
+    run.makespan = run.end[run.last];
+    return run;
+  }
+
   // The idealised table: whole slots, a backward of two, no transfers; a chunk's operation is as long as a stage's.
   function slots(table) {
     if (table.slots) return table.slots;
     const lengths = Float64Array.from(table.kind, (kind) => (kind === B ? 2 : 1));
-    const run = longestPath(table, lengths, 0, "latency", 1);
-    const length = run.end.reduce((most, one) => Math.max(most, one), 0);
+    const run = finish(longestPath(table, lengths, 0, "latency", 1));
     const busy = lengths.reduce((sum, one) => sum + one, 0);
-    return (table.slots = Object.assign(run, { table, makespan: length, idle: 1 - busy / (table.ranks * length) }));
+    return (table.slots = Object.assign(run, { table, idle: 1 - busy / (table.ranks * run.makespan) }));
+  }
+
+  // The same with times in forwards of a whole rank's share of the model, so that tables of unlike slots stand side by
+  // side: a slot is one of `pieces` of it.
+  function scaledSlots(table) {
+    const run = slots(table), pieces = (table.stages / table.ranks) * table.parts;
+    const scaled = (times) => times.map((time) => time / pieces);
+    const [start, end, sent, arrived] = [run.start, run.end, run.sent, run.arrived].map(scaled);
+    return { ...run, start, end, sent, arrived, gone: arrived, taken: sent, makespan: run.makespan / pieces, pieces };
   }
 
   // Activations that each rank holds in each of its cells, and after it, in microbatches on 1/S of the model.
@@ -419,6 +433,6 @@
   }
 
   window.ppmodelEngine = {
-    unpack, simulate, slots, activations, criticalPath, span, waited, name, cellName, SEMANTICS: Object.keys(OCCUPIED), NONE, LETTERS,
+    unpack, simulate, slots, scaledSlots, activations, criticalPath, span, waited, name, cellName, SEMANTICS: Object.keys(OCCUPIED), NONE, LETTERS,
   };
 })();

@@ -3,6 +3,7 @@
   "use strict";
   const E = window.ppmodelEngine, D = window.ppmodelDraw, Files = window.ppmodelFiles;
   const { Stage, number } = window.ppmodelStage;
+  const { element, fillSelect, percent } = window.ppmodelLists;
   const base = document.currentScript.src.replace(/[^/]*$/, "");
   const $ = (id) => document.getElementById(`ex-${id}`);
   const root = document.documentElement;
@@ -20,14 +21,14 @@
     "Less memory": { schedule: "v-half", against: "zb-v", pp: 8, microbatches: 16 },
   };
   const HOLDS = {
-    latency: "nothing (latency)", overlapped: "its link (overlapped)", blocking_send: "the sender (blocking_send)",
-    blocking_recv: "the receiver (blocking_recv)", blocking: "sender, then receiver (blocking)",
-    rendezvous: "both, who wait for each other (rendezvous)",
+    latency: "nothing: latency", overlapped: "its link: overlapped", blocking_send: "the sender: blocking_send",
+    blocking_recv: "the receiver: blocking_recv", blocking: "one, then the other: blocking",
+    rendezvous: "both at once: rendezvous",
   };
   const OCCUPIED = { blocking_send: [1, 0], blocking_recv: [0, 1], blocking: [1, 1], rendezvous: [1, 1] };
   const NUMBERS = ["forward", "input_grad", "weight_grad", "slow_factor", "comm"];
 
-  let state = { ...DEFAULTS }, index = null, stage = null, shown = [], round = 0, curve = null;
+  let state = { ...DEFAULTS }, index = null, stage = null, lists = null, shown = [], round = 0, curve = null;
   const variants = new Map(), loading = new Map(), orders = new Map(), tables = new Map();
 
   // ---- data: classic scripts, since a page on file:// cannot fetch ----------------------------------
@@ -136,9 +137,9 @@
     showStage();
     showHeadline(options.animated);
     if (!options.animated) {
-      showNumbers();
-      showText();
-      later();
+      lists.numbers();
+      lists.text();
+      lists.later();
     }
   }
 
@@ -148,11 +149,11 @@
       const why = `Not defined for ${state.pp} ranks and ${state.microbatches} microbatches; legal: ${variants.get(key).legal}.`;
       return { key, label, colour, title: label, note: why, missing: true, table: { ranks: 2 }, run: { deadlock: [] } };
     }
-    const timed = E.simulate(own, costs()), slots = state.view === "table", run = slots ? E.slots(own) : timed;
+    const timed = E.simulate(own, costs()), slots = state.view === "table", run = slots ? E.scaledSlots(own) : timed;
     const panel = { key, label, colour, table: own, run, timed, slots, slow: slots ? -1 : state.slow_rank };
     panel.occupied = slots ? [0, 0] : OCCUPIED[state.p2p] || [0, 0];
     panel.path = state.path ? E.criticalPath(run) : [];
-    panel.title = `${label}: ${number(run.makespan)}${slots ? " slots" : ""}`;
+    panel.title = slots ? `${label}: ${E.slots(own).makespan} slots${run.pieces > 1 ? ` of 1/${run.pieces}` : ""}` : `${label}: ${number(run.makespan)}`;
     if (run.deadlock) {
       const one = run.deadlock[0];
       panel.title = `${label}: deadlock`;
@@ -162,11 +163,12 @@
   }
 
   function showStage() {
+    document.getElementById("explorer-page").style.setProperty("--ex-path", theme().path);
     const there = shown.filter((panel) => !panel.missing);
     stage.show({
       panels: shown, theme: theme(), path: state.path, transfers: state.transfers && state.view === "timeline",
       most: Math.max(1, ...there.map((panel) => E.activations(panel.table).peak)),
-      unit: state.view === "table" ? "slot" : "time",
+      unit: state.view === "table" ? "slots of a whole stage" : "time",
     });
     const said = there.map((panel) => panel.title).join("; ");
     $("canvas").setAttribute("aria-label", `${state.view === "table" ? "Tables" : "Timelines"} of ${state.pp} ranks: ${said}. Enter picks an operation.`);
@@ -189,7 +191,7 @@
     const [one, two] = shown, both = shown.filter((panel) => panel.timed && !panel.timed.deadlock);
     if (both.length < 2) {
       const bad = shown.find((panel) => !both.includes(panel));
-      say("headline", `${bad.label} ${bad.missing ? "is not defined at this size" : "deadlocks: its ranks wait for one another"}.`);
+      say("headline", `${capital(bad.label)} ${bad.missing ? "is not defined at this size" : "deadlocks: its ranks wait for one another"}.`);
       drawCurve([]);
       return;
     }
@@ -199,7 +201,7 @@
       ? `${one.label} and ${two.label} take the same time, ${number(a)}.`
       : `${fast.label} takes ${percent(share)} less time than ${slow.label}: ${number(Math.min(a, b))} against ${number(Math.max(a, b))}.`;
     if (animated) {
-      $("headline").textContent = claim;
+      $("headline").textContent = capital(claim);
       drawCurve(curve ? curve.crossings : []);
       return;
     }
@@ -208,11 +210,11 @@
     let more = "";
     if (share >= 1e-9 && above) more = ` Above a transfer time of ${short(above.time)}, it is the other way round.`;
     else if (share >= 1e-9 && below) more = ` Below a transfer time of ${short(below.time)}, it is the other way round.`;
-    say("headline", claim + more);
+    say("headline", capital(claim) + more);
     drawCurve(crossings);
   }
 
-  const percent = (share) => `${share < 0.0995 ? (100 * share).toFixed(1) : (100 * share).toFixed(0)}%`;
+  const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
   const short = (value) => Number(value.toPrecision(2));
 
   let saying = {};
@@ -265,134 +267,7 @@
     D.paintCurve(ctx, { width, height, theme: theme(), times: curve.times, curves, comm: state.comm, crossings });
   }
 
-  // ---- numbers, ranking, text ----------------------------------------------------------------------------------
-
-  function element(name, text, attributes = {}) {
-    const made = document.createElement(name);
-    if (text !== undefined) made.textContent = text;
-    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-    return made;
-  }
-
-  function showNumbers() {
-    const ratio = (value) => (value === undefined || Number.isNaN(value) ? "–" : percent(value));
-    const of = (read) => shown.map((panel) => (panel.missing ? "–" : read(panel)));
-    const timed = (read) => of((panel) => (panel.timed.deadlock ? "–" : read(panel.timed)));
-    const packed = (panel) => orders.get(panel.key)[state.pp].tables[state.microbatches];
-    const rows = [
-      ["Makespan", timed((run) => number(run.makespan))],
-      ["Idle, by formula", of((panel) => ratio(packed(panel).formula))],
-      ["Idle, in the table", of((panel) => ratio(E.slots(panel.table).idle))],
-      ["Idle, simulated", timed((run) => ratio(run.idle))],
-      ["Idle over a rank’s span", timed((run) => ratio(run.span))],
-      ["Transfers on the critical path", timed((run) => ratio(onPath(run) / run.makespan))],
-      ["Peak activations", of((panel) => number(E.activations(panel.table).peak))],
-      ["Messages", of((panel) => String(panel.table.messages))],
-    ];
-    const head = element("tr");
-    head.append(element("td"), ...shown.map((panel, i) => {
-      const cell = element("th", undefined, { scope: "col" });
-      cell.append(element("i", undefined, { class: `ex-dot ex-${"ab"[i]}` }), panel.label);
-      return cell;
-    }));
-    const body = rows.map(([name, values]) => {
-      const row = element("tr");
-      row.append(element("th", name, { scope: "row" }), ...values.map((value) => element("td", value)));
-      return row;
-    });
-    const top = element("thead"), rest = element("tbody");
-    top.append(head);
-    rest.append(...body);
-    $("numbers").replaceChildren(top, rest);
-  }
-
-  function onPath(run) {
-    return E.criticalPath(run).filter((node) => node >= run.table.cells).reduce((sum, node) => {
-      const [begin, end] = E.span(run, node);
-      return sum + end - begin;
-    }, 0);
-  }
-
-  let waiting = 0;
-  function later() {
-    clearTimeout(waiting);
-    waiting = setTimeout(rank, 80);
-  }
-
-  async function rank() {
-    const mine = round, keys = [...variants.keys()];
-    const found = await Promise.all(keys.map((key) => table(key, state.pp, state.microbatches)));
-    if (mine !== round) return;
-    let rows = keys.flatMap((key, i) => {
-      if (!found[i]) return [];
-      const run = E.simulate(found[i], costs());
-      return [{ key, label: variants.get(key).label, name: variants.get(key).name, time: run.makespan, memory: E.activations(found[i]).peak, deadlock: run.deadlock }];
-    });
-    const value = (row) => (state.order === "time" ? row.time : row.memory), dead = rows.filter((row) => row.deadlock);
-    rows = rows.filter((row) => !row.deadlock);
-    rows.sort((a, b) => value(a) - value(b) || a.time - b.time || a.memory - b.memory);
-    const chosen = [state.schedule, state.against];
-    if (!state.all) rows = rows.filter((row, i) => chosen.includes(row.key) || rows.findIndex((one) => one.name === row.name) === i);
-    const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.key : undefined;
-    $("ranking").replaceChildren(...rows.map((row) => bar(row, value, rows)));
-    if (focused) [...$("ranking").querySelectorAll("button")].find((one) => one.dataset.key === focused)?.focus();
-    const undefinedHere = [...new Set(keys.filter((key, i) => !found[i]).map((key) => variants.get(key).label))];
-    const parts = dead.length ? [`Deadlock: ${dead.map((row) => row.label).join(", ")}.`] : [];
-    if (undefinedHere.length) parts.push(`Not defined at this size: ${undefinedHere.join(", ")}.`);
-    $("missing").textContent = parts.join(" ");
-    $("ranking").dataset.ready = toHash();
-  }
-
-  function bar(row, value, rows) {
-    const most = Math.max(...rows.map(value)), least = value(rows[0]);
-    const over = least > 0 ? value(row) / least - 1 : 0;
-    const role = row.key === state.schedule ? "a" : row.key === state.against ? "b" : "";
-    const item = element("li", undefined, role ? { class: `ex-is-${role}` } : {});
-    const button = element("button", undefined, { type: "button", "data-key": row.key, title: `Compare ${row.label}` });
-    const unit = state.order === "time" ? "" : " microbatches";
-    const share = over < 5e-4 ? "" : `  +${percent(over)}`;
-    button.append(element("span", row.label, { class: "ex-name" }), element("span", number(value(row)) + share, { class: "ex-value" }));
-    const track = element("span", undefined, { class: "ex-bar", "aria-hidden": "true" });
-    const fill = element("i");
-    fill.style.width = `${(100 * value(row)) / most}%`;
-    track.append(fill);
-    button.append(track);
-    button.setAttribute("aria-label", `${row.label}: ${number(value(row))}${unit}${share ? `, ${percent(over)} more than the best` : ", the best"}. Compare it.`);
-    button.addEventListener("click", () => row.key !== state.schedule && choose({ against: row.key }));
-    item.append(button);
-    return item;
-  }
-
-  function showText() {
-    if (!$("text").open) return;
-    fillSelect($("text-which"), shown.map((panel, i) => [String(i), panel.label]), $("text-which").value || "0");
-    fillSelect($("text-rank"), Array.from({ length: state.pp }, (_, one) => [String(one), String(one)]), $("text-rank").value || "0");
-    const panel = shown[Number($("text-which").value)], own = Number($("text-rank").value);
-    const head = element("thead"), body = element("tbody"), top = element("tr");
-    top.append(...["Operation", "Start", "End", "What it waited for"].map((name) => element("th", name, { scope: "col" })));
-    head.append(top);
-    if (!panel.run.deadlock) {
-      for (let cell = panel.table.cell[panel.table.rankStart[own]]; cell <= D.lastOf(panel, own); cell++) {
-        const row = element("tr"), told = window.ppmodelStage.describe(panel, cell);
-        const why = told.text.replace(/^[^.]*(\.\d[^.]*)*\. /, "");
-        row.append(element("th", E.cellName(panel.table, cell), { scope: "row", title: told.head }));
-        row.append(...[number(panel.run.start[cell]), number(panel.run.end[cell]), why].map((text) => element("td", text)));
-        body.append(row);
-      }
-    }
-    $("operations").replaceChildren(head, body);
-  }
-
   // ---- controls ----------------------------------------------------------------------------------------------------
-
-  function fillSelect(select, options, value) {
-    const key = options.join("\n");
-    if (select.dataset.filled !== key) {
-      select.replaceChildren(...options.map(([one, text]) => element("option", text, { value: one })));
-      select.dataset.filled = key;
-    }
-    if (options.some(([one]) => one === value)) select.value = value;
-  }
 
   function showControls() {
     for (const id of ["schedule", "against"]) {
@@ -515,8 +390,8 @@
     $("in").addEventListener("click", () => stage.zoom(0.6));
     $("out").addEventListener("click", () => stage.zoom(1 / 0.6));
     $("fit").addEventListener("click", () => stage.fit());
-    for (const id of ["text-which", "text-rank"]) $(id).addEventListener("change", showText);
-    $("text").addEventListener("toggle", showText);
+    for (const id of ["text-which", "text-rank"]) $(id).addEventListener("change", () => lists.text());
+    $("text").addEventListener("toggle", () => lists.text());
     $("link").addEventListener("click", copyLink);
     $("svg").addEventListener("click", () => Files.save(`${fileName()}.svg`, "image/svg+xml", svg()));
     $("csv").addEventListener("click", () => Files.save(`${fileName()}.csv`, "text/csv", Files.csv(timed())));
@@ -569,9 +444,8 @@
       item.append(box, name);
       return item;
     });
-    const path = element("span"), line = element("i", undefined, { class: "ex-line" });
-    line.style.borderColor = index.path;
-    path.append(line, "critical path");
+    const path = element("span");
+    path.append(element("i", undefined, { class: "ex-line" }), "critical path");
     $("legend").replaceChildren(...items, path, element("span", "darker: deeper chunk of the rank"), element("span", "dark foot: second copy of the model"));
     for (const box of document.querySelectorAll(".ex-kind[data-kind]")) box.style.background = index.colours[box.dataset.kind];
     ["a", "b"].forEach((one, i) => document.getElementById("explorer-page").style.setProperty(`--ex-${one}`, index.pair[i]));
@@ -592,6 +466,8 @@
     document.getElementById("explorer-page").hidden = false;
     stage = new Stage($("canvas"), $("tip"), $("details"), writeHash);
     stage.resize($("stage").clientWidth);
+    const now = () => ({ state, shown, round, costs: costs(), link: toHash() });
+    lists = new window.ppmodelLists.Lists({ now, variants, orders, table, choose });
     showLegend();
     wire();
     await restore(location.hash);

@@ -14,16 +14,18 @@
       const kind = parts.length ? KINDS[table.kind[op]].toLowerCase() : KINDS[table.kind[op]];
       parts.push(`${kind} of microbatch ${table.microbatch[op]}, stage ${table.stage[op]}${copy}`);
     }
+    const slot = (time) => Math.round(time * run.pieces);
     const times = panel.slots
-      ? `Rank ${rank}, slots ${run.start[cell]} to ${run.end[cell]}.`
+      ? `Rank ${rank}, slots ${slot(run.start[cell])} to ${slot(run.end[cell])}.`
       : `Rank ${rank}, from ${number(run.start[cell])} to ${number(run.end[cell])}.`;
-    return { head: parts.join(" with "), text: `${times} ${waiting(panel, cell, rank)}` };
+    const waited = waiting(panel, cell, rank);
+    return { head: parts.join(" with "), waited, text: `${times} ${waited}` };
   }
 
   function waiting(panel, cell, rank) {
     const { table, run } = panel, { message, seconds } = E.waited(run, cell);
     if (seconds <= 1e-12 * run.makespan) return cell === table.cell[table.rankStart[rank]] ? "Nothing comes before it." : "It did not wait.";
-    const idle = `The rank waited ${number(seconds)}`;
+    const idle = panel.slots ? `The rank waited ${Math.round(seconds * run.pieces)} slots` : `The rank waited ${number(seconds)}`;
     if (message === NONE) return `${idle}.`;
     const what = `${table.kind[message] ? "gradient" : "activations"} of ${E.name(table, message)}`;
     if (table.rank[message] === rank) return `${idle} until it had sent the ${what} to rank ${table.rank[table.taker[message]]}.`;

@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -23,6 +24,7 @@ from tqdm import tqdm
 from ppmodel.artefact import parameters
 from ppmodel.artefact.claims import published
 from ppmodel.artefact.commands.reference import write_reference
+from ppmodel.artefact.explorer_data import write_explorer
 from ppmodel.artefact.files import bring, files_of, require_names
 from ppmodel.artefact.folders import publish, require_ours, workspace
 from ppmodel.artefact.kinds import KINDS
@@ -40,6 +42,7 @@ _JUPYTER_BOOK = (  # it ends with the run that waits for it, even if that is kil
     "from jupyter_book.cli.main import main; main()"
 )
 _RECORD = "ppmodelRun = "
+_EXPLORER = "explorer"
 _GIVEN = {"model": "model", "system": "system", "memory_limit": "size"}
 
 
@@ -96,7 +99,7 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=No
             seconds = execute_all(changes, copy, copy / "nb", jobs, bar, time_limit)
             bar.set_description("book")
             identity = _configure(copy, own)
-            html = _build(copy, work)
+            html = _with_explorer(copy, work)
             bar.update()
         shutil.copytree(copy / "results", html / "results", dirs_exist_ok=True)
         record = work / "run.js"
@@ -232,6 +235,21 @@ def _build(book, work):
         log = "\n".join(line.replace(str(book), "book") for line in problems)
         raise ReproduceError("book", "build", "failed with the warnings below", KEPT, grid=log)
     return work / "site" / "_build" / "html"
+
+
+def _with_explorer(book, work):
+    """Build the pages, and beside them what the explorer loads: its scripts, and the orders that the generators give.
+
+    The scripts are no static files of the book: those are loaded by every page.
+    """
+    if not (book / _EXPLORER).is_dir():
+        return _build(book, work)
+    with ThreadPoolExecutor(1) as beside:
+        orders = beside.submit(write_explorer, book / _EXPLORER / "data")
+        html = _build(book, work)
+        orders.result()
+    shutil.copytree(book / _EXPLORER, html / _EXPLORER)
+    return html
 
 
 def _commit_time():

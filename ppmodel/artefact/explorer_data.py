@@ -1,10 +1,10 @@
-"""The orders of all registered schedules, written as scripts that the explorer loads: a page on ``file://`` cannot fetch.
+"""The orders of all registered schedules as scripts that the explorer loads: a page on ``file://`` cannot fetch.
 
-A script for each schedule registers its tables, those of each variant by ranks and microbatches. An operation is a byte,
-``joined * 64 + kind * 16 + replica * 8 + chunk``, rank by rank in program order; its stage follows from the placement.
-Its microbatch is that of the operation of the same kind, copy and chunk before it, plus 1; where that does not hold, as
-many bytes follow, each saying how far it is from that, modulo 256. The bytes are compressed by zlib and written in
-base 64. Reductions are left out.
+Each schedule has a script, which registers its tables: those of each variant by ranks and microbatches. An operation is
+a byte, ``joined * 64 + kind * 16 + replica * 8 + chunk``, rank by rank in program order; its stage follows from the
+placement. Its microbatch is one more than that of the operation of the same kind, copy and chunk before it. Where that
+does not hold, as many bytes follow, each saying how far off it is, modulo 256. The bytes are compressed by zlib and
+written in base 64. Reductions are left out.
 """
 
 import json
@@ -66,7 +66,7 @@ def variants(name):
     """The cases of a schedule that the explorer offers.
 
     >>> [case.label for case in variants("hanayo")]
-    ['Hanayo W = 1', 'Hanayo W = 2', 'Hanayo W = 4']
+    ['Hanayo', 'Hanayo W = 2', 'Hanayo W = 4']
     """
     return [as_case(name), *(as_case(f"{name}:{options}") for options in VARIANTS.get(name, ()))]
 
@@ -116,14 +116,14 @@ def packed(table):
     Returns
     -------
     dict
-        ``microbatches``; ``lengths``, the operations of each rank; ``codes``, see the head of this file; ``jumps`` where
+        ``microbatches``; ``lengths``, the operations of each rank; ``codes``, as this file says; ``jumps`` where
         microbatches do not follow one another; ``parts`` and ``held`` where they are not 1.
 
     Examples
     --------
     >>> import ppmodel as pp
     >>> packed(pp.build("1f1b", 2, 2))
-    {'microbatches': 2, 'lengths': [4, 4], 'codes': 'eNpjYBBgEGAQAAABpgBB'}
+    {'microbatches': 2, 'lengths': [4, 4], 'codes': 'eNpjYBAQYABCAAD4AEE='}
     """
     kept = np.flatnonzero(table.kind < OpKind.R)
     _require_fit(table, kept)
