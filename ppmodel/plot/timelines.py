@@ -159,8 +159,8 @@ def plot_race(timelines, title, latest):
             lengths = (timelines[name].end_s - timelines[name].start_s)[drawn]
             bottoms = schedule.rank[drawn] - 0.45
             axis.bar(timelines[name].start_s[drawn], 0.9, lengths, bottoms, align="edge", color=colour, lw=0)
-        axis.axvline(end, color=_PATH_COLOUR, lw=1.5)
-        axis.text(end, schedule.num_ranks / 2 - 0.5, f" {end:.3g}", color=_PATH_COLOUR, va="center", weight="bold")
+        axis.axvline(end, color=PATH_COLOUR, lw=1.5)
+        axis.text(end, schedule.num_ranks / 2 - 0.5, f" {end:.3g}", color=PATH_COLOUR, va="center", weight="bold")
         axis.set_title(f"{place}. {name}", fontsize=10)
         axis.set(ylim=(schedule.num_ranks - 0.5, -0.5), xlim=(0, latest), yticks=[])
         axis.spines[:].set_visible(False)
