@@ -8,7 +8,7 @@ import pytest
 
 import ppmodel as pp
 from ppmodel import build
-from ppmodel.artefact import claims, zero_bubble
+from ppmodel.artefact import claims, megatron, zero_bubble
 from ppmodel.artefact.claims import (
     NINE,
     Bench,
@@ -341,6 +341,36 @@ def test_a_wrong_model_turns_claim_11_red(monkeypatch, bench, wrong):
         monkeypatch.setattr(quantities, "_memories", lambda: held)
     red = {name for name in RATES | MEMORIES if row(name).margin(measure(row(name), bench))[0] < 0}
     assert red == {name if name in RATES | MEMORIES else f"throughput_{name}" for name in expected}
+
+
+def slower(system, **factors):
+    """A system of which some rates are smaller by factors; those of its nodes with the word nodes before them."""
+    nodes = {name.removeprefix("nodes_"): by for name, by in factors.items() if name.startswith("nodes_")}
+    nodes = replace(system.nodes, **{name: getattr(system.nodes, name) / by for name, by in nodes.items()})
+    own = {name: by for name, by in factors.items() if not name.startswith("nodes_")}
+    return replace(system, nodes=nodes, **{name: getattr(system, name) / by for name, by in own.items()})
+
+
+THROUGHPUTS = {row.id for row in ROWS if row.criterion["quantity"] == "measured_throughput"}
+WRONG_SYSTEMS = {
+    "transfers x5": {"change": lambda system: slower(system, network_bandwidth_bytes_per_s=5)},
+    "all-reduces x5": {"change": lambda system: slower(system, nodes_node_bandwidth_bytes_per_s=5)},
+    "products 10 % faster": {"change": lambda system: slower(system, compute_efficiency=0.9)},
+    "kernels of half the memory's speed": {"change": lambda system: slower(system, memory_bandwidth_bytes_per_s=2)},
+}
+
+
+@pytest.mark.parametrize("wrong", [None, *WRONG_SYSTEMS, "1F1B in place of interleaved", "ZB-H1 in place of 1F1B"])
+def test_a_wrong_model_turns_megatrons_rows_red(monkeypatch, bench, wrong):
+    """Absolute throughput notices wrong rates on every row, and a wrong schedule where it ran."""
+    swapped = {
+        "1F1B in place of interleaved": ({"interleaved-1f1b": "1f1b"}, {"throughput_sc21_interleaved"}),
+        "ZB-H1 in place of 1F1B": ({"1f1b": "zb-h1"}, {"throughput_sc21_stages", "throughput_sc21_1f1b"}),
+    }
+    schedules, expected = swapped.get(wrong, ({}, THROUGHPUTS if wrong else set()))
+    found = megatron.throughput(0.72, schedules, **WRONG_SYSTEMS.get(wrong, {}))
+    monkeypatch.setattr(quantities, "_throughput", lambda _: found)
+    assert {name for name in THROUGHPUTS if row(name).margin(measure(row(name), bench))[0] < 0} == expected
 
 
 def test_the_measured_runs_are_told_apart():

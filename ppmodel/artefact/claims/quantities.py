@@ -12,7 +12,7 @@ import pandas as pd
 
 from ppmodel import formulas
 from ppmodel.analysis.orders import negated, reversed_pairs
-from ppmodel.artefact import zero_bubble
+from ppmodel.artefact import megatron, zero_bubble
 from ppmodel.artefact.asymmetric.peaks import front_back_certificate
 from ppmodel.cases import as_case, built, published_bubble_ratio
 from ppmodel.costs import stages, uniform_costs
@@ -245,10 +245,14 @@ def measured_memory(bench, _size, schedule):
     return bench.everywhere(runs[runs.schedule == schedule].error.mean())
 
 
+@cache
+def _throughput(compute_efficiency):
+    """Megatron-LM's runs of 2021, predicted."""
+    return megatron.throughput(compute_efficiency)
+
+
 @_quantity
-def measured_scaling(bench, size):
-    """Share of the throughput that S ranks keep of S single ones, 1 - bubble of 1F1B, less the measured share."""
-    measured = _measurements("megatron_sc21.csv")
-    runs = measured[(measured.figure == 11) & (measured.batch == size[1])].set_index("pipeline")
-    ours = 1 - table_numbers(built(as_case("1f1b"), *size))["table_bubble_ratio"]
-    return bench.everywhere(ours - runs.tflops_per_gpu[size[0]] / runs.tflops_per_gpu[1])
+def measured_throughput(bench, _size, figure, chunks, compute_efficiency):
+    """Mean of the predicted over the measured throughput, less 1, over the runs of a figure with so many chunks."""
+    runs = _throughput(compute_efficiency)
+    return bench.everywhere(runs[(runs.figure == figure) & (runs.chunks == chunks)].error.mean())

@@ -1,0 +1,181 @@
+"""The model held against training runs that others measured: what fits that had not seen a run predict of it."""
+
+import re
+
+import numpy as np
+import pandas as pd
+
+from ppmodel.errors import PPModelError
+from ppmodel.measured import read_rows
+from ppmodel.measured.ablation import PARTS, Part, ablated
+from ppmodel.measured.baseline import constant_utilization
+from ppmodel.measured.calibrate import unseen
+from ppmodel.specs import DATA, load_system
+
+MEASURED = DATA / "reference" / "measured"
+_FILE = re.compile(r"(\w+)\.csv \(")
+_NUMBERS = (
+    "gpus", "hidden", "layers", "sequence", "chunks", "tp", "cp", "dp", "pp", "microbatch_size", "global_batch",
+    "iteration_s", "memory_gb",
+)  # fmt: skip
+_GB = 1e9
+
+
+def files_of(system):
+    """Stems of the files of runs that a packaged system says it was fitted to.
+
+    Parameters
+    ----------
+    system : SystemSpec
+
+    Returns
+    -------
+    list of str
+
+    Raises
+    ------
+    PPModelError
+        If no value of the system is fitted.
+
+    Examples
+    --------
+    >>> files_of(load_system("a100_vtrain"))
+    ['vtrain_single', 'vtrain_multi']
+    """
+    for one in system.provenance:
+        if one.kind == "fitted":
+            return _FILE.findall(one.source)
+    remedy = "choose one that ppmodel calibrate made"
+    raise PPModelError("system", system.name, "has no fitted value", remedy)
+
+
+def runs_of(names):
+    """All runs of the sources of some fitted systems, with predictions by fits that had not seen them.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Packaged systems.
+
+    Returns
+    -------
+    DataFrame
+        A row for each run: its own columns, with numbers as numbers; ``runs``, the stem of its file; ``system``;
+        ``predicted_iteration_s``, ``predicted_memory_gb`` and ``predicted_fits``; and ``baseline_s``, by a constant
+        utilization of each file. Empty where nothing was measured to compare with.
+    """
+    return pd.concat([_runs_of(name) for name in names], ignore_index=True)
+
+
+def _runs_of(name):
+    system = load_system(name)
+    stems = files_of(system)
+    rows = [row | {"runs": stem} for stem in stems for row in read_rows(MEASURED / f"{stem}.csv")[1]]
+    frame = pd.DataFrame(rows).assign(system=name).set_index("id", drop=False)
+    for column in _NUMBERS:
+        frame[column] = pd.to_numeric(frame[column])
+    found = unseen([MEASURED / f"{stem}.csv" for stem in stems], load_system(_start(name)), system)
+    frame["predicted_iteration_s"] = _by_id(found, "time")
+    frame["predicted_memory_gb"] = _by_id(found, "memory") / _GB
+    fits = frame.predicted_memory_gb * _GB <= system.memory_capacity_bytes
+    frame["predicted_fits"] = fits.where(frame.predicted_memory_gb.notna())
+    for stem in stems:
+        timed = [row for row in rows if row["runs"] == stem and row["iteration_s"]]
+        frame.loc[[row["id"] for row in timed], "baseline_s"] = constant_utilization(timed, system)
+    return frame.reset_index(drop=True)
+
+
+def _start(name):
+    return DATA / "starts" / f"{name}.yaml"
+
+
+def _by_id(found, what):
+    """Predictions by the identifiers of their rows; of nothing, none."""
+    if what not in found:
+        return pd.Series(dtype=float)
+    return pd.Series(found[what].values, [row["id"] for row in found[what].rows])
+
+
+def without_parts(names):
+    """Mean errors of time without one part of the model at a time.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Packaged systems.
+
+    Returns
+    -------
+    DataFrame
+        A row for each source and part of `PARTS`, and one for the whole model; columns ``runs, part``, and the mean
+        error with the constants ``kept`` as they are and ``refitted`` to the same rows: neither is on unseen rows.
+    """
+    frames = []
+    for name in names:
+        system, start = load_system(name), load_system(_start(name))
+        rows = [
+            row | {"runs": stem}
+            for stem in files_of(system) for row in read_rows(MEASURED / f"{stem}.csv")[1] if row["iteration_s"]
+        ]  # fmt: skip
+        of_file, measured = [row["runs"] for row in rows], np.array([float(row["iteration_s"]) for row in rows])
+        for label, part in {"nothing": Part(), **PARTS}.items():
+            both = [np.abs(seconds / measured - 1) for seconds in ablated(rows, of_file, start, system, part)]
+            frame = pd.DataFrame({"runs": of_file, "part": label, "kept": both[0], "refitted": both[1]})
+            frames.append(frame.groupby(["runs", "part"], sort=False).mean().reset_index())
+    return pd.concat(frames, ignore_index=True)
+
+
+def others(runs):
+    """What the simulators of others reach on the same runs.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        From `runs_of`.
+
+    Returns
+    -------
+    DataFrame
+        A row for each simulator and source: ``theirs`` and ``ours``, mean errors of time; ``rows``, on how many runs
+        both; where no row is published, ``theirs`` is their own mean over all runs of the source.
+    """
+    published = pd.read_csv(DATA / "reference" / "simulators.csv")
+    joined = published.merge(runs[["id", "iteration_s", "predicted_iteration_s"]], on="id", how="left")
+    joined["theirs"] = (joined.predicted_iteration_s_x / joined.iteration_s - 1).abs()
+    by_row = joined[joined.id.notna()].groupby(["simulator", "runs"], sort=False).theirs.agg(["mean", "size"])
+    whole = published[published.id.isna()].set_index(["simulator", "runs"]).mean_error
+    ours = _errors(runs).groupby(runs.runs).mean()
+    rows = []
+    for simulator, of in dict.fromkeys([*by_row.index, *whole.index]):
+        if of in ours.index:
+            own, size = by_row.loc[(simulator, of)] if (simulator, of) in by_row.index else (np.nan, 0)
+            rows.append((simulator, of, int(size), own, whole.get((simulator, of), np.nan), ours[of]))
+    return pd.DataFrame(rows, columns=["simulator", "runs", "rows", "theirs", "theirs_of_all", "ours"])
+
+
+def _errors(runs):
+    return (runs.predicted_iteration_s / runs.iteration_s - 1).abs()
+
+
+def left_out(runs):
+    """How many runs of each source are compared in time and in memory, and why the others are not.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        From `runs_of`.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``runs, what, reason, rows``; the rows of each source and kind of number add up to its file's.
+    """
+    frames = []
+    for what, column in (("time", "iteration_s"), ("memory", "memory_gb")):
+        reason = np.select(
+            [runs[column].notna(), runs.status == "oom", runs.status == "failed"],
+            ["compared", "ran out of memory", "failed, and the source does not say why"], "the source does not say it",
+        )  # fmt: skip
+        judged = runs.assign(what=what, reason=reason)
+        frames.append(judged.groupby(["runs", "what", "reason"], sort=False).size().rename("rows").reset_index())
+    return pd.concat(frames, ignore_index=True)

@@ -1,0 +1,76 @@
+"""Megatron-LM's twelve measured runs of 2021 (Narayanan et al., Figs. 11 and 12), as absolute throughput."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from ppmodel.costs import model_flops
+from ppmodel.measured import COLUMNS, predicted, run_of
+from ppmodel.specs import DATA, load_system
+
+_TERA = 1e12
+_PLAIN = dict.fromkeys(("cp", "ep", "dp", "microbatch_size"), 1) | {
+    "gated_mlp": False, "vocabulary": 51200, "sequence": 2048, "attention": "unfused-fused-softmax",
+    "sequence_parallel": False, "zero": 0, "recompute": "full",
+}  # fmt: skip
+
+
+def row_of(run):
+    """A run of the file as `ppmodel predict` reads runs.
+
+    Parameters
+    ----------
+    run : namedtuple
+        Of ``megatron_sc21.csv``.
+
+    Returns
+    -------
+    dict of str to str
+        Figure 11 has three blocks for each stage, of 20,480 and 128 heads; Figure 12 has GPT-3. Full recomputation and
+        the vocabulary are those of the paper's equation 3, by which it counts its FLOPs.
+    """
+    hidden, heads, blocks = (20480, 128, 3 * run.pipeline) if run.figure == 11 else (12288, 96, 96)
+    own = {
+        "hidden": hidden, "heads": heads, "kv_heads": heads, "layers": blocks, "mlp_hidden": 4 * hidden,
+        "schedule": "1f1b" if run.chunks == 1 else "interleaved-1f1b", "chunks": run.chunks, "tp": run.tensor,
+        "pp": run.pipeline, "global_batch": run.batch, "microbatch_size": run.microbatch_size,
+    }  # fmt: skip
+    return {name: str((_PLAIN | own)[name]) for name in COLUMNS}
+
+
+def throughput(compute_efficiency, schedules=None, change=None):
+    """Predicted TFLOP/s of a GPU for each run, on the packaged ``a100``.
+
+    Parameters
+    ----------
+    compute_efficiency : float
+        In place of the system's.
+    schedules : dict of str to str, optional
+        Other schedules than ran, by name; to see that the numbers tell them apart.
+    change : callable, optional
+        From the system to another.
+
+    Returns
+    -------
+    DataFrame
+        The file's columns, ``predicted``, and ``error``, predicted over measured less 1.
+
+    Examples
+    --------
+    >>> frame = throughput(0.72)
+    >>> len(frame), bool(frame.error.abs().mean() < 0.03)
+    (12, True)
+    """
+    system = replace(load_system("a100"), compute_efficiency=compute_efficiency)
+    system = change(system) if change else system
+    runs = pd.read_csv(DATA / "reference" / "megatron_sc21.csv")
+    rates = [_rate(row_of(run), system, schedules or {}) for run in runs.itertuples(index=False)]
+    return runs.assign(predicted=rates, error=rates / runs.tflops_per_gpu - 1)
+
+
+def _rate(row, system, schedules):
+    if row["schedule"] in schedules:
+        row |= {"schedule": schedules[row["schedule"]], "chunks": "1"}
+    run = run_of(row)
+    flops = model_flops(run.model, sequences=run.layout.global_batch, recompute="full")
+    return flops / (predicted(row, system)["predicted_iteration_s"] * run.layout.tp * run.layout.pp) / _TERA
