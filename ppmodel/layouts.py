@@ -9,7 +9,8 @@ from ppmodel.errors import SpecificationError
 LAYOUT_FIELDS = (
     "gpus", "tp", "cp", "ep", "dp", "microbatch_size", "global_batch", "sequence_parallel", "zero",
     "recompute", "precision", "causal", "context_exchange", "overlap_tensor", "overlap_backward",
-    "overlap_gradients", "overlap_parameters", "pairing", "layers",
+    "overlap_gradients", "overlap_parameters", "pairing", "hand_on", "offload", "offload_warm_up", "offload_chunks",
+    "layers",
 )  # fmt: skip
 """The values of a layout that may be given as keywords; ranks and chunks belong to the schedule."""
 

@@ -73,6 +73,21 @@ class Digit(click.ParamType):
         return int(value)
 
 
+class Share(click.ParamType):
+    """A number from 0 to 1."""
+
+    name = "share"
+
+    def convert(self, value, param, ctx):
+        try:
+            share = _number(value, float)
+        except ValueError:
+            share = math.nan
+        if not 0 <= share <= 1:
+            raise PPModelError(param.opts[0], value, "must be a number from 0 to 1", f"pass for example {param.opts[0]} 0.5")
+        return share
+
+
 class Choice(click.ParamType):
     """One of some words."""
 
@@ -198,6 +213,25 @@ layout = _together(
         "--pairing",
         type=Choice(("alternating", "best")),
         help="In which order the units of two operations in one cell run (default alternating).",
+    ),
+    click.option(
+        "--hand-on",
+        type=Choice(("at_end", "when_ready")),
+        help="When results of two operations in one cell are sent: at its end (default), or each when it is there.",
+    ),
+    click.option(
+        "--offload",
+        type=Share(),
+        metavar="0..1",
+        help="Share of activations to copy to the host's memory after their forward, and back (default 0).",
+    ),
+    click.option(
+        "--offload-warm-up", type=Share(), metavar="0..1", help="The same for forwards before a rank's first backward."
+    ),
+    click.option(
+        "--offload-chunks",
+        type=Choice(("first", "all")),
+        help="Whose activations: of the first chunk of each rank (default), or of all.",
     ),
     click.option(
         "--layers",

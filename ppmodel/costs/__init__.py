@@ -5,6 +5,7 @@ from ppmodel.costs.checks import check_layout
 from ppmodel.costs.collectives import Collective, Group, collective_s, group_of
 from ppmodel.costs.data_parallel import persistent_bytes
 from ppmodel.costs.model import Stage, model_costs, stages
+from ppmodel.costs.offload import OFFLOADED, Offload, offloads
 from ppmodel.costs.partition import LayerTimes, StageLayers, imbalance, microbatch_sequences, stage_blocks, stage_layers
 from ppmodel.costs.phases import PARTS
 from ppmodel.costs.roofline import Kernels, kernels_s, roofline_s

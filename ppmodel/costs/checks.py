@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 
+from ppmodel.costs.offload import offloads
 from ppmodel.errors import SpecificationError
 
 _KEPT = 2**12
@@ -46,6 +47,10 @@ def check_layout(layout, model, system, schedule):
     if layout.precision == "fp8" and system.fp8_peak_compute_flops is None:
         rule = f"needs a system with a peak in fp8, and {system.name} states none"
         raise SpecificationError("precision", "fp8", rule, "add fp8_peak_compute to its file, or choose bf16")
+    if offloads(layout) and system.host_bandwidth_bytes_per_s is None:
+        rule = f"needs a system with a link to its host, and {system.name} states none"
+        value, remedy = layout.offload or layout.offload_warm_up, "add host_bandwidth to its file, or leave it out"
+        raise SpecificationError("offload", value, rule, remedy)
     return _checked(layout, model, schedule.num_ranks, schedule.table_microbatches)
 
 

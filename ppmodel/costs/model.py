@@ -11,6 +11,7 @@ from ppmodel.costs.checks import check_layout
 from ppmodel.costs.data_parallel import Held, gather_s, microbatch_data_s, optimizer_s, reduction_s
 from ppmodel.costs.held import kept_and_working, sizes_of
 from ppmodel.costs.host import host_s, wait_for_host
+from ppmodel.costs.offload import offload_of
 from ppmodel.costs.pairs import PairTimes, contention, hidden_in_backward_s, list_units
 from ppmodel.costs.partition import LayerTimes, StageLayers, microbatch_sequences, stage_layers
 from ppmodel.costs.phases import AGAIN, INPUT_GRAD, PARTS, PARTS_THAT_HIDE, phase_seconds, phases_of
@@ -363,7 +364,7 @@ def model_costs(schedule, model, system, blocks=None, layout=None):
     cut = _cut(schedule, model, system, blocks, layout)
     forward, input_grad, weight_grad = cut.compute
     links = pipeline_links(schedule, model, system, layout)
-    pairs = layout and _pairs(cut, schedule, model, layout, system)
+    pairs, handed = _pairs(cut, schedule, model, layout, system) if layout else (None, None)
     compute = np.zeros((len(OpKind), schedule.num_stages))
     compute[: OpKind.R] = forward, input_grad + weight_grad, input_grad, weight_grad
     if others := schedule.num_replicas - 1:
@@ -374,24 +375,32 @@ def model_costs(schedule, model, system, blocks=None, layout=None):
         compute[OpKind.R] += reduction
         compute[OpKind.O] = gather + step
     transfers = transfer_costs(schedule, links.nodes, links.between, links.inside)
-    return OpCosts(compute, *transfers, nics=links.nics, pairs=pairs)
+    offload = layout and offload_of(schedule, cut.bytes[0], layout, system)
+    return OpCosts(compute, *transfers, nics=links.nics, pairs=pairs, handed=handed, offload=offload)
 
 
 def _pairs(cut, schedule, model, layout, system):
-    """What each pair of a table takes, over the sum of its operations; None where there is nothing to hide."""
+    """What each pair of a table takes, over the sum of its operations, and when its results are there.
+
+    The first is None where there is nothing to hide, the second where results are handed on at the end of a cell.
+    """
+    early = layout.hand_on == "when_ready"
     if not schedule.joined.any() or not schedule.pairs.keys:
-        return None
+        return None, None
     times = _pair_times(model, microbatch_sequences(schedule, model, layout), system, layout)
-    if not times.exposes:
-        return None
+    if not (times.exposes or early):
+        return None, None
     held = [tuple(column) for column in _counts(cut.layers, model, layout).astype(int).T.tolist()]
     seconds = [seconds.tolist() for seconds in (cut.compute[0], cut.compute[1] + cut.compute[2], *cut.compute[1:])]
-    found = {}
+    found, handed = {}, {}
     for key in schedule.pairs.keys:
         _, first, kind, second = key
         alone = seconds[OpKind.F][first] + seconds[kind][second]
-        found[key] = times.seconds(held[first], kind, held[second]) / alone if alone else 1.0
-    return found
+        if times.exposes:
+            found[key] = times.seconds(held[first], kind, held[second]) / alone if alone else 1.0
+        if early:
+            handed[key] = times.handed_on(held[first], kind, held[second])
+    return found or None, handed or None
 
 
 @lru_cache(_PARTS_KEPT)

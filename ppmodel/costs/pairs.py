@@ -5,7 +5,7 @@ from itertools import groupby
 import numpy as np
 
 from ppmodel.costs.phases import AGAIN, FORWARD, INPUT_GRAD, PARTS, WEIGHT_GRAD, taken_s
-from ppmodel.costs.units import Unit, cell_duration
+from ppmodel.costs.units import Unit, cell_duration, handed_on
 from ppmodel.ops import OpKind
 
 _COMPUTE, _COMM, _WEIGHT, _WEIGHT_COMM = range(len(Unit._fields))
@@ -159,7 +159,7 @@ class PairTimes:
         self.units, self.forward_order, self.overhead_s = units, forward_order, overhead_s
         self.how = order, contention
         self.exposes = any(unit.comm_s or unit.weight_comm_s for both in units for half in both for unit in half)
-        self._known, self._operations = {}, {}
+        self._known, self._handed, self._operations = {}, {}, {}
 
     def seconds(self, forward, kind, backward):
         """Seconds of a forward paired with another kind; each is given by how often its stage has each list."""
@@ -168,6 +168,14 @@ class PairTimes:
             both = self._operation(OpKind.F, forward), self._operation(kind, backward)
             self._known[key] = cell_duration(*both, *self.how)
         return self._known[key]
+
+    def handed_on(self, forward, kind, backward):
+        """When their results are there, as shares of the cell; see `units.handed_on`."""
+        key = forward, kind, backward
+        if key not in self._handed:
+            both = self._operation(OpKind.F, forward), self._operation(kind, backward)
+            self._handed[key] = handed_on(*both, *self.how)
+        return self._handed[key]
 
     def _operation(self, kind, counts):
         """The units of an operation of a stage: from one collective to the next, across lists."""

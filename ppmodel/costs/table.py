@@ -55,6 +55,8 @@ class OpCosts:
     overlap_factor: float = 1.0
     nics: tuple | None = None
     pairs: dict | None = None
+    handed: dict | None = None
+    offload: object = None
 
     def __post_init__(self):
         tables = [np.asarray(getattr(self, name), dtype=float) for name in _TABLES]
@@ -79,6 +81,9 @@ class OpCosts:
         for pair, factor in (self.pairs or {}).items():
             if not 0 < factor < np.inf:
                 raise CostError(f"pairs {pair}", factor, "must be a finite number above 0", "write 1 for their sum")
+        for pair, shares in (self.handed or {}).items():
+            if not all(0 <= share <= 1 for share in shares):
+                raise CostError(f"handed {pair}", shares, "must be from 0 to 1", "write 1 for the end of the cell")
 
     @classmethod
     def stacked(cls, tables, overlap_factor=1.0):
@@ -103,6 +108,7 @@ class OpCosts:
         costs, flat = object.__new__(cls), tables.reshape(-1)
         tables.setflags(write=False)
         costs.__dict__.update(zip(_TABLES, tables, strict=True), overlap_factor=overlap_factor, nics=None, pairs=None)
+        costs.__dict__.update(handed=None, offload=None)
         costs.__dict__["_flat"] = flat
         if not (flat[flat.argmin()] >= 0 and flat[flat.argmax()] <= _MOST_S):
             costs._refuse_values()
@@ -149,6 +155,21 @@ class OpCosts:
         ndarray of float, shape (num_operations,)
         """
         return np.append(self.pair_factors(schedule), 1.0)[schedule.pairs.of]  # of none, the last
+
+    def handed_shares(self, schedule):
+        """The share of its cell after which the result of each operation can be sent.
+
+        Parameters
+        ----------
+        schedule : Schedule
+
+        Returns
+        -------
+        ndarray of float, shape (num_operations,)
+        """
+        of_pairs = [self.handed.get(key, (1.0, 1.0)) for key in schedule.pairs.keys]
+        shares = np.array([*of_pairs, (1.0, 1.0)])[schedule.pairs.of]
+        return np.where(schedule.kind == OpKind.F, shares[:, 0], shares[:, 1])
 
     def by_class(self, num_replicas):
         """The three tables, flattened as `ExecutionGraph.cost_class` counts: kind, replica, stage.

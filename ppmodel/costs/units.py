@@ -86,12 +86,56 @@ def cell_duration(first, second=(), order="alternating", contention=1.0):
     if not (first and second):
         return float(sum(map(sum, (*first, *second))))
     ours, theirs = _turns(first, _OWN), _turns(second, _OTHER)
-    start = [(_EVEN, 0.0, units[0].weight_comm_s) for units in (first, second) if units[0].weight_comm_s]
-    turns = _alternate(ours, theirs), _alternate(theirs, ours)
-    shortest = min(_walk([*start, *chain(*one)], contention) for one in turns)
+    turns = _both_ways(first, second, ours, theirs)
+    shortest = min(_walk(one, contention) for one in turns)
     if order == "alternating":
         return shortest
-    return _best([*start, *chain(*theirs)], [*chain(*ours)], contention, shortest)
+    return _best([*_gathers(first, second), *chain(*theirs)], [*chain(*ours)], contention, shortest)
+
+
+def handed_on(first, second, order="alternating", contention=1.0):
+    """When the results of a cell of two operations are there, as shares of its duration.
+
+    A result is there when the last unit of its operation and the collective behind it have ended. Weight gradients
+    have no result that is handed on.
+
+    Parameters
+    ----------
+    first, second, order, contention
+        As in `cell_duration`. Where two orders take as long, the first of them counts: of those in turn the one that
+        begins with the forward, of the best the one that begins with the other.
+
+    Returns
+    -------
+    tuple of float
+        For both operations, from 0 to 1; 1 where nothing is handed on.
+
+    Examples
+    --------
+    >>> forward, backward = [Unit(2.0, 1.0)] * 2, [Unit(2.0, 1.0, 2.0)] * 2
+    >>> [12 * share for share in handed_on(forward, backward)]
+    [9.0, 11.0]
+    """
+    if not (first and second):
+        return 1.0, 1.0
+    shortest = cell_duration(first, second, order, contention)
+    ours, theirs = _turns(first, _OWN), _turns(second, _OTHER)
+    walks = [(_walk(items, contention), items) for items in _both_ways(first, second, ours, theirs)]
+    found = next((items for seconds, items in walks if seconds <= shortest), None)
+    if found is None:
+        found = _best_order([*_gathers(first, second), *chain(*theirs)], [*chain(*ours)], contention, shortest)
+    return tuple(_there(found, own, contention, shortest) for own in (_OWN, _OTHER))
+
+
+def _gathers(first, second):
+    """Input for the first weight gradients, which is gathered before all else."""
+    return [(_EVEN, 0.0, units[0].weight_comm_s) for units in (first, second) if units[0].weight_comm_s]
+
+
+def _both_ways(first, second, ours, theirs):
+    """The items of a cell in turn, beginning with either operation."""
+    start = _gathers(first, second)
+    return [[*start, *chain(*turns)] for turns in (_alternate(ours, theirs), _alternate(theirs, ours))]
 
 
 def _turns(units, own):
@@ -121,6 +165,35 @@ def _walk(items, contention):
     for item in items:
         state = _after(state, item, contention)
     return state[0] + state[1]
+
+
+def _there(items, own, contention, whole):
+    """The share of a cell after which the result of one of its operations is there."""
+    last = max((place for place, item in enumerate(items) if item[0] == own), default=None)
+    if last is None or not whole:
+        return 1.0
+    state = _START
+    for item in items[: last + 1]:
+        state = _after(state, item, contention)
+    now, ahead = state[0], state[1] if items[last][2] else 0.0
+    for item in items[last + 1 :]:
+        if not ahead:
+            break
+        now, ahead = _ended(state, item, contention, now, ahead)
+        state = _after(state, item, contention)
+    return min((now + ahead) / whole, 1.0)
+
+
+def _ended(state, item, contention, now, ahead):
+    """How far a collective comes until an item has ended: a time, and the work that it still has ahead after it."""
+    own, compute, _ = item
+    wait = state[2 + own]
+    beside = min(compute, state[1] - wait)
+    if ahead <= wait:
+        return now + ahead, 0.0
+    if ahead <= wait + beside:
+        return now + wait + (ahead - wait) * contention, 0.0
+    return now + wait + beside * contention + (compute - beside), ahead - wait - beside
 
 
 _START = (0.0,) * 6
@@ -174,6 +247,29 @@ def _search(ours, theirs, rest, contention, enough):
             compute, comm = rest[0][i][0] + rest[1][j][0], rest[0][i][1] + rest[1][j][1]
             row[j] = _front([one for one in found if one[0] + _least(compute, one[1] + comm, contention) < enough])
     return min((time + ahead for time, ahead, *_ in row[len(theirs)]), default=None)
+
+
+def _best_order(ours, theirs, contention, shortest):
+    """The items of a cell in an order that takes no longer than the shortest: of those, the one found first."""
+    rest = _remaining(ours), _remaining(theirs)
+    enough, known = shortest * (1 + _ROUNDING), {(0, 0): {_START: None}}
+    for i in range(len(ours) + 1):
+        for j in range(len(theirs) + 1):
+            before = [(i - 1, j, ours[i - 1])] if i else []
+            before += [(i, j - 1, theirs[j - 1])] if j else []
+            found = known.setdefault((i, j), {})
+            for *place, item in before:
+                for state in known[tuple(place)]:
+                    found.setdefault(_after(state, item, contention), (tuple(place), state, item))
+            compute, comm = rest[0][i][0] + rest[1][j][0], rest[0][i][1] + rest[1][j][1]
+            kept = [one for one in found if one[0] + _least(compute, one[1] + comm, contention) <= enough]
+            known[i, j] = {one: found[one] for one in _front(kept)}
+    place = len(ours), len(theirs)
+    state, items = min(known[place], key=lambda one: one[0] + one[1]), []
+    while known[place][state]:
+        place, state, item = known[place][state]
+        items.append(item)
+    return items[::-1]
 
 
 def _least(compute, comm, contention):

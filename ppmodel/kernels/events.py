@@ -5,7 +5,7 @@ import numpy as np
 from ppmodel.kernels.jit import inlined, kernel
 
 NONE = -1
-_END, _FREE, _ARRIVE, _TAKEN, _SENT, _REDUCE = range(6)
+_END, _FREE, _ARRIVE, _TAKEN, _SENT, _REDUCE, _EARLY, _BACK = range(8)
 _KIND = 40
 """An event's key is its kind, from this bit on, its operation and, in the lowest bit, the side of its route."""
 
@@ -13,13 +13,13 @@ _KIND = 40
 @kernel
 def events(
     stream, source, link, group_start, routes, remote, reduces, overlaps, gates, sizes, durations, overlap_factor,
-    occupied,
+    occupied, shares, copies,
 ):  # fmt: skip
     """Start, end, leaving and arrival of every operation, shape (4, num_operations).
 
     `gates` are the places that the reductions of each rank hold, and where each rank's begin; without any they hold
-    none. `sizes` are the numbers of streams and of places where messages queue; `durations` those of each operation. In
-    each round streams that may go on do so, new events join the queue of events, and the first of them is handled.
+    none. `sizes` are the numbers of streams and of places where messages queue; `durations` those of each operation;
+    `shares` and `copies` are as in `paths.longest_path`. In each round streams that may go on do so, new events join the queue of events, and the first of them is handled.
     The phases of a round are one function, since handing arrays over costs as much as the work; a comment marks each.
     """
     compute, occupancy, latency = durations
@@ -40,6 +40,12 @@ def events(
         owner[gate_start[here] : gate_start[here + 1]] = here
     due, num_due, next_due = np.empty(sizes[1] + 1, np.int32), 0, 0
     room = count + 4 * num_streams + sizes[1]
+    if shares is not None:
+        room += count
+    if copies is not None:
+        seconds, needs, fetch_start, fetch, copied = copies
+        out_free, in_free, back = np.zeros(num_streams), np.zeros(num_streams), np.zeros(count, np.bool_)
+        room += count
     when, key, num_events = np.empty(room), np.empty(room, np.int64), 0
     new_when, new_key, num_new = np.empty(room), np.empty(room, np.int64), 0
     awake, num_awake = np.arange(count + 2 * num_streams), num_streams
@@ -72,6 +78,8 @@ def events(
                 needed, there = source[op], stream[op]
                 at_head = idle[there] and head[there] < program_end[there] and programs[head[there]] == group
                 has_input = needed == NONE or (taken[needed] if remote[op] else finished[needed])
+                if copies is not None:
+                    has_input = has_input and (needs[op] == NONE or back[needs[op]])
                 free_to_start = free_to_start and at_head and has_input
                 together += compute[op]
                 longest = max(longest, compute[op])
@@ -88,6 +96,12 @@ def events(
             duration = together if last - first > 1 and not reduces[first] else longest
             new_when[num_new], new_key[num_new] = now + duration, (_END << _KIND) + 2 * first
             num_new += 1
+            if shares is not None and not sends:  # results that are sent before the cell ends
+                for op in range(first, last):
+                    share = _share(shares, link, first, op, queues)
+                    if share < 1 and link[op] != NONE:
+                        new_when[num_new], new_key[num_new] = now + share * duration, (_EARLY << _KIND) + 2 * op
+                        num_new += 1
 
         while num_new:
             num_new -= 1
@@ -110,9 +124,24 @@ def events(
                 end[done], finished[done] = now, True
                 if head[stream[done]] < program_end[stream[done]] and programs[head[stream[done]]] == group:
                     head[stream[done]] += 1
+                if copies is not None and seconds[done] >= 0:
+                    copied[0, done] = max(now, out_free[stream[done]])
+                    copied[1, done] = out_free[stream[done]] = copied[0, done] + seconds[done]
                 if beside[done] != NONE:  # a reduction beside the rank
                     awake[num_awake] = beside[done]
                     num_awake += 1
+            if copies is not None:  # copies in begin with the next cell
+                here = stream[first]
+                following = programs[head[here]] if head[here] < program_end[here] else group
+                for done in range(group_start[following], group_start[following + 1]):
+                    for place in range(fetch_start[done], fetch_start[done + 1] if following != group else 0):
+                        one = fetch[place]
+                        copied[2, one] = max(now, copied[1, one], in_free[here])
+                        copied[3, one] = in_free[here] = copied[2, one] + seconds[one]
+                        back[one] = copied[3, one] <= now
+                        if not back[one]:
+                            new_when[num_new], new_key[num_new] = copied[3, one], (_BACK << _KIND) + 2 * one
+                            num_new += 1
             if holds and reduces[op]:  # it lets go of its places
                 for done in range(first, last):
                     here = stream[done] - num_streams // 2
@@ -137,6 +166,13 @@ def events(
             if missing[op] == 0:
                 _begin(op, group_start[group_of[op] + 1], now, start, compute, new_when, new_key, num_new)
                 num_new += 1
+        elif kind == _EARLY:
+            first, last = op, op + 1
+        elif kind == _BACK:
+            if copies is not None:
+                back[op] = True
+            awake[num_awake] = stream[op]
+            num_awake += 1
         elif kind == _TAKEN:
             taken[op] = idle[receiver[op]] = True
             awake[num_awake] = receiver[op]
@@ -165,7 +201,12 @@ def events(
                 served = due[next_due]
                 next_due += 1
             if served == NONE:
-                if link[first] != NONE and queues:
+                early = False
+                if shares is not None:
+                    early = kind == _END and _share(shares, link, group_start[group], first, queues) < 1
+                if early:
+                    pass
+                elif link[first] != NONE and queues:
                     served = routes[link[first], 0]
                     _join(waiting, last_waiting, behind, served, first)
                 elif link[first] != NONE:
@@ -207,6 +248,16 @@ def events(
     times = np.empty((4, count))
     times[0], times[1], times[2], times[3] = start, end, sent, arrived
     return times
+
+
+@inlined
+def _share(shares, link, first, op, queues):
+    """The share of its cell after which a result is sent: on one link none before one that stands first."""
+    share = shares[op]
+    for other in range(first, op if queues else first):
+        if link[other] == link[op]:
+            share = max(share, shares[other])
+    return share
 
 
 @inlined

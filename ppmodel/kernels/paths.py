@@ -93,17 +93,23 @@ def fill_instructions(
 
 
 @kernel
-def longest_path(rows, sizes, tables, overlap_factor, occupied, times):
+def longest_path(rows, sizes, tables, overlap_factor, occupied, times, shares, copies):
     """Fill `times`: start and end of every operation; of four rows also leaving and arrival, NaN where nothing leaves.
 
     `sizes` are the numbers of registers, streams and links; `tables` durations, occupancies and latencies by class;
-    `occupied` tells whether a transfer occupies the sender, the receiver, its link.
+    `occupied` tells whether a transfer occupies the sender, the receiver, its link. `shares` are those of its cell after
+    which the result of each operation can be sent, and `copies` the arrays of a `simulation.copies.Copies` with the
+    times of the copies, to be filled; where one is None, the compiled loop has no trace of it.
     """
     compute, occupancy, latency = tables
     sends, receives, queues = occupied
     there, cost, sender = np.zeros(sizes[0]), np.zeros(sizes[0]), np.zeros(sizes[0], np.uint32)
     free, link_free = np.zeros(sizes[1]), np.zeros(sizes[2] + 1)
     wanted = len(times) == 4
+    back = length = 0.0
+    if copies is not None:
+        seconds, needs, fetch_start, fetch, copied = copies
+        ended, out_free, in_free = np.zeros(sizes[1]), np.zeros(sizes[1]), np.zeros(sizes[1])
     ready = together = longest = began = finished = 0.0
     for row in range(len(rows)):
         class_, stream, step, op = rows[row, CLASS], rows[row, STREAM], rows[row, STEP], rows[row, OPERATION]
@@ -119,8 +125,19 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times):
                 ready += cost[take]
                 if wanted:
                     times[3, sender[take]] = ready
+            if copies is not None:  # copies in begin, and those that are needed are waited for
+                for place in range(fetch_start[op], fetch_start[op + 1]):
+                    one = fetch[place]
+                    copied[2, one] = max(ended[stream], copied[1, one], in_free[stream])
+                    copied[3, one] = in_free[stream] = copied[2, one] + seconds[one]
+                if needs[op] != NONE:
+                    back = max(back, copied[3, needs[op]])
+                if step not in (JOIN, SUM):
+                    ready, back = max(ready, back), 0.0
             if step == WHOLE:
                 began, finished = ready, ready + compute[class_]
+                if shares is not None:
+                    length = compute[class_]
                 ready = 0.0
             else:
                 together += compute[class_]
@@ -129,12 +146,19 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times):
                     if step == SUMMED:
                         together = longest
                     began, finished = ready, ready + (overlap_factor * together if step == PAIRED else together)
+                    if shares is not None:
+                        length = overlap_factor * together if step == PAIRED else together
                     ready = together = longest = 0.0
                 continue
 
         times[0, op], times[1, op] = began, finished
         if finished > free[stream]:
             free[stream] = finished
+        if copies is not None:
+            ended[stream] = finished
+            if seconds[op] >= 0:
+                copied[0, op] = max(finished, out_free[stream])
+                copied[1, op] = out_free[stream] = copied[0, op] + seconds[op]
         if rows[row, KEEP]:
             there[rows[row, KEEP]] = finished
         give = rows[row, GIVE]
@@ -143,6 +167,8 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times):
                 times[2, op] = times[3, op] = np.nan
             continue
         leaves, takes, later = finished, occupancy[class_], latency[class_]
+        if shares is not None:
+            leaves = began + shares[op] * length
         if sends:
             leaves = free[stream]
             free[stream] = leaves + takes + later

@@ -6,6 +6,7 @@ import numpy as np
 
 from ppmodel.errors import CostError
 from ppmodel.ops import OpKind
+from ppmodel.simulation.copies import plan_copies
 
 
 def durations(graph, costs, factors=None):
@@ -17,6 +18,16 @@ def durations(graph, costs, factors=None):
         with np.errstate(over="ignore"):  # what overflows is refused with the makespan
             compute = compute * np.asarray(factors)[graph.index]
     return compute, occupancy, latency
+
+
+def shares_of(graph, costs):
+    """The share of its cell after which each result can be sent, in the graph's order; None where all wait for its end."""
+    return costs.handed_shares(graph.schedule)[graph.index] if costs.handed else None
+
+
+def plan_of(graph, costs):
+    """The `Copies` of a run, planned from durations without noise; None where nothing is offloaded."""
+    return plan_copies(graph, costs, durations(graph, costs)[0]) if costs.offload else None
 
 
 def step_lengths(schedule, costs, factors=None):

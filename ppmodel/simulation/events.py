@@ -7,7 +7,8 @@ from itertools import pairwise
 import numpy as np
 
 from ppmodel.compiled import kernels
-from ppmodel.simulation.checks import check_fit, durations, refuse_overflow, step_lengths
+from ppmodel.simulation.checks import check_fit, durations, plan_of, refuse_overflow, shares_of, step_lengths
+from ppmodel.simulation.copies import CopyStreams
 from ppmodel.simulation.graph import programs
 from ppmodel.simulation.rendezvous import refuse_circle
 from ppmodel.simulation.timeline import Timeline
@@ -20,7 +21,8 @@ def run_events(graph, costs, factors=None):
     Every stream executes its program in order and knows only the messages that have reached it. Links and nics
     serve messages in the order in which they come. The queue orders events by time; events of one time are taken
     by kind (ends of operations, links and nics that become free, arrivals, messages taken in, messages sent,
-    reductions that come to their links), and those of one kind by their operation's place in the graph.
+    reductions that come to their links, results that are sent before their cell ends, copies that are back), and those
+    of one kind by their operation's place in the graph.
 
     Parameters
     ----------
@@ -52,32 +54,38 @@ def run_events(graph, costs, factors=None):
     """
     graph = graph.on(costs.nics)
     check_fit(graph, costs, factors)
-    columns = durations(graph, costs, factors)
-    fast = kernels(graph.num_operations)
+    columns, plan = durations(graph, costs, factors), plan_of(graph, costs)
+    fast, factor, copied = kernels(graph.num_operations), float(costs.overlap_factor), None
     if graph.meets:
-        if fast:
-            times = fast.rendezvous_events(*graph.for_rendezvous, columns, float(costs.overlap_factor))
+        if fast and not plan:
+            times = fast.rendezvous_events(*graph.for_rendezvous, columns, factor)
         else:
-            times = _Rendezvous(graph, columns, costs.overlap_factor).run()
+            times, copied = _Rendezvous(graph, columns, factor, plan=plan).run()
         if np.isnan(times[1]).any():
             refuse_circle(graph)
     elif fast:
-        times = fast.events(*graph.for_events, columns, float(costs.overlap_factor), graph.occupied)
+        copied = plan and np.full((4, graph.num_operations), np.nan)
+        copies = plan and (*plan.compiled, copied)
+        times = fast.events(*graph.for_events, columns, factor, graph.occupied, shares_of(graph, costs), copies)
     else:
-        times = _EventSimulation(graph, columns, costs.overlap_factor).run()
-    timeline = Timeline(graph, times[:2], lambda: times[2:], step_lengths(graph.schedule, costs, factors))
+        times, copied = _EventSimulation(graph, columns, factor, shares_of(graph, costs), plan).run()
+    steps_s = step_lengths(graph.schedule, costs, factors)
+    timeline = Timeline(graph, times[:2], lambda: times[2:], steps_s, copies=plan and (plan, copied))
     refuse_overflow(timeline.makespan_s)
     return timeline
 
 
-_END, _FREE, _ARRIVE, _TAKEN, _SENT, _REDUCE = range(6)
+_END, _FREE, _ARRIVE, _TAKEN, _SENT, _REDUCE, _EARLY, _BACK = range(8)
 
 
 class _EventSimulation:
     """State of one discrete-event run: what each stream, link and nic does, and what has arrived."""
 
-    def __init__(self, graph, durations, overlap_factor):
+    def __init__(self, graph, durations, overlap_factor, shares=None, plan=None):
         self.graph, self.overlap_factor, self.overlaps = graph, overlap_factor, graph.overlaps
+        self.shares, self.copies = shares, plan and CopyStreams(plan, 2 * graph.schedule.num_ranks)
+        self.awaited, self.back = plan and plan.needs.tolist(), {NO_OPERATION}
+        self.early = set()
         self.compute, self.occupancy, self.latency = (column.tolist() for column in durations)
         self.source, self.stream, self.link = graph.source.tolist(), graph.stream.tolist(), graph.link.tolist()
         self.sends, self.receives, self.queues = graph.occupied
@@ -101,12 +109,12 @@ class _EventSimulation:
             self.advance(stream)
         handlers = {
             _END: self.end, _FREE: self.free, _ARRIVE: self.arrive, _TAKEN: self.take, _SENT: self.sent,
-            _REDUCE: self.hold,
+            _REDUCE: self.hold, _EARLY: self.send, _BACK: self.come_back,
         }  # fmt: skip
         while self.events:
             self.now, kind, *what = heappop(self.events)
             handlers[kind](*what)
-        return self.times
+        return self.times, self.copies and self.copies.times_s
 
     def after(self, delay, kind, *what):
         heappush(self.events, (self.now + delay, kind, *what))
@@ -133,6 +141,8 @@ class _EventSimulation:
     def can_start(self, op, group):
         stream, needed = self.stream[op], self.source[op]
         there = self.taken if self.remote[op] else self.finished
+        if self.copies and self.awaited[op] not in self.back:
+            return False
         return self.idle[stream] and self.head(stream) == group and (needed == NO_OPERATION or needed in there)
 
     def begin(self, group):
@@ -150,7 +160,19 @@ class _EventSimulation:
         together = len(ops) > 1 and not self.graph.reduces[ops.start]
         factor = self.overlap_factor if self.overlaps[ops.start] else 1.0
         self.times[0, ops.start : ops.stop] = self.now
-        self.after(factor * sum(own) if together else max(own), _END, ops.start, group)
+        duration = factor * sum(own) if together else max(own)
+        self.after(duration, _END, ops.start, group)
+        if self.shares is not None and not self.sends:
+            self.send_early(ops, duration)
+
+    def send_early(self, ops, duration):
+        """Results that are there before their cell ends are sent then; on one link none before one that stands first."""
+        links = {}
+        for op in ops:
+            share = links[self.link[op]] = max(self.shares[op], links.get(self.link[op], 0.0) if self.queues else 0.0)
+            if share < 1 and self.link[op] != NO_OPERATION:
+                self.early.add(op)
+                self.after(share * duration, _EARLY, op)
 
     def end(self, _, group):
         ops = self.groups[group]
@@ -158,7 +180,8 @@ class _EventSimulation:
         self.finished.update(ops)
         for stream in {self.stream[op] for op in ops}:
             self.next_group[stream] += 1
-        outgoing = [op for op in ops if self.link[op] != NO_OPERATION]
+            self.copy(stream, ops)
+        outgoing = [op for op in ops if self.link[op] != NO_OPERATION and op not in self.early]
         if self.sends and outgoing:
             self.send_by_rank(outgoing)
         else:
@@ -175,6 +198,25 @@ class _EventSimulation:
             self.idle[self.stream[op]] = True
         for op in ops:
             self.advance(self.stream[op])
+
+    # copies to the host and back
+
+    def copy(self, stream, ops):
+        """A cell of a rank has ended: copies out begin, and those in that begin with its next cell."""
+        if not self.copies:
+            return
+        self.copies.end(stream, [op for op in ops if self.stream[op] == stream], self.now)
+        group = self.head(stream)
+        for forward in self.copies.reach(stream, self.groups[group]) if group is not None else ():
+            there = float(self.copies.times_s[3, forward])
+            if there > self.now:
+                heappush(self.events, (there, _BACK, forward))
+            else:
+                self.back.add(forward)
+
+    def come_back(self, forward):
+        self.back.add(forward)
+        self.advance(self.stream[forward])
 
     # reductions that hold links
 
@@ -279,8 +321,8 @@ class _Rendezvous(_EventSimulation):
     Between two groups a stream has batches of messages to go through, one after the other, each with one peer.
     """
 
-    def __init__(self, graph, durations, overlap_factor):
-        super().__init__(graph, durations, overlap_factor)
+    def __init__(self, graph, durations, overlap_factor, plan=None):
+        super().__init__(graph, durations, overlap_factor, plan=plan)
         self.taker = {self.source[op]: self.stream[op] for op, remote in enumerate(self.remote) if remote}
         self.batches = [deque() for _ in self.programs]
         self.sending = set()  # streams of which a message is under way
@@ -298,6 +340,7 @@ class _Rendezvous(_EventSimulation):
         for stream in streams:
             self.next_group[stream] += 1
             self.idle[stream] = True
+            self.copy(stream, ops)
         for stream in streams:
             self.meet(stream, [op for op in ops if self.stream[op] == stream and op in self.taker])
         for stream in (stream for op in ops for remote, stream in self.consumers[op] if not remote):

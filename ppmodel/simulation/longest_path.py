@@ -10,7 +10,8 @@ import numpy as np
 from ppmodel.compiled import kernels
 from ppmodel.costs import side_by_side, with_pairs
 from ppmodel.ops import OpKind
-from ppmodel.simulation.checks import check_fit, durations, refuse_overflow, step_lengths
+from ppmodel.simulation.checks import check_fit, durations, plan_of, refuse_overflow, shares_of, step_lengths
+from ppmodel.simulation.copies import CopyStreams
 from ppmodel.simulation.events import run_events
 from ppmodel.simulation.rendezvous import rendezvous_times
 from ppmodel.simulation.timeline import Timeline
@@ -64,11 +65,14 @@ def run_graph(graph, costs, factors=None):
     check_fit(graph, costs, factors)
     steps_s = step_lengths(graph.schedule, costs, factors)
     if graph.meets:
-        times = rendezvous_times(graph, durations(graph, costs, factors), costs.overlap_factor)
-        timeline = Timeline(graph, times[:2], lambda: times[2:], steps_s)
+        plan = plan_of(graph, costs)
+        times, copied = rendezvous_times(graph, durations(graph, costs, factors), costs.overlap_factor, plan)
+        timeline = Timeline(graph, times[:2], lambda: times[2:], steps_s, copies=plan and (plan, copied))
         refuse_overflow(timeline.makespan_s)
         return timeline
     fast = kernels(graph.schedule.num_operations)
+    if costs.handed or costs.offload:
+        return _run_in_cells(graph, costs, factors, steps_s, fast)
     if fast and factors is None and graph.nics is None and graph.first_use():
         times, spans_s = _swept(graph, costs, fast)
         if spans_s[0] >= 0:
@@ -80,13 +84,31 @@ def run_graph(graph, costs, factors=None):
 
         def path(num_columns):
             times = np.empty((num_columns, graph.num_operations))
-            fast.longest_path(*instructions, tables, float(costs.overlap_factor), graph.occupied, times)
+            fast.longest_path(*instructions, tables, float(costs.overlap_factor), graph.occupied, times, None, None)
             return times
 
         timeline = Timeline(graph, path(2), lambda: path(4)[2:], steps_s)
     else:
         times = _longest_path(graph, *durations(graph, costs, factors), costs.overlap_factor)
         timeline = Timeline(graph, times[:2], lambda: times[2:], steps_s)
+    refuse_overflow(timeline.makespan_s)
+    return timeline
+
+
+def _run_in_cells(graph, costs, factors, steps_s, fast):
+    """`run_graph` where results are sent before their cell ends, or activations are offloaded."""
+    shares, plan = shares_of(graph, costs), plan_of(graph, costs)
+    if fast:
+        instructions, tables = _by_class(graph, costs) if factors is None else _by_operation(graph, costs, factors)
+        times, copied = np.empty((4, graph.num_operations)), np.full((4, graph.num_operations), np.nan)
+        copies = plan and (*plan.compiled, copied)
+        how = float(costs.overlap_factor), graph.occupied, times
+        fast.longest_path(*instructions, tables, *how, shares, copies)
+    else:
+        copies = plan and CopyStreams(plan, 2 * graph.schedule.num_ranks)
+        times = _longest_path(graph, *durations(graph, costs, factors), costs.overlap_factor, shares, copies)
+        copied = copies and copies.times_s
+    timeline = Timeline(graph, times[:2], lambda: times[2:], steps_s, copies=plan and (plan, copied))
     refuse_overflow(timeline.makespan_s)
     return timeline
 
@@ -212,7 +234,8 @@ def _evaluated(graph, many_costs, wanted):
     for costs in many_costs:
         check_fit(graph, costs)
     fast = kernels(graph.schedule.num_operations * len(many_costs))
-    if len(many_costs) == 1 or graph.meets or graph.dynamic or not fast:
+    apart = any(costs.handed or costs.offload for costs in many_costs)
+    if len(many_costs) == 1 or graph.meets or graph.dynamic or apart or not fast:
         return _one_by_one(graph, many_costs, wanted)
     found = _no_iterations(graph, len(many_costs))
     ends = graph.ends_by_operation if wanted else np.empty(0, dtype=np.uint8)
@@ -268,8 +291,11 @@ def _by_nics(graph, many_costs, wanted):
     return found
 
 
-def _longest_path(graph, compute, occupancy, latency, overlap_factor):
-    """Start, end, leaving and arrival of every operation, shape (4, num_operations)."""
+def _longest_path(graph, compute, occupancy, latency, overlap_factor, shares=None, copies=None):
+    """Start, end, leaving and arrival of every operation, shape (4, num_operations).
+
+    `shares` are those of its cell after which the result of each operation can be sent; `copies` are `CopyStreams`.
+    """
     compute, occupancy, latency = compute.tolist(), occupancy.tolist(), latency.tolist()
     stream, source, link = graph.stream.tolist(), graph.source.tolist(), graph.link.tolist()
     remote, reduces, overlaps = graph.remote.tolist(), graph.reduces.tolist(), graph.overlaps.tolist()
@@ -294,6 +320,9 @@ def _longest_path(graph, compute, occupancy, latency, overlap_factor):
                     sent[needed] = ready
                 ready = arrived[needed] = ready + (occupancy[needed] + latency[needed])
 
+        if copies:
+            copies.reach(stream[first], range(first, last))
+            ready = max(ready, copies.there_s(range(first, last)))
         duration = max(compute[first:last])  # of a collective, the slowest participant's
         if last - first > 1 and not reduces[first]:
             duration = sum(compute[first:last]) * (overlap_factor if overlaps[first] else 1.0)
@@ -301,20 +330,24 @@ def _longest_path(graph, compute, occupancy, latency, overlap_factor):
         for op in range(first, last):
             start[op], end[op] = ready, finished
             stream_free[stream[op]] = finished
+        if copies:
+            for here in set(stream[first:last]):
+                copies.end(here, [op for op in range(first, last) if stream[op] == here], finished)
 
         for op in range(first, last):
             if link[op] == NO_OPERATION:
                 continue
+            there = finished if shares is None else ready + shares[op] * duration
             if sends:
                 sent[op] = stream_free[stream[op]]
                 arrived[op] = stream_free[stream[op]] = sent[op] + occupancy[op] + latency[op]
             elif receives:  # ready to be fetched; when it is, the receiver decides
-                sent[op] = arrived[op] = finished
+                sent[op] = arrived[op] = there
             elif queues:
-                sent[op] = max(finished, link_free[link[op]])
+                sent[op] = max(there, link_free[link[op]])
                 link_free[link[op]] = sent[op] + occupancy[op]
                 arrived[op] = link_free[link[op]] + latency[op]
             else:
-                sent[op] = finished
-                arrived[op] = finished + occupancy[op] + latency[op]
+                sent[op] = there
+                arrived[op] = there + occupancy[op] + latency[op]
     return np.array([start, end, sent, arrived])

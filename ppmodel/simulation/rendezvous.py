@@ -13,13 +13,14 @@ import numpy as np
 
 from ppmodel.compiled import kernels
 from ppmodel.errors import TableError
+from ppmodel.simulation.copies import CopyStreams
 from ppmodel.tables import NO_OPERATION
 
 _MOST_SAID = 6
 
 
-def rendezvous_times(graph, durations, overlap_factor):
-    """Start, end, leaving and arrival of every operation; whoever can go on next goes on.
+def rendezvous_times(graph, durations, overlap_factor, plan=None):
+    """Start, end, leaving and arrival of every operation, and the times of copies; whoever can go on next goes on.
 
     Parameters
     ----------
@@ -29,11 +30,13 @@ def rendezvous_times(graph, durations, overlap_factor):
         Duration, occupancy and latency of every operation, in the graph's order.
     overlap_factor : float
         As in `costs.OpCosts`.
+    plan : Copies, optional
+        What is offloaded; compiled code leaves such runs to the plain loop.
 
     Returns
     -------
-    ndarray of float, shape (4, num_operations)
-        In seconds; NaN for transfers where nothing leaves.
+    times, copied : ndarray of float, shape (4, num_operations)
+        In seconds; NaN for transfers where nothing leaves. The second as `copies.CopyStreams` has it, or None.
 
     Raises
     ------
@@ -41,22 +44,23 @@ def rendezvous_times(graph, durations, overlap_factor):
         If ranks wait for one another in a circle: with the grid, and where each of them waits.
     """
     fast = kernels(graph.num_operations)
-    if fast and "_circle" not in graph.__dict__:
+    if fast and not plan and "_circle" not in graph.__dict__:
         times = fast.rendezvous(*graph.for_rendezvous, durations, float(overlap_factor))
         if not np.isnan(times[1]).any():
-            return times
+            return times, None
     elif "_circle" not in graph.__dict__:
-        ranks = _Ranks(graph, durations, overlap_factor)
+        ranks = _Ranks(graph, durations, overlap_factor, plan)
         if ranks.run():
-            return ranks.times
+            return ranks.times, ranks.copies and ranks.copies.times_s
     return refuse_circle(graph)
 
 
 class _Ranks:
     """How far each stream has come in its program of exchanges and groups, and when it is free."""
 
-    def __init__(self, graph, durations, overlap_factor):
+    def __init__(self, graph, durations, overlap_factor, plan=None):
         self.graph, self.overlap_factor = graph, overlap_factor
+        self.copies = plan and CopyStreams(plan, 2 * graph.schedule.num_ranks)
         self.compute, self.occupancy, self.latency = (column.tolist() for column in durations)
         self.source, self.stream, self.remote = graph.source.tolist(), graph.stream.tolist(), graph.remote.tolist()
         self.reduces, self.overlaps = graph.reduces.tolist(), graph.overlaps.tolist()
@@ -147,12 +151,17 @@ class _Ranks:
         ops = self.operations(group)
         inner = [self.source[op] for op in ops if self.source[op] != NO_OPERATION and not self.remote[op]]
         start = max([*(self.free[self.stream[op]] for op in ops), *(self.times[1, needed] for needed in inner)])
+        if self.copies:
+            self.copies.reach(self.stream[ops[0]], ops)
+            start = max(start, self.copies.there_s(ops))
         duration = max(self.compute[op] for op in ops)  # of a collective, the slowest participant's
         if len(ops) > 1 and not self.reduces[ops[0]]:
             factor = self.overlap_factor if self.overlaps[ops[0]] else 1.0
             duration = factor * sum(self.compute[op] for op in ops)
         self.times[0, ops.start : ops.stop], self.times[1, ops.start : ops.stop] = start, start + duration
         for stream in {self.stream[op] for op in ops}:
+            if self.copies:
+                self.copies.end(stream, [op for op in ops if self.stream[op] == stream], start + duration)
             self.free[stream] = start + duration
             self.phase[stream] += 1
             self.awake.append(stream)

@@ -29,6 +29,9 @@ class Timeline:
     swept_s : (float, float), optional
         End of the graph's last operation and longest span, where the table itself was swept: `times_s` is then in the
         order of its operations, with NaN for those that the graph leaves out.
+    copies : (Copies, ndarray of float), optional
+        What was planned to be copied to the host, and the begin and end of each copy out and each copy in, shape
+        (4, graph.num_operations), in seconds, in the graph's order; NaN where nothing is copied.
     """
 
     graph: ExecutionGraph
@@ -36,6 +39,7 @@ class Timeline:
     transfers: Callable
     steps_s: list
     swept_s: tuple | None = None
+    copies: tuple | None = None
 
     @cached_property
     def start_s(self):
@@ -56,6 +60,14 @@ class Timeline:
     def arrived_s(self):
         """When the other rank has each result, in seconds; NaN where it stays."""
         return self._in_order_of_the_schedule(self._transfers_s[1])
+
+    @cached_property
+    def copied_s(self):
+        """Begin and end of the copy of each forward's activations to the host, then of the one back; (4, operations).
+
+        In seconds, NaN where nothing is copied; None where nothing is offloaded.
+        """
+        return self.copies and np.array([self._in_order_of_the_schedule(one) for one in self.copies[1]])
 
     @cached_property
     def _transfers_s(self):

@@ -3,14 +3,14 @@
 from __future__ import annotations  # help() shows a field's type by its name
 
 from dataclasses import dataclass, field, fields, replace
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
 from ppmodel.errors import SpecificationError
 from ppmodel.specs.document import place_in
-from ppmodel.specs.entries import Switch, Whole, entry_type, load_specification
+from ppmodel.specs.entries import Share, Switch, Whole, entry_type, load_specification
 from ppmodel.specs.files import specification_path
 from ppmodel.specs.layers import parse_layers
 from ppmodel.specs.model import Recompute
@@ -19,7 +19,13 @@ _Zero = entry_type(int, Annotated[int, Field(ge=0, le=3, strict=True)])
 _Precision = Literal["bf16", "fp8"]
 _Exchange = Literal["ring", "all-gather"]
 _Pairing = Literal["alternating", "best"]
-_WORDS = {"precision": get_args(_Precision), "context_exchange": get_args(_Exchange), "pairing": get_args(_Pairing)}
+_HandOn = Literal["at_end", "when_ready"]
+_Chunks = Literal["first", "all"]
+_WORDS = {
+    "precision": get_args(_Precision), "context_exchange": get_args(_Exchange), "pairing": get_args(_Pairing),
+    "hand_on": get_args(_HandOn), "offload_chunks": get_args(_Chunks),
+}  # fmt: skip
+_SHARES = ("offload", "offload_warm_up")
 _LARGEST = 10**9
 _COUNTS = ("gpus", "pp", "tp", "cp", "ep", "dp", "chunks", "microbatch_size", "global_batch")
 _SWITCHES = (
@@ -74,6 +80,15 @@ class LayoutSpec:
         and the gathering of parameters under the forward.
     pairing : {"alternating", "best"}
         In which order the units of two operations that share a cell run; see `costs.units.cell_duration`.
+    hand_on : {"at_end", "when_ready"}
+        When the results of two operations that share a cell are sent: at its end, as papers draw it, or each when it
+        is there; see `costs.units.handed_on`.
+    offload, offload_warm_up : float
+        Share of the activations of a microbatch that is copied to the host's memory after its forward, and back before
+        its backward; the second, where given, of those whose forward runs before the first backward of its rank. See
+        `simulation.copies`.
+    offload_chunks : {"first", "all"}
+        Whether they are those of the first chunk of each rank, as in STP, or of all.
     layers : {"balanced", "even"}, str or tuple of int
         Transformer blocks of each stage: balanced with embedding and loss head; an even share; one number for each
         stage; or a string of Megatron-LM's ``--pipeline-model-parallel-layout``. See `costs.stage_layers`.
@@ -113,6 +128,10 @@ class LayoutSpec:
     overlap_gradients: Switch = False
     overlap_parameters: Switch = False
     pairing: entry_type(str, _Pairing) = "alternating"
+    hand_on: entry_type(str, _HandOn) = "at_end"
+    offload: Share = 0.0
+    offload_warm_up: Share | None = None
+    offload_chunks: entry_type(str, _Chunks) = "first"
     layers: entry_type(str, Any) = "balanced"
     provenance: tuple = field(default=(), compare=False, repr=False)
 
@@ -127,6 +146,8 @@ class LayoutSpec:
         for name, words in _WORDS.items():
             if getattr(self, name) not in words:
                 self._refuse(name, f"must be one of {', '.join(words)}", "choose one of them")
+        for name in _SHARES:
+            self._require_share(name)
         self._require_recompute()
         self._require_layers()
         self._require_sizes()
@@ -144,6 +165,14 @@ class LayoutSpec:
         if not (whole and 1 <= value <= _LARGEST):
             self._refuse(name, f"must be a whole number from 1 to {_LARGEST}", f"write for example {name}: 8")
         self.__dict__[name] = int(value)
+
+    def _require_share(self, name):
+        value = getattr(self, name)
+        if value is None and name == "offload_warm_up":
+            return
+        if isinstance(value, bool) or not (isinstance(value, Real) and 0 <= value <= 1):
+            self._refuse(name, "must be a number from 0 to 1", f"write for example {name}: 0.5")
+        self.__dict__[name] = float(value)
 
     def _require_recompute(self):
         value = self.recompute

@@ -43,6 +43,9 @@ class SystemSpec:
         FLOP/s of the matrix units in products of 8-bit numbers.
     reserve_bytes : float
         Memory of a device that a run cannot use: context, libraries, fragmentation.
+    host_bandwidth_bytes_per_s : float, optional
+        Between the memory of a device and that of its host, of one device in each direction, in bytes per second; for
+        activations that are offloaded.
     provenance : tuple of Provenance
         One entry for each value of the file.
     """
@@ -65,6 +68,7 @@ class SystemSpec:
     memory: Memory = None
     fp8_peak_compute_flops: Rate = None
     reserve_bytes: Size = 0.0
+    host_bandwidth_bytes_per_s: Bandwidth = None
     provenance: tuple = field(default=(), compare=False, repr=False)
 
 
