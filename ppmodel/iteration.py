@@ -10,22 +10,24 @@ from ppmodel.costs import model_flops, stages
 from ppmodel.metrics import memory
 from ppmodel.ops import OpKind
 from ppmodel.prices import once
-from ppmodel.simulation import makespans
+from ppmodel.simulation import makespans, run_graph
 
-PARTS = ("computing_s", "tensor_s", "context_s", "expert_s", "p2p_s", "bubble_s", "data_s", "optimizer_s")
+PARTS = (
+    "computing_s", "tensor_s", "context_s", "expert_s", "p2p_s", "bubble_s", "data_s", "optimizer_s", "offload_s",
+)  # fmt: skip
 """Where the time of an iteration goes on its most loaded rank; they sum to ``iteration_s``.
 
 In order: computing, including recomputation; collectives of tensor, context and expert parallelism that no computation
 hides; what transfers between stages add to the makespan; idle time in the same pipeline if transfers took no time; the
 exposed part of the gradients' reduction and of gathering parameters, with the wait for the slowest rank before the
-optimizer's step; the optimizer.
+optimizer's step; the optimizer; what waiting for activations that were offloaded adds to the makespan.
 What a cell of two operations takes beyond their kernels is shared out by what both expose one by one.
 """
 
 PARTS_CALLED = {
     "computing_s": "computing", "tensor_s": "tensor parallel", "context_s": "context parallel",
     "expert_s": "expert parallel", "p2p_s": "point to point", "bubble_s": "bubble", "data_s": "data parallel",
-    "optimizer_s": "optimizer",
+    "optimizer_s": "optimizer", "offload_s": "offloading",
 }  # fmt: skip
 """What texts and figures call `PARTS`."""
 
@@ -85,7 +87,8 @@ def iteration_numbers(graph, costs, model, system, layout):
     dict
     """
     found = iteration(graph, costs, model, system, layout)
-    held = memory(graph.schedule, model, stages(graph.schedule, model, system, layout=layout), layout, system)
+    timeline = run_graph(graph, costs) if costs.offload else None
+    held = memory(graph.schedule, model, stages(graph.schedule, model, system, layout=layout), layout, system, timeline)
     most = int(held.total.argmax())
     kept = {f"{name}_bytes": float(getattr(held, name)[most]) for name in held._fields}
     tokens = layout.global_batch * model.sequence
@@ -114,7 +117,9 @@ def iteration(graph, costs, model, system, layout):
     table = graph.schedule
     held = stages(table, model, system, layout=layout)
     # of the pipeline's own graph: with the step, reductions of replicas would stand among its operations
-    pipeline_s, free_s = makespans(graph, [costs, _without_transfers(costs)]).tolist()
+    resident = replace(costs, offload=None) if costs.offload else costs
+    resident_s, free_s = makespans(graph, [resident, _without_transfers(resident)]).tolist()
+    pipeline_s = float(makespans(graph, [costs])[0]) if costs.offload else resident_s
     iteration_s = float(makespans(step_graph(graph, layout), [costs])[0])
     counts = once(table, "operations of the phases", lambda: _counts(table))
     busy, exposed = _busy_and_exposed(table, counts, costs, np.array([stage.parts_s for stage in held])[..., 1:])
@@ -123,9 +128,9 @@ def iteration(graph, costs, model, system, layout):
     tensor_s, context_s, expert_s, data_s = exposed[rank].tolist()
     parts = {
         "computing_s": float(busy[rank]) - (tensor_s + context_s + expert_s + data_s), "tensor_s": tensor_s,
-        "context_s": context_s, "expert_s": expert_s, "p2p_s": pipeline_s - free_s,
+        "context_s": context_s, "expert_s": expert_s, "p2p_s": resident_s - free_s,
         "bubble_s": free_s - float(busy[rank]), "data_s": data_s + iteration_s - pipeline_s - optimizer_s,
-        "optimizer_s": optimizer_s,
+        "optimizer_s": optimizer_s, "offload_s": pipeline_s - resident_s,
     }  # fmt: skip
     return Iteration(iteration_s, parts, rank, float(busy[rank] / busy.mean()))
 

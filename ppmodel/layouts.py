@@ -17,7 +17,7 @@ LAYOUT_FIELDS = (
 
 LAYOUT_COLUMNS = (
     "layout", "tp", "cp", "ep", "dp", "gpus", "microbatch_size", "global_batch", "sequence_parallel", "zero",
-    "recompute", "precision",
+    "recompute", "precision", "offload",
 )  # fmt: skip
 """The columns that describe the layout of a row."""
 

@@ -112,7 +112,7 @@ class Run:
         """The `metrics.Memory` of each rank, in bytes; None without a model."""
         if self.model is None:
             return None
-        return metrics.memory(self.table, self.model, self._stages, self.layout, self.system)
+        return metrics.memory(self.table, self.model, self._stages, self.layout, self.system, self.timeline)
 
     @property
     def _stages(self):

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from strategies import allreduces, cases, p2ps, random_cases
 from test_kernels import all_times, both
 
-from ppmodel import Schedule, build
-from ppmodel.costs import Offload, OpCosts, uniform_costs
-from ppmodel.ops import OpKind
-from ppmodel.simulation import BUFFERED, compile_graph, makespans, run_events, run_graph
+from ppmodel import build
+from ppmodel.costs import Offload, uniform_costs
+from ppmodel.simulation import compile_graph, makespans, run_events, run_graph
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -84,7 +84,9 @@ class Share(click.ParamType):
         except ValueError:
             share = math.nan
         if not 0 <= share <= 1:
-            raise PPModelError(param.opts[0], value, "must be a number from 0 to 1", f"pass for example {param.opts[0]} 0.5")
+            raise PPModelError(
+                param.opts[0], value, "must be a number from 0 to 1", f"pass for example {param.opts[0]} 0.5"
+            )
         return share
 
 

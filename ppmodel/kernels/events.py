@@ -19,7 +19,8 @@ def events(
 
     `gates` are the places that the reductions of each rank hold, and where each rank's begin; without any they hold
     none. `sizes` are the numbers of streams and of places where messages queue; `durations` those of each operation;
-    `shares` and `copies` are as in `paths.longest_path`. In each round streams that may go on do so, new events join the queue of events, and the first of them is handled.
+    `shares` and `copies` are as in `paths.longest_path`. In each round streams that may go on do so, new events join
+    the queue of events, and the first of them is handled.
     The phases of a round are one function, since handing arrays over costs as much as the work; a comment marks each.
     """
     compute, occupancy, latency = durations

@@ -97,9 +97,9 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times, shares, c
     """Fill `times`: start and end of every operation; of four rows also leaving and arrival, NaN where nothing leaves.
 
     `sizes` are the numbers of registers, streams and links; `tables` durations, occupancies and latencies by class;
-    `occupied` tells whether a transfer occupies the sender, the receiver, its link. `shares` are those of its cell after
-    which the result of each operation can be sent, and `copies` the arrays of a `simulation.copies.Copies` with the
-    times of the copies, to be filled; where one is None, the compiled loop has no trace of it.
+    `occupied` tells whether a transfer occupies the sender, the receiver, its link. `shares` are those of its cell
+    after which each result can be sent, and `copies` the arrays of a `simulation.copies.Copies` with the times of the
+    copies, to be filled; where one is None, the compiled loop has no trace of it.
     """
     compute, occupancy, latency = tables
     sends, receives, queues = occupied

@@ -9,6 +9,14 @@ from ppmodel.metrics.bubbles import (
     table_slots,
 )
 from ppmodel.metrics.collectives import exposed_passes
-from ppmodel.metrics.memory import Memory, activation_bytes, activations_in_use, memory, peak_activations
+from ppmodel.metrics.memory import (
+    Memory,
+    activation_bytes,
+    activations_in_use,
+    memory,
+    offloaded_levels,
+    offloaded_peaks,
+    peak_activations,
+)
 from ppmodel.metrics.messages import messages_by_node, messages_sent
 from ppmodel.metrics.path import critical_path, path_transfers

@@ -180,7 +180,74 @@ class Memory(NamedTuple):
         return bool(self.total.max() <= system.memory_capacity_bytes)
 
 
-def memory(schedule, model, stages, layout=None, system=None):
+def offloaded_peaks(timeline, stage_weights, held_for_weight_grad=None):
+    """Peak activations of each rank where some are copied to the host: what they are depends on the times.
+
+    Memory is given back when a copy out has ended, and taken again when the copy back begins. All else is as in
+    `peak_activations`, which the peak never exceeds.
+
+    Parameters
+    ----------
+    timeline : Timeline
+        Of a run that offloads.
+    stage_weights, held_for_weight_grad
+        As in `peak_activations`.
+
+    Returns
+    -------
+    ndarray of float, shape (num_ranks,)
+        In the unit of `stage_weights`.
+    """
+    return np.array([held.max() for _, held in offloaded_levels(timeline, stage_weights, held_for_weight_grad)])
+
+
+def offloaded_levels(timeline, stage_weights, held_for_weight_grad=None):
+    """What each rank holds while it offloads, at every moment at which it takes more.
+
+    Parameters
+    ----------
+    timeline, stage_weights, held_for_weight_grad
+        As in `offloaded_peaks`.
+
+    Yields
+    ------
+    time_s, level : ndarray of float
+        Of a rank: the begins of its cells, and those of its copies back; in seconds and the unit of `stage_weights`.
+    """
+    schedule, (plan, _) = timeline.graph.schedule, timeline.copies
+    during, after = activations_in_use(schedule, stage_weights, held_for_weight_grad)
+    size = np.zeros(schedule.num_operations)
+    size[timeline.graph.index] = plan.share
+    size *= np.asarray(stage_weights, dtype=float)[schedule.stage]
+    first, (_, gone, back, _) = np.flatnonzero(~schedule.joined), timeline.copied_s
+    begin, end = timeline.start_s[first], timeline.end_s[first]
+    computing = schedule.kind[first] < OpKind.R
+    for rank in range(schedule.num_ranks):
+        cells = np.flatnonzero(computing & (schedule.rank[first] == rank))
+        ops = np.flatnonzero((schedule.rank == rank) & ~np.isnan(gone))
+        away = _away(begin[cells], schedule.cell[ops], cells, gone[ops], back[ops], size[ops])
+        inside = np.searchsorted(begin[cells], back[ops], side="right") - 1
+        level = np.where(back[ops] < end[cells][inside], during[cells][inside], after[cells][inside])
+        left = _until(gone[ops], size[ops], back[ops]) - _until(back[ops], size[ops], back[ops])
+        yield np.append(begin[cells], back[ops]), np.append(during[cells] - away, level - left)
+
+
+def _away(begins, cell, cells, gone, back, size):
+    """What a rank has on the host as each of its cells begins; what a cell takes is there, however short it is."""
+    own = np.searchsorted(cells, cell)
+    from_cell = np.maximum(np.searchsorted(begins, gone), own + 1)
+    to_cell = np.maximum(np.searchsorted(begins, back), from_cell)
+    changes = np.bincount(from_cell, size, len(begins) + 1) - np.bincount(to_cell, size, len(begins) + 1)
+    return np.cumsum(changes)[:-1]
+
+
+def _until(times, sizes, when):
+    """The sum of sizes whose times have come."""
+    order = np.argsort(times, kind="stable")
+    return np.append(0.0, np.cumsum(sizes[order]))[np.searchsorted(times[order], when, side="right")]
+
+
+def memory(schedule, model, stages, layout=None, system=None, timeline=None):
     """Peak activations and persistent state of each rank in bytes.
 
     Parameters
@@ -195,6 +262,8 @@ def memory(schedule, model, stages, layout=None, system=None):
         How a rank is spread over GPUs, of which this is the memory of one.
     system : SystemSpec, optional
         Gives the reserve, which counts with a layout; without a system there is none.
+    timeline : Timeline, optional
+        Of a run; where activations are offloaded, their peak depends on it.
 
     Returns
     -------
@@ -211,7 +280,10 @@ def memory(schedule, model, stages, layout=None, system=None):
     >>> held.total.shape
     (4,)
     """
-    peak = peak_activations(schedule, *activation_bytes(stages))
+    if timeline is not None and timeline.copies:
+        peak = offloaded_peaks(timeline, *activation_bytes(stages))
+    else:
+        peak = peak_activations(schedule, *activation_bytes(stages))
     if layout is None:
         parameters = _on_ranks(schedule, [stage.parameters for stage in stages])
         widths = model.element_bytes, model.gradient_bytes, model.optimizer_bytes

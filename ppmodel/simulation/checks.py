@@ -21,7 +21,7 @@ def durations(graph, costs, factors=None):
 
 
 def shares_of(graph, costs):
-    """The share of its cell after which each result can be sent, in the graph's order; None where all wait for its end."""
+    """The share of its cell after which each result can be sent, in the graph's order; None where that is its end."""
     return costs.handed_shares(graph.schedule)[graph.index] if costs.handed else None
 
 

@@ -166,7 +166,7 @@ class _EventSimulation:
             self.send_early(ops, duration)
 
     def send_early(self, ops, duration):
-        """Results that are there before their cell ends are sent then; on one link none before one that stands first."""
+        """Results that are there before their cell ends are sent then; on one link in the order of the cell."""
         links = {}
         for op in ops:
             share = links[self.link[op]] = max(self.shares[op], links.get(self.link[op], 0.0) if self.queues else 0.0)
