@@ -1,5 +1,6 @@
 """Activations that go to the host and back, and results that leave before their cell ends."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -9,9 +10,15 @@ from hypothesis import strategies as st
 from strategies import allreduces, cases, p2ps, random_cases
 from test_kernels import all_times, both
 
-from ppmodel import build
-from ppmodel.costs import Offload, uniform_costs
+import ppmodel as pp
+from ppmodel import Schedule, build
+from ppmodel.cli import main
+from ppmodel.costs import Offload, OpCosts, stages, uniform_costs
+from ppmodel.errors import CostError, SpecificationError
+from ppmodel.metrics import activation_bytes, offloaded_peaks, peak_activations
+from ppmodel.ops import OpKind
 from ppmodel.simulation import compile_graph, makespans, run_events, run_graph
+from ppmodel.specs import LayoutSpec
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -76,3 +83,208 @@ def test_rendezvous_waits_for_copies_too(seed):
     graph = compile_graph(schedule, "rendezvous")
     path, events = (whole(run(graph, costs)) for run in (run_graph, run_events))
     np.testing.assert_allclose(path, events, rtol=0, atol=1e-9)
+
+
+# ---- laws ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("seconds", "makespan", "peak"), [(0, 12, 1), (1, 12, 2), (2, 15, 3)])
+def test_one_rank_by_hand(seconds, makespan, peak):
+    """Copies of no time, of one that fits, and of one for which the rank waits; the last backward needs no copy.
+
+    With copies of two seconds: out 1-3, 3-5, 5-7, in 7-9 (its backward waits three seconds), 9-11, 11-13.
+    """
+    table = Schedule.from_rows("by hand", [["0F0", "0F1", "0F2", "0F3", "0B3", "0B2", "0B1", "0B0"]])
+    costs = replace(uniform_costs(table, 1, 2), offload=Offload(np.ones((2, 1, 1)), np.full((2, 1, 1), float(seconds))))
+    timeline = run_graph(compile_graph(table), costs)
+    assert timeline.makespan_s == makespan
+    assert offloaded_peaks(timeline, [1.0]).tolist() == [peak]
+    if seconds == 2:
+        assert timeline.copied_s[:, :3].T.tolist() == [[1, 3, 11, 13], [3, 5, 9, 11], [5, 7, 7, 9]]
+        assert np.isnan(timeline.copied_s[:, 3:]).all()
+
+
+def offload_of(schedule, share, seconds):
+    shape = 2, schedule.num_replicas, schedule.num_stages
+    return Offload(np.full(shape, share), np.full(shape, seconds))
+
+
+@given(cases(), st.sampled_from(["overlapped", "blocking"]))
+def test_at_once_costs_no_time_and_the_peak_falls_with_the_share(case, p2p):
+    """Without time for copies every operation keeps its times; nothing offloaded changes nothing."""
+    schedule, costs = case
+    graph = compile_graph(schedule, p2p)
+    weights = np.random.default_rng(schedule.num_operations).uniform(0, 1, schedule.num_stages)
+    plain, peaks = run_graph(graph, costs), [peak_activations(schedule, weights)]
+    for share in (0.0, 0.25, 0.5, 1.0):
+        found = run_graph(graph, replace(costs, offload=offload_of(schedule, share, 0.0)))
+        np.testing.assert_array_equal(all_times(found), all_times(plain))
+        peaks.append(offloaded_peaks(found, weights))
+    assert (np.diff(peaks, axis=0) <= 1e-12).all()
+    np.testing.assert_allclose(peaks[0], peaks[1], rtol=1e-12)
+
+
+def held_at(timeline, weights, held, moments, rank):
+    """What a rank holds at some moments, forward by forward."""
+    schedule, share = timeline.graph.schedule, np.zeros(timeline.graph.schedule.num_operations)
+    share[timeline.graph.index] = timeline.copies[0].share
+    gone, back = np.nan_to_num(timeline.copied_s[[1, 2]], nan=np.inf)
+    end = {schedule.op(index): timeline.end_s[index] for index in range(schedule.num_operations)}
+    level = np.zeros(len(moments))
+    for index in np.flatnonzero((schedule.kind == OpKind.F) & (schedule.rank == rank)):
+        op = schedule.op(index)
+        whole = end.get(op._replace(kind=OpKind.B), end.get(op._replace(kind=OpKind.W)))
+        half = end.get(op._replace(kind=OpKind.I), whole)
+        there = (timeline.start_s[index] < moments) & (moments < whole)
+        away = (gone[index] < moments) & (moments < back[index])
+        level += weights[op.stage] * (there * np.where(moments < half, 1, held) - share[index] * away)
+    return level
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases(max_stages=4, max_microbatches=6), seeds)
+def test_memory_is_what_is_there_at_any_moment(case, seed):
+    """The peak of a rank is the most of all moments between events; never more than without, nor less than at once."""
+    schedule, costs = case
+    random = np.random.default_rng(seed)
+    costs = replace(costs, compute_s=costs.compute_s + 0.1)  # no operation of no time
+    offloads = offloading(schedule, costs, random)
+    timeline = run_graph(compile_graph(schedule), offloads)
+    weights, held = random.uniform(0.1, 1, schedule.num_stages), float(random.uniform(0, 1))
+    found = offloaded_peaks(timeline, weights, held)
+    events = np.unique(np.concatenate([timeline.start_s, timeline.end_s, timeline.copied_s.ravel()]))
+    events = events[~np.isnan(events)]
+    events = events[np.append(True, np.diff(events) > 1e-9)]
+    moments = (events[1:] + events[:-1]) / 2
+    most = [held_at(timeline, weights, held, moments, rank).max() for rank in range(schedule.num_ranks)]
+    np.testing.assert_allclose(found, most, rtol=1e-9)
+    at_once = replace(costs, offload=offloads.offload._replace(seconds=0 * offloads.offload.seconds))
+    least = offloaded_peaks(run_graph(compile_graph(schedule), at_once), weights, held)
+    assert (least <= found + 1e-12).all()
+    assert (found <= peak_activations(schedule, weights, held) + 1e-12).all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases(), p2ps, seeds)
+def test_copies_keep_their_rules(case, p2p, seed):
+    """One at a time in either direction, out after the forward, back before the backward; no run is faster for them."""
+    schedule, costs = case
+    graph = compile_graph(schedule, p2p)
+    timeline = run_graph(graph, offloading(schedule, costs, np.random.default_rng(seed)))
+    assert timeline.makespan_s >= run_graph(graph, costs).makespan_s
+    out, gone, back, there = timeline.copied_s
+    at = {schedule.op(index): index for index in range(schedule.num_operations)}
+    for rank in range(schedule.num_ranks):
+        copied = np.flatnonzero((schedule.rank == rank) & ~np.isnan(out))
+        free = np.append(0.0, gone[copied])[:-1]
+        np.testing.assert_array_equal(out[copied], np.maximum(timeline.end_s[copied], free))
+        backwards = [at.get(schedule.op(f)._replace(kind=kind)) for f in copied for kind in (OpKind.B, OpKind.I)]
+        backwards = np.array([index for index in backwards if index is not None], dtype=int)
+        assert (there[copied] <= timeline.start_s[backwards]).all()
+        assert (gone[copied] <= back[copied]).all()
+        order = copied[np.argsort(backwards)]
+        assert (back[order][1:] >= there[order][:-1]).all()
+
+
+# ---- results that leave before their cell ends ---------------------------------------------------
+
+
+def test_results_leave_when_they_are_there_by_hand():
+    """In a pair of 3 s the forward is there after 1 s, the backward after 2: the other rank begins a second earlier."""
+    table = Schedule.from_rows("by hand", [["0F0", "0F1", "0B0", "0B1"], ["1F0", "1F1&1B0", "1B1"]])
+    seconds = np.zeros((6, 2))
+    seconds[OpKind.F], seconds[OpKind.B] = 1.0, 2.0
+    costs = OpCosts(seconds, *np.zeros((2, 6, 2)))
+    early = replace(costs, handed={(OpKind.F, 1, OpKind.B, 1): (1 / 3, 2 / 3)})
+    ends = [run_graph(compile_graph(table), one).end_s.tolist() for one in (costs, early)]
+    assert ends == [[1, 2, 7, 9, 2, 5, 5, 7], [1, 2, 6, 9, 2, 5, 5, 7]]
+    sent = run_graph(compile_graph(table), early).sent_s
+    assert sent[[5, 6]][~np.isnan(sent[[5, 6]])].tolist() == [4]
+
+
+@given(cases(), st.sampled_from(["latency", "overlapped", "blocking_recv"]), seeds)
+def test_what_leaves_earlier_is_never_late(case, p2p, seed):
+    """No operation begins later than where all wait for the end of a cell; shares of 1 change nothing."""
+    schedule, costs = case
+    graph = compile_graph(schedule, p2p)
+    plain = run_graph(graph, costs)
+    early = run_graph(graph, handing_on(schedule, costs, np.random.default_rng(seed)))
+    assert np.nanmax(early.start_s - plain.start_s) <= 1e-9
+    ones = replace(costs, handed=dict.fromkeys(schedule.pairs.keys, (1.0, 1.0)))
+    np.testing.assert_allclose(all_times(run_graph(graph, ones)), all_times(plain), rtol=1e-12)
+
+
+@pytest.mark.parametrize("shares", [(-0.1, 1.0), (0.5, 1.1), (float("nan"), 1.0)])
+def test_a_result_leaves_within_its_cell(shares):
+    """From its begin to its end."""
+    with pytest.raises(CostError, match=r"handed \(0, 0, 1, 0\) = .*: must be from 0 to 1"):
+        OpCosts(*np.ones((3, 6, 1)), handed={(0, 0, 1, 0): shares})
+
+
+# ---- a model on a system -------------------------------------------------------------------------
+
+
+def test_a_layout_says_what_is_copied_and_its_parts_sum_up():
+    """Bytes over the bandwidth of the host's link; waiting is a part of the iteration, and no free lunch."""
+    given = {"pp": 4, "microbatches": 12, "model": "stp_12b", "tp": 4, "layers": "even"}
+    system = pp.load_system("a800")
+    rows, plain = [], pp.simulate("stp", system=system, **given)
+    for gigabytes in (1e6, 20, 5, 2):
+        slow = replace(system, host_bandwidth_bytes_per_s=gigabytes * 1e9)
+        rows.append(pp.simulate("stp", system=slow, offload=0.5, **given))
+    for run in rows:
+        assert sum(run.iteration.parts.values()) == pytest.approx(run.iteration_s, rel=1e-9)
+        assert run.iteration_s - plain.iteration_s == pytest.approx(run.iteration.parts["offload_s"], abs=1e-9)
+        assert run.to_dict()["peak_memory_bytes"] == run.peak_memory_bytes <= plain.peak_memory_bytes
+    assert rows[1].peak_memory_bytes < plain.peak_memory_bytes
+    waited = [run.iteration.parts["offload_s"] for run in rows]
+    assert waited[0] == 0 < waited[-2] < waited[-1]
+    kept, _ = activation_bytes(stages(plain.table, plain.model, system, layout=plain.layout))
+    first, last = rows[1].costs.offload.seconds[:, 0, [0, 7]].T
+    np.testing.assert_allclose(first, 0.5 * kept[0] / 20e9)
+    assert (last == 0).all()
+    fast = replace(system, host_bandwidth_bytes_per_s=1e15)
+    all_chunks = pp.simulate("stp", system=fast, offload=0.5, offload_chunks="all", **given)
+    assert all_chunks.peak_memory_bytes < rows[0].peak_memory_bytes
+    warm = pp.simulate("stp", system=system, offload=0.0, offload_warm_up=1.0, **given)
+    assert warm.costs.offload.share[:, 0, 0].tolist() == [1, 0]
+    assert (
+        warm.timeline.copies[0].fetch.size == (plain.table.stage[: plain.table.rank_start[1]] == 0).sum() // 2 - 12 + 8
+    )
+
+
+def test_results_of_a_models_pairs_leave_early():
+    """STP and DualPipe are faster for it; without pairs it changes nothing, and the events agree."""
+    given = {"pp": 4, "microbatches": 12, "model": "stp_12b", "system": "a800", "tp": 4, "layers": "even"}
+    for name in ("stp", "dualpipe", "1f1b"):
+        at_end, early = (pp.simulate(name, hand_on=how, **given) for how in ("at_end", "when_ready"))
+        events = run_events(compile_graph(early.table), early.costs)
+        assert events.makespan_s == pytest.approx(early.makespan_s, rel=1e-12)
+        assert early.makespan_s < at_end.makespan_s if name != "1f1b" else early.makespan_s == at_end.makespan_s
+
+
+@pytest.mark.parametrize(
+    ("values", "rule"),
+    [
+        ({"offload": 1.5}, "offload = 1.5: must be a number from 0 to 1"),
+        ({"offload": True}, "offload = true: must be a number from 0 to 1"),
+        ({"offload_warm_up": -1}, "offload_warm_up = -1: must be a number from 0 to 1"),
+        ({"offload_chunks": "some"}, "offload_chunks = some: must be one of first, all"),
+        ({"hand_on": "soon"}, "hand_on = soon: must be one of at_end, when_ready"),
+    ],
+)
+def test_illegal_values_are_refused(values, rule):
+    """In one line, with the rule."""
+    with pytest.raises(SpecificationError, match=re.escape(rule)):
+        LayoutSpec(**values)
+
+
+def test_a_system_without_a_link_to_its_host_offloads_nothing(capsys):
+    """As Python and as the command say it."""
+    line = "simulate stp --pp 2 --microbatches 8 --model {} --system {} --offload {}"
+    assert main(line.format("paper", "mid_cp_mid_nw", 0.5).split()) == 2
+    said = "offload = 0.5: needs a system with a link to its host, and mid_cp_mid_nw states none"
+    assert said in capsys.readouterr().err
+    assert main(line.format("stp_12b", "a800", 2).split()) == 2
+    assert "--offload = 2: must be a number from 0 to 1" in capsys.readouterr().err
+    assert main(line.format("stp_12b", "a800", 0.5).split()) == 0

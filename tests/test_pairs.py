@@ -13,7 +13,7 @@ from ppmodel import Schedule, build
 from ppmodel.costs import OpCosts, model_costs, stages
 from ppmodel.costs.model import work_of
 from ppmodel.costs.pairs import list_units, operation_units
-from ppmodel.costs.units import ORDERS, Unit, cell_duration
+from ppmodel.costs.units import ORDERS, Unit, cell_duration, handed_on
 from ppmodel.errors import CostError
 from ppmodel.iteration import PARTS
 from ppmodel.metrics import computing_s, operations_s
@@ -67,6 +67,27 @@ def test_gathered_inputs_wait_for_nothing():
     assert cell_duration([Unit(2.0)], weights, "best") == 6
 
 
+def test_results_are_there_by_hand():
+    """F 0-2, B 2-4, W 4-6, F 6-8, B 8-10, W 10-12, and each all-reduce of 1 right behind: at 9 and 11 of 12.
+
+    At a contention of 1.5 the cell takes 14: F 7-9 and its all-reduce until 10.5, B 9-11.5 and its own until 13.
+    """
+    assert [12 * share for share in handed_on(FORWARD, BACKWARD)] == pytest.approx([9, 11])
+    assert [14 * share for share in handed_on(FORWARD, BACKWARD, contention=1.5)] == pytest.approx([10.5, 13])
+    assert handed_on(FORWARD, split(OpKind.W)) == (pytest.approx(7 / 8), 1.0)
+    assert handed_on(FORWARD, ()) == (1.0, 1.0)
+
+
+@given(st.lists(units, min_size=1, max_size=6), st.lists(units, min_size=1, max_size=6), orders, st.floats(1, 2))
+def test_results_are_there_within_their_cell(first, second, order, contention):
+    """Not before the work of their own chain, not after the end."""
+    whole = cell_duration(first, second, order, contention)
+    for share, own in zip(handed_on(first, second, order, contention), (first, second), strict=True):
+        chain = sum(unit.compute_s + unit.comm_s for unit in own)
+        assert share <= 1
+        assert share * whole >= chain * (1 - 1e-9) or share == 1
+
+
 @given(st.lists(units, max_size=6), st.lists(units, max_size=6), orders, st.floats(1, 2))
 def test_a_cell_lies_between_either_stream_and_both(first, second, order, contention):
     """Never below what one stream has to do, never above the sum; more contention never helps, the best order never
@@ -81,10 +102,10 @@ def test_a_cell_lies_between_either_stream_and_both(first, second, order, conten
 
 def two_streams(items, contention):
     """A cell by events: both streams step by step, each slower where both are busy."""
-    now, queue, done, waiting = 0.0, [], set(), list(enumerate(items))
+    now, queue, done, waiting = 0.0, [], {}, list(enumerate(items))
     last, running, beside = {}, None, None
     while waiting or running or queue or beside:
-        if running is None and waiting and last.get(waiting[0][1][0]) in done | {None}:
+        if running is None and waiting and last.get(waiting[0][1][0]) in {None, *done}:
             number, (own, compute, comm) = waiting.pop(0)
             running = [number, own, compute, comm]
         if beside is None and queue:
@@ -96,7 +117,7 @@ def two_streams(items, contention):
         if beside:
             beside[1] -= step
             if beside[1] <= 1e-12:
-                done.add(beside[0])
+                done[beside[0]] = now
                 beside = None
         if running:
             running[2] -= step
@@ -106,7 +127,7 @@ def two_streams(items, contention):
                     queue.append([number, comm])
                     last[own] = number
                 running = None
-    return now
+    return now, {own: done[number] for own, number in last.items()}
 
 
 def merges(first, second):
@@ -129,12 +150,18 @@ def test_orders_are_those_of_a_search_over_all(first, second, contention):
     ours, theirs = ([(name, *one) for one in chain] for name, chain in (("F", first), ("I", second)))
     both = [[Unit(*one) for one in chain] for chain in (first, second)]
     walked = [two_streams(order, contention) for order in merges(ours, theirs)]
-    assert cell_duration(*both, "best", contention) == pytest.approx(min(walked))
+    shortest = min(seconds for seconds, _ in walked)
+    assert cell_duration(*both, "best", contention) == pytest.approx(shortest)
+    handed = [shortest * share for share in handed_on(*both, "best", contention)]
+    assert any(handed == pytest.approx([there["F"], there["I"]]) for end, there in walked if end <= shortest + 1e-9)
     short = min(len(ours), len(theirs))
     rest = [*ours[short:], *theirs[short:]]
     turns = [[one for pair in zip(*lists, strict=False) for one in pair] for lists in ((ours, theirs), (theirs, ours))]
-    alternating = min(two_streams([*turn, *rest], contention) for turn in turns)
-    assert cell_duration(*both, "alternating", contention) == pytest.approx(alternating)
+    alternating = [two_streams([*turn, *rest], contention) for turn in turns]
+    shortest = min(end for end, _ in alternating)
+    assert cell_duration(*both, "alternating", contention) == pytest.approx(shortest)
+    handed = [shortest * share for share in handed_on(*both, "alternating", contention)]
+    assert any(handed == pytest.approx([one["F"], one["I"]]) for end, one in alternating if end <= shortest + 1e-9)
 
 
 @pytest.mark.parametrize(("order", "contention", "rule"), [("any", 1.0, "pairing = any"), ("best", 3.0, "from 1 to 2")])
