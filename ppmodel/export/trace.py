@@ -1,6 +1,7 @@
 """A simulated run as a trace in Chrome's trace-event format, which Perfetto and chrome://tracing open.
 
-Three groups: *ranks*, a track each, a slice for each cell of the table; *links*, a track for each directed link that
+Three groups: *ranks*, a track each, a slice for each cell of the table, and two more for copies of a rank that offloads
+activations to its host; *links*, a track for each directed link that
 carries messages, a slice for each message from when it leaves until it is there; *activations*, what each rank
 holds, in microbatches on 1/S of the model and, where a model is given, in GiB. An arrow leads from the operation that
 sends, over its message, to the one that needs it. Where messages of one link are under way at once, it has further
@@ -18,7 +19,7 @@ import numpy as np
 from ppmodel import __version__
 from ppmodel.errors import PPModelError
 from ppmodel.export.files import checked_target, write_whole
-from ppmodel.metrics import activation_bytes, activations_in_use
+from ppmodel.metrics import activation_bytes, activations_in_use, offloaded_levels
 from ppmodel.ops import NO_MICROBATCH, OpKind
 
 _RANKS, _LINKS, _ACTIVATIONS = 1, 2, 3
@@ -123,14 +124,19 @@ def trace_events(timeline, stages=None):
     first_link = _FIRST_THREAD + len(names)
     messages, links = _messages(timeline, first_link)
     events = [event for group, name in _GROUPS.items() for event in _named("process", group, 0, name, group)]
-    for group, tracks, first in ((_RANKS, names, _FIRST_THREAD), (_LINKS, links, first_link)):
+    copies, ways = _copies(timeline, first_link + len(links))
+    named = (_RANKS, names, _FIRST_THREAD), (_LINKS, links, first_link), (_RANKS, ways, first_link + len(links))
+    for group, tracks, first in named:
         for number, name in enumerate(tracks, start=first):
             events += _named("thread", group, number, name, number)
     events += _operations(schedule, thread, *spans)
     events += [_message(schedule, *message) for message in messages]
+    events += copies
     events += _arrows(schedule, thread, *spans, messages)
     events += _counters(schedule, *spans, "holds", "microbatches", activations_in_use(schedule))
-    if stages is not None:
+    if stages is not None and timeline.copies:
+        events += _moments(offloaded_levels(timeline, *activation_bytes(stages)), 2**30)
+    elif stages is not None:
         gibibytes = [level / 2**30 for level in activations_in_use(schedule, *activation_bytes(stages))]
         events += _counters(schedule, *spans, "memory", "GiB", gibibytes)
     return events
@@ -235,13 +241,30 @@ def _message(schedule, producer, consumer, thread, begin, end):
     return _slice(str(sends), _LINKS, thread, begin, end, cat=what, args=args)
 
 
+def _copies(timeline, first_thread):
+    """A slice for each copy to the host and back, and the names of the tracks, two for each rank that has any."""
+    if timeline.copies is None:
+        return [], []
+    schedule, (out, gone, back, there) = timeline.graph.schedule, _nanoseconds(timeline.copied_s)
+    copied = np.flatnonzero(out >= 0)
+    ranks = np.unique(schedule.rank[copied]).tolist()
+    names = [f"rank {rank}, copies {way}" for rank in ranks for way in ("out", "back")]
+    slices = []
+    for index in copied.tolist():
+        op, thread = schedule.op(index), first_thread + 2 * ranks.index(schedule.rank[index])
+        for way, times in enumerate(((out, gone), (back, there))):
+            begin, end = (int(column[index]) for column in times)
+            slices.append(_slice(str(op), _RANKS, thread + way, begin, end, cat="copy", args=_args(op)))
+    return slices, names
+
+
 def _arrows(schedule, thread, begin, end, messages):
-    """Three events a message: in the last nanosecond of the sender, where the message leaves, where it is needed."""
+    """Three events a message: in its sender, right before it leaves or the cell ends; where it leaves; where needed."""
     first = np.flatnonzero(~schedule.joined)[schedule.cell]  # a cell's slice lies where its first operation does
     for number, (producer, consumer, link, leaves, _) in enumerate(messages):
         tail, head = first[producer], first[consumer]
         same = {"name": "transfer", "cat": "transfer", "id": number}
-        at = max(begin[tail], end[tail] - 1)
+        at = max(begin[tail], min(end[tail], leaves) - 1)
         yield {"ph": "s", **same, "pid": _RANKS, "tid": int(thread[tail]), "ts": _us(at)}
         yield {"ph": "t", **same, "pid": _LINKS, "tid": link, "ts": _us(leaves)}
         yield {"ph": "f", "bp": "e", **same, "pid": _RANKS, "tid": int(thread[head]), "ts": _us(begin[head])}
@@ -260,6 +283,15 @@ def _counters(schedule, begin, end, name, unit, levels):
         same = {"ph": "C", "name": f"rank {rank} {name}", "pid": _ACTIVATIONS, "tid": 0}
         for time, level in _steps(*(column[start:stop].tolist() for column in columns)):
             yield {**same, "ts": _us(time), "args": {unit: round(level, 9)}}
+
+
+def _moments(levels, unit_bytes):
+    """What each rank holds of memory while it offloads."""
+    for rank, (times, held) in enumerate(levels):
+        same = {"ph": "C", "name": f"rank {rank} memory", "pid": _ACTIVATIONS, "tid": 0}
+        yield {**same, "ts": 0.0, "args": {"GiB": 0.0}}
+        for time, level in zip(_nanoseconds(times).tolist(), (held / unit_bytes).tolist(), strict=True):
+            yield {**same, "ts": _us(time), "args": {"GiB": round(max(level, 0.0), 9)}}
 
 
 def _steps(begin, end, during, after):

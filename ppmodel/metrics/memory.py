@@ -202,7 +202,7 @@ def offloaded_peaks(timeline, stage_weights, held_for_weight_grad=None):
 
 
 def offloaded_levels(timeline, stage_weights, held_for_weight_grad=None):
-    """What each rank holds while it offloads, at every moment at which it takes more.
+    """What each rank holds while it offloads, at every moment at which it takes some or gives some back.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def offloaded_levels(timeline, stage_weights, held_for_weight_grad=None):
     Yields
     ------
     time_s, level : ndarray of float
-        Of a rank: the begins of its cells, and those of its copies back; in seconds and the unit of `stage_weights`.
+        Of a rank, in the order of time, which is in seconds; the level is what it holds from then on.
     """
     schedule, (plan, _) = timeline.graph.schedule, timeline.copies
     during, after = activations_in_use(schedule, stage_weights, held_for_weight_grad)
@@ -226,10 +226,13 @@ def offloaded_levels(timeline, stage_weights, held_for_weight_grad=None):
         cells = np.flatnonzero(computing & (schedule.rank[first] == rank))
         ops = np.flatnonzero((schedule.rank == rank) & ~np.isnan(gone))
         away = _away(begin[cells], schedule.cell[ops], cells, gone[ops], back[ops], size[ops])
-        inside = np.searchsorted(begin[cells], back[ops], side="right") - 1
-        level = np.where(back[ops] < end[cells][inside], during[cells][inside], after[cells][inside])
-        left = _until(gone[ops], size[ops], back[ops]) - _until(back[ops], size[ops], back[ops])
-        yield np.append(begin[cells], back[ops]), np.append(during[cells] - away, level - left)
+        times = np.concatenate([end[cells], gone[ops], back[ops]])
+        inside = np.searchsorted(begin[cells], times, side="right") - 1
+        level = np.where(times < end[cells][inside], during[cells][inside], after[cells][inside])
+        level -= _until(gone[ops], size[ops], times) - _until(back[ops], size[ops], times)
+        times, level = np.append(times, begin[cells]), np.append(level, during[cells] - away)
+        order = np.argsort(times, kind="stable")  # at one time: ends of cells and of copies, copies back, begins
+        yield times[order], level[order]
 
 
 def _away(begins, cell, cells, gone, back, size):
