@@ -27,7 +27,12 @@ def shares_of(graph, costs):
 
 def plan_of(graph, costs):
     """The `Copies` of a run, planned from durations without noise; None where nothing is offloaded."""
-    return plan_copies(graph, costs, durations(graph, costs)[0]) if costs.offload else None
+    if not costs.offload:
+        return None
+    known = graph.__dict__.get("_plan", (None, None))
+    if known[0] is not costs:
+        known = graph.__dict__["_plan"] = costs, plan_copies(graph, costs, durations(graph, costs)[0])
+    return known[1]
 
 
 def step_lengths(schedule, costs, factors=None):

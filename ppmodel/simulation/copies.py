@@ -20,6 +20,8 @@ from ppmodel.costs.offload import LATER, WARM_UP
 from ppmodel.ops import OpKind
 from ppmodel.tables import NO_OPERATION
 
+_BACKWARDS = (OpKind.B, OpKind.I)
+
 STAYS = -1.0
 """In place of the seconds of a copy: what is not copied."""
 
@@ -101,21 +103,23 @@ def _cells(graph):
     schedule = graph.schedule
     place = np.full(schedule.num_operations, NO_OPERATION)
     place[graph.index] = np.arange(graph.num_operations)
+    computing = schedule.kind < OpKind.R
     for first, last in pairwise(schedule.rank_start.tolist()):
+        own = slice(first, last)
         cells = []
-        for op in range(first, last):
-            if schedule.kind[op] >= OpKind.R:
-                continue
-            if schedule.joined[op]:
-                cells[-1].append(int(place[op]))
+        for op, joined in zip(
+            place[own][computing[own]].tolist(), schedule.joined[own][computing[own]].tolist(), strict=True
+        ):
+            if joined:
+                cells[-1].append(op)
             else:
-                cells.append([int(place[op])])
+                cells.append([op])
         yield cells
 
 
 def _begins(graph, costs, compute, cells):
     """When each cell of a rank begins if none waits."""
-    begins, now, overlaps = [], 0.0, graph.overlaps
+    begins, now, overlaps, compute = [], 0.0, graph.overlaps, compute.tolist()
     for cell in cells:
         begins.append(now)
         now += sum(compute[op] for op in cell) * (costs.overlap_factor if overlaps[cell[0]] else 1.0)
@@ -124,21 +128,25 @@ def _begins(graph, costs, compute, cells):
 
 def _round_trips(graph, costs, cells):
     """What a rank copies, in the order of the backwards."""
-    schedule, index, offload = graph.schedule, graph.index, costs.offload
-    key = [getattr(schedule, name)[index] for name in ("replica", "stage", "microbatch")]
-    forwards, warm, trips = {}, True, []
+    schedule, ops = graph.schedule, [op for cell in cells for op in cell]
+    columns = [
+        getattr(schedule, name)[graph.index[ops]].tolist() for name in ("kind", "replica", "stage", "microbatch")
+    ]
+    said = iter(zip(*columns, strict=True))
+    shares, seconds = (column.tolist() for column in costs.offload)
+    forwards, when, trips = {}, WARM_UP, []
     for number, cell in enumerate(cells):
-        kinds = [OpKind(schedule.kind[index[op]]) for op in cell]
-        warm &= not {OpKind.B, OpKind.I} & set(kinds)
-        for op, kind in zip(cell, kinds, strict=True):
-            of = tuple(int(column[op]) for column in key)
+        operations = [(op, *next(said)) for op in cell]
+        if any(kind in _BACKWARDS for _, kind, *_ in operations):
+            when = LATER
+        for op, kind, replica, stage, microbatch in operations:
             if kind == OpKind.F:
-                forwards[of] = op, number, WARM_UP if warm else LATER
-            elif kind in (OpKind.B, OpKind.I):
-                forward, begun, when = forwards[of]
-                share, seconds = (float(column[(when, *of[:2])]) for column in offload)
+                forwards[replica, stage, microbatch] = op, number, when
+            elif kind in _BACKWARDS:
+                forward, begun, early = forwards[replica, stage, microbatch]
+                share = shares[early][replica][stage]
                 if share > 0 and number > begun + 1:
-                    trips.append(_Trip(forward, begun, op, number, share, seconds))
+                    trips.append(_Trip(forward, begun, op, number, share, seconds[early][replica][stage]))
     return trips
 
 
