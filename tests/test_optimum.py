@@ -140,7 +140,7 @@ def test_a_schedule_answers_its_own_problem(schedule):
     assert answers(schedule, replace(problem, split=True))
     assert answers(schedule, replace(problem, split=False)) == whole
     with suppress(ScheduleError):  # not one microbatch would fit
-        assert not answers(schedule, replace(problem, limit=peak - problem.share))
+        assert not answers(schedule, replace(problem, limit=peak - min(problem.sizes)))
 
 
 def test_hints_are_judged():
@@ -179,11 +179,35 @@ def test_impossible_problems_are_refused(more, field):
     assert caught.value.field == field
 
 
-def test_unequal_stages_are_refused():
-    """Only schedules with stages of one size and whole microbatches pose a problem here."""
-    for schedule in (build("asymmetric-chimera", 4, 4), build("chimera", 4, 8, concat="backward-halving")):
-        with pytest.raises(ScheduleError, match="stages of equal size"):
-            problem_of(schedule)
+def test_microbatches_in_parts_are_refused():
+    """Only schedules with whole microbatches pose a problem here."""
+    with pytest.raises(ScheduleError, match="whole microbatches"):
+        problem_of(build("chimera", 4, 8, concat="backward-halving"))
+
+
+@pytest.mark.parametrize("limit", [None, 2])
+@pytest.mark.parametrize("comm", [0, Fraction(1, 4)])
+def test_orders_of_unequal_stages_are_played_as_the_solver_says(limit, comm):
+    """Their times follow the stages' shares, the peak stays within the limit, and no order is faster than a bound."""
+    table = build("asymmetric-chimera", 2, 4, split=(1, 3))
+    problem = problem_of(table, 1, 1, 1, comm, limit, split=False)
+    assert problem.shares == (Fraction(1, 2), Fraction(3, 2))
+    found = solve(problem, work=3)
+    assert found.proven
+    assert bounds(problem).best <= found.time <= time_of(table, problem) or limit is not None
+    assert time_of(found.schedule, problem) == pytest.approx(float(found.time), rel=1e-12)
+    assert answers(found.schedule, problem)
+    assert not answers(build("chimera", 2, 4), problem)
+
+
+def test_shares_are_relative_to_their_mean():
+    """Any positive numbers do, one for each stage; all alike they are as none."""
+    given, none = Problem([[0, 1, 2]], 4, shares=(2, 2, 2)), Problem([[0, 1, 2]], 4)
+    assert given.sizes == none.sizes
+    assert bounds(given) == bounds(none)
+    for wrong in ((1, 1), (1, 0, 1)):
+        with pytest.raises(ScheduleError, match="one number above 0 for each of 3 stages"):
+            Problem([[0, 1, 2]], 4, shares=wrong)
 
 
 def test_without_the_solver_one_line_says_so(monkeypatch):

@@ -3,10 +3,11 @@
 from fractions import Fraction
 from typing import NamedTuple
 
+import numpy as np
+
 from ppmodel import schedules
 from ppmodel.analysis.structure import layout
 from ppmodel.cases import as_case, legal_cases
-from ppmodel.errors import ScheduleError
 from ppmodel.optimum import answers, bounds, is_whole, peak_of, problem_of, solve, time_of
 from ppmodel.tables import Schedule
 
@@ -85,10 +86,8 @@ def _entries(cases, num_ranks, num_microbatches, comm):
     shown = [as_case(case) for case in cases]
     for case in shown:
         for _, table in legal_cases([_for_times(case, comm)], num_ranks, num_microbatches):
-            try:
-                problem_of(table)
-            except ScheduleError:
-                continue  # its stages are not alike
+            if table.microbatch_parts > 1 or np.ptp(table.stage_shares):
+                continue  # its orders are compared with those of stages that are alike
             unfused = {f"{case.label} unfused": table.unfused()} if table.overlaps.any() else {}
             for label, order in ({case.label: table} | unfused).items():
                 yield _Entry(label, order, Fraction(str(comm)), peak_of(order), is_whole(order))

@@ -64,12 +64,11 @@ def bounds(problem, objective="makespan"):
     """
     ways = _Ways(problem, objective)
     ranks = range(problem.num_ranks)
-    everything = problem.num_microbatches * problem.placement.shape[1]
     path = max(ways.path(copy) for copy in range(len(problem.placement)))
-    busiest = max(ways.of_rank(rank, everything) for rank in ranks)
+    busiest = max(ways.of_rank(rank, limited=False) for rank in ranks)
     if problem.limit is None:
         return Bounds(path, busiest, Fraction(0))
-    filled = max(ways.of_rank(rank, problem.stages_at_once) for rank in ranks)
+    filled = max(ways.of_rank(rank) for rank in ranks)
     return Bounds(path, busiest, max(filled, *(ways.in_turn(*stage) for stage in np.ndindex(problem.placement.shape))))
 
 
@@ -78,8 +77,11 @@ class _Ways:
 
     def __init__(self, problem, objective):
         self.problem, self.whole = problem, objective == "makespan"
-        self.length, self.gradient = problem.lengths, problem.lengths[problem.gradient]
-        self.after = problem.lengths.get(OpKind.W, Fraction(0))
+        lengths, number = problem.lengths, problem.placement.shape[1]
+        self.forward, self.gradient, self.after = (
+            [lengths.get((kind, stage), Fraction(0)) for stage in range(number)]
+            for kind in (OpKind.F, problem.gradient, OpKind.W)
+        )
         self.stages = [
             [(copy, stage) for copy, stage in np.argwhere(problem.placement == rank).tolist()]
             for rank in range(problem.num_ranks)
@@ -90,37 +92,49 @@ class _Ways:
 
     def head(self, copy, stage):
         """The earliest start of a stage's forward; 0 for a span, which begins with its rank."""
-        return (stage * self.length[OpKind.F] + self._hops(copy, 0, stage)) if self.whole else Fraction(0)
+        return (sum(self.forward[:stage]) + self._hops(copy, 0, stage)) if self.whole else Fraction(0)
 
     def around(self, copy, stage):
         """From the end of a stage's forward until the gradient may be there."""
-        beyond = self.problem.placement.shape[1] - 1
-        return (beyond - stage) * (self.length[OpKind.F] + self.gradient) + 2 * self._hops(copy, stage, beyond)
+        beyond = slice(stage + 1, None)
+        return sum(self.forward[beyond]) + sum(self.gradient[beyond]) + 2 * self._hops(copy, stage, len(self.forward))
 
     def tail(self, copy, stage):
         """What must follow a stage's gradient: those of the stages before it, and the last weight gradient."""
-        return stage * self.gradient + self._hops(copy, 0, stage) + self.after if self.whole else Fraction(0)
+        if not self.whole:
+            return Fraction(0)
+        return sum(self.gradient[:stage]) + self._hops(copy, 0, stage) + self.after[0]
 
     def path(self, copy):
         if not self.whole:
             return Fraction(0)
-        return self.length[OpKind.F] + self.around(copy, 0) + self.gradient + self.after
+        return self.forward[0] + self.around(copy, 0) + self.gradient[0] + self.after[0]
 
-    def of_rank(self, rank, forwards):
-        """All work of a rank, with at most this many forwards before its first gradient."""
+    def of_rank(self, rank, *, limited=True):
+        """All work of a rank, with at most as many forwards before its first gradient as fit."""
         own = self.stages[rank]
         begins = min(self.head(*stage) for stage in own)
-        gradient_there = min(self.head(*stage) + self.length[OpKind.F] + self.around(*stage) for stage in own)
-        begins = max(begins, gradient_there - forwards * self.length[OpKind.F])
+        gradient_there = min(self.head(*one) + self.forward[one[1]] + self.around(*one) for one in own)
+        before = self._fitting(own) if limited else self.problem.num_microbatches * sum(self.forward)
+        begins = max(begins, gradient_there - before)
         work, follows = self.problem.rank_work[rank], min(self.tail(*stage) for stage in own)
         if not self.problem.split:
             return begins + work + follows
-        without = len(own) * self.problem.microbatches_per_copy * self.after
+        without = self.problem.microbatches_per_copy * sum(self.after[stage] for _, stage in own)
         return begins + max(work, work - without + follows)
+
+    def _fitting(self, own):
+        """Time of the forwards that fit on a rank at once: in whole ones where its stages are alike."""
+        sizes = {self.problem.sizes[stage] for _, stage in own}
+        if len(sizes) > 1:
+            return self.problem.limit * self.problem.forward
+        size = sizes.pop()
+        return self.problem.limit // size * size * self.problem.forward
 
     def in_turn(self, copy, stage):
         """A stage's microbatches in turn: they share the places that the memory has for them."""
-        rounds = ceil(Fraction(self.problem.microbatches_per_copy, self.problem.stages_at_once))
-        stays = self.length[OpKind.F] + self.around(copy, stage) + self.gradient + self.after
+        places = int(self.problem.limit / self.problem.sizes[stage])
+        rounds = ceil(Fraction(self.problem.microbatches_per_copy, places))
+        stays = self.forward[stage] + self.around(copy, stage) + self.gradient[stage] + self.after[stage]
         follows = 0 if self.problem.split else self.tail(copy, stage)
         return self.head(copy, stage) + rounds * stays + follows

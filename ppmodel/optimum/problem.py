@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from math import lcm
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from ppmodel.simulation import compile_graph, run_graph
 OBJECTIVES = ("makespan", "span")
 """From the first start to the last end of all ranks, or of the rank where that is longest (Zero Bubble's)."""
 
+_FINEST = 10**4
+"""Largest denominator of a share."""
+
 TIMES = ("forward", "input_grad", "weight_grad", "comm")
 """The times of a `Problem`."""
 
@@ -26,7 +30,7 @@ class Problem:
     Parameters
     ----------
     placement : array of int, shape (num_replicas, num_stages)
-        The rank of each stage of each copy of the pipeline, as in `Schedule`. Stages are of equal size.
+        The rank of each stage of each copy of the pipeline, as in `Schedule`.
     num_microbatches : int
         B; every copy of the pipeline runs as many.
     forward, input_grad, weight_grad, comm : number
@@ -35,11 +39,13 @@ class Problem:
         Activations that fit on a rank, in microbatches on 1/S of the model; no limit if not given.
     split : bool
         Whether input and weight gradients may stand apart; else a backward is one operation.
+    shares : sequence of number, optional
+        Sizes of the stages, relative to their mean; equal if not given.
 
     Raises
     ------
     ScheduleError
-        If a time is not positive, copies cannot share the microbatches, or not one microbatch fits the limit.
+        If a time or a share is not positive, copies cannot share the microbatches, or not one microbatch fits.
 
     Examples
     --------
@@ -55,6 +61,7 @@ class Problem:
     comm: Fraction = 0
     limit: Fraction | None = None
     split: bool = True
+    shares: tuple | None = None
 
     def __post_init__(self):
         object.__setattr__(self, "placement", np.atleast_2d(self.placement))
@@ -63,32 +70,52 @@ class Problem:
             if time < 0 or (time == 0 and name != "comm"):
                 raise ScheduleError(name, time, "must be above 0 (a transfer 0 or more)", "pass for example 1")
             object.__setattr__(self, name, time)
+        if self.shares is not None:
+            object.__setattr__(self, "shares", self._whole_shares())
         copies = len(self.placement)
         if self.num_microbatches < 1 or self.num_microbatches % copies:
             rule = f"must be a multiple of the copies of the pipeline, {copies}"
             raise ScheduleError("microbatches", self.num_microbatches, rule, f"pass {copies * 2}")
         if self.limit is not None:
             object.__setattr__(self, "limit", Fraction(str(self.limit)))
-            needed = max(np.bincount(homes).max() for homes in self.placement) * self.share
+            needed = max(self._on_rank(homes, rank) for homes in self.placement for rank in homes.tolist())
             if self.limit < needed:
                 rule = f"must be at least {needed}: a rank holds a microbatch on all its stages at once"
                 raise ScheduleError("limit", self.limit, rule, f"pass {needed} or more")
+
+    def _whole_shares(self):
+        """Shares as fractions whose mean is 1."""
+        shares = [Fraction(str(share)) for share in self.shares]
+        if len(shares) != self.placement.shape[1] or min(shares) <= 0:
+            rule = f"must be one number above 0 for each of {self.placement.shape[1]} stages"
+            raise ScheduleError("shares", " ".join(map(str, self.shares)), rule, "pass as many as there are stages")
+        return tuple(share * len(shares) / sum(shares) for share in shares)
+
+    def _on_rank(self, homes, rank):
+        return sum(size for size, home in zip(self.sizes, homes.tolist(), strict=True) if home == rank)
 
     @property
     def num_ranks(self):
         return int(self.placement.max()) + 1
 
+    @cached_property
+    def sizes(self):
+        """Each stage's share of a unit; 1/v where they are equal."""
+        mean = Fraction(self.num_ranks, self.placement.shape[1])
+        return [mean * share for share in self.shares or (1,) * self.placement.shape[1]]
+
     @property
-    def share(self):
-        """A stage's share of a unit, 1/v."""
-        return Fraction(self.num_ranks, self.placement.shape[1])
+    def times(self):
+        """Time of an operation on a unit, by kind: of F, I and W, or of F and B."""
+        halves = {OpKind.I: self.input_grad, OpKind.W: self.weight_grad}
+        return {OpKind.F: self.forward} | (halves if self.split else {OpKind.B: sum(halves.values())})
 
     @property
     def lengths(self):
-        """Time of a stage's operation, by kind: of F, I and W, or of F and B."""
-        halves = {OpKind.I: self.input_grad, OpKind.W: self.weight_grad}
-        lengths = {OpKind.F: self.forward} | (halves if self.split else {OpKind.B: sum(halves.values())})
-        return {kind: length * self.share for kind, length in lengths.items()}
+        """Time of each stage's operation, by kind and stage."""
+        return {
+            (kind, stage): time * size for kind, time in self.times.items() for stage, size in enumerate(self.sizes)
+        }
 
     @property
     def gradient(self):
@@ -104,16 +131,11 @@ class Problem:
     def microbatches_per_copy(self):
         return self.num_microbatches // len(self.placement)
 
-    @property
-    def stages_at_once(self):
-        """Stages' microbatches that fit on a rank; None without a limit."""
-        return None if self.limit is None else int(self.limit / self.share)
-
     @cached_property
     def rank_work(self):
         """Computing time of each rank."""
-        each = self.microbatches_per_copy * sum(self.lengths.values())
-        return [int(count) * each for count in np.bincount(self.placement.ravel(), minlength=self.num_ranks)]
+        each = self.microbatches_per_copy * sum(self.times.values())
+        return [each * sum(self._on_rank(homes, rank) for homes in self.placement) for rank in range(self.num_ranks)]
 
     @cached_property
     def hops(self):
@@ -127,7 +149,7 @@ def problem_of(schedule, forward=1, input_grad=1, weight_grad=1, comm=0, limit=N
     Raises
     ------
     ScheduleError
-        If its stages differ in size, or it cuts microbatches.
+        If it cuts microbatches.
 
     Examples
     --------
@@ -135,11 +157,19 @@ def problem_of(schedule, forward=1, input_grad=1, weight_grad=1, comm=0, limit=N
     >>> problem_of(build("hanayo", 2, 2)).placement
     array([[0, 1, 1, 0]], dtype=int32)
     """
-    if schedule.microbatch_parts > 1 or np.ptp(schedule.stage_shares):
-        rule, remedy = "must have stages of equal size and whole microbatches", "choose another schedule"
+    if schedule.microbatch_parts > 1:
+        rule, remedy = "must have whole microbatches", "choose another schedule"
         raise ScheduleError("schedule", schedule.name, rule, remedy)
     placement = np.asarray(schedule.placement, dtype=np.int32)
-    return Problem(placement, schedule.num_microbatches, forward, input_grad, weight_grad, comm, limit, split)
+    times, shares = (forward, input_grad, weight_grad, comm), _shares(schedule)
+    return Problem(placement, schedule.num_microbatches, *times, limit, split, shares)
+
+
+def _shares(schedule):
+    """A schedule's shares as fractions, None where they are equal."""
+    if not np.ptp(schedule.stage_shares):
+        return None
+    return tuple(Fraction(share).limit_denominator(_FINEST) for share in schedule.stage_shares.tolist())
 
 
 def time_of(schedule, problem, objective="makespan"):
@@ -191,7 +221,7 @@ def peak_of(schedule):
     Parameters
     ----------
     schedule : Schedule
-        With stages of equal size and whole microbatches.
+        With whole microbatches.
 
     Returns
     -------
@@ -204,8 +234,9 @@ def peak_of(schedule):
     >>> peak_of(build("interleaved-1f1b", 3, 6, chunks=3))
     Fraction(11, 3)
     """
-    share = Fraction(schedule.num_ranks, schedule.num_stages)
-    return round(float(peak_activations(schedule, held_for_weight_grad=1.0).max() / share)) * share
+    shares = _shares(schedule) or (Fraction(1),)
+    unit = Fraction(schedule.num_ranks, schedule.num_stages) / lcm(*(share.denominator for share in shares))
+    return round(float(peak_activations(schedule, held_for_weight_grad=1.0).max() / unit)) * unit
 
 
 def answers(schedule, problem):
@@ -229,6 +260,7 @@ def answers(schedule, problem):
     [True, True, False]
     """
     placed = np.array_equal(schedule.placement, problem.placement)
+    placed = placed and _shares(schedule) == problem.shares
     if not placed or schedule.num_microbatches != problem.num_microbatches:
         return False
     return (problem.limit is None or peak_of(schedule) <= problem.limit) and (problem.split or is_whole(schedule))

@@ -93,7 +93,7 @@ class _Model:
         self.problem, self.objective = problem, objective
         self.scale = lcm(*(time.denominator for time in (*problem.lengths.values(), problem.comm)))
         self.whole = replace(problem, **{name: getattr(problem, name) * self.scale for name in TIMES})
-        self.length = {kind: int(time) for kind, time in self.whole.lengths.items()}
+        self.length = {of: int(time) for of, time in self.whole.lengths.items()}
         self.comm = int(self.whole.comm)
         self.least = ceil(bounds(problem, objective).best * self.scale)
         self.hint, self.begun = hint, self._hinted(hint) if hint else {}
@@ -115,7 +115,7 @@ class _Model:
         start, ranked = simulated(hint, self.whole).start_s, {}
         for op in np.flatnonzero(hint.kind < OpKind.R):
             begins = round(start[op]) + self._before_in_cell(hint, op)
-            for kind, later in self._parts(OpKind(hint.kind[op])):
+            for kind, later in self._parts(hint, op):
                 key = (kind, int(hint.replica[op]), int(hint.stage[op]))
                 ranked.setdefault(key, []).append(begins + later)
         return {key: sorted(starts) for key, starts in ranked.items()}
@@ -124,26 +124,27 @@ class _Model:
         before = 0
         while hint.joined[op]:
             op -= 1
-            before += sum(self.length[kind] for kind, _ in self._parts(OpKind(hint.kind[op])))
+            before += sum(self.length[kind, int(hint.stage[op])] for kind, _ in self._parts(hint, op))
         return before
 
-    def _parts(self, kind):
+    def _parts(self, hint, op):
         """An operation of a hint in the problem's own kinds, each with its delay."""
-        if kind == OpKind.B and self.problem.split:
-            return [(OpKind.I, 0), (OpKind.W, self.length[OpKind.I])]
-        return [(kind, 0)]
+        if hint.kind[op] == OpKind.B and self.problem.split:
+            return [(OpKind.I, 0), (OpKind.W, self.length[OpKind.I, int(hint.stage[op])])]
+        return [(OpKind(hint.kind[op]), 0)]
 
     def _horizon(self):
         """A time by which everything can be over: the hint's, or that of one microbatch after the other."""
         if self.begun and self.objective == "makespan":
-            return max(starts[-1] + self.length[kind] for (kind, *_), starts in self.begun.items())
-        one = sum(self.length.values()) + 2 * self.comm
-        return one * self.problem.placement.shape[1] * self.problem.num_microbatches
+            return max(starts[-1] + self.length[kind, stage] for (kind, _, stage), starts in self.begun.items())
+        one = sum(self.length.values()) + 2 * self.comm * self.problem.placement.shape[1]
+        return one * self.problem.num_microbatches
 
     def _operations(self):
         self.start, self.interval = {}, {}
         for copy, stage in np.ndindex(self.problem.placement.shape):
-            for kind, length in self.length.items():
+            for kind in self.problem.times:
+                length = self.length[kind, stage]
                 for number in range(self.problem.microbatches_per_copy):
                     key = (kind, copy, stage, number)
                     begin = self.model.new_int_var(0, self.horizon - length, "")
@@ -154,7 +155,10 @@ class _Model:
 
     def _after(self, later, earlier, lag=0):
         """One operation begins no sooner than another ends, and a lag more."""
-        self.model.add(self.start[later] >= self.start[earlier] + self.length[earlier[0]] + lag)
+        self.model.add(self.start[later] >= self._end(earlier) + lag)
+
+    def _end(self, key):
+        return self.start[key] + self.length[key[0], key[2]]
 
     def _order(self):
         gradient, last_stage = self.problem.gradient, self.problem.placement.shape[1] - 1
@@ -182,15 +186,17 @@ class _Model:
             self.model.add_no_overlap([self.interval[key] for key in keys])
 
     def _memory(self):
-        places = self.problem.stages_at_once
-        if places is None:
+        if self.problem.limit is None:
             return
+        sizes = self.problem.sizes
+        unit = Fraction(1, lcm(*(size.denominator for size in sizes)))
         for keys in self.of_rank:
             held = [key for key in keys if key[0] == OpKind.F]
             if len({key[1:3] for key in held}) == 1:
-                self._in_turn(held, places)
+                self._in_turn(held, int(self.problem.limit / sizes[held[0][2]]))
             else:
-                self.model.add_cumulative([self._stay(key) for key in held], [1] * len(held), places)
+                demands = [int(sizes[key[2]] / unit) for key in held]
+                self.model.add_cumulative([self._stay(key) for key in held], demands, int(self.problem.limit / unit))
 
     def _in_turn(self, held, places):
         """With one stage on a rank, a forward waits until the microbatch `places` before it has gone."""
@@ -204,10 +210,10 @@ class _Model:
         """From the start of a forward to the end of what gives its activations back."""
         last = (self.problem.last, *key[1:])
         length = self.model.new_int_var(0, self.horizon, "")
-        end = self.start[last] + self.length[last[0]]
         if self.begun:
-            self.model.add_hint(length, self._given_start(last) + self.length[last[0]] - self._given_start(key))
-        return self.model.new_interval_var(self.start[key], length, end, "")
+            until = self._given_start(last) + self.length[last[0], last[2]]
+            self.model.add_hint(length, until - self._given_start(key))
+        return self.model.new_interval_var(self.start[key], length, self._end(last), "")
 
     def _target(self):
         target = self.model.new_int_var(self.least, self.horizon, "")
@@ -220,7 +226,7 @@ class _Model:
                         self.model.add(first <= self.start[key])
             for key in keys:
                 if key[0] != OpKind.F and key[3] == self.problem.microbatches_per_copy - 1:
-                    self.model.add(target >= self.start[key] + self.length[key[0]] - first)
+                    self.model.add(target >= self._end(key) - first)
         self.model.minimize(target)
 
     def solved(self, work):
@@ -245,6 +251,16 @@ class _Model:
         kind, copy, stage, number = (np.array(column) for column in zip(*keys, strict=True))
         slot = np.array([solver.value(self.start[key]) for key in keys])
         microbatch = number * len(self.problem.placement) + copy
+        shares = self.problem.shares
+        more = {} if shares is None else {"stage_shares": np.array(shares, dtype=float)}
         return Schedule.from_slots(
-            "optimum", self.problem.placement, self.problem.num_microbatches, kind, stage, microbatch, copy, slot
+            "optimum",
+            self.problem.placement,
+            self.problem.num_microbatches,
+            kind,
+            stage,
+            microbatch,
+            copy,
+            slot,
+            **more,
         )

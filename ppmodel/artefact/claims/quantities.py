@@ -13,6 +13,7 @@ import pandas as pd
 from ppmodel import formulas
 from ppmodel.analysis.orders import negated, reversed_pairs
 from ppmodel.artefact import megatron, zero_bubble
+from ppmodel.artefact.asymmetric.orders import gains
 from ppmodel.artefact.asymmetric.peaks import front_back_certificate
 from ppmodel.cases import as_case, built, published_bubble_ratio
 from ppmodel.costs import stages, uniform_costs
@@ -186,6 +187,14 @@ def _split_minimum(num_ranks, num_microbatches):
     except PPModelError:  # some split is lower
         return False
     return proof.peak == peak_activations(schedule).max()
+
+
+@_quantity
+def reordered_gain(bench, size, limit):
+    """The most that a split a : b gains on the even one where each has its fastest order; see `asymmetric.orders`."""
+    found = gains()
+    here = found[(found.pp == size[0]) & (found.microbatches == size[1]) & (found.limit == limit)]
+    return bench.everywhere(here.reordered.max())
 
 
 # ---- published measurements ----------------------------------------------------------------------
