@@ -386,3 +386,18 @@ def test_the_measured_runs_are_told_apart():
     assert zero_bubble.scaled_rms(doubled) == pytest.approx(zero_bubble.scaled_rms(plain))
     slower = 1 - (fixed.simulated / plain.simulated).groupby(plain.schedule).mean()
     assert slower["interleaved_1f1b"] == slower.max()
+
+
+def test_two_constants_meet_the_48_runs():
+    """Under the default semantics every schedule within 3 %, no pair that differs by 1 % in a wrong order."""
+    found = zero_bubble.fitted()
+    assert zero_bubble.biases(found.frame).abs().max() < 0.012
+    assert found.frame.error.abs().mean() < 0.01
+    assert zero_bubble.ordered_wrongly(found.frame, over=0.01) == (0, 70)
+    assert zero_bubble.memories().error.abs().mean() < 0.05
+    left_out = zero_bubble.unseen()
+    assert len(left_out) == 48
+    assert zero_bubble.biases(left_out).abs().max() < 0.014
+    assert zero_bubble.ordered_wrongly(left_out, over=0.01)[0] <= 1
+    other = zero_bubble.simulated("overlapped", found.per_operation_s, {"zb_2p": "1f1b"})
+    assert zero_bubble.biases(other).abs().max() > 0.05
