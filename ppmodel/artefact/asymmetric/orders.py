@@ -12,9 +12,9 @@ from itertools import product
 
 import pandas as pd
 
-from ppmodel import build
 from ppmodel.costs import uniform_costs
 from ppmodel.optimum import peak_of, problem_of, solve, time_of
+from ppmodel.schedules import build
 from ppmodel.simulation import compile_graph, run_events, run_graph
 from ppmodel.specs import DATA
 from ppmodel.tables import Schedule
