@@ -413,3 +413,13 @@ def test_rows_of_many_layouts_come_in_the_order_of_the_keywords():
         given = {name: lists[name] for name in names}
         _, rows = compared("1f1b", 4, 8, model="llama3_70b", system="h100", **given)
         assert [tuple(row[name] for name in names) for row in rows] == list(product(*given.values()))
+
+
+def test_a_grid_of_layouts_keeps_those_that_miss_the_number_of_gpus():
+    """Combinations with too many or too few GPUs are refused row by row, not all of them together."""
+    values = {"model": "llama3_8b", "system": "h100", "tp": [1, 2, 4], "dp": [1, 2, 4, 8], "gpus": 8}
+    frame = compare("1f1b", pp=[1, 2], microbatches=4, **values)
+    gpus = frame.pp * frame.tp * frame.dp
+    assert len(frame) == 24
+    assert (frame.refused.isna() == (gpus == 8)).all()
+    assert frame.refused[gpus != 8].str.startswith("gpus = 8: must be tp").all()

@@ -200,12 +200,11 @@ class LayoutSpec:
     def _require_sizes(self):
         """Refuse numbers that contradict one another."""
         gpus = self.replica_gpus * self.dp
-        if self.gpus is not None and (self.gpus % gpus if self.pp is None else self.gpus != gpus):
+        if self.gpus is not None and self.pp is not None and self.gpus != gpus:  # else a schedule's ranks decide
             product = " x ".join(
                 f"{name} ({getattr(self, name)})" for name in ("tp", "cp", "pp", "dp") if getattr(self, name)
             )
-            rule = f"must be {product} = {gpus}" if self.pp else f"must be a multiple of {product} = {gpus}"
-            self._refuse("gpus", rule, "mend one of them, or leave gpus out")
+            self._refuse("gpus", f"must be {product} = {gpus}", "mend one of them, or leave gpus out")
         if self.dp * self.cp % self.ep:
             rule = f"must divide dp x cp ({self.dp} x {self.cp}), over which experts are spread"
             self._refuse("ep", rule, "choose a divisor, or a larger dp")
@@ -297,7 +296,12 @@ def load_layout(name):
     """
     path = specification_path(name, "layouts")
     try:
-        return load_specification(name, "layouts", LayoutSpec)
+        layout = load_specification(name, "layouts", LayoutSpec)
+        if layout.gpus and layout.gpus % (layout.replica_gpus * layout.dp):  # no number of ranks would do
+            product = f"tp ({layout.tp}) x cp ({layout.cp}) x dp ({layout.dp})"
+            rule = f"must be a multiple of {product} = {layout.replica_gpus * layout.dp}"
+            raise SpecificationError("gpus", layout.gpus, rule, "mend one of them, or leave gpus out", where=str(path))
+        return layout
     except SpecificationError as error:
         error.where = place_in(path, error.field) if error.where == str(path) else error.where
         raise
