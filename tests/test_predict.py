@@ -60,7 +60,25 @@ def test_a_prediction_is_made_once_again_from_its_own_output(tmp_path):
 def test_every_measured_file_is_understood(path):
     """Every value that occurs in the files of measured runs is known."""
     for row in read_rows(path)[1]:
-        assert run_of(row).num_microbatches * int(row["dp"]) * int(row["microbatch_size"]) == int(row["global_batch"])
+        run = run_of(row)
+        sequences = run.flushes * run.num_microbatches * int(row["dp"]) * int(row["microbatch_size"])
+        assert sequences == int(row["global_batch"])
+
+
+def test_flushes_are_runs_of_the_pipeline_one_after_the_other():
+    """Each fills and drains anew; what an iteration has once it has once, and memory is that of one of them."""
+    plain, empty, one, two, half = (
+        predicted(ROW | more, SYSTEM)
+        for more in ({}, {"flushes": ""}, {"flushes": "1"}, {"flushes": "2"}, {"global_batch": "8"})
+    )
+    assert plain == empty == one
+    assert half["predicted_iteration_s"] < two["predicted_iteration_s"] < 2 * half["predicted_iteration_s"]
+    assert two["predicted_iteration_s"] > one["predicted_iteration_s"]
+    assert two["predicted_memory_gb"] == half["predicted_memory_gb"]
+    work = [found["predicted_mfu"] * found["predicted_iteration_s"] for found in (one, two)]
+    assert work[0] == pytest.approx(work[1], rel=1e-12)
+    assert "flushes = 3: must divide global_batch (16)" in predicted(ROW | {"flushes": "3"}, SYSTEM)["refused"]
+    assert "flushes" in predicted(ROW | {"flushes": "-1"}, SYSTEM)["refused"]
 
 
 @pytest.mark.parametrize("name", COLUMNS)

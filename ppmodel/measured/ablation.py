@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.measured.batch import Batch
-from ppmodel.measured.calibrate import TIME_SCALE, equal_weights, fitted_values
+from ppmodel.measured.calibrate import SCALE, equal_weights, fitted_values
 from ppmodel.measured.constants import TIME, chosen, with_values
 from ppmodel.measured.fit import Problem, refitted
 
@@ -90,5 +90,5 @@ def ablated(rows, files, start, system, part, prior=0.5):
     def residuals(many):
         return weights * np.log(seconds(many) / measured)
 
-    problem = Problem(chosen(start, list(values)), residuals, TIME_SCALE, prior)
+    problem = Problem(chosen(start, list(values)), residuals, SCALE, prior)
     return seconds([values])[0], seconds([refitted(problem, values)])[0]

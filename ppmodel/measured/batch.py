@@ -30,11 +30,12 @@ LEFT_OUT = ("recomputation", "tensor", "data", "transfers", "bubble")
 
 
 class Laid(NamedTuple):
-    """A row laid out: what it runs, and the graph of one iteration."""
+    """A row laid out: what it runs, the graph of its pipeline, and that with the end of an iteration."""
 
     run: object
     layout: object
     table: object
+    pipeline: object
     graph: object
     work: object
     layers: object
@@ -55,10 +56,11 @@ def lay_out(row, system):
     table = built(run.case, run.layout.pp, run.num_microbatches)
     layout = check_layout(run.layout, run.model, system, table)
     given = run.model, layout.microbatch_size, layout
-    graph = step_graph(compiled(table, framework.p2p, "excluded"), layout)
+    pipeline = compiled(table, framework.p2p, "excluded")
     layers = stage_layers(table, run.model, None, layout)
     links = pipeline_links(table, run.model, system, layout)
-    return Laid(run, layout, table, graph, work_of(*given), layers, links, sent_bytes(table, run.model, system, layout))
+    num_bytes = sent_bytes(table, run.model, system, layout)
+    return Laid(run, layout, table, pipeline, step_graph(pipeline, layout), work_of(*given), layers, links, num_bytes)
 
 
 def laid_by_kernels(rows, system):
@@ -199,9 +201,12 @@ class _Group:
         for row, one in enumerate(self.laid):
             own = tables[..., self.first[row] : self.first[row + 1]]
             if "bubble" in self.without:
-                found[:, row] = _busy_s(one.table, own[:, 0])
-            else:
-                found[:, row] = makespans(one.graph, [OpCosts.stacked(np.ascontiguousarray(table)) for table in own])
+                found[:, row] = _busy_s(one.table, own[:, 0], one.run.flushes)
+                continue
+            costs = [OpCosts.stacked(np.ascontiguousarray(table)) for table in own]
+            found[:, row] = makespans(one.graph, costs)
+            if one.run.flushes > 1:
+                found[:, row] += (one.run.flushes - 1) * makespans(one.pipeline, costs)
         return found
 
     def _tables(self, system):
@@ -288,13 +293,13 @@ class _Group:
         return [np.where(crosses, one, 0.0) for one in (occupancy, latency)]
 
 
-def _busy_s(table, compute_s):
+def _busy_s(table, compute_s, flushes):
     """What the most loaded rank takes if it never waits, of seconds of shape (num_systems, kinds, num_stages).
 
     Of the reductions of its chunks only the longest counts: the others may run under later backwards.
     """
     ranks, counts = table.placement[0], np.zeros(compute_s.shape[1:])
-    np.add.at(counts, (table.kind, table.stage), 1.0)
+    np.add.at(counts, (table.kind, table.stage), float(flushes))
     counts[OpKind.O], counts[OpKind.R] = 1.0, 0.0
     found = []
     for one, reduced in zip((counts * compute_s).sum(axis=1), compute_s[:, OpKind.R], strict=True):

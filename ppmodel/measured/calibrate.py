@@ -15,7 +15,7 @@ from ppmodel.measured.predict import predicted
 from ppmodel.measured.rows import read_rows
 
 FOLDS, SEED = 5, 0
-TIME_SCALE, MEMORY_SCALE = 0.02, 0.05
+SCALE = 0.02
 _DIGITS = 4
 _GB, _FITS_WIDTH = 1e9, 0.06
 
@@ -96,8 +96,8 @@ def calibrated(files, system, names=None, prior=0.5):
     constants = chosen(system, names)
     rows = _Rows(files, system)
     parts = [
-        _fit_part(rows.of(rows.timed), constants, TIME, _Time, TIME_SCALE, prior, system),
-        _fit_part(rows.of(rows.held), constants, MEMORY, _Memory, MEMORY_SCALE, prior, system),
+        _fit_part(rows.of(rows.timed), constants, TIME, _Time, SCALE, prior, system),
+        _fit_part(rows.of(rows.held), constants, MEMORY, _Memory, SCALE, prior, system),
     ]
     parts = [part for part in parts if part is not None]
     if not any(part.fit.values for part in parts):
@@ -153,7 +153,7 @@ def unseen(files, start, system, prior=0.5):
     """
     rows, found = _Rows(files, start), {}
     for kind, places, names, scale in (
-        (_Time, rows.timed, TIME, TIME_SCALE), (_Memory, rows.held, MEMORY, MEMORY_SCALE),
+        (_Time, rows.timed, TIME, SCALE), (_Memory, rows.held, MEMORY, SCALE),
     ):  # fmt: skip
         if places:
             own, of_files = rows.of(places)
@@ -295,7 +295,7 @@ class _Memory(_Data):
         """Of a row without a number, the root of the logistic loss of what is known: that it fits, or does not."""
         found = self.predicted(many)
         over = np.log(found / self.system.memory_capacity_bytes) / _FITS_WIDTH
-        fits = MEMORY_SCALE * np.sqrt(np.logaddexp(0.0, np.where(self.out, -over, over)))
+        fits = SCALE * np.sqrt(np.logaddexp(0.0, np.where(self.out, -over, over)))
         return self.weights * np.where(self.known, np.log(found / np.where(self.known, self.measured, 1.0)), fits)
 
     def sources(self, found, unseen):

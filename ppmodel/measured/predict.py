@@ -36,9 +36,12 @@ def predicted(row, system):
     except (PPModelError, MemoryError) as error:
         refused = str(NO_MEMORY if isinstance(error, MemoryError) else error)
         return dict.fromkeys(PREDICTED) | {"refused": refused}
+    seconds, flops = numbers["iteration_s"], numbers["iteration_s"] * numbers["model_flops_utilization"]
+    if run.flushes > 1:
+        seconds += (run.flushes - 1) * numbers["makespan_s"]
     return {
-        "predicted_iteration_s": numbers["iteration_s"], "predicted_memory_gb": numbers["peak_memory_bytes"] / _GB,
-        "predicted_fits": numbers["fits"], "predicted_mfu": numbers["model_flops_utilization"], "refused": None,
+        "predicted_iteration_s": seconds, "predicted_memory_gb": numbers["peak_memory_bytes"] / _GB,
+        "predicted_fits": numbers["fits"], "predicted_mfu": run.flushes * flops / seconds, "refused": None,
     }  # fmt: skip
 
 

@@ -47,6 +47,9 @@ COLUMNS = (
 )  # fmt: skip
 """The columns that say what was run; a file may have others, which are kept."""
 
+FLUSHES = "flushes"
+"""A column that a file may have: how many times an iteration runs the whole pipeline, 1 where it is empty."""
+
 
 class MeasuredRun(NamedTuple):
     """What a row says was run.
@@ -59,13 +62,17 @@ class MeasuredRun(NamedTuple):
     layout : LayoutSpec
         Complete: with pp and the global batch.
     num_microbatches : int
-        Of one replica, B.
+        Of one replica, B, in one run of the pipeline.
+    flushes : int
+        Runs of the pipeline in an iteration, one after the other, before gradients are reduced; the layout's global
+        batch is that of one.
     """
 
     case: Case
     model: ModelSpec
     layout: LayoutSpec
     num_microbatches: int
+    flushes: int = 1
 
 
 def read_rows(path):
@@ -174,7 +181,7 @@ def run_of(row, framework=None):
     Parameters
     ----------
     row : dict of str to str
-        With `COLUMNS`.
+        With `COLUMNS`, and maybe `FLUSHES`.
     framework : FrameworkSpec, optional
         What the framework does that no column says, such as the precision of gradients.
 
@@ -195,15 +202,21 @@ def run_of(row, framework=None):
     >>> run.case.name, run.model.blocks, run.num_microbatches
     ('1f1b', 4, 8)
     """
-    return _run(tuple(row[name].strip() for name in COLUMNS), framework or FrameworkSpec())
+    flushes = row.get(FLUSHES, "").strip() or "1"
+    return _run(tuple(row[name].strip() for name in COLUMNS), flushes, framework or FrameworkSpec())
 
 
 @lru_cache(_KEPT)
-def _run(texts, framework):
+def _run(texts, flushes, framework):
     row = dict(zip(COLUMNS, texts, strict=True))
+    flushes = _value(FLUSHES, flushes)
     values = {name: _value(name, row[name]) for name in COLUMNS if name != "schedule"}
-    layout = _layout(values, framework)
-    return MeasuredRun(_case(row["schedule"], values["chunks"]), _model(values, framework), layout, layout.microbatches)
+    if values["global_batch"] % flushes:
+        rule = f"must divide global_batch ({values['global_batch']})"
+        raise PPModelError(FLUSHES, flushes, rule, "write 1, or leave it empty")
+    values["global_batch"] //= flushes
+    layout, case = _layout(values, framework), _case(row["schedule"], values["chunks"])
+    return MeasuredRun(case, _model(values, framework), layout, layout.microbatches, flushes)
 
 
 def _value(name, text):
