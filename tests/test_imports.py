@@ -68,6 +68,7 @@ HEAVY = {
     "pydantic": {"specs", "artefact", "sweep"},
     "ruamel": {"specs", "artefact"},
     "nbformat": {"artefact"},
+    "torch": set(),  # benchmarks and tests alone
 }
 
 

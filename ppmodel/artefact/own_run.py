@@ -1,0 +1,394 @@
+"""A run of our own: PyTorch's pipeline runtime on one machine, and its second half predicted from its first.
+
+``python -m benchmarks.own_run`` records it; `data/reference/README.md` says what the files hold. A step is timed in
+several repetitions, of which every other one belongs to the first half. Of that half one repetition of each run, the
+middle one, has the start and end of every operation; of the second half only the steps count.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ppmodel.cases import Case, built, compiled
+from ppmodel.compiled import LARGE, prepare
+from ppmodel.costs import uniform_costs
+from ppmodel.errors import TableError
+from ppmodel.ops import OpKind
+from ppmodel.simulation import makespans
+from ppmodel.specs import DATA
+from ppmodel.tables import NO_OPERATION, Schedule
+
+FOLDER = DATA / "reference" / "own_run"
+_US, _MS = 1e-6, 1e-3
+FACTORS = np.geomspace(0.2, 5, 65)
+"""Lengths of a message that are tried in a fit, over what operations show."""
+_LONG = 2.0
+"""A message that was ready for more than so many message times did not hold up the operation that needs it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """A schedule that ran.
+
+    Parameters
+    ----------
+    workload : str
+        What the stages did, and the size of a message.
+    schedule, runner : str
+        Our name, and what ran it: ``loop``, a loop that PyTorch wrote for this schedule; ``runtime``, its runtime with
+        its own order; ``table``, its runtime with a table of ours.
+    microbatches : int
+    table : Schedule
+        What it executed.
+    steps_s : ndarray of float
+        Each repetition, from the start of the first operation to the end of the last.
+    start_s, end_s : ndarray of float
+        Of each operation, in the order of the table, in the middle repetition of the first half.
+    """
+
+    workload: str
+    schedule: str
+    runner: str
+    microbatches: int
+    table: Schedule
+    steps_s: np.ndarray
+    start_s: np.ndarray
+    end_s: np.ndarray
+
+    @property
+    def first_s(self):
+        """The median step of the first half."""
+        return float(np.median(self.steps_s[::2]))
+
+    @property
+    def later_s(self):
+        """The median step of the second half."""
+        return float(np.median(self.steps_s[1::2]))
+
+    @property
+    def spread(self):
+        """Median distance of a step from the median step, relative to it."""
+        return float(np.median(np.abs(self.steps_s / np.median(self.steps_s) - 1)))
+
+
+@cache
+def recorded(folder=FOLDER):
+    """All runs.
+
+    Parameters
+    ----------
+    folder : path-like
+        With the files of ``python -m benchmarks.own_run``.
+
+    Returns
+    -------
+    tuple of Recorded
+
+    Examples
+    --------
+    >>> run = recorded()[0]
+    >>> run.schedule, run.microbatches, len(run.steps_s), run.table.num_operations == len(run.end_s)
+    ('gpipe', 8, 10, True)
+    """
+    folder = Path(folder)
+    steps = pd.read_csv(folder / "steps.csv").groupby("run").step_ms
+    operations = dict(list(pd.read_csv(folder / "operations.csv").groupby("run")))
+    return tuple(
+        _recorded(head, steps.get_group(head["run"]), operations[head["run"]]) for head in about(folder)["runs"]
+    )
+
+
+def about(folder=FOLDER):
+    """The machine, what a stage sleeps, what a message takes alone, and the runs.
+
+    Parameters
+    ----------
+    folder : path-like
+
+    Returns
+    -------
+    dict
+
+    Examples
+    --------
+    >>> about()["sleep_ms"]
+    {'F': 10.0, 'I': 10.0, 'W': 10.0}
+    """
+    return json.loads((Path(folder) / "runs.json").read_text(encoding="utf-8"))
+
+
+def _recorded(head, steps, operations):
+    case = Case(head["schedule"], (("chunks", head["chunks"]),) if "interleaved" in head["schedule"] else ())
+    table = built(case, int(operations["rank"].max()) + 1, head["microbatches"])
+    times = operations.set_index("operation")[["start_us", "end_us"]]
+    names = [str(table.op(index)) for index in range(table.num_operations)]
+    start, end = (_US * times.reindex(names)).to_numpy().T
+    known = (head["workload"], head["schedule"], head["runner"], head["microbatches"])
+    return Recorded(*known, table, _MS * steps.to_numpy(), start, end)
+
+
+class Gaps(NamedTuple):
+    """What passed before operations that follow another on their rank, in seconds; by what they needed.
+
+    Parameters
+    ----------
+    alone : ndarray of float
+        From the operation before to those that needed no message.
+    ready : ndarray of float
+        From the operation before to those whose message was ready for long.
+    waited : ndarray of float
+        From the end of the operation that sends to those for whose message the rank was waiting.
+    """
+
+    alone: np.ndarray
+    ready: np.ndarray
+    waited: np.ndarray
+
+
+def gaps(run, message_s):
+    """What passed before the operations of a run.
+
+    Parameters
+    ----------
+    run : Recorded
+    message_s : float
+        What a message takes alone.
+
+    Returns
+    -------
+    Gaps
+
+    Examples
+    --------
+    >>> found = gaps(recorded()[0], 1e-4)
+    >>> bool(np.median(found.alone) < 1e-3)
+    True
+    """
+    table = run.table
+    later = np.setdiff1d(np.arange(table.num_operations), table.rank_start[:-1])
+    free, source = run.end_s[later - 1], table.dependencies.source[later]
+    remote = table.dependencies.remote[later] & (source != NO_OPERATION)
+    sent = np.where(remote, run.end_s[source], -np.inf)
+    ready, waited = remote & (sent + _LONG * message_s < free), sent > free
+    begun = run.start_s[later]
+    return Gaps((begun - free)[~remote], (begun - free)[ready], (begun - sent)[waited])
+
+
+class Constants(NamedTuple):
+    """What the first half of some runs shows of a machine.
+
+    Parameters
+    ----------
+    operation_s : dict of (int, int, int) to float
+        Mean time of an operation by number of stages, kind and stage.
+    message_s : float
+        Median time from the end of an operation to the start of one that waited for its message, less the fixed cost.
+    per_operation_s : float
+        The fixed cost of an operation: median time to it from the operation before, where it needed no message.
+    """
+
+    operation_s: dict
+    message_s: float
+    per_operation_s: float
+
+
+def constants(runs, message_s):
+    """What some runs show of the machine.
+
+    Parameters
+    ----------
+    runs : sequence of Recorded
+        Of one workload.
+    message_s : float
+        What a message takes alone.
+
+    Returns
+    -------
+    Constants
+    """
+    found = [gaps(run, message_s) for run in runs]
+    each = pd.concat([_each(run) for run in runs]).groupby(["stages", "kind", "stage"]).seconds.mean()
+    fixed_s = float(np.median(np.concatenate([one.alone for one in found])))
+    waited_s = float(np.median(np.concatenate([one.waited for one in found])))
+    return Constants(each.to_dict(), max(waited_s - fixed_s, 0.0), fixed_s)
+
+
+def _each(run):
+    table = run.table
+    columns = {"kind": table.kind, "stage": table.stage, "seconds": run.end_s - run.start_s}
+    return pd.DataFrame({"stages": table.num_stages, **columns})
+
+
+def alone_s(workload, folder=FOLDER):
+    """What a message of a workload takes with nothing else under way, in seconds.
+
+    Parameters
+    ----------
+    workload : str
+    folder : path-like
+
+    Returns
+    -------
+    float
+    """
+    return _MS * next(one["ping_pong_ms"] for one in about(folder)["messages"] if one["workload"] == workload)
+
+
+def predicted(p2p, per_operation=True, fit=False, folder=FOLDER):
+    """The second half of every run, predicted from the first half of the runs of other schedules.
+
+    Parameters
+    ----------
+    p2p : str
+        What a transfer occupies.
+    per_operation : bool
+        Whether an operation has a fixed cost.
+    fit : bool
+        Whether a message takes as long as leaves the least error on the steps of the first half of the other schedules;
+        otherwise it takes what their operations show.
+    folder : path-like
+
+    Returns
+    -------
+    DataFrame
+        A row for each run: ``workload, schedule, runner, microbatches, p2p, message_s, measured_s, predicted_s,
+        error``, the last the predicted step over the measured one, less 1; NaN where the schedule is a deadlock under
+        `p2p`.
+
+    Examples
+    --------
+    >>> frame = predicted("overlapped")
+    >>> bool(frame[frame.workload == "sleep, 4 KiB"].error.abs().max() < 0.05)
+    True
+    """
+    prepare(LARGE)  # many small graphs
+    runs, tried = recorded(folder), FACTORS if fit else np.ones(1)
+    steps_s = np.array([_steps_s(run, p2p, per_operation, tried, folder) for run in runs])
+    logs = np.log(steps_s / [[run.first_s] for run in runs])
+    chosen = [_least(runs, logs, run) if fit else 0 for run in runs]
+    rows = [
+        (run.workload, run.schedule, run.runner, run.microbatches, p2p,
+         tried[best] * _shown(run.workload, run.schedule, folder).message_s, run.later_s, each[best])
+        for run, each, best in zip(runs, steps_s, chosen, strict=True)
+    ]  # fmt: skip
+    columns = ["workload", "schedule", "runner", "microbatches", "p2p", "message_s", "measured_s", "predicted_s"]
+    frame = pd.DataFrame(rows, columns=columns)
+    return frame.assign(error=frame.predicted_s / frame.measured_s - 1)
+
+
+def _least(runs, logs, left_out):
+    """The message time that leaves the least error on the other schedules of a workload."""
+    others = [run.workload == left_out.workload and run.schedule != left_out.schedule for run in runs]
+    kept = logs[others]
+    return int(np.argmin((kept[np.isfinite(kept[:, 0])] ** 2).sum(axis=0)))
+
+
+@cache
+def _shown(workload, without, folder):
+    """Constants of the runs of a workload that ran other schedules."""
+    runs = [run for run in recorded(folder) if run.workload == workload and run.schedule != without]
+    return constants(runs, alone_s(workload, folder))
+
+
+def _steps_s(run, p2p, per_operation, factors, folder):
+    """What a step takes, for several lengths of a message."""
+    shown = _shown(run.workload, run.schedule, folder)
+    fixed_s = shown.per_operation_s if per_operation else 0.0
+    many = [_costs(run.table, shown._replace(message_s=factor * shown.message_s), fixed_s) for factor in factors]
+    try:
+        return makespans(compiled(run.table, p2p), many)
+    except TableError:  # a deadlock under rendezvous
+        return np.full(len(factors), np.nan)
+
+
+def _costs(table, shown, fixed_s):
+    """Costs of a table, each stage with its own times."""
+    costs = uniform_costs(table, 1.0, 1.0, comm=shown.message_s)
+    compute_s = np.zeros((len(OpKind), table.num_stages))
+    for kind, stage in {*zip(table.kind.tolist(), table.stage.tolist(), strict=True)}:
+        compute_s[kind, stage] = shown.operation_s[table.num_stages, kind, stage] + fixed_s
+    return replace(costs, compute_s=compute_s)
+
+
+def rms(errors):
+    """Root mean square of relative errors, those of deadlocks left out.
+
+    Parameters
+    ----------
+    errors : sequence of float
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> rms([0.03, -0.04, float("nan")]) == (0.0025 / 2) ** 0.5
+    True
+    """
+    errors = np.asarray(errors, float)
+    return float(np.sqrt(np.mean(errors[np.isfinite(errors)] ** 2)))
+
+
+def ordered_wrongly(frame, over=0.01):
+    """Pairs of runs of one workload and size that measurement orders and prediction orders the other way.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        From `predicted`.
+    over : float
+        Pairs that differ by no more than this share in the measurement are left out.
+
+    Returns
+    -------
+    wrong, pairs : int
+    """
+    wrong = pairs = 0
+    for _, group in frame.dropna().groupby(["workload", "microbatches"], sort=False):
+        ran, ours = (np.log(column.to_numpy()) for column in (group.measured_s, group.predicted_s))
+        first, second = np.triu_indices(len(group), 1)
+        apart = ran[first] - ran[second]
+        clear = np.abs(apart) > np.log1p(over)
+        pairs += int(clear.sum())
+        wrong += int((apart * (ours[first] - ours[second]) < 0)[clear].sum())
+    return wrong, pairs
+
+
+def held_up(folder=FOLDER):
+    """How long operations whose message had been ready for long were held up all the same.
+
+    Where messages arrive beside the computation they are not; where a receiver fetches its message when it needs it
+    they wait for all of it.
+
+    Parameters
+    ----------
+    folder : path-like
+
+    Returns
+    -------
+    DataFrame
+        A row for each workload, schedule and runner: ``operations`` that had their message for long, ``ready_ms`` and
+        ``alone_ms``, the medians of the time before them and before those that needed no message, ``message_ms``, and
+        ``share``, their difference over the last; NaN for fewer than four operations.
+    """
+    together = {}
+    for run in recorded(folder):
+        together.setdefault((run.workload, run.schedule, run.runner), []).append(run)
+    rows = [(*key, *_held_up(runs, key[0], folder)) for key, runs in together.items()]
+    names = ["workload", "schedule", "runner", "operations", "ready_ms", "alone_ms", "message_ms"]
+    frame = pd.DataFrame(rows, columns=names)
+    return frame.assign(share=(frame.ready_ms - frame.alone_ms) / frame.message_ms)
+
+
+def _held_up(runs, workload, folder):
+    found = [gaps(run, alone_s(workload, folder)) for run in runs]
+    ready, alone = (np.concatenate([getattr(one, name) for one in found]) for name in ("ready", "alone"))
+    message_s = _shown(workload, None, folder).message_s
+    median = np.median(ready) if len(ready) >= 4 else float("nan")
+    return len(ready), 1e3 * median, 1e3 * np.median(alone), 1e3 * message_s
