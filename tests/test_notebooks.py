@@ -567,6 +567,15 @@ def test_semantics(recorded):
     alone = recorded("real_machines_absolute.csv").set_index("schedule")
     assert (alone["as profiled"] > alone["with 1 ms"]).all()
     assert alone.memory.abs().max() < 0.06
+    own = recorded("own_run.csv").set_index("p2p")
+    assert own.runs["overlapped"] == 22 > own.runs["rendezvous"]
+    assert (own.tiny < 0.5 * own.tiny_plain)["overlapped"]
+    assert (own.long[["blocking_send", "blocking_recv"]] < 0.5 * own.long["overlapped"]).all()
+    share = recorded("own_run_held_up.csv").set_index(["schedule", "runner"]).share
+    assert share["gpipe", "loop"] > 1 > 0.2 > share[[("zb-v", "runtime"), ("dualpipev", "runtime")]].max()
+    beside = recorded("semantics_beside.csv").set_index("p2p")
+    assert beside.long.equals(own.long)
+    assert beside.rms.equals(real.rms)
 
 
 @of("implied")
