@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "schedules": {"errors", "files", "ops", "compiled", "tables", "formulas"},
     "specs": {"errors", "files"},
     "layouts": {"errors", "specs"},
-    "costs": {"errors", "ops", "specs"},
+    "costs": {"errors", "ops", "compiled", "specs"},
     "simulation": {"errors", "ops", "compiled", "tables", "costs"},
     "metrics": {"errors", "ops", "compiled", "tables", "costs", "simulation"},
     "noise": {"errors", "ops", "compiled", "simulation", "metrics"},

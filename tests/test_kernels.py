@@ -17,6 +17,7 @@ from strategies import allreduces, cases, is_legal, legal_sizes, p2ps, random_ca
 
 from ppmodel import PPModelError, Schedule, build, compiled, kernels, names
 from ppmodel.costs import OpCosts, uniform_costs
+from ppmodel.costs.units import Unit, cell_streams
 from ppmodel.errors import TableError
 from ppmodel.metrics import peak_activations
 from ppmodel.simulation import compile_graph, makespans, run_events, run_graph
@@ -299,3 +300,15 @@ def test_each_kernel_is_compiled_once():
                     peak_activations(graph.schedule)
     signatures = {one.__name__: len(one.signatures) for one in own_kernels()}
     assert set(signatures.values()) == {1}, signatures
+
+
+seconds = st.sampled_from([0.0, 0.25, 0.5, 1.0]) | st.floats(0, 2)
+units = st.lists(st.builds(Unit, seconds, seconds, seconds, seconds), max_size=6)
+
+
+@settings(max_examples=60)
+@given(units, units, st.sampled_from([1.0, 1.17, 2.0]) | st.floats(1, 2))
+def test_the_best_order_of_two_operations(first, second, contention):
+    """The same order, not one that takes as long."""
+    plain, fast = both(lambda: cell_streams(first, second, "best", contention))
+    assert plain == fast

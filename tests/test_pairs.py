@@ -2,6 +2,7 @@
 
 import csv
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from ppmodel import Schedule, build
 from ppmodel.costs import OpCosts, model_costs, stages
 from ppmodel.costs.model import work_of
 from ppmodel.costs.pairs import list_units, operation_units
-from ppmodel.costs.units import ORDERS, Unit, cell_duration, handed_on
+from ppmodel.costs.units import ORDERS, Unit, cell_duration, cell_streams, handed_on
 from ppmodel.errors import CostError
 from ppmodel.iteration import PARTS
 from ppmodel.metrics import computing_s, operations_s
@@ -26,6 +27,7 @@ REFERENCE = Path(__file__).parents[1] / "data" / "reference"
 FORWARD, BACKWARD = [Unit(2.0, 1.0)] * 2, [Unit(2.0, 1.0, 2.0)] * 2
 
 units = st.builds(Unit, *[st.floats(0, 4) | st.just(0.0)] * 4)
+counted = st.builds(Unit, *[st.integers(0, 64).map(lambda parts: parts / 16) | st.just(0.0)] * 4)
 orders = st.sampled_from(ORDERS)
 
 
@@ -98,6 +100,36 @@ def test_a_cell_lies_between_either_stream_and_both(first, second, order, conten
     assert max(streams) * (1 - 1e-9) <= found <= sum(streams) * (1 + 1e-9)
     assert found >= cell_duration(first, second, order) * (1 - 1e-9)
     assert cell_duration(first, second, "best", contention) <= found * (1 + 1e-9)
+
+
+@settings(max_examples=60)
+@given(st.lists(counted, max_size=5), st.lists(counted, max_size=5), orders, st.floats(1, 2))
+def test_streams_are_the_walk_whose_end_is_the_duration(first, second, order, contention):
+    """They end when the cell does; nothing overlaps on a stream; every piece is there once, no shorter than alone and
+    no longer than contention makes it; a collective follows its kernels, and the next kernels follow it."""
+    streams, end = cell_streams(first, second, order, contention), cell_duration(first, second, order, contention)
+    assert streams.end_s == pytest.approx(end, rel=1e-9, abs=1e-12)
+    for stream in streams:
+        assert all(one.end_s <= after.start_s + 1e-9 for one, after in pairwise(stream))
+    pieces = {(one.operation, one.unit, one.field): one for stream in streams for one in stream}
+    operations = list(enumerate((first, second)))
+    given = {
+        (place, number, field): seconds
+        for place, operation in operations
+        for number, unit in enumerate(operation)
+        for field, seconds in unit._asdict().items()
+        if seconds
+    }
+    assert pieces.keys() == given.keys()
+    slowest = contention if first and second else 1.0
+    for key, one in pieces.items():
+        assert given[key] - 1e-9 <= one.end_s - one.start_s <= given[key] * slowest + 1e-9
+    for place, number, field in pieces:
+        here = pieces[place, number, field]
+        before = {"comm_s": (number, "compute_s"), "weight_s": (number, "weight_comm_s")}.get(field)
+        before = (number - 1, "comm_s") if field == "compute_s" else before
+        if before and (place, *before) in pieces:
+            assert pieces[place, *before].end_s <= here.start_s + 1e-9
 
 
 def two_streams(items, contention):

@@ -4,7 +4,7 @@ from ppmodel.costs.block import block_operations, embedding_operations, head_ope
 from ppmodel.costs.checks import check_layout
 from ppmodel.costs.collectives import Collective, Group, collective_s, group_of
 from ppmodel.costs.data_parallel import persistent_bytes
-from ppmodel.costs.model import Stage, model_costs, stages
+from ppmodel.costs.model import Stage, cell_streams_of, model_costs, stages
 from ppmodel.costs.offload import OFFLOADED, Offload, offloads
 from ppmodel.costs.partition import LayerTimes, StageLayers, imbalance, microbatch_sequences, stage_blocks, stage_layers
 from ppmodel.costs.phases import PARTS

@@ -403,6 +403,38 @@ def _pairs(cut, schedule, model, layout, system):
     return found or None, handed or None
 
 
+def cell_streams_of(schedule, model, system, layout):
+    """What runs when on the two streams of a rank, for every cell of a table.
+
+    Parameters
+    ----------
+    schedule, model, system, layout
+        As in `model_costs`; with a layout.
+
+    Returns
+    -------
+    callable or None
+        From the operations of a cell, a tuple of (OpKind, stage) in its order, to `units.CellStreams`; None where the
+        layout has no collectives.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.ops import OpKind
+    >>> from ppmodel.specs import LayoutSpec, load_model, load_system
+    >>> given = build("stp", 2, 8), load_model("llama3_70b"), load_system("h100"), LayoutSpec(tp=8)
+    >>> streams = cell_streams_of(*given)(((OpKind.F, 0),))
+    >>> len(streams.compute), len(streams.comm)
+    (41, 41)
+    """
+    layout = check_layout(layout, model, system, schedule)
+    times = _pair_times(model, microbatch_sequences(schedule, model, layout), system, layout)
+    if not times.exposes:
+        return None
+    counts = _counts(_cut(schedule, model, system, None, layout).layers, model, layout).astype(int).T.tolist()
+    return lru_cache(None)(lambda cell: times.streams([(kind, tuple(counts[stage])) for kind, stage in cell]))
+
+
 @lru_cache(_PARTS_KEPT)
 def _pair_times(model, sequences, system, layout):
     """The times of pairs, which follow from what their stages hold."""
@@ -413,4 +445,4 @@ def _pair_times(model, sequences, system, layout):
     kinds = [blocks[first : first + modes] for first in range(0, len(blocks), modes)]  # dense blocks are the last
     order = [embedding, *(one for kind in reversed(kinds) for one in kind), head]
     overhead_s = system.kernels.stage_overhead_s if system.kernels else 0.0
-    return PairTimes(units, order, layout.pairing, contention(system), overhead_s)
+    return PairTimes(units, order, layout.pairing, contention(system), overhead_s, layout.overlap_backward)

@@ -5,7 +5,7 @@ from itertools import groupby
 import numpy as np
 
 from ppmodel.costs.phases import AGAIN, FORWARD, INPUT_GRAD, PARTS, WEIGHT_GRAD, taken_s
-from ppmodel.costs.units import Unit, cell_duration, handed_on
+from ppmodel.costs.units import CellStreams, Unit, cell_duration, cell_streams, handed_on
 from ppmodel.ops import OpKind
 
 _COMPUTE, _COMM, _WEIGHT, _WEIGHT_COMM = range(len(Unit._fields))
@@ -153,11 +153,13 @@ class PairTimes:
         As in `units.cell_duration`.
     overhead_s : float
         Fixed cost of a forward or a backward of a stage.
+    hides : bool
+        Whether a backward alone hides its collectives under its weight gradients.
     """
 
-    def __init__(self, units, forward_order, order, contention, overhead_s=0.0):
+    def __init__(self, units, forward_order, order, contention, overhead_s=0.0, hides=False):
         self.units, self.forward_order, self.overhead_s = units, forward_order, overhead_s
-        self.how = order, contention
+        self.how, self.hides = (order, contention), hides
         self.exposes = any(unit.comm_s or unit.weight_comm_s for both in units for half in both for unit in half)
         self._known, self._handed, self._operations = {}, {}, {}
 
@@ -177,6 +179,31 @@ class PairTimes:
             self._handed[key] = handed_on(*both, *self.how)
         return self._handed[key]
 
+    def streams(self, operations):
+        """What runs when on the two streams of a cell.
+
+        Parameters
+        ----------
+        operations : list of (OpKind, tuple of int)
+            In the order of the cell: each one's kind, and how often its stage has each list.
+
+        Returns
+        -------
+        CellStreams
+            A forward and a backward run as a pair; others one after the other.
+        """
+        kinds = [kind for kind, _ in operations]
+        if len(kinds) != 2 or kinds.count(OpKind.F) != 1:
+            return _one_after_the_other([self._alone(*one) for one in operations])
+        pair = sorted(range(2), key=lambda place: kinds[place] != OpKind.F)
+        return _renumbered(cell_streams(*(self._operation(*operations[place]) for place in pair), *self.how), pair)
+
+    def _alone(self, kind, counts):
+        units = self._operation(kind, counts)
+        if self.hides and kind == OpKind.B:
+            return _renumbered(cell_streams([Unit()], units, *self.how), (0, 0))
+        return cell_streams(units)
+
     def _operation(self, kind, counts):
         """The units of an operation of a stage: from one collective to the next, across lists."""
         key = kind, counts
@@ -189,6 +216,21 @@ class PairTimes:
         order = reversed(self.forward_order) if half else self.forward_order
         start = [Unit(self.overhead_s)] if self.overhead_s else []
         return start + [unit for one in order for unit in self.units[one][half] * counts[one]]
+
+
+def _renumbered(streams, places):
+    """The streams with the operations at other places of their cell."""
+    return CellStreams(*([one._replace(operation=places[one.operation]) for one in stream] for stream in streams))
+
+
+def _one_after_the_other(cells):
+    """The streams of cells that follow one another, as those of one."""
+    found, end_s = CellStreams([], []), 0.0
+    for place, streams in enumerate(cells):
+        for stream, more in zip(found, _renumbered(streams, (place,)), strict=True):
+            stream += [one._replace(start_s=one.start_s + end_s, end_s=one.end_s + end_s) for one in more]
+        end_s = found.end_s
+    return found
 
 
 def operation_units(units, kind):

@@ -1,4 +1,4 @@
-"""How long a cell of two operations takes: their units run on two streams, one for computation, one for communication.
+"""Cells of one operation or two: how long their units take on two streams, one for computation, one for communication.
 
 The compute stream runs units in the order of the cell; the communication stream runs their collectives in the order in
 which they are issued. A unit begins when the compute stream is free and the collective of the preceding unit of the
@@ -9,16 +9,24 @@ While both streams are busy, each runs `contention` times slower than alone: 1 m
 other, 2 that overlap gains nothing. Kernels and collectives share the multiprocessors and the memory of a GPU.
 """
 
-from itertools import chain
+from bisect import bisect_left
+from itertools import accumulate, chain
+from operator import itemgetter
 from typing import NamedTuple
 
+from ppmodel.costs.unit_order import START, after, best_order, finished
 from ppmodel.errors import CostError
 
 ORDERS = ("alternating", "best")
 """In which order the units of two operations run in a cell; see `cell_duration`."""
 
 _ROUNDING = 1e-12
-_SHARES = (1 / 64, 1 / 16, 1 / 4, 1 / 2, 1)
+_ISSUED = {"compute_s": "comm_s"}
+"""Which field of a unit the collective is that kernels issue; others issue themselves."""
+
+_RESULTS = "compute_s", "comm_s"
+"""The fields of a unit whose result its operation hands on."""
+
 _OWN, _OTHER, _EVEN, _ODD = range(4)
 """What an item waits for: a collective of either operation, or input gathered for weights, of every other unit."""
 
@@ -42,6 +50,41 @@ class Unit(NamedTuple):
     comm_s: float = 0.0
     weight_s: float = 0.0
     weight_comm_s: float = 0.0
+
+
+class Interval(NamedTuple):
+    """When a stream runs a piece of a cell.
+
+    Parameters
+    ----------
+    operation : int
+        0 for the first operation of the cell, 1 for the second.
+    unit : int
+        The unit's place in its operation.
+    field : str
+        What of the `Unit` runs: the name of its field.
+    start_s, end_s : float
+        Seconds from the start of the cell. While both streams are busy, contention makes a piece longer than the unit
+        says.
+    """
+
+    operation: int
+    unit: int
+    field: str
+    start_s: float
+    end_s: float
+
+
+class CellStreams(NamedTuple):
+    """What the two streams of a cell run, each a list of `Interval` in the order of time."""
+
+    compute: list
+    comm: list
+
+    @property
+    def end_s(self):
+        """When both have ended, in seconds from the start of the cell."""
+        return max((stream[-1].end_s for stream in self if stream), default=0.0)
 
 
 def cell_duration(first, second=(), order="alternating", contention=1.0):
@@ -77,20 +120,47 @@ def cell_duration(first, second=(), order="alternating", contention=1.0):
     >>> cell_duration(forward), cell_duration(backward), cell_duration(forward, backward)
     (6.0, 10.0, 12.0)
     """
-    if order not in ORDERS:
-        raise CostError("pairing", order, f"must be one of {', '.join(ORDERS)}", "choose one of them")
-    if not 1 <= contention <= 2:
-        raise CostError(
-            "contention", contention, "must be from 1 to 2", "write 1 where streams do not disturb each other"
-        )
-    if not (first and second):
-        return float(sum(map(sum, (*first, *second))))
-    ours, theirs = _turns(first, _OWN), _turns(second, _OTHER)
-    turns = _both_ways(first, second, ours, theirs)
-    shortest = min(_walk(one, contention) for one in turns)
-    if order == "alternating":
-        return shortest
-    return _best([*_gathers(first, second), *chain(*theirs)], [*chain(*ours)], contention, shortest)
+    return _cell(first, second, order, contention)[1]
+
+
+def cell_streams(first, second=(), order="alternating", contention=1.0):
+    """What runs when on the streams of a cell: the walk whose end `cell_duration` returns.
+
+    Parameters
+    ----------
+    first, second, order, contention
+        As in `cell_duration`.
+
+    Returns
+    -------
+    CellStreams
+
+    Raises
+    ------
+    CostError
+        As `cell_duration`.
+
+    Examples
+    --------
+    >>> streams = cell_streams([Unit(2.0, 1.0)], [Unit(2.0, 1.0, 2.0)])
+    >>> [(one.operation, one.field, one.start_s, one.end_s) for one in streams.compute]
+    [(0, 'compute_s', 0.0, 2.0), (1, 'compute_s', 2.0, 4.0), (1, 'weight_s', 4.0, 6.0)]
+    >>> [(one.operation, one.field, one.start_s, one.end_s) for one in streams.comm]
+    [(0, 'comm_s', 2.0, 3.0), (1, 'comm_s', 4.0, 5.0)]
+    """
+    state, compute, pieces, issued = START, [], [], []
+    for item in _cell(first, second, order, contention)[0]:
+        waits_for, compute_s, comm_s, *of, field = item
+        wait, now = state[2 + waits_for], after(state, item, contention)
+        begin = state[0] + wait
+        pieces += [(state[0], wait, 1.0), (begin, min(compute_s, state[1] - wait), contention)]
+        if compute_s:
+            compute.append(Interval(*of, field, begin, now[0]))
+        if comm_s:
+            issued.append((now[0], comm_s, (*of, _ISSUED.get(field, field))))
+        state = now
+    pieces.append((*state[:2], 1.0))
+    return CellStreams(compute, _in_turn(issued, pieces))
 
 
 def handed_on(first, second, order="alternating", contention=1.0):
@@ -102,8 +172,7 @@ def handed_on(first, second, order="alternating", contention=1.0):
     Parameters
     ----------
     first, second, order, contention
-        As in `cell_duration`. Where two orders take as long, the first of them counts: of those in turn the one that
-        begins with the forward, of the best the one that begins with the other.
+        As in `cell_duration`. Where several orders take as long, that of `cell_streams` counts.
 
     Returns
     -------
@@ -118,33 +187,90 @@ def handed_on(first, second, order="alternating", contention=1.0):
     """
     if not (first and second):
         return 1.0, 1.0
-    shortest = cell_duration(first, second, order, contention)
+    streams = cell_streams(first, second, order, contention)
+    whole, results = streams.end_s, ([], [])
+    for one in chain(*streams):
+        if one.field in _RESULTS:
+            results[one.operation].append(one.end_s)
+    return tuple(min(max(ends) / whole, 1.0) if ends else 1.0 for ends in results)
+
+
+def _in_turn(issued, pieces):
+    """The collectives on their stream, one after the other, without a gap while there are any.
+
+    Parameters
+    ----------
+    issued : list of (float, float, tuple)
+        In order: when, how many seconds of work, and what.
+    pieces : list of (float, float, float)
+        When the stream works: start, seconds of work, and how much longer than alone that takes.
+    """
+    least = _ROUNDING * sum(seconds for _, seconds, _ in issued)
+    busy, slack = [piece for piece in pieces if piece[1] > least], len(pieces) * least
+    done = list(accumulate(work for _, work, _ in busy))
+    found, total, end = [], 0.0, 0.0
+    for now, seconds, what in issued:
+        total += seconds
+        place = min(bisect_left(done, total - slack), len(busy) - 1)
+        begin, work, pace = busy[place]
+        start = max(now, end)
+        end = max(start, begin + (total - done[place] + work) * pace)
+        found.append(Interval(*what, start, end))
+    return found
+
+
+def _cell(first, second, order, contention):
+    """The items of the compute stream in their order, and how long the cell takes.
+
+    An item is a tuple: which collectives must have ended before it begins, of which its own is the next; seconds of its
+    kernels, and of the collective that they issue; operation, unit, and which field of the unit it is.
+    """
+    if order not in ORDERS:
+        raise CostError("pairing", order, f"must be one of {', '.join(ORDERS)}", "choose one of them")
+    if not 1 <= contention <= 2:
+        raise CostError(
+            "contention", contention, "must be from 1 to 2", "write 1 where streams do not disturb each other"
+        )
+    if not (first and second):
+        return _timed(_alone(first or second, 0 if first else 1), contention)
     ours, theirs = _turns(first, _OWN), _turns(second, _OTHER)
-    walks = [(_walk(items, contention), items) for items in _both_ways(first, second, ours, theirs)]
-    found = next((items for seconds, items in walks if seconds <= shortest), None)
-    if found is None:
-        found = _best_order([*_gathers(first, second), *chain(*theirs)], [*chain(*ours)], contention, shortest)
-    return tuple(_there(found, own, contention, shortest) for own in (_OWN, _OTHER))
+    start = [
+        (_EVEN, 0.0, units[0].weight_comm_s, own, 0, "weight_comm_s")
+        for own, units in enumerate((first, second))
+        if units[0].weight_comm_s
+    ]
+    alternating = _alternate(ours, theirs), _alternate(theirs, ours)
+    cells = [_timed([*start, *chain(*turns)], contention) for turns in alternating]
+    shortest = min(cells, key=itemgetter(1))
+    if order == "alternating":
+        return shortest
+    best = best_order([*start, *chain(*theirs)], [*chain(*ours)], contention, shortest[1])
+    return shortest if best is None else _timed(best, contention)
 
 
-def _gathers(first, second):
-    """Input for the first weight gradients, which is gathered before all else."""
-    return [(_EVEN, 0.0, units[0].weight_comm_s) for units in (first, second) if units[0].weight_comm_s]
-
-
-def _both_ways(first, second, ours, theirs):
-    """The items of a cell in turn, beginning with either operation."""
-    start = _gathers(first, second)
-    return [[*start, *chain(*turns)] for turns in (_alternate(ours, theirs), _alternate(theirs, ours))]
+def _alone(units, own):
+    """The items of one operation: nothing runs beside anything."""
+    items = []
+    for number, unit in enumerate(units):
+        items += [
+            (_OWN, unit.compute_s, unit.comm_s, own, number, "compute_s"),
+            (_OWN, 0.0, unit.weight_comm_s, own, number, "weight_comm_s"),
+            (_OWN, unit.weight_s, 0.0, own, number, "weight_s"),
+        ]
+    return [item for item in items if item[1] or item[2]]
 
 
 def _turns(units, own):
-    """The items of the compute stream for each unit: what each waits for, its kernels, its own collective."""
+    """The items of the compute stream for each unit: its kernels, what the next one gathers, its weight gradients."""
     turns = []
     for number, unit in enumerate(units):
         gathered = units[number + 1].weight_comm_s if number + 1 < len(units) else 0.0
         now, then = (_ODD, _EVEN) if number % 2 else (_EVEN, _ODD)
-        items = [(own, unit.compute_s, unit.comm_s), (then, 0.0, gathered), (now, unit.weight_s, 0.0)]
+        items = [
+            (own, unit.compute_s, unit.comm_s, own, number, "compute_s"),
+            (then, 0.0, gathered, own, number + 1, "weight_comm_s"),
+            (now, unit.weight_s, 0.0, own, number, "weight_s"),
+        ]
         turns.append([item for item in items if item[1] or item[2]])
     return turns
 
@@ -155,140 +281,9 @@ def _alternate(ours, theirs):
     return [*chain(*zip(ours[:both], theirs[:both], strict=True)), *ours[both:], *theirs[both:]]
 
 
-def _walk(items, contention):
-    """Seconds from the first item to the end of both streams.
-
-    The state after each item is the time at which its kernels end, the work that the communication stream still has
-    ahead, and how much of that each operation waits for.
-    """
-    state = _START
+def _timed(items, contention):
+    """The items, and seconds from the first to the end of both streams."""
+    state = START
     for item in items:
-        state = _after(state, item, contention)
-    return state[0] + state[1]
-
-
-def _there(items, own, contention, whole):
-    """The share of a cell after which the result of one of its operations is there."""
-    last = max((place for place, item in enumerate(items) if item[0] == own), default=None)
-    if last is None or not whole:
-        return 1.0
-    state = _START
-    for item in items[: last + 1]:
-        state = _after(state, item, contention)
-    now, ahead = state[0], state[1] if items[last][2] else 0.0
-    for item in items[last + 1 :]:
-        if not ahead:
-            break
-        now, ahead = _ended(state, item, contention, now, ahead)
-        state = _after(state, item, contention)
-    return min((now + ahead) / whole, 1.0)
-
-
-def _ended(state, item, contention, now, ahead):
-    """How far a collective comes until an item has ended: a time, and the work that it still has ahead after it."""
-    own, compute, _ = item
-    wait = state[2 + own]
-    beside = min(compute, state[1] - wait)
-    if ahead <= wait:
-        return now + ahead, 0.0
-    if ahead <= wait + beside:
-        return now + wait + (ahead - wait) * contention, 0.0
-    return now + wait + beside * contention + (compute - beside), ahead - wait - beside
-
-
-_START = (0.0,) * 6
-
-
-def _after(state, item, contention):
-    """The state after an item: time, work ahead of the communication stream, and what of it each waits for."""
-    own, compute, comm = item
-    wait, (time, ahead, *left) = state[2 + own], state
-    beside = min(compute, ahead - wait)
-    time += wait + beside * contention + (compute - beside)
-    done = wait + beside
-    ahead -= done
-    left = [one - done if one > done else 0.0 for one in left]
-    if comm:
-        ahead += comm
-        left[own] = ahead
-    return time, ahead, *left
-
-
-def _best(ours, theirs, contention, shortest):
-    """The shortest cell over all orders, if it is shorter than one that is known.
-
-    It searches first the few that nearly fill one stream, then more.
-    """
-    rest = _remaining(ours), _remaining(theirs)
-    least = _least(*map(sum, zip(rest[0][0], rest[1][0], strict=True)), contention)
-    known = shortest * (1 - _ROUNDING)
-    for share in _SHARES:
-        found = _search(ours, theirs, rest, contention, least + share * (known - least))
-        if found is not None:
-            return found
-    return shortest
-
-
-def _search(ours, theirs, rest, contention, enough):
-    """The shortest cell that takes less than `enough`, or None.
-
-    After i items of one operation and j of the other, those states are kept that no other dominates, and from which the
-    cell can still become as short.
-    """
-    row = {}
-    for i in range(len(ours) + 1):
-        above, row = row, {}
-        for j in range(len(theirs) + 1):
-            found = [_START] if i == j == 0 else []
-            if i:
-                found += [_after(state, ours[i - 1], contention) for state in above[j]]
-            if j:
-                found += [_after(state, theirs[j - 1], contention) for state in row[j - 1]]
-            compute, comm = rest[0][i][0] + rest[1][j][0], rest[0][i][1] + rest[1][j][1]
-            row[j] = _front([one for one in found if one[0] + _least(compute, one[1] + comm, contention) < enough])
-    return min((time + ahead for time, ahead, *_ in row[len(theirs)]), default=None)
-
-
-def _best_order(ours, theirs, contention, shortest):
-    """The items of a cell in an order that takes no longer than the shortest: of those, the one found first."""
-    rest = _remaining(ours), _remaining(theirs)
-    enough, known = shortest * (1 + _ROUNDING), {(0, 0): {_START: None}}
-    for i in range(len(ours) + 1):
-        for j in range(len(theirs) + 1):
-            before = [(i - 1, j, ours[i - 1])] if i else []
-            before += [(i, j - 1, theirs[j - 1])] if j else []
-            found = known.setdefault((i, j), {})
-            for *place, item in before:
-                for state in known[tuple(place)]:
-                    found.setdefault(_after(state, item, contention), (tuple(place), state, item))
-            compute, comm = rest[0][i][0] + rest[1][j][0], rest[0][i][1] + rest[1][j][1]
-            kept = [one for one in found if one[0] + _least(compute, one[1] + comm, contention) <= enough]
-            known[i, j] = {one: found[one] for one in _front(kept)}
-    place = len(ours), len(theirs)
-    state, items = min(known[place], key=lambda one: one[0] + one[1]), []
-    while known[place][state]:
-        place, state, item = known[place][state]
-        items.append(item)
-    return items[::-1]
-
-
-def _least(compute, comm, contention):
-    """Seconds that both streams take if nothing waits."""
-    return max(compute, comm) + (contention - 1) * min(compute, comm)
-
-
-def _remaining(items):
-    """Seconds of kernels and of collectives from each item on."""
-    sums = [(0.0, 0.0)]
-    for _, compute, comm in reversed(items):
-        sums.append((sums[-1][0] + compute, sums[-1][1] + comm))
-    return sums[::-1]
-
-
-def _front(states):
-    """The states that no other matches or beats in every respect."""
-    kept = []
-    for state in sorted(set(states)):
-        if not any(all(a <= b for a, b in zip(other, state, strict=True)) for other in kept):
-            kept.append(state)
-    return kept
+        state = after(state, item, contention)
+    return items, finished(state)

@@ -12,6 +12,7 @@ from ppmodel.kernels.rendezvous import rendezvous, rendezvous_events
 from ppmodel.kernels.rounds import loops, rounds
 from ppmodel.kernels.sweep import sweep
 from ppmodel.kernels.tables import class_counts, dependencies, peaks, renumbered, slots
+from ppmodel.kernels.units import unit_order
 
 __all__ = [
     "by_class",
@@ -31,6 +32,7 @@ __all__ = [
     "slots",
     "squeeze",
     "sweep",
+    "unit_order",
     "zero_bubble_order",
     "zero_bubble_span",
 ]
