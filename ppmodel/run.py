@@ -5,7 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from ppmodel import metrics
-from ppmodel.costs import microbatch_sequences, stages
+from ppmodel.costs import cell_streams_of, microbatch_sequences, stages
 from ppmodel.iteration import iteration, iteration_numbers
 from ppmodel.layouts import layout_columns
 from ppmodel.prices import Price, table_numbers
@@ -195,7 +195,9 @@ class Run:
         return plot_timelines({name: self.timeline}, title or f"{name}: one iteration", shown, paths)
 
     def to_trace(self, path):
-        """Write the timeline for Perfetto or ``chrome://tracing``; with a model, memory is in it.
+        """Write the timeline for Perfetto or ``chrome://tracing``.
+
+        With a model, memory is in it; with a layout that has collectives, two streams of each rank, too.
 
         Parameters
         ----------
@@ -211,4 +213,6 @@ class Run:
 
         if self.model is None:
             return write_trace(path, self.timeline)
-        return write_trace(path, self.timeline, self._stages, model=self.model.name, system=self.system.name)
+        streams = None if self.layout is None else cell_streams_of(self.table, self.model, self.system, self.layout)
+        names = {"model": self.model.name, "system": self.system.name}
+        return write_trace(path, self.timeline, self._stages, streams, **names)

@@ -3,9 +3,10 @@
 Three groups: *ranks*, a track each, a slice for each cell of the table, and two more for copies of a rank that offloads
 activations to its host; *links*, a track for each directed link that
 carries messages, a slice for each message from when it leaves until it is there; *activations*, what each rank
-holds, in microbatches on 1/S of the model and, where a model is given, in GiB. An arrow leads from the operation that
-sends, over its message, to the one that needs it. Where messages of one link are under way at once, it has further
-tracks: slices of one track never overlap, which viewers would drop.
+holds, in microbatches on 1/S of the model and, where a model is given, in GiB. Where a layout has collectives, each
+rank is a process besides, whose two threads run the kernels and the collectives of its cells. An arrow leads from the
+operation that sends, over its message, to the one that needs it. Where messages of one link are under way at once, it
+has further tracks: slices of one track never overlap, which viewers would drop.
 
 Times are microseconds with three decimals: begin and end are rounded to whole nanoseconds, and durations are their
 difference. Format: "Trace Event Format", the Chromium project.
@@ -30,17 +31,24 @@ _COLOURS = dict(zip("FBIWRO", _NAMES, strict=True))
 MAX_EVENTS = 10**6
 """Viewers hardly open more."""
 _MAX_NS = 2**53
+_STREAMS = "compute", "communication"
+_FIELDS = {
+    "compute_s": ("", None), "comm_s": (" collective", "R"), "weight_s": (" weight gradient", "W"),
+    "weight_comm_s": (" gathers its input", "R"),
+}  # fmt: skip
+"""How each field of a unit is named behind its operation, and the colour of which kind it has."""
+_FIRST_PROCESS = 1001
 _FIRST_THREAD = 1001  # Perfetto shows it behind the name of a track, where it must not look like a rank
 
 
-def write_trace(path, timeline, stages=None, **about):
+def write_trace(path, timeline, stages=None, streams=None, **about):
     """Write a timeline as a trace file; it is there whole, or not at all.
 
     Parameters
     ----------
     path : str or Path
         Ends in ``.json`` by custom; its folder must exist. A file that is there is replaced.
-    timeline, stages
+    timeline, stages, streams
         As in `trace_events`.
     **about : str or number
         Further entries of the file's ``otherData``, such as the model's name.
@@ -69,7 +77,7 @@ def write_trace(path, timeline, stages=None, **about):
     32
     """
     path = checked_target(path, "trace")
-    events = trace_events(timeline, stages)
+    events = trace_events(timeline, stages, streams)
     head = {"displayTimeUnit": "ms", "otherData": {**_about(timeline), **about}}
     lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in events)
     text = json.dumps(head, ensure_ascii=False)[:-1] + ', "traceEvents": [\n' + lines + "\n]}\n"
@@ -87,7 +95,7 @@ def _about(timeline):
     }  # fmt: skip
 
 
-def trace_events(timeline, stages=None):
+def trace_events(timeline, stages=None, streams=None):
     """The events of a trace: names and order of the tracks, slices, arrows and counters.
 
     Parameters
@@ -96,6 +104,9 @@ def trace_events(timeline, stages=None):
         From `simulation.run_graph`.
     stages : list of Stage, length num_stages, optional
         From `costs.stages`; with them the activations are counted in GiB, too.
+    streams : callable, optional
+        From `costs.cell_streams_of`; with it each rank has two streams. A cell that takes longer or shorter than its
+        units, by jitter or a factor, has them stretched evenly.
 
     Returns
     -------
@@ -105,7 +116,8 @@ def trace_events(timeline, stages=None):
     Raises
     ------
     PPModelError
-        If the events are more than a million, or last longer than 2^53 nanoseconds (104 days).
+        If the events are more than a million, or last longer than 2^53 nanoseconds (104 days). Streams that would make
+        them more are left out, and a label of the ranks says so.
 
     Examples
     --------
@@ -118,7 +130,7 @@ def trace_events(timeline, stages=None):
     [('0F0', 0.0, 1000000.0), ('0B0', 1000000.0, 2000000.0)]
     """
     schedule = timeline.graph.schedule
-    _refuse_too_much(timeline, 1 + (stages is not None))
+    at_most = _refuse_too_much(timeline, 1 + (stages is not None))
     spans = (_nanoseconds(timeline.start_s), _nanoseconds(timeline.end_s))
     thread, names = _rank_tracks(timeline.graph)
     first_link = _FIRST_THREAD + len(names)
@@ -139,10 +151,13 @@ def trace_events(timeline, stages=None):
     elif stages is not None:
         gibibytes = [level / 2**30 for level in activations_in_use(schedule, *activation_bytes(stages))]
         events += _counters(schedule, *spans, "memory", "GiB", gibibytes)
+    if streams is not None:
+        events += _stream_events(schedule, *spans, streams, first_link + len(links), MAX_EVENTS - at_most)
     return events
 
 
 def _refuse_too_much(timeline, num_counters):
+    """How many events there will be at most."""
     schedule = timeline.graph.schedule
     at_most = schedule.num_operations * (1 + 2 * num_counters) + 4 * int(schedule.dependencies.remote.sum())
     if at_most > MAX_EVENTS:
@@ -151,6 +166,7 @@ def _refuse_too_much(timeline, num_counters):
     if timeline.makespan_s * 1e9 > _MAX_NS:
         rule = f"must be at most {_MAX_NS / 1e9:.0f} s, to be told in nanoseconds"
         raise PPModelError("makespan", f"{timeline.makespan_s:g} s", rule, "give smaller durations")
+    return at_most
 
 
 def _nanoseconds(seconds):
@@ -193,15 +209,19 @@ def _slice(name, group, thread, begin, end, **more):
 
 def _operations(schedule, thread, begin, end):
     """A slice for each cell; that of a pair is named by both."""
-    bounds = [*np.flatnonzero(~schedule.joined).tolist(), schedule.num_operations]
-    for first, last in pairwise(bounds):
-        if begin[first] < 0:  # an all-reduce that is left out
-            continue
-        ops = [schedule.op(index) for index in range(first, last)]
+    for first, ops in _cells(schedule, begin):
         name, kind = "&".join(map(str, ops)), "&".join(op.kind.name for op in ops)
         args = _args(ops[0]) if len(ops) == 1 else {str(op): _args(op) for op in ops}
         colour = {"cname": _COLOURS[ops[0].kind.name]} if len(ops) == 1 else {}
         yield _slice(name, _RANKS, thread[first], begin[first], end[first], cat=kind, **colour, args=args)
+
+
+def _cells(schedule, begin):
+    """The first operation of each cell, and all of them, but for an all-reduce that is left out."""
+    bounds = [*np.flatnonzero(~schedule.joined).tolist(), schedule.num_operations]
+    for first, last in pairwise(bounds):
+        if begin[first] >= 0:
+            yield first, [schedule.op(index) for index in range(first, last)]
 
 
 def _args(op):
@@ -268,6 +288,44 @@ def _arrows(schedule, thread, begin, end, messages):
         yield {"ph": "s", **same, "pid": _RANKS, "tid": int(thread[tail]), "ts": _us(at)}
         yield {"ph": "t", **same, "pid": _LINKS, "tid": link, "ts": _us(leaves)}
         yield {"ph": "f", "bp": "e", **same, "pid": _RANKS, "tid": int(thread[head]), "ts": _us(begin[head])}
+
+
+# ---- streams -------------------------------------------------------------------------------------
+
+
+def _stream_events(schedule, begin, end, streams, first_thread, at_most):
+    """For each rank a process with a track of kernels and a track of collectives; a note where they are too many."""
+    cells = [
+        (first, ops, streams(tuple((op.kind, op.stage) for op in ops)))
+        for first, ops in _cells(schedule, begin)
+        if ops[0].kind < OpKind.R
+    ]
+    if sum(len(stream) for _, _, found in cells for stream in found) > at_most:
+        labels = {"labels": f"streams left out: more than {MAX_EVENTS} events"}
+        return [{"ph": "M", "name": "process_labels", "pid": _RANKS, "tid": 0, "args": labels}]
+    events = []
+    for rank in range(schedule.num_ranks):
+        process = _FIRST_PROCESS + rank
+        events += _named("process", process, 0, f"rank {rank}, two streams", process)
+        for number, name in enumerate(_STREAMS, start=first_thread + len(_STREAMS) * rank):
+            events += _named("thread", process, number, name, number)
+    for first, ops, found in cells:
+        rank = int(schedule.rank[first])
+        where = _FIRST_PROCESS + rank, first_thread + len(_STREAMS) * rank
+        events += _stream_slices(ops, int(begin[first]), int(end[first]), found, *where)
+    return events
+
+
+def _stream_slices(ops, begin, end, found, process, first_thread):
+    """The slices of a cell, from its begin to its end."""
+    pace = (end - begin) / found.end_s if found.end_s else 0.0
+    for place, stream in enumerate(found):
+        for one in stream:
+            op, span = ops[one.operation], (begin + round(at * pace) for at in (one.start_s, one.end_s))
+            what, kind = _FIELDS[one.field]
+            colour = _COLOURS[kind or op.kind.name]
+            more = {"cat": _STREAMS[place], "cname": colour, "args": {**_args(op), "unit": one.unit}}
+            yield _slice(f"{op}{what}", process, first_thread + place, *span, **more)
 
 
 # ---- counters ------------------------------------------------------------------------------------
