@@ -425,7 +425,7 @@ def cell_streams_of(schedule, model, system, layout):
     >>> given = build("stp", 2, 8), load_model("llama3_70b"), load_system("h100"), LayoutSpec(tp=8)
     >>> streams = cell_streams_of(*given)(((OpKind.F, 0),))
     >>> len(streams.compute), len(streams.comm)
-    (41, 41)
+    (42, 41)
     """
     layout = check_layout(layout, model, system, schedule)
     times = _pair_times(model, microbatch_sequences(schedule, model, layout), system, layout)
