@@ -368,8 +368,8 @@
     for (const curve of curves) if (curve.now > 0) dot(ctx, x(comm), y(curve.now), 4, curve.colour, theme.ground);
     for (const { time, value } of crossings) {
       dot(ctx, x(time), y(value), 4.5, theme.ground, theme.text);
-      const far = x(time) > width - 130;
-      write(ctx, `equal at ${Number(time.toPrecision(2))}`, x(time) + (far ? -9 : 9), y(value) + 12, theme.text, "600 11px", far ? "right" : "left");
+      const far = x(time) > width - 130, below = y(value) + 18 > bottom;
+      write(ctx, `equal at ${Number(time.toPrecision(2))}`, x(time) + (far ? -9 : 9), y(value) + (below ? -12 : 12), theme.text, "600 11px", far ? "right" : "left");
     }
   }
 

@@ -22,7 +22,7 @@
   };
   const HOLDS = {
     latency: "nothing: latency", overlapped: "its link: overlapped", blocking_send: "the sender: blocking_send",
-    blocking_recv: "the receiver: blocking_recv", blocking: "one, then the other: blocking",
+    blocking_recv: "the receiver: blocking_recv", blocking: "both in turn: blocking",
     rendezvous: "both at once: rendezvous",
   };
   const OCCUPIED = { blocking_send: [1, 0], blocking_recv: [0, 1], blocking: [1, 1], rendezvous: [1, 1] };
@@ -146,7 +146,7 @@
   function panelOf(key, own, place) {
     const { label } = variants.get(key), colour = index.pair[place];
     if (!own) {
-      const why = `Not defined for ${state.pp} ranks and ${state.microbatches} microbatches; legal: ${variants.get(key).legal}.`;
+      const why = `Not defined for ${state.pp} ranks and ${state.microbatches} microbatches; it needs ${variants.get(key).legal} (S ranks, B microbatches).`;
       return { key, label, colour, title: label, note: why, missing: true, table: { ranks: 2 }, run: { deadlock: [] } };
     }
     const timed = E.simulate(own, costs()), slots = state.view === "table", run = slots ? E.scaledSlots(own) : timed;
@@ -192,6 +192,7 @@
     if (both.length < 2) {
       const bad = shown.find((panel) => !both.includes(panel));
       say("headline", `${capital(bad.label)} ${bad.missing ? "is not defined at this size" : "deadlocks: its ranks wait for one another"}.`);
+      say("second", bad.note || "");
       drawCurve([]);
       return;
     }
@@ -211,6 +212,7 @@
     if (share >= 1e-9 && above) more = ` Above a transfer time of ${short(above.time)}, it is the other way round.`;
     else if (share >= 1e-9 && below) more = ` Below a transfer time of ${short(below.time)}, it is the other way round.`;
     say("headline", capital(claim) + more);
+    say("second", both.map((panel) => `${capital(panel.label)}: ${percent(panel.timed.idle)} idle, peak of ${number(E.activations(panel.table).peak)} microbatches`).join(". ") + ".");
     drawCurve(crossings);
   }
 
@@ -323,7 +325,7 @@
       const far = ([pp, microbatches]) => 1000 * Math.abs(pp - state.pp) + Math.abs(microbatches - state.microbatches);
       [state.pp, state.microbatches] = (both.length ? both : sizes).reduce((best, one) => (far(one) < far(best) ? one : best));
       if (state.slow_rank >= state.pp) state.slow_rank = -1;
-      note.push(`Now at ${state.pp} ranks and ${state.microbatches} microbatches: ${variants.get(picked).label} is defined for ${variants.get(picked).legal}.`);
+      note.push(`Now at ${state.pp} ranks and ${state.microbatches} microbatches: ${variants.get(picked).label} needs ${variants.get(picked).legal} (S ranks, B microbatches).`);
     }
     if (["schedule", "against", "pp", "microbatches", "view"].some((key) => key in changes)) {
       stage.window = null;
@@ -474,7 +476,15 @@
     document.getElementById("explorer-page").dataset.ready = "true";
   }
 
+  // A browser that cannot unpack the orders, or files that are missing: said in place of the page.
+  function failed(error) {
+    const place = document.getElementById("explorer-page");
+    place.hidden = false;
+    place.replaceChildren(element("p", `The explorer cannot start in this browser: ${error.message}. Browsers of 2023 and later can show it.`));
+  }
+
   window.ppmodelExplorer.begun = begin();
+  window.ppmodelExplorer.begun.catch(failed);
   window.ppmodelExplorer.table = table;
   window.ppmodelExplorer.state = () => ({ ...state });
   window.ppmodelExplorer.stage = () => stage;
