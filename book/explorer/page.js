@@ -398,6 +398,9 @@
     $("svg").addEventListener("click", () => Files.save(`${fileName()}.svg`, "image/svg+xml", svg()));
     $("csv").addEventListener("click", () => Files.save(`${fileName()}.csv`, "text/csv", Files.csv(timed())));
     $("trace").addEventListener("click", () => Files.save(`${fileName()}.json`, "application/json", Files.trace(timed(), about())));
+    const narrow = matchMedia("(max-width: 760px)"), fold = () => { $("more").open = !narrow.matches; };
+    narrow.addEventListener("change", fold);
+    fold();
     addEventListener("hashchange", () => restore(location.hash));
     new MutationObserver(() => { showStage(); drawCurve(curve ? curve.crossings : []); }).observe(root, { attributes: true, attributeFilter: ["data-theme"] });
     new ResizeObserver(() => { stage.resize($("stage").clientWidth); drawCurve(curve ? curve.crossings : []); }).observe($("stage"));
@@ -448,7 +451,7 @@
     });
     const path = element("span");
     path.append(element("i", undefined, { class: "ex-line" }), "critical path");
-    $("legend").replaceChildren(...items, path, element("span", "darker: deeper chunk of the rank"), element("span", "dark foot: second copy of the model"));
+    $("legend").replaceChildren(...items, path, element("span", "darker: deeper chunk of the rank"), element("span", "dark foot: second copy of the model"), element("span", "grey bar: a transfer holds the rank"));
     for (const box of document.querySelectorAll(".ex-kind[data-kind]")) box.style.background = index.colours[box.dataset.kind];
     ["a", "b"].forEach((one, i) => document.getElementById("explorer-page").style.setProperty(`--ex-${one}`, index.pair[i]));
   }
