@@ -163,6 +163,8 @@ def test_an_invented_machine_is_recognised(tmp_path, p2p):
     )
     fitted = own_run.predicted(p2p, fit=True, folder=folder)
     assert fitted.message_s.between(1.8e-3, 2.2e-3).all()
+    if p2p == "overlapped":
+        assert own_run.crowded("invented", folder).median_ms.between(2.49, 2.51).all()
     share = own_run.held_up(folder).share.dropna()
     assert len(share) >= 4
     assert share.to_numpy() == pytest.approx(1.0 if p2p == "blocking_recv" else 0.0, abs=0.02)

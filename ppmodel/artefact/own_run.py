@@ -392,3 +392,41 @@ def _held_up(runs, workload, folder):
     message_s = _shown(workload, None, folder).message_s
     median = np.median(ready) if len(ready) >= 4 else float("nan")
     return len(ready), 1e3 * median, 1e3 * np.median(alone), 1e3 * message_s
+
+
+def crowded(workload, folder=FOLDER):
+    """How long receivers waited for a message, by how many others were under way.
+
+    A message is taken to be under way until the operation that needs it begins, but for two message times at most.
+
+    Parameters
+    ----------
+    workload : str
+    folder : path-like
+
+    Returns
+    -------
+    DataFrame
+        ``others``, how many other messages were under way at some time in between; ``messages``, how many of those
+        waited for had so many; and ``median_ms``, from the end of the operation that sends to the start of the one that
+        needs it.
+
+    Examples
+    --------
+    >>> crowded("sleep, 8 MiB").median_ms.iloc[:3].is_monotonic_increasing
+    True
+    """
+    longest_s = _LONG * alone_s(workload, folder)
+    found = pd.concat([_crowded(run, longest_s) for run in recorded(folder) if run.workload == workload])
+    medians = found.groupby("others").ms.agg(["size", "median"]).reset_index()
+    return medians.set_axis(["others", "messages", "median_ms"], axis=1)
+
+
+def _crowded(run, longest_s):
+    table = run.table
+    needs = np.flatnonzero(table.dependencies.remote)
+    sent, begun = run.end_s[table.dependencies.source[needs]], run.start_s[needs]
+    free = np.where(np.isin(needs, table.rank_start), -np.inf, run.end_s[needs - 1])
+    until = np.minimum(begun, sent + longest_s)
+    others = ((sent[:, None] < begun) & (until[:, None] > sent)).sum(axis=0) - 1
+    return pd.DataFrame({"others": others, "ms": 1e3 * (begun - sent)})[sent > free]
