@@ -495,20 +495,23 @@ def test_picture_and_trace_are_sound(explorer):
 
 
 def test_drawing_grows_with_what_is_in_sight(page, record_property):
-    """At 5,000 operations a frame is drawn in a few milliseconds; four times as many cost no more than twelve times."""
+    """Four times the operations take at most twelve times as long; the milliseconds of a frame are recorded."""
     ask = """() => {
-      const stage = ppmodelExplorer.stage(), begun = performance.now();
-      for (let frame = 0; frame < 40; frame++) { stage.draw(); stage.ctx.getImageData(0, 0, 1, 1); }
-      return (performance.now() - begun) / 40;
+      const stage = ppmodelExplorer.stage();
+      return Math.min(...Array.from({ length: 40 }, () => {
+        const begun = performance.now();
+        stage.draw();
+        stage.ctx.getImageData(0, 0, 1, 1);
+        return performance.now() - begun;
+      }));
     }"""
-    seconds = {}
+    milliseconds = {}
     for ranks, microbatches in ((8, 48), (16, 96)):
         opened(page, link("zb-v", ranks, microbatches, against="1f1b")[len(PAGE) :])
         count = page.evaluate("ppmodelExplorer.stage().scene.panels.reduce((sum, one) => sum + one.table.size, 0)")
-        page.evaluate(ask)
-        seconds[count] = page.evaluate(ask)
-        record_property(f"ms for {count} operations", seconds[count])
-    (few, short), (many, long) = sorted(seconds.items())
+        milliseconds[count] = page.evaluate(ask)
+        record_property(f"ms for {count} operations", milliseconds[count])
+    (few, short), (many, long) = sorted(milliseconds.items())
     assert many == 4 * few
     assert many > 5000
     assert long < 12 * max(short, 0.5)

@@ -35,7 +35,7 @@ VARIANTS = {
     "zb-1p": ("times=4:4:4:1", "times=2:2:2:1", "times=1:1:1:1"),
     "zb-2p": ("times=4:4:4:1", "times=2:2:2:1", "times=1:1:1:1"),
 }
-"""Options with which the explorer offers a schedule, beside its defaults."""
+"""Options with which the explorer offers a schedule, beside its defaults; a new schedule comes with its own at once."""
 
 _MOST_CHUNKS, _MOST_REPLICAS, _MOST_MICROBATCHES = 8, 2, 256
 _LEVEL = 9
