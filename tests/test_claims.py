@@ -388,16 +388,15 @@ def test_the_measured_runs_are_told_apart():
     assert slower["interleaved_1f1b"] == slower.max()
 
 
-def test_two_constants_meet_the_48_runs():
-    """Under the default semantics every schedule within 3 %, no pair that differs by 1 % in a wrong order."""
-    found = zero_bubble.fitted()
-    assert zero_bubble.biases(found.frame).abs().max() < 0.012
-    assert found.frame.error.abs().mean() < 0.01
-    assert zero_bubble.ordered_wrongly(found.frame, over=0.01) == (0, 70)
+def test_two_fixed_costs_meet_the_48_runs():
+    """Every schedule within 3 %, no pair that differs by 1 % in a wrong order; nearly so for models left out."""
+    found = zero_bubble.with_fixed_costs()
+    assert found.groupby("schedule").error.mean().abs().max() < 0.01
+    assert found.error.abs().mean() < 0.02
+    assert zero_bubble.ordered_wrongly(found, over=0.01) == (0, 70)
+    assert found.groupby("schedule").unseen_error.mean().abs().max() < 0.01
+    assert zero_bubble.ordered_wrongly(found.assign(simulated=found.unseen), over=0.01)[0] <= 1
     assert zero_bubble.memories().error.abs().mean() < 0.05
-    left_out = zero_bubble.unseen()
-    assert len(left_out) == 48
-    assert zero_bubble.biases(left_out).abs().max() < 0.014
-    assert zero_bubble.ordered_wrongly(left_out, over=0.01)[0] <= 1
-    other = zero_bubble.simulated("overlapped", found.per_operation_s, {"zb_2p": "1f1b"})
-    assert zero_bubble.biases(other).abs().max() > 0.05
+    cost = found.per_operation_s[0]
+    other = zero_bubble.simulated("overlapped", cost, {"zb_2p": "1f1b"}).groupby("schedule").error.mean()
+    assert other["zb_2p"] < other["1f1b"] - 0.1
