@@ -1,0 +1,97 @@
+"""Systems of one kind of device fitted at once: constants that they share, beside those that each has of its own."""
+
+from functools import lru_cache
+
+import numpy as np
+import pandas as pd
+
+from ppmodel.artefact.against import MEASURED, files_of
+from ppmodel.measured import read_rows
+from ppmodel.measured.batch import Batch
+from ppmodel.measured.calibrate import SCALE, equal_weights, fitted_values
+from ppmodel.measured.constants import TIME, Constant, chosen, value_of, with_values
+from ppmodel.measured.fit import Problem, solve
+from ppmodel.specs import DATA, load_system
+
+_KEPT = 2**8
+
+
+class _Source:
+    """The rows of a packaged system, and the constants that were fitted to them."""
+
+    def __init__(self, name):
+        self.name, self.system, self.start = name, load_system(name), load_system(DATA / "starts" / f"{name}.yaml")
+        files = [(stem, row) for stem in files_of(self.system) for row in read_rows(MEASURED / f"{stem}.csv")[1]]
+        self.runs, rows = zip(*((stem, row) for stem, row in files if row["iteration_s"]), strict=True)
+        self.measured = np.array([float(row["iteration_s"]) for row in rows])
+        self.values = fitted_values(self.system, TIME)
+        batch = Batch(rows, self.start)
+        self._seconds = lru_cache(_KEPT)(lambda items: batch.seconds([with_values(self.start, dict(items))])[0])
+
+    def seconds(self, values, shared):
+        """Iteration times with the values of a joint fit."""
+        own = {key.removeprefix(f"{self.name} "): value for key, value in values.items() if key.startswith(self.name)}
+        return self._seconds(tuple((own | {key: values[key] for key in shared}).items()))
+
+    def constants(self, shared):
+        """Those that stay its own, by names that no other source has."""
+        named = chosen(self.start, [name for name in self.values if name not in shared])
+        return [Constant(f"{self.name} {one.name}", one.start, one.most) for one in named]
+
+
+def fitted_together(names, shared, prior=0.5):
+    """Errors of systems fitted one by one, and fitted at once with some constants in common.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Packaged systems of one kind of device.
+    shared : sequence of str
+        Constants that all of their starts have, as `constants.TIME` names them.
+    prior : float
+        As in `calibrated`.
+
+    Returns
+    -------
+    errors : DataFrame
+        A row for each file of runs: ``runs, rows``, and the mean errors of time ``own`` and ``together``, both on the
+        rows that were fitted; files weigh alike.
+    values : dict of str to float
+        The shared constants.
+    """
+    sources = [_Source(name) for name in names]
+    runs = [stem for source in sources for stem in source.runs]
+    measured, weights = np.concatenate([source.measured for source in sources]), equal_weights(runs)
+
+    def seconds(values):
+        return np.concatenate([source.seconds(values, shared) for source in sources])
+
+    def residuals(many):
+        return np.array([weights * np.log(seconds(values) / measured) for values in many])
+
+    common = [_common(sources, name) for name in shared]
+    problem = Problem(
+        [*common, *(one for source in sources for one in source.constants(shared))], residuals, SCALE, prior
+    )
+    begin = [one.start for one in common]
+    begin += [source.values[name] for source in sources for name in source.values if name not in shared]
+    point = solve(problem, start=np.log(begin)).x
+    values = dict(zip((one.name for one in problem.constants), np.exp(point).tolist(), strict=True))
+    alone = np.concatenate([source.seconds(_named(source), ()) for source in sources])
+    frame = pd.DataFrame(
+        {"runs": runs, "own": np.abs(alone / measured - 1), "together": np.abs(seconds(values) / measured - 1)}
+    )
+    errors = frame.groupby("runs", sort=False).agg(
+        rows=("own", "size"), own=("own", "mean"), together=("together", "mean")
+    )
+    return errors.reset_index(), {name: values[name] for name in shared}
+
+
+def _named(source):
+    return {f"{source.name} {name}": value for name, value in source.values.items()}
+
+
+def _common(sources, name):
+    """A shared constant, which starts at the geometric mean of what the systems have."""
+    start = float(np.exp(np.mean([np.log(value_of(source.system, name)) for source in sources])))
+    return Constant(name, start, chosen(sources[0].start, [name])[0].most)
