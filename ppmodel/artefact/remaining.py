@@ -47,6 +47,6 @@ def _of(name, group):
     far, twins, whole = group[group.off > FAR].off, group[group.equal].spread, group.off.sum()
     return {
         "runs": name, "rows": len(group), "mean": group.off.mean(), "far": len(far),
-        "far_share": far.sum() / whole if whole else 0.0, "rest": group[group.off <= FAR].off.mean(), "equal": len(twins),
-        "floor": twins.mean(),
+        "far_share": far.sum() / whole if whole else 0.0, "rest": group[group.off <= FAR].off.mean(),
+        "equal": len(twins), "floor": twins.mean(),
     }  # fmt: skip

@@ -21,7 +21,8 @@ def predict_command(rows_file, system, out):
     gated_mlp, vocabulary, sequence, attention, schedule, chunks, tp, cp, ep, dp, pp, sequence_parallel, zero,
     recompute, microbatch_size, global_batch. gated_mlp and sequence_parallel are true or false; attention is unfused,
     unfused-fused-softmax or flash; recompute is none, selective or full; chunks is 1 where the schedule has no such
-    option. Other columns are kept.
+    option. A column flushes, where there is one, says how many times an iteration runs the whole pipeline. Other
+    columns are kept.
 
     FILE.csv has the same rows, followed by predicted_iteration_s, predicted_memory_gb (1e9 bytes, on the most loaded
     GPU), predicted_fits, predicted_mfu, and refused: why a row has no prediction.
