@@ -125,6 +125,9 @@ def without_parts(names):
     return pd.concat(frames, ignore_index=True)
 
 
+_THEIRS = {"time": "iteration_s", "memory": "memory_gb"}
+
+
 def others(runs):
     """What the simulators of others reach on the same runs.
 
@@ -136,25 +139,42 @@ def others(runs):
     Returns
     -------
     DataFrame
-        A row for each simulator and source: ``theirs`` and ``ours``, mean errors of time; ``rows``, on how many runs
-        both; where no row is published, ``theirs`` is their own mean over all runs of the source.
+        A row for each simulator, source and kind of number; columns ``simulator, runs, what``; ``rows``, how many runs
+        are published one by one; ``theirs`` and ``ours``, mean errors on these, or if there are none, ``theirs`` is
+        the mean that the authors state of all runs of the source, and ``ours`` that of the runs that are here.
     """
     published = pd.read_csv(DATA / "reference" / "simulators.csv")
-    joined = published.merge(runs[["id", "iteration_s", "predicted_iteration_s"]], on="id", how="left")
-    joined["theirs"] = (joined.predicted_iteration_s_x / joined.iteration_s - 1).abs()
-    by_row = joined[joined.id.notna()].groupby(["simulator", "runs"], sort=False).theirs.agg(["mean", "size"])
-    whole = published[published.id.isna()].set_index(["simulator", "runs"]).mean_error
-    ours = _errors(runs).groupby(runs.runs).mean()
-    rows = []
-    for simulator, of in dict.fromkeys([*by_row.index, *whole.index]):
-        if of in ours.index:
-            own, size = by_row.loc[(simulator, of)] if (simulator, of) in by_row.index else (np.nan, 0)
-            rows.append((simulator, of, int(size), own, whole.get((simulator, of), np.nan), ours[of]))
-    return pd.DataFrame(rows, columns=["simulator", "runs", "rows", "theirs", "theirs_of_all", "ours"])
+    published["predicted_memory_gb"] = published.predicted_memory_gib * 2**30 / _GB
+    whole = published[published.id.isna()]
+    frames = [whole.assign(what="time", rows=0, theirs=whole.mean_error)]
+    for what, column in _THEIRS.items():
+        joined = published.merge(runs[["id", column]], on="id")
+        joined["theirs"] = (joined[f"predicted_{column}"] / joined[column] - 1).abs()
+        of_both = joined[joined.theirs.notna()].groupby(["simulator", "runs"], sort=False).theirs
+        frames.append(of_both.agg(theirs="mean", rows="size").reset_index().assign(what=what))
+    found = pd.concat(frames, ignore_index=True)
+    found = found.sort_values("rows", ascending=False, kind="stable").drop_duplicates(["simulator", "runs", "what"])
+    ours = {what: error_of(runs, column).abs().groupby(runs.runs).mean() for what, column in _THEIRS.items()}
+    found = found[found.runs.isin(ours["time"].index)]
+    found["ours"] = [ours[one.what][one.runs] for one in found.itertuples()]
+    return found[["simulator", "runs", "what", "rows", "theirs", "ours"]].reset_index(drop=True)
 
 
-def _errors(runs):
-    return (runs.predicted_iteration_s / runs.iteration_s - 1).abs()
+def error_of(runs, column):
+    """Predicted over measured of a column of numbers, less 1.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        From `runs_of`.
+    column : {"iteration_s", "memory_gb"}
+
+    Returns
+    -------
+    Series
+        NaN where nothing was measured.
+    """
+    return runs[f"predicted_{column}"] / runs[column] - 1
 
 
 def left_out(runs):
@@ -172,9 +192,11 @@ def left_out(runs):
     """
     frames = []
     for what, column in (("time", "iteration_s"), ("memory", "memory_gb")):
+        asked = runs.status.isin(["measured", "oom"]) & runs.runs.isin(runs[runs.status == "oom"].runs)
         reason = np.select(
-            [runs[column].notna(), runs.status == "oom", runs.status == "failed"],
-            ["compared", "ran out of memory", "failed, and the source does not say why"], "the source does not say it",
+            [runs[column].notna(), runs.status == "failed", asked & (what == "memory"), runs.status == "oom"],
+            ["compared", "failed, the source does not say why", "known is only whether it fits: see below",
+             "ran out of memory"], "the source does not say it",
         )  # fmt: skip
         judged = runs.assign(what=what, reason=reason)
         frames.append(judged.groupby(["runs", "what", "reason"], sort=False).size().rename("rows").reset_index())

@@ -38,7 +38,7 @@ def row_of(run):
     return {name: str((_PLAIN | own)[name]) for name in COLUMNS}
 
 
-def throughput(compute_efficiency, schedules=None, change=None):
+def throughput(compute_efficiency, schedules=None, change=None, runs=None):
     """Predicted TFLOP/s of a GPU for each run, on the packaged ``a100``.
 
     Parameters
@@ -49,6 +49,8 @@ def throughput(compute_efficiency, schedules=None, change=None):
         Other schedules than ran, by name; to see that the numbers tell them apart.
     change : callable, optional
         From the system to another.
+    runs : DataFrame, optional
+        Other runs than the file's, with its columns.
 
     Returns
     -------
@@ -63,7 +65,7 @@ def throughput(compute_efficiency, schedules=None, change=None):
     """
     system = replace(load_system("a100"), compute_efficiency=compute_efficiency)
     system = change(system) if change else system
-    runs = pd.read_csv(DATA / "reference" / "megatron_sc21.csv")
+    runs = pd.read_csv(DATA / "reference" / "megatron_sc21.csv") if runs is None else runs
     rates = [_rate(row_of(run), system, schedules or {}) for run in runs.itertuples(index=False)]
     return runs.assign(predicted=rates, error=rates / runs.tflops_per_gpu - 1)
 
