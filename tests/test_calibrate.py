@@ -246,9 +246,11 @@ def test_what_cannot_be_fitted_is_refused_in_one_line(tmp_path, capsys, argument
     ("changed", "told"),
     [
         ({"tp": "3"}, "row a: row = refused"),
-        ({"iteration_s": "fast"}, "has nothing that was measured"),
-        ({"iteration_s": "-1"}, "has nothing that was measured"),
-        ({"iteration_s": "nan"}, "has nothing that was measured"),
+        ({"iteration_s": ""}, "has nothing that was measured"),
+        ({"iteration_s": "fast"}, "rows.csv:2: iteration_s = 'fast': must be a number above 0"),
+        ({"iteration_s": "-1"}, "iteration_s = '-1': must be a number above 0"),
+        ({"iteration_s": "nan"}, "iteration_s = 'nan': must be a number above 0"),
+        ({"memory_gb": "37 GB"}, "memory_gb = '37 GB': must be a number above 0"),
     ],
 )
 def test_rows_that_say_nothing_are_refused_in_one_line(tmp_path, capsys, changed, told):

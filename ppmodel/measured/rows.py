@@ -49,6 +49,8 @@ COLUMNS = (
 
 FLUSHES = "flushes"
 """A column that a file may have: how many times an iteration runs the whole pipeline, 1 where it is empty."""
+MEASURED = ("iteration_s", "memory_gb")
+"""What a file may say that was measured: in each row a number above 0, or nothing."""
 
 
 class MeasuredRun(NamedTuple):
@@ -93,7 +95,8 @@ def read_rows(path):
     Raises
     ------
     PPModelError
-        If the file cannot be read, a column is missing or given twice, or a row has the wrong number of values.
+        If the file cannot be read, a column is missing or given twice, or a row has the wrong number of values or, in
+        one of `MEASURED`, no number above 0.
     """
     lines = csv.reader(io.StringIO(read_text(path, _LARGEST_BYTES), newline=""), strict=True)
     try:
@@ -122,7 +125,20 @@ def _row(path, line, columns, values):
     if len(values) != len(columns):
         rule, remedy = f"must be {len(columns)}, as in the heading", "fill the row up with empty values"
         raise PPModelError("values of the row", len(values), rule, remedy, where=f"{path}:{line}")
-    return dict(zip(columns, values, strict=True))
+    row = dict(zip(columns, values, strict=True))
+    for name in MEASURED:
+        _require_measured(name, row.get(name, ""), f"{path}:{line}")
+    return row
+
+
+def _require_measured(name, text, where):
+    try:
+        is_known = not text or 0 < float(text) < float("inf")
+    except ValueError:
+        is_known = False
+    if not is_known:
+        rule, remedy = "must be a number above 0, or empty where nothing was measured", "write for example 12.5"
+        raise PPModelError(name, repr(shown(text)), rule, remedy, where=where)
 
 
 def system_of(row, system):
