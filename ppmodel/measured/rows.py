@@ -49,6 +49,7 @@ COLUMNS = (
 
 FLUSHES = "flushes"
 """A column that a file may have: how many times an iteration runs the whole pipeline, 1 where it is empty."""
+
 MEASURED = ("iteration_s", "memory_gb")
 """What a file may say that was measured: in each row a number above 0, or nothing."""
 
