@@ -27,6 +27,26 @@ _MODELS = {"12.1B": "stp_12b", "26.3B": "stp_26b"}
 _AT_ONCE = 1e30  # bytes per second
 
 
+def offloads(share=1.0):
+    """How STP offloads the first chunk of each rank, as values of a layout: all in the warm-up, later a share of it.
+
+    Parameters
+    ----------
+    share : float
+        Not published; 1 is the most.
+
+    Returns
+    -------
+    dict
+
+    Examples
+    --------
+    >>> offloads(0.5)
+    {'offload_warm_up': 1.0, 'offload': 0.5}
+    """
+    return {"offload_warm_up": 1.0, "offload": share}
+
+
 @cache
 def _measured(name):
     return pd.read_csv(DATA / "reference" / f"stp_{name}.csv")
@@ -84,7 +104,7 @@ def one_constant(share=SHARE, model="stp_12b", system="a800"):
     bare = replace(
         machine, name=f"share {share:g}", compute_efficiency=1.0, compute_latency_s=0.0, memory_latency_s=0.0,
         memory_bandwidth_bytes_per_s=_AT_ONCE, network_bandwidth_bytes_per_s=_AT_ONCE, network_latency_s=0.0,
-        kernels=None, collectives=None,
+        host_bandwidth_bytes_per_s=_AT_ONCE, kernels=None, collectives=None,
         nodes=replace(machine.nodes, node_latency_s=0.0, node_bandwidth_bytes_per_s=1.0),
     )  # fmt: skip
     computing, exposed = layer_s(model, bare, **_SHARE_AT)

@@ -3,8 +3,20 @@
 from dataclasses import replace
 from functools import cache
 
+from pandas import concat
+
 from ppmodel import formulas
-from ppmodel.artefact.stp import idle_s, layer_s, load_throughputs, one_constant, predict, table_of
+from ppmodel.artefact.stp import (
+    SCHEDULES,
+    idle_s,
+    layer_s,
+    load_throughputs,
+    offloads,
+    one_constant,
+    predict,
+    run_of,
+    table_of,
+)
 from ppmodel.change import WITHOUT_NETWORK
 from ppmodel.evaluate import compare
 from ppmodel.metrics import exposed_passes, peak_activations
@@ -183,3 +195,78 @@ def seconds_growth(assumption):
     """Seconds of a layer's all-reduces with eight GPUs over those with two."""
     system, _ = stp_assumptions()[assumption]
     return layer_s("stp_12b", system, 8, 6144)[1] / layer_s("stp_12b", system, 2, 6144)[1]
+
+
+# ---- memory --------------------------------------------------------------------------------------
+
+
+def _stp_run(assumption, row, **layout):
+    """STP's row of `compare` on a measured run, under a layout; on a host link of so many times the bandwidth."""
+    system, more = stp_assumptions()[assumption]
+    link = layout.pop("link", 1.0) * system.host_bandwidth_bytes_per_s
+    given = {"overlap_backward": True, **run_of(row), **more, **layout}
+    return compare("stp", system=replace(system, host_bandwidth_bytes_per_s=link), **given).iloc[0]
+
+
+def _layouts():
+    """The smallest run of each layout of Table 6."""
+    found = load_throughputs().drop_duplicates(["model", "tensor", "pipeline"])
+    return list(found.itertuples(index=False))
+
+
+def _recomputed_run():
+    """The run of Table 6 whose throughput is that of the answers' table on recomputation."""
+    found = load_throughputs().query("tensor == 4 and pipeline == 4 and batch == 128")
+    return next(found.itertuples(index=False))
+
+
+@cache
+def _peaks(assumption, share):
+    """Peak memory of STP in Table 6's layouts in bytes, with offloading if a share is given."""
+    layout = {} if share is None else offloads(share)
+    return [_stp_run(assumption, row, **layout).peak_memory_bytes for row in _layouts()]
+
+
+@_quantity
+def offload_saves(assumption, share, of):
+    """Share of the peak memory that offloading saves, as STP offloads: the least or the most of Table 6's layouts."""
+    plain, less = _peaks(assumption, None), _peaks(assumption, share)
+    return float({"min": min, "max": max}[of](1 - one / other for one, other in zip(less, plain, strict=True)))
+
+
+@_quantity
+def offload_waits(assumption):
+    """Share of the iteration that waiting for the offloaded first chunks takes: the most of Table 6's layouts."""
+    rows = [_stp_run(assumption, row, **offloads()) for row in _layouts()]
+    return float(max(row.offload_s / row.iteration_s for row in rows))
+
+
+@_quantity
+def offload_over_recompute(assumption, link):
+    """Throughput with the first chunks offloaded over that with full recomputation, less 1, on a slower link or not."""
+    run = _recomputed_run()
+    offloaded, again = (
+        _stp_run(assumption, run, **layout).iteration_s
+        for layout in ({"offload": 1.0, "link": link}, {"recompute": "full"})
+    )
+    return float(again / offloaded) - 1
+
+
+@_quantity
+def peak_off(assumption, recompute, measured):
+    """Predicted peak memory of STP over the measured one in GB, less 1."""
+    return float(_stp_run(assumption, _recomputed_run(), recompute=recompute).peak_memory_bytes / 1e9 / measured) - 1
+
+
+@_quantity
+def filled_gain(assumption, offload):
+    """Gain of STP over the faster of the other two where each fills the memory, as Table 5 is read here."""
+    system, more = stp_assumptions()[assumption]
+    spec = replace(load_model("stp_12b"), sequence=8192)
+    given = {"tp": 4, "global_batch": 192, "overlap_backward": True, "recompute": ["none", "selective", "full"], **more}
+    given |= {"model": spec, "system": system, "microbatch_size": [1, 2, 4]}
+    rows = compare([*SCHEDULES.values()], 4, **given)
+    if offload:
+        rows = concat([rows, compare("stp", 4, **given, **offloads())])
+    best = rows[rows.fits.eq(True)].groupby("schedule").iteration_s.min()
+    return float(best.drop("stp").min() / best["stp"]) - 1
