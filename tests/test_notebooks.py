@@ -13,6 +13,7 @@ import ppmodel
 from benchmarks.tables import load_speed
 from ppmodel import build, formulas, iteration, names, read_table, simulate
 from ppmodel.artefact.claims import TARGETS, load_claims, rows_of
+from ppmodel.artefact.stp import load_throughputs, run_of
 from ppmodel.cases import label, legal_cases
 from ppmodel.costs import model_costs, uniform_costs
 from ppmodel.noise import Noise, noisy_makespans
@@ -69,6 +70,7 @@ PARAMETERS = {
         "overlap_sequence": 2048,
         "gpus": 8,
         "filled_batch": 16,
+        "shares": [0.0, 1.0],
     },
     "pairs": {"schedules": ["1f1b", "dualpipev"], "paired": ["dualpipev"], "factors": [0.5], "contentions": [1.2]},
     "take": {
@@ -446,6 +448,11 @@ def test_tensor_pipeline(recorded):
     assert links["inside nodes"] > links["between nodes"]
     filled = recorded("stp_filled.csv")
     assert filled.fits.all()
+    less = recorded("stp_offload.csv").set_index(["layout", "share"]).saved
+    first = run_of(next(load_throughputs().itertuples(index=False)))
+    whole, offloaded = (simulate("stp", system="a800", offload=share, **first) for share in (0.0, 1.0))
+    assert less["12.1B, tp 4, pp 4", 1.0] == pytest.approx(1 - offloaded.peak_memory_bytes / whole.peak_memory_bytes)
+    assert (recorded("stp_early.csv").saved >= 0).all()
     assert recorded("stp_verdicts.csv").id.tolist() == [row.id for row in rows_of(load_claims(about="stp"))]
 
 
