@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "times": _POINT | {"cases", "change", "prices", "ordering"},
     "measured": _POINT | {"errors", "files", "cases", "specs", "evaluate", "export", "iteration"},
     "sweep": _POINT | {"files", "specs", "layouts", "export", "noise", "cases", "prices", "ordering", "evaluate"},
-    "plot": {"ops", "tables", "simulation", "metrics", "grid", "evaluate"},
+    "plot": {"errors", "ops", "tables", "schedules", "simulation", "metrics", "grid", "evaluate"},
     "__init__": {"errors", "ops", "tables", "schedules"},
 }
 """The rooms of the library, from the bottom to the top, and what each may import of the others."""

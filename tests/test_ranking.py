@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from ppmodel.analysis.structure import FAMILIES
 from strategies import is_legal
 
 from ppmodel import build, names
@@ -25,7 +26,6 @@ from ppmodel.analysis import (
     reversals,
 )
 from ppmodel.analysis.orders import behind, kendall_tau, reversed_pairs
-from ppmodel.analysis.structure import FAMILIES
 from ppmodel.costs import model_costs
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import idle_ratio

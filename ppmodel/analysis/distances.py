@@ -6,10 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel import schedules
-from ppmodel.analysis.structure import layout
 from ppmodel.cases import as_case, legal_cases
 from ppmodel.optimum import answers, bounds, is_whole, peak_of, problem_of, solve, time_of
-from ppmodel.tables import Schedule
+from ppmodel.tables import Schedule, layout
 
 STEPS = ("order", "halves", "free")
 """What a schedule is compared with, each with more freedom than the one before: the best order with its memory and its

@@ -1,12 +1,12 @@
 """Schedules at several levels: published formula, table, simulation without a network and with it."""
 
 from ppmodel.analysis import orders
-from ppmodel.analysis.structure import family
 from ppmodel.cases import legal_cases, published_bubble_ratio
 from ppmodel.change import UNCHANGED, WITHOUT_NETWORK
 from ppmodel.errors import PPModelError
 from ppmodel.evaluate import compare
 from ppmodel.metrics import messages_sent
+from ppmodel.tables import family
 
 _POINT = ["system", "pp", "microbatches"]
 _LEVELS = {

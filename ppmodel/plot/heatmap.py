@@ -4,12 +4,14 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.colors import LogNorm, Normalize, TwoSlopeNorm
 
-from ppmodel.plot.style import axis_label, panel_title, panels_of, titled
+from ppmodel.plot.style import axis_label, on_phone, page_width, panel_title, panels_of, redrawn, titled
+from ppmodel.plot.themes import ON_DARK, ON_LIGHT
 
 _DARK = 0.55
 _LONG_NAME = 7  # letters that fit under a cell
 
 
+@redrawn
 def plot_heatmap(
     frame, x, y, value, title, context="", *, panel=None, form="{:.0%}", text=None, framed=None, limits=None,
     centre=None, log=False, labels=None, words=None,
@@ -57,11 +59,11 @@ def plot_heatmap(
     """
     panels, said = panels_of(frame, panel), words or {}
     columns, rows = list(dict.fromkeys(frame[x])), list(dict.fromkeys(frame[y]))
-    size = (len(panels) * (0.62 * len(columns) + 0.4) + 2.0, 0.27 * len(rows) + 1.7)
-    figure, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False, sharey=True)
+    figure, axes = _axes(len(panels), len(columns), len(rows))
+    small = _text_size(len(columns), frame[y]) if on_phone() else 8
     norm = _norm(frame[value].to_numpy(dtype=float), limits, centre, log)
     colours = plt.get_cmap("cividis_r" if centre is None else "PuOr_r")
-    for axis, (name, here) in zip(axes[0], panels.items(), strict=True):
+    for axis, (name, here) in zip(axes.flat, panels.items(), strict=True):
         cells = np.full((len(rows), len(columns)), np.nan)
         for row in here.to_dict("records"):
             place = rows.index(row[y]), columns.index(row[x])
@@ -70,10 +72,10 @@ def plot_heatmap(
             dark = row[value] == row[value] and np.dot(shade[:3], (0.299, 0.587, 0.114)) < _DARK
             at = (place[1] + 0.5, place[0] + 0.5)
             written = row[text] if text else _written(form, row[value])
-            axis.text(*at, written, ha="center", va="center", fontsize=8, color="white" if dark else "black")
+            axis.text(*at, written, ha="center", va="center", fontsize=small, color=ON_DARK if dark else ON_LIGHT)
             if framed and row[framed]:
                 corner = (place[1] + 0.06, place[0] + 0.08)
-                axis.add_patch(plt.Rectangle(corner, 0.88, 0.84, fill=False, ec="black", lw=1.3, zorder=2))
+                axis.add_patch(plt.Rectangle(corner, 0.88, 0.84, fill=False, ec=ON_LIGHT, lw=1.3, zorder=2))
         axis.pcolormesh(np.clip(cells, norm.vmin, norm.vmax), cmap=colours, norm=norm, edgecolors="white", lw=0.8)
         names = [str(said.get(one, one)) for one in columns]
         long = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if max(map(len, names)) > _LONG_NAME else {}
@@ -84,8 +86,24 @@ def plot_heatmap(
         axis.tick_params(length=0)
         axis.spines[:].set_visible(False)
         panel_title(axis, panel, said.get(name, name), labels)
-    axes[0, 0].set_ylabel("" if y in ("label", "schedule", "system") else axis_label(y, labels))
+    for axis in axes[:, 0]:
+        axis.set_ylabel("" if y in ("label", "schedule", "system") else axis_label(y, labels))
     return titled(figure, title, context)
+
+
+def _axes(panels, columns, rows):
+    """A figure with panels side by side, as wide as their cells need; below one another on a phone."""
+    if on_phone():
+        size = (page_width(), panels * (0.25 * rows + 0.75) + 0.6)
+        return plt.subplots(panels, 1, figsize=size, squeeze=False, sharex=True)
+    size = (panels * (0.62 * columns + 0.4) + 2.0, 0.27 * rows + 1.7)
+    return plt.subplots(1, panels, figsize=size, squeeze=False, sharey=True)
+
+
+def _text_size(columns, names):
+    """Points of the text in a cell of a phone's heatmap, which shares the width with the names of the rows."""
+    longest = max(len(str(name)) for name in names)
+    return max(4.5, min(8, 72 * (page_width() - 0.07 * longest) / columns / 2.6))
 
 
 def _written(form, value):

@@ -5,7 +5,20 @@ from itertools import product
 from matplotlib import pyplot as plt
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from ppmodel.plot.style import axis_label, log_ticks, panel_grid, panel_title, panels_of, percent_axis, style_of, titled
+from ppmodel.plot.ends import label_ends
+from ppmodel.plot.palette import style_of
+from ppmodel.plot.style import (
+    axis_label,
+    log_ticks,
+    on_phone,
+    page_width,
+    panel_grid,
+    panel_title,
+    panels_of,
+    percent_axis,
+    redrawn,
+    titled,
+)
 
 _COUNTS = ("microbatches", "pp")
 _NARROW = 5
@@ -13,11 +26,12 @@ _FEW = 6
 _DASHES = ("-", ":", (0, (5, 2)), "-.")
 
 
+@redrawn
 def plot_lines(
     frame, x, y, title, context="", *, line="label", dash=None, panel=None, in_row=3, labels=None, percent=None,
     log=(), zero=True, markers=True, limits=None, share=True, own_x=False, band=None,
 ):  # fmt: skip
-    """Lines over a column, one a schedule, in panels.
+    """Lines over a column, one a schedule, in panels; each is named at its end in the last panel of a row.
 
     Parameters
     ----------
@@ -87,15 +101,40 @@ def plot_lines(
         axis.set_ylabel(axis_label(column, labels))
         values = (here if own_x else frame)[x]
         _horizontal(axis, x, values, labels, "x" in log and not (own_x and values.max() <= _NARROW * values.min()))
-        if column == columns[0]:
+        if column == columns[0] or on_phone():
             panel_title(axis, panel, name, labels)
     label_edges(axes, axis_label(x, labels), places, shared)
     if own_x:
         for axis, *_ in places:
             axis.tick_params(labelbottom=True)
-    handles = [plt.Line2D([], [], **style) for style in styles.values()]
-    legend(figure, None, [*handles, *extra])
+    named = set()
+    for axis, column, name in _last_of_rows(axes, places) if len(styles) > 1 else ():
+        ends = _ends(panels[name], x, column, line, styles, dash)
+        named |= ends.keys()
+        label_ends(axis, ends, styles)
+    handles = [plt.Line2D([], [], **style) for text, style in styles.items() if text not in named and len(styles) > 1]
+    if handles or extra:
+        legend(figure, None, [*handles, *extra])
     return titled(figure, title, context)
+
+
+def _last_of_rows(axes, places):
+    """The last panel of each row, with its column and name."""
+    shown = {axis: (axis, *place) for axis, *place in places}
+    for row in axes:
+        yield [shown[axis] for axis in row if axis in shown][-1]
+
+
+def _ends(here, x, column, line, styles, dash):
+    """Where each line ends, of the first of its dashes."""
+    ends = {}
+    for text in styles:
+        rows = here[here[line] == text]
+        rows = rows if dash is None else rows[rows[dash] == rows[dash].iloc[:1].squeeze()] if len(rows) else rows
+        if len(rows):
+            last = rows.iloc[-1]
+            ends[text] = (last[x], last[column])
+    return ends
 
 
 def _places(columns, panels, in_row, shared, share_x):
@@ -104,7 +143,8 @@ def _places(columns, panels, in_row, shared, share_x):
         figure, axes = panel_grid(len(panels), in_row, share_y=bool(shared), share_x=share_x)
     else:
         figure, axes = panel_grid(len(columns) * len(panels), len(panels), share_y=False, share_x=share_x)
-        for row in (row for row, column in zip(axes, columns, strict=True) if column in shared):
+        rows = zip(axes.reshape(len(columns), -1), columns, strict=True)
+        for row in (row for row, column in rows if column in shared):
             for axis in row[1:]:
                 axis.sharey(row[0])
     return figure, axes, [(axis, *place) for axis, place in zip(axes.flat, product(columns, panels), strict=False)]
@@ -159,6 +199,7 @@ def _limit_lines(axes, limits):
     return [plt.Line2D([], [], **style) for style in styles]
 
 
+@redrawn
 def plot_bars(
     frame, x, y, title, context="", *, bar="label", panel=None, labels=None, stacked=False, horizontal=False,
     share=True, colours=None,
@@ -199,12 +240,14 @@ def plot_bars(
     """
     panels = panels_of(frame, panel)
     groups = list(dict.fromkeys(frame[x]))
+    horizontal = horizontal or on_phone()
     colours = colours or {name: style["color"] for name, style in style_of(frame[bar]).items()}
     lines = len(groups) * (1 if stacked else max(1, 0.55 * len(colours)))
-    size = (7.8, 1.2 + 0.27 * lines if horizontal else 3.7)
+    rows, columns = (len(panels), 1) if on_phone() else (1, len(panels))
+    size = (page_width(), 1.2 + (0.27 * lines + 0.3) * rows if horizontal else 3.7)
     shared = {"sharex": share, "sharey": True} if horizontal else {"sharey": share}
-    figure, axes = plt.subplots(1, len(panels), figsize=size, squeeze=False, **shared)
-    for axis, (name, here) in zip(axes[0], panels.items(), strict=True):
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, **shared)
+    for axis, (name, here) in zip(axes.flat, panels.items(), strict=True):
         table = here.pivot(index=x, columns=bar, values=y).reindex(index=groups, columns=list(colours))
         shape = table.plot.barh if horizontal else table.plot.bar
         shape(stacked=stacked, ax=axis, color=colours, width=0.76, legend=False, **({} if horizontal else {"rot": 0}))
@@ -252,8 +295,10 @@ def legend(figure, axis=None, extra=()):
         More entries, each with its label.
     """
     handles = [*(axis.get_legend_handles_labels()[0] if axis else ()), *extra]
-    columns = 4 if len(handles) != 5 else 5 if sum(len(one.get_label()) for one in handles) < 60 else 3
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(columns, max(1, len(handles))))
+    longest = max((len(one.get_label()) for one in handles), default=0)
+    columns = int(figure.get_figwidth() * 72 / (5.2 * longest + 42))
+    columns = -(-len(handles) // -(-len(handles) // max(1, columns)))  # rows as even as they can be
+    figure.legend(handles=handles, loc="outside lower center", ncols=max(1, columns))
 
 
 def _is_ratio(column):

@@ -5,24 +5,14 @@ from itertools import cycle
 from matplotlib import pyplot as plt
 
 from ppmodel.plot.lines import legend
-from ppmodel.plot.style import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILION,
-    YELLOW,
-    axis_label,
-    panel_title,
-    panels_of,
-    titled,
-)
+from ppmodel.plot.palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW
+from ppmodel.plot.style import axis_label, on_phone, page_width, panel_title, panels_of, redrawn, titled
 
 _COLOURS = (BLUE, ORANGE, YELLOW, PURPLE, SKY, "#bdbdbd", VERMILION, GREEN)
 _THICK = 0.76
 
 
+@redrawn
 def plot_parts(
     frame, x, parts, title, context="", *, axis="", panel=None, labels=None, horizontal=False, share=True
 ):  # fmt: skip
@@ -65,7 +55,7 @@ def plot_parts(
     """
     frame = frame.dropna(subset=list(parts))
     there = [(name, colour) for name, colour in zip(parts, cycle(_COLOURS)) if (frame[name] != 0).any()]
-    panels = panels_of(frame, panel)
+    panels, horizontal = panels_of(frame, panel), horizontal or on_phone()
     figure, axes = _axes([len(rows) for rows in panels.values()], horizontal, share)
     for place, (name, rows) in zip(axes, panels.items(), strict=True):
         _stack(place, rows, there, parts, horizontal)
@@ -84,16 +74,15 @@ def plot_parts(
 def _axes(counts, horizontal, share):
     """Axes side by side, as wide as their bars are many."""
     if horizontal:
-        figure, axes = plt.subplots(
-            1, len(counts), figsize=(7.8, 1.5 + 0.27 * max(counts)), squeeze=False, sharex=share, layout="constrained"
-        )  # fmt: skip
-        for place in axes[0]:
+        rows, columns = (len(counts), 1) if on_phone() else (1, len(counts))
+        size = (page_width(), 1.5 + rows * (0.27 * max(counts) + 0.4 * on_phone()))
+        figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, sharex=share, layout="constrained")
+        for place in axes.flat:
             place.invert_yaxis()
             place.grid(axis="y", visible=False)
-        return figure, axes[0]
-    figure, axes = plt.subplots(
-        1, len(counts), figsize=(7.8, 3.7), squeeze=False, sharey=share, width_ratios=[one + 1 for one in counts]
-    )  # fmt: skip
+        return figure, axes.ravel()
+    size, ratios = (page_width(), 3.7), [one + 1 for one in counts]
+    figure, axes = plt.subplots(1, len(counts), figsize=size, squeeze=False, sharey=share, width_ratios=ratios)
     for place in axes[0]:
         place.grid(axis="x", visible=False)
     return figure, axes[0]

@@ -3,11 +3,13 @@
 from matplotlib import pyplot as plt
 
 from ppmodel.plot.lines import legend
-from ppmodel.plot.style import axis_label, panel_grid, panel_title, panels_of, percent_axis, style_of, titled
+from ppmodel.plot.palette import style_of
+from ppmodel.plot.style import axis_label, panel_grid, panel_title, panels_of, percent_axis, redrawn, titled
 
 _APART = 0.36
 
 
+@redrawn
 def plot_ranges(
     frame, columns, title, context="", *, row="label", beside=None, panel=None, in_row=3, labels=None, percent=False
 ):

@@ -7,8 +7,10 @@ from matplotlib import pyplot as plt
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 from matplotlib.transforms import Bbox
 
+from ppmodel.plot.ends import kept_apart
 from ppmodel.plot.lines import label_edges, legend
-from ppmodel.plot.style import axis_label, log_ticks, panel_grid, panel_title, panels_of, style_of, titled
+from ppmodel.plot.palette import style_of
+from ppmodel.plot.style import axis_label, log_ticks, panel_grid, panel_title, panels_of, redrawn, titled
 
 _NAME_IN = 0.17
 _SIDES, _HEIGHTS = {1: "left", 0: "center", -1: "right"}, {2: "bottom", 1: "bottom", 0: "center", -1: "top", -2: "top"}
@@ -16,6 +18,7 @@ _BESIDE = ((1, 1), (1, -1), (0, 2), (1, 0), (-1, 0), (0, -2), (-1, 1), (-1, -1))
 """Places for a name, the best first; at a front, below which no points are, the last first."""
 
 
+@redrawn
 def plot_scatter(
     frame, x, y, title, context="", *, group=None, panel=None, name=None, front=None, styles=None, labels=None,
     log=("x", "y"), percent=False, in_row=1, limits=None,
@@ -61,7 +64,7 @@ def plot_scatter(
     1
     """
     panels = panels_of(frame, panel)
-    width = 6.6 / min(in_row, len(panels)) + 0.4
+    width = 6.6 / min(in_row, len(panels)) + 0.4  # on a phone the page gives it
     figure, axes = panel_grid(len(panels), in_row, width=width, height=3.2, share_y=percent)
     styles = styles or {text: style | {"ms": 6} for text, style in style_of(frame[group] if group else [""]).items()}
     for axis, (title_of_panel, here) in zip(axes.flat, panels.items(), strict=False):
@@ -160,21 +163,6 @@ def _names_beside(axis, rows, x, y, name):
             point[2], point[:2], (1.03, height), textcoords="axes fraction", va="center", fontsize=8,
             annotation_clip=False, arrowprops=line,
         )  # fmt: skip
-
-
-def kept_apart(wanted, gap):
-    """Rising heights as near to the wanted ones as a gap between them and an axis from 0 to 1 allow.
-
-    >>> kept_apart([0.25, 0.25, 1.0], 0.25).tolist()
-    [0.25, 0.5, 1.0]
-    """
-    heights = np.array(wanted, dtype=float)
-    for number in range(1, len(heights)):
-        heights[number] = max(heights[number], heights[number - 1] + gap)
-    heights[-1] = min(heights[-1], 1.0)
-    for number in range(len(heights) - 2, -1, -1):
-        heights[number] = min(heights[number], heights[number + 1] - gap)
-    return heights
 
 
 def _cross(axis):

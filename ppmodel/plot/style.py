@@ -1,25 +1,18 @@
-"""What all figures share: colours that are told apart without red and green (Okabe and Ito), titles, axes."""
+"""What all figures share: sizes, titles, axes."""
 
 import warnings
-from itertools import count
+from contextvars import ContextVar
+from functools import partial, wraps
+from textwrap import fill
 
 import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.font_manager import fontManager
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW, GREY = (
-    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#7F7F7F",
-)  # fmt: skip
-_STYLES = [  # colour, marker, dash; where lines coincide the later, narrower one leaves the earlier visible
-    (BLUE, "o", "-"), (VERMILION, "s", (0, (4, 2))), (GREEN, "^", "-"), (PURPLE, "D", (0, (1, 1.5))),
-    (ORANGE, "v", "-."), (SKY, "P", "-"), (GREY, "X", "--"),
-]  # fmt: skip
-_FAMILIES = {  # of analysis.FAMILIES, so that a family looks the same in every figure
-    "one chunk": (BLUE, "o"), "one chunk, split backward": (SKY, "P"), "loop": (ORANGE, "^"),
-    "V or waves": (PURPLE, "D"), "two directions": (VERMILION, "s"),
-}  # fmt: skip
-_FIXED = ("GPipe", "1F1B", "Chimera", "Chimera forward-doubling", "Hanayo W = 2", "eager 1F1B")
+_WIDE, _PHONE, _PHONE_BELOW = 7.8, 3.7, 5.0
+_PAGE = ContextVar("inches", default=_WIDE)
+_TITLE_LETTER, _CONTEXT_LETTER = 6.1, 4.35  # points that a letter takes in the mean
 
 _OTHER_SCRIPTS = (  # where one of these is installed, it draws what the font of the figures lacks
     "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans", "IPAexGothic", "IPAGothic", "Hiragino Sans", "Yu Gothic",
@@ -37,65 +30,46 @@ plt.rcParams.update({
 })  # fmt: skip
 
 
-def style_of(labels):
-    """Line style of each label: one schedule looks the same in every figure.
-
-    Parameters
-    ----------
-    labels : iterable of str
-        Labels of schedules, in the order in which they are drawn; doubles count once.
-
-    Returns
-    -------
-    dict of str to dict
-        Keywords of matplotlib's ``plot``: colour, marker, dash, widths in points, label.
-
-    Examples
-    --------
-    >>> style_of(["GPipe", "Chimera"])["Chimera"]["marker"], style_of(["Chimera"])["Chimera"]["marker"]
-    ('^', '^')
-    """
-    labels = list(dict.fromkeys(labels))
-    free = _free_styles({_FIXED.index(name) for name in labels if name in _FIXED})
-    styles = {}
-    for number, name in enumerate(labels):
-        colour, marker, dash = _STYLES[_FIXED.index(name)] if name in _FIXED else next(free)
-        wide = max(0, 2 - number)
-        styles[name] = {
-            "color": colour, "marker": marker, "ls": dash, "lw": 1.6 + 0.9 * wide, "ms": 5 + 1.6 * wide, "label": name,
-        }  # fmt: skip
-    return styles
+def on_phone():
+    """Whether figures are drawn for the width of a phone: one panel in a row, and shorter lines of text."""
+    return _PAGE.get() < _PHONE_BELOW
 
 
-def _free_styles(taken):
-    """Styles without end, no two alike for as long as colours and markers allow; those that are taken come last."""
-    markers = [marker for _, marker, _ in _STYLES]
-    yield from (style for number, style in enumerate(_STYLES) if number not in taken)
-    for step in count(1):
-        for number, (colour, _, dash) in enumerate(_STYLES):
-            yield colour, markers[(number + step) % len(markers)], dash
+def page_width():
+    """The width of a figure, in inches: that of a page's text, or within `narrow` that of a phone."""
+    return _PAGE.get()
 
 
-def family_styles(families):
-    """Marker and colour of each family of schedules, for figures with too many schedules to tell apart.
+def redrawn(plot):
+    """A plot function whose figures know how to be drawn again, which `narrow` asks for."""
 
-    Parameters
-    ----------
-    families : iterable of str
-        Of `analysis.FAMILIES`; doubles count once.
+    @wraps(plot)
+    def drawn(*args, **options):
+        figure = plot(*args, **options)
+        figure.again = partial(plot, *args, **options)
+        return figure
 
-    Returns
-    -------
-    dict of str to dict
-        Keywords of matplotlib's ``plot``, in a fixed order: colour, marker, size in points.
+    return drawn
+
+
+def narrow(figure):
+    """The same figure, drawn for a phone; None if it was not drawn by one of our plots.
 
     Examples
     --------
-    >>> list(family_styles(["loop", "one chunk", "loop"]))
-    ['one chunk', 'loop']
+    >>> import ppmodel as pp
+    >>> from ppmodel.plot import plot_table
+    >>> phone = narrow(plot_table({"1F1B": pp.build("1f1b", 2, 4)}, "title"))
+    >>> phone.get_figwidth() < 5
+    True
     """
-    there = [name for name in _FAMILIES if name in set(families)]
-    return {name: dict(zip(("color", "marker"), _FAMILIES[name], strict=True)) | {"ms": 5.5} for name in there}
+    if not hasattr(figure, "again"):
+        return None
+    token = _PAGE.set(_PHONE)
+    try:
+        return figure.again()
+    finally:
+        _PAGE.reset(token)
 
 
 def titled(figure, title, context):
@@ -103,8 +77,11 @@ def titled(figure, title, context):
 
     In a notebook the figure is taken from pyplot, which would show it a second time beside the cell's own value.
     """
-    figure.suptitle(context, x=0.008, ha="left", fontsize=8.5, color="#555555")
-    figure.text(0.008, 1.0, title, ha="left", va="bottom", fontsize=11.5, fontweight="bold")
+    letters = figure.get_figwidth() * 72
+    point, shown = fill(title, int(letters / _TITLE_LETTER)), fill(context, int(letters / _CONTEXT_LETTER))
+    figure.suptitle(shown, x=0.008, ha="left", fontsize=8.5, color="#555555")
+    figure.text(0.008, 1.0, point, ha="left", va="bottom", fontsize=11.5, fontweight="bold")
+    figure.point = title
     if "inline" in plt.get_backend():
         plt.close(figure)
     return figure
@@ -179,7 +156,7 @@ def log_ticks(low, high, most=4):
 
 
 def panel_grid(count, in_row, *, width=None, height=None, share_y=True, share_x=True):
-    """A figure of panels in rows, as wide as a page; what is left of the last row stays empty.
+    """A figure of panels in rows, on a phone one in each; what is left of the last row stays empty.
 
     Parameters
     ----------
@@ -195,10 +172,10 @@ def panel_grid(count, in_row, *, width=None, height=None, share_y=True, share_x=
     figure : matplotlib Figure
     axes : ndarray of Axes, shape (rows, columns)
     """
-    columns = min(in_row, count)
+    columns = 1 if on_phone() else min(in_row, count)
     rows = -(-count // columns)
-    width = width or max(2.5, 7.2 / columns)
-    height = height or (2.3 if rows > 1 else 2.9 if columns > 1 else 3.3)
+    width = page_width() - 0.4 if on_phone() else width or max(2.5, (page_width() - 0.6) / columns)
+    height = height or (2.3 if rows > 1 else 2.9 if columns > 1 else 3.3) - 0.3 * on_phone()
     size = (width * columns + 0.4, height * rows + 0.9)
     figure, axes = plt.subplots(rows, columns, figsize=size, sharex=share_x, sharey=share_y, squeeze=False)
     for axis in axes.flat[count:]:

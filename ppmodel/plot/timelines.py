@@ -9,7 +9,9 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from ppmodel.ops import OpKind
-from ppmodel.plot.style import GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW, titled
+from ppmodel.plot.palette import GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW
+from ppmodel.plot.style import on_phone, page_width, redrawn, titled
+from ppmodel.plot.themes import ON_DARK, ON_LIGHT
 from ppmodel.tables import NO_OPERATION, Schedule
 
 KIND_COLOURS = {OpKind.F: SKY, OpKind.B: ORANGE, OpKind.I: YELLOW, OpKind.W: PURPLE, OpKind.R: GREY,
@@ -39,7 +41,7 @@ def operation_legend(figure, schedules, extra=()):
         handles.append(Patch(facecolor="white", hatch="////", edgecolor="#777777", label="second replica"))
     if any(one.chunks_per_rank > 1 for one in drawn):
         handles.append(Patch(facecolor="none", edgecolor="none", label="darker: deeper stage of the rank"))
-    figure.legend(handles=[*handles, *extra], loc="outside lower center", ncols=5, fontsize=8.5)
+    figure.legend(handles=[*handles, *extra], loc="outside lower center", ncols=2 if on_phone() else 5, fontsize=8.5)
 
 
 def _shade(colour, chunk, chunks):
@@ -88,7 +90,7 @@ def draw_operations(axes, schedule, start, end, window, beside=False, least=MIN_
                 dark = sum(colour) < 1.2
                 axes.text(
                     middle, bottom + height / 2, str(schedule.microbatch[op]), ha="center", va="center",
-                    fontsize=7.5, color="white" if dark and not hatch else "black", bbox=box,
+                    fontsize=7.5, color=ON_DARK if dark and not hatch else ON_LIGHT, bbox=box,
                 )  # fmt: skip
     axes.set(ylim=(schedule.num_ranks - 0.45, -0.55), xlim=window, ylabel="rank")
     axes.set_yticks(range(schedule.num_ranks))
@@ -100,6 +102,7 @@ def _crowded(start, end, window):
     return np.nanmedian(end - start) < _LEAST_EDGED * (window[1] - window[0])
 
 
+@redrawn
 def plot_table(schedules, title, backward=2, note=""):
     """Idealised tables, one below the other on one axis of slots.
 
@@ -122,16 +125,17 @@ def plot_table(schedules, title, backward=2, note=""):
     total = max(int(end.max()) for _, end in slots.values())
     figure, axes = _panels([schedule.num_ranks for schedule in schedules.values()])
     for axis, (name, schedule) in zip(axes[:, 0], schedules.items(), strict=True):
-        draw_operations(axis, schedule, *slots[name], (0, total))
+        draw_operations(axis, schedule, *slots[name], (0, total), least=MIN_LABEL_SHARE * (1 + on_phone()))
         axis.set_title(name)
         axis.xaxis.grid(True)
     last = axes[-1, 0]
     last.set_xlabel("slot")
-    last.xaxis.set_major_locator(MaxNLocator(20, integer=True))
+    last.xaxis.set_major_locator(MaxNLocator(9 if on_phone() else 20, integer=True))
     operation_legend(figure, schedules.values())
     return titled(figure, title, f"a forward takes 1 slot, a backward {backward}; numbers are microbatches. {note}")
 
 
+@redrawn
 def plot_race(timelines, title, latest):
     """Simulated timelines below one another, the first to end on top, each with its end; for a glance, not for reading.
 
@@ -151,7 +155,7 @@ def plot_race(timelines, title, latest):
     """
     timelines = {name: getattr(run, "timeline", run) for name, run in timelines.items()}
     order = sorted(timelines, key=lambda name: timelines[name].makespan_s)
-    figure, axes = plt.subplots(len(order), 1, squeeze=False, sharex=True, figsize=(4.4, 0.5 + 0.86 * len(order)))
+    figure, axes = plt.subplots(len(order), 1, squeeze=False, sharex=True, figsize=(min(4.4, page_width()), 0.5 + 0.86 * len(order)))
     for place, (axis, name) in enumerate(zip(axes[:, 0], order, strict=True), start=1):
         schedule, end = timelines[name].graph.schedule, timelines[name].makespan_s
         for kind, colour in KIND_COLOURS.items():
@@ -167,11 +171,13 @@ def plot_race(timelines, title, latest):
         axis.tick_params(length=0, labelbottom=False)
         axis.grid(visible=False)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11.5, fontweight="bold")
+    figure.point = title
     if "inline" in plt.get_backend():
         plt.close(figure)
     return figure
 
 
+@redrawn
 def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1, window=None):
     """Simulated timelines on one axis of seconds, one below the other, with the transfers.
 
@@ -202,7 +208,7 @@ def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1, wi
         schedule = timeline.graph.schedule
         beside = timeline.graph.allreduce.startswith("overlapped")
         times = timeline.start_s, timeline.end_s
-        draw_operations(axis, schedule, *times, window, beside, MIN_LABEL_SHARE * in_row)
+        draw_operations(axis, schedule, *times, window, beside, MIN_LABEL_SHARE * (2 if on_phone() else in_row))
         axis.set_title(f"{name}: {timeline.makespan_s:.4g} {unit}")
         if not _crowded(*times, window):
             every = range(schedule.num_operations)
@@ -219,8 +225,9 @@ def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1, wi
 
 def _panels(ranks, in_row=1):
     """A figure with a panel for each of these numbers of ranks, and its axes; a row is as high as its ranks need."""
+    in_row = 1 if on_phone() else in_row
     heights = [max(ranks[first : first + in_row]) for first in range(0, len(ranks), in_row)]
-    size = (7.8, 1.1 + 0.34 * sum(heights) + 0.35 * len(heights))
+    size = (page_width(), 1.1 + 0.34 * sum(heights) + 0.35 * len(heights))
     return plt.subplots(len(heights), in_row, squeeze=False, sharex=True, height_ratios=heights, figsize=size)
 
 

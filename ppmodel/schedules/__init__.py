@@ -7,7 +7,7 @@ order down), and `loops` (several stages on each rank).
 from importlib import import_module
 from pkgutil import iter_modules
 
-from ppmodel.schedules.registry import build, get, names, register_file
+from ppmodel.schedules.registry import build, entries, get, names, register_file, small
 
 for _module in iter_modules(__path__):
     import_module(f"{__name__}.{_module.name}")

@@ -15,6 +15,7 @@ from ppmodel.files import read_text
 from ppmodel.tables import Schedule
 
 _MAX_CELLS, _BYTES_OF_CELL = 2**24, 512
+_SMALL = ((4, 8), (4, 4), (4, 12), (4, 16), *((ranks, count) for ranks in range(1, 9) for count in range(1, 25)))
 _registry = {}
 
 
@@ -258,6 +259,15 @@ def names():
     return sorted(_registry)
 
 
+def entries():
+    """The `Entry` of every schedule, in the order in which they were registered.
+
+    >>> [entry.name for entry in entries()] == names()
+    False
+    """
+    return list(_registry.values())
+
+
 def get(name):
     """The `Entry` of a schedule.
 
@@ -322,6 +332,27 @@ def build(name, num_ranks, num_microbatches, **options):
         known[option].check(value)
     generate = entry.generate if entry.file is None else _guarded(entry)
     return generate(num_ranks, num_microbatches, **options)
+
+
+def small(name):
+    """The table of a schedule at a small size that is legal for it: 4 ranks and 8 microbatches wherever they are.
+
+    Raises
+    ------
+    ScheduleError
+        If no small size is legal.
+
+    Examples
+    --------
+    >>> small("1f1b").num_microbatches, small("hanayo").num_microbatches
+    (8, 4)
+    """
+    for size in _SMALL:
+        try:
+            return build(name, *size)
+        except SizeError:
+            continue
+    raise ScheduleError("schedule", name, "is legal at no small size", f"mend its rule: {get(name).legal}")
 
 
 def _parsed(option, text):
