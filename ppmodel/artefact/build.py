@@ -21,7 +21,7 @@ from time import perf_counter
 from ruamel.yaml import YAML
 from tqdm import tqdm
 
-from ppmodel.artefact import parameters
+from ppmodel.artefact import parameters, pictures
 from ppmodel.artefact.claims import published
 from ppmodel.artefact.commands.reference import write_reference
 from ppmodel.artefact.explorer_data import write_explorer
@@ -96,10 +96,12 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=No
         (copy / "results" / "commands.md").write_text(write_reference(cli), encoding="utf-8")
         changes = {source: bring(values, parameters.declared(read(source)), copy) for source, values in changes.items()}
         with tqdm(total=len(sources) + 1, unit="step", desc="notebooks", file=sys.stderr) as bar:
-            seconds = execute_all(changes, copy, copy / "nb", jobs, bar, time_limit)
+            seconds = execute_all(changes, copy, copy / "nb", jobs, bar, time_limit, pictures.HAND_OVER)
+            pictures.take_out(copy / "nb", work / "pictures")
             bar.set_description("book")
             identity = _configure(copy, own)
             html = _with_explorer(copy, work)
+            pictures.choose(html, work / "pictures", copy / "results")
             bar.update()
         shutil.copytree(copy / "results", html / "results", dirs_exist_ok=True)
         record = work / "run.js"

@@ -87,7 +87,7 @@ def named(place):
 # ---- many ----------------------------------------------------------------------------------------
 
 
-def execute_all(changes, folder, into, jobs, bar, limit=None):
+def execute_all(changes, folder, into, jobs, bar, limit=None, first=None):
     """Run notebooks side by side and write them into a folder.
 
     Parameters
@@ -104,6 +104,8 @@ def execute_all(changes, folder, into, jobs, bar, limit=None):
         Moves by one for each and names those that run; of a cell that takes long it says so now and then.
     limit : float, optional
         Seconds that one cell may take.
+    first : str, optional
+        A line that each kernel runs before all cells.
 
     Returns
     -------
@@ -118,7 +120,7 @@ def execute_all(changes, folder, into, jobs, bar, limit=None):
     into.mkdir(exist_ok=True)
     seconds, cells = {}, folder.parent
     with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_isolate, initargs=[cells, os.getpid()]) as pool:
-        runs = {pool.submit(_timed, source, folder, values): source for source, values in changes.items()}
+        runs = {pool.submit(_timed, source, folder, values, first): source for source, values in changes.items()}
         try:
             for done in _as_completed(runs, cells, bar, limit):
                 notebook, seconds[runs[done].stem] = _result(done, runs, cells)
@@ -190,9 +192,9 @@ def _isolate(folder, parent):
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # whatever the shell around it prefers
 
 
-def _timed(source, folder, values):
+def _timed(source, folder, values, first):
     began, path = perf_counter(), _cell_file(source, folder.parent)
-    notebook = execute(source, folder, values, lambda number: path.write_text(str(number)))
+    notebook = execute(source, folder, values, lambda number: path.write_text(str(number)), first)
     path.unlink(missing_ok=True)
     return notebook, perf_counter() - began
 
@@ -200,7 +202,7 @@ def _timed(source, folder, values):
 # ---- one -----------------------------------------------------------------------------------------
 
 
-def execute(source, folder, values, at_cell=None):
+def execute(source, folder, values, at_cell=None, first=None):
     """Run one notebook by papermill in a folder, and strip what differs from run to run.
 
     Parameters
@@ -213,6 +215,8 @@ def execute(source, folder, values, at_cell=None):
         Parameters in place of the notebook's own; see `parameters.check`.
     at_cell : callable, optional
         Called with the number of each cell that begins.
+    first : str, optional
+        As in `execute_all`.
 
     Returns
     -------
@@ -223,7 +227,7 @@ def execute(source, folder, values, at_cell=None):
     ReproduceError
         If a cell raises or warns, or the kernel dies.
     """
-    done = _run_by_papermill(source, folder, values, at_cell or str)
+    done = _run_by_papermill(source, folder, values, at_cell or str, first)
     for number, cell in enumerate(done.cells):
         for output in cell.get("outputs", ()):
             if output.output_type == "error":  # the one that papermill lets pass is SystemExit
@@ -240,7 +244,7 @@ def execute(source, folder, values, at_cell=None):
     return _normalise(done)
 
 
-def _run_by_papermill(source, folder, values, at_cell):
+def _run_by_papermill(source, folder, values, at_cell, first):
     from papermill import execute_notebook
     from papermill.exceptions import PapermillExecutionError
 
@@ -251,10 +255,11 @@ def _run_by_papermill(source, folder, values, at_cell):
         place = f"in cell {cell_index}"
         at_cell(cell_index)
 
+    lines = f"{_DIES_WITH_ITS_PARENT}; {first}" if first else _DIES_WITH_ITS_PARENT
     try:
         return execute_notebook(
             read(source), None, parameters=values, kernel_name="python3", cwd=str(folder), progress_bar=False,
-            start_timeout=_START_S, extra_arguments=["--IPKernelApp.log_level=50", _DIES_WITH_ITS_PARENT],
+            start_timeout=_START_S, extra_arguments=["--IPKernelApp.log_level=50", lines],
             on_cell_start=begun,
         )  # fmt: skip
     except PapermillExecutionError as error:

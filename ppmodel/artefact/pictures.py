@@ -1,0 +1,151 @@
+"""Pictures of the book: each for light and dark pages, wide and narrow, with a text that says what it shows.
+
+While a book is built, every kernel hands over a figure's other versions beside the picture that a notebook has
+anyway. They are taken out of the notebooks again, and the pages choose among them without a script.
+"""
+
+import re
+from base64 import b64decode, b64encode
+from hashlib import sha256
+from io import BytesIO
+
+import nbformat
+
+MIME = "application/vnd.ppmodel.picture+json"
+"""Under this name a notebook's output holds the versions of its picture."""
+
+HAND_OVER = (
+    "get_ipython().display_formatter.mimebundle_formatter.for_type_by_name('matplotlib.figure', 'Figure', "
+    "lambda figure, **_: __import__('ppmodel.artefact.pictures', fromlist=['bundle']).bundle(figure))"
+)
+"""What a kernel runs first, so that its figures come with their versions."""
+
+VERSIONS = (".dark", ".narrow", ".narrow.dark")
+"""Endings of a picture's versions, before ``.png``; the plain one is light and wide."""
+
+_DPI = {"": 150, ".narrow": 220}
+_PHONE = "(max-width: 600px)"
+_IMAGE = re.compile(r'<img ([^>]*?)src="((?:\.\./)*)_images/([^"/]+)\.png"([^>]*?)/?>')
+
+
+def bundle(figure):
+    """The versions of a figure and its point, for a notebook's output.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+
+    Returns
+    -------
+    dict of str to dict
+    """
+    found = versions(figure)
+    encoded = {ending: b64encode(picture).decode() for ending, picture in found.items()}
+    return {MIME: {"point": getattr(figure, "point", ""), "versions": encoded}}
+
+
+def versions(figure):
+    """A figure for a dark page and for a phone, as PNG.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+        Drawn by `ppmodel.plot`, or else it has no narrow version.
+
+    Returns
+    -------
+    dict of str to bytes
+        By the `VERSIONS` that it has.
+    """
+    from ppmodel.plot import narrow
+
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # its place for everything is found; each version needs it as it is
+    found = {".dark": _png(figure, "", True)}
+    phone = narrow(figure)
+    if phone is not None:
+        found |= {".narrow": _png(phone, ".narrow", False), ".narrow.dark": _png(phone, ".narrow", True)}
+    figure.versions = found
+    return found
+
+
+def _png(figure, size, on_dark):
+    from ppmodel.plot import dark
+
+    written = BytesIO()
+    given = {"format": "png", "dpi": _DPI[size], "bbox_inches": "tight", "metadata": {"Software": None}}
+    if not on_dark:
+        figure.savefig(written, **given)
+        return written.getvalue()
+    with dark(figure):
+        figure.savefig(written, transparent=True, **given)
+    return written.getvalue()
+
+
+def take_out(notebooks, folder):
+    """Take the versions of pictures out of executed notebooks, and let each picture's text begin with its point.
+
+    Parameters
+    ----------
+    notebooks : Path
+        Folder of the notebooks; they are written again.
+    folder : Path
+        Receives the versions, under the names that the book gives to pictures: the digests of the plain ones.
+    """
+    folder.mkdir(exist_ok=True)
+    for path in sorted(notebooks.glob("*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        found = [(cell, output) for cell in notebook.cells for output in cell.get("outputs", ())]
+        found = [(cell, output.data) for cell, output in found if MIME in output.get("data", {})]
+        for cell, data in found:
+            _take_out(cell, data, folder)
+        if found:
+            nbformat.write(notebook, path)
+
+
+def _take_out(cell, data, folder):
+    picture = data.pop(MIME)
+    name = sha256(b64decode(data["image/png"])).hexdigest()
+    for ending, encoded in picture["versions"].items():
+        (folder / f"{name}{ending}.png").write_bytes(b64decode(encoded))
+    image = cell.metadata.setdefault("mystnb", {}).setdefault("image", {})
+    said = [" ".join(part.split()).rstrip(".") for part in (picture["point"], image.get("alt", "")) if part]
+    image["alt"] = ". ".join(said) + "."
+
+
+def choose(html, *folders):
+    """Let the pages of a book show the version of each picture that fits the reader's screen and theme.
+
+    Parameters
+    ----------
+    html : Path
+        The built pages; those with such pictures are written again.
+    *folders : Path
+        Where versions lie.
+    """
+    known = {path.stem: path for folder in reversed(folders) for path in sorted(folder.glob("*.png"))}
+    for page in sorted(html.rglob("*.html")):
+        text = page.read_text(encoding="utf-8")
+        chosen = _IMAGE.sub(lambda found: _markup(found, known, html / "_images"), text)
+        if chosen != text:
+            page.write_text(chosen, encoding="utf-8")
+
+
+def _markup(found, known, images):
+    """A picture in its light and in its dark version, each with its narrow one for phones."""
+    before, up, name, after = found.groups()
+    there = {ending: f"{up}_images/{name}{ending}.png" for ending in VERSIONS if f"{name}{ending}" in known}
+    if ".dark" not in there:
+        return found[0]
+    for ending in there:
+        (images / f"{name}{ending}.png").write_bytes(known[f"{name}{ending}"].read_bytes())
+    themes = {"light": (f"{up}_images/{name}.png", ".narrow"), "dark": (there[".dark"], ".narrow.dark")}
+    return "".join(
+        f'<picture class="only-{theme}">{_source(there.get(ending))}'
+        f'<img class="only-{theme}" {before}src="{wide}"{after}/></picture>'
+        for theme, (wide, ending) in themes.items()
+    )
+
+
+def _source(path):
+    return f'<source media="{_PHONE}" srcset="{path}">' if path else ""
