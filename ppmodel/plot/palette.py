@@ -21,7 +21,7 @@ _OWN = "#4D4D4D"
 _MARKERS = "osD^vPX<>hp*"
 _DASHES = ("-", (0, (5, 2)), (0, (1.2, 1.4)), (0, (6, 1.6, 1.2, 1.6)), (0, (9, 2)))
 _FREE = ("#0072B2", "#A83A08", "#00966B", "#C8609B", "#D68A00", "#7F7F7F")
-_SHADES, _VARIANT = (("black", 0), ("black", 0.45), ("white", 0.36)), 0.22
+_SHADES, _MEMBERS = (("black", 0), ("black", 0.45), ("white", 0.36), ("black", 0.24), ("white", 0.56)), 3
 _READ = 4.5
 
 
@@ -91,11 +91,8 @@ def _of_schedule(text):
     number, hue, first = _place(entry)
     variant = _variant(entry, text[len(entry.label) :].strip())
     marker = _MARKERS[(first + number + 5 * variant) % len(_MARKERS)]
-    return (
-        _mixed(_mixed(hue, *_SHADES[number % 3]), "black", _VARIANT * (variant > 0)),
-        marker,
-        _DASHES[(number + variant) % len(_DASHES)],
-    )
+    shade = _SHADES[(number % _MEMBERS + variant) % len(_SHADES)]
+    return _mixed(hue, *shade), marker, _DASHES[(number + variant) % len(_DASHES)]
 
 
 def _place(entry):
