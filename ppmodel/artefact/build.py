@@ -21,7 +21,7 @@ from time import perf_counter
 from ruamel.yaml import YAML
 from tqdm import tqdm
 
-from ppmodel.artefact import parameters, pictures
+from ppmodel.artefact import parameters, pictures, schedule_pages
 from ppmodel.artefact.claims import published
 from ppmodel.artefact.commands.reference import write_reference
 from ppmodel.artefact.explorer_data import write_explorer
@@ -99,6 +99,7 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=No
             seconds = execute_all(changes, copy, copy / "nb", jobs, bar, time_limit, pictures.HAND_OVER)
             pictures.take_out(copy / "nb", work / "pictures")
             bar.set_description("book")
+            schedule_pages.write(copy, jobs)
             identity = _configure(copy, own)
             html = _with_explorer(copy, work)
             pictures.choose(html, work / "pictures", copy / "results")

@@ -23,13 +23,13 @@ HAND_OVER = (
 VERSIONS = (".dark", ".narrow", ".narrow.dark")
 """Endings of a picture's versions, before ``.png``; the plain one is light and wide."""
 
-_DPI = {"": 150, ".narrow": 220}
+_DPI, _MARGIN = {"": 150, ".narrow": 220}, 0.1
 _PHONE = "(max-width: 600px)"
 _IMAGE = re.compile(r'<img ([^>]*?)src="((?:\.\./)*)_images/([^"/]+)\.png"([^>]*?)/?>')
 
 
 def bundle(figure):
-    """The versions of a figure and its point, for a notebook's output.
+    """A figure in all its versions and its point, for a notebook's output.
 
     Parameters
     ----------
@@ -37,49 +37,49 @@ def bundle(figure):
 
     Returns
     -------
-    dict of str to dict
+    dict of str to object
+        The plain one as any notebook has it, the others under `MIME`.
     """
-    found = versions(figure)
-    encoded = {ending: b64encode(picture).decode() for ending, picture in found.items()}
-    return {MIME: {"point": getattr(figure, "point", ""), "versions": encoded}}
+    encoded = {ending: b64encode(picture).decode() for ending, picture in versions(figure).items()}
+    return {"image/png": encoded.pop(""), MIME: {"point": getattr(figure, "point", ""), "versions": encoded}}
 
 
 def versions(figure):
-    """A figure for a dark page and for a phone, as PNG.
+    """A figure as PNG for light and for dark pages, wide and narrow. It keeps them as ``figure.versions``.
 
     Parameters
     ----------
     figure : matplotlib Figure
-        Drawn by `ppmodel.plot`, or else it has no narrow version.
+        Drawn by `ppmodel.plot`, or else it has no narrow versions.
 
     Returns
     -------
     dict of str to bytes
-        By the `VERSIONS` that it has.
+        By their endings: the plain one has none, and of `VERSIONS` those that it has.
     """
     from ppmodel.plot import narrow
 
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # its place for everything is found; each version needs it as it is
-    found = {".dark": _png(figure, "", True)}
     phone = narrow(figure)
-    if phone is not None:
-        found |= {".narrow": _png(phone, ".narrow", False), ".narrow.dark": _png(phone, ".narrow", True)}
-    figure.versions = found
-    return found
+    figure.versions = _in_both_themes(figure, "") | ({} if phone is None else _in_both_themes(phone, ".narrow"))
+    return figure.versions
 
 
-def _png(figure, size, on_dark):
+def _in_both_themes(figure, size):
+    """A figure as it is and for a dark page; everything is given its place once."""
+    from matplotlib import rc_context
+
     from ppmodel.plot import dark
 
-    written = BytesIO()
-    given = {"format": "png", "dpi": _DPI[size], "bbox_inches": "tight", "metadata": {"Software": None}}
-    if not on_dark:
-        figure.savefig(written, **given)
-        return written.getvalue()
+    figure.draw_without_rendering()
+    with rc_context({"figure.constrained_layout.use": False, "figure.autolayout": False}):
+        figure.set_layout_engine(None)
+    box = figure.get_tightbbox().padded(_MARGIN)
+    given = {"format": "png", "dpi": _DPI[size], "bbox_inches": box, "metadata": {"Software": None}}
+    light, night = BytesIO(), BytesIO()
+    figure.savefig(light, **given)
     with dark(figure):
-        figure.savefig(written, transparent=True, **given)
-    return written.getvalue()
+        figure.savefig(night, transparent=True, **given)
+    return {size: light.getvalue(), f"{size}.dark": night.getvalue()}
 
 
 def take_out(notebooks, folder):

@@ -57,9 +57,11 @@ def record(name, folder, figure=None, table=None, page=None, **facts):
     folder.mkdir(parents=True, exist_ok=True)
     if figure is not None:
         figure.savefig(folder / f"{name}.svg", metadata={"Date": None}, bbox_inches="tight")
-        figure.savefig(folder / f"{name}.png", metadata={"Software": None}, bbox_inches="tight")
-        for ending, picture in getattr(figure, "versions", {}).items():  # made while a book is built
+        made = getattr(figure, "versions", {})  # while a book is built
+        for ending, picture in made.items():
             (folder / f"{name}{ending}.png").write_bytes(picture)
+        if not made:
+            figure.savefig(folder / f"{name}.png", metadata={"Software": None}, bbox_inches="tight")
         pyplot.close(figure)  # a notebook shows it where it names it, and not a second time
     if table is not None:
         table.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")

@@ -223,12 +223,55 @@ def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1, wi
     return titled(figure, title, f"{context}; numbers are microbatches")
 
 
-def _panels(ranks, in_row=1):
+@redrawn
+def plot_schedule(schedule, timeline, title, context, unit="F", backward=2):
+    """A schedule in one look: its table, and below it a simulated timeline.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        The table.
+    timeline : Timeline or Run
+        Of the same table.
+    title, context : str
+        The point of the figure, and what it shows; see `context`.
+    unit : str
+        What the times are in.
+    backward : int
+        Slots of a backward; a forward and a reduction take one.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> run = pp.simulate("1f1b", 2, 4, forward=1, backward=2, comm=0.2)
+    >>> [axis.get_xlabel() for axis in plot_schedule(run.table, run, "1F1B", "S = 2, B = 4").axes]
+    ['slot', 'time (F)']
+    """
+    timeline = getattr(timeline, "timeline", timeline)
+    least = MIN_LABEL_SHARE * (1 + on_phone())
+    figure, ((above,), (below,)) = _panels([schedule.num_ranks] * 2, sharex=False)
+    start, end = schedule.slots(backward=backward, reduction=1)
+    draw_operations(above, schedule, start, end, (0, int(end.max())), least=least)
+    above.set_xlabel("slot")
+    above.xaxis.set_major_locator(MaxNLocator(9 if on_phone() else 20, integer=True))
+    beside = timeline.graph.allreduce.startswith("overlapped")
+    draw_operations(below, schedule, timeline.start_s, timeline.end_s, (0, timeline.makespan_s), beside, least)
+    _draw_transfers(below, timeline, range(schedule.num_operations), color="#333333", lw=0.6, alpha=0.7, zorder=3)
+    below.set_xlabel(f"time ({unit})")
+    operation_legend(figure, schedule, [plt.Line2D([], [], color="#333333", lw=0.8, label="transfer")])
+    return titled(figure, title, f"{context}; numbers are microbatches")
+
+
+def _panels(ranks, in_row=1, sharex=True):
     """A figure with a panel for each of these numbers of ranks, and its axes; a row is as high as its ranks need."""
     in_row = 1 if on_phone() else in_row
     heights = [max(ranks[first : first + in_row]) for first in range(0, len(ranks), in_row)]
     size = (page_width(), 1.1 + 0.34 * sum(heights) + 0.35 * len(heights))
-    return plt.subplots(len(heights), in_row, squeeze=False, sharex=True, height_ratios=heights, figsize=size)
+    return plt.subplots(len(heights), in_row, squeeze=False, sharex=sharex, height_ratios=heights, figsize=size)
 
 
 def _draw_path(axis, timeline, path):

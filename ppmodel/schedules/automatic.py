@@ -107,6 +107,7 @@ _HELD = Option(
 @schedule(
     "zb-1p", label="ZB-1p", title="split backward, ordered by search under the memory of S microbatches",
     legal="B >= 1", options=[_TIMES, _LIMIT_1P, _HELD], searched=True,
+    when="The memory of 1F1B, and times F, I, W and c that differ from one another and are known.", source="qi2024",
 )  # fmt: skip
 def zb_1p(num_ranks, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
     """ZB-1p (Qi et al., 2024, section 3.1): the best order found under 1F1B's memory, S microbatches.
@@ -151,6 +152,8 @@ def zb_1p(num_ranks, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
 @schedule(
     "zb-2p", label="ZB-2p", title="split backward, ordered by search under the memory of 2S microbatches",
     legal="B >= 1", options=[_TIMES, _LIMIT_2P, _HELD], searched=True,
+    when="Twice the memory of 1F1B, and times F, I, W and c that differ from one another and are known.",
+    source="qi2024",
 )  # fmt: skip
 def zb_2p(num_ranks, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
     """ZB-2p (Qi et al., 2024, section 3.1): the best order found under twice 1F1B's memory, 2S microbatches.

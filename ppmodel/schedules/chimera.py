@@ -54,6 +54,7 @@ def _bubble_ratio(num_ranks, num_microbatches, concat="direct"):
 @schedule(
     "chimera", label="Chimera", title="two pipelines in opposite directions, two copies of the weights", legal=_LEGAL,
     options=[_CONCAT], bubble_ratio=_bubble_ratio,
+    when="Few microbatches, B near S, a fast network, and room for two copies of the weights.", source="li2021",
 )  # fmt: skip
 def chimera(num_ranks, num_microbatches, concat="direct"):
     """Chimera with one pair of pipelines.
@@ -91,6 +92,9 @@ def chimera(num_ranks, num_microbatches, concat="direct"):
     "asymmetric-chimera", label="asymmetric Chimera",
     title="Chimera whose front and back half of the pipeline hold different numbers of blocks", legal=_LEGAL,
     options=[_SPLIT, _CONCAT],
+    when="Only to split the blocks unevenly between the halves of a pipeline; the page on asymmetric Chimera "
+    "measures what a split is worth.",
+    source="barley2026",
 )  # fmt: skip
 def asymmetric_chimera(num_ranks, num_microbatches, split=(1, 2), concat="direct"):
     """Chimera with the model's blocks split a : b between the front and the back half of the pipeline.

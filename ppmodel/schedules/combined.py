@@ -24,6 +24,9 @@ _CHUNKS = Option(
     "combined-1f1b", label="combined 1F1B", title="interleaved 1F1B in pairs of a forward and a backward",
     legal="B >= 1; groups of S where S divides B", options=[_CHUNKS],
     bubble_ratio=formulas.bubble_ratio_interleaved, published=False,
+    when="Expert parallelism whose all-to-all takes a large part of a layer; without one it is interleaved "
+    "1F1B with a chunk more held.",
+    source="shoeybi2019",
 )  # fmt: skip
 def combined_one_f_one_b(num_ranks, num_microbatches, chunks=2):
     """Combined 1F1B, the interleaved order of Megatron-LM with ``overlap_moe_expert_parallel_comm``.

@@ -19,6 +19,8 @@ from ppmodel.tables import Schedule
     "dualpipe", label="DualPipe",
     title="two directions over two copies of the weights, forwards and backwards in pairs",
     legal="S even, B even, B >= 2S", bubble_ratio=formulas.bubble_ratio_dualpipe,
+    when="Pairs that hide an all-to-all, many microbatches, and room for two copies of the weights.",
+    source="deepseek2024",
 )  # fmt: skip
 def dualpipe(num_ranks, num_microbatches):
     """DualPipe (DeepSeek-AI, arXiv:2412.19437, section 3.2.1).
@@ -72,6 +74,7 @@ def dualpipe(num_ranks, num_microbatches):
 @schedule(
     "dualpipev", label="DualPipeV", title="DualPipe folded to a V: two stages per rank, one copy of the weights",
     legal="B >= 2S", bubble_ratio=formulas.bubble_ratio_dualpipev,
+    when="As DualPipe, where only one copy of the weights fits.", source="deepseek2024",
 )  # fmt: skip
 def dualpipev(num_ranks, num_microbatches):
     """DualPipeV (DeepSeek-AI's DualPipe repository, after Sea AI Lab's "cut in half"), as PyTorch orders it.

@@ -12,6 +12,9 @@ from ppmodel.tables import Schedule
     "hanayo", label="Hanayo", title="2W stages per rank in W waves, one copy of the weights", legal="B = S",
     options=[Option.count("waves", 1, "W", "waves, of two stages per rank each")],
     bubble_ratio=lambda num_ranks, _, waves=1: formulas.bubble_ratio_hanayo(num_ranks, waves), searched=True,
+    when="Exactly as many microbatches as ranks and room for one copy of the weights; more waves only on a "
+    "fast network.",
+    source="liu2023",
 )  # fmt: skip
 def hanayo(num_ranks, num_microbatches, waves=1):
     """Hanayo in its restricted regime, as many microbatches as ranks.

@@ -19,6 +19,8 @@ def _published(num_ranks, num_microbatches, chunks=2):
     "interleaved-1f1b", label="interleaved 1F1B", title="1F1B over v stages per rank, the microbatches in groups",
     legal="B >= 1; groups of S where S divides B", options=[CHUNKS], bubble_ratio=formulas.bubble_ratio_interleaved,
     published=_published,
+    when="Many layers for each rank and few microbatches, on a network that carries v times the messages.",
+    source="narayanan2021",
 )  # fmt: skip
 def interleaved_one_f_one_b(num_ranks, num_microbatches, chunks=2):
     """Interleaved 1F1B (Narayanan et al., 2021, section 2.2.2), with groups of microbatches as in Megatron-LM.
@@ -62,6 +64,9 @@ def interleaved_one_f_one_b(num_ranks, num_microbatches, chunks=2):
 @schedule(
     "looped-bfs", label="looped BFS", title="v stages per rank, all microbatches through one chunk before the next",
     legal="B >= 1", options=[CHUNKS], bubble_ratio=formulas.bubble_ratio_interleaved, published=_published,
+    when="In place of interleaved 1F1B where all B microbatches fit into memory; each stage then runs all its "
+    "microbatches in one go.",
+    source="lamypoirier2023",
 )  # fmt: skip
 def looped_bfs(num_ranks, num_microbatches, chunks=2):
     """Looped breadth-first pipeline (Lamy-Poirier, 2023, arXiv:2211.05953), in PyTorch's order.

@@ -11,6 +11,8 @@ from ppmodel.schedules.registry import CHUNKS, require_legal, schedule
     "interleaved-zb", label="interleaved ZB",
     title="interleaved 1F1B with half the warm-up and split backwards, W delayed by d",
     legal="B a multiple of its rounds, max(1, B // S)", options=[CHUNKS],
+    when="In place of interleaved 1F1B where the framework can split backwards, and B is a multiple of its rounds.",
+    source="qi2024",
 )  # fmt: skip
 def interleaved_zb(num_ranks, num_microbatches, chunks=2):
     """Interleaved Zero Bubble as PyTorch's ``ScheduleInterleavedZeroBubble`` has it (torch 2.13).

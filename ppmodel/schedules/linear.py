@@ -11,6 +11,9 @@ from ppmodel.schedules.rounds import on_own_ranks
 @schedule(
     "gpipe", label="GPipe", title="all forwards, then all backwards", legal="B >= 1",
     bubble_ratio=formulas.bubble_ratio_gpipe,
+    when="Where activations of all B microbatches fit, and as the base line: where transfers take long it is "
+    "faster than 1F1B, since nothing waits for a round trip.",
+    source="huang2019",
 )  # fmt: skip
 def gpipe(num_ranks, num_microbatches):
     """GPipe (Huang et al., 2019): F0 .. F(B-1), then B0 .. B(B-1) on every rank.
@@ -38,6 +41,9 @@ def gpipe(num_ranks, num_microbatches):
 @schedule(
     "1f1b", label="1F1B", title="one forward, one backward after a warm-up of S-1-d forwards", legal="B >= 1",
     bubble_ratio=formulas.bubble_ratio_1f1b,
+    when="The usual default: legal at any size, as fast as GPipe without a network, and never more than S "
+    "microbatches held.",
+    source="narayanan2021",
 )  # fmt: skip
 def one_f_one_b(num_ranks, num_microbatches):
     """1F1B, synchronous (Narayanan et al., 2021, section 2.2): warm-up of S-1-d forwards on rank d.
@@ -65,6 +71,8 @@ def one_f_one_b(num_ranks, num_microbatches):
 @schedule(
     "eager-1f1b", label="eager 1F1B", title="1F1B with a warm-up of 2(S-1-d) forwards", legal="B >= 1",
     bubble_ratio=formulas.bubble_ratio_1f1b,
+    when="In place of 1F1B where transfers take up to half of F + Bw, and nearly twice its activations fit.",
+    source="zhuang2022",
 )  # fmt: skip
 def eager_one_f_one_b(num_ranks, num_microbatches):
     """Eager 1F1B (Zhuang et al., arXiv:2211.05322): twice the warm-up hides the round trip of a transfer.

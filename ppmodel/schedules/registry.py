@@ -145,6 +145,10 @@ class Entry(NamedTuple):
         they take; None where they publish none. Where it is not `bubble_ratio`, that is derived in this project.
     searched : bool
         Whether the order is found operation by operation, by simulating it, and not written down at once.
+    when : str
+        When to take it, in a sentence; empty where nobody has said.
+    source : str
+        Who published it, by the key in the book's bibliography; empty where nobody has.
     file : str or None
         The user's file that registered it; errors of its generator name the line.
     """
@@ -158,10 +162,14 @@ class Entry(NamedTuple):
     bubble_ratio: Callable | None
     published: Callable | None
     searched: bool
+    when: str = ""
+    source: str = ""
     file: str | None = None
 
 
-def schedule(name, *, label, title, legal, options=(), bubble_ratio=None, published=True, searched=False):
+def schedule(
+    name, *, label, title, legal, options=(), bubble_ratio=None, published=True, searched=False, when="", source="",
+):  # fmt: skip
     """Register the decorated generator; the arguments are those of `Entry`.
 
     `published` may also be True, for `bubble_ratio` itself, or False, for none.
@@ -180,7 +188,8 @@ def schedule(name, *, label, title, legal, options=(), bubble_ratio=None, publis
         free = name not in _registry or _same(_registry[name].generate, generate)
         require(free, "schedule", name, "is the name of another schedule", "give yours a name of its own")
         authors = published if callable(published) else bubble_ratio if published else None
-        _registry[name] = Entry(name, generate, label, title, legal, tuple(options), bubble_ratio, authors, searched)
+        settings = (label, title, legal, tuple(options), bubble_ratio, authors, searched, when, source)
+        _registry[name] = Entry(name, generate, *settings)
         return generate
 
     return register

@@ -29,6 +29,7 @@ def _published(num_ranks, num_microbatches, warm_up="full"):
     "stp", label="STP", title="two stages per rank in a V, all-reduces hidden in pairs of the same stage",
     legal="B >= 3S-1 (2S with the memory-saving warm-up)", options=[_WARM_UP],
     bubble_ratio=formulas.bubble_ratio_stp, published=_published,
+    when="Tensor parallelism whose all-reduces are exposed, and at least 3S-1 microbatches.", source="qi2025",
 )  # fmt: skip
 def stp(num_ranks, num_microbatches, warm_up="full"):
     """STP (Qi et al., arXiv:2510.27257, section 4.2), the full order as the authors' code has it.

@@ -11,6 +11,8 @@ from ppmodel.schedules.rounds import on_own_ranks
 @schedule(
     "zb-h1", label="ZB-H1", title="1F1B with split backwards, W delayed by d microbatches: memory of 1F1B",
     legal="B >= S", bubble_ratio=formulas.bubble_ratio_zb_h1,
+    when="In place of 1F1B wherever the framework can split backwards: the same memory, and a shorter time.",
+    source="qi2024",
 )  # fmt: skip
 def zb_h1(num_ranks, num_microbatches):
     """ZB-H1 (Qi et al., 2024, section 2.1): 1F1B's warm-up, and W delayed by d microbatches on rank d.
@@ -50,6 +52,7 @@ def zb_h1(num_ranks, num_microbatches):
     "zb-h2", label="ZB-H2",
     title="twice the warm-up of ZB-H1 and twice its delay: no bubble within a rank, twice the memory",
     legal="B >= 2S-1", bubble_ratio=formulas.bubble_ratio_zb_h2, published=formulas.bubble_ratio_span_zb_h2,
+    when="Long transfers, and room for nearly twice the activations of 1F1B.", source="qi2024",
 )  # fmt: skip
 def zb_h2(num_ranks, num_microbatches):
     """ZB-H2 (Qi et al., 2024, section 2.2): a warm-up of 2(S-1-d) forwards, and W delayed by 2d microbatches.

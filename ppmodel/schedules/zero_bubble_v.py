@@ -22,6 +22,7 @@ _MAX_SQUEEZED = 1024
     title="two stages per rank in a V, backward split, no bubble within a rank's span at F = I = W",
     legal="B >= 1 (without a bubble from B = 2S-1)", bubble_ratio=formulas.bubble_ratio_zb_v,
     published=formulas.bubble_ratio_span_zb_v,
+    when="A fast network, and no more memory than 1F1B takes.", source="qi2024",
 )  # fmt: skip
 def zb_v(num_ranks, num_microbatches):
     """ZB-V (Qi et al., arXiv:2401.10241, section 6), as PyTorch orders it.
@@ -79,6 +80,7 @@ def _order(num_ranks, num_microbatches, rank):
 @schedule(
     "v-half", label="V-Half", title="two stages per rank in a V, backward split, half the activations of 1F1B",
     legal="B >= 1, S <= 1024", bubble_ratio=formulas.bubble_ratio_v_half, published=False, searched=True,
+    when="About half the activations of 1F1B, at F, I and W that are much alike.", source="qi2024memory",
 )  # fmt: skip
 def v_half(num_ranks, num_microbatches):
     """V-Half (Qi et al., arXiv:2405.15362): at most (S+2)/2 units of activations, rounded down.
@@ -121,6 +123,7 @@ def v_half(num_ranks, num_microbatches):
 @schedule(
     "v-min", label="V-Min", title="two stages per rank in a V, backward split, a third of the activations of 1F1B",
     legal="B >= 1, S <= 1024", bubble_ratio=formulas.bubble_ratio_v_min, published=False, searched=True,
+    when="Memory before time: about a third of the activations of 1F1B.", source="qi2024memory",
 )  # fmt: skip
 def v_min(num_ranks, num_microbatches):
     """V-Min (Qi et al., arXiv:2405.15362): at most (S+4)/3 units of activations, rounded down.
