@@ -26,7 +26,7 @@
     table.classList.remove("cards");
     const row = table.tBodies[0].rows[0];
     if (!PHONE.matches || !row) return;
-    table.classList.toggle("cards", row.cells.length > WIDE || table.scrollWidth > table.clientWidth);
+    table.classList.toggle("cards", row.cells.length > (table.scrollWidth > table.clientWidth ? 2 : WIDE));
   }
 
   function key(text) {

@@ -99,7 +99,7 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=No
             seconds = execute_all(changes, copy, copy / "nb", jobs, bar, time_limit, pictures.HAND_OVER)
             pictures.take_out(copy / "nb", work / "pictures")
             bar.set_description("book")
-            schedule_pages.write(copy, jobs)
+            schedule_pages.write(copy)
             identity = _configure(copy, own)
             html = _with_explorer(copy, work)
             pictures.choose(html, work / "pictures", copy / "results")

@@ -1,12 +1,10 @@
 """A section for every registered schedule: a drawing, its rule, and facts computed from its table."""
 
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
-from pathlib import Path
 from typing import NamedTuple
 
 from ppmodel import evaluate, schedules
-from ppmodel.artefact import explorer, pictures
+from ppmodel.artefact import explorer
+from ppmodel.artefact.drawings import drawing
 from ppmodel.artefact.report import MyST, list_table, literal
 from ppmodel.cases import as_case, formula_bubble_ratio
 from ppmodel.errors import PPModelError
@@ -85,25 +83,6 @@ def facts(name):
     )  # fmt: skip
 
 
-def draw(name):
-    """The drawing of a schedule's section: its table, and a timeline with transfers of a fifth of a forward.
-
-    Parameters
-    ----------
-    name : str
-
-    Returns
-    -------
-    matplotlib Figure
-    """
-    from ppmodel.plot import plot_schedule
-
-    found = facts(name)
-    size = f"S = {found.table.num_ranks}, B = {found.table.num_microbatches}"
-    above = f"{size}; above the table, below the timeline; a backward takes two forwards, a transfer 0.2"
-    return plot_schedule(found.table, _run(found.table), found.point, above)
-
-
 def section(name):
     """The section of a schedule, in MyST, for a page in ``schedules/``.
 
@@ -122,8 +101,13 @@ def section(name):
         ("source", found.source), ("to try", found.link),
     ]  # fmt: skip
     table = list_table([(fact, MyST(said)) for fact, said in rows], ["name", MyST(f"`{name}`")], [24, 76])
-    picture = f"```{{image}} ../results/schedule_{name}.png\n:alt: {found.point}.\n:width: 100%\n```"
-    return f"(schedule-{name})=\n## {literal(found.entry.label)}\n\n{found.rule}\n\n{picture}\n\n{table}"
+    picture = drawing(found.table, _run(found.table).timeline, f"drawing-{name}", f"{found.point}.")
+    size = f"Its table and, below, its timeline at $S = {found.table.num_ranks}$, $B = {found.table.num_microbatches}$"
+    shown = f"{size}; a backward takes two forwards, a transfer 0.2. {literal(found.point)}."
+    return (
+        f"(schedule-{name})=\n## {literal(found.entry.label)}\n\n{found.rule}\n\n"
+        f"```{{raw}} html\n{picture}\n```\n\n{shown}\n\n{table}"
+    )
 
 
 def overview():
@@ -143,16 +127,14 @@ def overview():
     return list_table(rows, ["schedule", "what it does", "bubble", "peak"], [24, 50, 13, 13])
 
 
-def write(book, jobs=2):
-    """Write the sections of all registered schedules into the pages of a book, and their drawings into its results.
+def write(book):
+    """Write the sections of all registered schedules into the pages of a book.
 
     Parameters
     ----------
     book : Path
         Its sources, changed in place: a page for each family, with `SECTIONS` where sections go, notes on a schedule
         beside it in ``notes/``, and ``schedules.md``.
-    jobs : int
-        Processes that draw.
     """
     names = {one: [] for one in FAMILIES}
     for entry in schedules.entries():
@@ -163,25 +145,12 @@ def write(book, jobs=2):
         page.write_text(page.read_text(encoding="utf-8").replace(SECTIONS, whole), encoding="utf-8")
     page = book / "schedules.md"
     page.write_text(page.read_text(encoding="utf-8").replace(OVERVIEW, overview()), encoding="utf-8")
-    _draw_all([name for there in names.values() for name in there], book / "results", jobs)
 
 
 def _note(book, name):
     """What is to be said of a schedule beside its facts; nothing where nobody has."""
     path = book / "schedules" / "notes" / f"{name}.md"
     return f"\n{path.read_text(encoding='utf-8')}" if path.is_file() else ""
-
-
-def _draw_all(names, folder, jobs):
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        for name, found in zip(names, pool.map(_pictures, names), strict=True):
-            for ending, picture in found.items():
-                (Path(folder) / f"schedule_{name}{ending}.png").write_bytes(picture)
-
-
-def _pictures(name):
-    """The drawing of a schedule in all its versions."""
-    return pictures.versions(draw(name))
 
 
 # ---- facts ---------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from ppmodel.tables import NO_OPERATION, Schedule
 
 KIND_COLOURS = {OpKind.F: SKY, OpKind.B: ORANGE, OpKind.I: YELLOW, OpKind.W: PURPLE, OpKind.R: GREY,
                 OpKind.O: GREEN}  # fmt: skip
-_KIND_NAMES = {OpKind.F: "forward", OpKind.B: "backward", OpKind.I: "input gradient", OpKind.W: "weight gradient",
+KIND_NAMES = {OpKind.F: "forward", OpKind.B: "backward", OpKind.I: "input gradient", OpKind.W: "weight gradient",
                OpKind.R: "gradient all-reduce", OpKind.O: "optimizer step"}  # fmt: skip
 MIN_LABEL_SHARE = 0.016
 _LEAST_EDGED = 0.004  # of the width of the picture: narrower boxes have no edge, and their transfers no line
@@ -36,7 +36,7 @@ def operation_legend(figure, schedules, extra=()):
     """
     drawn = [schedules] if isinstance(schedules, Schedule) else list(schedules)
     kinds = [kind for kind in OpKind if any((one.kind == kind).any() for one in drawn)]
-    handles = [Patch(facecolor=KIND_COLOURS[kind], edgecolor="#555555", label=_KIND_NAMES[kind]) for kind in kinds]
+    handles = [Patch(facecolor=KIND_COLOURS[kind], edgecolor="#555555", label=KIND_NAMES[kind]) for kind in kinds]
     if any(one.num_replicas > 1 for one in drawn):
         handles.append(Patch(facecolor="white", hatch="////", edgecolor="#777777", label="second replica"))
     if any(one.chunks_per_rank > 1 for one in drawn):
@@ -44,8 +44,23 @@ def operation_legend(figure, schedules, extra=()):
     figure.legend(handles=[*handles, *extra], loc="outside lower center", ncols=2 if on_phone() else 5, fontsize=8.5)
 
 
-def _shade(colour, chunk, chunks):
-    """A colour that darkens with the chunk, so that the stages of one rank can be told apart."""
+def shade(colour, chunk, schedule):
+    """A colour that darkens with the chunk, so that the stages of one rank can be told apart.
+
+    Parameters
+    ----------
+    colour : str
+    chunk : int
+        The place of a stage among those of its rank.
+    schedule : Schedule
+        It says how many there are.
+
+    Returns
+    -------
+    tuple of float
+        Red, green and blue.
+    """
+    chunks = max(1, int(schedule.chunks_per_rank))
     share = 0.0 if chunks <= 1 else 0.45 * chunk / (chunks - 1)
     return tuple((1 - share) * channel for channel in to_rgb(colour))
 
@@ -68,7 +83,6 @@ def draw_operations(axes, schedule, start, end, window, beside=False, least=MIN_
     """
     left, right = window
     edge = 0.0 if _crowded(start, end, window) else 0.5
-    chunks = max(1, int(schedule.chunks_per_rank))
     chunk = schedule.stage // schedule.num_ranks
     cell = np.flatnonzero(~schedule.joined).tolist() + [schedule.num_operations]
     for first, last in pairwise(cell):
@@ -81,7 +95,7 @@ def draw_operations(axes, schedule, start, end, window, beside=False, least=MIN_
             bottom = schedule.rank[op] - 0.42 + lane * height
             if beside and schedule.kind[op] == OpKind.R:
                 height, bottom = 0.14, schedule.rank[op] + 0.28
-            colour = _shade(KIND_COLOURS[OpKind(schedule.kind[op])], chunk[op], chunks)
+            colour = shade(KIND_COLOURS[OpKind(schedule.kind[op])], chunk[op], schedule)
             hatch = "////" if schedule.replica[op] else None
             style = {"facecolor": colour, "edgecolor": "#555555", "hatch": hatch, "lw": edge}
             axes.add_patch(Rectangle((begin, bottom), length, height, zorder=2 + (height < 0.2), **style))
@@ -223,55 +237,12 @@ def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1, wi
     return titled(figure, title, f"{context}; numbers are microbatches")
 
 
-@redrawn
-def plot_schedule(schedule, timeline, title, context, unit="F", backward=2):
-    """A schedule in one look: its table, and below it a simulated timeline.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        The table.
-    timeline : Timeline or Run
-        Of the same table.
-    title, context : str
-        The point of the figure, and what it shows; see `context`.
-    unit : str
-        What the times are in.
-    backward : int
-        Slots of a backward; a forward and a reduction take one.
-
-    Returns
-    -------
-    matplotlib Figure
-
-    Examples
-    --------
-    >>> import ppmodel as pp
-    >>> run = pp.simulate("1f1b", 2, 4, forward=1, backward=2, comm=0.2)
-    >>> [axis.get_xlabel() for axis in plot_schedule(run.table, run, "1F1B", "S = 2, B = 4").axes]
-    ['slot', 'time (F)']
-    """
-    timeline = getattr(timeline, "timeline", timeline)
-    least = MIN_LABEL_SHARE * (1 + on_phone())
-    figure, ((above,), (below,)) = _panels([schedule.num_ranks] * 2, sharex=False)
-    start, end = schedule.slots(backward=backward, reduction=1)
-    draw_operations(above, schedule, start, end, (0, int(end.max())), least=least)
-    above.set_xlabel("slot")
-    above.xaxis.set_major_locator(MaxNLocator(9 if on_phone() else 20, integer=True))
-    beside = timeline.graph.allreduce.startswith("overlapped")
-    draw_operations(below, schedule, timeline.start_s, timeline.end_s, (0, timeline.makespan_s), beside, least)
-    _draw_transfers(below, timeline, range(schedule.num_operations), color="#333333", lw=0.6, alpha=0.7, zorder=3)
-    below.set_xlabel(f"time ({unit})")
-    operation_legend(figure, schedule, [plt.Line2D([], [], color="#333333", lw=0.8, label="transfer")])
-    return titled(figure, title, f"{context}; numbers are microbatches")
-
-
-def _panels(ranks, in_row=1, sharex=True):
+def _panels(ranks, in_row=1):
     """A figure with a panel for each of these numbers of ranks, and its axes; a row is as high as its ranks need."""
     in_row = 1 if on_phone() else in_row
     heights = [max(ranks[first : first + in_row]) for first in range(0, len(ranks), in_row)]
     size = (page_width(), 1.1 + 0.34 * sum(heights) + 0.35 * len(heights))
-    return plt.subplots(len(heights), in_row, squeeze=False, sharex=sharex, height_ratios=heights, figsize=size)
+    return plt.subplots(len(heights), in_row, squeeze=False, sharex=True, height_ratios=heights, figsize=size)
 
 
 def _draw_path(axis, timeline, path):
