@@ -10,13 +10,15 @@ from ppmodel.cases import as_case, formula_bubble_ratio
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import messages_sent, peak_activations, table_bubble_ratio
 from ppmodel.schedules.registry import Entry, option_text
-from ppmodel.tables import FAMILIES, Schedule, family
+from ppmodel.tables import Schedule, family
 
 PAGES = {
     "one chunk": "one-stage", "one chunk, split backward": "split-backward", "loop": "loops", "V or waves": "zigzag",
     "two directions": "two-directions",
 }  # fmt: skip
-"""The page of each family, in ``schedules/``."""
+"""The page of each family, in ``schedules/``; those whose cells hold pairs are on a page of their own."""
+
+PAIRS = "pairs"
 
 SECTIONS, OVERVIEW = "<!-- sections -->", "<!-- overview -->"
 """Where a family's page and the page above them have what is written here."""
@@ -118,13 +120,22 @@ def overview():
     MyST
     """
     rows = []
+    for names in _pages().values():
+        for name in names:
+            entry, table = schedules.get(name), schedules.small(name)
+            there = MyST(f"[{literal(entry.label)}](#schedule-{name})")
+            bubble, peak = float(table_bubble_ratio(table)), _number(float(peak_activations(table).max()))
+            rows.append((there, entry.title, f"{bubble:.0%}", peak))
+    return list_table(rows, ["schedule", "what it does", "bubble", "peak"], [24, 50, 13, 13])
+
+
+def _pages():
+    """The names of the schedules on each page, in the order in which they were registered."""
+    pages = {page: [] for page in (*PAGES.values(), PAIRS)}
     for entry in schedules.entries():
         table = schedules.small(entry.name)
-        there = MyST(f"[{literal(entry.label)}](#schedule-{entry.name})")
-        bubble, peak = float(table_bubble_ratio(table)), _number(float(peak_activations(table).max()))
-        rows.append((FAMILIES.index(family(table)), (there, entry.title, f"{bubble:.0%}", peak)))
-    rows = [row for _, row in sorted(rows, key=lambda one: one[0])]
-    return list_table(rows, ["schedule", "what it does", "bubble", "peak"], [24, 50, 13, 13])
+        pages[PAIRS if table.joined.any() else PAGES[family(table)]].append(entry.name)
+    return pages
 
 
 def write(book):
@@ -136,12 +147,9 @@ def write(book):
         Its sources, changed in place: a page for each family, with `SECTIONS` where sections go, notes on a schedule
         beside it in ``notes/``, and ``schedules.md``.
     """
-    names = {one: [] for one in FAMILIES}
-    for entry in schedules.entries():
-        names[family(schedules.small(entry.name))].append(entry.name)
-    for one, there in names.items():
-        page = book / "schedules" / f"{PAGES[one]}.md"
-        whole = "\n".join(section(name) + _note(book, name) for name in there)
+    for name, there in _pages().items():
+        page = book / "schedules" / f"{name}.md"
+        whole = "\n".join(section(one) + _note(book, one) for one in there)
         page.write_text(page.read_text(encoding="utf-8").replace(SECTIONS, whole), encoding="utf-8")
     page = book / "schedules.md"
     page.write_text(page.read_text(encoding="utf-8").replace(OVERVIEW, overview()), encoding="utf-8")

@@ -169,7 +169,8 @@ def plot_race(timelines, title, latest):
     """
     timelines = {name: getattr(run, "timeline", run) for name, run in timelines.items()}
     order = sorted(timelines, key=lambda name: timelines[name].makespan_s)
-    figure, axes = plt.subplots(len(order), 1, squeeze=False, sharex=True, figsize=(min(4.4, page_width()), 0.5 + 0.86 * len(order)))
+    size = (min(4.4, page_width()), 0.5 + 0.86 * len(order))
+    figure, axes = plt.subplots(len(order), 1, squeeze=False, sharex=True, figsize=size)
     for place, (axis, name) in enumerate(zip(axes[:, 0], order, strict=True), start=1):
         schedule, end = timelines[name].graph.schedule, timelines[name].makespan_s
         for kind, colour in KIND_COLOURS.items():
