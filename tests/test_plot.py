@@ -8,14 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib import pyplot as plt
+from matplotlib.colors import rgb_to_hsv, to_hex, to_rgb
 from matplotlib.patches import Rectangle
+from matplotlib.text import Text
 
 import ppmodel as pp
-from ppmodel import build
+from ppmodel import build, schedules
 from ppmodel.analysis import relative_to
 from ppmodel.costs import uniform_costs
 from ppmodel.plot import (
     context,
+    dark,
+    narrow,
     plot_bars,
     plot_heatmap,
     plot_lines,
@@ -26,10 +30,13 @@ from ppmodel.plot import (
     plot_timelines,
     style_of,
 )
-from ppmodel.plot.scatter import kept_apart
+from ppmodel.plot.ends import kept_apart
+from ppmodel.plot.palette import contrast
 from ppmodel.plot.style import log_ticks
+from ppmodel.plot.themes import GROUND, ON_DARK, ON_LIGHT
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system
+from ppmodel.tables import FAMILIES, family
 
 SYSTEMS = ["mid_cp_slow_nw", "mid_cp_mid_nw"]
 
@@ -342,3 +349,74 @@ def test_lines_have_bands():
     frame = frame.assign(low=frame.idle_ratio - 0.1, high=frame.idle_ratio + 0.1)
     (axis,) = plot_lines(frame, "microbatches", "idle_ratio", "title", band=("low", "high")).axes
     assert len(axis.collections) == 2
+
+
+@pytest.mark.parametrize("labels", [["GPipe", "1F1B", "Chimera"], ["ZB-V", "Hanayo W = 4", "GPipe", "mine"]])
+def test_style_belongs_to_the_schedule(labels):
+    """Whatever else is drawn: a schedule's colour, marker and dash are its own, and families have a hue each."""
+    alone = {text: style_of([text])[text] for text in labels}
+    for text, style in style_of(labels[::-1]).items():
+        if text != "mine":
+            assert all(style[key] == alone[text][key] for key in ("color", "marker", "ls"))
+                alone[text][key] for key in ("color", "marker", "ls")
+            ]
+    hues = {name: {} for name in FAMILIES}
+    for entry in schedules.entries():
+        colour = style_of([entry.label])[entry.label]["color"]
+        hues[family(schedules.small(entry.name))][entry.name] = rgb_to_hsv(to_rgb(colour))[0]
+    for one in hues.values():
+        assert np.ptp(list(one.values())) < 0.02
+    middles = sorted(np.mean(list(one.values())) for one in hues.values())
+    assert np.diff(middles).min() > 0.03
+
+
+def test_members_of_a_family_are_told_apart():
+    """By marker always, and of those drawn most by shade and dash, too."""
+    styles = style_of([entry.label for entry in schedules.entries()])
+    assert len({(style["color"], style["marker"]) for style in styles.values()}) == len(styles)
+    one, other = styles["GPipe"], styles["1F1B"]
+    assert one["color"] != other["color"]
+    assert one["ls"] != other["ls"]
+
+
+def test_names_stand_at_the_ends_of_lines():
+    """In place of a legend: one for each line, in the last panel of a row, none over another, dark enough to read."""
+    many = pp.compare(["gpipe", "1f1b", "eager-1f1b", "zb-h1", "zb-v", "looped-bfs", "interleaved-1f1b"], 4, [8, 16],
+                      model="paper", system=SYSTEMS)  # fmt: skip
+    figure = plot_lines(many, "microbatches", "makespan_s", "title", panel="system")
+    assert not figure.legends
+    assert [len(axis.texts) for axis in figure.axes] == [0, 7]
+    figure.draw_without_rendering()
+    boxes = [Text.get_window_extent(text) for text in figure.axes[-1].texts]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+    assert all(contrast(to_rgb(text.get_color()), (1, 1, 1)) >= 4.5 for text in figure.axes[-1].texts)
+
+
+def test_a_phone_gets_one_panel_in_a_row(frame):
+    """The same lines, one panel below the other, in a figure less than half as wide; nothing else changes."""
+    wide = plot_lines(frame, "microbatches", ["makespan_s", "idle_ratio"], "title", panel="system")
+    phone = narrow(wide)
+    assert phone.get_figwidth() < wide.get_figwidth() / 2
+    assert {axis.get_subplotspec().colspan.start for axis in phone.axes} == {0}
+    for one, other in zip(wide.axes, phone.axes, strict=True):
+        assert [list(line.get_ydata()) for line in one.lines] == [list(line.get_ydata()) for line in other.lines]
+    assert narrow(plt.figure()) is None
+
+
+def test_a_dark_page_gets_light_strokes_and_the_figure_back(frame):
+    """All text and lines can be seen on a dark ground, cells keep their colours, and afterwards all is as it was."""
+    figures = [
+        plot_lines(frame, "microbatches", "makespan_s", "title", panel="system", limits={"x": 40.0}),
+        plot_heatmap(frame[frame.system == SYSTEMS[0]], "microbatches", "label", "idle_ratio", "title"),
+        plot_table({"1F1B": build("1f1b", 2, 4)}, "title"),
+    ]
+    for figure in figures:
+        before = [(text.get_text(), text.get_color()) for text in figure.findobj(Text)]
+        on_cells = {ON_LIGHT, ON_DARK}
+        with dark(figure):
+            for text in figure.findobj(Text):
+                if text.get_text() and text.get_color() not in on_cells and to_hex(text.get_color()) not in on_cells:
+                    assert contrast(to_rgb(text.get_color()), to_rgb(GROUND)) >= 4.4, text
+            for line in (line for axis in figure.axes for line in axis.lines):
+                assert contrast(to_rgb(line.get_color()), to_rgb(GROUND)) >= 4.4
+        assert [(text.get_text(), text.get_color()) for text in figure.findobj(Text)] == before
