@@ -1,6 +1,7 @@
 """The built pages, opened in a real browser."""
 
 import json
+import re
 
 import pandas as pd
 import pytest

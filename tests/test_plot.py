@@ -358,8 +358,6 @@ def test_style_belongs_to_the_schedule(labels):
     for text, style in style_of(labels[::-1]).items():
         if text != "mine":
             assert all(style[key] == alone[text][key] for key in ("color", "marker", "ls"))
-                alone[text][key] for key in ("color", "marker", "ls")
-            ]
     hues = {name: {} for name in FAMILIES}
     for entry in schedules.entries():
         colour = style_of([entry.label])[entry.label]["color"]
