@@ -62,4 +62,3 @@ def test_versions_go_from_a_notebook_to_its_page(figure, tmp_path):
     for ending in pictures.VERSIONS:
         assert f"_images/{name}{ending}.png" in page
         assert (html / "_images" / f"{name}{ending}.png").read_bytes() == figure.versions[ending]
-

@@ -144,9 +144,11 @@ def write(book):
     Parameters
     ----------
     book : Path
-        Its sources, changed in place: a page for each family, with `SECTIONS` where sections go, notes on a schedule
-        beside it in ``notes/``, and ``schedules.md``.
+        Its sources. Where it has pages on schedules, they are changed in place: one for each family, with `SECTIONS`
+        where sections go, notes on a schedule beside it in ``notes/``, and ``schedules.md``.
     """
+    if not (book / "schedules").is_dir():
+        return
     for name, there in _pages().items():
         page = book / "schedules" / f"{name}.md"
         whole = "\n".join(section(one) + _note(book, one) for one in there)

@@ -77,7 +77,7 @@ def _colours(artist):
     elif isinstance(artist, Patch):
         yield artist.get_facecolor, artist.set_facecolor, False
         yield artist.get_edgecolor, artist.set_edgecolor, True
-    elif isinstance(artist, Collection):
+    elif isinstance(artist, Collection) and np.ndim(artist.get_alpha()) == 0:  # cells that fade keep their colours
         if artist.get_array() is None:
             yield artist.get_facecolor, artist.set_facecolor, False
         yield artist.get_edgecolor, artist.set_edgecolor, True
