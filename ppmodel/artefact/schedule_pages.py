@@ -69,8 +69,8 @@ def facts(name):
 
     Examples
     --------
-    >>> facts("1f1b").peak
-    '4 microbatches on the most loaded of 4 ranks, 2.5 in the mean'
+    >>> facts("1f1b").point
+    '1F1B leaves 27% of its slots empty, and 34% of the time where transfers take 0.2 F'
     """
     entry, table = schedules.get(name), schedules.small(name)
     idle, empty = _run(table).idle_ratio, float(table_bubble_ratio(table))
