@@ -119,10 +119,9 @@ def plot_lines(
 
 
 def _last_of_rows(axes, places):
-    """The last panel of each row, with its column and name."""
+    """The last panel of each full row, with its column and name: names beside another would push the panels apart."""
     shown = {axis: (axis, *place) for axis, *place in places}
-    for row in axes:
-        yield [shown[axis] for axis in row if axis in shown][-1]
+    return [shown[axis] for axis in axes[:, -1] if axis in shown]
 
 
 def _ends(here, x, column, line, styles, dash):

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 _WIDE, _PHONE, _PHONE_BELOW = 7.8, 3.7, 5.0
 _PAGE = ContextVar("inches", default=_WIDE)
-_TITLE_LETTER, _CONTEXT_LETTER = 6.1, 4.35  # points that a letter takes in the mean
+_TITLE_LETTER, _CONTEXT_LETTER, _PANEL_LETTER = 6.1, 4.35, 6.0  # points that a letter takes in the mean
 
 _OTHER_SCRIPTS = (  # where one of these is installed, it draws what the font of the figures lacks
     "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans", "IPAexGothic", "IPAGothic", "Hiragino Sans", "Yu Gothic",
@@ -140,7 +140,9 @@ def panels_of(frame, panel):
 def panel_title(axis, panel, name, labels=None):
     """Write above a panel what it shows: a name as it is, a number with the name of its column."""
     if name is not None:
-        axis.set_title(name if isinstance(name, str) else f"{axis_label(panel, labels)} = {name}", fontsize=9.5)
+        said = name if isinstance(name, str) else f"{axis_label(panel, labels)} = {name}"
+        letters = max(12, int(axis.figure.get_figwidth() * 72 / axis.get_gridspec().ncols / _PANEL_LETTER))
+        axis.set_title("\n".join(fill(line, letters) for line in said.split("\n")), fontsize=9.5)
 
 
 def log_ticks(low, high, most=4):
