@@ -1,6 +1,7 @@
 """The model held against training runs that others measured: what fits that had not seen a run predict of it."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ from ppmodel.errors import PPModelError
 from ppmodel.measured import read_rows
 from ppmodel.measured.ablation import PARTS, Part, ablated
 from ppmodel.measured.baseline import constant_utilization
+from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import unseen
 from ppmodel.specs import DATA, load_system
 
@@ -61,8 +63,9 @@ def runs_of(names):
     -------
     DataFrame
         A row for each run: its own columns, with numbers as numbers; ``runs``, the stem of its file; ``system``;
-        ``predicted_iteration_s``, ``predicted_memory_gb`` and ``predicted_fits``; and ``baseline_s``, by a constant
-        utilization of each file. Empty where nothing was measured to compare with.
+        ``predicted_iteration_s``, ``predicted_memory_gb`` and ``predicted_fits``; ``baseline_s``, by a constant
+        utilization of each file; and ``unfitted_s``, by the packaged system of the same device that is fitted to
+        nothing. Empty where nothing was measured to compare with.
     """
     return pd.concat([_runs_of(name) for name in names], ignore_index=True)
 
@@ -81,8 +84,16 @@ def _runs_of(name):
     frame["predicted_fits"] = fits.where(frame.predicted_memory_gb.notna())
     for stem in stems:
         timed = [row for row in rows if row["runs"] == stem and row["iteration_s"]]
-        frame.loc[[row["id"] for row in timed], "baseline_s"] = constant_utilization(timed, system)
+        ids = [row["id"] for row in timed]
+        frame.loc[ids, "baseline_s"] = constant_utilization(timed, system)
+        plain = _unfitted(system)
+        frame.loc[ids, "unfitted_s"] = Batch(timed, plain).seconds([plain])[0]
     return frame.reset_index(drop=True)
+
+
+def _unfitted(system):
+    """The packaged system of the same device, ``a100`` for ``a100_vtrain``, with the source's framework."""
+    return replace(load_system(system.name.split("_")[0]), framework=system.framework)
 
 
 def _start(name):
