@@ -8,6 +8,8 @@ from ppmodel.plot.style import axis_label, on_phone, page_width, panel_title, pa
 from ppmodel.plot.themes import ON_DARK, ON_LIGHT
 
 _DARK = 0.55
+_HIGH, _BARE = 0.27, 0.16  # inches of a row, and of one without text
+_WIDEST = 1.15
 _LONG_NAME = 7  # letters that fit under a cell
 
 
@@ -59,8 +61,9 @@ def plot_heatmap(
     """
     panels, said = panels_of(frame, panel), words or {}
     columns, rows = list(dict.fromkeys(frame[x])), list(dict.fromkeys(frame[y]))
-    figure, axes = _axes(len(panels), len(columns), len(rows))
-    small = _text_size(len(columns), frame[y]) if on_phone() else 8
+    bare = text is not None and not frame[text].astype(bool).any()
+    figure, axes = _axes(len(panels), len(columns), len(rows), _BARE if bare else _HIGH)
+    small = _text_size(figure, len(panels), len(columns), frame[y])
     norm = _norm(frame[value].to_numpy(dtype=float), limits, centre, log)
     colours = plt.get_cmap("cividis_r" if centre is None else "PuOr_r")
     for axis, (name, here) in zip(axes.flat, panels.items(), strict=True):
@@ -80,7 +83,8 @@ def plot_heatmap(
         names = [str(said.get(one, one)) for one in columns]
         long = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if max(map(len, names)) > _LONG_NAME else {}
         axis.set_xticks(np.arange(len(columns)) + 0.5, names, **long)
-        axis.set_yticks(np.arange(len(rows)) + 0.5, [str(said.get(one, one)) for one in rows])
+        high = {"fontsize": 7} if bare else {}
+        axis.set_yticks(np.arange(len(rows)) + 0.5, [str(said.get(one, one)) for one in rows], **high)
         axis.set(xlabel=axis_label(x, labels), ylim=(len(rows), 0))
         axis.grid(visible=False)
         axis.tick_params(length=0)
@@ -91,19 +95,20 @@ def plot_heatmap(
     return titled(figure, title, context)
 
 
-def _axes(panels, columns, rows):
-    """A figure with panels side by side, as wide as their cells need; below one another on a phone."""
+def _axes(panels, columns, rows, high):
+    """A figure with panels side by side, as wide as their cells need and a page allows; one above another on a phone."""
     if on_phone():
-        size = (page_width(), panels * (0.25 * rows + 0.75) + 0.6)
+        size = (page_width(), panels * ((high - 0.02) * rows + 0.75) + 0.6)
         return plt.subplots(panels, 1, figsize=size, squeeze=False, sharex=True)
-    size = (panels * (0.62 * columns + 0.4) + 2.0, 0.27 * rows + 1.7)
+    size = (min(panels * (0.62 * columns + 0.4) + 2.0, _WIDEST * page_width()), high * rows + 1.7)
     return plt.subplots(1, panels, figsize=size, squeeze=False, sharey=True)
 
 
-def _text_size(columns, names):
-    """Points of the text in a cell of a phone's heatmap, which shares the width with the names of the rows."""
-    longest = max(len(str(name)) for name in names)
-    return max(4.5, min(8, 72 * (page_width() - 0.07 * longest) / columns / 2.6))
+def _text_size(figure, panels, columns, names):
+    """Points of the text in a cell, which shares the width with the names of the rows."""
+    beside = 1 if on_phone() else panels
+    left = figure.get_figwidth() - 0.07 * max(len(str(name)) for name in names) - 0.2 * beside
+    return max(4.5, min(8, 72 * left / beside / columns / 2.6))
 
 
 def _written(form, value):
