@@ -96,7 +96,7 @@ def plot_heatmap(
 
 
 def _axes(panels, columns, rows, high):
-    """A figure with panels side by side, as wide as their cells need and a page allows; one above another on a phone."""
+    """A figure with panels side by side, as wide as cells need and a page allows; one above another on a phone."""
     if on_phone():
         size = (page_width(), panels * ((high - 0.02) * rows + 0.75) + 0.6)
         return plt.subplots(panels, 1, figsize=size, squeeze=False, sharex=True)
