@@ -6,18 +6,19 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pytorch_orders import FILES, blocks
-from strategies import schedules, tables
+from strategies import is_legal, schedules, tables
 
 from ppmodel import Op, build
 from ppmodel.errors import TableError
 from ppmodel.export import parse_table, read_file, read_table, table, table_html, write_table
+from ppmodel.schedules import get
 
 HERE = Path(__file__).parent
 BAD, GOLDEN = HERE / "bad/tables", HERE / "golden/exchange"
@@ -72,6 +73,27 @@ def test_files_round_trip(form, schedule, backward):
     assert (again.num_microbatches, again.microbatch_parts) == (schedule.num_microbatches, schedule.microbatch_parts)
     assert again.stage_shares.tolist() == schedule.stage_shares.tolist()
     assert write_table(again, form, backward=backward) == text
+
+
+@pytest.mark.parametrize("form", ["text", "csv", "pytorch"])
+@pytest.mark.parametrize("name", ["stp", "combined-1f1b", "dualpipe", "dualpipev"])
+def test_tables_of_pairs_round_trip_at_every_size(name, form):
+    """With every option, in our forms and in PyTorch's, whose pairs are OVERLAP_F_B; it cannot say DualPipe, whose
+    stages are on two ranks each."""
+    options = product(*([(option.name, word) for word in option.examples] for option in get(name).options))
+    for words, size in product(list(options), product(range(1, 6), range(1, 15))):
+        if not is_legal(name, size, words):
+            continue
+        made = build(name, *size, **dict(words))
+        if (name, form) == ("dualpipe", "pytorch"):
+            with pytest.raises(TableError, match="in PyTorch's form a stage is on one rank; write our own form"):
+                write_table(made, form)
+            continue
+        text = write_table(made, form)
+        again = parse_table(text)
+        assert again.rows() == made.rows()
+        assert again.num_microbatches == made.num_microbatches
+        assert text.count("OVERLAP_F_B") == (made.joined.sum() if form == "pytorch" else 0)
 
 
 def test_every_bad_file_has_its_message():
