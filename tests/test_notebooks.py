@@ -466,6 +466,13 @@ def test_pairs(recorded):
     facts, gains = recorded("pairs.json"), recorded("pairs_gain.csv").set_index("what").saved
     assert facts["saved"] == pytest.approx(1 - study.iteration_s["dualpipev"] / study.iteration_s["1f1b"])
     assert gains["contention"] < facts["saved"]
+    profile, table = recorded("pairs_profile.json"), recorded("pairs_profile.csv").set_index("what")
+    assert table.trace["the pair"] == profile["took"] == 129.01
+    assert abs(profile["walked_off"]) < 0.05 < profile["ours_off"]  # the walk stands, the durations do not
+    assert max(profile["kernels"], profile["exchanges"]) <= profile["walked"] <= profile["waiting"] < profile["in_turn"]
+    assert (table.off[:2] < -0.2).all()
+    assert (table.off[2:4] > 0.5).all()
+    assert recorded("pairs_traced.json")["hidden"] > 2 * facts["hidden"]
     memory = recorded("pairs_memory.csv")
     assert memory.fits.sum() == recorded("pairs_memory.json")["fitting"]
 
