@@ -388,6 +388,9 @@ def test_measured(recorded):
     assert set(targets.source) == {*rows, "zero_bubble"}
     assert ((targets.reached <= targets.target) == (targets.met == "yes")).all()
     assert recorded("measured_worst.csv").error.abs().is_monotonic_decreasing
+    together = recorded("measured_together.csv").set_index("runs")
+    assert together.own["bigscience_a100"] == pytest.approx(said_of("a100_bigscience", "bigscience_a100")[0], abs=1e-6)
+    assert (together.together - together.own).abs().max() < 2e-4  # one source shares with none
 
 
 def said_of(system, source):
