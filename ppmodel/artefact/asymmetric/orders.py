@@ -23,7 +23,7 @@ FILE = DATA / "reference" / "chimera_orders.csv"
 SIZES = ((4, 4), (4, 8), (8, 8))
 SPLITS = ((1, 1), (1, 3), (1, 2), (2, 3), (2, 1))
 COMMS = ("0", "1/4")
-LIMITS = ("table's", "none")
+LIMITS = ("as generated", "none")
 _WORK = 30.0
 _BACKWARD = 2.0
 
