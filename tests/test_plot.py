@@ -418,3 +418,11 @@ def test_a_dark_page_gets_light_strokes_and_the_figure_back(frame):
             for line in (line for axis in figure.axes for line in axis.lines):
                 assert contrast(to_rgb(line.get_color()), to_rgb(GROUND)) >= 4.4
         assert [(text.get_text(), text.get_color()) for text in figure.findobj(Text)] == before
+
+
+def test_panels_with_a_line_each_name_it_themselves(frame):
+    """No name at the end and no legend, where the title of the panel says it."""
+    figure = plot_lines(frame, "microbatches", "makespan_s", "title", panel="label")
+    assert [axis.get_title(loc="left") for axis in figure.axes] == ["GPipe", "1F1B", "Chimera"]
+    assert not figure.legends
+    assert not any(axis.texts for axis in figure.axes)

@@ -108,11 +108,12 @@ def plot_lines(
         for axis, *_ in places:
             axis.tick_params(labelbottom=True)
     named = set()
-    for axis, column, name in _last_of_rows(axes, places) if len(styles) > 1 else ():
+    several = any(here[line].nunique() > 1 for here in panels.values())  # else the panels' titles name them
+    for axis, column, name in _last_of_rows(axes, places) if several else ():
         ends = _ends(panels[name], x, column, line, styles, dash)
         named |= ends.keys()
         label_ends(axis, ends, styles)
-    handles = [plt.Line2D([], [], **style) for text, style in styles.items() if text not in named and len(styles) > 1]
+    handles = [plt.Line2D([], [], **style) for text, style in styles.items() if text not in named and several]
     if handles or extra:
         legend(figure, None, [*handles, *extra])
     return titled(figure, title, context)
