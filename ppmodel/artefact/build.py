@@ -29,6 +29,7 @@ from ppmodel.artefact.files import bring, files_of, require_names
 from ppmodel.artefact.folders import publish, require_ours, workspace
 from ppmodel.artefact.kinds import KINDS
 from ppmodel.artefact.notebooks import DEATH_SIGNAL, KEPT, OWN_PAGE, execute_all, named, read
+from ppmodel.artefact.pages import mend
 from ppmodel.artefact.provenance import git
 from ppmodel.artefact.report import literal
 from ppmodel.artefact.run import ROOT
@@ -103,6 +104,7 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=No
             identity = _configure(copy, own)
             html = _with_explorer(copy, work)
             pictures.choose(html, work / "pictures", copy / "results")
+            mend(html)
             bar.update()
         shutil.copytree(copy / "results", html / "results", dirs_exist_ok=True)
         record = work / "run.js"
