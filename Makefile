@@ -51,7 +51,7 @@ lint: .venv/.ready
 	$(BIN)/ruff format --check .
 
 lock:
-	uv pip compile --universal --python-version 3.11 $(addprefix --extra ,bench book calibrate cluster dev optimum sweep) --generate-hashes --no-header --no-annotate \
+	uv pip compile --universal --python-version 3.11 $(addprefix --extra ,bench book calibrate cluster dev optimum pdf sweep) --generate-hashes --no-header --no-annotate \
 	  pyproject.toml -o requirements.lock
 
 clean:
