@@ -1,4 +1,6 @@
 # make book  builds the environment where it is missing, runs every notebook and builds the book
+# make pdf   prints the built book as one PDF
+# make smoke makes one figure again in half a minute, and compares its numbers
 # make test  runs the tests
 # make bench measures speed
 PYTHON ?= python3
@@ -14,11 +16,13 @@ export PPMODEL_MODEL = $(call given,MODEL)
 export PPMODEL_MEMORY = $(call given,MEMORY)
 unexport SYSTEM MODEL MEMORY
 
-.PHONY: help book test bench lint lock clean
+.PHONY: help book pdf smoke test bench lint lock clean
 
 help:
 	@echo "make book   run the notebooks and build the book into $(dir $(HTML))"
 	@echo "make book SYSTEM=mine.yaml MODEL=my-model.yaml MEMORY='64 GiB'   the same for your own, into a folder of its own"
+	@echo "make pdf    print the book as one PDF, beside its pages and linked from them (needs Chromium)"
+	@echo "make smoke  make one figure again in half a minute, and compare its numbers"
 	@echo "make test   run the tests (and build the book where it is missing or old)"
 	@echo "make bench  time every stage of the work, and peers beside it, and write the tables of the README"
 	@echo "make lint   check the style"
@@ -39,6 +43,12 @@ book: .venv/.ready
 
 $(HTML): .venv/.ready $(SOURCES)
 	$(BIN)/ppmodel reproduce
+
+pdf: $(HTML)
+	$(BIN)/ppmodel pdf
+
+smoke: .venv/.ready
+	@$(BIN)/ppmodel smoke
 
 test: $(HTML)
 	$(BIN)/python -m pytest -n 2

@@ -232,7 +232,7 @@ def _build(book, work):
     """Build the pages, warnings as errors, and return their folder."""
     command = [sys.executable, "-c", _JUPYTER_BOOK, "build", str(book), "--path-output", str(work / "site"),
                "-W", "-n", "--keep-going", "-q"]  # fmt: skip
-    environment = os.environ | {"SOURCE_DATE_EPOCH": _commit_time(), "PYTHONHASHSEED": "0"}
+    environment = os.environ | {"SOURCE_DATE_EPOCH": commit_time(), "PYTHONHASHSEED": "0"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL)
     if done.returncode:
         said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
@@ -257,7 +257,7 @@ def _with_explorer(book, work):
     return html
 
 
-def _commit_time():
+def commit_time():
     """Seconds of the last commit, which the pages give as their date; of the package where there is no clone."""
     return git(ROOT, "log", "-1", "--format=%ct") or str(int(Path(__file__).stat().st_mtime))
 

@@ -11,6 +11,9 @@ _REMOVED = (
     r' role="list"(?= class="citation-list")',  # its entries are no items to a screen reader
     r' role="doc-biblioentry"',  # deprecated
 )  # fmt: skip
+_SCROLLS = ('class="pst-scrollable-table-container"', 'class="pst-scrollable-table-container" tabindex="0"')
+"""What scrolls must be reached by the keyboard; the theme sees to the other things that do."""
+
 _MENDED = re.compile("|".join(_REMOVED), re.DOTALL)
 
 
@@ -44,4 +47,4 @@ def mended(text):
     >>> mended('<div role="list" class="citation-list"><p>one</p></div>')
     '<div class="citation-list"><p>one</p></div>'
     """
-    return _MENDED.sub("", text)
+    return _MENDED.sub("", text).replace(*_SCROLLS)

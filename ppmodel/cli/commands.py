@@ -14,6 +14,7 @@ _MODULES = {
     "predict": "cli.predict", "calibrate": "cli.calibrate", "sweep": "cli.sweep",
     "notebooks": "artefact.commands.notebook", "run": "artefact.commands.notebook",
     "reproduce": "artefact.commands.book", "claims": "artefact.commands.claims",
+    "smoke": "artefact.commands.smoke", "pdf": "artefact.commands.pdf",
 }  # fmt: skip
 _CALLED_NOW = {"stages": "pp", "devices": "pp", "ranks": "pp", "table": "schedule-file", "batches": "microbatches"}
 _ALIKE = 0.7
