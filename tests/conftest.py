@@ -14,11 +14,6 @@ settings.register_profile("ppmodel", deadline=None, derandomize=True)
 settings.load_profile("ppmodel")
 
 HTML = Path(__file__).parents[1] / "book" / "_build" / "html"
-_CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
-_FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -32,14 +27,12 @@ def own_registry(monkeypatch):
 @pytest.fixture(scope="session")
 def browser():
     """Chromium, or a skip that says what is missing."""
-    if not Path(_CHROMIUM).exists():
-        pytest.skip(f"no browser at {_CHROMIUM}: install Debian's chromium, or name one in CHROMIUM")
-    from playwright.sync_api import sync_playwright
+    from ppmodel.artefact.browser import chromium, chromium_path
 
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=_CHROMIUM, args=_FLAGS)
-        yield chromium
-        chromium.close()
+    if not chromium_path().exists():
+        pytest.skip(f"no browser at {chromium_path()}: install Debian's chromium, or name one in CHROMIUM")
+    with chromium() as started:
+        yield started
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ class _Links(HTMLParser):
         self.anchors, self.targets = {""}, set()
         self.feed(text)
 
-    def handle_starttag(self, tag, attrs):
+    def handle_starttag(self, _, attrs):
         given = dict(attrs)
         self.anchors |= {given[key] for key in ("id", "name") if given.get(key)}
         self.targets |= {given[key] for key in ("href", "src") if given.get(key)}

@@ -29,7 +29,7 @@ from ppmodel.artefact.files import bring, files_of, require_names
 from ppmodel.artefact.folders import publish, require_ours, workspace
 from ppmodel.artefact.kinds import KINDS
 from ppmodel.artefact.notebooks import DEATH_SIGNAL, KEPT, OWN_PAGE, execute_all, named, read
-from ppmodel.artefact.pages import mend
+from ppmodel.artefact.pages import add_buttons, mend, repository
 from ppmodel.artefact.provenance import git
 from ppmodel.artefact.report import literal
 from ppmodel.artefact.run import ROOT
@@ -192,6 +192,7 @@ def _configure(book, own):
     yaml = YAML()
     config = yaml.load(book / "_config.yml")
     config["sphinx"]["config"]["myst_substitutions"] = facts
+    add_buttons(config, repository(ROOT / "pyproject.toml"))
     if own and (book / f"{OWN_PAGE}.ipynb").exists():
         config["title"] = f"{config['title']}: {own}"
         _lead_with(OWN_PAGE, book)
@@ -258,7 +259,13 @@ def _with_explorer(book, work):
 
 
 def commit_time():
-    """Seconds of the last commit, which the pages give as their date; of the package where there is no clone."""
+    """When the last commit was made, which the pages give as their date; of the package where there is no clone.
+
+    Returns
+    -------
+    str
+        Seconds since 1970.
+    """
     return git(ROOT, "log", "-1", "--format=%ct") or str(int(Path(__file__).stat().st_mtime))
 
 

@@ -1,6 +1,7 @@
-"""What is mended in the built pages: parts of the theme that a page, a reader or a browser cannot use."""
+"""The pages around their text: buttons that lead to the repository, and parts of the theme that had to be mended."""
 
 import re
+import tomllib
 
 _REMOVED = (
     r'<script>const THEBE_JS_URL = .*?</script>\s*',  # twice the same constant, for cells that no server runs
@@ -14,7 +15,51 @@ _REMOVED = (
 _SCROLLS = ('class="pst-scrollable-table-container"', 'class="pst-scrollable-table-container" tabindex="0"')
 """What scrolls must be reached by the keyboard; the theme sees to the other things that do."""
 
+_LAUNCHED = ("?urlpath=lab/tree/book/nb/", "?urlpath=lab/tree/notebooks/")
+"""Where Binder finds a page's notebook: the theme takes the built page for it."""
+
 _MENDED = re.compile("|".join(_REMOVED), re.DOTALL)
+
+
+def repository(project):
+    """The address of the project's repository, the one place that names it.
+
+    Parameters
+    ----------
+    project : Path
+        Its `pyproject.toml`.
+
+    Returns
+    -------
+    str or None
+        None where none is configured, or there is no such file.
+    """
+    if not project.is_file():
+        return None
+    return tomllib.loads(project.read_text(encoding="utf-8"))["project"].get("urls", {}).get("Repository")
+
+
+def add_buttons(config, address):
+    """Give every page buttons for the repository, an issue, and Binder.
+
+    Parameters
+    ----------
+    config : dict
+        The book's configuration, changed in place.
+    address : str or None
+        Of the repository; without one there are no buttons.
+
+    Examples
+    --------
+    >>> config = {"html": {}}
+    >>> add_buttons(config, None)
+    >>> config
+    {'html': {}}
+    """
+    if address:
+        config["repository"] = {"url": address.rstrip("/"), "branch": "main", "path_to_book": "book"}
+        config["launch_buttons"] = {"notebook_interface": "jupyterlab", "binderhub_url": "https://mybinder.org"}
+        config["html"] |= {"use_repository_button": True, "use_issues_button": True}
 
 
 def mend(folder):
@@ -47,4 +92,4 @@ def mended(text):
     >>> mended('<div role="list" class="citation-list"><p>one</p></div>')
     '<div class="citation-list"><p>one</p></div>'
     """
-    return _MENDED.sub("", text).replace(*_SCROLLS)
+    return _MENDED.sub("", text).replace(*_SCROLLS).replace(*_LAUNCHED)

@@ -16,14 +16,14 @@ from ppmodel.errors import ReproduceError
 NAME = "pipeline-schedules.pdf"
 """The file, in the folder of the pages."""
 
-_PAPER = {"width": 673, "height": 980}  # px: what the sheet leaves of A4 within its margins
-_READY = """async () => {
+PAPER = {"width": 673, "height": 980}  # px: what the sheet leaves of A4 within its margins
+READY = """async () => {
     if (document.querySelector('.math')) await MathJax.startup.promise;
     await Promise.all([...document.images].map(image => image.decode().catch(() => null)));
     await document.fonts.ready;
 }"""
 # What is still wider than the paper becomes smaller as a whole.
-_FIT = """() => {
+FIT = """() => {
     const paper = document.body.clientWidth;
     for (const wide of document.querySelectorAll('.print-chapter table, .print-chapter pre, mjx-container[display]')) {
         if (wide.parentElement.closest('table, pre')) continue;
@@ -81,11 +81,11 @@ def _print(html, target):
     whole = html / "print.html"
     whole.write_text(text, encoding="utf-8")
     with chromium() as browser:
-        page = browser.new_page(viewport=_PAPER)
+        page = browser.new_page(viewport=PAPER)
         page.emulate_media(media="print", color_scheme="light")
         page.goto(whole.as_uri())
-        page.evaluate(_READY)
-        page.evaluate(_FIT)
+        page.evaluate(READY)
+        page.evaluate(FIT)
         reader = PdfReader(_written(page, target))
         page.evaluate(_NUMBER, _numbers(reader, entries))
         count = len(PdfReader(_written(page, target)).pages)

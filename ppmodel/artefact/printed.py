@@ -78,7 +78,12 @@ def document(html, colophon):
     head = "\n".join(_SHEETS.findall(first))
     sheet = Path(__file__).with_name("print.css").read_text(encoding="utf-8")
     text = _DOCUMENT.format(
-        title=escape(title), head=head, sheet=sheet, colophon=colophon, entries=_listed(entries), chapters="\n".join(chapters)
+        title=escape(title),
+        head=head,
+        sheet=sheet,
+        colophon=colophon,
+        entries=_listed(entries),
+        chapters="\n".join(chapters),
     )
     return text, entries
 
@@ -113,7 +118,8 @@ def _chapter(html, address, known, part):
     for link in article.select("a[href]"):
         _relink(link, address, known)
     caption = f'<p class="print-part-title">{escape(part)}</p>' if part else ""
-    return f'<section class="print-chapter bd-article" id="{anchor(address)}">{caption}{article.decode_contents()}</section>'
+    opening = f'<section class="print-chapter bd-article" id="{anchor(address)}">'
+    return f"{opening}{caption}{article.decode_contents()}</section>"
 
 
 def _beside(address, link):
@@ -121,7 +127,7 @@ def _beside(address, link):
 
 
 def _relink(link, address, known):
-    """Lead a link to a chapter of the document; what is no page of the book is named, not linked: it may not be there."""
+    """Lead a link to a chapter of the document; what is no page of the book is named and not linked."""
     parts = urlsplit(link["href"])
     if parts.scheme in ("http", "https", "mailto"):
         return
@@ -140,7 +146,9 @@ _DOCUMENT = """<!DOCTYPE html>
 {head}
 <style>
 {sheet}</style>
-<script>window.MathJax = {{"options": {{"processHtmlClass": "tex2jax_process|mathjax_process|math|output_area"}}}}</script>
+<script>
+window.MathJax = {{"options": {{"processHtmlClass": "tex2jax_process|mathjax_process|math|output_area"}}}}
+</script>
 <script defer="defer" src="_static/mathjax/tex-chtml.js"></script>
 </head>
 <body class="print-book tex2jax_ignore mathjax_ignore">
