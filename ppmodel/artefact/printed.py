@@ -9,8 +9,8 @@ from urllib.parse import unquote, urlsplit
 from bs4 import BeautifulSoup
 
 _DROPPED = (
-    "script, style, .headerlink, .copybtn, .cell_input, .cell.tag_parameters, .only-dark, .dark-only, noscript, "
-    ".no-print, [data-no-print], button"
+    "script, style, link, button, [hidden], .headerlink, .copybtn, .cell_input, .cell.tag_parameters, "
+    ".only-dark, source, svg.narrow"  # light pictures, wide
 )
 _SHEETS = re.compile(r'<link [^>]*rel="stylesheet"[^>]*>')
 _SIGNS = re.compile(r"[^\w-]")
@@ -30,7 +30,7 @@ def contents(index):
         Of each page the part's caption where it opens one, its address and its title.
     """
     found, part = [], None
-    for one in index.select("nav.bd-docs-nav p.caption, nav.bd-docs-nav li.toctree-l1 > a"):
+    for one in index.select("nav.bd-docs-nav p.caption, nav.bd-docs-nav li[class*=toctree-l] > a"):
         if one.name == "p":
             part = one.get_text(strip=True)
             continue
@@ -108,6 +108,8 @@ def _chapter(html, address, known, part):
     for cell in article.select("div.cell"):
         if not cell.get_text(strip=True) and not cell.select("img, svg, canvas"):
             cell.decompose()
+    for one in article.select("noscript"):
+        one.unwrap()
     for one in article.select("details"):
         one["open"] = ""
     for one in article.select("[id]"):
