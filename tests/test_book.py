@@ -1,7 +1,6 @@
 """The built pages, opened in a real browser."""
 
 import json
-import re
 
 import pandas as pd
 import pytest
@@ -46,7 +45,7 @@ def test_dark_mode_is_dark(page):
 
 def test_every_figure_of_a_notebook_has_its_versions(page):
     """Whoever draws it: none is without a dark and a narrow one."""
-    for name in (name for name in PAGES if name.startswith("nb/")):
+    for name in NOTEBOOK_PAGES:
         page.goto((HTML / name).as_uri())
         for picture in page.locator("article figure picture.only-light").all():
             assert ".narrow.png" in picture.inner_html(), name

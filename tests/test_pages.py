@@ -24,7 +24,8 @@ _IMAGES = """async () => {
     images.forEach(image => { image.loading = 'eager'; });
     await Promise.all(images.map(image => image.decode().catch(() => null)));
     const wrong = images.filter(image =>
-        !image.naturalWidth || (image.closest('article') ? image.alt.length <= 20 : !image.hasAttribute('alt')));
+        !image.naturalWidth || (image.closest('article')
+            ? image.alt.length <= 20 || /_images|[.](png|svg)\\b/.test(image.alt) : !image.hasAttribute('alt')));
     return wrong.map(image => `${image.getAttribute('src')}: ${image.naturalWidth} px, "${image.alt}"`);
 }"""
 _LEFT = """() => {
