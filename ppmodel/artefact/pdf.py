@@ -34,7 +34,7 @@ FIT = """() => {
 _NUMBER = """pages => {
     for (const one of document.querySelectorAll('.print-page')) one.textContent = pages[one.dataset.place] ?? '';
 }"""
-_BUTTON = re.compile(r'<button onclick="window\.print\(\)".*?</button>', re.DOTALL)
+_BUTTON = re.compile(r"<button [^>]*\bwindow\.print\(\)[^>]*>.*?</button>", re.DOTALL)
 _LAST_LIST = re.compile(r"(<nav [^>]*\bbd-docs-nav\b.*?)(</ul>\s*</div>\s*</nav>)", re.DOTALL)
 
 
