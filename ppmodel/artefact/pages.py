@@ -12,9 +12,6 @@ _REMOVED = (
     r' role="list"(?= class="citation-list")',  # its entries are no items to a screen reader
     r' role="doc-biblioentry"',  # deprecated
 )  # fmt: skip
-_SCROLLS = ('class="pst-scrollable-table-container"', 'class="pst-scrollable-table-container" tabindex="0"')
-"""What scrolls must be reached by the keyboard; the theme sees to the other things that do."""
-
 _LAUNCHED = ("?urlpath=lab/tree/book/nb/", "?urlpath=lab/tree/notebooks/")
 """Where Binder finds a page's notebook: the theme takes the built page for it."""
 
@@ -92,4 +89,4 @@ def mended(text):
     >>> mended('<div role="list" class="citation-list"><p>one</p></div>')
     '<div class="citation-list"><p>one</p></div>'
     """
-    return _MENDED.sub("", text).replace(*_SCROLLS).replace(*_LAUNCHED)
+    return _MENDED.sub("", text).replace(*_LAUNCHED)

@@ -1,0 +1,15 @@
+// What scrolls sideways can be reached by the keyboard, whenever it begins to: after formulas are set, after a resize.
+(() => {
+  const parts = ".cell_output .output, .cell_output .output > div, pre, .pst-scrollable-table-container, table, div.math";
+  const reach = () => {
+    for (const part of document.querySelectorAll(parts)) {
+      const scrolls = part.scrollWidth > part.clientWidth && /auto|scroll/.test(getComputedStyle(part).overflowX);
+      if (scrolls && !part.hasAttribute("tabindex")) part.tabIndex = 0;
+    }
+  };
+  addEventListener("resize", reach);
+  addEventListener("load", () => {
+    reach();
+    window.MathJax?.startup?.promise?.then(reach);
+  });
+})();
