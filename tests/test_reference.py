@@ -42,6 +42,10 @@ KNOWN = {
     ("stp_answers.csv", "zb_v"): "134.15",
     ("stp_answers.csv", "stp"): "147.58",
     ("simulators.csv", "mean_error"): "0.2675",
+    ("deepseek_profile.csv", "kernels_ms"): "223.48",
+    ("deepseek_profile.csv", "weight_ms"): "29.80",
+    ("deepseek_profile.csv", "exchange_ms"): "81.94",
+    ("deepseek_profile.csv", "waiting_ms"): "32.58",
 }
 MODEL = "hidden", "heads", "kv_heads", "layers", "mlp_hidden", "vocabulary"
 LLAMA = {("5120", "40", "40", "40", "13824", "128000"), ("6656", "52", "52", "60", "17920", "128000")}
@@ -320,6 +324,7 @@ CHECKS = {
     "stp_throughput.csv": [whole("tensor", "pipeline", "sequence", "batch"), another_gain],
     "stp_answers.csv": [whole("tensor", "pipeline", "context", "data", "sequence", "batch"), known],
     "stp_recompute.csv": [known],
+    "deepseek_profile.csv": [known],
     "simulators.csv": [known, another_simulator],
 }  # fmt: skip
 
