@@ -52,7 +52,7 @@ def whole(timeline):
     return np.concatenate([all_times(timeline), copied])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(cases() | random_cases(), p2ps, allreduces, seeds, st.booleans())
 @pytest.mark.parametrize("run", [run_graph, run_events])
 def test_compiled_and_plain_are_the_same_to_the_last_bit(run, case, p2p, allreduce, seed, noisy):
@@ -65,7 +65,7 @@ def test_compiled_and_plain_are_the_same_to_the_last_bit(run, case, p2p, allredu
     np.testing.assert_array_equal(*both(lambda: whole(run(graph, replace(costs, nics=nics), factors))))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(cases() | random_cases(), p2ps, allreduces, seeds)
 def test_longest_path_and_events_agree(case, p2p, allreduce, seed):
     """Every time of every operation, transfer and copy."""
