@@ -106,6 +106,18 @@ def test_one_rank_by_hand(seconds, makespan, peak):
         assert np.isnan(timeline.copied_s[:, 3:]).all()
 
 
+def test_copies_back_leave_time_for_those_behind_them():
+    """Two backwards in a row: the first copy back begins a cell earlier than it would need to alone, and none waits."""
+    table = Schedule.from_rows("by hand", [["0F0", "0F1", "1F0", "1F1", "1B1", "1B0", "0B1", "0B0"]])
+    seconds = np.zeros((6, 2))
+    seconds[OpKind.F], seconds[OpKind.B] = (1, 4), (2, 8)
+    first = np.array([[[1.0, 0.0]]] * 2)
+    costs = OpCosts(seconds, *np.zeros((2, 6, 2)), offload=Offload(first, 5.5 * first))
+    timeline = run_graph(compile_graph(table), costs)
+    assert timeline.makespan_s == 30
+    assert timeline.copied_s[:, :2].T.tolist() == [[1, 6.5, 18, 23.5], [6.5, 12, 12, 17.5]]
+
+
 def offload_of(schedule, share, seconds):
     shape = 2, schedule.num_replicas, schedule.num_stages
     return Offload(np.full(shape, share), np.full(shape, seconds))
