@@ -6,9 +6,9 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
 
-import check_jsonschema
 import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
@@ -23,7 +23,6 @@ from ppmodel.artefact.pages import add_buttons, mended, repository
 from ppmodel.cli import main
 
 ROOT = Path(__file__).parents[1]
-_SCHEMAS = Path(check_jsonschema.__file__).parent / "builtin_schemas" / "vendor"
 
 
 def yaml(path):
@@ -32,8 +31,8 @@ def yaml(path):
 
 
 def faults(document, schema):
-    """What a schema finds in a document."""
-    schema = json.loads((_SCHEMAS / schema).read_text())
+    """What a schema of the package check-jsonschema finds in a document."""
+    schema = json.loads((files("check_jsonschema") / "builtin_schemas" / "vendor" / schema).read_text())
     found = validator_for(schema, Draft7Validator)(schema).iter_errors(document)
     return [f"{'/'.join(map(str, one.path))}: {one.message[:200]}" for one in found]
 
