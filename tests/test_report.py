@@ -78,7 +78,7 @@ def test_a_run_says_its_answer(tmp_path):
 
 It gains {{ "%.1f" | format(100 * mine.gain) }} %, else {{ "%.1f" | format(100 * theirs.gain) }}; {{ theirs.name }}.
 See {doc}`../method` and {download}`a.csv <../results/a.csv>`."""
-    table = show(pd.DataFrame({"pp": range(40), "label": "x"}))
+    table = show(pd.DataFrame({"pp": range(40), "label": "x's < y"}))
     data = {"text/html": table.to_html(), "text/plain": repr(table)}
     cell = new_code_cell("", outputs=[new_output("execute_result", data, execution_count=1)])
     notebook = resolved(new_notebook(cells=[new_markdown_cell(prose), new_markdown_cell("## All"), cell]), tmp_path)
@@ -88,6 +88,7 @@ See {doc}`../method` and {download}`a.csv <../results/a.csv>`."""
     lines = answer(notebook).splitlines()
     assert lines[0] == "Title"
     assert lines[lines.index("All") + 3].split() == ["S", "schedule"]
+    assert lines[lines.index("All") + 4].split(maxsplit=1) == ["0", "x's < y"]
     assert lines[-1] == "... and 25 more rows in the notebook"
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 from hashlib import sha256
+from html import unescape
 from pathlib import Path
 
 import pandas as pd
@@ -121,7 +122,7 @@ class Table(Styler):
     """A styled table that is also readable where no HTML is shown: in a terminal, in a notebook's plain text."""
 
     def __repr__(self):
-        head, *rows = [line.split(_BETWEEN) for line in self.to_string(delimiter=_BETWEEN).splitlines()]
+        head, *rows = [line.split(_BETWEEN) for line in unescape(self.to_string(delimiter=_BETWEEN)).splitlines()]
         numbers = [pd.api.types.is_numeric_dtype(self.data[column]) for column in self.data]
         widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
         return "\n".join(
