@@ -106,7 +106,8 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=No
             pictures.choose(html, work / "pictures", copy / "results")
             mend(html)
             bar.update()
-        shutil.copytree(copy / "results", html / "results", dirs_exist_ok=True)
+        versions = shutil.ignore_patterns("*.dark.png", "*.narrow.png")  # pages have those that they show
+        shutil.copytree(copy / "results", html / "results", dirs_exist_ok=True, ignore=versions)
         record = work / "run.js"
         record.write_text(_run_record(identity, seconds, perf_counter() - began), encoding="utf-8")
         _require_our_record(out / "run.js")
