@@ -20,7 +20,7 @@ from ppmodel.artefact.explorer import RANKS, SEMANTICS, sizes, written
 from ppmodel.cases import as_case, formula_bubble_ratio, generated
 from ppmodel.errors import ReproduceError, SizeError
 from ppmodel.ops import OpKind
-from ppmodel.plot import style
+from ppmodel.plot import palette
 from ppmodel.plot.timelines import KIND_COLOURS, PATH_COLOUR
 
 VARIANTS = {
@@ -58,7 +58,7 @@ def write_explorer(folder):
     _write(folder / "index.js", "index", {
         "schedules": listed, "ranks": RANKS, "microbatches": {pp: sizes(pp) for pp in RANKS}, "semantics": SEMANTICS,
         "colours": {kind.name: KIND_COLOURS[kind] for kind in OpKind if kind < OpKind.R},
-        "path": PATH_COLOUR, "pair": [style.BLUE, style.VERMILION],
+        "path": PATH_COLOUR, "pair": [palette.BLUE, palette.VERMILION],
     })  # fmt: skip
 
 
