@@ -16,9 +16,17 @@ NOTEBOOK_PAGES = sorted(path.relative_to(HTML).as_posix() for path in (HTML / "n
 
 @pytest.mark.parametrize("name", NOTEBOOK_PAGES)
 def test_figures_have_captions_and_data(page, name):
-    """Each figure carries a numbered caption; the notebook's parameters stand on its page."""
+    """Each figure carries a numbered caption; code stays away until it is asked for, and begins with the parameters."""
     page.goto((HTML / name).as_uri())
+    asked = page.locator(".code-toggle")
+    assert asked.count() == (name not in ("nb/tutorial.html", "nb/own-schedule.html"))
+    for button in asked.all():
+        assert page.locator("article .cell_input:visible").count() == 0
+        button.click()
+        assert button.get_attribute("aria-expanded") == "true"
     assert "results = " in page.locator("article").inner_text()
+    for button in asked.all():
+        button.click()  # the choice is kept from page to page
     for caption in page.locator("article figure figcaption").all():
         assert caption.inner_text().startswith("Fig. ")
 
