@@ -15,6 +15,12 @@ _REMOVED = (
 _LAUNCHED = ("?urlpath=lab/tree/book/nb/", "?urlpath=lab/tree/notebooks/")
 """Where Binder finds a page's notebook: the theme takes the built page for it."""
 
+_NAMED = (
+    '<summary><span class="toctree-toggle"',
+    '<summary aria-label="pages of this part"><span class="toctree-toggle"',
+)
+"""The arrow that unfolds pages below a page, which the theme leaves without a name."""
+
 _MENDED = re.compile("|".join(_REMOVED), re.DOTALL)
 
 
@@ -89,4 +95,4 @@ def mended(text):
     >>> mended('<div role="list" class="citation-list"><p>one</p></div>')
     '<div class="citation-list"><p>one</p></div>'
     """
-    return _MENDED.sub("", text).replace(*_LAUNCHED)
+    return _MENDED.sub("", text).replace(*_LAUNCHED).replace(*_NAMED)
