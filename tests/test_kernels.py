@@ -298,6 +298,8 @@ def test_each_kernel_is_compiled_once():
                     run_events(graph, costs)
                     brief(graph.schedule)
                     peak_activations(graph.schedule)
+    with using(kernels):
+        cell_streams([Unit(1.0, 0.5, 1.0, 0.5)] * 2, [Unit(1.0, 0.5, 1.0, 0.5)] * 2, "best", 1.2)
     signatures = {one.__name__: len(one.signatures) for one in own_kernels()}
     assert set(signatures.values()) == {1}, signatures
 

@@ -5,7 +5,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from ppmodel.analysis.structure import FAMILIES
 from strategies import is_legal
 
 from ppmodel import build, names
@@ -33,6 +32,7 @@ from ppmodel.ops import OpKind
 from ppmodel.schedules import get
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system
+from ppmodel.tables import FAMILIES
 
 SYSTEMS = ["mid_cp_mid_nw", "mid_cp_slow_nw", "fast_cp_slow_nw"]
 SIZES = [(ranks, ranks * multiple) for ranks in (2, 4) for multiple in (1, 2, 4)]

@@ -3,7 +3,10 @@
   const parts = ".cell_output .output, .cell_output .output > div, pre, .pst-scrollable-table-container, table, div.math";
   const reach = () => {
     for (const part of document.querySelectorAll(parts)) {
-      const scrolls = part.scrollWidth > part.clientWidth && /auto|scroll/.test(getComputedStyle(part).overflowX);
+      const { overflowX, overflowY } = getComputedStyle(part);
+      const scrolls =
+        (part.scrollWidth > part.clientWidth && /auto|scroll/.test(overflowX)) ||
+        (part.scrollHeight > part.clientHeight && /auto|scroll/.test(overflowY));
       if (scrolls && !part.hasAttribute("tabindex")) part.tabIndex = 0;
     }
   };

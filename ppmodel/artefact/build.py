@@ -23,7 +23,6 @@ from tqdm import tqdm
 
 from ppmodel.artefact import parameters, pictures, schedule_pages
 from ppmodel.artefact.claims import published
-from ppmodel.artefact.commands.reference import write_reference
 from ppmodel.artefact.explorer_data import write_explorer
 from ppmodel.artefact.files import bring, files_of, require_names
 from ppmodel.artefact.folders import publish, require_ours, workspace
@@ -33,7 +32,6 @@ from ppmodel.artefact.pages import add_buttons, mend, repository
 from ppmodel.artefact.provenance import git
 from ppmodel.artefact.report import literal
 from ppmodel.artefact.run import ROOT
-from ppmodel.cli.process import cli
 from ppmodel.errors import ReproduceError
 from ppmodel.files import parse_json, read_text
 from ppmodel.specs import DATA, load_model, load_system
@@ -94,7 +92,7 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=No
         shutil.copytree(pages, copy, ignore=shutil.ignore_patterns("_build", "nb", "results"))
         shutil.copytree(DATA / "templates", copy / "templates")
         (copy / "results").mkdir()
-        (copy / "results" / "commands.md").write_text(write_reference(cli), encoding="utf-8")
+        (copy / "results" / "commands.md").write_text(_reference(), encoding="utf-8")
         changes = {source: bring(values, parameters.declared(read(source)), copy) for source, values in changes.items()}
         with tqdm(total=len(sources) + 1, unit="step", desc="notebooks", file=sys.stderr) as bar:
             seconds = execute_all(changes, copy, copy / "nb", jobs, bar, time_limit, pictures.HAND_OVER)
@@ -147,6 +145,12 @@ def _checked(sources, given):
                 changes[source] |= parameters.fitting(own, model)
             parameters.check(changes[source], own)
     return changes
+
+
+def _reference():
+    """The help of every command, as a process of its own prints it: this one may know schedules of a user's."""
+    code = "from ppmodel.artefact.commands.reference import print_reference; print_reference()"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
 def _target(out, pages, own):

@@ -31,6 +31,13 @@ def write_reference(group):
     )
 
 
+def print_reference():
+    """Print `write_reference` of ppmodel's own command line."""
+    from ppmodel.cli.process import cli
+
+    print(write_reference(cli), end="")
+
+
 def _block(command, called):
     settings = command.context_settings | {"terminal_width": _COLUMNS, "max_content_width": _COLUMNS}
     with click.Context(command, info_name=called, **settings) as context:
