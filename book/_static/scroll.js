@@ -7,10 +7,10 @@
       const scrolls =
         (part.scrollWidth > part.clientWidth && /auto|scroll/.test(overflowX)) ||
         (part.scrollHeight > part.clientHeight && /auto|scroll/.test(overflowY));
-      if (scrolls && !part.hasAttribute("tabindex")) part.tabIndex = 0;
+      if (scrolls && part.tabIndex < 0) part.tabIndex = 0; // the theme sets -1, and changes it late
     }
   };
-  addEventListener("resize", reach);
+  addEventListener("resize", () => requestAnimationFrame(reach)); // after what else changes with the width
   addEventListener("load", () => {
     reach();
     window.MathJax?.startup?.promise?.then(reach);
