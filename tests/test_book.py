@@ -1,6 +1,7 @@
 """The built pages, opened in a real browser."""
 
 import json
+import re
 
 import pandas as pd
 import pytest
@@ -122,6 +123,9 @@ def test_the_first_page_says_what_stands(page):
     assert (
         page.locator("article table tbody tr").count() == json.loads((HTML / "results/take.json").read_text())["cases"]
     )
+    (low, high), (raw, worst) = re.findall(r"([\d.]+) to ([\d.]+) %", page.locator("#how-far-to-trust-it").inner_text())
+    assert 0 < float(low) < float(high) < 10 < float(worst) < 100
+    assert float(raw) < float(worst)
     for about in ("claims_headline", "stp_verdicts"):
         facts = json.loads((HTML / f"results/{about}.json").read_text())
         marked = [facts.get(f"claims_{key}", 0) for key in ("hold", "depend", "part", "fail")]
