@@ -93,10 +93,10 @@ def _searcher(ours, theirs, rest, contention):
         (np.array([item[0] for item in items], np.int64), np.array([item[1:3] for item in items], float).reshape(-1, 2))
         for items in (ours, theirs)
     ]
-    remaining = [np.array(one) for one in rest]
+    remaining = [np.array(one, float) for one in rest]
 
     def search(enough):
-        turns = fast.unit_order(*columns, *remaining, contention, enough)
+        turns = fast.unit_order(*columns, *remaining, float(contention), float(enough))
         return turns.tolist() if len(turns) else None
 
     return search
