@@ -9,6 +9,7 @@ import pytest
 import ppmodel as pp
 from ppmodel import build
 from ppmodel.artefact import claims, megatron, zero_bubble
+from ppmodel.artefact.against import ordered_wrongly
 from ppmodel.artefact.claims import (
     NINE,
     Bench,
@@ -32,6 +33,7 @@ from ppmodel.metrics import idle_ratio
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA, load_model, load_setting, load_system
 
+SIZE = ["model", "microbatches"]
 ROWS, STP_ROWS = rows_of(load_claims()), rows_of(load_claims(about="stp"))
 
 
@@ -377,10 +379,7 @@ def test_the_measured_runs_are_told_apart():
     """Scale by scale and pair by pair; a fixed cost slows schedules of more operations more."""
     plain, fixed = (zero_bubble.simulated("overlapped", seconds) for seconds in (0.0, 0.7e-3))
     assert len(plain) == len(zero_bubble.points()) == 48
-    wrong, pairs = zero_bubble.ordered_wrongly(plain)
-    assert (wrong, pairs) == (5, 71)
-    assert zero_bubble.ordered_wrongly(plain.assign(simulated=plain.samples_per_gpu_s)) == (0, 71)
-    assert zero_bubble.ordered_wrongly(plain.assign(simulated=-plain.samples_per_gpu_s)) == (71, 71)
+    assert ordered_wrongly(plain, SIZE, "samples_per_gpu_s", "simulated") == (5, 71)
     assert zero_bubble.scaled_rms(plain) == pytest.approx(0.0245, abs=1e-4)
     doubled = plain.assign(simulated=plain.simulated * plain.model.map(len))
     assert zero_bubble.scaled_rms(doubled) == pytest.approx(zero_bubble.scaled_rms(plain))
@@ -393,9 +392,9 @@ def test_two_fixed_costs_meet_the_48_runs():
     found = zero_bubble.with_fixed_costs()
     assert found.groupby("schedule").error.mean().abs().max() < 0.01
     assert found.error.abs().mean() < 0.02
-    assert zero_bubble.ordered_wrongly(found, over=0.01) == (0, 70)
+    assert ordered_wrongly(found, SIZE, "samples_per_gpu_s", "simulated", over=0.01) == (0, 70)
     assert found.groupby("schedule").unseen_error.mean().abs().max() < 0.01
-    assert zero_bubble.ordered_wrongly(found.assign(simulated=found.unseen), over=0.01)[0] <= 1
+    assert ordered_wrongly(found, SIZE, "samples_per_gpu_s", "unseen", over=0.01)[0] <= 1
     assert zero_bubble.memories().error.abs().mean() < 0.05
     cost = found.per_operation_s[0]
     other = zero_bubble.simulated("overlapped", cost, {"zb_2p": "1f1b"}).groupby("schedule").error.mean()

@@ -170,13 +170,6 @@ def test_an_invented_machine_is_recognised(tmp_path, p2p):
     assert share.to_numpy() == pytest.approx(1.0 if p2p == "blocking_recv" else 0.0, abs=0.02)
 
 
-def test_pairs_are_counted():
-    """Two runs that the measurement tells apart are a pair; ordered the other way, it is wrong."""
-    frame = pd.DataFrame({"workload": "one", "microbatches": 8, "measured_s": [1.0, 1.1, 1.105]})
-    assert own_run.ordered_wrongly(frame.assign(predicted_s=frame.measured_s)) == (0, 2)
-    assert own_run.ordered_wrongly(frame.assign(predicted_s=-frame.measured_s + 3)) == (2, 2)
-
-
 def test_a_short_recording_here(tmp_path):
     """Where torch is installed a few schedules run on this machine, and their recording hangs together."""
     pytest.importorskip("torch.distributed.pipelining")

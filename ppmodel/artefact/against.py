@@ -71,13 +71,12 @@ def runs_of(names):
 
 
 def _runs_of(name):
-    system = load_system(name)
-    stems = files_of(system)
-    rows = [row | {"runs": stem} for stem in stems for row in read_rows(MEASURED / f"{stem}.csv")[1]]
+    system, rows = load_system(name), fitted_rows(name)
+    stems = list(dict.fromkeys(row["runs"] for row in rows))
     frame = pd.DataFrame(rows).assign(system=name).set_index("id", drop=False)
     for column in _NUMBERS:
         frame[column] = pd.to_numeric(frame[column])
-    found = unseen([MEASURED / f"{stem}.csv" for stem in stems], load_system(_start(name)), system)
+    found = unseen([MEASURED / f"{stem}.csv" for stem in stems], start_of(name), system)
     frame["predicted_iteration_s"] = _by_id(found, "time")
     frame["predicted_memory_gb"] = _by_id(found, "memory") / _GB
     fits = frame.predicted_memory_gb * _GB <= system.memory_capacity_bytes
@@ -96,8 +95,15 @@ def _unfitted(system):
     return replace(load_system(system.name.split("_")[0]), framework=system.framework)
 
 
-def _start(name):
-    return DATA / "starts" / f"{name}.yaml"
+def fitted_rows(name):
+    """The rows of runs that a packaged system was fitted to, with ``runs``, the stem of their file."""
+    stems = files_of(load_system(name))
+    return [row | {"runs": stem} for stem in stems for row in read_rows(MEASURED / f"{stem}.csv")[1]]
+
+
+def start_of(name):
+    """The system from which a packaged one was fitted."""
+    return load_system(DATA / "starts" / f"{name}.yaml")
 
 
 def _by_id(found, what):
@@ -123,11 +129,8 @@ def without_parts(names):
     """
     frames = []
     for name in names:
-        system, start = load_system(name), load_system(_start(name))
-        rows = [
-            row | {"runs": stem}
-            for stem in files_of(system) for row in read_rows(MEASURED / f"{stem}.csv")[1] if row["iteration_s"]
-        ]  # fmt: skip
+        system, start = load_system(name), start_of(name)
+        rows = [row for row in fitted_rows(name) if row["iteration_s"]]
         of_file, measured = [row["runs"] for row in rows], np.array([float(row["iteration_s"]) for row in rows])
         for label, part in {"nothing": Part(), **PARTS}.items():
             both = [np.abs(seconds / measured - 1) for seconds in ablated(rows, of_file, start, system, part)]
@@ -186,6 +189,40 @@ def error_of(runs, column):
         NaN where nothing was measured.
     """
     return runs[f"predicted_{column}"] / runs[column] - 1
+
+
+def ordered_wrongly(runs, by, measured, predicted, over=0.0):
+    """Pairs of runs of one size that measurement orders and prediction orders the other way.
+
+    Parameters
+    ----------
+    runs : DataFrame
+    by : list of str
+        Columns that say the size.
+    measured, predicted : str
+        Columns of numbers; rows that lack one are left out.
+    over : float
+        Pairs that differ by no more than this share in the measurement are left out.
+
+    Returns
+    -------
+    wrong, pairs : int
+
+    Examples
+    --------
+    >>> runs = pd.DataFrame({"microbatches": 8, "measured_s": [1.0, 1.1, 1.105], "predicted_s": [2.0, 1.9, 1.8]})
+    >>> ordered_wrongly(runs, ["microbatches"], "measured_s", "predicted_s", over=0.01)
+    (2, 2)
+    """
+    wrong = pairs = 0
+    for _, group in runs.groupby(by, sort=False):
+        ran, ours = group[[measured, predicted]].dropna().to_numpy().T
+        first, second = np.triu_indices(len(ran), 1)
+        apart = np.log(ran[first] / ran[second])
+        clear = np.abs(apart) > np.log1p(over)
+        pairs += int(clear.sum())
+        wrong += int((apart * (ours[first] - ours[second]) < 0)[clear].sum())
+    return wrong, pairs
 
 
 def left_out(runs):

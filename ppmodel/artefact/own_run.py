@@ -335,31 +335,6 @@ def rms(errors):
     return float(np.sqrt(np.mean(errors[np.isfinite(errors)] ** 2)))
 
 
-def ordered_wrongly(frame, over=0.01):
-    """Pairs of runs of one workload and size that measurement orders and prediction orders the other way.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        From `predicted`.
-    over : float
-        Pairs that differ by no more than this share in the measurement are left out.
-
-    Returns
-    -------
-    wrong, pairs : int
-    """
-    wrong = pairs = 0
-    for _, group in frame.dropna().groupby(["workload", "microbatches"], sort=False):
-        ran, ours = (np.log(column.to_numpy()) for column in (group.measured_s, group.predicted_s))
-        first, second = np.triu_indices(len(group), 1)
-        apart = ran[first] - ran[second]
-        clear = np.abs(apart) > np.log1p(over)
-        pairs += int(clear.sum())
-        wrong += int((apart * (ours[first] - ours[second]) < 0)[clear].sum())
-    return wrong, pairs
-
-
 def held_up(folder=FOLDER):
     """How long operations whose message had been ready for long were held up all the same.
 

@@ -10,6 +10,8 @@ import pandas as pd
 from matplotlib import pyplot
 from pandas.io.formats.style import Styler
 
+from ppmodel.cli.text import columns
+
 _LONG_TEXT = 40
 _BETWEEN = "\x1f"  # of cells: a sign that no cell has
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
@@ -123,15 +125,8 @@ class Table(Styler):
 
     def __repr__(self):
         head, *rows = [line.split(_BETWEEN) for line in unescape(self.to_string(delimiter=_BETWEEN)).splitlines()]
-        numbers = [pd.api.types.is_numeric_dtype(self.data[column]) for column in self.data]
-        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-        return "\n".join(
-            "  ".join(
-                cell.rjust(width) if number else cell.ljust(width)
-                for cell, width, number in zip(row, widths, numbers, strict=True)
-            ).rstrip()
-            for row in (head, *rows)
-        )
+        numbers = [place for place, name in enumerate(self.data) if pd.api.types.is_numeric_dtype(self.data[name])]
+        return columns([head, *rows], right=numbers)
 
 
 class MyST(str):

@@ -5,13 +5,12 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from ppmodel.artefact.against import MEASURED, files_of
-from ppmodel.measured import read_rows
+from ppmodel.artefact.against import fitted_rows, start_of
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import SCALE, equal_weights, fitted_values
 from ppmodel.measured.constants import TIME, Constant, chosen, value_of, with_values
 from ppmodel.measured.fit import Problem, solve
-from ppmodel.specs import DATA, load_system
+from ppmodel.specs import load_system
 
 _KEPT = 2**8
 
@@ -20,9 +19,9 @@ class _Source:
     """The rows of a packaged system, and the constants that were fitted to them."""
 
     def __init__(self, name):
-        self.name, self.system, self.start = name, load_system(name), load_system(DATA / "starts" / f"{name}.yaml")
-        files = [(stem, row) for stem in files_of(self.system) for row in read_rows(MEASURED / f"{stem}.csv")[1]]
-        self.runs, rows = zip(*((stem, row) for stem, row in files if row["iteration_s"]), strict=True)
+        self.name, self.system, self.start = name, load_system(name), start_of(name)
+        rows = [row for row in fitted_rows(name) if row["iteration_s"]]
+        self.runs = [row["runs"] for row in rows]
         self.measured = np.array([float(row["iteration_s"]) for row in rows])
         self.values = fitted_values(self.system, TIME)
         batch = Batch(rows, self.start)

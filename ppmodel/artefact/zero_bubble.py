@@ -144,32 +144,6 @@ def _rates(point, p2p, extra, schedules, change):
     return point.microbatches * point.microbatch_size / (point.devices * seconds)
 
 
-def ordered_wrongly(frame, over=0.0):
-    """Pairs of schedules of one model and size that measurement orders and simulation orders the other way.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        From `simulated`, with one fixed cost.
-    over : float
-        Pairs that differ by no more than this share in the measurement are left out.
-
-    Returns
-    -------
-    wrong, pairs : int
-    """
-    wrong = pairs = 0
-    for _, group in frame.groupby(["model", "microbatches"], sort=False):
-        for first in range(len(group)):
-            for second in range(first):
-                ran = group.samples_per_gpu_s.iloc[[first, second]].to_numpy()
-                ours = group.simulated.iloc[[first, second]].to_numpy()
-                if ran[0] != ran[1] and ran.max() / ran.min() - 1 > over and not np.isnan(ours).any():
-                    pairs += 1
-                    wrong += (ran[0] - ran[1]) * (ours[0] - ours[1]) < 0
-    return int(wrong), pairs
-
-
 def scaled_rms(frame):
     """Root mean square of the relative errors that one free scale for each model leaves.
 

@@ -96,8 +96,8 @@ def calibrated(files, system, names=None, prior=0.5):
     constants = chosen(system, names)
     rows = _Rows(files, system)
     parts = [
-        _fit_part(rows.of(rows.timed), constants, TIME, _Time, SCALE, prior, system),
-        _fit_part(rows.of(rows.held), constants, MEMORY, _Memory, SCALE, prior, system),
+        _fit_part(rows.of(rows.timed), constants, TIME, _Time, prior, system),
+        _fit_part(rows.of(rows.held), constants, MEMORY, _Memory, prior, system),
     ]
     parts = [part for part in parts if part is not None]
     if not any(part.fit.values for part in parts):
@@ -152,14 +152,12 @@ def unseen(files, start, system, prior=0.5):
         If a file or a row is refused.
     """
     rows, found = _Rows(files, start), {}
-    for kind, places, names, scale in (
-        (_Time, rows.timed, TIME, SCALE), (_Memory, rows.held, MEMORY, SCALE),
-    ):  # fmt: skip
+    for kind, places, names in ((_Time, rows.timed, TIME), (_Memory, rows.held, MEMORY)):
         if places:
             own, of_files = rows.of(places)
             values = fitted_values(system, names)
             data = kind(own, of_files, start)
-            problem = Problem(chosen(start, list(values)) if values else [], data.residuals, scale, prior)
+            problem = Problem(chosen(start, list(values)) if values else [], data.residuals, SCALE, prior)
             given = problem, values, FOLDS, len(own), SEED, lambda values, data=data: data.predicted([values])[0]
             named = [row | {"file": file} for row, file in zip(own, of_files.tolist(), strict=True)]
             found[kind.name] = Unseen(named, cross_validated(*given))
@@ -220,14 +218,14 @@ class _Part(NamedTuple):
     sources: list
 
 
-def _fit_part(given, constants, names, kind, scale, prior, system):
+def _fit_part(given, constants, names, kind, prior, system):
     """Fit the constants of time, or those of memory."""
     rows, files = given
     wanted = [one for one in constants if one.name in names]
     if not rows:
         return None
     data = kind(rows, files, system)
-    problem = Problem(wanted, data.residuals, scale, prior)
+    problem = Problem(wanted, data.residuals, SCALE, prior)
     fit = fitted(problem)
     rounded = {name: float(f"{value:.{_DIGITS}g}") for name, value in fit.values.items()}
     unseen = cross_validated(problem, fit.values, FOLDS, len(rows), SEED, lambda values: data.predicted([values])[0])

@@ -73,15 +73,17 @@ def narrow(figure):
 
 
 def titled(figure, title, context):
-    """Set the point of a figure above it in bold, and what it shows in small type below the title.
-
-    In a notebook the figure is taken from pyplot, which would show it a second time beside the cell's own value.
-    """
+    """Set the point of a figure above it in bold, and what it shows in small type below the title."""
     letters = figure.get_figwidth() * 72
     point, shown = fill(title, int(letters / _TITLE_LETTER)), fill(context, int(letters / _CONTEXT_LETTER))
     figure.suptitle(shown, x=0.008, ha="left", fontsize=8.5, color="#555555")
     figure.text(0.008, 1.0, point, ha="left", va="bottom", fontsize=11.5, fontweight="bold")
-    figure.point = title
+    return pointed(figure, title)
+
+
+def pointed(figure, point):
+    """The figure with its point, for a page's alt text; in a notebook pyplot would show it a second time."""
+    figure.point = point
     if "inline" in plt.get_backend():
         plt.close(figure)
     return figure

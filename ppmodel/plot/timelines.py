@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ppmodel.ops import OpKind
 from ppmodel.plot.palette import GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW
-from ppmodel.plot.style import on_phone, page_width, redrawn, titled
+from ppmodel.plot.style import on_phone, page_width, pointed, redrawn, titled
 from ppmodel.plot.themes import ON_DARK, ON_LIGHT
 from ppmodel.tables import NO_OPERATION, Schedule
 
@@ -186,10 +186,7 @@ def plot_race(timelines, title, latest):
         axis.tick_params(length=0, labelbottom=False)
         axis.grid(visible=False)
     figure.suptitle(title, x=0.01, ha="left", fontsize=11.5, fontweight="bold")
-    figure.point = title
-    if "inline" in plt.get_backend():
-        plt.close(figure)
-    return figure
+    return pointed(figure, title)
 
 
 @redrawn
