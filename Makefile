@@ -50,8 +50,9 @@ pdf: $(HTML)
 smoke: .venv/.ready
 	@$(BIN)/ppmodel smoke
 
+# Three workers for two cores: many tests wait for processes that they started.
 test: $(HTML)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 bench: .venv/.ready
 	$(BIN)/python -m benchmarks

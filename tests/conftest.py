@@ -16,6 +16,11 @@ settings.load_profile("ppmodel")
 HTML = Path(__file__).parents[1] / "book" / "_build" / "html"
 
 
+def pytest_collection_modifyitems(items):
+    """Tests marked as long go first: begun last, one of them would run on alone."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch):
     """What a test registers is gone after it."""

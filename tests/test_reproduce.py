@@ -309,6 +309,7 @@ def test_two_builds_are_the_same_bytes(tmp_path):
     assert records[0]["seconds"] > records[0]["notebooks"]["small"] > 0
 
 
+@pytest.mark.long
 def test_a_killed_run_leaves_the_old_book_or_the_new_one(tmp_path):
     """Killed at ten moments spread over a run, the book in place is whole each time; the next run cleans up."""
     books = []
@@ -433,6 +434,7 @@ def test_notebooks_are_needed(tmp_path):
         reproduce(notebooks=tmp_path)
 
 
+@pytest.mark.long
 def test_the_whole_book_for_another_system_in_a_folder_with_spaces_and_braces(tmp_path):
     """A user's own system gives a whole book in a folder of its own; its file's path appears nowhere."""
     mine = tmp_path / "my {own} system.yaml"
