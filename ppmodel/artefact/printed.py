@@ -82,10 +82,18 @@ def document(html, colophon):
         head=head,
         sheet=sheet,
         colophon=colophon,
+        cover=_cover(index),
         entries=_listed(entries),
         chapters="\n".join(chapters),
     )
     return text, entries
+
+
+def _cover(index):
+    """The light pictures that the first page opens with, without their links."""
+    opening = index.select_one("article .race")
+    pictures = [one["src"] for one in opening.select("img:not(.only-dark)")] if opening else []
+    return "".join(f'<img src="{escape(one)}" alt=""/>' for one in pictures)
 
 
 def _listed(entries):
@@ -135,7 +143,8 @@ def _relink(link, address, known):
         return
     target = _beside(address, unquote(parts.path)) if parts.path else address
     if target in known:
-        link["href"] = f"#{anchor(target, unquote(parts.fragment))}"
+        fragment = "" if "=" in parts.fragment else unquote(parts.fragment)  # a view of the explorer is no place
+        link["href"] = f"#{anchor(target, fragment)}"
     else:
         link.unwrap()
 
@@ -155,6 +164,7 @@ window.MathJax = {{"options": {{"processHtmlClass": "tex2jax_process|mathjax_pro
 </head>
 <body class="print-book tex2jax_ignore mathjax_ignore">
 <section class="print-title"><h1>{title}</h1>
+<div class="print-cover">{cover}</div>
 {colophon}
 </section>
 <nav class="print-contents"><h2>Contents</h2>
