@@ -9,7 +9,7 @@ import pytest
 from test_predict import ROW, write
 
 from ppmodel.cli import main
-from ppmodel.measured import predicted, read_rows
+from ppmodel.measured import is_tight, memory_errors, predicted, read_rows
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.constants import MEMORY, TIME, chosen, value_of, with_values
 from ppmodel.measured.peaks import PeakBatch
@@ -119,6 +119,24 @@ def test_errors_on_unseen_rows_are_within_what_was_reached():
     reached = {(file, what): mean for name in FILES for file, what, _, _, mean in stated(name)}
     assert reached.keys() == MOST.keys()
     assert [key for key in MOST if reached[key] > MOST[key]] == []
+
+
+def test_memory_is_called_tight_by_what_the_files_state():
+    """The mean errors of memory on unseen rows, of all fitted systems; the largest of them is the margin."""
+    said = {
+        file.removesuffix(".csv"): mean / 100
+        for name in FILES
+        for file, what, *_, mean in stated(name)
+        if what == "memory"
+    }
+    assert memory_errors() == pytest.approx(said)
+    most = 1 - max(said.values())
+    assert [bool(is_tight(held, 1.0)) for held in (most - 1e-6, most + 1e-6, 1.0, 1 + 1e-6)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("name", FILES)

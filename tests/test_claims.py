@@ -176,11 +176,11 @@ def test_a_model_that_does_not_fit_is_no_case(bench, model):
 @pytest.mark.parametrize(
     ("holds", "words"),
     [
-        (lambda p2p, _: p2p.startswith("blocking"), "with transfers blocking_send, blocking_recv or blocking"),
-        (lambda _, sums: sums != "excluded", "with all-reduce overlapped or blocking"),
+        (lambda p2p, _: p2p.startswith("blocking"), "holds with transfers blocking_send, blocking_recv or blocking"),
+        (lambda _, sums: sums != "excluded", "holds with all-reduce overlapped or blocking"),
         (
             lambda p2p, sums: p2p == "latency" or sums == "excluded",
-            "not with transfers overlapped, blocking_send, blocking_recv or blocking "
+            "does not hold with transfers overlapped, blocking_send, blocking_recv or blocking "
             "with all-reduce overlapped or blocking",
         ),
     ],

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import papermill
 import pytest
@@ -16,6 +17,7 @@ from ppmodel.artefact.claims import TARGETS, load_claims, rows_of
 from ppmodel.artefact.stp import load_throughputs, run_of
 from ppmodel.cases import label, legal_cases
 from ppmodel.costs import model_costs, uniform_costs
+from ppmodel.measured import is_tight
 from ppmodel.noise import Noise, noisy_makespans
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA, load_model, load_system, template_path
@@ -354,6 +356,8 @@ def test_your_system(tmp_path):
     assert points.groupby(["pp", "tp", "recompute"]).size().eq(3).all()
     assert (points.fits == (points.peak_memory_bytes <= 0.4 * 2**40)).all()
     assert 0 < points.fits.sum() < len(points)
+    tight = is_tight(points.peak_memory_bytes, points.memory_capacity_bytes)
+    assert (points.room == np.where(tight, "tight", np.where(points.fits, "yes", "no"))).all()
     best = recorded("your_best.csv")
     assert best.fits.all()
     assert best.iteration_s[0] == points.iteration_s[points.fits].min()
@@ -489,6 +493,7 @@ def test_take(recorded):
     """Every row fits and is a single simulation; the winner of each cluster is the fastest, and its gain is that."""
     best = recorded("take.csv")
     assert best.fits.all()
+    assert ((best.room == "tight") == is_tight(best.peak_memory_bytes, best.memory_capacity_bytes)).all()
     fastest = best.loc[best.groupby("where").iteration_s.idxmin()]
     gains = -fastest.against
     facts = recorded("take.json")

@@ -1,7 +1,7 @@
 """The rows of a comparison, ranked by time, as text, and cells of a CSV file."""
 
+from ppmodel.cli.text import TIGHT, counted, gibibytes, plain, uneven_text
 from ppmodel.cli.text import columns as aligned
-from ppmodel.cli.text import counted, gibibytes, plain, uneven_text
 
 _TIE = 1e-9
 _FORMULA = "=+-@\t\r"
@@ -65,6 +65,8 @@ def ranked_text(pairs):
         heading = ["", "schedule", time, "relative", idle, _memory_heading(good[0][1]), "messages"]
         best = time_of(good[0][1])
         lines.append(aligned([heading, *(_cells(place, row, best) for place, row in good)], right=(0, 2, 3, 4, 6)))
+    if any(_is_tight(row) for _, row in good):
+        lines.append(_tight_text())
     uneven = [f"  {row['label']}: {uneven_text(row)}" for _, row in good if uneven_text(row)]
     if uneven:
         lines += ["uneven stages:", *uneven]
@@ -90,8 +92,23 @@ def _memory_heading(row):
 def _memory(row):
     if row.get("peak_memory_bytes") is None:
         return f"{row['peak_activations']:.4g}"
-    fits = row["peak_memory_bytes"] <= row["memory_capacity_bytes"]
-    return f"{gibibytes(row['peak_memory_bytes'])}{'' if fits else ' does not fit'}"
+    held, room = row["peak_memory_bytes"], row["memory_capacity_bytes"]
+    return f"{gibibytes(held)}{' does not fit' if held > room else ' tight' if _is_tight(row) else ''}"
+
+
+def _is_tight(row):
+    """Whether a layout fits by little. Without a layout nothing is said: much of the memory is not counted then."""
+    if "tp" not in row:
+        return False
+    from ppmodel.measured import is_tight
+
+    return is_tight(row["peak_memory_bytes"], row["memory_capacity_bytes"])
+
+
+def _tight_text():
+    from ppmodel.measured import memory_errors
+
+    return f"tight: {TIGHT} ({max(memory_errors().values()):.0%})"
 
 
 def csv_cell(value):

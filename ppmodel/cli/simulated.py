@@ -1,6 +1,6 @@
 """A simulated run as lines of text."""
 
-from ppmodel.cli.text import MANY, by_rank, counted, gibibytes, uneven_text
+from ppmodel.cli.text import MANY, TIGHT, by_rank, counted, gibibytes, uneven_text
 from ppmodel.iteration import MEMORY_PARTS, PARTS, PARTS_CALLED
 from ppmodel.ops import OpKind
 
@@ -78,10 +78,18 @@ def _iteration(result, length):
     if uneven_text(result):
         yield f"uneven stages       {uneven_text(result)}"
     held, room = result["peak_memory_bytes"], result["memory_capacity_bytes"]
-    fits = "" if result["fits"] else ": does not fit"
-    yield f"memory              {gibibytes(held)} GiB on the most loaded GPU, of {gibibytes(room)}{fits}"
+    yield f"memory              {gibibytes(held)} GiB on the most loaded GPU, of {gibibytes(room)}{_fits(held, room)}"
     parts = [(name.removesuffix("_bytes"), result[name]) for name in MEMORY_PARTS if result[name]]
     yield "                    " + ", ".join(f"{name} {gibibytes(size)}" for name, size in parts)
+
+
+def _fits(held, room):
+    """What is to be said of a layout's memory: nothing where it fits with room to spare."""
+    from ppmodel.measured import is_tight, memory_errors
+
+    if is_tight(held, room):
+        return f": {TIGHT} ({max(memory_errors().values()):.0%})"
+    return "" if held <= room else ": does not fit"
 
 
 def _nodes(nodes, run):

@@ -20,6 +20,9 @@ def plain(text, keep=""):
 
 MANY, _FIRST = 16, 8
 
+TIGHT = "fits by less than predictions of memory are off on average"
+"""What a layout that is called tight is told, with the error behind it."""
+
 out = None
 """Where lines are printed: a stream, or None for standard output."""
 

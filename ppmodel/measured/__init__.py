@@ -1,4 +1,5 @@
 """Training runs that others measured: their rows, read and predicted."""
 
+from ppmodel.measured.margin import is_tight, memory_errors
 from ppmodel.measured.predict import PREDICTED, predict_file, predicted
 from ppmodel.measured.rows import COLUMNS, MeasuredRun, read_rows, run_of

@@ -22,15 +22,7 @@ from ppmodel.artefact.claims.judge import (
 )
 from ppmodel.artefact.claims.search import TARGETS, UNKNOWNS, in_words, search
 from ppmodel.artefact.claims.stp import judge_stp
-from ppmodel.artefact.claims.tables import (
-    answer,
-    changed_table,
-    claims_table,
-    headline_table,
-    outcome_table,
-    signed,
-    write_marks,
-)
+from ppmodel.artefact.claims.tables import claims_table, headline_table, outcome_table, signed, write_marks
 
 __all__ = [
     "GROUPS",
@@ -46,10 +38,8 @@ __all__ = [
     "Judgement",
     "Row",
     "Turn",
-    "answer",
     "assumptions",
     "change_of",
-    "changed_table",
     "claims_table",
     "compare",
     "condition",

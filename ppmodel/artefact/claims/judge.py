@@ -19,7 +19,7 @@ from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.simulation import APART, BUFFERED
 from ppmodel.specs import load_setting
 
-VERDICTS = {"holds": "holds", "depends": "holds only if", "fails": "does not hold", "no case": "no case"}
+VERDICTS = {"holds": "holds", "depends": "depends", "fails": "does not hold", "no case": "no case"}
 """The verdicts, and how they are printed."""
 
 ANCHORS = ("default", "paper")
@@ -414,8 +414,8 @@ def condition(judgement):
     Returns
     -------
     str
-        The assumptions that make a row hold that does not under the setting itself (``with ...``), or that make one
-        fail that does (``not with ...``): one change of the setting at a time, then another setting as a whole, and
+        The assumptions that make a row hold that does not under the setting itself (``holds with ...``), or that make
+        one fail that does (``does not hold with ...``): one change of the setting at a time, then another setting as a whole, and
         only if neither does, one change of another.
     """
     if judgement.verdict != "depends":
@@ -426,10 +426,10 @@ def condition(judgement):
         if any(turned.values()):
             words = _semantics(turned) if axis == "semantics" else _either([value for value in turned if turned[value]])
             parts.append(f"{name} {words}".strip())
-    parts += [f"all of the setting {name}" for name, holds in _other_anchors(judgement) if holds != here]
+    parts += [f"the setting {name} as a whole" for name, holds in _other_anchors(judgement) if holds != here]
     elsewhere = dict.fromkeys(each.anchor for each, margin in judgement.outcomes.items() if (margin >= 0) != here)
-    parts = parts or [f"one change of the setting {_either(list(elsewhere))}"]
-    return f"not with {'; nor '.join(parts)}" if here else f"with {'; or '.join(parts)}"
+    parts = parts or [f"one thing changed in the setting {_either(list(elsewhere))}"]
+    return f"{'does not hold' if here else 'holds'} with {'; or '.join(parts)}"
 
 
 def _own(judgement, axis):

@@ -66,7 +66,7 @@ def depends(judgement, turned=()):
     said, row = condition(judgement), judgement.row.id
     words = [said] if said else [judgement.reason] * bool(judgement.reason)
     nearest = turns_in_words([turn for turn in turned if turn.row.id == row])
-    return "; ".join([*words, *[f"turns at {nearest}"] * bool(nearest)])
+    return "; ".join([*words, *[f"overturned at {nearest}"] * bool(nearest)])
 
 
 def signed(row, margin):
@@ -196,49 +196,6 @@ def outcome_table(claims, judgements):
             for each, margin in one.outcomes.items()
         ]
     )
-
-
-def changed_table(usual, own):
-    """The rows whose answer, under the setting itself, is another for one's own system and model than for the paper's.
-
-    Parameters
-    ----------
-    usual, own : list of Judgement
-        From `judge`, on the paper's nine systems and on one's own.
-
-    Returns
-    -------
-    DataFrame
-        One row a changed row; columns ``id, statement, claimed, on the paper's systems, on yours``: verdicts with the
-        numbers that they rest on.
-    """
-    columns = ["id", "statement", "claimed", "on the paper's systems", "on yours"]
-    rows = [
-        (one.row.id, one.row.statement, one.row.reference, answer(one), answer(mine))
-        for one, mine in zip(usual, own, strict=True)
-        if "no case" not in (one.verdict, mine.verdict) and one.holds_here != mine.holds_here
-    ]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def answer(judgement):
-    """A verdict in words that say what the setting itself comes to.
-
-    Parameters
-    ----------
-    judgement : Judgement
-        From `judge`.
-
-    Returns
-    -------
-    str
-        With the number; for a row that depends on assumptions, whether it holds under the setting's own.
-    """
-    words = VERDICTS[judgement.verdict]
-    if judgement.verdict == "depends":
-        words = "holds, not always" if judgement.holds_here else "does not hold, but can"
-    number = judgement.row.number(judgement.measured)
-    return f"{words} ({number})" if number else words
 
 
 def write_marks(claims, judgements):
