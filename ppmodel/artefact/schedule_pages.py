@@ -79,7 +79,7 @@ def facts(name):
     )
     return Facts(
         entry, table, MyST(literal(f"{entry.title[:1].upper()}{entry.title[1:]}.")), _when(entry, table),
-        _bubble(entry, table, empty), _peak(table), _messages(table), literal(entry.legal), _options(entry),
+        _bubble(entry, table, empty), _peak(entry, table), _messages(table), literal(entry.legal), _options(entry),
         f"{{cite:t}}`{entry.source}`" if entry.source else f"`{entry.generate.__module__}`, unpublished",
         _link(name, table), point,
     )  # fmt: skip
@@ -105,11 +105,17 @@ def section(name):
     table = list_table([(fact, MyST(said)) for fact, said in rows], ["name", MyST(f"`{name}`")], [24, 76])
     picture = drawing(found.table, _run(found.table).timeline, f"drawing-{name}", f"{found.point}.")
     size = f"Its table and, below, its timeline at $S = {found.table.num_ranks}$, $B = {found.table.num_microbatches}$"
-    shown = f"{size}; a backward takes two forwards, a transfer 0.2. {literal(found.point)}."
+    shown = f"{size}; {_slot(found.table)}a backward takes two forwards, a transfer 0.2. {literal(found.point)}."
     return (
         f"(schedule-{name})=\n## {literal(found.entry.label)}\n\n{found.rule}\n\n"
         f"```{{raw}} html\n{picture}\n```\n\n{shown}\n\n{table}"
     )
+
+
+def _slot(table):
+    """How long a slot is, where it is not a whole forward of a rank."""
+    chunks = int(table.chunks_per_rank)
+    return f"a slot is $F/{chunks}$; " if chunks > 1 else ""
 
 
 def overview():
@@ -203,13 +209,29 @@ def _large(entry):
     return None
 
 
-def _peak(table):
+def _peak(entry, table):
+    """The most that a rank holds, beside 1F1B; at a larger size, too, if it is less than 1F1B's there."""
     held = peak_activations(table)
-    most, mean = _number(float(held.max())), _number(float(held.mean()))
+    mean = _number(float(held.mean()))
     beside = (
         "on every rank" if held.min() == held.max() else f"on the most loaded of {len(held)} ranks, {mean} in the mean"
     )
-    return literal(f"{most} microbatches {beside}")
+    said, large = f"{_number(_most(table))} microbatches {beside}", _large(entry)
+    if entry.name == _BASE:
+        return literal(said)
+    said += f" (1F1B: {_number(_most_of_base(table))})"
+    if large is not None and _most(large) < _most_of_base(large):
+        at = f"S = {large.num_ranks}, B = {large.num_microbatches}"
+        said += f"; {_number(_most(large))} at {at} (1F1B: {_number(_most_of_base(large))})"
+    return literal(said)
+
+
+def _most(table):
+    return float(peak_activations(table).max())
+
+
+def _most_of_base(table):
+    return _most(schedules.build(_BASE, table.num_ranks, table.num_microbatches))
 
 
 def _messages(table):

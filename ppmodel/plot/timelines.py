@@ -19,7 +19,10 @@ KIND_COLOURS = {OpKind.F: SKY, OpKind.B: ORANGE, OpKind.I: YELLOW, OpKind.W: PUR
 KIND_NAMES = {OpKind.F: "forward", OpKind.B: "backward", OpKind.I: "input gradient", OpKind.W: "weight gradient",
                OpKind.R: "gradient all-reduce", OpKind.O: "optimizer step"}  # fmt: skip
 MIN_LABEL_SHARE = 0.016
-_LEAST_EDGED = 0.004  # of the width of the picture: narrower boxes have no edge, and their transfers no line
+_LEAST_EDGED_PT = 4.5  # narrower boxes have no edge: it would cover their colour
+_LEAST_LINKED_PT = 2.0  # the transfers of narrower boxes have no line
+_POINTS = 72  # in an inch
+_DARKENED, _DARKENED_NARROW = 0.45, 0.3  # narrow boxes of many colours would look muddy
 PATH_COLOUR = "#D0104C"
 
 
@@ -44,7 +47,7 @@ def operation_legend(figure, schedules, extra=()):
     figure.legend(handles=[*handles, *extra], loc="outside lower center", ncols=2 if on_phone() else 5, fontsize=8.5)
 
 
-def shade(colour, chunk, schedule):
+def shade(colour, chunk, schedule, most=_DARKENED):
     """A colour that darkens with the chunk, so that the stages of one rank can be told apart.
 
     Parameters
@@ -54,6 +57,8 @@ def shade(colour, chunk, schedule):
         The place of a stage among those of its rank.
     schedule : Schedule
         It says how many there are.
+    most : float
+        By which share the last chunk is darker.
 
     Returns
     -------
@@ -61,11 +66,11 @@ def shade(colour, chunk, schedule):
         Red, green and blue.
     """
     chunks = max(1, int(schedule.chunks_per_rank))
-    share = 0.0 if chunks <= 1 else 0.45 * chunk / (chunks - 1)
+    share = 0.0 if chunks <= 1 else most * chunk / (chunks - 1)
     return tuple((1 - share) * channel for channel in to_rgb(colour))
 
 
-def draw_operations(axes, schedule, start, end, window, beside=False, least=MIN_LABEL_SHARE):
+def draw_operations(axes, schedule, start, end, window, beside=False, least=MIN_LABEL_SHARE, in_row=1):
     """A box for each operation in a window of time, its microbatch written in it where it fits.
 
     Parameters
@@ -80,9 +85,12 @@ def draw_operations(axes, schedule, start, end, window, beside=False, least=MIN_
         Whether reductions run beside the computation, and are thin.
     least : float
         Share of the window that an operation takes at least to have its microbatch written in it.
+    in_row : int
+        How many such pictures share the width of the page.
     """
     left, right = window
-    edge = 0.0 if _crowded(start, end, window) else 0.5
+    edge = 0.5 if _points(start, end, window, in_row) >= _LEAST_EDGED_PT else 0.0
+    darkened = _DARKENED if edge else _DARKENED_NARROW
     chunk = schedule.stage // schedule.num_ranks
     cell = np.flatnonzero(~schedule.joined).tolist() + [schedule.num_operations]
     for first, last in pairwise(cell):
@@ -95,7 +103,7 @@ def draw_operations(axes, schedule, start, end, window, beside=False, least=MIN_
             bottom = schedule.rank[op] - 0.42 + lane * height
             if beside and schedule.kind[op] == OpKind.R:
                 height, bottom = 0.14, schedule.rank[op] + 0.28
-            colour = shade(KIND_COLOURS[OpKind(schedule.kind[op])], chunk[op], schedule)
+            colour = shade(KIND_COLOURS[OpKind(schedule.kind[op])], chunk[op], schedule, darkened)
             hatch = "////" if schedule.replica[op] else None
             style = {"facecolor": colour, "edgecolor": "#555555", "hatch": hatch, "lw": edge}
             axes.add_patch(Rectangle((begin, bottom), length, height, zorder=2 + (height < 0.2), **style))
@@ -111,9 +119,9 @@ def draw_operations(axes, schedule, start, end, window, beside=False, least=MIN_
     axes.grid(axis="y", visible=False)
 
 
-def _crowded(start, end, window):
-    """Whether operations are so narrow that edges and transfers would cover their colours."""
-    return np.nanmedian(end - start) < _LEAST_EDGED * (window[1] - window[0])
+def _points(start, end, window, in_row):
+    """About how wide the operations are drawn, in points: the median of them."""
+    return np.nanmedian(end - start) / (window[1] - window[0]) * page_width() * _POINTS / in_row
 
 
 @redrawn
@@ -215,14 +223,15 @@ def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1, wi
     timelines = {name: getattr(run, "timeline", run) for name, run in timelines.items()}
     window = window or (0, max(timeline.makespan_s for timeline in timelines.values()))
     schedules = [timeline.graph.schedule for timeline in timelines.values()]
+    in_row = 1 if on_phone() else in_row
     figure, axes = _panels([schedule.num_ranks for schedule in schedules], in_row)
     for axis, (name, timeline) in zip(axes.flat, timelines.items(), strict=False):
         schedule = timeline.graph.schedule
         beside = timeline.graph.allreduce.startswith("overlapped")
         times = timeline.start_s, timeline.end_s
-        draw_operations(axis, schedule, *times, window, beside, MIN_LABEL_SHARE * (2 if on_phone() else in_row))
+        draw_operations(axis, schedule, *times, window, beside, MIN_LABEL_SHARE * (1 + on_phone()) * in_row, in_row)
         axis.set_title(f"{name}: {timeline.makespan_s:.4g} {unit}")
-        if not _crowded(*times, window):
+        if _points(*times, window, in_row) >= _LEAST_LINKED_PT:
             every = range(schedule.num_operations)
             _draw_transfers(axis, timeline, every, color="#333333", lw=0.6, alpha=0.7, zorder=3)
         if paths:
@@ -237,7 +246,6 @@ def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1, wi
 
 def _panels(ranks, in_row=1):
     """A figure with a panel for each of these numbers of ranks, and its axes; a row is as high as its ranks need."""
-    in_row = 1 if on_phone() else in_row
     heights = [max(ranks[first : first + in_row]) for first in range(0, len(ranks), in_row)]
     size = (page_width(), 1.1 + 0.34 * sum(heights) + 0.35 * len(heights))
     return plt.subplots(len(heights), in_row, squeeze=False, sharex=True, height_ratios=heights, figsize=size)

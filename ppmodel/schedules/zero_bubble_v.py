@@ -78,9 +78,10 @@ def _order(num_ranks, num_microbatches, rank):
 
 
 @schedule(
-    "v-half", label="V-Half", title="two stages per rank in a V, backward split, half the activations of 1F1B",
+    "v-half", label="V-Half",
+    title="two stages per rank in a V, backward split, half of 1F1B's activations plus one microbatch",
     legal="B >= 1, S <= 1024", bubble_ratio=formulas.bubble_ratio_v_half, published=False, searched=True,
-    when="About half the activations of 1F1B, at F, I and W that are much alike.", source="qi2024memory",
+    when="Deep pipelines that are short of memory, if F, I and W are much alike.", source="qi2024memory",
 )  # fmt: skip
 def v_half(num_ranks, num_microbatches):
     """V-Half (Qi et al., arXiv:2405.15362): at most (S+2)/2 units of activations, rounded down.
@@ -121,9 +122,10 @@ def v_half(num_ranks, num_microbatches):
 
 
 @schedule(
-    "v-min", label="V-Min", title="two stages per rank in a V, backward split, a third of the activations of 1F1B",
+    "v-min", label="V-Min",
+    title="two stages per rank in a V, backward split, a third of 1F1B's activations plus about one microbatch",
     legal="B >= 1, S <= 1024", bubble_ratio=formulas.bubble_ratio_v_min, published=False, searched=True,
-    when="Memory before time: about a third of the activations of 1F1B.", source="qi2024memory",
+    when="Deep pipelines for which memory matters more than time.", source="qi2024memory",
 )  # fmt: skip
 def v_min(num_ranks, num_microbatches):
     """V-Min (Qi et al., arXiv:2405.15362): at most (S+4)/3 units of activations, rounded down.

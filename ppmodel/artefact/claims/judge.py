@@ -415,8 +415,8 @@ def condition(judgement):
     -------
     str
         The assumptions that make a row hold that does not under the setting itself (``holds with ...``), or that make
-        one fail that does (``does not hold with ...``): one change of the setting at a time, then another setting as a whole, and
-        only if neither does, one change of another.
+        one fail that does (``does not hold with ...``): one change of the setting at a time, then another setting as a
+        whole, and only if neither does, one change of another.
     """
     if judgement.verdict != "depends":
         return ""
