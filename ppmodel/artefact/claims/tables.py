@@ -229,7 +229,9 @@ def write_marks(claims, judgements):
             else verdict
         )
         page = claim.rows[0].page
-        items.append(f"- {_MARKS[key]} {claim.statement} *{said.capitalize()}* ({{doc}}`{claim.title} </{page}>`).")
+        items.append(
+            f"- {_MARKS[key]} {claim.statement} *{said[:1].upper()}{said[1:]}* ({{doc}}`{claim.title} </{page}>`)."
+        )
     return ":::{div} claim-marks\n" + "\n".join(items) + "\n:::\n", counts
 
 
