@@ -37,6 +37,14 @@ def test_numbers_share_a_form_but_for_those_that_have_their_own():
         assert said in page
 
 
+def test_answers_and_fractions_are_written_as_people_do():
+    """Yes and no, and no zeros behind a fraction."""
+    page = show(pd.DataFrame({"fits": [True, False], "share": [1.0, 0.125], 4: [2, 3]})).to_html()
+    assert [word in page for word in (">yes<", ">no<", ">1<", ">0.125<", ">2<", "True", "1.000")] == [True] * 5 + [
+        False
+    ] * 2
+
+
 def test_facts_without_a_number_are_null(tmp_path):
     """JSON has no NaN: what strict readers take."""
     record("x", tmp_path, gain=float("nan"), points=[1, 2])

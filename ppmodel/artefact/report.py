@@ -13,6 +13,8 @@ from pandas.io.formats.style import Styler
 from ppmodel.cli.text import columns
 
 _LONG_TEXT = 40
+_ANSWERS = {True: "yes", False: "no"}
+_NUMBER = "{:.6g}"
 _BETWEEN = "\x1f"  # of cells: a sign that no cell has
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
 _WORDS = {  # of the library's own columns, `evaluate.COLUMNS`; a page says what it calls the others
@@ -86,7 +88,8 @@ def show(table, words=None, /, numbers=None, **formats):
     words : dict of str to str, optional
         What the page calls columns, by name. The columns of `evaluate.COLUMNS` have fixed words, others their names.
     numbers : str, optional
-        Format of all columns of numbers that have none of their own.
+        Format of all columns of numbers that have none of their own; by default fractions have up to six digits. What
+        is true or false is shown as yes or no.
     **formats : str
         Format of a column's numbers by its name, for example ``idle_ratio="{:.1%}"``.
 
@@ -101,8 +104,12 @@ def show(table, words=None, /, numbers=None, **formats):
     >>> list(table.columns)
     ['S', 'least c / F']
     """
-    if numbers:
-        formats = dict.fromkeys(table.select_dtypes("number"), numbers) | formats
+    table = table.assign(**{name: table[name].map(_ANSWERS) for name in table.select_dtypes("bool")})
+    formats = (
+        dict.fromkeys(table.select_dtypes("float"), _NUMBER)
+        | dict.fromkeys(table.select_dtypes("number") if numbers else [], numbers)
+        | formats
+    )
     called = {name: (words or {}).get(name) or _WORDS.get(name, name) for name in table}
     twice = [name for name, said in called.items() if list(called.values()).count(said) > 1]
     called |= {name: name for name in twice}  # a label beside the schedule's name
