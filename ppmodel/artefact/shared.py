@@ -1,7 +1,5 @@
 """Systems of one kind of device fitted at once: constants that they share, beside those that each has of its own."""
 
-from functools import lru_cache
-
 import numpy as np
 import pandas as pd
 
@@ -24,13 +22,21 @@ class _Source:
         self.runs = [row["runs"] for row in rows]
         self.measured = np.array([float(row["iteration_s"]) for row in rows])
         self.values = fitted_values(self.system, TIME)
-        batch = Batch(rows, self.start)
-        self._seconds = lru_cache(_KEPT)(lambda items: batch.seconds([with_values(self.start, dict(items))])[0])
+        self._batch, self._known = Batch(rows, self.start), {}
 
-    def seconds(self, values, shared):
-        """Iteration times with the values of a joint fit."""
-        own = {key.removeprefix(f"{self.name} "): value for key, value in values.items() if key.startswith(self.name)}
-        return self._seconds(tuple((own | {key: values[key] for key in shared}).items()))
+    def seconds(self, many, shared):
+        """Iteration times with many values of a joint fit; those that differ in other sources' constants are one."""
+        asked = [tuple((self._own(values) | {key: values[key] for key in shared}).items()) for values in many]
+        new = [items for items in dict.fromkeys(asked) if items not in self._known]
+        if len(self._known) > _KEPT:
+            self._known = {items: self._known[items] for items in asked if items in self._known}
+        if new:
+            found = self._batch.seconds([with_values(self.start, dict(items)) for items in new])
+            self._known |= zip(new, found, strict=True)
+        return np.array([self._known[items] for items in asked])
+
+    def _own(self, values):
+        return {key.removeprefix(f"{self.name} "): value for key, value in values.items() if key.startswith(self.name)}
 
     def constants(self, shared):
         """Those that stay its own, by names that no other source has."""
@@ -62,11 +68,11 @@ def fitted_together(names, shared, prior=0.5):
     runs = [stem for source in sources for stem in source.runs]
     measured, weights = np.concatenate([source.measured for source in sources]), equal_weights(runs)
 
-    def seconds(values):
-        return np.concatenate([source.seconds(values, shared) for source in sources])
+    def seconds(many):
+        return np.concatenate([source.seconds(many, shared) for source in sources], axis=1)
 
     def residuals(many):
-        return np.array([weights * np.log(seconds(values) / measured) for values in many])
+        return weights * np.log(seconds(many) / measured)
 
     common = [_common(sources, name) for name in shared]
     problem = Problem(
@@ -76,9 +82,9 @@ def fitted_together(names, shared, prior=0.5):
     begin += [source.values[name] for source in sources for name in source.values if name not in shared]
     point = solve(problem, start=np.log(begin)).x
     values = dict(zip((one.name for one in problem.constants), np.exp(point).tolist(), strict=True))
-    alone = np.concatenate([source.seconds(_named(source), ()) for source in sources])
+    alone = np.concatenate([source.seconds([_named(source)], ())[0] for source in sources])
     frame = pd.DataFrame(
-        {"runs": runs, "own": np.abs(alone / measured - 1), "together": np.abs(seconds(values) / measured - 1)}
+        {"runs": runs, "own": np.abs(alone / measured - 1), "together": np.abs(seconds([values])[0] / measured - 1)}
     )
     errors = frame.groupby("runs", sort=False).agg(
         rows=("own", "size"), own=("own", "mean"), together=("together", "mean")

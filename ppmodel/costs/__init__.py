@@ -9,7 +9,7 @@ from ppmodel.costs.offload import OFFLOADED, Offload, offloads
 from ppmodel.costs.partition import LayerTimes, StageLayers, imbalance, microbatch_sequences, stage_blocks, stage_layers
 from ppmodel.costs.phases import PARTS
 from ppmodel.costs.roofline import Kernels, kernels_s, roofline_s
-from ppmodel.costs.table import OpCosts, comm_over_forward, side_by_side, slowest_transfer_s, with_pairs
+from ppmodel.costs.table import OpCosts, are_seconds, comm_over_forward, side_by_side, slowest_transfer_s, with_pairs
 from ppmodel.costs.totals import Parameters, model_flops, parameters
 from ppmodel.costs.transfers import buffer_bytes, hockney_s, message_bytes, receivers
 from ppmodel.costs.uniform import uniform_costs

@@ -29,10 +29,20 @@ def host_s(model, sequences, kernels, layout=None):
     >>> [host_s(model, 1, kernels, LayoutSpec(tp=tp)) for tp in (1, 2, model.heads)]
     [1.0, 1.5, 1.75]
     """
+    tensor, softmax = launched(model, sequences, layout)
+    return kernels.block_host_s + (kernels.tensor_host_s * tensor + kernels.softmax_host_s * softmax)
+
+
+def launched(model, sequences, layout=None):
+    """What the host launches beyond the kernels of a block: those of tensor parallelism, and of a softmax not fused.
+
+    Returns
+    -------
+    tensor, softmax : bool
+    """
     tp = layout.tp if layout else 1
     refused = model.attention == "materialised" and sequences * model.heads / tp % _FUSED_BY
-    waits = kernels.tensor_host_s * (tp > 1) + kernels.softmax_host_s * bool(refused)
-    return kernels.block_host_s + waits
+    return tp > 1, bool(refused)
 
 
 def wait_for_host(taken, again, host, power):

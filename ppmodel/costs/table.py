@@ -71,7 +71,7 @@ class OpCosts:
             own.setflags(write=False)
             self.__dict__[name], first = own, first + table.size
         self.__dict__["_flat"] = flat
-        if flat.size and not (flat[flat.argmin()] >= 0 and flat[flat.argmax()] <= _MOST_S):  # NaN is either
+        if not are_seconds(flat):
             self._refuse_values()
         if not (np.ndim(self.overlap_factor) == 0 and 0 < self.overlap_factor < np.inf):
             rule = "must be a finite number above 0"
@@ -110,7 +110,7 @@ class OpCosts:
         costs.__dict__.update(zip(_TABLES, tables, strict=True), overlap_factor=overlap_factor, nics=None, pairs=None)
         costs.__dict__.update(handed=None, offload=None)
         costs.__dict__["_flat"] = flat
-        if not (flat[flat.argmin()] >= 0 and flat[flat.argmax()] <= _MOST_S):
+        if not are_seconds(flat):
             costs._refuse_values()
         return costs
 
@@ -198,6 +198,16 @@ class OpCosts:
         return known[num_replicas]
 
 
+def are_seconds(numbers):
+    """Whether all numbers of an array can be durations: from 0 to the longest that costs may have.
+
+    >>> are_seconds(np.array([0.0, 1.0])), are_seconds(np.array([0.0, np.nan]))
+    (True, False)
+    """
+    flat = numbers.reshape(-1)
+    return not flat.size or bool(flat[flat.argmin()] >= 0 and flat[flat.argmax()] <= _MOST_S)  # NaN is either
+
+
 def _numbered(nics):
     """The NICs, numbered from 0 without a gap."""
     nics = np.asarray(nics)
@@ -230,14 +240,20 @@ def side_by_side(many_costs, num_replicas, names=_TABLES):
     >>> side_by_side([costs, costs, costs], 2).shape
     (3, 48, 3)
     """
-    num_classes = len(OpKind) * num_replicas * (many_costs[0].num_stages if many_costs else 0)
-    tables = np.empty((len(names), num_classes, len(many_costs)))
-    for table, name in zip(tables, names, strict=True):
-        given = [getattr(costs, name) for costs in many_costs]
-        if num_replicas > 1:  # a table without an axis for replicas means that they are alike
-            given = [np.repeat(one[:, None], num_replicas, axis=1) if one.ndim == 2 else one for one in given]
-        table[...] = np.array([one.reshape(-1) for one in given]).reshape(len(given), -1).T
-    return tables
+    if not many_costs:
+        return np.empty((len(names), 0, 0))
+    given = [_of_replicas(many_costs, name, num_replicas) for name in names]
+    return np.array([one.reshape(len(many_costs), -1).T for one in given])
+
+
+def _of_replicas(many_costs, name, num_replicas):
+    """A table of many systems, with an axis for replicas if there are several."""
+    given = [getattr(costs, name) for costs in many_costs]
+    if num_replicas == 1:
+        return np.array([one.reshape(-1) for one in given])
+    if all(one.ndim == 2 for one in given):  # without an axis for replicas they are alike
+        return np.repeat(np.array(given)[:, :, None], num_replicas, axis=2)
+    return np.array([np.repeat(one[:, None], num_replicas, axis=1) if one.ndim == 2 else one for one in given])
 
 
 def with_pairs(tables, schedule, many_costs, names=_TABLES):

@@ -10,17 +10,17 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.cases import built, compiled
-from ppmodel.costs import Kernels, OpCosts, check_layout, hockney_s, kernels_s, receivers, stage_layers
+from ppmodel.costs import Kernels, check_layout, hockney_s, kernels_s, receivers, stage_layers
 from ppmodel.costs.collectives import collective_line
 from ppmodel.costs.data_parallel import SHARED_GRADIENTS, SHARED_OPTIMIZER, Held, microbatch_data_s, shares
-from ppmodel.costs.host import host_s, wait_for_host
+from ppmodel.costs.host import launched, wait_for_host
 from ppmodel.costs.model import last_halves, work_of
 from ppmodel.costs.phases import AGAIN, INPUT_GRAD, NOTHING, PARTS, PARTS_THAT_HIDE, less_hidden, may_hide
 from ppmodel.costs.transfers import pipeline_links, sent_bytes
 from ppmodel.iteration import step_graph
 from ppmodel.measured.rows import kernels_named, run_of, with_kernels
 from ppmodel.ops import OpKind
-from ppmodel.simulation import makespans
+from ppmodel.simulation import stacked_makespans
 from ppmodel.specs import FrameworkSpec
 
 _LISTS, _PHASES, _PARTS = 3, 4, len(PARTS)
@@ -105,6 +105,11 @@ class _Group:
 
     def __init__(self, laid, without):
         self.laid, self.without = laid, without
+        alike = {}
+        for row, one in enumerate(laid):
+            alike.setdefault((id(one.graph), one.run.flushes), []).append(row)
+        self.alike = list(alike.values())
+        """Rows that run the same graph equally often."""
         self._lay_kernels()
         self._lay_collectives()
         self._lay_stages()
@@ -117,6 +122,8 @@ class _Group:
         self.kernel_slot = np.repeat(np.arange(sum(map(len, counts))), np.concatenate(counts))
         self.again = np.array([one.work.again for one in self.laid])
         self.precision = self.laid[0].layout.precision
+        launches = [launched(one.run.model, one.layout.microbatch_size, one.layout) for one in self.laid]
+        self.launched = np.array(launches, dtype=float).T
 
     def _lay_collectives(self):
         known, columns, first = {}, [], 0
@@ -198,15 +205,16 @@ class _Group:
         """Iteration times, shape (len(systems), num_rows)."""
         tables = np.array([self._tables(system) for system in systems])
         found = np.empty((len(systems), len(self.laid)))
-        for row, one in enumerate(self.laid):
-            own = tables[..., self.first[row] : self.first[row + 1]]
+        for rows in self.alike:
+            one = self.laid[rows[0]]
+            own = np.concatenate([tables[..., self.first[row] : self.first[row + 1]] for row in rows])
             if "bubble" in self.without:
-                found[:, row] = _busy_s(one.table, own[:, 0], one.run.flushes)
-                continue
-            costs = [OpCosts.stacked(np.ascontiguousarray(table)) for table in own]
-            found[:, row] = makespans(one.graph, costs)
-            if one.run.flushes > 1:
-                found[:, row] += (one.run.flushes - 1) * makespans(one.pipeline, costs)
+                seconds = _busy_s(one.table, own[:, 0], one.run.flushes)
+            else:
+                seconds = stacked_makespans(one.graph, own)
+                if one.run.flushes > 1:
+                    seconds += (one.run.flushes - 1) * stacked_makespans(one.pipeline, own)
+            found[:, rows] = seconds.reshape(len(rows), -1).T
         return found
 
     def _tables(self, system):
@@ -252,9 +260,10 @@ class _Group:
         return seconds
 
     def _wait(self, seconds, kernels):
-        host = [host_s(one.run.model, one.layout.microbatch_size, kernels, one.layout) for one in self.laid]
+        tensor, softmax = self.launched
+        host = kernels.block_host_s + (kernels.tensor_host_s * tensor + kernels.softmax_host_s * softmax)
         blocks = seconds[:, 0]
-        wait_for_host(blocks, self.again[:, 0], np.array(host)[:, None], kernels.host_exponent)
+        wait_for_host(blocks, self.again[:, 0], host[:, None], kernels.host_exponent)
         seconds[:, 0] = blocks
 
     def _once(self, system, lines, forward_s, backward_s):

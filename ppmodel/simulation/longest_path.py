@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ppmodel.compiled import kernels
-from ppmodel.costs import side_by_side, with_pairs
+from ppmodel.costs import OpCosts, are_seconds, side_by_side, with_pairs
 from ppmodel.ops import OpKind
 from ppmodel.simulation.checks import check_fit, durations, plan_of, refuse_overflow, shares_of, step_lengths
 from ppmodel.simulation.copies import CopyStreams
@@ -164,6 +164,48 @@ def makespans(graph, many_costs):
     [33.0, 39.0]
     """
     return _evaluated(graph, list(many_costs), _MAKESPANS).makespan_s
+
+
+def stacked_makespans(graph, tables):
+    """`makespans` of many systems whose costs stand in one array, as `OpCosts.stacked` has them.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+    tables : ndarray of float, shape (n, 3, 6, num_stages)
+        Compute, occupancy and latency of each system, in seconds.
+
+    Returns
+    -------
+    ndarray of float, shape (n,)
+        In seconds.
+
+    Raises
+    ------
+    CostError
+        As `run_graph`.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.simulation import compile_graph
+    >>> stacked_makespans(compile_graph(build("gpipe", 4, 8)), np.ones((2, 3, 6, 4))).tolist()
+    [34.0, 34.0]
+    """
+    schedule, fast = graph.schedule, kernels(graph.schedule.num_operations * len(tables))
+    fits = tables.shape[-1] == schedule.num_stages and schedule.num_replicas == 1
+    if graph.meets or graph.dynamic or not fast or not fits or not are_seconds(tables):
+        return makespans(graph, [OpCosts.stacked(np.ascontiguousarray(one)) for one in tables])
+    side, found = tables.reshape(len(tables), 3, -1).transpose(1, 2, 0), np.empty(len(tables))
+    for first in range(0, len(tables), _SIDE_BY_SIDE):
+        some, here = np.ascontiguousarray(side[..., first : first + _SIDE_BY_SIDE]), slice(first, first + _SIDE_BY_SIDE)
+        no_ends, whole = np.empty(0, dtype=np.uint8), np.ones(some.shape[-1])
+        found[here] = fast.many_longest_paths(*graph.instructions, some, whole, graph.occupied, no_ends)[0]
+    if len(schedule.steps):
+        lengths = tables[:, 0, OpKind.O, schedule.stage[schedule.steps]].T
+        found = np.max(step_times(schedule, found, lengths)[1], axis=0)
+    refuse_overflow(found.max(initial=0))
+    return found
 
 
 class Iterations(NamedTuple):
