@@ -2,6 +2,7 @@
 
 import re
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import get_args
 
 from pydantic import ValidationError
@@ -14,6 +15,7 @@ from ppmodel.files import read_text
 
 _FORM = "write 'key: {value: ..., unit: ..., kind: ..., source: ...}', as in the files of data"
 _LARGEST_BYTES, _MOST_BRACKETS = 2**18, 1000
+_KEPT = 64
 _MOST_VALUES, _DEEPEST = 10**5, 20  # a sweep of 10,000 seeds has as many; no file is deeper than five
 
 _REMEDIES = {
@@ -88,8 +90,7 @@ def _read_yaml(path, form=_FORM):
     """The document with its line numbers, or one line about why it cannot be read."""
     text = read_text(path, _LARGEST_BYTES, SpecificationError)
     try:
-        _refuse_depth(text)
-        document = YAML().load(text)
+        document = _parsed(text)
     except MarkedYAMLError as error:
         raise _malformed(error, text, path, form) from None
     except RecursionError:
@@ -103,6 +104,13 @@ def _read_yaml(path, form=_FORM):
         shown = "a list" if isinstance(document, list) else repr(document)
         raise SpecificationError("document", shown, rule, form, where=str(path))
     return document
+
+
+@lru_cache(_KEPT)
+def _parsed(text):
+    """The document of a text, which nobody changes; a study reads the same few files again and again."""
+    _refuse_depth(text)
+    return YAML().load(text)
 
 
 def _refuse_depth(text):
