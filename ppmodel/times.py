@@ -73,7 +73,9 @@ def times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce="exc
         return _each_times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce, changes)
     table = built(case, num_ranks, num_microbatches)
     graph = compiled(table, p2p, allreduce)
-    known = _known(graph, model)
+    known, asked = _known(graph, model), (tuple(systems), tuple(changes))
+    if asked in known:  # the same question again, which a study asks of schedules that a setting does not touch
+        return known[asked]
     of_systems = [known.setdefault(system, {}) for system in systems]
     missing = [(change, n) for change in dict.fromkeys(changes) for n, of in enumerate(of_systems) if change not in of]
     if missing:
@@ -84,7 +86,9 @@ def times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce="exc
         for (change, n), *numbers in zip(missing, spans.tolist(), idle.tolist(), strict=True):
             of_systems[n][change] = numbers
     found = np.array([[of[change] for of in of_systems] for change in changes])
-    return Times(found[..., 0], found[..., 1])
+    found.flags.writeable = False
+    known[asked] = Times(found[..., 0], found[..., 1])
+    return known[asked]
 
 
 def _each_times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce, changes):
@@ -100,5 +104,5 @@ def _each_times(case, num_ranks, num_microbatches, model, systems, p2p, allreduc
 
 @cache
 def _known(*_):
-    """What is known of one graph and model: from system to change to (time, idle ratio)."""
+    """What is known of one graph and model: from system to change to (time, idle ratio), and answers as they were."""
     return {}

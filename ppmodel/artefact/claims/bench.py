@@ -1,7 +1,7 @@
 """Where claims are measured: a model, a setting, systems, and what is changed of them."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ppmodel.schedules import get
 from ppmodel.specs import ModelSpec, SettingSpec, load_system
 from ppmodel.times import times
 
+_KEPT = 256
 _SPEEDS = ("slow", "mid", "fast")
 NINE = tuple(f"{compute}_cp_{network}_nw" for compute in _SPEEDS for network in _SPEEDS)
 """Names of the paper's nine systems."""
@@ -52,6 +53,17 @@ def change_of(setting, middle):
         efficiency=setting.compute_efficiency / middle.compute_efficiency,
         backward=setting.backward or None,
     )
+
+
+@lru_cache(_KEPT)
+def _on_top(base, changes):
+    """Changes of a change; the same ones, which are known by what they are, for every bench that asks."""
+    return tuple(replace(base, **change.given()) for change in changes)
+
+
+@lru_cache(_KEPT)
+def _without_network(changes):
+    return tuple(replace(change, network=False) for change in changes)
 
 
 @dataclass(frozen=True)
@@ -113,7 +125,7 @@ class Bench:
         if not self.is_nine:
             return self.changes
         base = change_of(self.setting, self.systems[NINE.index("mid_cp_mid_nw")])
-        return tuple(replace(base, **change.given()) for change in self.changes)
+        return _on_top(base, self.changes)
 
     def columns(self, group):
         """Indices of the systems that a word or name stands for.
@@ -192,7 +204,7 @@ class Bench:
         size = (self.case(schedule), num_ranks, num_microbatches, self.model, self.systems)
         if network:
             return times(*size, self.setting.p2p, self.setting.allreduce, self.applied)
-        return times(*size, "latency", changes=[replace(change, network=False) for change in self.applied])
+        return times(*size, "latency", changes=_without_network(self.applied))
 
     def everywhere(self, value):
         """A number that depends on no system as an array of one for every change and system.

@@ -192,9 +192,14 @@ def _split_minimum(num_ranks, num_microbatches):
 @_quantity
 def reordered_gain(bench, size, limit):
     """The most that a split a : b gains on the even one where each has its fastest order; see `asymmetric.orders`."""
+    return bench.everywhere(_most_reordered(*size, limit))
+
+
+@cache
+def _most_reordered(num_ranks, num_microbatches, limit):
     found = gains()
-    here = found[(found.pp == size[0]) & (found.microbatches == size[1]) & (found.limit == limit)]
-    return bench.everywhere(here.reordered.max())
+    here = found[(found.pp == num_ranks) & (found.microbatches == num_microbatches) & (found.limit == limit)]
+    return here.reordered.max()
 
 
 # ---- published measurements ----------------------------------------------------------------------
@@ -230,38 +235,35 @@ def published_rates(bench, _size):
 
 
 @cache
-def _rates(per_operation_ms):
-    """Zero Bubble's runs, simulated under its semantics."""
-    return zero_bubble.simulated("latency", per_operation_ms / 1e3)
+def _rate_errors(per_operation_ms):
+    """Zero Bubble's runs, simulated under its semantics: mean errors by schedule."""
+    return zero_bubble.simulated("latency", per_operation_ms / 1e3).groupby("schedule").error.mean()
 
 
 @cache
-def _memories():
-    return zero_bubble.memories()
+def _memory_errors():
+    return zero_bubble.memories().groupby("schedule").error.mean()
 
 
 @_quantity
 def measured_rate(bench, _size, schedule, per_operation_ms):
     """Mean of the simulated over the measured samples per second, less 1, over all runs of a schedule."""
-    runs = _rates(per_operation_ms)
-    return bench.everywhere(runs[runs.schedule == schedule].error.mean())
+    return bench.everywhere(_rate_errors(per_operation_ms).get(schedule, np.nan))
 
 
 @_quantity
 def measured_memory(bench, _size, schedule):
     """Mean of the simulated over the measured memory, less 1, over all models that ran a schedule."""
-    runs = _memories()
-    return bench.everywhere(runs[runs.schedule == schedule].error.mean())
+    return bench.everywhere(_memory_errors().get(schedule, np.nan))
 
 
 @cache
-def _throughput(compute_efficiency):
-    """Megatron-LM's runs of 2021, predicted."""
-    return megatron.throughput(compute_efficiency)
+def _throughput_errors(compute_efficiency):
+    """Megatron-LM's runs of 2021, predicted: mean errors by figure and chunks."""
+    return megatron.throughput(compute_efficiency).groupby(["figure", "chunks"]).error.mean()
 
 
 @_quantity
 def measured_throughput(bench, _size, figure, chunks, compute_efficiency):
     """Mean of the predicted over the measured throughput, less 1, over the runs of a figure with so many chunks."""
-    runs = _throughput(compute_efficiency)
-    return bench.everywhere(runs[(runs.figure == figure) & (runs.chunks == chunks)].error.mean())
+    return bench.everywhere(_throughput_errors(compute_efficiency).get((figure, chunks), np.nan))

@@ -66,8 +66,9 @@ def search(model, unknowns=None, targets=TARGETS):
     prepare(LARGE)  # thousands of small graphs, each on many systems
     rows, bench = _rows(targets), Bench.of(model, load_setting("default"))
     unknowns = {name: (getattr(bench.setting, name),) for name in UNKNOWNS} | (unknowns or UNKNOWNS)
+    hardware = _hardware(bench, unknowns)
     tables = [
-        _measure_hardware(rows, bench, unknowns, dict(zip(STRUCTURE, values, strict=True)))
+        _measure_hardware(rows, bench, hardware, dict(zip(STRUCTURE, values, strict=True)))
         for values in product(*(unknowns[name] for name in STRUCTURE))
     ]
     table = pd.concat(tables, ignore_index=True)
@@ -87,17 +88,22 @@ def _missed(measured, rows):
     return np.stack([abs(measured[row.id] - row.value) / row.tolerance for row in rows])
 
 
-def _measure_hardware(rows, bench, unknowns, structure):
-    """One structure of the schedules on every hardware, which is an axis of changes."""
+def _hardware(bench, unknowns):
+    """Every hardware and backward, line by line, and as changes of the default setting's."""
     names = [name for name in UNKNOWNS if name not in STRUCTURE]
     settings = [
         replace(bench.setting, **dict(zip(names, values, strict=True)))
         for values in product(*(unknowns[name] for name in names))
     ]
     middle = bench.systems[len(bench.systems) // 2]
-    changes = tuple(change_of(setting, middle) for setting in settings)
-    varied = replace(bench, setting=replace(bench.setting, **structure), changes=changes)
     table = pd.DataFrame([{name: getattr(setting, name) for name in names} for setting in settings])
+    return table, tuple(change_of(setting, middle) for setting in settings)
+
+
+def _measure_hardware(rows, bench, hardware, structure):
+    """One structure of the schedules on every hardware, which is an axis of changes."""
+    table, changes = hardware
+    varied = replace(bench, setting=replace(bench.setting, **structure), changes=changes)
     measured = {row.id: measure(row, varied) for row in rows}
     return pd.DataFrame(structure, index=table.index).join(table).assign(**measured)
 
