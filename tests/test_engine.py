@@ -14,7 +14,7 @@ from ppmodel.costs import OpCosts, uniform_costs
 from ppmodel.errors import CostError, PPModelError, TableError
 from ppmodel.export import parse_table
 from ppmodel.ops import OpKind
-from ppmodel.simulation import APART, BUFFERED, P2P, compile_graph, makespans, run_events, run_graph
+from ppmodel.simulation import APART, BUFFERED, P2P, compile_graph, makespans, run_events, run_graph, stacked_makespans
 
 COLUMNS = ("start_s", "end_s", "sent_s", "arrived_s")
 
@@ -225,6 +225,17 @@ def test_many_systems_at_once_are_as_one_by_one(case, p2p, allreduce):
     many = [costs, replace(costs, compute_s=2 * costs.compute_s), replace(costs, overlap_factor=0.5)]
     expected = [run_graph(graph, one).makespan_s for one in many]
     np.testing.assert_allclose(makespans(graph, many), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "p2p"), [("interleaved-1f1b", "overlapped"), ("chimera", "latency"), ("1f1b", "rendezvous")]
+)
+def test_costs_in_one_array_take_as_long_as_one_by_one(name, p2p):
+    """To the last bit, whatever the schedule, with an iteration's end, and for more systems than go side by side."""
+    graph = compile_graph(build(name, 4, 8).with_step(), p2p, "blocking")
+    tables = np.random.default_rng(1).uniform(0.1, 2, (70, 3, 6, graph.schedule.num_stages))
+    expected = [run_graph(graph, OpCosts(*table)).makespan_s for table in tables]
+    assert stacked_makespans(graph, tables).tolist() == expected
 
 
 def test_a_transfer_occupies_what_its_semantics_says():
