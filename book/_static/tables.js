@@ -1,7 +1,11 @@
-// Tables: a card for each row on a phone, and long ones sorted by a click or a key on a heading.
+// Tables: on a phone a card for each row, the first of them until all are asked for; long ones sorted by a click or a
+// key on a heading; wide ones use the margin. Without a script, and on paper, a table is a table.
 (function () {
   "use strict";
   const SORTED_FROM = 12, PHONE = window.matchMedia("(max-width: 480px)"), WIDE = 3;
+  const FEW = 8, FOLDED_FROM = 12; // rows: as in book.css, which hides the others
+  const TILE = 11, HALF = 17; // letters that fit into a third and into half of a card
+  const MARGIN = window.matchMedia("(min-width: 1200px)"), EDGE = 16, TALL = 100; // px
 
   function headings(table) {
     const row = table.tHead && table.tHead.rows.length === 1 ? table.tHead.rows[0] : null;
@@ -13,6 +17,7 @@
       [...row.cells].forEach((cell, place) => {
         const text = heads[place] ? heads[place].textContent.trim() : "";
         if (text) cell.dataset.label = text;
+        if (cell.textContent.trim().length <= TILE) cell.classList.add("brief");
         if (cell.childNodes.length > 1) { // what a cell holds is one piece beside its name
           const piece = document.createElement("span");
           piece.append(...cell.childNodes);
@@ -25,8 +30,93 @@
   function lay(table) {
     table.classList.remove("cards");
     const row = table.tBodies[0].rows[0];
-    if (!PHONE.matches || !row) return;
-    table.classList.toggle("cards", row.cells.length > (table.scrollWidth > table.clientWidth ? 2 : WIDE));
+    if (PHONE.matches && row) {
+      table.classList.toggle("cards", row.cells.length > (table.scrollWidth > table.clientWidth ? 2 : WIDE));
+    }
+    if (table.classList.contains("cards") && !table.dataset.tiled) tile(table);
+  }
+
+  // How wide each cell of a card is: the same place on every card, so that the eye can run down a column.
+  function tile(table) {
+    const rows = [...table.tBodies[0].rows];
+    const letters = (text) => text.trim().replace(/\\[a-z]+|[\\{}$]/g, "").length;
+    const word = (text) => Math.max(0, ...text.split(/[\s/-]+/).map((part) => part.length));
+    const wide = [...rows[0].cells].map((_, place) => Math.max(...rows.map((row) => {
+      const cell = row.cells[place];
+      return cell ? Math.max(letters(cell.textContent), word(cell.dataset.label || "")) : 0;
+    })));
+    for (const row of rows) {
+      [...row.cells].forEach((cell, place) => {
+        cell.classList.add(wide[place] <= TILE ? "third" : wide[place] <= HALF ? "half" : "whole");
+      });
+    }
+    table.dataset.tiled = "yes";
+    if (rows.length >= FOLDED_FROM) fold(table, rows.length);
+  }
+
+  function fold(table, count) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "all-rows";
+    const set = (open) => {
+      table.classList.toggle("few", !open);
+      button.setAttribute("aria-expanded", String(open));
+      button.textContent = open ? `Show the first ${FEW} rows` : `Show all ${count} rows`;
+    };
+    set(false);
+    button.addEventListener("click", () => {
+      const open = table.classList.contains("few");
+      set(open);
+      if (!open) table.scrollIntoView({ block: "start" }); // else the reader is left far below the table
+    });
+    table.after(button);
+  }
+
+  // A table that is wider than the text, or breaks short cells or has high rows there, reaches into the margin as far
+  // as there is room.
+  function widen(table) {
+    const frame = table.closest(".cell_output, .pst-scrollable-table-container");
+    if (!frame) return null;
+    frame.style.width = table.style.width = "";
+    frame.classList.remove("wide");
+    table.classList.remove("unbroken");
+    const main = document.querySelector(".bd-main");
+    if (!MARGIN.matches || !main) return null;
+    const width = frame.clientWidth, room = main.getBoundingClientRect().right - EDGE - frame.getBoundingClientRect().right;
+    const lacking = wanted(table, width + room) - width;
+    if (lacking < 1 || room < 1) return null;
+    frame.style.width = `${frame.offsetWidth + Math.min(lacking + 1, room)}px`;
+    frame.classList.add("wide");
+    return frame;
+  }
+
+  function wanted(table, most) {
+    if ([...table.rows].some((row) => row.offsetHeight > TALL)) {
+      table.style.width = "max-content";
+      const whole = table.scrollWidth;
+      table.style.width = "";
+      return whole;
+    }
+    table.classList.add("unbroken");
+    if (table.scrollWidth > most) table.classList.remove("unbroken");
+    return table.scrollWidth;
+  }
+
+  // The list of headings in the margin gives way while a wide table is beside it.
+  let watching = null;
+  function giveWay(frames) {
+    const aside = document.querySelector(".bd-sidebar-secondary");
+    if (watching) watching.disconnect();
+    if (!aside) return;
+    aside.classList.remove("covered");
+    const listed = aside.querySelector(".sidebar-secondary-items") || aside;
+    const below = Math.max(0, Math.round(window.innerHeight - listed.getBoundingClientRect().bottom));
+    const here = new Set();
+    watching = new IntersectionObserver((seen) => {
+      seen.forEach(({ target, isIntersecting }) => here[isIntersecting ? "add" : "delete"](target));
+      aside.classList.toggle("covered", here.size > 0);
+    }, { rootMargin: `0px 0px -${below}px 0px` });
+    frames.forEach((frame) => watching.observe(frame));
   }
 
   function key(text) {
@@ -79,5 +169,16 @@
     const all = () => tables.forEach(([table]) => lay(table));
     all();
     PHONE.addEventListener("change", all);
+    const reach = () => giveWay(found.map(widen).filter(Boolean));
+    reach();
+    addEventListener("load", () => {
+      reach(); // fonts are there
+      window.MathJax?.startup?.promise?.then(reach);
+    });
+    let width = innerWidth;
+    addEventListener("resize", () => {
+      if (innerWidth !== width) requestAnimationFrame(reach);
+      width = innerWidth;
+    });
   });
 })();

@@ -68,9 +68,10 @@ def _in_both_themes(figure, size):
     """A figure as it is and for a dark page; everything is given its place once."""
     from matplotlib import rc_context
 
-    from ppmodel.plot import dark
+    from ppmodel.plot import dark, thin_labels
 
     figure.draw_without_rendering()
+    thin_labels(figure)
     with rc_context({"figure.constrained_layout.use": False, "figure.autolayout": False}):
         figure.set_layout_engine(None)
     box = figure.get_tightbbox().padded(_MARGIN)

@@ -3,11 +3,10 @@
 import numpy as np
 
 from ppmodel.plot.palette import legible
+from ppmodel.plot.style import DRAWN
 
 _SIZE, _ASIDE = 8, 5
 _LINE_HEIGHT = 1.25 * _SIZE / 72
-_DRAWN = 0.72
-"""The share of a panel's place in which its axes are drawn, about."""
 
 
 def label_ends(axis, ends, styles):
@@ -18,15 +17,12 @@ def label_ends(axis, ends, styles):
     axis : matplotlib Axes
         With its scales set; the names stand outside of it.
     ends : dict of str to (float, float)
-        The last point of each line, by its name; a line that ends before the others is named where it ends.
+        The last point of each line, by its name.
     styles : dict of str to dict
         As `palette.style_of` gives them: a name has the colour of its line, and is led to it where it had to move.
     """
     axis.autoscale_view()
     last = max(end[0] for end in ends.values())
-    for name in [name for name, end in ends.items() if end[0] < last]:
-        beside = {"xytext": (5, 5), "textcoords": "offset points", "fontsize": _SIZE}
-        axis.annotate(name, ends.pop(name), color=legible(styles[name]["color"]), **beside)
     to_axes = axis.transData + axis.transAxes.inverted()
     places = {name: to_axes.transform([end])[0] for name, end in ends.items()}
     order = sorted(places, key=lambda name: places[name][1])
@@ -35,6 +31,7 @@ def label_ends(axis, ends, styles):
     for name, height in zip(order, heights, strict=True):
         colour = legible(styles[name]["color"])
         led = {"arrowstyle": "-", "color": colour, "lw": 0.7, "relpos": (0, 0.5), "shrinkA": 0, "shrinkB": 2}
+        led |= {"ls": (0, (1, 3))} if ends[name][0] < last else {}  # over the others, to a line that ends early
         axis.annotate(
             name, ends[name], (1.0 + _ASIDE / 72 / _width(axis), height), textcoords="axes fraction", va="center",
             ha="left", fontsize=_SIZE, color=colour, annotation_clip=False, arrowprops=led,
@@ -44,14 +41,14 @@ def label_ends(axis, ends, styles):
 def _height(axis, names):
     """How high an axes is drawn, in inches; the figure grows where the names of one panel need more."""
     rows = axis.get_gridspec().nrows
-    need = names * _LINE_HEIGHT * rows / _DRAWN
+    need = names * _LINE_HEIGHT * rows / DRAWN
     if axis.figure.get_figheight() < need:
         axis.figure.set_figheight(need)
-    return _DRAWN * axis.figure.get_figheight() / rows
+    return DRAWN * axis.figure.get_figheight() / rows
 
 
 def _width(axis):
-    return _DRAWN * axis.figure.get_figwidth() / axis.get_gridspec().ncols
+    return DRAWN * axis.figure.get_figwidth() / axis.get_gridspec().ncols
 
 
 def kept_apart(wanted, gap):

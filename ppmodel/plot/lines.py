@@ -10,6 +10,7 @@ from ppmodel.plot.palette import style_of
 from ppmodel.plot.style import (
     axis_label,
     log_ticks,
+    names_above,
     on_phone,
     page_width,
     panel_grid,
@@ -17,12 +18,16 @@ from ppmodel.plot.style import (
     panels_of,
     percent_axis,
     redrawn,
+    row_height,
     titled,
+    wrapped,
+    write_above,
 )
 
 _COUNTS = ("microbatches", "pp")
 _NARROW = 5
 _FEW = 6
+_THICK, _BAR = 0.76, 0.14  # of a group of bars, and inches of a bar below its name
 _DASHES = ("-", ":", (0, (5, 2)), "-.")
 
 
@@ -165,12 +170,14 @@ def label_edges(axes, name, places, shared):
     """
     for axis in axes.flat:
         axis.label_outer()
+        if on_phone():
+            axis.tick_params(labelbottom=True)
     for axis, column, _ in places:
         if column not in shared:
             axis.tick_params(labelleft=True)
     for above, below in zip(axes[:-1].flat, axes[1:].flat, strict=True):
         if not below.get_visible():
-            above.set_xlabel(name)
+            above.set_xlabel(wrapped(name, above))
             above.tick_params(labelbottom=True)
 
 
@@ -244,16 +251,23 @@ def plot_bars(
     colours = colours or {name: style["color"] for name, style in style_of(frame[bar]).items()}
     lines = len(groups) * (1 if stacked else max(1, 0.55 * len(colours)))
     rows, columns = (len(panels), 1) if on_phone() else (1, len(panels))
+    names = [str(group) for group in groups]
+    above, thick = names_above(names) if horizontal else 0, _THICK
+    if above:
+        high, thick = row_height(_BAR * (1 if stacked else len(colours)), above)
+        lines = high * len(groups) / 0.27
     size = (page_width(), 1.2 + (0.27 * lines + 0.3) * rows if horizontal else 3.7)
     shared = {"sharex": share, "sharey": True} if horizontal else {"sharey": share}
     figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, **shared)
     for axis, (name, here) in zip(axes.flat, panels.items(), strict=True):
         table = here.pivot(index=x, columns=bar, values=y).reindex(index=groups, columns=list(colours))
         shape = table.plot.barh if horizontal else table.plot.bar
-        shape(stacked=stacked, ax=axis, color=colours, width=0.76, legend=False, **({} if horizontal else {"rot": 0}))
+        shape(stacked=stacked, ax=axis, color=colours, width=thick, legend=False, **({} if horizontal else {"rot": 0}))
         _finish_bars(axis, axis_label(y, labels), horizontal, _is_ratio(y))
         panel_title(axis, panel, name, labels)
-    if horizontal:
+        if above:
+            write_above(axis, names, thick)
+    if horizontal and not above:
         axes[0, 0].invert_yaxis()
     legend(figure, axes[0, 0])
     return titled(figure, title, context)
@@ -329,4 +343,4 @@ def _horizontal(axis, x, values, labels, logarithmic):
         axis.xaxis.set_major_locator(FixedLocator(few or log_ticks(values.min(), values.max())))
         axis.xaxis.set_minor_locator(NullLocator())
         axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_xlabel(axis_label(x, labels))
+    axis.set_xlabel(wrapped(axis_label(x, labels), axis))

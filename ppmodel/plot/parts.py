@@ -6,10 +6,21 @@ from matplotlib import pyplot as plt
 
 from ppmodel.plot.lines import legend
 from ppmodel.plot.palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW
-from ppmodel.plot.style import axis_label, on_phone, page_width, panel_title, panels_of, redrawn, titled
+from ppmodel.plot.style import (
+    axis_label,
+    names_above,
+    on_phone,
+    page_width,
+    panel_title,
+    panels_of,
+    redrawn,
+    row_height,
+    titled,
+    write_above,
+)
 
 _COLOURS = (BLUE, ORANGE, YELLOW, PURPLE, SKY, "#bdbdbd", VERMILION, GREEN)
-_THICK = 0.76
+_THICK, _BAR = 0.76, 0.17  # of a row, and inches below a name
 
 
 @redrawn
@@ -56,12 +67,18 @@ def plot_parts(
     frame = frame.dropna(subset=list(parts))
     there = [(name, colour) for name, colour in zip(parts, cycle(_COLOURS)) if (frame[name] != 0).any()]
     panels, horizontal = panels_of(frame, panel), horizontal or on_phone()
-    figure, axes = _axes([len(rows) for rows in panels.values()], horizontal, share)
+    names = frame[x].map(str)
+    above, most = names_above(names) if horizontal else 0, max(name.count("\n") for name in names)
+    high, thick = row_height(_BAR, above) if above else (0.27 + 0.12 * most, _THICK)
+    figure, axes = _axes([len(rows) for rows in panels.values()], horizontal, share, high)
     for place, (name, rows) in zip(axes, panels.items(), strict=True):
-        _stack(place, rows, there, parts, horizontal)
+        _stack(place, rows, there, parts, horizontal, thick)
         names = rows[x].map(str)
         named, measured = (place.set_yticks, place.set_xlabel) if horizontal else (place.set_xticks, place.set_ylabel)
-        named(range(len(rows)), names)
+        if above:
+            write_above(place, names, thick)
+        else:
+            named(range(len(rows)), names)
         if place is axes[0] or not share or horizontal:
             measured(axis)
         if not horizontal:
@@ -71,11 +88,11 @@ def plot_parts(
     return titled(figure, title, context)
 
 
-def _axes(counts, horizontal, share):
+def _axes(counts, horizontal, share, high):
     """Axes side by side, as wide as their bars are many."""
     if horizontal:
         rows, columns = (len(counts), 1) if on_phone() else (1, len(counts))
-        size = (page_width(), 1.5 + rows * (0.27 * max(counts) + 0.4 * on_phone()))
+        size = (page_width(), 1.5 + rows * (high * max(counts) + 0.4 * on_phone()))
         figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, sharex=share, layout="constrained")
         for place in axes.flat:
             place.invert_yaxis()
@@ -88,11 +105,11 @@ def _axes(counts, horizontal, share):
     return figure, axes[0]
 
 
-def _stack(place, rows, there, parts, horizontal):
+def _stack(place, rows, there, parts, horizontal, thick):
     """Bars that stand, or lie, each where the one before ends."""
     ends = [0.0] * len(rows)
     for name, colour in there:
         sizes = rows[name].tolist()
         bars, offset = (place.barh, "left") if horizontal else (place.bar, "bottom")
-        bars(range(len(rows)), sizes, _THICK, color=colour, label=parts[name], **{offset: ends})
+        bars(range(len(rows)), sizes, thick, color=colour, label=parts[name], **{offset: ends})
         ends = [end + size for end, size in zip(ends, sizes, strict=True)]

@@ -4,7 +4,7 @@ from matplotlib import pyplot as plt
 
 from ppmodel.plot.lines import legend
 from ppmodel.plot.palette import style_of
-from ppmodel.plot.style import axis_label, panel_grid, panel_title, panels_of, percent_axis, redrawn, titled
+from ppmodel.plot.style import axis_label, on_phone, panel_grid, panel_title, panels_of, percent_axis, redrawn, titled
 
 _APART = 0.36
 
@@ -60,6 +60,8 @@ def plot_ranges(
             percent_axis(axis.xaxis)
         panel_title(axis, panel, name, labels)
         axis.label_outer()
+        if on_phone():
+            axis.tick_params(labelbottom=True)
     if beside is not None:
         legend(figure, None, [_entry(version, number > 0) for number, version in enumerate(versions)])
     return titled(figure, title, context)

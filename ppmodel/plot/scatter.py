@@ -114,6 +114,7 @@ def _name_points(axis, rows, x, y, name, places):
     taken, free = [_box(axis, axis.transData.transform(point)) for point, _ in points], True
     for point, here in points:
         text = axis.annotate(_joined(here[name]), point, (0, 0), textcoords="offset points", fontsize=7.5)
+        text.set_bbox({"facecolor": "white", "alpha": 0.75, "lw": 0, "pad": 0.6})
         boxes = {place: _moved(text, *place) for place in places}
         hidden = {
             place: sum(box.overlaps(other) for other in taken) + (box.x1 > axis.bbox.x1) + (box.x0 < axis.bbox.x0)

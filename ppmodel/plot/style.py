@@ -3,6 +3,7 @@
 import warnings
 from contextvars import ContextVar
 from functools import partial, wraps
+from itertools import pairwise
 from textwrap import fill
 
 import numpy as np
@@ -12,7 +13,13 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 _WIDE, _PHONE, _PHONE_BELOW = 7.8, 3.7, 5.0
 _PAGE = ContextVar("inches", default=_WIDE)
-_TITLE_LETTER, _CONTEXT_LETTER, _PANEL_LETTER = 6.1, 4.35, 6.0  # points that a letter takes in the mean
+_TITLE_LETTER, _CONTEXT_LETTER, _PANEL_LETTER, _AXIS_LETTER = 6.1, 4.35, 6.0, 5.4  # points that a letter takes
+_BESIDE = 15  # letters of a name that leave room for a bar on a phone
+_NAME_LINE, _NAME_SIZE = 0.145, 8.5  # inches, points
+
+_LABELS_APART = 3.0  # pixels
+DRAWN = 0.72
+"""The share of a panel's place in which its axes are drawn, about."""
 
 _OTHER_SCRIPTS = (  # where one of these is installed, it draws what the font of the figures lacks
     "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans", "IPAexGothic", "IPAGothic", "Hiragino Sans", "Yu Gothic",
@@ -147,6 +154,59 @@ def panel_title(axis, panel, name, labels=None):
         axis.set_title("\n".join(fill(line, letters) for line in said.split("\n")), fontsize=9.5)
 
 
+def names_above(names):
+    """How many lines names need above their rows on a phone; 0 where they fit beside them.
+
+    >>> names_above(["1F1B", "a name that is longer than half of a phone"])
+    0
+    """
+    lines = [line for name in names for line in name.split("\n")]
+    if not on_phone() or max(map(len, lines)) <= _BESIDE:
+        return 0
+    return max(name.count("\n") + 1 for name in names)
+
+
+def row_height(beside, lines):
+    """Inches of a row that takes `beside` inches itself, below a name of some lines; and its share of them."""
+    high = beside + _NAME_LINE * lines + 0.05
+    return high, beside / high
+
+
+def write_above(axis, names, share, centre=0.0):
+    """Write names over rows at 0, 1 and so on (and `centre` further down) that take a share of their height."""
+    axis.set_yticks([])
+    for place, name in enumerate(names):
+        at = (0, place + centre - share / 2)
+        axis.annotate(
+            name, at, (1, 1), xycoords=axis.get_yaxis_transform(), textcoords="offset points", fontsize=_NAME_SIZE
+        )
+    axis.set_ylim(len(names) - 0.9 + share / 2, share / 2 - 1)
+
+
+def wrapped(name, axis):
+    """The name of a horizontal axis, on as many lines as its panel is narrow."""
+    width = DRAWN * axis.figure.get_figwidth() * 72 / axis.get_gridspec().ncols
+    return fill(name, max(14, int(width / _AXIS_LETTER)))
+
+
+def thin_labels(figure):
+    """Leave out labels of horizontal axes that would touch: every second one, or more. The figure has been laid out."""
+    renderer = figure.canvas.get_renderer()
+    for axis in figure.axes:
+        labels = [one for one in axis.get_xticklabels() if one.get_text() and one.get_visible()]
+        boxes = [one.get_window_extent(renderer) for one in labels]
+        if not labels or labels[0].get_rotation() or not boxes[0].width:
+            continue
+        steps = range(1, len(boxes))
+        step = next((step for step in steps if _apart(boxes[::step])), len(boxes))
+        for number, label in enumerate(labels):
+            label.set_visible(number % step == 0)
+
+
+def _apart(boxes):
+    return all(one.x1 + _LABELS_APART <= other.x0 for one, other in pairwise(sorted(boxes, key=lambda box: box.x0)))
+
+
 def log_ticks(low, high, most=4):
     """Round numbers within a logarithmic axis, half of `most` to `most`, far enough apart for their labels."""
     decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
@@ -179,7 +239,7 @@ def panel_grid(count, in_row, *, width=None, height=None, share_y=True, share_x=
     columns = 1 if on_phone() else min(in_row, count)
     rows = -(-count // columns)
     width = page_width() - 0.4 if on_phone() else width or max(2.5, (page_width() - 0.6) / columns)
-    height = height or (2.3 if rows > 1 else 2.9 if columns > 1 else 3.3) - 0.3 * on_phone()
+    height = height or (2.3 if rows > 1 else 2.9 if columns > 1 else 3.3) - 0.15 * on_phone()
     size = (width * columns + 0.4, height * rows + 0.9)
     figure, axes = plt.subplots(rows, columns, figsize=size, sharex=share_x, sharey=share_y, squeeze=False)
     for axis in axes.flat[count:]:

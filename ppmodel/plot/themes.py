@@ -53,6 +53,8 @@ def _artists(figure):
         yield artist
         if isinstance(artist, Annotation) and artist.arrow_patch is not None:
             yield artist.arrow_patch
+        if isinstance(artist, Text) and artist.get_bbox_patch() is not None:
+            yield artist.get_bbox_patch()
 
 
 def _recoloured(artist):
