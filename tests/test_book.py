@@ -50,6 +50,11 @@ def test_dark_mode_is_dark(page):
     assert shown.evaluate("image => getComputedStyle(image).backgroundColor") == "rgba(0, 0, 0, 0)"
     page.set_viewport_size({"width": 390, "height": 844})
     assert shown.evaluate("image => image.currentSrc").endswith(".narrow.dark.png")
+    page.goto((HTML / "index.html").as_uri())
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    for first in page.locator(".race img:visible").all():  # its colours are those of the text below
+        assert first.evaluate("image => image.currentSrc").endswith(".dark.png")
+        assert first.evaluate("image => getComputedStyle(image).filter") == "none"
 
 
 def test_every_figure_of_a_notebook_has_its_versions(page):
@@ -69,9 +74,48 @@ def test_tables_are_cards_on_a_phone(page):
     page.set_viewport_size({"width": 390, "height": 844})
     page.wait_for_selector("article table.cards")
     heads = [head.text_content().strip() for head in table.locator("thead th").all()]
-    cells = table.locator("tbody tr").first.locator("td").all()
-    assert [cell.get_attribute("data-label") for cell in cells] == heads
-    assert all(cell.bounding_box()["width"] > 250 for cell in cells)
+    cards = [card.locator("td").all() for card in table.locator("tbody tr").all()]
+    assert [cell.get_attribute("data-label") for cell in cards[0]] == heads
+    for column in zip(*cards, strict=True):  # the eye can run down a column
+        assert len({cell.bounding_box()["x"] for cell in column}) == 1
+    assert all(box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in (one.bounding_box() for one in cards[0]))
+
+
+def test_of_many_cards_the_first_are_shown(page):
+    """A click or a key shows all rows and takes them back; printed, and without a script, all are there."""
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto((HTML / "nb" / "claims.html").as_uri())
+    table = page.locator("article table", has=page.locator("tbody tr:nth-child(30)"))
+    shown, rows = table.locator("tbody tr:visible"), table.locator("tbody tr").count()
+    button = table.locator("xpath=following-sibling::button")
+    for folded, toggle in ((True, button.click), (False, lambda: button.press("Enter")), (True, None)):
+        assert button.get_attribute("aria-expanded") == str(not folded).lower()
+        assert shown.count() == (8 if folded else rows)
+        if toggle:
+            assert str(rows if folded else 8) in button.inner_text()
+            toggle()
+    page.emulate_media(media="print")
+    assert shown.count() == rows
+    assert not button.is_visible()
+    plain = page.context.browser.new_page(java_script_enabled=False, viewport={"width": 390, "height": 844})
+    plain.goto((HTML / "nb" / "claims.html").as_uri())
+    assert plain.locator("article table tbody tr:visible").count() == plain.locator("article table tbody tr").count()
+    plain.close()
+
+
+def test_a_wide_table_uses_the_margin(page):
+    """It reaches beyond the text, not beyond the page, and the list of headings gives way while it is beside it."""
+    page.goto((HTML / "nb" / "measured.html").as_uri())
+    frame, listed = page.locator(".wide").first, page.locator(".bd-sidebar-secondary")
+    text, box = page.locator("article > section").bounding_box(), frame.bounding_box()
+    assert text["x"] + text["width"] < box["x"] + box["width"] <= 1280
+    assert listed.is_visible()
+    frame.evaluate("frame => frame.scrollIntoView()")
+    listed.wait_for(state="hidden")
+    page.evaluate("scrollTo(0, 0)")
+    listed.wait_for(state="visible")
+    page.set_viewport_size({"width": 1000, "height": 900})
+    page.wait_for_function("!document.querySelector('.wide')")
 
 
 def test_long_tables_are_sorted_by_the_keyboard(page):

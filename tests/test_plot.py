@@ -29,6 +29,7 @@ from ppmodel.plot import (
     plot_table,
     plot_timelines,
     style_of,
+    thin_labels,
 )
 from ppmodel.plot.ends import kept_apart
 from ppmodel.plot.palette import contrast
@@ -399,6 +400,55 @@ def test_a_phone_gets_one_panel_in_a_row(frame):
     for one, other in zip(wide.axes, phone.axes, strict=True):
         assert [list(line.get_ydata()) for line in one.lines] == [list(line.get_ydata()) for line in other.lines]
     assert narrow(plt.figure()) is None
+
+
+@pytest.mark.parametrize("shape", ["cells", "parts", "groups"])
+def test_long_names_stand_above_their_rows_on_a_phone(shape):
+    """Where a name leaves no room beside it: rows then have the width, and no name lies on another row."""
+    names = ["a schedule with a long name", "another with a name of many letters"]
+    frame = pd.DataFrame({"label": np.repeat(names, 8), "x": [*range(8)] * 2, "value": 0.123, "more": 0.2})
+    ends = frame[frame.x < 2].astype({"x": str})
+    phone = narrow(
+        {
+            "cells": lambda: plot_heatmap(frame, "x", "label", "value", "title"),
+            "parts": lambda: plot_parts(
+                frame[frame.x == 0], "label", {"value": "", "more": "+"}, "title", horizontal=True
+            ),
+            "groups": lambda: plot_bars(ends, "label", "value", "title", bar="x", horizontal=True),
+        }[shape]()
+    )
+    (axis,) = phone.axes
+    phone.draw_without_rendering()
+    assert not axis.get_yticklabels()
+    assert axis.bbox.width > 0.7 * phone.bbox.width
+    high, low = (text.get_window_extent() for name in names for text in axis.texts if text.get_text() == name)
+    rows = [bar.get_window_extent() for bar in boxes(axis)]
+    rows += [text.get_window_extent() for text in axis.texts if text.get_text() == "12%"]
+    assert low.y1 < high.y0 < high.y1 <= axis.bbox.y1 + 1
+    touch = 3.0  # below the feet of letters
+    between = [low.y1 <= row.y0 and row.y1 <= high.y0 + touch for row in rows]
+    assert sum(between) == len(rows) / 2
+    assert all(first or row.y1 <= low.y0 + touch for first, row in zip(between, rows, strict=True))
+
+
+def test_numbers_of_a_heatmap_fit_their_cells_on_a_phone():
+    """However many columns there are."""
+    frame = pd.DataFrame({"label": np.repeat(["1F1B", "interleaved 1F1B V = 2"], 12), "x": [*range(12)] * 2})
+    phone = narrow(plot_heatmap(frame.assign(value=-0.25), "x", "label", "value", "title"))
+    phone.draw_without_rendering()
+    (axis,) = phone.axes
+    widest = max(text.get_window_extent().width for text in axis.texts if text.get_text() == "-25%")
+    assert widest < axis.bbox.width / 12
+
+
+@pytest.mark.parametrize(("width", "step"), [(6, 1), (2, 2)])
+def test_labels_that_would_touch_are_thinned(width, step):
+    """Of those that stand too close only every second stays, or fewer; those that stand apart all do."""
+    figure, axis = plt.subplots(figsize=(width, 2))
+    axis.set_xticks(range(8), ["1000"] * 8)
+    figure.draw_without_rendering()
+    thin_labels(figure)
+    assert [label.get_position()[0] for label in axis.get_xticklabels()] == [*range(0, 8, step)]
 
 
 def test_a_dark_page_gets_light_strokes_and_the_figure_back(frame):

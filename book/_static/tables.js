@@ -91,6 +91,7 @@
   }
 
   function wanted(table, most) {
+    if (!table.rows) return table.scrollWidth; // text in columns
     if ([...table.rows].some((row) => row.offsetHeight > TALL)) {
       table.style.width = "max-content";
       const whole = table.scrollWidth;
@@ -169,7 +170,8 @@
     const all = () => tables.forEach(([table]) => lay(table));
     all();
     PHONE.addEventListener("change", all);
-    const reach = () => giveWay(found.map(widen).filter(Boolean));
+    const parts = [...found, ...document.querySelectorAll("article .cell_output pre")];
+    const reach = () => giveWay(parts.map(widen).filter(Boolean));
     reach();
     addEventListener("load", () => {
       reach(); // fonts are there

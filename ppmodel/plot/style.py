@@ -178,7 +178,7 @@ def write_above(axis, names, share, centre=0.0):
     for place, name in enumerate(names):
         at = (0, place + centre - share / 2)
         axis.annotate(
-            name, at, (1, 1), xycoords=axis.get_yaxis_transform(), textcoords="offset points", fontsize=_NAME_SIZE
+            name, at, (1, 2), xycoords=axis.get_yaxis_transform(), textcoords="offset points", fontsize=_NAME_SIZE
         )
     axis.set_ylim(len(names) - 0.9 + share / 2, share / 2 - 1)
 
@@ -191,10 +191,9 @@ def wrapped(name, axis):
 
 def thin_labels(figure):
     """Leave out labels of horizontal axes that would touch: every second one, or more. The figure has been laid out."""
-    renderer = figure.canvas.get_renderer()
     for axis in figure.axes:
         labels = [one for one in axis.get_xticklabels() if one.get_text() and one.get_visible()]
-        boxes = [one.get_window_extent(renderer) for one in labels]
+        boxes = [one.get_window_extent() for one in labels]
         if not labels or labels[0].get_rotation() or not boxes[0].width:
             continue
         steps = range(1, len(boxes))
