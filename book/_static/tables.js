@@ -3,8 +3,9 @@
 (function () {
   "use strict";
   const SORTED_FROM = 12, PHONE = window.matchMedia("(max-width: 480px)"), WIDE = 3;
-  const FEW = 8, FOLDED_FROM = 12; // rows: as in book.css, which hides the others
-  const TILE = 11, HALF = 17; // letters that fit into a third and into half of a card
+  const FEW = 5, FOLDED_FROM = 8; // rows: as in book.css, which hides the others
+  const SIZES = [[8, "quarter"], [11, "third"], [17, "half"], [Infinity, "whole"]]; // of a card, by letters
+  const BRIEF = 11; // letters of a cell that is not broken
   const MARGIN = window.matchMedia("(min-width: 1200px)"), EDGE = 16, TALL = 100; // px
 
   function headings(table) {
@@ -17,7 +18,7 @@
       [...row.cells].forEach((cell, place) => {
         const text = heads[place] ? heads[place].textContent.trim() : "";
         if (text) cell.dataset.label = text;
-        if (cell.textContent.trim().length <= TILE) cell.classList.add("brief");
+        if (cell.textContent.trim().length <= BRIEF) cell.classList.add("brief");
         if (cell.childNodes.length > 1) { // what a cell holds is one piece beside its name
           const piece = document.createElement("span");
           piece.append(...cell.childNodes);
@@ -43,11 +44,12 @@
     const word = (text) => Math.max(0, ...text.split(/[\s/-]+/).map((part) => part.length));
     const wide = [...rows[0].cells].map((_, place) => Math.max(...rows.map((row) => {
       const cell = row.cells[place];
-      return cell ? Math.max(letters(cell.textContent), word(cell.dataset.label || "")) : 0;
+      const said = cell?.dataset.label || ""; // on up to three lines
+      return cell ? Math.max(letters(cell.textContent), word(said), said.length / 2.5) : 0;
     })));
     for (const row of rows) {
       [...row.cells].forEach((cell, place) => {
-        cell.classList.add(wide[place] <= TILE ? "third" : wide[place] <= HALF ? "half" : "whole");
+        cell.classList.add(SIZES.find(([letters]) => wide[place] <= letters)[1]);
       });
     }
     table.dataset.tiled = "yes";
