@@ -74,35 +74,32 @@
     table.after(button);
   }
 
-  // A table that is wider than the text, or breaks short cells or has high rows there, reaches into the margin as far
-  // as there is room.
-  function widen(table) {
-    const frame = table.closest(".cell_output, .pst-scrollable-table-container");
+  // What is wider than the text, or breaks short cells or has high rows there, reaches into the margin as far as there
+  // is room.
+  function widen(part) {
+    const frame = part.closest(".cell_output, .pst-scrollable-table-container, div[class*='highlight-']");
     if (!frame) return null;
-    frame.style.width = table.style.width = "";
+    frame.style.width = part.style.width = "";
     frame.classList.remove("wide");
-    table.classList.remove("unbroken");
+    part.classList.remove("unbroken");
     const main = document.querySelector(".bd-main");
     if (!MARGIN.matches || !main) return null;
-    const width = frame.clientWidth, room = main.getBoundingClientRect().right - EDGE - frame.getBoundingClientRect().right;
-    const lacking = wanted(table, width + room) - width;
+    const room = main.getBoundingClientRect().right - EDGE - frame.getBoundingClientRect().right;
+    const lacking = part.rows ? lackingOf(part, frame.clientWidth, room) : part.scrollWidth - part.clientWidth;
     if (lacking < 1 || room < 1) return null;
     frame.style.width = `${frame.offsetWidth + Math.min(lacking + 1, room)}px`;
     frame.classList.add("wide");
     return frame;
   }
 
-  function wanted(table, most) {
-    if (!table.rows) return table.scrollWidth; // text in columns
-    if ([...table.rows].some((row) => row.offsetHeight > TALL)) {
-      table.style.width = "max-content";
-      const whole = table.scrollWidth;
-      table.style.width = "";
-      return whole;
-    }
+  function lackingOf(table, width, room) {
     table.classList.add("unbroken");
-    if (table.scrollWidth > most) table.classList.remove("unbroken");
-    return table.scrollWidth;
+    if (table.scrollWidth > width + room) table.classList.remove("unbroken");
+    const high = [...table.rows].some((row) => row.offsetHeight > TALL);
+    if (table.scrollWidth > width || high) table.style.width = "max-content"; // then as wide as its text would be
+    const whole = table.scrollWidth;
+    table.style.width = "";
+    return whole - width;
   }
 
   // The list of headings in the margin gives way while a wide table is beside it.
@@ -172,17 +169,14 @@
     const all = () => tables.forEach(([table]) => lay(table));
     all();
     PHONE.addEventListener("change", all);
-    const parts = [...found, ...document.querySelectorAll("article .cell_output pre")];
+    const code = document.querySelectorAll("article .cell_output pre, article [class*='highlight-'] pre");
+    const parts = [...found, ...code];
     const reach = () => giveWay(parts.map(widen).filter(Boolean));
     reach();
     addEventListener("load", () => {
       reach(); // fonts are there
       window.MathJax?.startup?.promise?.then(reach);
     });
-    let width = innerWidth;
-    addEventListener("resize", () => {
-      if (innerWidth !== width) requestAnimationFrame(reach);
-      width = innerWidth;
-    });
+    addEventListener("resize", () => requestAnimationFrame(reach));
   });
 })();
