@@ -58,11 +58,13 @@ def test_dark_mode_is_dark(page):
 
 
 def test_every_figure_of_a_notebook_has_its_versions(page):
-    """Whoever draws it: none is without a dark and a narrow one."""
+    """Whoever draws it: none is without a dark and a narrow one, and a text that says its point and what it shows."""
     for name in NOTEBOOK_PAGES:
         page.goto((HTML / name).as_uri())
         for picture in page.locator("article figure picture.only-light").all():
             assert ".narrow.png" in picture.inner_html(), name
+            point, _, shown = picture.locator("img").get_attribute("alt").partition(". ")
+            assert min(len(point), len(shown)) > 20, f"{name}: {point}"
         assert page.locator("article figure > p > img, article figure > a > img").count() == 0, name
 
 
