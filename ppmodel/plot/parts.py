@@ -68,7 +68,7 @@ def plot_parts(
     there = [(name, colour) for name, colour in zip(parts, cycle(_COLOURS)) if (frame[name] != 0).any()]
     panels, horizontal = panels_of(frame, panel), horizontal or on_phone()
     names = frame[x].map(str)
-    above, most = names_above(names) if horizontal else 0, max(name.count("\n") for name in names)
+    above, most = names_above(names) if horizontal else 0, max((name.count("\n") for name in names), default=0)
     high, thick = row_height(_BAR, above) if above else (0.27 + 0.12 * most, _THICK)
     figure, axes = _axes([len(rows) for rows in panels.values()], horizontal, share, high)
     for place, (name, rows) in zip(axes, panels.items(), strict=True):

@@ -161,7 +161,7 @@ def names_above(names):
     0
     """
     lines = [line for name in names for line in name.split("\n")]
-    if not on_phone() or max(map(len, lines)) <= _BESIDE:
+    if not on_phone() or max(map(len, lines), default=0) <= _BESIDE:
         return 0
     return max(name.count("\n") + 1 for name in names)
 
