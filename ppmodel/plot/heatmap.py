@@ -128,9 +128,11 @@ def _colour(axis, cells, share, colours, norm):
 
 def _text_size(panels, columns, name, text):
     """Points of a text of some letters in a cell, which shares the width with the names of the rows."""
-    width = page_width() if on_phone() else min(panels * (0.62 * columns + 0.4) + 2.0, _WIDEST * page_width())
-    beside = 1 if on_phone() else panels
-    left = width - 0.07 * name - 0.2 * beside
+    if on_phone():
+        beside, left = 1, page_width() - 0.078 * name - 0.4
+    else:
+        width = min(panels * (0.62 * columns + 0.4) + 2.0, _WIDEST * page_width())
+        beside, left = panels, width - 0.07 * name - 0.2 * panels
     return min(_MOST, 72 * left / beside / columns / (_DIGIT * text))
 
 

@@ -267,6 +267,8 @@ def plot_bars(
         panel_title(axis, panel, name, labels)
         if above:
             write_above(axis, names, thick)
+        if on_phone():
+            axis.tick_params(labelbottom=True)
     if horizontal and not above:
         axes[0, 0].invert_yaxis()
     legend(figure, axes[0, 0])

@@ -84,6 +84,8 @@ def plot_parts(
         if not horizontal:
             place.set_xlabel(axis_label(x, labels))
         panel_title(place, panel, name, labels)
+        if on_phone():
+            place.tick_params(labelbottom=True)
     legend(figure, axes[0])
     return titled(figure, title, context)
 

@@ -168,7 +168,7 @@ def names_above(names):
 
 def row_height(beside, lines):
     """Inches of a row that takes `beside` inches itself, below a name of some lines; and its share of them."""
-    high = beside + _NAME_LINE * lines + 0.05
+    high = beside + _NAME_LINE * lines + 0.07
     return high, beside / high
 
 
@@ -178,7 +178,7 @@ def write_above(axis, names, share, centre=0.0):
     for place, name in enumerate(names):
         at = (0, place + centre - share / 2)
         axis.annotate(
-            name, at, (1, 2), xycoords=axis.get_yaxis_transform(), textcoords="offset points", fontsize=_NAME_SIZE
+            name, at, (1, 3), xycoords=axis.get_yaxis_transform(), textcoords="offset points", fontsize=_NAME_SIZE
         )
     axis.set_ylim(len(names) - 0.9 + share / 2, share / 2 - 1)
 
