@@ -14,6 +14,7 @@ import ppmodel
 from benchmarks.tables import load_speed
 from ppmodel import build, formulas, iteration, names, read_table, simulate
 from ppmodel.artefact.claims import TARGETS, load_claims, rows_of
+from ppmodel.artefact.frameworks import runs_as_modelled
 from ppmodel.artefact.stp import load_throughputs, run_of
 from ppmodel.cases import label, legal_cases
 from ppmodel.costs import model_costs, uniform_costs
@@ -79,7 +80,8 @@ PARAMETERS = {
         "systems": ["h100", "b200"],
         "gpus": [8, 32],
         "global_batch": [64, 128],
-        "schedules": ["1f1b", "zb-v", "dualpipev"],
+        "base": ["1f1b", ["interleaved-1f1b", {"chunks": 2}]],
+        "schedules": ["zb-v", "dualpipev"],
         "pp": [1, 2, 4],
         "tp": [4, 8],
     },
@@ -490,27 +492,52 @@ def test_pairs(recorded):
 
 @of("take")
 def test_take(recorded):
-    """Every row fits and is a single simulation; the winner of each cluster is the fastest, and its gain is that."""
-    best = recorded("take.csv")
+    """Every row fits and is a single simulation; gains are on the faster of 1F1B and interleaved 1F1B, and add up."""
+    best, facts = recorded("take.csv"), recorded("take.json")
     assert best.fits.all()
     assert ((best.room == "tight") == is_tight(best.peak_memory_bytes, best.memory_capacity_bytes)).all()
-    fastest = best.loc[best.groupby("where").iteration_s.idxmin()]
-    gains = -fastest.against
-    facts = recorded("take.json")
+    fastest = best.loc[best.groupby("where").iteration_s.idxmin()].set_index("where")
+    base = best[best.schedule.isin(["1f1b", "interleaved-1f1b"])].groupby("where").iteration_s.min()
+    gains = 1 - fastest.iteration_s / base[fastest.index]
     assert facts["cases"] == len(fastest) == 2
     assert (facts["least_gain"], facts["most_gain"]) == (f"{100 * gains.min():.0f} %", f"{100 * gains.max():.0f} %")
-    one = fastest.iloc[0]
-    given = {name: one[name].item() for name in ("tp", "dp", "zero", "global_batch")}
-    run = simulate(
-        one.schedule,
-        one.pp.item(),
-        model=one.model,
-        system=one.system,
-        sequence_parallel=True,
-        recompute=one.recompute,
-        **given,
-    )
-    assert run.iteration_s == pytest.approx(one.iteration_s)
+    found = fastest.schedule.map(runs_as_modelled)
+    assert facts["paired"] == ", ".join(dict.fromkeys(fastest.label[~found]))
+    for row in (fastest.iloc[0], best[best.schedule == "zb-v"].iloc[-1]):
+        assert one_of_take(row, overlap_backward=row.schedule != "zb-v") == pytest.approx(row.iteration_s)
+    saved = recorded("take_saved.csv").set_index("where")
+    parts = saved[["hidden", "bubble", "rest", "again_here", "again", "layout"]]
+    np.testing.assert_allclose(parts.sum(axis=1), saved.saved)
+    np.testing.assert_allclose(saved.saved, gains[saved.index])
+    for where, row in fastest.iterrows():  # the base in the winner's layout, whether it fits there or not
+        there = best[(best["where"] == where) & (best.label == saved.base[where])].iloc[0]
+        in_its_place = pd.concat([row.drop(["schedule", "options"]), there[["schedule", "options"]]])
+        here = one_of_take(in_its_place, overlap_backward=True)
+        within = parts.loc[where, ["hidden", "bubble", "rest", "again_here"]].sum()
+        assert within * there.iteration_s == pytest.approx(here - row.iteration_s, abs=1e-9 * here)
+
+
+@of("take")
+def test_baselines_of_take(recorded):
+    """The more the framework hides, the faster the base; what is hidden by default gives the gains of the page."""
+    bases, best = recorded("take_bases.csv"), recorded("take.csv")
+    seconds = bases.pivot(index="where", columns="overlap", values="iteration_s_base")
+    assert (seconds["nothing"] >= seconds["Megatron-LM's"] - 1e-9).all()
+    assert (seconds["Megatron-LM's"] >= seconds["everything"] - 1e-9).all()
+    default = bases[bases.overlap == "Megatron-LM's"].set_index("where").against
+    np.testing.assert_allclose(default, best.groupby("where").against.min()[default.index], atol=1e-12)
+    saved = recorded("take_saved.csv").set_index("where").saved
+    np.testing.assert_allclose(-default[saved.index], saved)
+
+
+def one_of_take(row, **overlap):
+    """Seconds of an iteration of a row, simulated alone."""
+    again = int(row.recompute) if str(row.recompute).isdigit() else row.recompute
+    given = {name: int(row[name]) for name in ("tp", "dp", "zero", "global_batch")}
+    chunked = str(row.options).startswith("chunks=")
+    case = (row.schedule, {"chunks": int(row.options.removeprefix("chunks="))}) if chunked else row.schedule
+    given |= {"model": row.model, "system": row.system, "sequence_parallel": True, "recompute": again}
+    return simulate(case, int(row.pp), **given, **overlap).iteration_s
 
 
 @of("tutorial")

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from ppmodel import evaluate, schedules
 from ppmodel.artefact import explorer
 from ppmodel.artefact.drawings import drawing
+from ppmodel.artefact.frameworks import frameworks_of
 from ppmodel.artefact.report import MyST, list_table, literal
 from ppmodel.cases import as_case, formula_bubble_ratio
 from ppmodel.errors import PPModelError
@@ -36,7 +37,7 @@ class Facts(NamedTuple):
     entry : Entry
     table : Schedule
         At the small size of the drawing.
-    rule, when, legal, options, source, bubble, peak, messages, link : str
+    rule, when, legal, options, frameworks, source, bubble, peak, messages, link : str
         In MyST.
     point : str
         What the drawing shows, in plain text.
@@ -51,6 +52,7 @@ class Facts(NamedTuple):
     messages: str
     legal: str
     options: str
+    frameworks: str
     source: str
     link: str
     point: str
@@ -80,6 +82,7 @@ def facts(name):
     return Facts(
         entry, table, MyST(literal(f"{entry.title[:1].upper()}{entry.title[1:]}.")), _when(entry, table),
         _bubble(entry, table, empty), _peak(entry, table), _messages(table), literal(entry.legal), _options(entry),
+        literal(frameworks_of(name)),
         f"{{cite:t}}`{entry.source}`" if entry.source else f"`{entry.generate.__module__}`, unpublished",
         _link(name, table), point,
     )  # fmt: skip
@@ -100,6 +103,7 @@ def section(name):
     rows = [
         ("when to take it", found.when), ("bubble", found.bubble), ("peak activations", found.peak),
         ("messages", found.messages), ("legal sizes", found.legal), ("options", found.options),
+        ("in frameworks", found.frameworks),
         ("source", found.source), ("to try", found.link),
     ]  # fmt: skip
     table = list_table([(fact, MyST(said)) for fact, said in rows], ["name", MyST(f"`{name}`")], [24, 76])

@@ -11,7 +11,8 @@ from ppmodel.schedules.rounds import on_own_ranks
 @schedule(
     "zb-h1", label="ZB-H1", title="1F1B with split backwards, W delayed by d microbatches: memory of 1F1B",
     legal="B >= S", bubble_ratio=formulas.bubble_ratio_zb_h1,
-    when="In place of 1F1B wherever the framework can split backwards: the same memory, and a shorter time.",
+    when="In place of 1F1B where the framework can split backwards and little tensor parallelism is exposed: as many "
+    "activations, and a shorter bubble. Split backwards hide no collectives, and keep gradients between their halves.",
     source="qi2024",
 )  # fmt: skip
 def zb_h1(num_ranks, num_microbatches):
