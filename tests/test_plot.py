@@ -327,6 +327,19 @@ def test_timelines_stand_side_by_side_with_one_legend():
     assert {"forward", "backward", "input gradient", "weight gradient", "transfer"} <= set(shown)
 
 
+def test_narrow_boxes_have_no_edges():
+    """The same run has edges over the whole width of a page, and none in a half, where they would cover its colours."""
+    run = pp.simulate("v-half", 4, 8, forward=1, backward=2, comm=1)
+    edges = [
+        {
+            box.get_linewidth()
+            for box in boxes(plot_timelines({"a": run, "b": run}, "title", "context", in_row=in_row).axes[0])
+        }
+        for in_row in (1, 2)
+    ]
+    assert edges == [{0.5}, {0.0}]
+
+
 def test_ranges_lie_where_their_columns_say():
     """A thin line, a thick one and a marker for each row and version, in its panel; the second version is hollow."""
     columns = ["low", "less", "middle", "more", "high"]

@@ -109,7 +109,8 @@ def section(name):
     table = list_table([(fact, MyST(said)) for fact, said in rows], ["name", MyST(f"`{name}`")], [24, 76])
     picture = drawing(found.table, _run(found.table).timeline, f"drawing-{name}", f"{found.point}.")
     size = f"Its table and, below, its timeline at $S = {found.table.num_ranks}$, $B = {found.table.num_microbatches}$"
-    shown = f"{size}; {_slot(found.table)}a backward takes two forwards, a transfer 0.2. {literal(found.point)}."
+    point = literal(found.point[:1].upper() + found.point[1:])
+    shown = f"{size}; {_slot(found.table)}a backward takes two forwards, a transfer 0.2. {point}."
     return (
         f"(schedule-{name})=\n## {literal(found.entry.label)}\n\n{found.rule}\n\n"
         f"```{{raw}} html\n{picture}\n```\n\n{shown}\n\n{table}"
