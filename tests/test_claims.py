@@ -337,10 +337,10 @@ def test_a_wrong_model_turns_claim_11_red(monkeypatch, bench, wrong):
     """The rows that hold measured rates and memories notice wrong times and wrong schedules, each those it concerns."""
     given, expected = WRONG.get(wrong, ({}, set()))
     rates = zero_bubble.simulated("latency", 1e-3, **given)
-    monkeypatch.setattr(quantities, "_rates", lambda _: rates)
+    monkeypatch.setattr(quantities, "_rate_errors", lambda _: rates.groupby("schedule").error.mean())
     if "schedules" in given:
         held = zero_bubble.memories(given["schedules"])
-        monkeypatch.setattr(quantities, "_memories", lambda: held)
+        monkeypatch.setattr(quantities, "_memory_errors", lambda: held.groupby("schedule").error.mean())
     red = {name for name in RATES | MEMORIES if row(name).margin(measure(row(name), bench))[0] < 0}
     assert red == {name if name in RATES | MEMORIES else f"throughput_{name}" for name in expected}
 
@@ -371,7 +371,8 @@ def test_a_wrong_model_turns_megatrons_rows_red(monkeypatch, bench, wrong):
     }
     schedules, expected = swapped.get(wrong, ({}, THROUGHPUTS if wrong else set()))
     found = megatron.throughput(0.72, schedules, **WRONG_SYSTEMS.get(wrong, {}))
-    monkeypatch.setattr(quantities, "_throughput", lambda _: found)
+    errors = found.groupby(["figure", "chunks"]).error.mean()
+    monkeypatch.setattr(quantities, "_throughput_errors", lambda _: errors)
     assert {name for name in THROUGHPUTS if row(name).margin(measure(row(name), bench))[0] < 0} == expected
 
 
