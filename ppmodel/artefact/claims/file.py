@@ -20,6 +20,9 @@ _DIGITS = 12
 EXACT = 1e-6
 """A tolerance of at most this leaves room for rounding only."""
 
+By = Literal["paper", "answers", "review", "book"]
+"""Whose claim it is: the paper's, its authors' in answers to reviews, a review's, or a check that this book adds."""
+
 _ALWAYS = {"quantity", "pp", "microbatches", "systems", "take"}
 _FLIPS = {"quantity", "knob", "factors", "allreduce"}
 
@@ -41,6 +44,7 @@ class Row(_Form):
     id: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
     statement: str
     where: str
+    by: By | None = None
     kind: Kind
     source: str
     criterion: dict
@@ -101,18 +105,24 @@ class Row(_Form):
 
 
 class Claim(_Form):
-    """A conclusion of the paper and the rows that it comes down to."""
+    """A conclusion of the paper, or a check that somebody else asks for, and the rows that it comes down to."""
 
     number: int
     title: str
     statement: str
+    by: By
     kind: Kind
+    source: str
     rows: Annotated[list[Row], Field(min_length=1)]
 
     @property
     def deciding(self):
         """The rows that the claim's verdict follows from: its conclusions, or all where none is one."""
         return [row for row in self.rows if row.conclusion] or self.rows
+
+    def by_of(self, row):
+        """Whose claim a row of it checks; see `By`."""
+        return row.by or self.by
 
 
 class _ClaimsFile(_Form):

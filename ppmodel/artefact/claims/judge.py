@@ -25,6 +25,8 @@ VERDICTS = {"holds": "holds", "depends": "depends", "fails": "does not hold", "n
 ANCHORS = ("default", "paper")
 """The settings around which claims are judged."""
 
+_SAID = {"default": "the default setting", "paper": "the fitted setting (paper)"}
+
 STRUCTURE = ("p2p", "allreduce", "concat", "waves")
 """The fields of a setting that decide what is simulated; the others only change its costs."""
 
@@ -426,9 +428,9 @@ def condition(judgement):
         if any(turned.values()):
             words = _semantics(turned) if axis == "semantics" else _either([value for value in turned if turned[value]])
             parts.append(f"{name} {words}".strip())
-    parts += [f"the setting {name} as a whole" for name, holds in _other_anchors(judgement) if holds != here]
+    parts += [f"{_SAID[name]} as a whole" for name, holds in _other_anchors(judgement) if holds != here]
     elsewhere = dict.fromkeys(each.anchor for each, margin in judgement.outcomes.items() if (margin >= 0) != here)
-    parts = parts or [f"one thing changed in the setting {_either(list(elsewhere))}"]
+    parts = parts or [f"one thing changed in {_either([_SAID.get(name, f'the setting {name}') for name in elsewhere])}"]
     return f"{'does not hold' if here else 'holds'} with {'; or '.join(parts)}"
 
 

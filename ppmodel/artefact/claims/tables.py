@@ -7,7 +7,8 @@ from ppmodel.artefact.claims.file import EXACT
 from ppmodel.artefact.claims.judge import VERDICTS, condition
 
 _KNOB_WORDS = {
-    "bandwidth": "bandwidth", "latency": "latency", "compute": "compute", "straggler": "last stage slower",
+    "bandwidth": "bandwidth x{:g}", "latency": "latency x{:g}", "compute": "compute x{:g}",
+    "straggler": "a last stage {:g} times as slow", "backward": "a backward of {:g} forwards",
 }  # fmt: skip
 _MARKS = {"holds": "✓", "depends": "◐", "holds in part": "◔", "fails": "✗"}
 _AXES_SAID = {
@@ -32,15 +33,16 @@ def claims_table(claims, judgements, turned=()):
     Returns
     -------
     DataFrame
-        One row a row; columns ``claim, id, statement, where, kind, verdict, here, measured, claimed, margin,
-        depends, page``: the claim's number; whether the row holds under the setting itself; numbers as they are
-        printed; the assumptions under which it holds and the nearest changes that turn the answer, in words.
+        One row a row; columns ``claim, id, statement, where, by, kind, verdict, here, measured, claimed, margin,
+        depends, page``: the claim's number; whose claim the row checks; whether it holds under the setting itself;
+        numbers as they are printed; the assumptions under which it holds and the nearest changes that turn the answer, in words.
     """
-    numbers = {row.id: claim.number for claim in claims for row in claim.rows}
+    of = {row.id: claim for claim in claims for row in claim.rows}
     return pd.DataFrame([
         {
-            "claim": numbers[one.row.id], "id": one.row.id, "statement": one.row.statement, "where": one.row.where,
-            "kind": one.row.kind, "verdict": VERDICTS[one.verdict], "here": one.holds_here,
+            "claim": of[one.row.id].number, "id": one.row.id, "statement": one.row.statement, "where": one.row.where,
+            "by": of[one.row.id].by_of(one.row), "kind": one.row.kind, "verdict": VERDICTS[one.verdict],
+            "here": one.holds_here,
             "measured": one.row.number(one.measured), "claimed": one.row.reference,
             "margin": signed(one.row, one.margin), "depends": depends(one, turned), "page": one.row.page,
         }
@@ -112,8 +114,7 @@ def turns_in_words(turned):
     for turn in turned:
         for value in (turn.below, turn.above):
             if not np.isnan(value):
-                factor = f"{_KNOB_WORDS.get(turn.knob)} x{value:g}"
-                words.append(f"a backward of {value:g} forwards" if turn.knob == "backward" else factor)
+                words.append(_KNOB_WORDS[turn.knob].format(value))
     return "; ".join(words)
 
 
@@ -132,7 +133,7 @@ def headline_table(claims, judgements, implied, turned=()):
     Returns
     -------
     DataFrame
-        One row a claim; columns ``claim, title, statement, verdict, row, measured, claimed, margin, depends, rows,
+        One row a claim; columns ``claim, title, statement, by, verdict, row, measured, claimed, margin, depends, rows,
         holding, holding_implied, page``; ``row`` is the weakest of the rows that decide, of equally weak ones the first
         in the file; then how many of all rows hold under the two settings.
     """
@@ -145,7 +146,7 @@ def headline_table(claims, judgements, implied, turned=()):
         shown = table.loc[weakest.id]
         found.append({
             "claim": claim.number, "title": claim.title, "statement": claim.statement,
-            "verdict": _verdict([here[row.id].verdict for row in claim.deciding]), "row": weakest.id,
+            "by": claim.by, "verdict": _verdict([here[row.id].verdict for row in claim.deciding]), "row": weakest.id,
             "measured": shown.measured, "claimed": shown.claimed, "margin": shown.margin, "depends": shown.depends,
             "rows": len(claim.rows), "holding": sum(here[row.id].holds_here for row in claim.rows),
             "holding_implied": sum(there[row.id] for row in claim.rows), "page": shown.page,
