@@ -139,6 +139,30 @@ def without_parts(names):
     return pd.concat(frames, ignore_index=True)
 
 
+def models_left_out(names):
+    """Mean errors of time on models that no fit had seen, a model being a hidden size and a number of layers.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Packaged systems.
+
+    Returns
+    -------
+    DataFrame
+        A row for each run; columns ``id, runs, hidden, layers`` and ``error``, predicted over measured less 1, by the
+        fit to all other models of the sources of its system.
+    """
+    frames = []
+    for name in names:
+        files = [MEASURED / f"{stem}.csv" for stem in files_of(load_system(name))]
+        found = unseen(files, start_of(name), load_system(name), by=("hidden", "layers"), kinds=("time",))["time"]
+        frame = pd.DataFrame(found.rows)
+        error = found.values / pd.to_numeric(frame.iteration_s) - 1
+        frames.append(frame[["id", "hidden", "layers"]].assign(runs=frame.file.str.removesuffix(".csv"), error=error))
+    return pd.concat(frames, ignore_index=True)
+
+
 _THEIRS = {"time": "iteration_s", "memory": "memory_gb"}
 
 

@@ -9,14 +9,14 @@ import numpy as np
 from ppmodel.errors import PPModelError
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.constants import MEMORY, TIME, chosen, value_of, with_values
-from ppmodel.measured.fit import Fitted, Problem, cross_validated, fitted
+from ppmodel.measured.fit import Fitted, Problem, cross_validated, fitted, parted, parted_by
 from ppmodel.measured.peaks import PeakBatch
 from ppmodel.measured.predict import predicted
 from ppmodel.measured.rows import read_rows
 
 FOLDS, SEED = 5, 0
 SCALE = 0.02
-_DIGITS = 4
+_DIGITS, _COARSE = 4, 1e-3
 _GB, _FITS_WIDTH = 1e9, 0.06
 
 
@@ -128,7 +128,7 @@ class Unseen(NamedTuple):
     values: np.ndarray
 
 
-def unseen(files, start, system, prior=0.5):
+def unseen(files, start, system, prior=0.5, by=(), kinds=("time", "memory")):
     """Predictions of each row by a fit to the rows of the other folds, as `calibrated` judges its fit.
 
     Parameters
@@ -140,6 +140,11 @@ def unseen(files, start, system, prior=0.5):
         A calibrated one: its values of kind ``fitted`` are fitted anew for each fold.
     prior : float
         As it was fitted with.
+    by : sequence of str
+        Columns: rows that agree in all of them are one fold, so that ``("hidden", "layers")`` leaves out whole models.
+        Without it the folds are those of `calibrated`.
+    kinds : sequence of str
+        What to predict.
 
     Returns
     -------
@@ -153,14 +158,17 @@ def unseen(files, start, system, prior=0.5):
     """
     rows, found = _Rows(files, start), {}
     for kind, places, names in ((_Time, rows.timed, TIME), (_Memory, rows.held, MEMORY)):
-        if places:
+        if places and kind.name in kinds:
             own, of_files = rows.of(places)
             values = fitted_values(system, names)
             data = kind(own, of_files, start)
             problem = Problem(chosen(start, list(values)) if values else [], data.residuals, SCALE, prior)
-            given = problem, values, FOLDS, len(own), SEED, lambda values, data=data: data.predicted([values])[0]
+            tolerance = (_COARSE,) if by else ()
+            labels = [tuple(row[column] for column in by) for row in own]
+            parts = parted_by(labels) if by else parted(len(own), FOLDS, SEED)
+            given = problem, values, parts, len(own), lambda values, data=data: data.predicted([values])[0]
             named = [row | {"file": file} for row, file in zip(own, of_files.tolist(), strict=True)]
-            found[kind.name] = Unseen(named, cross_validated(*given))
+            found[kind.name] = Unseen(named, cross_validated(*given, *tolerance))
     return found
 
 
@@ -228,7 +236,8 @@ def _fit_part(given, constants, names, kind, prior, system):
     problem = Problem(wanted, data.residuals, SCALE, prior)
     fit = fitted(problem)
     rounded = {name: float(f"{value:.{_DIGITS}g}") for name, value in fit.values.items()}
-    unseen = cross_validated(problem, fit.values, FOLDS, len(rows), SEED, lambda values: data.predicted([values])[0])
+    parts = parted(len(rows), FOLDS, SEED)
+    unseen = cross_validated(problem, fit.values, parts, len(rows), lambda values: data.predicted([values])[0])
     sources = data.sources(data.predicted([rounded])[0], unseen)
     return _Part(kind.name, len(rows), fit._replace(values=rounded), sources)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ppmodel.errors import PPModelError
 
-_STEP, _MOST_PASSES, _FARTHEST = 1e-3, 60, 3.0
+_STEP, _MOST_PASSES, _FARTHEST, _TOLERANCE = 1e-3, 60, 3.0, 1e-8
 _TOLD, _PLAINLY_UNTOLD, _TOGETHER = 0.7, 0.95, 0.7
 _NORMAL_95 = 1.96
 
@@ -90,7 +90,7 @@ def fitted(problem):
     return Fitted(values, dict(zip(names, np.exp(_NORMAL_95 * spread).tolist(), strict=True)), untold)
 
 
-def solve(problem, rows=slice(None), start=None):
+def solve(problem, rows=slice(None), start=None, tolerance=_TOLERANCE):
     """Scipy's robust least squares on some of the rows, starting from given logarithms of the constants."""
     least_squares = _scipy().least_squares
     centre = np.log([one.start for one in problem.constants])
@@ -110,7 +110,7 @@ def solve(problem, rows=slice(None), start=None):
         np.minimum(centre if start is None else start, most - _STEP),
         lambda point: np.vstack([evaluated(point)[1], weight * np.eye(len(point))]),
         bounds=(centre - _FARTHEST, np.maximum(most, centre - _FARTHEST + _STEP)), loss="soft_l1",
-        f_scale=problem.scale, x_scale=0.3, max_nfev=_MOST_PASSES,
+        f_scale=problem.scale, x_scale=0.3, max_nfev=_MOST_PASSES, ftol=tolerance, xtol=tolerance,
     )  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def _spread(problem, result):
     return spread, partners
 
 
-def cross_validated(problem, values, folds, num_rows, seed, predict):
+def cross_validated(problem, values, parts, num_rows, predict, tolerance=_TOLERANCE):
     """Predictions of each row by a fit to the rows of the other folds.
 
     Parameters
@@ -157,11 +157,13 @@ def cross_validated(problem, values, folds, num_rows, seed, predict):
     problem : Problem
     values : dict of str to float
         Of the fit to all rows, from which those of the folds start.
-    folds : int
-        Of a permutation of the rows by numpy's default generator, cut into parts as equal as can be.
-    num_rows, seed : int
+    parts : iterable of (ndarray of int, ndarray of int)
+        From `parted` or `parted_by`.
+    num_rows : int
     predict : callable
         Of a dict of values: a prediction for each row.
+    tolerance : float
+        Relative, of the loss and of the constants: a fit ends where either changes less.
 
     Returns
     -------
@@ -170,17 +172,34 @@ def cross_validated(problem, values, folds, num_rows, seed, predict):
     problem = problem.of([one for one in problem.constants if one.name in values])
     start = np.log([values[one.name] for one in problem.constants])
     found = np.empty(num_rows)
-    for seen, held_out in parted(num_rows, folds, seed):
-        point = solve(problem, seen, start).x if len(start) else start
+    for seen, held_out in parts:
+        point = solve(problem, seen, start, tolerance).x if len(start) else start
         found[held_out] = predict(_values(problem, point))[held_out]
     return found
 
 
 def parted(num_rows, folds, seed):
-    """The folds of a cross-validation: pairs of the rows that a fit sees, and those on which it is judged."""
+    """The folds of a cross-validation: pairs of the rows that a fit sees, and those on which it is judged.
+
+    The rows are permuted by numpy's default generator and cut into parts as equal as can be.
+    """
     rows = np.arange(num_rows)
     for held_out in np.array_split(np.random.default_rng(seed).permutation(num_rows), min(folds, num_rows)):
         yield np.setdiff1d(rows, held_out), held_out
+
+
+def parted_by(labels):
+    """The same with a fold for each label, in order of appearance, so that alike rows are left out together.
+
+    Examples
+    --------
+    >>> [held_out.tolist() for _, held_out in parted_by(["small", "large", "small"])]
+    [[0, 2], [1]]
+    """
+    rows = np.arange(len(labels))
+    for label in dict.fromkeys(labels):
+        here = np.array([one == label for one in labels])
+        yield rows[~here], rows[here]
 
 
 def _scipy():

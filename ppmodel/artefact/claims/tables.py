@@ -35,7 +35,8 @@ def claims_table(claims, judgements, turned=()):
     DataFrame
         One row a row; columns ``claim, id, statement, where, by, kind, verdict, here, measured, claimed, margin,
         depends, page``: the claim's number; whose claim the row checks; whether it holds under the setting itself;
-        numbers as they are printed; the assumptions under which it holds and the nearest changes that turn the answer, in words.
+        numbers as they are printed; the assumptions under which it holds and the nearest changes that turn the answer,
+        in words.
     """
     of = {row.id: claim for claim in claims for row in claim.rows}
     return pd.DataFrame([
