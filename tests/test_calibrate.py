@@ -11,6 +11,7 @@ from test_predict import ROW, write
 from ppmodel.cli import main
 from ppmodel.measured import is_tight, memory_errors, predicted, read_rows
 from ppmodel.measured.batch import Batch
+from ppmodel.measured.calibrate import unseen
 from ppmodel.measured.constants import MEMORY, TIME, chosen, value_of, with_values
 from ppmodel.measured.peaks import PeakBatch
 from ppmodel.specs import DATA, load_system
@@ -233,6 +234,25 @@ def test_the_packaged_fit_is_made_again_byte_for_byte(tmp_path):
     for one, other in zip(packaged.provenance, found.provenance, strict=True):
         assert (one.field, one.kind) == (other.field, other.kind)
         assert one.value == (pytest.approx(other.value, rel=2e-3) if one.kind == "fitted" else other.value)
+
+
+def test_a_model_that_is_left_out_is_not_learned_from(tmp_path):
+    """Its measurements touch the predictions of other models, not its own; folds cut at random mix the two."""
+    pytest.importorskip("scipy")
+    start, system = load_system(STARTS["b200_simumax"]), load_system("b200_simumax")
+    rows = [{name: row[name] for name in row if name != "file"} for row in rows_of("b200_simumax")]
+    slow = [
+        row | {"iteration_s": str(2 * float(row["iteration_s"]))} if row["hidden"] == "8192" else row for row in rows
+    ]
+    files = [write(tmp_path / f"{name}.csv", *several) for name, several in (("as_run", rows), ("slow", slow))]
+    own = np.array([row["hidden"] == "8192" for row in rows])
+    assert 0 < own.sum() < len(own)
+    for by, learns in ((("hidden", "layers"), False), ((), True)):
+        usual, changed = (unseen([file], start, system, by=by, kinds=("time",))["time"].values for file in files)
+        far = np.abs(changed / usual - 1)
+        assert (far[~own] > 0.01).any()
+        assert (far[own] > 0.01).any() == learns
+        assert learns or far[own].max() == 0
 
 
 # ---- refusals ------------------------------------------------------------------------------------

@@ -87,6 +87,19 @@ def test_every_claim_of_the_paper_is_there():
     assert {one.criterion["quantity"] for one in STP_ROWS} == {*STP_QUANTITIES}
 
 
+def test_a_row_says_whose_claim_it_checks(judgements):
+    """The paper's are those that it states; a review's and the book's own are told apart, row by row."""
+    table = claims.claims_table(load_claims(), judgements.values()).set_index("id")
+    by_claim = {claim.number: claim.by for claim in load_claims()}
+    assert [by_claim[number] for number in (9, 10, 11)] == ["paper", "review", "book"]
+    assert set(table.by[table.claim == 11]) == {"book"}
+    assert table.by["equivalent"] == "paper" != table.by["eager_restores"]
+    assert set(table.by[list(claims.TARGETS)]) == {"paper"}
+    assert not table["where"][table.by == "paper"].isin(["review", "recomputed"]).any()
+    assert not table.kind[table.by == "paper"].eq("inferred").any()
+    assert {one.by for one in load_claims(about="stp")} == {"paper", "answers"}
+
+
 def test_quantities_are_single_simulations(bench, model):
     """Gain, idle ratio and memory by arrays are what one simulation gives."""
     name, system = "mid_cp_slow_nw", load_system("mid_cp_slow_nw")
@@ -237,6 +250,7 @@ def test_turns_are_the_nearest_values_with_another_answer(model):
         ("relation: at least", "relation: above", "relation"),
         ("id: fig3_table", "id: fig3_formula", "is given twice"),
         ("tolerance: 0.02", "tolerance: 0", "tolerance"),
+        ("by: paper", "by: papers", "by"),
     ],
 )
 def test_a_broken_claims_file_is_refused(tmp_path, old, new, said):

@@ -394,6 +394,13 @@ def test_measured(recorded):
     assert set(targets.source) == {*rows, "zero_bubble"}
     assert ((targets.reached <= targets.target) == (targets.met == "yes")).all()
     assert recorded("measured_worst.csv").error.abs().is_monotonic_decreasing
+    models = recorded("measured_models.csv").set_index("runs")
+    assert models.models.to_dict() == {"bigscience_a100": 5, "simumax_b200": 2}
+    assert (models["mean"] == errors["mean"]).all()
+    assert ((models.left_out > 0.02) & (models.left_out < 0.08) & (models.left_out <= models.worst_model)).all()
+    facts = recorded("measured.json")
+    assert (facts["by_schedule"], facts["by_device"]) == ("63 of 1F1B", "47 on A100, 16 on B200")
+    assert (facts["one_node"], facts["unmeasured"]) == (16, "ZB-V or of V-Half or of DualPipeV")
     together = recorded("measured_together.csv").set_index("runs")
     assert together.own["bigscience_a100"] == pytest.approx(said_of("a100_bigscience", "bigscience_a100")[0], abs=1e-6)
     assert (together.together - together.own).abs().max() < 2e-4  # one source shares with none
@@ -614,6 +621,13 @@ def test_claims(recorded):
     facts = recorded("claims_headline.json")
     assert facts["holds"] + facts["depends"] + facts["fails"] == facts["rows"] == len(table)
     assert facts["implied"] == facts["here"] == table.here.sum()
+    own = table[table.by == "paper"]
+    assert facts["own_holds"] + facts["own_depends"] + facts["own_fails"] == facts["own_rows"] == len(own)
+    assert facts["other_rows"] == len(table) - len(own)
+    assert facts["own_here"] == own.here.sum() == facts["targets_default"] + facts["rest_here"]
+    assert facts["targets"] == len(TARGETS) == facts["own_rows"] - facts["rest"]
+    assert facts["targets_fitted"] == facts["targets_default"] == 3  # of eleven, under the default setting
+    assert facts["tried"] == 19_440
     outcomes = recorded("verdicts.csv")
     asked = outcomes.groupby("id").size()
     assert asked.max() == 2 * 29 > facts["assumptions"]  # a setting itself stands on each of its axes

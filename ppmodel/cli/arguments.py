@@ -162,7 +162,7 @@ layout = _together(
     click.option(
         "--layout", metavar="NAME|FILE", help="How the run is spread over GPUs; the options below replace its values."
     ),
-    click.option("--tp", type=Count(), metavar="N", help="Tensor parallelism: GPUs that share each matrix product."),
+    click.option("--tp", type=Count(), metavar="N", help="Tensor parallelism: GPUs that share each GEMM."),
     click.option("--cp", type=Count(), metavar="N", help="Context parallelism: GPUs that share each sequence."),
     click.option("--ep", type=Count(), metavar="N", help="Expert parallelism, over the GPUs of dp and cp."),
     click.option("--dp", type=Count(), metavar="N", help="Data parallelism: replicas that train side by side."),
@@ -186,7 +186,7 @@ layout = _together(
         metavar="none|selective|full|N",
         help="Activations to recompute; N: so many layers of each stage in full (default: the model's).",
     ),
-    click.option("--precision", type=Choice(("bf16", "fp8")), help="Precision of matrix products (default bf16)."),
+    click.option("--precision", type=Choice(("bf16", "fp8")), help="Precision of GEMMs (default bf16)."),
     click.option(
         "--causal/--no-causal", default=None, help="Whether fused attention skips the masked half (default: it does)."
     ),
@@ -196,7 +196,7 @@ layout = _together(
     click.option(
         "--overlap-tensor/--no-overlap-tensor",
         default=None,
-        help="Hide tensor-parallel collectives under matrix products.",
+        help="Hide tensor-parallel collectives under GEMMs.",
     ),
     click.option(
         "--overlap-backward/--no-overlap-backward",

@@ -48,7 +48,7 @@ def _without_streams(system):
 
 
 PARTS = {
-    "products by their shape": Part((), _zeros(_SHAPES)),
+    "GEMMs by their shape": Part((), _zeros(_SHAPES)),
     "kernels that memory bounds": Part((), _without_streams),
     "host and fixed costs": Part((), _zeros(_FIXED)),
     "recomputation": Part(("recomputation",)),

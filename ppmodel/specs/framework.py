@@ -17,7 +17,7 @@ class FrameworkSpec:
     p2p : str
         What a transfer between stages occupies, as in `simulation.compile_graph`.
     precision : {"bf16", "fp8"}
-        Of matrix products.
+        Of matrix multiplications.
     dropout : bool
         Whether GPT's blocks have dropout.
     overlap_tensor, overlap_gradients, overlap_parameters : bool

@@ -17,14 +17,14 @@ class KernelSpec:
     Parameters
     ----------
     product_half_rows, product_half_width : float
-        A matrix product of m rows, n columns and depth k attains e_c m / (m + half_rows) w / (w + half_width) of the
+        A GEMM of m rows, n columns and depth k attains e_c m / (m + half_rows) w / (w + half_width) of the
         peak, with w the smaller of n and k: half of e_c where m, or w, is as large as its constant.
     weight_grad_efficiency : float
-        Factor on the efficiency of a product that gives a weight gradient.
+        Factor on the efficiency of a matrix multiplication for a weight gradient.
     attention_efficiency, attention_backward_efficiency : float, optional
         Attainable fraction of the peak of fused attention, forward and backward; e_c where not given.
     batched_efficiency : float, optional
-        Attainable fraction of the peak of the products of unfused attention; e_c where not given.
+        Attainable fraction of the peak of the matrix multiplications of unfused attention; e_c where not given.
     first_attention_factor : float
         Factor on both of them for the first version of such a kernel, where a run is known to use it.
     stream_efficiency, activation_efficiency, softmax_efficiency : float, optional

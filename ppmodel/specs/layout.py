@@ -69,13 +69,13 @@ class LayoutSpec:
         Activations recomputed in the backward; a number means that many layers of each stage in full. Without it, the
         model decides.
     precision : {"bf16", "fp8"}
-        The precision of matrix products.
+        The precision of matrix multiplications.
     causal : bool
         Whether fused attention skips the masked half of the scores.
     context_exchange : {"ring", "all-gather"}
         How keys and values get to the other GPUs of a context-parallel group.
     overlap_tensor, overlap_backward, overlap_gradients, overlap_parameters : bool
-        Whether the framework hides, in this order: tensor-parallel collectives under the products beside them, those
+        Whether the framework hides, in this order: tensor-parallel collectives under the GEMMs beside them, those
         of input gradients under the weight gradients of the same layers, the gradients' reduction under the backward,
         and the gathering of parameters under the forward.
     pairing : {"alternating", "best"}

@@ -40,7 +40,7 @@ class SystemSpec:
     memory : MemorySpec, optional
         What frameworks make of the memory that a model needs; counts with a layout.
     fp8_peak_compute_flops : float, optional
-        FLOP/s of the matrix units in products of 8-bit numbers.
+        FLOP/s of the matrix units in matrix multiplications of 8-bit numbers.
     reserve_bytes : float
         Memory of a device that a run cannot use: context, libraries, fragmentation.
     host_bandwidth_bytes_per_s : float, optional
