@@ -194,9 +194,7 @@ layout = _together(
         "--context-exchange", type=Choice(("ring", "all-gather")), help="How cp moves keys and values (default ring)."
     ),
     click.option(
-        "--overlap-tensor/--no-overlap-tensor",
-        default=None,
-        help="Hide tensor-parallel collectives under GEMMs.",
+        "--overlap-tensor/--no-overlap-tensor", default=None, help="Hide tensor-parallel collectives under GEMMs."
     ),
     click.option(
         "--overlap-backward/--no-overlap-backward",
