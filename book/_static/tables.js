@@ -3,7 +3,7 @@
 (function () {
   "use strict";
   const SORTED_FROM = 12, PHONE = window.matchMedia("(max-width: 480px)"), WIDE = 3;
-  const FEW = 5, FOLDED_FROM = 8; // rows: as in book.css, which hides the others
+  const FEW = 5, FOLDED_FROM = 10; // rows: as in book.css, which hides the others
   const SIZES = [[8, "quarter"], [11, "third"], [17, "half"], [Infinity, "whole"]]; // of a card, by letters
   const BRIEF = 11; // letters of a cell that is not broken
   const MARGIN = window.matchMedia("(min-width: 1200px)"), EDGE = 16, TALL = 100; // px
