@@ -1,4 +1,4 @@
-"""Pipeline-parallel schedules as tables, and everything that is read off them.
+"""Pipeline-parallel schedules as tables, and everything that follows from them.
 
 >>> import ppmodel as pp
 >>> table = pp.build("1f1b", 4, 8)
@@ -14,7 +14,7 @@ __all__ = [
     "load_system", "names", "read_table", "simulate",
 ]  # fmt: skip
 
-_LATER = {  # loaded when it is first asked for: a command line can answer an interruption before NumPy is there
+_LATER = {  # loaded on first use, so that the command line can answer Ctrl-C before NumPy is imported
     "Change": "ppmodel.change", "Op": "ppmodel.ops", "OpKind": "ppmodel.ops", "PPModelError": "ppmodel.errors",
     "Run": "ppmodel.run", "Schedule": "ppmodel.tables", "build": "ppmodel.schedules", "compare": "ppmodel.evaluate",
     "load_model": "ppmodel.specs", "load_system": "ppmodel.specs", "names": "ppmodel.schedules",

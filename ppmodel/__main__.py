@@ -1,4 +1,4 @@
-"""The command line as a process: whenever Ctrl-C comes, even while modules load, it ends in one line."""
+"""The command line as a process: Ctrl-C ends it with one line at any moment, even while modules load."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ def _interrupted(*_):
 
 def run():
     """Run the command line, and end the process."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # unless it is ignored
         signal.signal(signal.SIGINT, _interrupted)
     from ppmodel.cli import run
 

@@ -75,7 +75,7 @@ class Case(NamedTuple):
             try:
                 values[key] = known[key].parse(text)
             except ValueError:
-                remedy = f"write for example {known[key].example}"
+                remedy = f"write, for example, {known[key].example}"
                 raise ScheduleError(key, text, known[key].rule, remedy) from None
         return self._replace(options=tuple(values.items()))
 
@@ -121,7 +121,7 @@ def as_case(given):
     given = (given, {}) if isinstance(given, str) else given
     if not _is_pair(given):
         rule = "is not a schedule's name, a (name, options) pair, a table, or a function that generates one"
-        raise ScheduleError("schedule", repr(given), rule, 'write for example ("interleaved-1f1b", {"chunks": 4})')
+        raise ScheduleError("schedule", repr(given), rule, 'write, for example, ("interleaved-1f1b", {"chunks": 4})')
     name, options = given
     known = [option.name for option in schedules.get(name).options]
     for key in options:

@@ -52,7 +52,7 @@ def kernels(size):
             warnings.filterwarnings("error", "Environment variable")  # one of Numba's that is no number
             from ppmodel import kernels
     except Exception as problem:  # whatever an installation or a variable makes of it
-        rule, remedy = "cannot be loaded", "mend its variables NUMBA_..., or install it anew"
+        rule, remedy = "cannot be loaded", "fix its variables NUMBA_..., or install it anew"
         raise PPModelError("numba", str(problem).partition("\n")[0], rule, remedy) from None
     return kernels
 

@@ -1,4 +1,4 @@
-"""One tree of exceptions. Each says what was given, which rule it breaks, and what to do instead."""
+"""One tree of exceptions. Each says which value was given, which rule it breaks, and what to do instead."""
 
 import re
 
@@ -6,7 +6,7 @@ _LONGEST_VALUE, LONGEST_LINE = 200, 1200
 
 
 def shown(text, most=_LONGEST_VALUE):
-    """A text on one line of bounded length, without control characters, as messages show what a user wrote.
+    """Shorten a text to one line without control characters, to quote it in a message.
 
     Examples
     --------
@@ -15,7 +15,7 @@ def shown(text, most=_LONGEST_VALUE):
     """
     try:
         text = re.sub(r"\s*[\r\n]\s*", " ", str(text))
-    except ValueError:  # a whole number of more digits than Python writes
+    except ValueError:  # an integer with more digits than Python prints
         text = f"a number of {text.bit_length()} bits"
     if len(text) > most:
         text = f"{text[: most - most // 4 - 5]} ... {text[len(text) - most // 4 :]}"
@@ -23,7 +23,7 @@ def shown(text, most=_LONGEST_VALUE):
 
 
 def cause(error):
-    """What an error of another origin is, in one line.
+    """Describe any other exception in one line.
 
     >>> cause(KeyError("pp")), cause(MemoryError())
     ("KeyError: 'pp'", 'MemoryError')
@@ -37,19 +37,19 @@ class PPModelError(ValueError):
     Parameters
     ----------
     field : str
-        What was set, under the name that its user knows.
+        What was set, by the name that the user knows.
     value : object
-        What it was set to.
+        The value given.
     rule : str
-        The rule that the value breaks.
+        The rule it breaks.
     remedy : str
         What to write instead.
     where : str, optional
-        The file, and the line in it, that the value came from.
+        The file and line that the value came from.
     why : str, optional
-        What the rule rests on, in more words than fit a heading; said after the rule.
+        The reason for the rule, printed after it.
     grid : Grid or str, optional
-        What is shown below the message: of a table, its cells and which of them are in question.
+        Printed below the message: the cells of a table, with the faulty ones marked.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class PPModelError(ValueError):
         super().__init__(field, value, rule, remedy)
 
     def _render_traceback_(self):
-        """What a notebook shows in place of a traceback: the message, and the grid below it."""
+        """What a notebook shows instead of a traceback: the message, with the grid below it."""
         return [f"{type(self).__name__}: {self}", *str(self.grid or "").splitlines()]
 
     def __str__(self):
@@ -74,27 +74,27 @@ class PPModelError(ValueError):
 
 
 NO_MEMORY = PPModelError("memory", "full", "is not enough for this", "choose a smaller size")
-"""What a MemoryError is told as."""
+"""How a MemoryError is reported."""
 
 
 class ScheduleError(PPModelError):
-    """A schedule that its generator does not define: an unknown name or an illegal size."""
+    """A schedule that no generator defines: an unknown name, or a size that is not legal."""
 
 
 class SizeError(ScheduleError):
-    """A size, ranks or microbatches, at which a schedule is not defined."""
+    """A number of ranks or microbatches for which a schedule is not defined."""
 
 
 class TableError(PPModelError):
-    """A table that is not a schedule: an operation is missing, doubled, misplaced or waits forever."""
+    """A table that is not a schedule: an operation is missing, duplicated, misplaced or waits forever."""
 
 
 class SpecificationError(PPModelError):
-    """A model or system file with a wrong, unknown, missing or repeated value."""
+    """A model or system file with a wrong, unknown, missing or duplicate value."""
 
 
 class CostError(PPModelError):
-    """Durations, or a model on a schedule, that cannot be: negative times, more stages than blocks."""
+    """Impossible durations, or a model that does not fit a schedule: negative times, more stages than blocks."""
 
 
 class BlocksError(CostError):
@@ -102,12 +102,12 @@ class BlocksError(CostError):
 
 
 class BatchError(CostError):
-    """A global batch that does not divide into the microbatches of a table."""
+    """A global batch that cannot be divided evenly into the microbatches of a table."""
 
 
 class ReproduceError(PPModelError):
-    """A run of the notebooks or a build of the book that could not be finished."""
+    """A run of the notebooks, or a build of the book, that could not be completed."""
 
 
 class SweepError(PPModelError):
-    """A sweep that cannot begin or go on: its files, its cluster, or rows that could not be computed."""
+    """A sweep that cannot start or continue because of its files, its cluster or rows that could not be computed."""

@@ -441,7 +441,7 @@ def _size(case, pp, microbatches, layout=None):
     pp, microbatches = layout_size(layout, pp, microbatches)
     for field, value in (("pp", pp), ("microbatches", microbatches)):
         if value is None:
-            raise CostError(field, None, "is missing", f"give for example {field}=8")
+            raise CostError(field, None, "is missing", f"give, for example, {field}=8")
     return pp, microbatches
 
 

@@ -1,4 +1,4 @@
-"""The one door for text files that a user names: regular, of bounded size, UTF-8; else one line about why not."""
+"""The only way in for text files that a user names: regular, of limited size, in UTF-8; anything else is refused."""
 
 import json
 import os
@@ -8,20 +8,20 @@ from pathlib import Path
 from ppmodel.errors import PPModelError
 
 LARGEST_BYTES = 2**20
-"""Largest file of Python: real ones have a few thousand bytes."""
+"""Size limit of Python files; real ones have a few thousand bytes."""
 
 
 def read_text(path, most=LARGEST_BYTES, error=PPModelError):
-    """The text of a file.
+    """Read a text file.
 
     Parameters
     ----------
     path : str or Path
-        A regular file; a device, a pipe or a folder is refused without reading from it.
+        A regular file; devices, pipes and folders are refused unread.
     most : int
-        Bytes that it may have at most.
+        Size limit in bytes.
     error : type of PPModelError
-        What is raised.
+        The exception to raise.
 
     Returns
     -------
@@ -31,7 +31,7 @@ def read_text(path, most=LARGEST_BYTES, error=PPModelError):
     Raises
     ------
     PPModelError
-        If there is no such file, or it is not regular, too large, not readable or not UTF-8.
+        If the file is missing, not a regular file, too large, unreadable or not UTF-8.
 
     Examples
     --------
@@ -42,10 +42,10 @@ def read_text(path, most=LARGEST_BYTES, error=PPModelError):
     try:
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):
-            raise error("file", path, "is not a regular file", "name a file of text")
+            raise error("file", path, "is not a regular file", "name a text file")
         if found.st_size > most:
-            rule = f"has {found.st_size} bytes, and must have at most {most}"
-            raise error("file", path, rule, "shorten it, or cut it into several files")
+            rule = f"has {found.st_size} bytes; at most {most} are allowed"
+            raise error("file", path, rule, "shorten it, or split it into several files")
         with open(path, "rb") as file:
             raw = file.read(most + 1)
     except (OSError, ValueError) as problem:
@@ -62,7 +62,7 @@ def read_text(path, most=LARGEST_BYTES, error=PPModelError):
 
 
 def parse_json(text):
-    """The value of a JSON text that somebody else may have written.
+    """Parse JSON from an untrusted source.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def parse_json(text):
     Raises
     ------
     ValueError
-        Also if it is nested deeper than Python can follow.
+        Also if it is nested too deeply for Python.
 
     Examples
     --------

@@ -78,7 +78,7 @@ class Op(NamedTuple):
         stage, kind, microbatch, replica = match.groups() if match else ("", "R", "0", None)
         if (kind in "RO") != (microbatch == ""):
             rule = "is not an operation <stage><F|B|I|W><microbatch>[@<replica>] or <stage><R|O>[@<replica>]"
-            raise TableError("cell", repr(text), rule, "write for example 2F5, 2B5@1 or 2R@1")
+            raise TableError("cell", repr(text), rule, "write, for example, 2F5, 2B5@1 or 2R@1")
         return cls(_KINDS[kind], int(stage), int(microbatch) if microbatch else NO_MICROBATCH, int(replica or 0))
 
 

@@ -81,7 +81,7 @@ def require_seconds(seconds):
     halves = given.keys() & _HALVES
     if halves and "backward" in given:
         raise CostError(
-            "backward", given["backward"], "cannot stand beside its halves", "leave it out: it is their sum"
+            "backward", given["backward"], "cannot be combined with its halves", "leave it out: it is their sum"
         )
     if "forward" not in given:
         remedy = "give forward and backward (or input_grad and weight_grad), or model and system"
@@ -251,7 +251,7 @@ def require_pair(model, system, seconds):
     """Refuse a model without a system, either beside seconds, and keywords that are no costs."""
     for name, value in seconds.items():
         if value is not None:
-            rule = "cannot stand beside model and system" if name in SECONDS else "is not known"
+            rule = "cannot be combined with model and system" if name in SECONDS else "is not known"
             raise CostError(name, value, rule, "give either seconds or model and system")
     for name, value in (("model", model), ("system", system)):
         if value is None:

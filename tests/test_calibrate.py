@@ -220,7 +220,7 @@ def test_constants_that_the_rows_cannot_tell_stay(tmp_path, capsys):
     assert [one.field for one in found.provenance if one.kind == "fitted"] == ["compute_efficiency"]
     kept = {one.field: one for one in start.provenance}
     assert all(one == kept[one.field] for one in found.provenance if one.kind != "fitted")
-    assert capsys.readouterr().out.count("not told by these rows") == 2
+    assert capsys.readouterr().out.count("not determined by these rows") == 2
 
 
 def test_the_packaged_fit_is_made_again_byte_for_byte(tmp_path):

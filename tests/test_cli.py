@@ -117,7 +117,7 @@ def test_nodes_are_told_where_a_system_has_them(capsys):
     assert (nodes["messages_inside"], nodes["messages_between"]) == (2 * 14 * 64, 2 * 64)
     assert (result["nics_shared"], nodes["nics"]) == (True, "held")
     assert "1792 inside nodes, 128 between them through shared NICs" in run(capsys, line)[1]
-    assert json.loads(run(capsys, f"{line} --p2p blocking --json")[1])["nodes"]["nics"] == "not held under blocking"
+    assert json.loads(run(capsys, f"{line} --p2p blocking --json")[1])["nodes"]["nics"] == "not occupied under blocking"
     flat = json.loads(run(capsys, f"{line.replace('a2_highgpu_8g', 'dgx_h100')} --json")[1])
     assert "nodes" not in flat
 
@@ -129,12 +129,12 @@ def test_what_was_asked_is_named(capsys):
     assert (result["system"], result["model"]) == ("a2_highgpu_8g", "llama3_70b")
     assert result["nodes"].items() >= {"placement": "blocked", "devices_per_node": 8, "used": 2}.items()
     text = run(capsys, f"{line} --p2p blocking_send")[1]
-    assert "\nshared NICs         not held under blocking_send\n" in text
+    assert "\nshared NICs         not occupied under blocking_send\n" in text
     assert "\nnodes               2 of up to 8 ranks, blocked\n" in text
     assert "\nmodel, system       llama3_70b, a2_highgpu_8g\n" in text
     one = run(capsys, line.replace("--pp 16", "--pp 8") + " --p2p blocking")[1]
-    assert "All S = 8 ranks lie on one node of a2_highgpu_8g: its network between nodes is not used." in one
-    assert "not held" not in one
+    assert "All S = 8 ranks are on one node of a2_highgpu_8g: its network between nodes is not used." in one
+    assert "not occupied" not in one
     assert not {"system", "model"} & json.loads(run(capsys, f"{SIMULATE} {SECONDS} --json")[1]).keys()
 
 
@@ -284,7 +284,7 @@ REFUSED = {
     f"simulate chimera --pp 4 --microbatches 4 --concat up {SECONDS}": "--concat = up: must be one of",
     f"{SIMULATE} --waves 2 {SECONDS}": "--waves = 2: is not an option of 1f1b",
     f"{SIMULATE} --forward 1 --input-grad 1": "--backward = nothing: is missing; give backward, or",
-    f"{SIMULATE} {SECONDS} --input-grad 1": "--backward = .*: cannot stand beside its halves",
+    f"{SIMULATE} {SECONDS} --input-grad 1": "--backward = .*: cannot be combined with its halves",
     f"{SIMULATE} {SECONDS} --pair 0": "--pair = 0: must be a finite number of seconds, above 0",
     f"{SIMULATE} {SECONDS} --pair 2": "--pair = 2.0: has no effect: no cell of 1f1b holds a forward and a backward",
     f"{SIMULATE} --forward nan --backward 2": "--forward = nan: must be a finite number",
@@ -294,7 +294,7 @@ REFUSED = {
     f"{SIMULATE} --forward 1": "--backward = nothing: is missing",
     SIMULATE: "--forward = nothing: is missing",
     f"{SIMULATE} --model paper": "--system = nothing: is missing",
-    f"{SIMULATE} {SECONDS} --model paper": "--forward = 1.0: cannot stand beside model and system",
+    f"{SIMULATE} {SECONDS} --model paper": "--forward = 1.0: cannot be combined with model and system",
     f"{SIMULATE} --model paper --system mid": "system = mid: is neither a known name",
     f"{SIMULATE} --model paper --system none.yaml": "system = none.yaml: is not a file",
     "simulate 1f1b --pp 4 --microbatches 7 --model paper --system dgx_h100": "global_batch = 256: must divide",
@@ -319,7 +319,7 @@ REFUSED = {
     "run runtime -p microbatch 8": "microbatch = 8: is not a parameter of this notebook; did you mean microbatches",
     "run runtime -p microbatches eight": "runtime.ipynb: microbatches = eight: must be",
     "run runtime -p systems [nowhere]": "runtime.ipynb: systems = nowhere: is neither a known name",
-    "run your-system -p memory_limit 80GB/s": "memory_limit = 80GB/s: must be a number above 0 and one of the units",
+    "run your-system -p memory_limit 80GB/s": "memory_limit = 80GB/s: must be a number above 0, followed by one of",
     "run runtime -p microbatches": "requires 2 arguments",
     "reproduce --system dgx_h100 --memory-limit 64": "--memory-limit = 64: must be a number above 0",
     "reproduce --memory-limit 64GiB": "--memory-limit = 64GiB: has no effect without a system",
@@ -332,7 +332,7 @@ REFUSED = {
     "simulate --table mine.csv": "--table is not an option of ppmodel simulate; it is called --schedule-file now",
     "compare 1f1b --stages 4": "--stages is not an option of ppmodel compare; it is called --pp now",
     f"simulate 1f1b --microbatches 8 {SECONDS} --pp 0": "--pp = 0: must be a whole number",
-    f"{SIMULATE} {SECONDS} --pp 4": "--pp = given twice: must be given once",
+    f"{SIMULATE} {SECONDS} --pp 4": "--pp = given twice: must be given only once",
     f"{SIMULATE} {SECONDS} --comm": "--comm.* requires an argument",
     f"{SIMULATE} {SECONDS} --reduction 1": "--reduction = 1.0: has no effect: the all-reduce is excluded",
     "simulate zb-1p --pp 4 --microbatches 8 --forward 1 --input-grad 1 --weight-grad 0": "times of forward and halves",
@@ -460,7 +460,7 @@ def test_a_generators_options_are_written_behind_its_name(capsys):
     [
         ("simulate mine.csv --pp 4", "--pp = 4: is part of the table; leave --pp out"),
         ("simulate mine.csv --chunks 4", "--chunks = 4: is not an option of node-aware 1F1B by hand"),
-        ("simulate 1f1b --schedule-file mine.csv", "NAME = 1f1b: cannot stand beside the table mine.csv"),
+        ("simulate 1f1b --schedule-file mine.csv", "NAME = 1f1b: cannot be combined with the table mine.csv"),
         ("simulate node-2f2b --schedule-file mine.py", "schedule = node-2f2b: .*did you mean node-1f1b"),
         ("simulate two.py --pp 4 --microbatches 8", "registers several schedules: one, two; name one of them"),
         ("check broken.py --pp 4 --microbatches 8", "broken.py:1: file = broken.py: cannot be run .*ZeroDivisionError"),

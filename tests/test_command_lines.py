@@ -311,7 +311,7 @@ def test_variables_that_numba_cannot_read_are_one_line(value):
     running = process(line, stdout=subprocess.PIPE, env=os.environ | {"NUMBA_NUM_THREADS": value})
     out, err = running.communicate()
     assert (running.returncode, out) == (2, b"")
-    assert re.fullmatch(rb"error: numba = .*: cannot be loaded; mend its variables NUMBA_\.\.\., .*\n", err)
+    assert re.fullmatch(rb"error: numba = .*: cannot be loaded; fix its variables NUMBA_\.\.\., .*\n", err)
 
 
 @pytest.mark.parametrize("line", ["schedules", "nowhere", "--help", SIMULATE])

@@ -176,7 +176,7 @@ def test_what_is_no_regular_file_is_no_table(tmp_path, monkeypatch):
     large.write_text("0F0,0B0\n")
     monkeypatch.setattr(table, "LARGEST_BYTES", 4)
     refused = {tmp_path: "is not a regular file", "/dev/zero": "is not a regular file",
-               tmp_path / "none.csv": "cannot be read", large: "has 8 bytes, and must have at most 4"}  # fmt: skip
+               tmp_path / "none.csv": "cannot be read", large: "has 8 bytes; at most 4 are allowed"}  # fmt: skip
     for path, said in refused.items():
         with pytest.raises(TableError, match=said):
             read_table(path)

@@ -22,8 +22,8 @@ from ppmodel.sweep import load_sweep
 from ppmodel.sweep.rows import compute_rows
 
 BAD = Path(__file__).parent / "bad" / "layouts"
-STRING = r": layers = .*: {}; write for example Et\*2"
-LISTED = ": layers = .*: must be balanced, even, a list of whole numbers, or a layout string"
+STRING = r": layers = .*: {}; write, for example, Et\*2"
+LISTED = ": layers = .*: must be balanced, even, a list of whole numbers, or a Megatron-LM layout string"
 REFUSED = {
     "ep": ":2: ep = 3: must divide dp x cp .4 x 2.",
     "exchange": ": context_exchange.value = 'gossip': must be 'ring' or 'all-gather'",
@@ -33,21 +33,21 @@ REFUSED = {
     "gpus_of_a_rank": ":2: gpus = 60: must be a multiple of .* = 16",
     "huge": ": dp.value = 10000000000: must be less than",
     "kind": ": tp.kind = 'guessed': must be 'stated'",
-    "layers_bracket": STRING.format(r"has signs that stand for no layer, or brackets without \*n.*"),
+    "layers_bracket": STRING.format(r"has characters that stand for no layer, or brackets not followed by \*n.*"),
     "layers_empty": STRING.format("has no transformer layer t"),
     "layers_endless": STRING.format("has more than 100000 layers"),
     "layers_fractions": LISTED,
-    "layers_letter": STRING.format("has signs that stand for no layer.*"),
-    "layers_loss_early": STRING.format("must end in the loss head L, its only one"),
+    "layers_letter": STRING.format("has characters that stand for no layer.*"),
+    "layers_loss_early": STRING.format("must end with its only loss head L"),
     "layers_mapping": LISTED,
     "layers_mtp_apart": STRING.format("has MTP layers m on several stages"),
-    "layers_mtp_early": STRING.format("has a transformer layer t behind an MTP layer m"),
+    "layers_mtp_early": STRING.format("has a transformer layer t after an MTP layer m"),
     "layers_negative": LISTED,
-    "layers_no_embedding": STRING.format("must begin with the embedding E, its only one"),
-    "layers_no_loss": STRING.format("must end in the loss head L, its only one"),
-    "layers_no_times": STRING.format(r"has signs .* brackets without \*n behind them"),
+    "layers_no_embedding": STRING.format("must begin with its only embedding E"),
+    "layers_no_loss": STRING.format("must end with its only loss head L"),
+    "layers_no_times": STRING.format(r"has characters .* brackets not followed by \*n"),
     "layers_none": LISTED,
-    "layers_two_losses": STRING.format("must end in the loss head L, its only one"),
+    "layers_two_losses": STRING.format("must end with its only loss head L"),
     "layers_word": LISTED,
     "list": ": document = a list: must be a mapping",
     "misspelt": ":2: tq = .*: is not a known key; did you mean tp",
@@ -80,8 +80,8 @@ NEVER_FITS = {
     "sequence": ({"tp": 8, "sequence_parallel": True}, "sequence_parallel = true: needs a sequence that tp x cp"),
     "ep": ({"ep": 2, "dp": 2}, "ep = 2: has no effect: small has no experts"),
     "fp8": ({"precision": "fp8"}, "precision = fp8: needs a system with a peak in fp8, and plain states none"),
-    "pp": ({"pp": 8}, "pp = 8: is not that of the schedule, 4"),
-    "microbatches": ({"dp": 2, "global_batch": 32}, r"global_batch = 32: must be dp \(2\) x .* schedule \(8\)"),
+    "pp": ({"pp": 8}, "pp = 8: differs from the schedule's, 4"),
+    "microbatches": ({"dp": 2, "global_batch": 32}, r"global_batch = 32: must be dp \(2\) x .*'s microbatches \(8\)"),
     "gpus": ({"dp": 2, "gpus": 16}, "gpus = 16: must be .* = 8"),
 }
 ODD_MODELS = {
@@ -212,7 +212,7 @@ LINE = "simulate 1f1b --model llama3_70b --system dgx_h100"
 LINES = {
     "--tp 8": "pp = nothing: is missing",
     "--layout bloom_176b": r"layers = Et\*5.*: must be 12 stages with 80 blocks, and has 12 with 70",
-    "--layout bloom_176b --pp 4": "pp = 12: is not that of the schedule, 4",
+    "--layout bloom_176b --pp 4": "pp = 12: differs from the schedule's, 4",
     "--layout nowhere --pp 4": "--layout = nowhere: is neither a known name nor a path",
     "--pp 4 --microbatches 8 --tp 0": "--tp = 0: must be a whole number",
     "--pp 4 --microbatches 8 --tp 3": "--tp = 3: must divide heads of llama3_70b .64.",
@@ -265,7 +265,7 @@ def test_a_sweep_over_layouts_has_the_rows_of_a_comparison(tmp_path):
         ("layouts: [{tp: 0, global_batch: 16}]", "layouts.0.tp = 0: must be a whole number"),
         ("layouts: nowhere", "layouts.0.layout = nowhere: is neither a known name nor a path"),
         ("layouts: [bloom_176b, bloom_176b]", "is listed twice"),
-        ("layouts: bloom_176b\nnoise: {jitter: 0.1}\nseeds: 1", "noise = given: cannot stand beside layouts"),
+        ("layouts: bloom_176b\nnoise: {jitter: 0.1}\nseeds: 1", "noise = given: cannot be combined with layouts"),
     ],
 )
 def test_layouts_of_a_sweep_are_refused_with_their_place(tmp_path, written, message):

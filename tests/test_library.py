@@ -111,7 +111,7 @@ def test_a_systems_nics_cannot_be_forgotten():
         (("1f1b", 4, 8), {}, "forward = nothing: is missing"),
         (("1f1b", 4, 8), {"forward": 1}, "backward = nothing: is missing"),
         (("1f1b", 4, 8), SECONDS | {"forwards": 1}, "forwards = 1: is not known; give forward"),
-        (("1f1b", 4, 8), SECONDS | ON, "forward = 1: cannot stand beside model and system"),
+        (("1f1b", 4, 8), SECONDS | ON, "forward = 1: cannot be combined with model and system"),
         (("1f1b", 4, 8), {"model": "paper"}, "system = nothing: is missing"),
         ((7, 4, 8), SECONDS, "schedule = 7: is not a schedule's name"),
         ((pp.build("gpipe", 2, 2), 4, 8), SECONDS, "is a table for pp = 2, microbatches = 2"),

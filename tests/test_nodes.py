@@ -381,7 +381,7 @@ def test_sweeps_take_the_nics_of_each_system(tmp_path):
     )
     rows = compute_rows(load_sweep(tmp_path / "sweep.yaml"), 0, 3)
     assert rows["makespan_s"] == [*expected, None]
-    assert "names the nodes of 4 ranks, and is used for 8" in rows["refused"][2]
+    assert "gives the nodes of 4 ranks, but the pipeline has 8" in rows["refused"][2]
 
 
 def test_compare_takes_the_nics_of_each_system():

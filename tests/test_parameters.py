@@ -123,7 +123,7 @@ def test_texts_become_values(name, text, value):
         ("models", "[papers]", "models = papers: .* did you mean paper"),
         ("p2p", "mail", "must be one of latency"),
         ("memory_limit", "80", "units B, GB, GiB, TiB"),
-        ("memory_limit", "80 GB/s", "memory_limit = 80 GB/s: must be a number above 0 and one of the units"),
+        ("memory_limit", "80 GB/s", "memory_limit = 80 GB/s: must be a number above 0, followed by one of the units"),
         ("memory_limit", "-1 GiB", "must be a number above 0"),
         ("results", "../elsewhere", "must be a folder below the current one"),
         ("results", "/tmp", "must be a folder below the current one"),

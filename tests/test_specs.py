@@ -36,14 +36,14 @@ EXPECTED = {
     "infinite.yaml": ": network_bandwidth.value = inf: must be a finite number",
     "kind.yaml": ": memory_capacity.kind = 'guessed': must be 'stated', 'digest', 'inferred', 'fitted' or 'our choice'",
     "latin1.yaml": ":1: text = byte 0xe9: is not UTF-8",
-    "laughs.yaml": ": document = with its aliases: comes to more than 100000 values",
+    "laughs.yaml": ": document = with its aliases: expands to more than 100000 values",
     "list.yaml": ": document = a list: must be a mapping",
     "missing.yaml": ": network_latency = nothing: is missing; add the key",
     "nan.yaml": ": network_bandwidth.value = nan: must be a finite number",
     "negative.yaml": ": network_bandwidth.value = -50.0: must be greater than 0",
     "nodes_empty.yaml": ":11: nodes.devices_per_node = nothing: is missing; add the key devices_per_node",
     "nodes_flag.yaml": ":15: nodes.shared_nic.value = 'yes': must be a valid boolean; write true or false",
-    "nodes_full.yaml": ": nodes.placement = .*: puts 5 ranks on a node, which has room for devices_per_node = 4",
+    "nodes_full.yaml": ": nodes.placement = .*: puts 5 ranks on a node, but devices_per_node = 4",
     "nodes_half.yaml": ":12: nodes.devices_per_node.value = 4.5: must be a valid integer",
     "nodes_missing.yaml": ":11: nodes.node_latency = nothing: is missing; add the key node_latency",
     "nodes_number.yaml": r":16: nodes.placement.value = \[0, 0, -1\]: must be .* the node of each rank; write",
@@ -209,7 +209,7 @@ def test_placements_say_which_ranks_share_a_node():
 def test_a_list_of_nodes_is_for_its_number_of_ranks():
     """A list for another number of ranks is refused where it is used, one that overfills a node at once."""
     with pytest.raises(
-        SpecificationError, match=r"nodes.placement = .*: names the nodes of 2 ranks, and is used for 3"
+        SpecificationError, match=r"nodes.placement = .*: gives the nodes of 2 ranks, but the pipeline has 3"
     ):
         with_nodes(placement=(0, 1)).of_ranks(3)
     with pytest.raises(SpecificationError, match=r"nodes.placement = .*: puts 3 ranks on a node"):

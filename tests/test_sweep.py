@@ -254,7 +254,7 @@ def test_many_runs_of_one_graph_are_many_chunks(file):
 # ---- the file ------------------------------------------------------------------------------------
 
 REFUSED = {
-    "bad_option": ":1: schedules.0.concat = up: must be one of direct, .*write for example concat: direct",
+    "bad_option": ":1: schedules.0.concat = up: must be one of direct, .*write, for example, concat: direct",
     "broken_file": "zero.yaml:[0-9]+: network_bandwidth.value = 0: must be greater than 0",
     "fraction": ":3: microbatches = 8.0: must be a valid integer; write a whole number",
     "list": ": document = a list: must be a mapping of keys to values; write 'key: value'",
@@ -265,7 +265,7 @@ REFUSED = {
     "name_in_list": r":1: schedules.0 = \['1f1b'\]: must be a valid string",
     "no_schedule": r":1: schedules = \[\]: must have an entry",
     "no_values": r":1: schedules.0.waves = \[\]: must have an entry",
-    "noise_alone": ":6: noise = given: needs seeds; add for example seeds: {from: 1, to: 100}",
+    "noise_alone": ":6: noise = given: needs seeds; add, for example, seeds: {from: 1, to: 100}",
     "noise_key": ":7: noise.jiter = 0.1: is not a known key; did you mean jitter",
     "noise_number": ":7: noise = 5: must be a mapping of keys to values",
     "noise_range": ":7: noise.1.straggling = 2: must be less than or equal to 1",
@@ -279,7 +279,7 @@ REFUSED = {
     "same_schedule": ":1: schedules.1 = chimera: is listed twice with the same options",
     "seed_in_list": r":7: seeds.0 = \[1\]: must be a valid integer",
     "seed_text": ":6: seeds.1 = 'two': must be a valid integer",
-    "seeds_alone": ":6: seeds = given: needs noise; add for example noise: {jitter: 0.1}",
+    "seeds_alone": ":6: seeds = given: needs noise; add, for example, noise: {jitter: 0.1}",
     "seeds_key": ":6: seeds.first = 1: is not a known key; did you mean from",
     "seeds_backward": r":6: seeds.0.to = 1: must be at least from \(9\)",
     "seeds_overlap": ":6: seeds.1 = 5: is listed twice",
@@ -517,7 +517,7 @@ def test_wrong_outputs_are_refused_at_once(file, tmp_path, capsys, name):
 def test_options_that_exclude_one_another(file, tmp_path, capsys):
     """Workers of this machine and a scheduler are two ways, and one is chosen."""
     words = (file(SHORT), "--out", tmp_path / "r.parquet", "--workers", 2, "--scheduler", "tcp://127.0.0.1:1")
-    assert run(capsys, *words)[2].startswith("error: --workers = 2: cannot stand beside --scheduler")
+    assert run(capsys, *words)[2].startswith("error: --workers = 2: cannot be combined with --scheduler")
 
 
 @pytest.mark.parametrize(("library", "extra"), [("pyarrow", "sweep"), ("tqdm", "sweep"), ("distributed", "cluster")])

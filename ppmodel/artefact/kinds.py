@@ -164,9 +164,9 @@ def _generator(value):
         ast.parse(read_text(path))
     except SyntaxError as error:
         rule = f"is not Python ({error.msg})"
-        raise PPModelError("generator", value, rule, "mend the line", where=f"{path}:{error.lineno}") from None
+        raise PPModelError("generator", value, rule, "fix the line", where=f"{path}:{error.lineno}") from None
     except (RecursionError, MemoryError):
-        raise PPModelError("generator", value, "is nested too deeply", "mend it", where=str(path)) from None
+        raise PPModelError("generator", value, "is nested too deeply", "fix it", where=str(path)) from None
 
 
 def _zero(value):

@@ -147,7 +147,7 @@ def _as_completed(runs, cells, bar, limit):
         for source, (cell, since) in running.items():
             if limit is not None and time() - since > limit:
                 rule = f"has not ended cell {cell} after {limit:g} s"
-                raise ReproduceError("notebook", source.name, rule, f"mend its loop, or give more time; {KEPT}")
+                raise ReproduceError("notebook", source.name, rule, f"fix its loop, or give more time; {KEPT}")
             if time() - max(since, said) > _SAY_S:
                 text = f"{source.name}: cell {cell} has been running for {time() - since:.0f} s"
                 bar.write(text, file=sys.stderr)

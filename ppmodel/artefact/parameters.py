@@ -194,7 +194,7 @@ def check(given, own):
     >>> check({"pp": 16}, own)
     >>> check({"pp": 0}, own)
     Traceback (most recent call last):
-    ppmodel.errors.PPModelError: pp = 0: must be a whole number of at least 1; write for example 8
+    ppmodel.errors.PPModelError: pp = 0: must be a whole number of at least 1; write, for example, 8
     """
     for name, value in given.items():
         _require_name(name, value, own)
@@ -228,7 +228,7 @@ def check_cell(sources, values):
     --------
     >>> check_cell(["pp = 8  # count: ranks", "pp = 'four'"], {"pp": "four"})
     Traceback (most recent call last):
-    ppmodel.errors.PPModelError: pp = four: must be a whole number of at least 1; write for example 8
+    ppmodel.errors.PPModelError: pp = four: must be a whole number of at least 1; write, for example, 8
     """
     for source in reversed(sources):
         with suppress(PPModelError, tokenize.TokenError):
@@ -243,7 +243,7 @@ def check_cell(sources, values):
 def _check_list(name, values, parameter):
     if not isinstance(values, list) or not (values or not parameter.value):
         rule = f"must be a list, each of it {parameter.kind.rule.removeprefix('must be ')}"
-        raise PPModelError(name, shown(values), rule, f"write for example [{parameter.kind.example}]")
+        raise PPModelError(name, shown(values), rule, f"write, for example, [{parameter.kind.example}]")
     for value in values:
         _check_one(name, value, parameter.kind)
 
@@ -256,7 +256,7 @@ def _check_one(name, value, kind):
             raise
         raise type(error)(name, shown(value), error.rule, error.remedy) from None
     except (ValueError, TypeError):
-        raise PPModelError(name, shown(value), kind.rule, f"write for example {kind.example}") from None
+        raise PPModelError(name, shown(value), kind.rule, f"write, for example, {kind.example}") from None
 
 
 # ---- a model and a system of one's own -----------------------------------------------------------

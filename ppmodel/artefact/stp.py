@@ -99,7 +99,7 @@ def one_constant(share=SHARE, model="stp_12b", system="a800"):
     3.0
     """
     if not 0 < share < 1:
-        raise PPModelError("share", share, "must lie between 0 and 1", "write for example 0.275")
+        raise PPModelError("share", share, "must lie between 0 and 1", "write, for example, 0.275")
     machine = load_system(system)
     bare = replace(
         machine, name=f"share {share:g}", compute_efficiency=1.0, compute_latency_s=0.0, memory_latency_s=0.0,

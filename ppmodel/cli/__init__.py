@@ -1,3 +1,3 @@
-"""The command line: one command per file, what they share beside them, formatting apart."""
+"""The command line: one file per command; what they share, and formatting, in files of their own."""
 
 from ppmodel.cli.process import main, run

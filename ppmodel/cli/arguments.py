@@ -1,4 +1,4 @@
-"""Kinds of arguments, and the options that several commands share."""
+"""Argument types, and the options that several commands share."""
 
 import math
 import re
@@ -13,7 +13,7 @@ _MAX_COUNT = 10**9
 
 
 def _number(text, kind):
-    """A number as people write it: Python would also take 1_000 and other scripts' digits."""
+    """Parse a number as people write it; Python would also accept 1_000 and digits of other scripts."""
     text = str(text)
     if not text.isascii() or "_" in text or text != text.strip():
         raise ValueError
@@ -35,12 +35,12 @@ class Seconds(click.ParamType):
             seconds = math.nan
         if not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and self.smallest == "above 0"):
             rule = f"must be a finite number of seconds, {self.smallest}"
-            raise PPModelError(param.opts[0], value, rule, f"pass for example {param.opts[0]} 0.5")
+            raise PPModelError(param.opts[0], value, rule, f"pass, for example, {param.opts[0]} 0.5")
         return seconds
 
 
 class Count(click.ParamType):
-    """A whole number of at least 1."""
+    """A whole number, at least 1."""
 
     name = "count"
 
@@ -53,13 +53,13 @@ class Count(click.ParamType):
         except ValueError:
             count = 0
         if not 1 <= count <= self.largest:
-            rule, remedy = f"must be a whole number from 1 to {self.largest}", f"pass for example {param.opts[0]} 8"
+            rule, remedy = f"must be a whole number from 1 to {self.largest}", f"pass, for example, {param.opts[0]} 8"
             raise PPModelError(param.opts[0], value, rule, remedy)
         return count
 
 
 class Digit(click.ParamType):
-    """A whole number from 0 to a small one."""
+    """A whole number from 0 to at most 9."""
 
     name = "digit"
 
@@ -85,13 +85,13 @@ class Share(click.ParamType):
             share = math.nan
         if not 0 <= share <= 1:
             raise PPModelError(
-                param.opts[0], value, "must be a number from 0 to 1", f"pass for example {param.opts[0]} 0.5"
+                param.opts[0], value, "must be a number from 0 to 1", f"pass, for example, {param.opts[0]} 0.5"
             )
         return share
 
 
 class Choice(click.ParamType):
-    """One of some words."""
+    """One of several words."""
 
     name = "choice"
 
@@ -109,7 +109,7 @@ class Choice(click.ParamType):
 
 
 class Layers(click.ParamType):
-    """How layers are cut into stages: a word, numbers between commas, or a layout string."""
+    """How layers are divided into stages: a word, numbers separated by commas, or a layout string."""
 
     name = "layers"
 
@@ -119,7 +119,7 @@ class Layers(click.ParamType):
 
 
 class Recompute(click.ParamType):
-    """A word, or a number of layers."""
+    """A word or a number of layers."""
 
     name = "recompute"
 
@@ -128,7 +128,7 @@ class Recompute(click.ParamType):
 
 
 def _together(*options):
-    """One decorator of several options, in the order in which help shows them."""
+    """Combine several options into one decorator, in the order in which help lists them."""
 
     def decorate(command):
         for option in reversed(options):
@@ -140,7 +140,7 @@ def _together(*options):
 
 sizes = _together(
     click.option("--pp", type=Count(), metavar="S", help="Ranks of the pipeline."),
-    click.option("--microbatches", type=Count(), metavar="B", help="Microbatches of one iteration."),
+    click.option("--microbatches", type=Count(), metavar="B", help="Microbatches per iteration."),
 )
 """Decorator: the size of a schedule."""
 
@@ -150,48 +150,48 @@ schedule_file = _together(
         "file",
         type=click.Path(),
         metavar="FILE",
-        help="A schedule of your own: a generator (.py) or a table (.csv, ours or PyTorch's).",
+        help="Your own schedule: a generator (.py) or a table (.csv, ours or PyTorch's).",
     ),
-    click.option(
-        "--time-limit", type=Seconds("above 0"), help="Stop a generator of your own after this long (default 60)."
-    ),
+    click.option("--time-limit", type=Seconds("above 0"), help="Stop your own generator after this long (default 60)."),
 )
 """Decorator: a file that defines a schedule, and how long it may run."""
 
 layout = _together(
     click.option(
-        "--layout", metavar="NAME|FILE", help="How the run is spread over GPUs; the options below replace its values."
+        "--layout", metavar="NAME|FILE", help="How the run is spread over GPUs; the options below override its values."
     ),
     click.option("--tp", type=Count(), metavar="N", help="Tensor parallelism: GPUs that share each GEMM."),
     click.option("--cp", type=Count(), metavar="N", help="Context parallelism: GPUs that share each sequence."),
     click.option("--ep", type=Count(), metavar="N", help="Expert parallelism, over the GPUs of dp and cp."),
     click.option("--dp", type=Count(), metavar="N", help="Data parallelism: replicas that train side by side."),
-    click.option("--gpus", type=Count(), metavar="N", help="GPUs of the run, only checked: tp x cp x pp x dp."),
-    click.option("--microbatch-size", type=Count(), metavar="N", help="Sequences of a microbatch (default 1)."),
+    click.option("--gpus", type=Count(), metavar="N", help="GPUs in the run; only checked against tp x cp x pp x dp."),
+    click.option("--microbatch-size", type=Count(), metavar="N", help="Sequences per microbatch (default 1)."),
     click.option(
-        "--global-batch", type=Count(), metavar="N", help="Sequences of an iteration: dp x microbatch size x B."
+        "--global-batch", type=Count(), metavar="N", help="Sequences per iteration: dp x microbatch size x B."
     ),
     click.option(
-        "--sequence-parallel/--no-sequence-parallel", default=None, help="Split norms and dropout over tp, too."
+        "--sequence-parallel/--no-sequence-parallel", default=None, help="Also split norms and dropout over tp."
     ),
     click.option(
         "--zero",
         type=Digit(3),
         metavar="[0|1|2|3]",
-        help="What replicas shard: 1 optimizer state; 2 gradients, too; 3 weights, too (default 0).",
+        help="What replicas shard: 1 optimizer state; 2 also gradients; 3 also weights (default 0).",
     ),
     click.option(
         "--recompute",
         type=Recompute(),
         metavar="none|selective|full|N",
-        help="Activations to recompute; N: so many layers of each stage in full (default: the model's).",
+        help="Activations to recompute; N: that many layers of each stage in full (default: as the model says).",
     ),
     click.option("--precision", type=Choice(("bf16", "fp8")), help="Precision of GEMMs (default bf16)."),
     click.option(
         "--causal/--no-causal", default=None, help="Whether fused attention skips the masked half (default: it does)."
     ),
     click.option(
-        "--context-exchange", type=Choice(("ring", "all-gather")), help="How cp moves keys and values (default ring)."
+        "--context-exchange",
+        type=Choice(("ring", "all-gather")),
+        help="How cp exchanges keys and values (default ring).",
     ),
     click.option(
         "--overlap-tensor/--no-overlap-tensor", default=None, help="Hide tensor-parallel collectives under GEMMs."
@@ -212,18 +212,18 @@ layout = _together(
     click.option(
         "--pairing",
         type=Choice(("alternating", "best")),
-        help="In which order the units of two operations in one cell run (default alternating).",
+        help="The order in which the units of two operations in one cell run (default alternating).",
     ),
     click.option(
         "--hand-on",
         type=Choice(("at_end", "when_ready")),
-        help="When results of two operations in one cell are sent: at its end (default), or each when it is there.",
+        help="When results of two operations in one cell are sent: at its end (default) or as soon as each is ready.",
     ),
     click.option(
         "--offload",
         type=Share(),
         metavar="0..1",
-        help="Share of activations to copy to the host's memory after their forward, and back (default 0).",
+        help="Fraction of activations to copy to host memory after their forward, and back later (default 0).",
     ),
     click.option(
         "--offload-warm-up", type=Share(), metavar="0..1", help="The same for forwards before a rank's first backward."
@@ -231,17 +231,17 @@ layout = _together(
     click.option(
         "--offload-chunks",
         type=Choice(("first", "all")),
-        help="Whose activations: of the first chunk of each rank (default), or of all.",
+        help="Which activations: of each rank's first chunk (default), or of all chunks.",
     ),
     click.option(
         "--layers",
         type=Layers(),
         metavar="WORD|N,N,...|STRING",
-        help="Blocks of each stage: balanced (default), even, a number for each, or Megatron-LM's notation: "
+        help="Blocks per stage: balanced (default), even, one number for each stage, or Megatron-LM's notation: "
         "'Et*19|t*21|t*21|t*19L'.",
     ),
 )
-"""Decorator: how a run is spread over GPUs; each option's name is one of `layouts.LAYOUT_FIELDS`, None if not given."""
+"""Decorator: how a run is spread over GPUs; the options are `layouts.LAYOUT_FIELDS`, None if not given."""
 
 semantics = _together(
     click.option("--p2p", type=Choice(P2P), default="overlapped", show_default=True, help="What a transfer occupies."),
@@ -257,7 +257,7 @@ semantics = _together(
 
 costs = _together(
     click.option("--forward", type=Seconds("above 0"), help="Forward of one microbatch on 1/S of the model."),
-    click.option("--backward", type=Seconds("above 0"), help="Its backward; either half takes half of it."),
+    click.option("--backward", type=Seconds("above 0"), help="Its backward; each of its halves takes half of this."),
     click.option(
         "--input-grad",
         type=Seconds("above 0"),
@@ -267,25 +267,25 @@ costs = _together(
         "--weight-grad", type=Seconds(), help="Gradient of the weights; with --input-grad, instead of --backward."
     ),
     click.option(
-        "--pair", type=Seconds("above 0"), help="A forward and a backward that share a cell, F&B (default: their sum)."
+        "--pair", type=Seconds("above 0"), help="A forward and a backward in one cell, F&B (default: their sum)."
     ),
-    click.option("--comm", type=Seconds(), help="One transfer (default 0); not divided by chunks."),
+    click.option("--comm", type=Seconds(), help="One transfer (default 0); not divided among chunks."),
     click.option("--reduction", type=Seconds(), help="Gradient all-reduce of 1/S of the model; with --allreduce."),
-    click.option("--optimizer", type=Seconds(), help="Optimizer step of 1/S of the model, in tables that hold steps."),
+    click.option("--optimizer", type=Seconds(), help="Optimizer step of 1/S of the model, in tables that have steps."),
     click.option("--model", metavar="NAME|FILE", help="The model; with --system, instead of seconds."),
     click.option("--system", metavar="NAME|FILE", help="The cluster; with --model, instead of seconds."),
 )
-"""Decorator: what operations cost, in seconds or by a model and a system."""
+"""Decorator: what operations cost, in seconds or from a model and a system."""
 
 
 cell_limit = click.option(
     "--time-limit", "cell_limit", type=Seconds("above 0"), help="Stop a cell that takes longer (default: wait)."
 )
-"""Decorator: how long a cell of a notebook may run."""
+"""Decorator: time limit for a notebook cell."""
 
 
 def schedule_options(command):
-    """Decorator: every option that some schedule has."""
+    """Decorator: the options of all schedules."""
     known = {}
     for name in schedules.names():
         for option in schedules.get(name).options:

@@ -1,4 +1,4 @@
-"""What arguments ask for: a schedule by name or file, its size, and what its operations cost."""
+"""What the arguments ask for: a schedule by name or file, its size, and the costs of its operations."""
 
 import os
 
@@ -12,44 +12,44 @@ COSTS = (*_SECONDS, "model", "system")
 
 
 def given(arguments):
-    """The arguments that were given."""
+    """Keep the arguments that were given."""
     return {key: value for key, value in arguments.items() if value is not None}
 
 
 def asked_case(name, file, options):
-    """The one schedule that a name, a file and options name.
+    """Find the one schedule that a name, a file and options select.
 
     Parameters
     ----------
     name : str or None
-        As in `cases.cases_of_text`; beside a generator's file, what the file registers.
+        As in `cases.cases_of_text`; with a generator's file, a schedule that the file registers.
     file : str or None
         A generator or a table.
     options : dict
-        Texts of the schedule's options; None where not given.
+        The schedule's options as text; None if not given.
 
     Raises
     ------
     PPModelError
-        If they name none, or several.
+        If they select none, or several.
     """
     if name is None and file is None:
         remedy = "pass a schedule's name, or --schedule-file FILE"
-        raise PPModelError("NAME", None, "must be given, or a file of your own", remedy)
+        raise PPModelError("NAME", None, "must be given unless you name a file", remedy)
     found = cases_of_file(file) if file is not None else []
     if name is not None:
         if found and found[0].source is not None:
-            raise PPModelError("NAME", name, f"cannot stand beside the table {file}", "leave out one of the two")
+            raise PPModelError("NAME", name, f"cannot be combined with the table {file}", "leave out one of the two")
         found = cases_of_text(name)
     if len(found) > 1:
         names = ", ".join(case.name for case in found)
         rule = f"registers several schedules: {names}"
-        raise PPModelError("file", file or name, rule, "name one of them, and give the file by --schedule-file")
+        raise PPModelError("file", file or name, rule, "name one of them, and pass the file with --schedule-file")
     return found[0].with_options(given(options))
 
 
 def asked_size(case, pp, microbatches, layout=None):
-    """The size that is asked for: that of a table, the one given, or the layout's."""
+    """The size asked for: the table's, the one given, or the layout's."""
     if case.size is None:
         pp, microbatches = layout_size(layout, pp, microbatches)
     sizes = {"--pp": pp, "--microbatches": microbatches}
@@ -57,17 +57,17 @@ def asked_size(case, pp, microbatches, layout=None):
         if case.size is not None and value is not None:
             raise PPModelError(option, value, "is part of the table", f"leave {option} out")
         if case.size is None and value is None:
-            raise PPModelError(option, None, "is missing", f"pass for example {option} 8")
+            raise PPModelError(option, None, "is missing", f"pass, for example, {option} 8")
     return case.size or (pp, microbatches)
 
 
 def asked_costs(arguments):
-    """The costs that are given, as keywords of `evaluate.simulate`."""
+    """The costs given, as keyword arguments of `evaluate.simulate`."""
     return {key: arguments[key] for key in COSTS if arguments[key] is not None}
 
 
 def asked_layout(arguments, costs):
-    """The layout that options ask for, taken out of the arguments; None without one."""
+    """The layout that the options ask for, removed from the arguments; None if there is none."""
     name = arguments.pop("layout")
     values = given({field: arguments.pop(field) for field in LAYOUT_FIELDS if field in arguments})
     (layout,) = as_layouts(name, values)
@@ -78,17 +78,17 @@ def asked_layout(arguments, costs):
 
 
 def refuse_target(option, target, *inputs):
-    """Refuse to write where no file can be, or over one that the same command reads.
+    """Refuse an output path that cannot be written, or that the same command reads.
 
     Raises
     ------
     PPModelError
-        Also if the target has no name, or cannot be written where it is.
+        Also if the path is empty.
     """
     from ppmodel.export.files import checked_target
 
     if not target:
-        raise PPModelError(option, repr(target), "must be the name of a file", f"pass for example {option} out")
+        raise PPModelError(option, repr(target), "must be the name of a file", f"pass, for example, {option} out")
     checked_target(target, option)
     for path in inputs:
         if path is not None and os.path.exists(path) and os.path.realpath(path) == os.path.realpath(target):
@@ -96,6 +96,6 @@ def refuse_target(option, target, *inputs):
 
 
 def require_folder(out):
-    """Refuse an empty name of a folder."""
+    """Refuse an empty folder name."""
     if out is not None and not out.strip():
-        raise PPModelError("--out", repr(out), "must name a folder", "pass a folder, or leave --out away")
+        raise PPModelError("--out", repr(out), "must name a folder", "pass a folder, or leave --out out")

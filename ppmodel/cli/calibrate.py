@@ -15,17 +15,17 @@ _EXAMPLES = {"--system": "a100", "--out": "my_cluster.yaml"}
 @click.option("--system", metavar="NAME|FILE", help="The system to start from.")
 @click.option("--out", type=click.Path(), metavar="FILE.yaml", help="Where to write the calibrated system.")
 @click.option("--constants", metavar="NAME,...", help="Constants to fit, by their keys in the system's file.")
-@click.option("--prior", type=float, default=0.5, show_default=True, help="How far a constant may be expected to move.")
+@click.option("--prior", type=float, default=0.5, show_default=True, help="How far constants are expected to move.")
 @click.option("--title", help="Title of the calibrated system.")
-@click.option("--date", metavar="YYYY-MM-DD", help="Date to write beside the fitted values (default: today).")
+@click.option("--date", metavar="YYYY-MM-DD", help="Date to record with the fitted values (default: today).")
 def calibrate_command(rows_files, system, out, constants, prior, title, date):
     """Fit the constants of a system to measured training runs.
 
-    ROWS.csv has the columns that ppmodel predict reads, and what was measured: iteration_s (seconds), memory_gb (1e9
-    bytes of the most loaded GPU) and status (oom where memory ran out). All constants of kernels, collectives and
-    memory are fitted, except those that the system's file gives as stated; constants that the rows do not determine
-    keep their values. The prior is the standard deviation of a constant's logarithm around its starting value.
-    FILE.yaml is a system like any other.
+    ROWS.csv has the columns that ppmodel predict reads, plus the measurements: iteration_s (seconds), memory_gb (1e9
+    bytes on the most loaded GPU) and status (oom if memory ran out). All constants of kernels, collectives and memory
+    are fitted, except those whose kind in the system's file is stated; constants that the rows do not determine keep
+    their values. The prior is the standard deviation of a constant's logarithm around its starting value. FILE.yaml is
+    a system file like any other.
     """
     from ppmodel.export import write_whole
     from ppmodel.measured.calibrate import calibrated
@@ -34,7 +34,7 @@ def calibrate_command(rows_files, system, out, constants, prior, title, date):
 
     for option, value in (("--system", system), ("--out", out)):
         if value is None:
-            raise PPModelError(option, None, "is missing", f"pass for example {option} {_EXAMPLES[option]}")
+            raise PPModelError(option, None, "is missing", f"pass, for example, {option} {_EXAMPLES[option]}")
     refuse_target("--out", out, system, *rows_files)
     _require(out, prior)
     date, start = _date(date), load_system(system)
@@ -47,9 +47,9 @@ def calibrate_command(rows_files, system, out, constants, prior, title, date):
 
 def _require(out, prior):
     if not str(out).endswith((".yaml", ".yml")):
-        raise PPModelError("--out", out, "must end in .yaml or .yml", "pass for example --out my_cluster.yaml")
+        raise PPModelError("--out", out, "must end in .yaml or .yml", "pass, for example, --out my_cluster.yaml")
     if not 0.001 <= prior <= 10:
-        raise PPModelError("--prior", prior, "must be from 0.001 to 10", "pass for example --prior 0.5")
+        raise PPModelError("--prior", prior, "must be from 0.001 to 10", "pass, for example, --prior 0.5")
 
 
 def _date(text):
@@ -58,7 +58,7 @@ def _date(text):
     try:
         return str(date.fromisoformat(text) if text else date.today())
     except ValueError:
-        raise PPModelError("--date", text, "must be a date", "pass for example --date 2026-01-31") from None
+        raise PPModelError("--date", text, "must be a date", "pass, for example, --date 2026-01-31") from None
 
 
 def _said_command(rows_files, system, constants, prior):
@@ -72,13 +72,13 @@ def _said_command(rows_files, system, constants, prior):
 def _said(found, out):
     from ppmodel.measured.written import error_names
 
-    lines = [f"{out}: {counted(len(found.fit.values), 'constant')} fitted, {len(found.fit.untold)} left at their start"]
+    lines = [f"{out}: {counted(len(found.fit.values), 'constant')} fitted, {len(found.fit.untold)} left unchanged"]
     for name, value in found.fit.values.items():
         factor = found.fit.factors[name]
         lines.append(f"  {name:36} {value:.4g}  (95 %: {value / factor:.3g} to {value * factor:.3g})")
     for name, partner in found.fit.untold.items():
-        lines.append(f"  {name:36} not told by these rows" + (f"; it trades off with {partner}" if partner else ""))
-    lines.append("errors on rows that the fit had not seen (five-fold):")
+        lines.append(f"  {name:36} not determined by these rows" + (f"; trades off with {partner}" if partner else ""))
+    lines.append("errors on rows that the fit had not seen (five-fold cross-validation):")
     for one in found.sources:
         errors = ", ".join(f"{name} {error:.1%}" for name, error in error_names(one))
         lines.append(f"  {one.file}, {one.what} ({one.rows} rows): {errors}; as fitted {one.fitted:.1%}")

@@ -1,4 +1,4 @@
-"""ppmodel check: whether a file is a schedule."""
+"""ppmodel check: test whether a file is a valid schedule."""
 
 import click
 
@@ -16,9 +16,9 @@ from ppmodel.ops import OpKind
 @arguments.sizes
 @arguments.schedule_options
 def check_command(name, file, pp, microbatches, **options):
-    """Judge a schedule of your own: every operation once, in its place, and no deadlock.
+    """Check your own schedule: every operation occurs once, in its place, and nothing deadlocks.
 
-    FILE is a table, or a generator (.py), which is judged at the size --pp, --microbatches.
+    FILE is a table, or a generator (.py), which is checked at the size given by --pp and --microbatches.
     """
     if file is None and name is not None and is_file(name):
         name, file = None, name
@@ -34,7 +34,7 @@ def check_command(name, file, pp, microbatches, **options):
 
 
 def _judged(place, schedule, reading):
-    """What a schedule holds, in lines."""
+    """Describe a schedule in a few lines."""
     from ppmodel import metrics
 
     replicas = f", {schedule.num_replicas} replicas" if schedule.num_replicas > 1 else ""

@@ -1,4 +1,4 @@
-"""How commands are found and their arguments read: loaded when asked for, each option once, a hint where one helps."""
+"""Finds commands and parses their arguments: modules load on demand, options are given once, errors come with hints."""
 
 from difflib import get_close_matches
 from importlib import import_module
@@ -21,7 +21,7 @@ _ALIKE = 0.7
 
 
 class Unknown(click.UsageError):
-    """A word that is no option or command, and what was probably meant."""
+    """An unknown option or command, and what was probably meant."""
 
     def __init__(self, message, ctx, remedy=None):
         super().__init__(message, ctx)
@@ -29,7 +29,7 @@ class Unknown(click.UsageError):
 
 
 class _Careful:
-    """Refuses unknown options with a hint, and options that are given twice."""
+    """Refuses unknown options, with a hint, and options given twice."""
 
     def parse_args(self, ctx, args):
         try:
@@ -39,7 +39,7 @@ class _Careful:
             raise Unknown(f"{given} is not an option of {ctx.command_path}", ctx, self._hint(given, ctx)) from None
         for param in order:
             if isinstance(param, click.Option) and not (param.multiple or param.is_flag) and order.count(param) > 1:
-                raise PPModelError(param.opts[-1], "given twice", "must be given once", "leave out all but one")
+                raise PPModelError(param.opts[-1], "given twice", "must be given only once", "leave out all but one")
         return super().parse_args(ctx, args)
 
     def _hint(self, given, ctx):
@@ -54,7 +54,7 @@ class _Careful:
 
 
 class Command(_Careful, click.Command):
-    """A command whose errors name options as they are typed."""
+    """A command whose errors name options as the user types them."""
 
     def invoke(self, ctx):
         if "time_limit" not in ctx.params:
@@ -66,7 +66,7 @@ class Command(_Careful, click.Command):
         if files:
             return guard.apart(lambda: self._run(ctx), ", ".join(files), limit)
         if limit is not None:
-            raise PPModelError("--time-limit", limit, "has no effect: no generator (.py) is named", "leave it out")
+            raise PPModelError("--time-limit", limit, "has no effect without a generator (.py)", "leave it out")
         return self._run(ctx)
 
     def _run(self, ctx):
@@ -77,13 +77,13 @@ class Command(_Careful, click.Command):
                 param.name: param.opts[-1] for param in self.params
                 if isinstance(param, click.Option) and (error.value is None or ctx.params.get(param.name) is not None)
             }  # fmt: skip
-            if error.where is None and error.field != "file":  # which may have been named without its option
+            if error.where is None and error.field != "file":  # a file may have been given without its option
                 error.field = typed.get(error.field, error.field)
             raise
 
 
 class Group(_Careful, click.Group):
-    """The commands, each in a module that is imported when the command is asked for."""
+    """The commands, each in a module that is imported on demand."""
 
     def list_commands(self, ctx):
         return list(_MODULES)
@@ -101,11 +101,11 @@ class Group(_Careful, click.Group):
 
 
 def _nearest(word, known):
-    """What a word was meant to be: one that begins with it, or is spelt almost like it."""
+    """The word probably meant: one that begins with this one, or is spelt almost like it."""
     begun = [one for one in known if len(word) > 1 and one.startswith(word)]
     return next(iter(begun or get_close_matches(word, known, n=1, cutoff=_ALIKE)), None)
 
 
 def command(name):
-    """Decorator of a command's function; `Group` finds the result as ``NAME_command`` in its module."""
+    """Decorator for a command's function, which `Group` finds in its module as ``NAME_command``."""
     return click.command(name, cls=Command)

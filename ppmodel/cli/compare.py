@@ -21,18 +21,18 @@ _SIZES = "--pp", "--microbatches"
 @arguments.semantics
 @arguments.costs
 @arguments.layout
-@arguments.json_option("Print one JSON array, an object a schedule.")
-@click.option("--csv", "csv_file", type=click.Path(), metavar="FILE", help="Write the rows to a CSV file, too.")
+@arguments.json_option("Print one JSON array with an object for each schedule.")
+@click.option("--csv", "csv_file", type=click.Path(), metavar="FILE", help="Also write the rows to a CSV file.")
 def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_file, **given):
     """Simulate schedules side by side, and rank them by time.
 
-    A NAME may have options, as in interleaved-1f1b:chunks=4; a FILE is a generator (.py) or a table (.csv). The orders
-    of zb-1p and zb-2p are searched for the times given. If one of the schedules is a table and no size is given, the
-    table's size is taken. All schedules run under one layout (--tp, --dp, ... or --layout); pp.compare in Python takes
-    lists of layouts, too. Of each schedule you see its time, its idle share of that time, and what its most loaded rank
-    holds.
+    A NAME may have options, as in interleaved-1f1b:chunks=4; a FILE is a generator (.py) or a table (.csv). zb-1p and
+    zb-2p search for an order that suits the times given. If a schedule is a table and no size is given, the table's
+    size applies. All schedules run under one layout (--tp, --dp, ... or --layout); in Python, pp.compare also takes
+    lists of layouts. For each schedule you see its time, the idle share of that time, and the memory of its most
+    loaded rank.
 
-    Exit codes: 0 there is a ranking; 1 every schedule is refused; 2 the command or a file is.
+    Exit codes: 0 there is a ranking; 1 every schedule is refused; 2 the command or a file is refused.
     """
     from ppmodel.cli.ranked import csv_cell, ranked, ranked_text
     from ppmodel.evaluate import compared
@@ -55,13 +55,13 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
 
 
 def _cases(names, file):
-    """What is named, each once; tables of one name are told apart by their files."""
+    """The schedules named, each once; tables with the same name are distinguished by their files."""
     found = [] if file is None else [(file, case) for case in cases_of_file(file)]
     for name in names:
         found += [(name, case) for case in cases_of_text(name) if (name, case) not in found]
     if not found:
-        remedy = "pass for example 1f1b zb-v, or a file of your own"
-        raise PPModelError("NAME", None, "is missing: nothing is named to compare", remedy)
+        remedy = "pass, for example, 1f1b zb-v, or your own file"
+        raise PPModelError("NAME", None, "is missing: there is nothing to compare", remedy)
     labels = [case.label for _, case in found]
     return [
         case._replace(name=f"{case.name} ({place})") if case.source and labels.count(case.label) > 1 else case
@@ -70,12 +70,12 @@ def _cases(names, file):
 
 
 def _size(cases, pp, microbatches, layout):
-    """The size to compare at: what is not given is that of the layout or of the tables."""
+    """The size to compare at: as given, or else the layout's or the tables'."""
     sizes = []
     for place, (option, value) in enumerate(zip(_SIZES, layout_size(layout, pp, microbatches), strict=True)):
         own = sorted({case.size[place] for case in cases if case.size})
         if value is None and len(own) != 1:
-            rule = f"is missing, and the tables have {' and '.join(map(str, own))}" if own else "is missing"
-            raise PPModelError(option, None, rule, f"pass for example {option} {own[0] if own else 8}")
+            rule = f"is missing, and the tables differ: {' and '.join(map(str, own))}" if own else "is missing"
+            raise PPModelError(option, None, rule, f"pass, for example, {option} {own[0] if own else 8}")
         sizes.append(own[0] if value is None else value)
     return tuple(sizes)

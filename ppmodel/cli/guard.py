@@ -1,4 +1,4 @@
-"""A command with a generator of one's own runs in a process apart: whatever the file does ends in one line."""
+"""Commands with a user's generator run in a separate process: whatever the file does, the user sees one line."""
 
 import io
 import json
@@ -24,7 +24,7 @@ _CODES = (None, 0, 1)
 
 
 def generators(names):
-    """The files of generators among what is named.
+    """Pick the generator files among the names given.
 
     >>> generators(["1f1b", None, "mine.py:depth=2", "mine.csv"])
     ['mine.py']
@@ -33,16 +33,16 @@ def generators(names):
 
 
 def apart(run, file, seconds=None):
-    """Call a function in a process apart, and print what it prints.
+    """Call a function in a separate process, and print what it prints.
 
     Parameters
     ----------
     run : callable
-        Returns an exit code, or None.
+        Returns an exit code or None.
     file : str
-        The generator, for messages.
+        The generator, for error messages.
     seconds : float, optional
-        After so long it is stopped; one minute unless given.
+        Time limit; one minute by default.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def apart(run, file, seconds=None):
     Raises
     ------
     PPModelError
-        What `run` raised; or that the process ended without an answer, or in time gave none.
+        What `run` raised; or if the process ended without an answer, or ran out of time.
     """
     seconds = TIME_LIMIT_S if seconds is None else seconds
     pipe, end = os.pipe()
@@ -66,53 +66,53 @@ def apart(run, file, seconds=None):
         os.close(pipe)
         _stop(child)
     if answer is None:
-        longer = f"mend its loop, or pass for example --time-limit {2 * seconds:g}"
-        raise PPModelError("file", file, f"has not ended after {seconds:g} s", longer)
+        longer = f"fix its loop, or pass, for example, --time-limit {2 * seconds:g}"
+        raise PPModelError("file", file, f"has not finished after {seconds:g} s", longer)
     return _given(answer, file)
 
 
 def _answer(run, end, leave=os._exit):
-    """In the process apart: call, send one line of JSON, and end."""
+    """In the child process: call, send one line of JSON, and exit."""
     try:
         os.setpgid(0, 0)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MEMORY_SHARE
         resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
         text.out = said = io.StringIO()
-        with redirect_stdout(sys.stderr):  # what the file prints stays apart from what is said of it
+        with redirect_stdout(sys.stderr):  # keep what the file prints apart from our own output
             answer = _outcome(run)
         line = json.dumps([said.getvalue(), *answer]).encode() + b"\n"
         while line:
             line = line[os.write(end, line) :]
-    finally:  # a file may have replaced whatever the lines above rest on
+    finally:  # the file may have replaced anything the lines above rely on
         leave(0)
 
 
 def _outcome(run):
-    """What a call returns, and the texts of what it raises."""
+    """What a call returns, or the text of what it raises."""
     try:
         return run(), None, None
     except PPModelError as error:
         return None, str(error), str(error.grid or "")
-    except BaseException as error:  # SystemExit, KeyboardInterrupt, or any error where builtins are replaced
+    except BaseException as error:  # SystemExit, KeyboardInterrupt, or any error after builtins were replaced
         return None, None, cause(error)
 
 
 def _received(pipe, seconds):
-    """What the process apart has sent when it ends: b"" if it died; None if it has not ended in time."""
+    """What the child process has sent when it ends: b"" if it died, None if it ran out of time."""
     received, last = bytearray(), monotonic() + min(seconds, _LONGEST_S)
     while (left := last - monotonic()) > 0 and select([pipe], [], [], left)[0]:
         piece = os.read(pipe, 2**16)
         received += piece
         if not piece or piece.endswith(b"\n"):
             return bytes(received)
-        if len(received) > _LARGEST_ANSWER:  # no answer of ours
+        if len(received) > _LARGEST_ANSWER:  # not our answer
             return b""
     return None
 
 
 def _stop(child):
-    """End the process apart, and all that it has started."""
+    """End the child process and everything it has started."""
     with suppress(OSError):
         os.killpg(child, signal.SIGKILL)
     with suppress(OSError):
@@ -126,19 +126,19 @@ def _given(answer, file):
         texts = [said, *(text for text in (error, more) if text is not None)]
         if code not in _CODES or not all(isinstance(text, str) for text in texts):
             raise ValueError
-    except (ValueError, TypeError):  # the file can write where the answer is written
-        rule, remedy = "ends the process that it runs in", "let it return a Schedule, or raise an error"
+    except (ValueError, TypeError):  # the file can write to the same pipe
+        rule, remedy = "ends the process that it runs in", "let it return a Schedule or raise an error"
         raise PPModelError("file", file, rule, remedy) from None
     text.say(said, newline=False)
     if error is not None:
         raise RefusedError(error, more)
     if more is not None:
-        raise PPModelError("file", file, f"fails ({more})", "mend it")
+        raise PPModelError("file", file, f"fails ({more})", "fix it")
     return code
 
 
 class RefusedError(PPModelError):
-    """An error that was raised in another process, as its text."""
+    """An error raised in another process, known by its text."""
 
     def __init__(self, said, grid):
         super().__init__(None, None, None, None, grid=grid)

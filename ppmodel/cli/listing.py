@@ -1,4 +1,4 @@
-"""ppmodel schedules, models, systems, layouts: what comes with the project."""
+"""ppmodel schedules, models, systems, layouts: list what comes with the project."""
 
 from ppmodel import schedules
 from ppmodel.cli.commands import command
@@ -7,7 +7,7 @@ from ppmodel.cli.text import columns, plain, say
 
 @command("schedules")
 def schedules_command():
-    """List the schedules, their options and where each is legal."""
+    """List the schedules, their options and the sizes at which each is legal."""
     for name in schedules.names():
         entry = schedules.get(name)
         say(f"{name}\n    {entry.title}\n    legal: {entry.legal}")
@@ -41,5 +41,5 @@ def layouts_command():
 
 
 def say_titles(titles):
-    """Print names and titles, a line each."""
+    """Print one line for each name, with its title."""
     say(columns([[name, plain(title)] for name, title in titles.items()]))

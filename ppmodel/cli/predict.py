@@ -1,4 +1,4 @@
-"""ppmodel predict: iteration time and memory of training runs, a row each."""
+"""ppmodel predict: iteration time and memory of training runs, one row each."""
 
 import click
 
@@ -12,29 +12,29 @@ EXIT_ALL_REFUSED = 1
 
 @command("predict")
 @click.argument("rows_file", metavar="ROWS.csv")
-@click.option("--system", metavar="NAME|FILE", help="The system that the runs are predicted for.")
-@click.option("--out", type=click.Path(), metavar="FILE.csv", help="Where to write the rows with their predictions.")
+@click.option("--system", metavar="NAME|FILE", help="The system to predict for.")
+@click.option("--out", type=click.Path(), metavar="FILE.csv", help="Where to write the rows and their predictions.")
 def predict_command(rows_file, system, out):
     """Predict iteration time, memory and utilization of training runs.
 
-    ROWS.csv has a row for each run and needs all of these columns: hidden, heads, kv_heads, layers, mlp_hidden,
+    ROWS.csv has one row for each run and must have all of these columns: hidden, heads, kv_heads, layers, mlp_hidden,
     gated_mlp, vocabulary, sequence, attention, schedule, chunks, tp, cp, ep, dp, pp, sequence_parallel, zero,
     recompute, microbatch_size, global_batch. gated_mlp and sequence_parallel are true or false; attention is unfused,
-    unfused-fused-softmax or flash; recompute is none, selective or full; chunks is 1 where the schedule has no such
-    option. A column flushes, where there is one, says how many times an iteration runs the whole pipeline. Other
-    columns are kept.
+    unfused-fused-softmax or flash; recompute is none, selective or full; chunks is 1 if the schedule has no such
+    option. The optional column flushes says how many times an iteration runs the whole pipeline. Other columns are
+    copied unchanged.
 
     FILE.csv has the same rows, followed by predicted_iteration_s, predicted_memory_gb (1e9 bytes, on the most loaded
-    GPU), predicted_fits, predicted_mfu, and refused: why a row has no prediction.
+    GPU), predicted_fits, predicted_mfu, and refused, the reason if a row has no prediction.
 
-    Exit codes: 0 at least one row is predicted; 1 every row is refused; 2 the command or the file is.
+    Exit codes: 0 at least one row is predicted; 1 every row is refused; 2 the command or the file is refused.
     """
     from ppmodel.measured import predict_file
     from ppmodel.specs import load_system
 
     for option, value in (("--system", system), ("--out", out)):
         if value is None:
-            raise PPModelError(option, None, "is missing", f"pass for example {option} {_EXAMPLES[option]}")
+            raise PPModelError(option, None, "is missing", f"pass, for example, {option} {_EXAMPLES[option]}")
     refuse_target("--out", out, rows_file, system)
     rows = predict_file(rows_file, load_system(system), out)
     refused = [row for row in rows if row["refused"] is not None]
@@ -46,7 +46,7 @@ _EXAMPLES = {"--system": "dgx_h100_nodes", "--out": "predicted.csv"}
 
 
 def _said(rows, refused, out):
-    """How many rows were predicted, how far off those with a measured time are, and the first refused row."""
+    """How many rows were predicted, the errors of those with a measured time, and the first refused row."""
     from statistics import median
 
     lines = [f"{out}: {counted(len(rows) - len(refused), 'row')} predicted, {len(refused)} refused"]
@@ -65,7 +65,7 @@ def _said(rows, refused, out):
 
 
 def _error(row):
-    """Predicted over measured time, less 1; None where there is none."""
+    """Predicted over measured time, minus 1; None if either is missing."""
     try:
         measured = float(row.get("iteration_s", ""))
     except ValueError:

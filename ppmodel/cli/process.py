@@ -1,4 +1,4 @@
-"""The command line as a process: its commands, its exit codes, and one line where something is wrong."""
+"""The command line as a process: commands, exit codes, and one line for every mistake."""
 
 import atexit
 import os
@@ -27,19 +27,19 @@ _END_S = 20
 @click.version_option(__version__)
 @click.pass_context
 def cli(context):
-    """Pipeline-parallel schedules as tables: by formula, by slot, and simulated with communication."""
+    """Pipeline-parallel schedules as tables: closed formulas, idealised slots, and simulation with communication."""
     if context.invoked_subcommand is None:
         say(context.get_help())
         context.exit(EXIT_REFUSED)
 
 
 def main(argv=None):
-    """Run the command line on some arguments; a mistake in them costs one line and exit code 2.
+    """Run the command line; mistakes in the arguments give a one-line message and exit code 2.
 
     Parameters
     ----------
     argv : list of str, optional
-        Those of the process, unless given.
+        The arguments; the process's own by default.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def main(argv=None):
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as done:
         return done.exit_code
-    except BrokenPipeError:  # the reader of our output has gone, for example head
+    except BrokenPipeError:  # whoever read our output, such as head, is gone
         _drop_output()
         return 0
     except PPModelError as error:
@@ -65,13 +65,13 @@ def main(argv=None):
     except OSError as error:
         _drop_output()
         place, why = error.filename or "standard output", error.strerror
-        return _refused(f"output = {place}: cannot be written ({why}); make room, or write elsewhere")
+        return _refused(f"output = {place}: cannot be written ({why}); free some space, or write elsewhere")
     except (click.Abort, KeyboardInterrupt):
         return _interrupted()
 
 
 def _refused(message, grid=None, prefix="error: "):
-    """Say on standard error what is wrong; if nobody listens any more, the exit code has to do."""
+    """Print what is wrong on standard error; if nobody reads it any more, the exit code must do."""
     with suppress(OSError):
         click.echo(prefix + shown(message, LONGEST_LINE), err=True)
         if grid:
@@ -85,7 +85,7 @@ def _interrupted():
 
 
 def _usage(error):
-    """A mistake that click found, in one line with a remedy."""
+    """An error that click found, in one line with a remedy."""
     text = " ".join(error.format_message().split()).rstrip(".")
     path = error.ctx.command_path if getattr(error, "ctx", None) else "ppmodel"
     return f"{text}; {getattr(error, 'remedy', None) or f'see {path} --help'}"
@@ -97,23 +97,23 @@ def _flush():
 
 
 def _drop_output():
-    """Send what is still buffered nowhere, so that the interpreter does not fail on it at its end."""
-    with suppress(OSError, ValueError, AttributeError):  # a standard output that is no file
+    """Discard what is still buffered, so that the interpreter does not fail on it at exit."""
+    with suppress(OSError, ValueError, AttributeError):  # standard output is not a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run():
-    """Run the command line as a process, and end it."""
+    """Run the command line, and end the process."""
     own = signal.getsignal(signal.SIGINT)
     try:
-        if callable(own):  # from here on an interruption may tidy up
+        if callable(own):  # from here on, an interruption may clean up
             signal.signal(signal.SIGINT, signal.default_int_handler)
         code = main()
-    except KeyboardInterrupt:  # before there was anything to tidy up
+    except KeyboardInterrupt:  # before there was anything to clean up
         code = _interrupted()
-    if callable(own):  # whoever repeats Ctrl-C only waits
+    if callable(own):  # further Ctrl-C have no effect
         signal.signal(signal.SIGINT, (lambda *_: None) if code == EXIT_INTERRUPTED else signal.SIG_DFL)
-    if code == EXIT_INTERRUPTED:  # no thread or connection that is left is waited for, or not for long
+    if code == EXIT_INTERRUPTED:  # do not wait long for remaining threads or connections
         last = threading.Timer(_END_S, os._exit, [code])
         last.daemon = True
         last.start()

@@ -1,4 +1,4 @@
-"""The rows of a comparison, ranked by time, as text, and cells of a CSV file."""
+"""The rows of a comparison, ranked by time, as text and as CSV cells."""
 
 from ppmodel.cli.text import TIGHT, counted, gibibytes, plain, uneven_text
 from ppmodel.cli.text import columns as aligned
@@ -9,7 +9,7 @@ _SIZES = ("tp", "cp", "ep", "dp", "microbatch_size", "zero")
 
 
 def ranked(rows):
-    """Rows by time, the fastest first; of equally fast ones that which holds least; refused ones at the end.
+    """Sort rows by time, fastest first; ties by least memory; refused rows last.
 
     Parameters
     ----------
@@ -19,7 +19,7 @@ def ranked(rows):
     Returns
     -------
     list of (int or None, dict)
-        Each with its place, which equally fast rows share; None where it is refused.
+        Each row with its place, which equally fast rows share; None if refused.
     """
     good = sorted((row for row in rows if row["refused"] is None), key=time_of)
     places = []
@@ -31,7 +31,7 @@ def ranked(rows):
 
 
 def time_of(row):
-    """Seconds that rows are ranked by: of the iteration where a layout says what belongs to it, else the makespan."""
+    """The seconds that rows are ranked by: the iteration's with a layout, otherwise the makespan."""
     return row.get("iteration_s", row["makespan_s"])
 
 
@@ -40,18 +40,18 @@ def _held(row):
 
 
 def ranked_text(pairs):
-    """What ``compare`` prints.
+    """Format what ``compare`` prints.
 
     Parameters
     ----------
     pairs : list of (int or None, dict)
-        From `ranked`; all at one size, under one semantics.
+        From `ranked`; all at the same size, under the same semantics.
 
     Returns
     -------
     str
-        A line a schedule: place, label, time, time over the fastest, idle share of the total time, peak activations
-        or memory, messages; then those refused, each with its reason.
+        One line per schedule: place, label, time, time over the fastest, idle share of the total time, peak
+        activations or memory, messages; then refused schedules, each with its reason.
     """
     first = pairs[0][1]
     head = f"{counted(first['pp'], 'rank')}, {counted(first['microbatches'], 'microbatch')}"
@@ -112,7 +112,7 @@ def _tight_text():
 
 
 def csv_cell(value):
-    """What a CSV file has for a value: a text that a spreadsheet would take for a formula begins with an apostrophe.
+    """Format a value for a CSV file: text that a spreadsheet would take for a formula gets an apostrophe in front.
 
     Examples
     --------

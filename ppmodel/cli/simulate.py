@@ -16,19 +16,19 @@ from ppmodel.cli.text import say, say_json
 @arguments.semantics
 @arguments.costs
 @arguments.layout
-@click.option("--trace", type=click.Path(), metavar="FILE", help="Write a trace for Perfetto or chrome://tracing, too.")
+@click.option("--trace", type=click.Path(), metavar="FILE", help="Also write a trace for Perfetto or chrome://tracing.")
 @arguments.json_option("Print one JSON object.")
 def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, as_json, **others):
     """Simulate one iteration of a schedule with communication.
 
-    NAME is a schedule, with options as in interleaved-1f1b:chunks=4, or a file of your own. With a layout (--tp, --dp,
-    ... or --layout) the whole iteration is timed: collectives, gradient reduction and the optimizer's step, too. The
-    length of a sequence is in the model's file.
+    NAME is a schedule, with options as in interleaved-1f1b:chunks=4, or your own file. With a layout (--tp, --dp, ...
+    or --layout), the whole iteration is timed, including collectives, gradient reduction and the optimizer step. The
+    sequence length is in the model's file.
 
     Idle ratio: the ranks' idle time over their total time. Over the ideal time: idle time over computing time
     (Megatron). Over the longest span: idle time over the longest time from a rank's first operation to its last (Zero
-    Bubble). The orders of zb-1p and zb-2p are searched for the times given, unless --times gives others, and for the
-    share that the model keeps for weight gradients, unless --held gives another.
+    Bubble). zb-1p and zb-2p search for an order that suits the times given (or those of --times) and the share of
+    activations that the model keeps for weight gradients (or that of --held).
     """
     from ppmodel.cli.simulated import simulated_text
     from ppmodel.evaluate import simulate
@@ -48,7 +48,7 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, as_jso
 
 
 def _result(run):
-    """A row of `compare`, and what only a single run has."""
+    """A row of `compare`, and what is known only of a single run."""
     nodes = _nodes(run)
     return run.to_dict() | {
         "operations": run.timeline.graph.num_operations,
@@ -59,19 +59,19 @@ def _result(run):
 
 
 def _memory(run):
-    """What a GPU of each rank holds, by part, in bytes."""
+    """The memory of a GPU of each rank, by part, in bytes."""
     held = run.memory
     parts = {"peak_memory_bytes": held.total} | {f"{name}_bytes": getattr(held, name) for name in held._fields}
     return [{name: float(part[rank]) for name, part in parts.items()} for rank in range(run.table.num_ranks)]
 
 
 def _replica_gpus(run):
-    """GPUs of one rank, over all replicas of the pipeline."""
+    """GPUs per rank, over all replicas of the pipeline."""
     return 1 if run.layout is None else run.layout.gpus // run.table.num_ranks
 
 
 def _nodes(run):
-    """Where the ranks lie, their messages, and whether these hold shared NICs; None without nodes."""
+    """The ranks' nodes, their messages, and whether these occupy shared NICs; None without nodes."""
     if run.system is None or run.system.nodes is None:
         return None
     from ppmodel.metrics import messages_by_node
@@ -93,4 +93,4 @@ def _nics(spec, nodes, graph):
         return "own links"
     if not nodes.any():
         return "not used"
-    return "held" if graph.queues else f"not held under {graph.p2p}"
+    return "held" if graph.queues else f"not occupied under {graph.p2p}"

@@ -8,12 +8,12 @@ _LEAST = 1e-9
 
 
 def simulated_text(result, run):
-    """What ``simulate`` prints.
+    """Format what ``simulate`` prints.
 
     Parameters
     ----------
     result : dict
-        As JSON has it.
+        As in the JSON output.
     run : Run
 
     Returns
@@ -32,7 +32,7 @@ def simulated_text(result, run):
         f"over the longest span {result['bubble_ratio_span']:z.4f})",
         f"table bubble ratio  {result['table_bubble_ratio']:.4f}  (no communication, backward of two slots{halves})",
         f"peak activations    {by_rank(result['peak_activations_by_rank'])}  "
-        f"(microbatches on 1/S of the model, by rank{'; --json has all' if result['pp'] > MANY else ''})",
+        f"(microbatches on 1/S of the model, by rank{'; all with --json' if result['pp'] > MANY else ''})",
     ]
     if result["ordered_for"] is not None:
         lines.append(
@@ -50,11 +50,11 @@ def simulated_text(result, run):
 
 
 def _specified(result):
-    """Model, system, and what the most loaded rank holds of its memory."""
+    """Model, system, and the memory of the most loaded rank."""
     held, room = result["peak_memory_bytes"], result["memory_capacity_bytes"]
     fits = "" if held <= room else ": does not fit"
     if fits and result["microbatch_sequences"] > 1:
-        fits += f"; with more microbatches each has fewer than {result['microbatch_sequences']} sequences"
+        fits += f"; with more microbatches, each would have fewer than {result['microbatch_sequences']} sequences"
     yield f"microbatch          {counted(result['microbatch_sequences'], 'sequence')}"
     if uneven_text(result):
         yield f"uneven stages       {uneven_text(result)}"
@@ -63,13 +63,13 @@ def _specified(result):
 
 
 def _iteration(result, length):
-    """The whole iteration of a layout: its time and where it goes, its rate, and what a GPU holds."""
+    """The whole iteration of a layout: its time by part, its rate, and the memory of a GPU."""
     seconds, sizes = result["iteration_s"], ", ".join(f"{name} {result[name]}" for name in ("tp", "cp", "ep", "dp"))
     yield f"model, system       {result['model']}, {result['system']}"
     yield f"layout              {counted(result['gpus'], 'GPU')}: pp {result['pp']}, {sizes}, zero {result['zero']}"
     yield (
         f"iteration           {seconds:.6g} s for {counted(result['global_batch'], 'sequence')} of {length} tokens: "
-        f"{result['tokens_per_s_per_gpu']:.4g} tokens/s a GPU, "
+        f"{result['tokens_per_s_per_gpu']:.4g} tokens/s per GPU, "
         f"{result['model_flops_utilization']:.1%} of the peak (MFU)"
     )
     for name in PARTS:
@@ -93,7 +93,7 @@ def _fits(held, room):
 
 
 def _nodes(nodes, run):
-    """Nodes and messages; and that the network is not used, where all ranks lie on one node."""
+    """Nodes and messages, and a note if the network is not used because all ranks are on one node."""
     from ppmodel.specs import one_node_text
 
     placement = nodes["placement"] if isinstance(nodes["placement"], str) else "by the file's list"
@@ -101,7 +101,7 @@ def _nodes(nodes, run):
     members = "ranks" if run.layout is None else "GPUs"
     yield f"nodes               {nodes['used']} of up to {nodes['devices_per_node']} {members}, {placement}"
     yield f"messages            {nodes['messages_inside']} inside nodes, {nodes['messages_between']} between them{way}"
-    if nodes["nics"].startswith("not held"):
+    if nodes["nics"].startswith("not occupied"):
         yield f"shared NICs         {nodes['nics']}"
     said = one_node_text(run.system, [run.table.num_ranks]) if run.layout is None else ""
     if said:

@@ -1,4 +1,4 @@
-"""ppmodel sweep: a grid of points into a file."""
+"""ppmodel sweep: compute a grid of points into a file."""
 
 from contextlib import suppress
 
@@ -22,7 +22,7 @@ EXIT_INTERRUPTED = 130
     "--workers",
     type=arguments.Count(_MAX_WORKERS),
     metavar="N",
-    help="Compute on N processes of this machine, a local Dask cluster (default: in this process alone).",
+    help="Compute in N processes on this machine, a local Dask cluster (default: in this process only).",
 )
 @click.option("--scheduler", metavar="ADDRESS", help="Compute on a Dask cluster instead, such as tcp://host:8786.")
 @click.option(
@@ -31,15 +31,15 @@ EXIT_INTERRUPTED = 130
     type=click.Path(),
     multiple=True,
     metavar="FILE",
-    help="A schedule of your own, beside those of SPEC: a generator (.py) or a table (.csv); may be repeated.",
+    help="Your own schedule, in addition to those in SPEC: a generator (.py) or a table (.csv); may be repeated.",
 )
-@click.option("--force", is_flag=True, help="Replace an output, or unfinished parts, of another sweep.")
+@click.option("--force", is_flag=True, help="Replace the output, or the unfinished parts, of another sweep.")
 def sweep_command(specification, out, workers, scheduler, schedule_files, force):
-    """Compute a grid of points, a row each; the same command resumes it.
+    """Compute a grid of points, one row each; the same command resumes an interrupted sweep.
 
-    SPEC is a YAML file; data/templates/sweep.yaml is one to copy, and explains the keys.
+    SPEC is a YAML file; copy data/templates/sweep.yaml, which explains the keys.
 
-    Exit codes: 0 the output is complete; 1 it is, and every row of it is refused; 2 the command, the file or the
+    Exit codes: 0 the output is complete; 1 it is complete, but every row is refused; 2 the command, the file or the
     cluster is refused, or rows cannot be computed; 130 interrupted.
     """
     from ppmodel.files import read_text
@@ -59,23 +59,23 @@ def sweep_command(specification, out, workers, scheduler, schedule_files, force)
 
 
 def _try_generators(specification, schedule_files):
-    """Load generators of one's own and call each once, where whatever they do ends in one line."""
+    """Load the user's generators and call each once, in a process where any failure ends in one line."""
     from ppmodel.sweep import load_sweep
 
     sweep = load_sweep(specification, schedule_files)
     for case in sweep.cases:
         if case.source is None and schedules.get(case.name).file:
-            with suppress(PPModelError):  # a size that it does not serve is a refused row
+            with suppress(PPModelError):  # a size it does not support becomes a refused row
                 built(case, *(min(sizes) for sizes in sweep.sizes(sweep.layouts[0])))
 
 
 def _summary(done):
-    """What a sweep came to, in one line."""
+    """Summarise a sweep in one line."""
     from ppmodel.sweep.progress import counted
 
     refused, alike, example = done.refused
     text = f"{done.out}: {counted(done.rows)}, "
-    text += "there already, nothing to do" if done.computed is None else f"{done.computed} computed now"
+    text += "already complete, nothing to do" if done.computed is None else f"{done.computed} computed now"
     number = "every row is" if refused == done.rows else str(refused)
     text += f"; {number} refused"
     if example:

@@ -1,4 +1,4 @@
-"""ppmodel table: the idealised table of a schedule, as text or as a file's text."""
+"""ppmodel table: print the idealised table of a schedule, as text or CSV."""
 
 import click
 
@@ -22,7 +22,7 @@ _FORMS = ["text", "csv", "pytorch"]
     "form",
     type=arguments.Choice(_FORMS),
     default="text",
-    help="How to write it; pytorch is the CSV that torch.distributed.pipelining loads.",
+    help="Output format; pytorch is the CSV that torch.distributed.pipelining loads.",
 )
 @click.option("--backward-slots", type=arguments.Count(), metavar="N", help="Slots of a backward (default 2).")
 @click.option(
@@ -32,9 +32,9 @@ _FORMS = ["text", "csv", "pytorch"]
     "--weight-grad-slots", type=arguments.Count(), metavar="N", help="Slots of the gradient of the weights (default 1)."
 )
 def table_command(name, file, pp, microbatches, form, backward_slots, input_grad_slots, weight_grad_slots, **options):
-    """Print the idealised table of a schedule: ranks x slots, no communication.
+    """Print the idealised table of a schedule: ranks x slots, without communication.
 
-    NAME is a schedule, with options as in interleaved-1f1b:chunks=4, or a file of your own.
+    NAME is a schedule, with options as in interleaved-1f1b:chunks=4, or your own file.
     """
     from ppmodel.export import write_table
 
@@ -43,6 +43,6 @@ def table_command(name, file, pp, microbatches, form, backward_slots, input_grad
     for kind, count in slots.items():
         if form == "pytorch":
             option = f"--{kind.replace('_', '-')}-slots"
-            raise PPModelError(option, count, "has no effect on PyTorch's form, an order without slots", "leave it out")
+            raise PPModelError(option, count, "has no effect on PyTorch's format, which has no slots", "leave it out")
     case = asked_case(name, file, options)
     say(write_table(built(case, *asked_size(case, pp, microbatches)), form, **slots), newline=False)

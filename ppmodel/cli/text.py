@@ -1,4 +1,4 @@
-"""Text for the terminal: no control characters, numbers and columns as people read them."""
+"""Text for the terminal: without control characters, with readable numbers and columns."""
 
 import json
 import math
@@ -10,7 +10,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udff
 
 
 def plain(text, keep=""):
-    """A text with every control character, and what is no character, spelt out: data cannot steer the terminal.
+    """Escape control characters and lone surrogates, so that data cannot control the terminal.
 
     >>> plain("1F1B\\x1b[2J")
     '1F1B\\\\x1b[2J'
@@ -24,7 +24,7 @@ TIGHT = "fits by less than predictions of memory are off on average"
 """What a layout that is called tight is told, with the error behind it."""
 
 out = None
-"""Where lines are printed: a stream, or None for standard output."""
+"""The stream to print to; None means standard output."""
 
 
 def say(text, newline=True):
@@ -33,7 +33,7 @@ def say(text, newline=True):
 
 
 def say_json(value):
-    """Print JSON; a number that is not defined is null."""
+    """Print JSON; undefined numbers become null."""
     say(json.dumps(_defined(value), allow_nan=False))
 
 
@@ -46,7 +46,7 @@ def _defined(value):
 
 
 def counted(number, word):
-    """A number with its noun.
+    """A number with its noun, singular or plural.
 
     >>> counted(1, "rank"), counted(2, "microbatch")
     ('1 rank', '2 microbatches')
@@ -57,7 +57,7 @@ def counted(number, word):
 
 
 def numbers(values):
-    """Numbers to four digits, one after the other.
+    """Numbers to four digits, separated by spaces.
 
     >>> numbers([4, 2.5])
     '4 2.5'
@@ -66,7 +66,7 @@ def numbers(values):
 
 
 def by_rank(values):
-    """Numbers of the ranks: all of them, or of many the largest, the smallest and the first.
+    """One number per rank; if there are many, only the largest, the smallest and the first few.
 
     >>> by_rank([4, 2.5]), by_rank(range(20, 0, -1))
     ('4 2.5', 'largest 20, smallest 1; from rank 0 on 20 19 18 17 16 15 14 13 ...')
@@ -77,7 +77,7 @@ def by_rank(values):
 
 
 def gibibytes(size):
-    """Bytes in GiB, to four digits or, of ordinary sizes, to the unit.
+    """Bytes in GiB, to four digits, or as an integer from 10,000 GiB on.
 
     >>> gibibytes(2**30 * 1.5), gibibytes(2**30 * 11320.4)
     ('1.5', '11320')
@@ -87,7 +87,7 @@ def gibibytes(size):
 
 
 def columns(rows, right=()):
-    """Rows of texts in columns; those named in `right` by their index are flush right.
+    """Align rows of texts in columns; those whose index is in `right` are right-aligned.
 
     >>> print(columns([["GPipe", "33"], ["1F1B", "9"]], right=[1]))
     GPipe  33
@@ -105,7 +105,7 @@ _UNEVEN = 1.02
 
 
 def uneven_text(row):
-    """How much busier the most loaded rank is than the mean, where that is more than 2 %; else nothing.
+    """How much busier the most loaded rank is than the mean, if by more than 2 %; otherwise an empty string.
 
     Examples
     --------

@@ -165,7 +165,7 @@ def _listed_blocks(schedule, model, counts, written):
             f"must be {schedule.num_stages} stages with {model.blocks} blocks, and has {len(counts)} with {sum(counts)}"
         )
         shown = written if isinstance(written, str) else list(written)
-        raise CostError("layers", shown, rule, "mend it, or choose balanced")
+        raise CostError("layers", shown, rule, "fix it, or choose balanced")
     return np.array(counts)
 
 

@@ -75,7 +75,7 @@ def uniform_costs(
     for name, value in given.items():
         if not (value == 0 or SHORTEST_S <= value <= LONGEST_S):
             rule = f"must be 0, or from {SHORTEST_S:g} to {LONGEST_S:g} seconds"
-            raise CostError(name, value, rule, "pass for example 0.1")
+            raise CostError(name, value, rule, "pass, for example, 0.1")
     if pair is not None and forward + backward == 0:
         raise CostError("pair", pair, "is longer than its parts, which take no time", "give forward or backward")
     factor = 1.0 if pair is None else pair / (forward + backward)

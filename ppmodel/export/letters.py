@@ -72,7 +72,7 @@ def _named(number, value):
         if known and all(meanings.get(letter) == meaning.strip() for letter, meaning in known):
             return name
     rule = f"must be {PYTORCH} or {ZERO_BUBBLE}, or say what each letter of one of them is"
-    remedy = "write for example # letters: B input gradient, W weight gradient, BW full backward"
+    remedy = "write, for example, # letters: B input gradient, W weight gradient, BW full backward"
     raise TableError("letters", value, rule, remedy, where=number)
 
 
@@ -102,7 +102,7 @@ def read_operation(text, letters):
     match = _OPERATION.fullmatch(text.strip())
     if match and match[2] not in MEANINGS[letters]:
         own = ", ".join(f"{letter} {meaning}" for letter, meaning in MEANINGS[letters].items())
-        remedy = "mend the cell, or the comment # letters"
+        remedy = "fix the cell, or the comment # letters"
         raise TableError("cell", repr(text.strip()), f"is not of the letters of {letters} ({own})", remedy)
     if match and letters == ZERO_BUBBLE:
         text = match[1] + _OURS.get(match[2], match[2]) + match[3]

@@ -189,7 +189,7 @@ def check_extras(schedule, extras):
         _refuse(extras[0], rule, "delete all such words")
     for extra in extras:
         if extra.stage >= schedule.num_stages:
-            _refuse(extra, f"names a stage outside 0 .. {schedule.num_stages - 1}", "mend or delete it")
+            _refuse(extra, f"names a stage outside 0 .. {schedule.num_stages - 1}", "fix or delete it")
         home = schedule.placement[0, extra.stage]
         if home != extra.rank:
             _refuse(extra, f"is misplaced: stage {extra.stage} lives on rank {home}", f"move it to the row of {home}")

@@ -252,7 +252,7 @@ def _split(number, line, comma):
     try:
         cells = next(csv.reader([line], strict=True)) if comma else line.split()
     except csv.Error as error:
-        raise TableError("row", line[:20], f"is not CSV ({error})", "mend the quotes", where=number) from None
+        raise TableError("row", line[:20], f"is not CSV ({error})", "fix the quotes", where=number) from None
     return [cell.strip() for cell in cells]
 
 
@@ -267,7 +267,7 @@ def _by_rank(header, *rows):
     number, (_, *slots) = header
     if slots != [str(slot) for slot in range(len(slots))]:
         rule = "must number the slots 0, 1, 2, ..."
-        raise TableError("header", ",".join(slots), rule, "mend the first row, or drop it", where=number)
+        raise TableError("header", ",".join(slots), rule, "fix the first row, or drop it", where=number)
     found = {}
     for number, (rank, *cells) in rows:
         if any(cells[len(slots) :]):
@@ -276,7 +276,7 @@ def _by_rank(header, *rows):
         place = int(rank) if rank.isdecimal() and len(rank) < _LONGEST_NUMBER else len(rows)
         if place in found or place >= len(rows):
             rule = f"must number the rows 0 to {len(rows) - 1}, each once"
-            raise TableError("rank", rank, rule, "mend the first column", where=number)
+            raise TableError("rank", rank, rule, "fix the first column", where=number)
         found[place] = (number, cells)
     return [found[rank] for rank in sorted(found)]
 
@@ -321,7 +321,7 @@ def _sizes(notes):
             else:
                 (sizes[_SIZES[key]],) = _positive(int, [value])
         except ValueError:
-            raise TableError(key, value, "must be a positive number", "mend the comment", where=number) from None
+            raise TableError(key, value, "must be a positive number", "fix the comment", where=number) from None
     return sizes
 
 

@@ -205,7 +205,7 @@ class _Rows:
             if refused is not None:
                 where = f"{self.file[place]}, row {self.rows[place].get('id') or place + 1}"
                 rule = f"must be one that can be predicted: {refused}"
-                raise PPModelError("row", "refused", rule, "mend it, or leave it out", where=where)
+                raise PPModelError("row", "refused", rule, "fix it, or leave it out", where=where)
 
     def of(self, places):
         """Rows and their files."""

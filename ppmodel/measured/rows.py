@@ -138,7 +138,7 @@ def _require_measured(name, text, where):
     except ValueError:
         is_known = False
     if not is_known:
-        rule, remedy = "must be a number above 0, or empty where nothing was measured", "write for example 12.5"
+        rule, remedy = "must be a number above 0, or empty where nothing was measured", "write, for example, 12.5"
         raise PPModelError(name, repr(shown(text)), rule, remedy, where=where)
 
 
@@ -245,7 +245,7 @@ def _value(name, text):
     try:
         return _count(text)
     except ValueError:
-        raise PPModelError(name, repr(shown(text)), _COUNT, "write for example 8") from None
+        raise PPModelError(name, repr(shown(text)), _COUNT, "write, for example, 8") from None
 
 
 def _case(name, chunks):

@@ -55,7 +55,7 @@ def distribution(makespans_s, quantiles=QUANTILES):
     Distribution(mean_s=2.5, standard_error_s=0.6454972243679028, quantiles_s=array([2.5]))
     """
     spans = _runs("makespans", makespans_s)
-    quantiles = _numbers("quantiles", quantiles, "write for example [0.05, 0.5, 0.95]")
+    quantiles = _numbers("quantiles", quantiles, "write, for example, [0.05, 0.5, 0.95]")
     for share in quantiles:
         require_within("quantiles", share, 0, 1, "must be shares, 0 to 1", "write 0.95 for 95 percent")
     error = spans.std(ddof=1) / np.sqrt(spans.size) if spans.size > 1 else np.nan
@@ -143,7 +143,7 @@ def probability_faster(one_s, other_s, confidence=0.95):
 
 def _require_confidence(confidence):
     rule = "must be above 0 and below 1"
-    require_within("confidence", confidence, np.nextafter(0, 1), np.nextafter(1, 0), rule, "write for example 0.95")
+    require_within("confidence", confidence, np.nextafter(0, 1), np.nextafter(1, 0), rule, "write, for example, 0.95")
 
 
 def _wilson(share, size, confidence):

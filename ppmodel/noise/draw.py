@@ -72,10 +72,10 @@ class Noise:
     def __post_init__(self):
         self._check_ranks()
         rule = f"must be finite, at least 0 and at most {MAX_JITTER:g}"
-        require_within("jitter", self.jitter, 0, MAX_JITTER, rule, "write for example 0.1, for ten percent")
-        require_within("straggling", self.straggling, 0, 1, "must be a probability, 0 to 1", "write for example 0.01")
+        require_within("jitter", self.jitter, 0, MAX_JITTER, rule, "write, for example, 0.1, for ten percent")
+        require_within("straggling", self.straggling, 0, 1, "must be a probability, 0 to 1", "write, for example, 0.01")
         rule = f"must be finite, at least 1 and at most {MAX_SLOWDOWN:.0f}"
-        require_within("slowdown", self.slowdown, 1, MAX_SLOWDOWN, rule, "write for example 1.5")
+        require_within("slowdown", self.slowdown, 1, MAX_SLOWDOWN, rule, "write, for example, 1.5")
 
     def _check_ranks(self):
         ranks = self.slow_ranks
@@ -126,7 +126,7 @@ def slow_ranks(noise, num_ranks, seed):
             rule = f"is not a rank of the schedule, 0 to {num_ranks - 1}"
             raise PPModelError("slow_ranks", rank, rule, "name ranks that it has")
     if not _is_count(seed):
-        raise PPModelError("seed", seed, "must be a whole number of at least 0", "write for example 1")
+        raise PPModelError("seed", seed, "must be a whole number of at least 0", "write, for example, 1")
     slow = np.zeros(num_ranks, dtype=bool)
     if noise.straggling:
         slow = _generator(seed, _RANKS).random(num_ranks) < noise.straggling
@@ -355,5 +355,5 @@ def all_seeds(seeds):
     try:
         return list(seeds)
     except TypeError:
-        rule, remedy = "must be a list of whole numbers", "write for example range(1, 101)"
+        rule, remedy = "must be a list of whole numbers", "write, for example, range(1, 101)"
         raise PPModelError("seeds", seeds, rule, remedy) from None

@@ -68,7 +68,7 @@ class Problem:
         for name in TIMES:
             time = Fraction(str(getattr(self, name)))
             if time < 0 or (time == 0 and name != "comm"):
-                raise ScheduleError(name, time, "must be above 0 (a transfer 0 or more)", "pass for example 1")
+                raise ScheduleError(name, time, "must be above 0 (a transfer 0 or more)", "pass, for example, 1")
             object.__setattr__(self, name, time)
         if self.shares is not None:
             object.__setattr__(self, "shares", self._whole_shares())

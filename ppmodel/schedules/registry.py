@@ -81,7 +81,7 @@ class Option(NamedTuple):
             With the rule and an example.
         """
         usual = value is None and self.default is None
-        require(usual or self.accepts(value), self.name, value, self.rule, f"write for example {self.example}")
+        require(usual or self.accepts(value), self.name, value, self.rule, f"write, for example, {self.example}")
 
     @property
     def written(self):
@@ -242,7 +242,7 @@ def register_file(path):
     except (Exception, SystemExit) as error:  # whatever a user's file may raise
         _restore(before)
         said = f"cannot be run ({cause(error)})"
-        raise ScheduleError("file", path, said, "mend it", where=_line_of(error, path)) from error
+        raise ScheduleError("file", path, said, "fix it", where=_line_of(error, path)) from error
     _registry.update({name: _registry[name]._replace(file=str(path)) for name in found})
     return found
 
@@ -361,7 +361,7 @@ def small(name):
             return build(name, *size)
         except SizeError:
             continue
-    raise ScheduleError("schedule", name, "is legal at no small size", f"mend its rule: {get(name).legal}")
+    raise ScheduleError("schedule", name, "is legal at no small size", f"fix its rule: {get(name).legal}")
 
 
 def _parsed(option, text):
@@ -386,7 +386,7 @@ def _guarded(entry):
             raise
         except (Exception, SystemExit) as error:  # whatever a user's generator may raise
             said, where = f"fails {size} ({cause(error)})", _line_of(error, entry.file)
-            raise ScheduleError("generator", entry.name, said, "mend the line", where=where) from error
+            raise ScheduleError("generator", entry.name, said, "fix the line", where=where) from error
         _require_of_size(entry, made, num_ranks, num_microbatches, size)
         return made
 

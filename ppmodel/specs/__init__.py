@@ -1,4 +1,4 @@
-"""Models, systems, settings and run layouts, read from YAML: checked by name, type and unit, converted to SI once."""
+"""Models, systems, settings and run layouts, read from YAML: names, types and units checked, converted to SI once."""
 
 from ppmodel.specs.document import place_in, read_document
 from ppmodel.specs.entries import Kind, Provenance, parse_size, to_unit

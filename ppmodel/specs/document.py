@@ -1,4 +1,4 @@
-"""A YAML file that keeps to a form, or one line about the first thing wrong with it."""
+"""Read a YAML file against a form, or report the first thing wrong with it in one line."""
 
 import re
 from difflib import get_close_matches
@@ -13,7 +13,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ppmodel.errors import SpecificationError
 from ppmodel.files import read_text
 
-_FORM = "write 'key: {value: ..., unit: ..., kind: ..., source: ...}', as in the files of data"
+_FORM = "write 'key: {value: ..., unit: ..., kind: ..., source: ...}', as the files in data do"
 _LARGEST_BYTES, _MOST_BRACKETS = 2**18, 1000
 _KEPT = 64
 _MOST_VALUES, _DEEPEST = 10**5, 20  # a sweep of 10,000 seeds has as many; no file is deeper than five
@@ -27,23 +27,23 @@ _REMEDIES = {
     "less_than_equal": "write {le:g} or a smaller number",
     "finite_number": "write an ordinary number",
     "literal_error": "choose one of them",
-    "string_type": "write text; quotes make text of a number",
+    "string_type": "write text; put a number in quotes",
     "string_too_short": "say where the value comes from",
-    "placement": "write for example [0, 0, 1, 1]",
+    "placement": "write, for example, [0, 0, 1, 1]",
 }
 
 
 def read_document(path, file_type, form=_FORM):
-    """A YAML file that keeps to a form.
+    """Read a YAML file that follows a form.
 
     Parameters
     ----------
     path : Path
         The file.
     file_type : type of pydantic.BaseModel
-        Its keys, their types and rules.
+        The form: its keys, with their types and rules.
     form : str
-        How such a file is written: the remedy where it is none at all.
+        How such a file is written; the remedy if the file is nothing like it.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def read_document(path, file_type, form=_FORM):
     Raises
     ------
     SpecificationError
-        One line with file, line, field, value, rule and remedy: the first thing wrong.
+        For the first mistake, in one line: file, line, field, value, rule and remedy.
     """
     document = _read_yaml(path, form)
     try:
@@ -63,19 +63,19 @@ def read_document(path, file_type, form=_FORM):
 
 
 def place_in(path, *location):
-    """File and line of an entry of a YAML file, for error messages.
+    """Locate an entry of a YAML file, for error messages.
 
     Parameters
     ----------
     path : Path
         The file.
     *location : str or int
-        Keys of mappings and places in lists, from the outermost to the innermost; as many count as the file has.
+        Mapping keys and list indices, outermost first; those that the file does not have are ignored.
 
     Returns
     -------
     str
-        The file and the line.
+        File and line.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def place_in(path, *location):
 
 
 def _read_yaml(path, form=_FORM):
-    """The document with its line numbers, or one line about why it cannot be read."""
+    """The document with its line numbers; raises a one-line error if it cannot be read."""
     text = read_text(path, _LARGEST_BYTES, SpecificationError)
     try:
         document = _parsed(text)
@@ -114,7 +114,7 @@ def _parsed(text):
 
 
 def _refuse_depth(text):
-    """Refuse brackets in brackets by the hundred, over which the parser takes minutes."""
+    """Refuse brackets nested by the hundred, which take the parser minutes."""
     depth = 0
     for bracket in re.findall(r"[][{}]", text):
         depth += 1 if bracket in "[{" else -1
@@ -132,18 +132,18 @@ def _malformed(error, text, path, form):
         key = re.search(r'found duplicate key "(.*?)"', error.problem or f'found duplicate key "{shown}"')[1]
         return SpecificationError(key, shown, "is given twice", "keep one of the two lines", where=where)
     if "\t" in lines[min(line, len(lines) - 1)]:
-        rule = "has a tab where YAML allows spaces only"
-        return SpecificationError("indentation", repr(shown), rule, "replace the tab by spaces", where=where)
+        rule = "has a tab where YAML allows only spaces"
+        return SpecificationError("indentation", repr(shown), rule, "replace the tab with spaces", where=where)
     rule = f"is not YAML ({error.problem or error.context})"
     return SpecificationError("text", shown, rule, form, where=where)
 
 
 def _plain(node, path, budget=None, depth=0):
-    """The document in plain types, which a strict check demands, with its aliases expanded."""
+    """The document in plain types, as the strict check requires, with aliases expanded."""
     budget = [_MOST_VALUES] if budget is None else budget
     budget[0] -= 1
     if budget[0] < 0 or depth > _DEEPEST:
-        rule = f"comes to more than {_MOST_VALUES} values" if depth <= _DEEPEST else "is nested too deeply"
+        rule = f"expands to more than {_MOST_VALUES} values" if depth <= _DEEPEST else "is nested too deeply"
         raise SpecificationError("document", "with its aliases", rule, "write fewer values", where=str(path))
     if isinstance(node, dict):
         return {str(key): _plain(value, path, budget, depth + 1) for key, value in node.items()}
@@ -154,9 +154,9 @@ def _plain(node, path, budget=None, depth=0):
 
 
 def _first_problem(error, document, path, file_type, form):
-    """The first thing wrong with a document as one error: by line, and what is missing last.
+    """The first mistake in a document, as an error: in order of lines, with missing keys last.
 
-    A misspelt key is missing under its right name, too; the misspelling is what its writer can see.
+    A misspelt key is also missing under its right name; the misspelling is the mistake that its writer can see.
     """
 
     def place(problem):
@@ -183,12 +183,12 @@ def _first_problem(error, document, path, file_type, form):
     rule = rule.replace("Input should be", "must be")
     remedy = form
     if parents and not not_a_mapping:
-        remedy = _REMEDIES.get(problem["type"], "mend the value").format(**problem.get("ctx", {}))
+        remedy = _REMEDIES.get(problem["type"], "fix the value").format(**problem.get("ctx", {}))
     return SpecificationError(name, _shown(problem["input"]), rule, remedy, where=where)
 
 
 def _written_name(document, location):
-    """A location under the keys that its file has: a single value may stand where a list or mapping is meant."""
+    """A location, by the keys that its file has: a single value may stand where a list or mapping belongs."""
     name, node = [], document
     for key in location:
         if isinstance(node, list if isinstance(key, int) else dict):
@@ -202,7 +202,7 @@ def _form_at(file_type, parents):
     for key in parents:
         if isinstance(key, str):
             annotation = file_type.model_fields[key].annotation
-            file_type = (*get_args(annotation), annotation)[0]  # a list's entries have one form
+            file_type = (*get_args(annotation), annotation)[0]  # all entries of a list have one form
     return file_type
 
 
@@ -214,13 +214,13 @@ def _shown(value):
 
 
 def _line(document, location):
-    """The line of the deepest key of a location that the document has, counted from 1."""
+    """The line, counted from 1, of the deepest key of a location that the document has."""
     line, node = 1, document
     for key in location:
         if isinstance(node, list) and isinstance(key, int) and key < len(node):
             line = node.lc.item(key)[0] + 1
         elif isinstance(node, dict):
-            lines = node.lc.data or ()  # in which a merged key has none
+            lines = node.lc.data or ()  # merged keys have none
             if key not in lines:
                 key = next((one for one in lines if str(one) == key), None)
             if key is None:

@@ -1,4 +1,4 @@
-"""Entries of specification files: a value, its unit and the kind of its source; converted to SI here, once."""
+"""Entries of specification files: a value, its unit and the kind of its source. The only place that converts to SI."""
 
 import re
 from functools import cache
@@ -11,8 +11,8 @@ from ppmodel.specs.document import read_document
 from ppmodel.specs.files import specification_path
 
 Kind = Literal["stated", "digest", "inferred", "fitted", "our choice"]
-"""How sure a value is: stated in a primary source; in a summary of one, a digest; recomputed, inferred,
-so that published figures come out; fitted to measurements; chosen by us where nothing is known."""
+"""How well founded a value is: stated in a primary source; taken from a summary of one (digest); inferred, so that
+published figures come out; fitted to measurements; or our choice, because nothing is known."""
 
 _UNITS = {
     "FLOP/s": 1.0, "TFLOP/s": 1e12, "PFLOP/s": 1e15,
@@ -28,7 +28,7 @@ _NotNegative = Annotated[float, Field(ge=0, le=_LARGEST, allow_inf_nan=False, st
 
 
 class Sourced(BaseModel):
-    """A value with the kind of its source beside it."""
+    """A value with its source and the kind of that source."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     kind: Kind
@@ -37,9 +37,9 @@ class Sourced(BaseModel):
 
 
 def entry_type(kind, value, *units):
-    """The type of a specification's field, annotated with the form of its entry in a file.
+    """The type of a specification's field, annotated with the form of the entry in the file.
 
-    The entry has a value of one type and, where that has a dimension, one of some units, the SI unit first.
+    The entry has a value and, if that has a dimension, one of the units given; the SI unit comes first.
     """
     unit = {"unit": (Literal[units], ...)} if units else {}
     entry = create_model("Entry", __base__=Sourced, value=(value, ...), **unit)
@@ -62,7 +62,7 @@ NumberOrZero = entry_type(float, _NotNegative)
 Transfers = entry_type(
     str, Literal["latency", "overlapped", "blocking_send", "blocking_recv", "blocking", "overlapped_nic", "rendezvous"]
 )
-"""What a point-to-point transfer occupies; the words of `simulation.P2P`."""
+"""What a point-to-point transfer occupies; the same words as `simulation.P2P`."""
 
 
 class _Form(BaseModel):
@@ -73,7 +73,7 @@ class _Form(BaseModel):
 
 @cache
 def file_form(spec_type):
-    """The form of a specification's file, or of a block in it: an entry for each field, named without its SI unit."""
+    """The form of a specification's file, or of a block in it: one entry for each field, named without its SI unit."""
     hints = get_type_hints(spec_type, include_extras=True)
     keys = {"title": (str, ...)} if "title" in hints else {}
     for name, hint in hints.items():
@@ -86,7 +86,7 @@ def file_form(spec_type):
 
 
 def to_unit(value, unit):
-    """A value in SI units as a file has it in another one; without a unit, as it is.
+    """Convert a value from SI to the unit that a file uses; without a unit, return it unchanged.
 
     Examples
     --------
@@ -97,18 +97,18 @@ def to_unit(value, unit):
 
 
 class Provenance(NamedTuple):
-    """A value as its file gives it, and where it comes from.
+    """A value as its file gives it, and its source.
 
     Parameters
     ----------
     field : str
-        Key of the file; of a block in it with the block's name and a dot in front.
+        Key in the file; inside a block, with the block's name and a dot in front.
     value : object
         As written, not converted.
     unit : str
-        As written; empty where the value has no dimension.
+        As written; empty if the value has no dimension.
     kind : str
-        How sure the value is, one of `Kind`.
+        How well founded the value is, one of `Kind`.
     source : str
         Where it was found, or why it was chosen.
     """
@@ -121,7 +121,7 @@ class Provenance(NamedTuple):
 
 
 def parse_size(text):
-    """Bytes of a size that is written with its unit.
+    """Parse a size written with its unit.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def parse_size(text):
     Raises
     ------
     SpecificationError
-        If there is no number, or another unit.
+        If the number is missing or the unit is another one.
 
     Examples
     --------
@@ -146,8 +146,8 @@ def parse_size(text):
     found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z]+)\s*", text)
     size = float(found[1]) * _UNITS[found[2]] if found and found[2] in _SIZES else 0.0
     if not 0 < size < float("inf"):
-        rule = f"must be a number above 0 and one of the units {', '.join(_SIZES)}"
-        raise SpecificationError("size", text, rule, "write for example 80 GiB")
+        rule = f"must be a number above 0, followed by one of the units {', '.join(_SIZES)}"
+        raise SpecificationError("size", text, rule, "write, for example, 80 GiB")
     return size
 
 
@@ -163,7 +163,7 @@ def load_specification(name, room, spec_type):
 
 
 def _values(entries, block=""):
-    """What the entries of a file, or of a block in it, come to in SI units, and where they come from."""
+    """The values in SI units of the entries of a file, or of a block in it, and their sources."""
     values, provenance = {}, []
     for key in type(entries).model_fields:
         entry = getattr(entries, key)

@@ -1,4 +1,4 @@
-"""Which specifications and templates come with the package, and where a name or a path leads."""
+"""The specifications and templates that come with the package, and the file that a name or a path stands for."""
 
 import os
 from difflib import get_close_matches
@@ -12,7 +12,7 @@ DATA = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "data"
 
 
 def system_names():
-    """The systems that come with the package.
+    """List the systems that come with the package.
 
     Returns
     -------
@@ -28,7 +28,7 @@ def system_names():
 
 
 def setting_names():
-    """The settings that come with the package.
+    """List the settings that come with the package.
 
     Returns
     -------
@@ -44,7 +44,7 @@ def setting_names():
 
 
 def model_names():
-    """The models that come with the package.
+    """List the models that come with the package.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def model_names():
 
 
 def layout_names():
-    """The run layouts that come with the package.
+    """List the run layouts that come with the package.
 
     Returns
     -------
@@ -76,14 +76,14 @@ def layout_names():
 
 
 def specification_path(name, room):
-    """The file of a model, system, setting or layout.
+    """Find the file of a model, system, setting or layout.
 
     Parameters
     ----------
     name : str or Path
-        A name that comes with the package, or a path that ends in ``.yaml`` or ``.yml``.
+        A name that comes with the package, or the path of a ``.yaml`` or ``.yml`` file.
     room : {"models", "systems", "settings", "layouts"}
-        The folder of the packaged specifications in which a name is looked up.
+        The folder of packaged specifications in which to look up a name.
 
     Returns
     -------
@@ -104,12 +104,12 @@ def specification_path(name, room):
 
 
 def _path_of(name, packaged, field, suffixes):
-    """The packaged file of a name, or else the file at a path; a packaged name comes first."""
+    """The packaged file of that name, or else the file at that path."""
     paths = {path.stem: path for path in sorted(packaged, key=lambda path: path.stem)}
     if str(name) in paths:
         return paths[str(name)]
     if not isinstance(name, str | os.PathLike):
-        remedy = "give one of them; ppmodel.compare takes several"
+        remedy = "give a single one; only ppmodel.compare takes several"
         raise SpecificationError(field, repr(name), "is neither a name nor a path", remedy)
     if os.path.isfile(name):
         return Path(name)
@@ -121,7 +121,7 @@ def _path_of(name, packaged, field, suffixes):
 
 
 def template_names(suffix):
-    """The files that come with the project for users to copy, without their suffix.
+    """List the files that come with the project for users to copy, without their suffix.
 
     Parameters
     ----------
@@ -141,12 +141,12 @@ def template_names(suffix):
 
 
 def template_path(name, suffix):
-    """The file of a table or a generator.
+    """Find the file of a table or a generator.
 
     Parameters
     ----------
     name : str or Path
-        A template that comes with the package, or a path.
+        A template that comes with the package, or a path to a file.
     suffix : str
         As in `template_names`.
 
@@ -169,7 +169,7 @@ def template_path(name, suffix):
 
 
 def same_name(path, room):
-    """Why a file is refused whose name is that of a packaged specification, and what to do.
+    """Explain why a file with the name of a packaged specification is refused, and what to do.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def same_name(path, room):
     Returns
     -------
     rule, remedy : str
-        The packaged file itself is asked for by its name, another one has to be renamed.
+        The packaged file itself is given by its name; any other file must be renamed.
 
     Examples
     --------
@@ -191,4 +191,4 @@ def same_name(path, room):
     stem = Path(path).stem
     packaged = Path(path).resolve() == (DATA / room / f"{stem}.yaml").resolve()
     remedy = f"write its name instead: {stem}" if packaged else "rename the file"
-    return f"has the name of one that comes with the project ({stem})", remedy
+    return f"has the same name as one that comes with the project ({stem})", remedy

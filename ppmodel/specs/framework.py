@@ -1,4 +1,4 @@
-"""What a training framework does on a system that neither model nor layout say."""
+"""What a training framework does that neither model nor layout says."""
 
 from __future__ import annotations  # help() shows a field's type by its name
 
@@ -10,7 +10,7 @@ from ppmodel.specs.entries import Number, Switch, Transfers, entry_type, file_fo
 
 @dataclass(frozen=True)
 class FrameworkSpec:
-    """What a training framework does on a system that the rows of measured runs do not say.
+    """What a training framework does that rows of measured runs do not say.
 
     Parameters
     ----------
@@ -19,18 +19,18 @@ class FrameworkSpec:
     precision : {"bf16", "fp8"}
         Of matrix multiplications.
     dropout : bool
-        Whether GPT's blocks have dropout.
+        Whether GPT blocks have dropout.
     overlap_tensor, overlap_gradients, overlap_parameters : bool
         As in `LayoutSpec`.
     scatter_messages : bool
-        Whether tensor-parallel ranks send a part each of what goes to the next stage (Narayanan et al., 2021, section
-        4.1), and not all of it.
+        Whether each tensor-parallel rank sends only its part of the message to the next stage, not all of it
+        (Narayanan et al., 2021, section 4.1).
     gathered_logits : bool
-        Whether every tensor-parallel rank has all logits in memory.
+        Whether every tensor-parallel rank keeps all logits in memory.
     tied_embeddings : bool
-        Whether the head has the embedding's weights in models with a gated MLP, too; those without one tie them.
+        Whether models with a gated MLP also tie the loss head to the embedding; models without one always do.
     gradient_bytes, optimizer_bytes : float
-        Per parameter.
+        Bytes per parameter.
     """
 
     p2p: Transfers = "overlapped"
@@ -47,4 +47,4 @@ class FrameworkSpec:
 
 
 Framework = Annotated[FrameworkSpec | None, file_form(FrameworkSpec)]
-"""The field of a system that holds its framework."""
+"""The system field that holds its framework."""

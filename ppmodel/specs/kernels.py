@@ -1,4 +1,4 @@
-"""What the kernels and the collectives of a system attain: the constants that a calibration fits."""
+"""What kernels and collectives of a system attain: the constants that a calibration fits."""
 
 from __future__ import annotations  # help() shows a field's type by its name
 
@@ -10,9 +10,9 @@ from ppmodel.specs.entries import Efficiency, Number, NumberOrZero, Slowdown, Ti
 
 @dataclass(frozen=True)
 class KernelSpec:
-    """What kernels attain beyond the plain roofline, and what the host takes; the defaults change nothing.
+    """What kernels attain compared to the plain roofline, and the time the host takes; the defaults change nothing.
 
-    Fractions may be above 1 where they are fitted: a kernel then moves less than the model counts.
+    Fitted fractions may exceed 1: a kernel then moves less data than the model counts.
 
     Parameters
     ----------
@@ -22,31 +22,31 @@ class KernelSpec:
     weight_grad_efficiency : float
         Factor on the efficiency of a matrix multiplication for a weight gradient.
     attention_efficiency, attention_backward_efficiency : float, optional
-        Attainable fraction of the peak of fused attention, forward and backward; e_c where not given.
+        Attainable fraction of the peak in fused attention, forward and backward; e_c if not given.
     batched_efficiency : float, optional
         Attainable fraction of the peak of the matrix multiplications of unfused attention; e_c where not given.
     first_attention_factor : float
-        Factor on both of them for the first version of such a kernel, where a run is known to use it.
+        Factor on both attention efficiencies in runs known to use the first version of such a kernel.
     stream_efficiency, activation_efficiency, softmax_efficiency : float, optional
-        Attainable fraction of the memory's bandwidth in norms and residual sums, in the activation of the MLP, and in
-        the softmax of unfused attention; e_m where not given.
+        Attainable fraction of the memory bandwidth in norms and residual sums, in the MLP's activation function, and
+        in the softmax of unfused attention; e_m if not given.
     loss_efficiency, optimizer_efficiency : float, optional
-        The same for the loss, and for the optimizer's step.
+        The same for the loss, and for the optimizer step.
     fused_norm_efficiency, fused_softmax_efficiency : float, optional
-        The same for norms that are one kernel, where a run is known to use it, and for a softmax that is one kernel
-        with its mask; the efficiency of those that are not, where not given.
+        The same for norms fused into one kernel, in runs known to use it, and for a softmax fused with its mask;
+        the efficiency of the unfused ones if not given.
     block_host_s : float
-        Seconds that the host takes to launch one phase of a transformer block: forward, either half of the backward,
-        and a recomputed forward. Where devices are faster, they wait.
+        Seconds that the host takes to launch one phase of a transformer block: a forward, either half of the backward,
+        or a recomputed forward. Faster devices wait for it.
     tensor_host_s : float
-        What it takes longer with tensor parallelism.
+        Additional seconds with tensor parallelism.
     softmax_host_s : float
-        What it takes longer where softmax and mask are several kernels: in unfused attention that Megatron-LM's fused
-        softmax refuses, because the heads of all sequences on a GPU are no multiple of four.
+        Additional seconds if softmax and mask are separate kernels: in unfused attention that Megatron-LM's fused
+        softmax rejects because the number of heads of all sequences on a GPU is not a multiple of four.
     host_exponent : float
-        A phase takes (device^p + host^p)^(1/p): the larger the exponent p, the better the two overlap.
+        A phase takes (device^p + host^p)^(1/p): the larger p, the better the two overlap.
     stage_overhead_s, iteration_overhead_s : float
-        Fixed cost of a forward or a backward of a stage, and of an iteration, in seconds.
+        Fixed cost in seconds of a stage's forward or backward, and of an iteration.
     """
 
     product_half_rows: NumberOrZero = 0.0
@@ -73,26 +73,26 @@ class KernelSpec:
 
 @dataclass(frozen=True)
 class CollectiveSpec:
-    """What collectives and messages attain on the links of a system; the defaults are the links themselves.
+    """What collectives and messages attain on the links of a system; the defaults leave the links as they are.
 
     Parameters
     ----------
     node_efficiency, network_efficiency : float
-        Attainable fraction of the bandwidth inside a node, and between nodes.
+        Attainable fraction of the bandwidth within a node, and between nodes.
     data_efficiency, message_efficiency : float, optional
-        Attainable fraction of the bandwidth between nodes of data-parallel collectives, and of messages between
-        stages; `network_efficiency` where not given. Fitted ones may be above 1, where a framework hides a part.
+        Attainable fraction of the bandwidth between nodes for data-parallel collectives, and for messages between
+        stages; `network_efficiency` if not given. Fitted values may exceed 1 if a framework hides part of the time.
     data_congestion : float
-        Between N nodes data-parallel collectives attain that divided by N to this power.
+        Data-parallel collectives across N nodes attain this fraction divided by N to this power.
     data_sharing : float
-        The tp data-parallel groups that pass through a node share its network: each attains the node's bandwidth over
-        tp to this power. With less than 1 one group alone does not fill all NICs of a node.
+        The tp data-parallel groups that pass through a node share its network: each attains the node's bandwidth
+        divided by tp to this power. Below 1, a single group does not fill all NICs of a node.
     message_overhead_s : float
-        Seconds in which a message between stages holds its link, or its ranks, whatever its size.
+        Seconds for which a message between stages occupies its link, or its ranks, whatever its size.
     node_latency_s, network_latency_s : float, optional
-        Seconds of one step inside a node, and between nodes; those of a message where not given.
+        Seconds per step of a collective within a node, and between nodes; a message's latency if not given.
     contention : float
-        How much slower kernels and collectives both run while they run at once, from 1 to 2.
+        Factor from 1 to 2 by which kernels and collectives slow each other down while both run.
     """
 
     node_efficiency: Efficiency = 1.0
@@ -109,20 +109,20 @@ class CollectiveSpec:
 
 @dataclass(frozen=True)
 class MemorySpec:
-    """What frameworks make of the memory that a model needs; the defaults change nothing.
+    """How the memory that frameworks use differs from what a model needs; the defaults change nothing.
 
     Parameters
     ----------
     activation_factor : float
-        On the activations of a block, those of unfused attention's scores left out, where they are kept or recomputed.
+        Factor on a block's activations, kept or recomputed, except the scores of unfused attention.
     fused_norm_factor : float
-        On the activations in addition, of a run that is known to have norms of one kernel.
+        Further factor on activations in runs known to use fused norms.
     score_factor : float
-        On what unfused attention keeps of its scores.
+        Factor on the scores that unfused attention keeps.
     working_factor : float
-        On what a block holds while it is recomputed.
+        Factor on the memory of a block while it is recomputed.
     logits_factor : float
-        On the logits and their gradient.
+        Factor on the logits and their gradient.
     """
 
     activation_factor: Number = 1.0
@@ -135,4 +135,4 @@ class MemorySpec:
 Kernels = Annotated[KernelSpec | None, file_form(KernelSpec)]
 Collectives = Annotated[CollectiveSpec | None, file_form(CollectiveSpec)]
 Memory = Annotated[MemorySpec | None, file_form(MemorySpec)]
-"""The fields of a system that hold them: in a file any of their keys, or no block."""
+"""The system fields that hold them; a file has any of their keys, or no such block."""

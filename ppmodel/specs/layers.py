@@ -1,4 +1,4 @@
-"""Layers of each stage as text: the string of Megatron-LM's ``--pipeline-model-parallel-layout``."""
+"""Layers of each stage as text, in the notation of Megatron-LM's ``--pipeline-model-parallel-layout``."""
 
 import re
 from functools import lru_cache
@@ -8,18 +8,18 @@ from ppmodel.errors import SpecificationError
 
 _MOST_LAYERS = 10**5
 _REPEATED = re.compile(r"\(([^()]+)\)\*(\d+)"), re.compile(r"([^()*])\*(\d+)")
-_REMEDY = "write for example Et*2|(tt|)*6L: E embedding, t transformer layer, m MTP layer, L loss, | between stages"
+_REMEDY = "write, for example, Et*2|(tt|)*6L: E embedding, t transformer layer, m MTP layer, L loss, | between stages"
 
 
 class StageText(NamedTuple):
-    """What the layers of one stage are, as their letters.
+    """The layers of one stage, from their letters.
 
     Parameters
     ----------
     blocks, mtp : int
-        Transformer blocks, and layers of multi-token prediction.
+        Numbers of transformer blocks and of multi-token-prediction layers.
     embedding, head : bool
-        Whether the stage begins with the embedding, or ends in the loss head.
+        Whether the stage begins with the embedding, and whether it ends with the loss head.
     """
 
     blocks: int
@@ -30,28 +30,27 @@ class StageText(NamedTuple):
 
 @lru_cache
 def parse_layers(text):
-    """The stages of a layout string.
+    """Parse a layout string into stages.
 
     Parameters
     ----------
     text : str
-        ``E`` is the embedding, ``t`` a transformer layer, ``m`` a layer of multi-token prediction, ``L`` the loss head;
-        ``|`` separates stages, in the order of the model. ``x*n`` and ``(...)*n`` stand for repetitions, commas for
-        nothing. Stages may be empty.
+        ``E`` is the embedding, ``t`` a transformer layer, ``m`` a multi-token-prediction layer, ``L`` the loss head;
+        ``|`` separates stages, in model order. ``x*n`` and ``(...)*n`` repeat; commas are ignored. Stages may be empty.
 
     Returns
     -------
     tuple of StageText
-        Stage s is on rank s mod pp, as its chunk s // pp, where the schedule is Megatron-LM's.
+        In Megatron-LM's schedules, stage s is on rank s mod pp, as its chunk s // pp.
 
     Raises
     ------
     SpecificationError
-        If the text has other letters, or its layers are not in the order of a model.
+        If the text has other letters, or its layers are in an impossible order.
 
     Notes
     -----
-    The form and its rules are those of Megatron-LM's documentation, Custom Pipeline Model Parallel Layout.
+    Notation and rules follow Megatron-LM's documentation, Custom Pipeline Model Parallel Layout.
 
     Examples
     --------
@@ -62,10 +61,10 @@ def parse_layers(text):
     flat = _unrolled(text)
     layers, stages = flat.replace("|", ""), flat.split("|")
     for holds, rule in (
-        (not re.search("[^EtmL|]", flat), "has signs that stand for no layer, or brackets without *n behind them"),
-        (layers[:1] == "E" and layers.count("E") == 1, "must begin with the embedding E, its only one"),
-        (layers[-1:] == "L" and layers.count("L") == 1, "must end in the loss head L, its only one"),
-        ("mt" not in layers, "has a transformer layer t behind an MTP layer m"),
+        (not re.search("[^EtmL|]", flat), "has characters that stand for no layer, or brackets not followed by *n"),
+        (layers[:1] == "E" and layers.count("E") == 1, "must begin with its only embedding E"),
+        (layers[-1:] == "L" and layers.count("L") == 1, "must end with its only loss head L"),
+        ("mt" not in layers, "has a transformer layer t after an MTP layer m"),
         (sum("m" in stage for stage in stages) < 2, "has MTP layers m on several stages"),
         ("t" in layers, "has no transformer layer t"),
     ):
@@ -75,7 +74,7 @@ def parse_layers(text):
 
 
 def _unrolled(text):
-    """The text without commas and repetitions, those in brackets first, from the innermost."""
+    """The text with commas removed and repetitions expanded, bracketed ones first, innermost first."""
     flat = text.replace(",", "")
     for pattern in _REPEATED:
         while found := pattern.search(flat):

@@ -34,71 +34,71 @@ _SWITCHES = (
 _OPEN = ("gpus", "pp", "chunks", "global_batch")
 
 LAYER_WORDS = ("balanced", "even")
-"""How layers are divided among stages if they are neither listed nor given as a layout string."""
+"""Ways to divide layers among stages without listing them or giving a layout string."""
 
 
 @dataclass(frozen=True)
 class LayoutSpec:
     """How a training run is spread over GPUs.
 
-    The model says what is trained, the system on what. GPUs are numbered as in Megatron-LM, tensor-parallel ranks
-    innermost, then context, data and pipeline parallelism; experts are spread over the ranks of `cp` and `dp`. The
-    values are checked against one another here, and against a model, a system and a schedule by `costs.check_layout`.
+    The model says what is trained, and the system on which hardware. GPUs are numbered as in Megatron-LM:
+    tensor-parallel ranks innermost, then context, data and pipeline parallelism; experts are spread over the ranks of
+    `cp` and `dp`. Values are checked for consistency here, and against model, system and schedule by
+    `costs.check_layout`.
 
     Parameters
     ----------
     name, title : str
         The name is the file's.
     gpus : int, optional
-        GPUs of the run as stated, checked against pp x tp x cp x dp.
+        GPUs in the run; only checked against pp x tp x cp x dp.
     pp, tp, cp, ep, dp : int
-        Pipeline, tensor, context, expert and data parallelism; a run has pp x tp x cp x dp GPUs. Without `pp`, the
-        schedule decides.
+        Pipeline, tensor, context, expert and data parallelism; a run has pp x tp x cp x dp GPUs. Without `pp`, it is
+        the schedule's.
     chunks : int, optional
-        Model chunks of a rank, if the schedule has the option.
+        Model chunks per rank, if the schedule has this option.
     microbatch_size : int
-        Sequences of a microbatch.
+        Sequences per microbatch.
     global_batch : int, optional
-        Sequences of one iteration over all replicas, dp x microbatch_size x B. Without it, the number of microbatches
-        decides.
+        Sequences per iteration over all replicas, dp x microbatch_size x B. Without it, it follows from the number of
+        microbatches.
     sequence_parallel : bool
-        Whether norms and dropout are split over tp, too (Korthikanti et al., 2022); has no effect if tp is 1.
+        Whether norms and dropout are also split over tp (Korthikanti et al., 2022); has no effect if tp is 1.
     zero : {0, 1, 2, 3}
-        What data-parallel ranks shard (ZeRO): nothing; the optimizer's state; gradients, too; weights, too.
+        What data-parallel ranks shard (ZeRO): nothing; the optimizer state; also gradients; also weights.
     recompute : {"none", "selective", "full"} or int, optional
-        Activations recomputed in the backward; a number means that many layers of each stage in full. Without it, the
-        model decides.
+        Activations recomputed in the backward; a number means that many layers of each stage in full. Without it, as
+        the model says.
     precision : {"bf16", "fp8"}
         The precision of matrix multiplications.
     causal : bool
         Whether fused attention skips the masked half of the scores.
     context_exchange : {"ring", "all-gather"}
-        How keys and values get to the other GPUs of a context-parallel group.
+        How keys and values reach the other GPUs of a context-parallel group.
     overlap_tensor, overlap_backward, overlap_gradients, overlap_parameters : bool
         Whether the framework hides, in this order: tensor-parallel collectives under the GEMMs beside them, those
         of input gradients under the weight gradients of the same layers, the gradients' reduction under the backward,
         and the gathering of parameters under the forward.
     pairing : {"alternating", "best"}
-        In which order the units of two operations that share a cell run; see `costs.units.cell_duration`.
+        The order in which the units of two operations in one cell run; see `costs.units.cell_duration`.
     hand_on : {"at_end", "when_ready"}
-        When the results of two operations that share a cell are sent: at its end, as papers draw it, or each when it
-        is there; see `costs.units.handed_on`.
+        When the results of two operations in one cell are sent: at the end of the cell, as papers draw it, or each as
+        soon as it is ready; see `costs.units.handed_on`.
     offload, offload_warm_up : float
-        Share of the activations of a microbatch that is copied to the host's memory after its forward, and back before
-        its backward; the second, where given, of those whose forward runs before the first backward of its rank. See
-        `simulation.copies`.
+        Fraction of a microbatch's activations copied to host memory after its forward, and back before its backward;
+        the second, if given, applies to forwards before their rank's first backward. See `simulation.copies`.
     offload_chunks : {"first", "all"}
-        Whether they are those of the first chunk of each rank, as in STP, or of all.
+        Which activations: those of each rank's first chunk, as in STP, or all.
     layers : {"balanced", "even"}, str or tuple of int
-        Transformer blocks of each stage: balanced with embedding and loss head; an even share; one number for each
-        stage; or a string of Megatron-LM's ``--pipeline-model-parallel-layout``. See `costs.stage_layers`.
+        Transformer blocks of each stage: balanced, counting embedding and loss head; an even split; one number for each
+        stage; or a string as for Megatron-LM's ``--pipeline-model-parallel-layout``. See `costs.stage_layers`.
     provenance : tuple of Provenance
         One entry for each value of the file.
 
     Raises
     ------
     SpecificationError
-        If a value is illegal, or two contradict each other.
+        If a value is illegal, or values contradict each other.
 
     Examples
     --------
@@ -142,7 +142,7 @@ class LayoutSpec:
             if not isinstance(getattr(self, name), bool):
                 self._refuse(name, "must be true or false", "write one of them")
         if isinstance(self.zero, bool) or not (isinstance(self.zero, Integral) and 0 <= self.zero <= 3):
-            self._refuse("zero", "must be 0, 1, 2 or 3", "write the stage of ZeRO")
+            self._refuse("zero", "must be 0, 1, 2 or 3", "write the ZeRO stage")
         for name, words in _WORDS.items():
             if getattr(self, name) not in words:
                 self._refuse(name, f"must be one of {', '.join(words)}", "choose one of them")
@@ -163,7 +163,7 @@ class LayoutSpec:
             return
         whole = isinstance(value, Integral) and not isinstance(value, bool)
         if not (whole and 1 <= value <= _LARGEST):
-            self._refuse(name, f"must be a whole number from 1 to {_LARGEST}", f"write for example {name}: 8")
+            self._refuse(name, f"must be a whole number from 1 to {_LARGEST}", f"write, for example, {name}: 8")
         self.__dict__[name] = int(value)
 
     def _require_share(self, name):
@@ -171,14 +171,14 @@ class LayoutSpec:
         if value is None and name == "offload_warm_up":
             return
         if isinstance(value, bool) or not (isinstance(value, Real) and 0 <= value <= 1):
-            self._refuse(name, "must be a number from 0 to 1", f"write for example {name}: 0.5")
+            self._refuse(name, "must be a number from 0 to 1", f"write, for example, {name}: 0.5")
         self.__dict__[name] = float(value)
 
     def _require_recompute(self):
         value = self.recompute
         layers = isinstance(value, Integral) and not isinstance(value, bool) and 0 <= value <= _LARGEST
         if not (value is None or layers or value in get_args(Recompute)):
-            rule = f"must be one of {', '.join(get_args(Recompute))}, or a number of layers of each stage"
+            rule = f"must be one of {', '.join(get_args(Recompute))}, or a number of layers per stage"
             self._refuse("recompute", rule, "choose one of them")
         self.__dict__["recompute"] = int(value) if layers else value
 
@@ -193,20 +193,20 @@ class LayoutSpec:
             self.__dict__["layers"] = value = tuple(value)
         whole = isinstance(value, tuple) and all(isinstance(n, Integral) and not isinstance(n, bool) for n in value)
         if not (whole and value and min(value) >= 0 and 0 < sum(value) <= _LARGEST):
-            rule = f"must be {', '.join(LAYER_WORDS)}, a list of whole numbers, or a layout string of Megatron-LM"
-            self._refuse("layers", rule, "write for example [20, 20, 20, 20] or Et*20|t*20|t*20|t*20L")
+            rule = f"must be {', '.join(LAYER_WORDS)}, a list of whole numbers, or a Megatron-LM layout string"
+            self._refuse("layers", rule, "write, for example, [20, 20, 20, 20] or Et*20|t*20|t*20|t*20L")
         self.__dict__["layers"] = tuple(map(int, value))
 
     def _require_sizes(self):
-        """Refuse numbers that contradict one another."""
+        """Refuse numbers that contradict each other."""
         gpus = self.replica_gpus * self.dp
         if self.gpus is not None and self.pp is not None and self.gpus != gpus:  # else a schedule's ranks decide
             product = " x ".join(
                 f"{name} ({getattr(self, name)})" for name in ("tp", "cp", "pp", "dp") if getattr(self, name)
             )
-            self._refuse("gpus", f"must be {product} = {gpus}", "mend one of them, or leave gpus out")
+            self._refuse("gpus", f"must be {product} = {gpus}", "correct one of them, or omit gpus")
         if self.dp * self.cp % self.ep:
-            rule = f"must divide dp x cp ({self.dp} x {self.cp}), over which experts are spread"
+            rule = f"must divide dp x cp ({self.dp} x {self.cp}), the ranks that share the experts"
             self._refuse("ep", rule, "choose a divisor, or a larger dp")
         if self.global_batch is not None and self.global_batch % (self.dp * self.microbatch_size):
             rule = f"must be a multiple of dp x microbatch_size ({self.dp} x {self.microbatch_size})"
@@ -220,23 +220,23 @@ class LayoutSpec:
 
     @property
     def replica_gpus(self):
-        """GPUs of one replica of the model, tp x cp x pp; of one rank if `pp` is open."""
+        """GPUs per replica of the model, tp x cp x pp; per rank if `pp` is open."""
         return self.tp * self.cp * (self.pp or 1)
 
     @property
     def microbatches(self):
-        """Microbatches of one replica, B, as the global batch implies; None if that is open."""
+        """Microbatches per replica, B, as the global batch implies; None if that is open."""
         return self.global_batch and self.global_batch // (self.dp * self.microbatch_size)
 
     def at(self, num_ranks, num_microbatches, chunks=None):
-        """The layout with its open values filled in: the number of ranks, of GPUs and the global batch.
+        """Fill in the open values of the layout: the numbers of ranks and GPUs, and the global batch.
 
         Parameters
         ----------
         num_ranks, num_microbatches : int
-            Of the schedule.
+            Size of the schedule.
         chunks : int, optional
-            Stages of a rank; not checked if not given.
+            Stages per rank; unchecked if not given.
 
         Returns
         -------
@@ -245,7 +245,7 @@ class LayoutSpec:
         Raises
         ------
         SpecificationError
-            If the schedule does not have the size that the layout states.
+            If the size of the schedule differs from the layout's.
 
         Examples
         --------
@@ -259,13 +259,13 @@ class LayoutSpec:
             if None not in (stated, size) and stated != size:
                 if name == "microbatches":
                     shares = f"dp ({self.dp}) x microbatch_size ({self.microbatch_size})"
-                    rule = f"must be {shares} x the microbatches of the schedule ({size})"
+                    rule = f"must be {shares} x the schedule's microbatches ({size})"
                     self._refuse("global_batch", rule, f"choose {stated} microbatches, or another global_batch")
-                self._refuse(name, f"is not that of the schedule, {size}", "choose one of the two, or leave one out")
+                self._refuse(name, f"differs from the schedule's, {size}", "choose one of the two, or omit one")
         gpus = self.gpus or self.tp * self.cp * self.dp * num_ranks
         if gpus > _LARGEST:
             product = f"{self.tp} x {self.cp} x {self.dp} x {num_ranks}"
-            rule = f"makes {product} = {gpus} GPUs with tp, cp and pp, more than {_LARGEST}"
+            rule = f"gives {product} = {gpus} GPUs with tp, cp and pp, more than {_LARGEST}"
             self._refuse("dp", rule, "choose smaller groups")
         batch = self.dp * self.microbatch_size * num_microbatches
         return replace(self, pp=num_ranks, chunks=self.chunks or chunks, gpus=gpus, global_batch=batch)
@@ -277,17 +277,17 @@ def load_layout(name):
     Parameters
     ----------
     name : str or Path
-        One of `layout_names`, or a path that ends in ``.yaml`` or ``.yml``.
+        One of `layout_names`, or the path of a ``.yaml`` or ``.yml`` file.
 
     Returns
     -------
     LayoutSpec
-        Its values checked against one another.
+        Checked for consistency.
 
     Raises
     ------
     SpecificationError
-        As for `load_system`, and for `LayoutSpec`.
+        As for `load_system` and for `LayoutSpec`.
 
     Examples
     --------
@@ -300,7 +300,7 @@ def load_layout(name):
         if layout.gpus and layout.gpus % (layout.replica_gpus * layout.dp):  # no number of ranks would do
             product = f"tp ({layout.tp}) x cp ({layout.cp}) x dp ({layout.dp})"
             rule = f"must be a multiple of {product} = {layout.replica_gpus * layout.dp}"
-            raise SpecificationError("gpus", layout.gpus, rule, "mend one of them, or leave gpus out", where=str(path))
+            raise SpecificationError("gpus", layout.gpus, rule, "correct one of them, or omit gpus", where=str(path))
         return layout
     except SpecificationError as error:
         error.where = place_in(path, error.field) if error.where == str(path) else error.where

@@ -9,23 +9,23 @@ from ppmodel.errors import SpecificationError
 from ppmodel.specs.entries import Number, Switch, Whole, WholeOrZero, entry_type, file_form, load_specification
 
 Recompute = Literal["none", "selective", "full"]
-"""Activations computed again in the backward: none, the attention's scores, or all of a block."""
+"""Activations recomputed in the backward: none, the attention scores, or all of a block."""
 
 
 @dataclass(frozen=True)
 class ExpertSpec:
-    """A mixture of experts in place of the MLP.
+    """A mixture of experts that replaces the MLP.
 
     Parameters
     ----------
     number, experts_per_token : int
-        Routed experts of a block, and how many of them see a token.
+        Routed experts in a block, and how many of them process each token.
     shared : int
-        Experts beside them that see every token.
+        Shared experts, which process every token.
     hidden : int
-        Width of one expert between its projections.
+        Hidden width of one expert.
     dense_layers : int
-        How many of the first blocks have an MLP of width `mlp_hidden` instead.
+        Number of leading blocks that have an MLP of width `mlp_hidden` instead.
 
     Examples
     --------
@@ -42,19 +42,19 @@ class ExpertSpec:
     def __post_init__(self):
         if self.experts_per_token > self.number:
             rule = f"must be at most experts.number ({self.number})"
-            raise SpecificationError("experts.experts_per_token", self.experts_per_token, rule, "write fewer")
+            raise SpecificationError("experts.experts_per_token", self.experts_per_token, rule, "write a smaller one")
 
 
 @dataclass(frozen=True)
 class LatentAttentionSpec:
-    """Multi-head latent attention (DeepSeek-AI, 2024): queries, keys and values through latents of low rank.
+    """Multi-head latent attention (DeepSeek-AI, 2024): queries, keys and values pass through low-rank latents.
 
     Parameters
     ----------
     query_rank, key_value_rank : int
-        Width of the latents; a query rank of 0 for queries without one.
+        Width of the latents; a query rank of 0 means that queries have none.
     rope_head_size, nope_head_size : int
-        Width of the part of a query or key that has a rotary embedding, and of the part that has none.
+        Width of the part of a query or key with a rotary embedding, and of the part without.
     value_head_size : int
         Width of a value.
 
@@ -82,42 +82,42 @@ class ModelSpec:
     Parameters
     ----------
     name, title : str
-        The name is that of the file.
+        The name is the file's.
     blocks, hidden, heads, kv_heads : int
-        Transformer blocks l, hidden size h, attention heads a, key-value heads (a without grouping).
+        Transformer blocks l, hidden size h, attention heads a, key-value heads (a if they are not grouped).
     head_size : float
-        Width of one head. Need not be whole: the paper's 4096/80 is not.
+        Width of one head; need not be an integer (the paper's is 4096/80).
     mlp_hidden : int
-        Width of the MLP between its projections.
+        Hidden width of the MLP.
     gated_mlp : bool
-        Whether the MLP has a gate beside its first projection (SwiGLU).
+        Whether the MLP is gated (SwiGLU).
     norm : {"layernorm", "rmsnorm"}
         The normalisation.
     bias, dropout : bool
         Whether dense layers have a bias, and whether there is dropout.
     attention : {"materialised", "fused-softmax", "fused"}
-        Whether the scores are written to memory, with softmax, mask and dropout passes of their own or one kernel, or
-        the attention runs as one kernel.
+        Scores written to memory, with softmax, mask and dropout as separate passes or as one kernel; or all of
+        attention in one kernel.
     recompute : {"none", "selective", "full"}
-        Activations computed again in the backward: none, the attention's scores, or all of a block.
+        Activations recomputed in the backward: none, the attention scores, or all of a block.
     sequence : int
-        Tokens of a sequence, s.
+        Tokens per sequence, s.
     vocabulary : int
-        0 where embedding and loss head are not modelled.
+        Entries of the vocabulary; 0 if embedding and loss head are not modelled.
     learned_positions : bool
-        Whether the embedding has parameters for each position of the sequence.
+        Whether the embedding has parameters for each position in the sequence.
     global_batch : int
-        Sequences of one iteration, divided into microbatches.
+        Sequences per iteration, divided into microbatches.
     element_bytes : int
-        Bytes of an activation or weight.
+        Bytes per activation or weight.
     gradient_bytes, optimizer_bytes : float
-        Bytes per parameter of its gradient and optimizer state, which need not be whole.
+        Bytes per parameter for the gradient and for the optimizer state; need not be integers.
     tied_embeddings : bool
-        Whether the loss head uses the weights of the embedding, where there is one.
+        Whether the loss head shares the weights of the embedding.
     experts : ExpertSpec, optional
-        A mixture of experts in place of the MLP.
+        A mixture of experts that replaces the MLP.
     latent_attention : LatentAttentionSpec, optional
-        Latents in place of plain projections of queries, keys and values.
+        Latents that replace the plain projections of queries, keys and values.
     provenance : tuple of Provenance
         One entry for each value of the file.
 
@@ -156,7 +156,7 @@ class ModelSpec:
     def __post_init__(self):
         if self.heads % self.kv_heads:
             rule = f"must divide heads ({self.heads})"
-            raise SpecificationError("kv_heads", self.kv_heads, rule, "write heads for ungrouped attention")
+            raise SpecificationError("kv_heads", self.kv_heads, rule, "write the same as heads if they are not grouped")
         if self.experts and self.experts.dense_layers >= self.blocks:
             rule = f"must be fewer than blocks ({self.blocks})"
             raise SpecificationError("experts.dense_layers", self.experts.dense_layers, rule, "write 0 for none")
@@ -165,39 +165,39 @@ class ModelSpec:
 
     @property
     def dense_blocks(self):
-        """How many of the first blocks have an MLP: all of them, where there are no experts."""
+        """Number of leading blocks that have an MLP; without experts, all blocks."""
         return self.experts.dense_layers if self.experts else self.blocks
 
 
 def _check_latent_attention(model):
-    """A head is as wide as its two parts, and every head has its own key and value."""
+    """Check that a head is as wide as its two parts together, and that every head has its own key and value."""
     latent = model.latent_attention
     size = latent.rope_head_size + latent.nope_head_size
     if model.head_size != size:
-        rule = f"must be rope_head_size + nope_head_size ({size})"
+        rule = f"must equal rope_head_size + nope_head_size ({size})"
         raise SpecificationError("head_size", f"{model.head_size:g}", rule, "write their sum")
     if model.kv_heads != model.heads:
-        rule = f"must be heads ({model.heads}) with latent_attention"
-        raise SpecificationError("kv_heads", model.kv_heads, rule, "write heads; latents take the place of groups")
+        rule = f"must equal heads ({model.heads}) with latent_attention"
+        raise SpecificationError("kv_heads", model.kv_heads, rule, "write the same as heads; latents replace groups")
 
 
 def load_model(name):
-    """Read a model by name, or from a file; see `load_system`.
+    """Read a model by name or from a file; see `load_system`.
 
     Parameters
     ----------
     name : str or Path
-        One of `model_names`, or a path that ends in ``.yaml`` or ``.yml``.
+        One of `model_names`, or the path of a ``.yaml`` or ``.yml`` file.
 
     Returns
     -------
     ModelSpec
-        Checked; its sizes are numbers of elements, its precision is in bytes.
+        Checked; sizes are numbers of elements, precision is in bytes.
 
     Raises
     ------
     SpecificationError
-        As `load_system`, and as `ModelSpec`.
+        As for `load_system` and for `ModelSpec`.
 
     Examples
     --------

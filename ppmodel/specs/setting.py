@@ -1,4 +1,4 @@
-"""A setting: what a result rests on beside model and system."""
+"""A setting: what a result depends on besides model and system."""
 
 from __future__ import annotations  # help() shows a field's type by its name
 
@@ -19,26 +19,26 @@ from ppmodel.specs.entries import (
 
 @dataclass(frozen=True)
 class SettingSpec:
-    """What a result rests on beside model and system: choices that the paper does not spell out.
+    """What a result depends on besides model and system: choices that the paper does not spell out.
 
     Parameters
     ----------
     name, title : str
-        The name is that of the file.
+        The name is the file's.
     p2p, allreduce : str
         Communication semantics, as in `simulation.compile_graph`.
     concat : str
-        How Chimera's units follow one another.
+        How Chimera's units are concatenated.
     waves : int
         Hanayo's waves, W.
     memory_bandwidth_bytes_per_s : float
-        Of the middle of the paper's nine systems.
+        Memory bandwidth of the middle one of the paper's nine systems.
     memory_follows : bool
-        Whether, among the nine, fast and slow compute have fast and slow memory, too.
+        Whether systems with fast or slow compute also have fast or slow memory, among the nine.
     compute_efficiency, memory_efficiency : float
         Attainable fractions of the nine systems' peaks.
     backward : float
-        Time of a backward in forwards on the nine systems; 0 for what the model's operations come to.
+        Time of a backward over that of a forward on the nine systems; 0 to compute both from the model's operations.
     provenance : tuple of Provenance
         One entry for each value of the file.
     """
@@ -58,12 +58,12 @@ class SettingSpec:
 
 
 def load_setting(name):
-    """Read a setting by name, or from a file; see `load_system`.
+    """Read a setting by name or from a file; see `load_system`.
 
     Parameters
     ----------
     name : str or Path
-        The stem of a file in ``data/settings``, or a path that ends in ``.yaml`` or ``.yml``.
+        The stem of a file in ``data/settings``, or the path of a ``.yaml`` or ``.yml`` file.
 
     Returns
     -------
@@ -73,7 +73,7 @@ def load_setting(name):
     Raises
     ------
     SpecificationError
-        As `load_system`.
+        As for `load_system`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A system: one device, its network link, and the nodes, where ranks share them."""
+"""A system: one device, its network link, and nodes if ranks share them."""
 
 from __future__ import annotations  # help() shows a field's type by its name
 
@@ -12,40 +12,40 @@ from ppmodel.specs.topology import Nodes
 
 @dataclass(frozen=True)
 class SystemSpec:
-    """One device and its network link, in SI units; and the nodes, where ranks share them.
+    """One device and its network link, in SI units, and nodes if ranks share them.
 
     Parameters
     ----------
     name, title : str
-        The name is that of the file.
+        The name is the file's.
     peak_compute_flops : float
-        FLOP/s of the matrix units.
+        Peak FLOP/s of the matrix units.
     compute_efficiency, memory_efficiency : float
         Attainable fraction of the peak, e_c and e_m of the roofline.
     compute_latency_s, memory_latency_s : float
-        Fixed cost in seconds of each operation on either side of the roofline.
+        Fixed cost per operation in seconds, on the compute side and on the memory side of the roofline.
     memory_bandwidth_bytes_per_s, memory_capacity_bytes : float
-        Of the memory of one device, in bytes per second and bytes.
+        Memory of one device: bandwidth in bytes per second, capacity in bytes.
     network_bandwidth_bytes_per_s, network_latency_s : float
-        Of one directed link between two ranks, in bytes per second and seconds; with nodes, between ranks of
-        two nodes.
+        One directed link between two ranks (with nodes: two ranks on different nodes), in bytes per second and
+        seconds.
     nodes : NodeSpec, optional
-        Which ranks share a node, and what connects them; without it all links are alike.
+        Which ranks share a node, and what connects them; without it, all links are alike.
     framework : FrameworkSpec, optional
-        What the training framework does that neither model nor layout say; for rows of measured runs.
+        What the training framework does that neither model nor layout says; for rows of measured runs.
     kernels : KernelSpec, optional
-        What kernels attain by their kind and shape, where that is known better than by the roofline alone.
+        What kernels attain, by kind and shape, if more is known than the roofline.
     collectives : CollectiveSpec, optional
         What collectives attain on the links.
     memory : MemorySpec, optional
-        What frameworks make of the memory that a model needs; counts with a layout.
+        How the memory that frameworks use differs from what a model needs; used only with a layout.
     fp8_peak_compute_flops : float, optional
         FLOP/s of the matrix units in matrix multiplications of 8-bit numbers.
     reserve_bytes : float
-        Memory of a device that a run cannot use: context, libraries, fragmentation.
+        Device memory that a run cannot use: context, libraries, fragmentation.
     host_bandwidth_bytes_per_s : float, optional
-        Between the memory of a device and that of its host, of one device in each direction, in bytes per second; for
-        activations that are offloaded.
+        Bandwidth between one device's memory and its host's, in each direction, in bytes per second; used to offload
+        activations.
     provenance : tuple of Provenance
         One entry for each value of the file.
     """
@@ -73,12 +73,12 @@ class SystemSpec:
 
 
 def load_system(name):
-    """Read a system by name, or from a file.
+    """Read a system by name or from a file.
 
     Parameters
     ----------
     name : str or Path
-        One of `system_names`, or a path that ends in ``.yaml`` or ``.yml``.
+        One of `system_names`, or the path of a ``.yaml`` or ``.yml`` file.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def load_system(name):
     Raises
     ------
     SpecificationError
-        One line with file, line, field, value, rule and remedy.
+        In one line: file, line, field, value, rule and remedy.
 
     Examples
     --------

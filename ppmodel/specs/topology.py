@@ -13,7 +13,7 @@ from ppmodel.errors import SpecificationError
 from ppmodel.specs.entries import Bandwidth, Switch, Time, Whole, entry_type, file_form
 
 PLACEMENTS = ("blocked", "round-robin", "folded")
-"""Words for which ranks share a node: neighbours, every n-th of n nodes, or ranks d and S-1-d."""
+"""Which ranks share a node: neighbours; every n-th rank, on n nodes; or ranks d and S-1-d."""
 
 _PAIR = 2
 
@@ -22,7 +22,7 @@ def _checked_placement(value):
     numbers = value if isinstance(value, list) else []
     if value in PLACEMENTS or (numbers and all(type(node) is int and 0 <= node <= 10**9 for node in numbers)):
         return value
-    rule = f"must be {', '.join(PLACEMENTS)} or a list of whole numbers, the node of each rank"
+    rule = f"must be {', '.join(PLACEMENTS)} or a list of whole numbers: the node of each rank"
     raise PydanticCustomError("placement", rule)
 
 
@@ -36,21 +36,21 @@ class NodeSpec:
     Parameters
     ----------
     devices_per_node : int
-        Devices that a node has room for.
+        Number of devices in a node.
     node_bandwidth_bytes_per_s, node_latency_s : float
-        Of one directed link between two ranks of a node, in bytes per second and seconds.
+        One directed link between two ranks on the same node, in bytes per second and seconds.
     shared_nic : bool
-        Whether all messages that leave a node queue at its one NIC, and all that enter it, too;
-        otherwise each directed pair of ranks has a link of its own.
+        Whether all messages leaving a node queue at its one NIC, as do all messages entering it;
+        otherwise each directed pair of ranks has its own link.
     placement : str or tuple of int
-        ``blocked``: rank d lies on node d // devices_per_node; ``round-robin``: on node d modulo the number
-        of nodes, which are as few as hold all ranks; ``folded``: ranks d and S-1-d share a node, with their
-        neighbours as far as there is room for whole pairs; or the node of each rank.
+        ``blocked``: rank d is on node d // devices_per_node; ``round-robin``: on node d modulo the number
+        of nodes, with as few nodes as possible; ``folded``: ranks d and S-1-d share a node, together with
+        neighbouring pairs as long as whole pairs fit; or a tuple: the node of each rank.
 
     Raises
     ------
     SpecificationError
-        If the placement is none of these, or puts more ranks on a node than it has room for.
+        If the placement is none of these, or puts more ranks on a node than it has devices.
 
     Examples
     --------
@@ -68,36 +68,36 @@ class NodeSpec:
 
     def __post_init__(self):
         if self.placement == "folded" and self.devices_per_node < _PAIR:
-            rule = "puts two ranks on a node, which has room for devices_per_node = 1"
-            raise SpecificationError("nodes.placement", "folded", rule, "write blocked, or give a node more room")
+            rule = "puts two ranks on a node, but devices_per_node = 1"
+            raise SpecificationError("nodes.placement", "folded", rule, "write blocked, or increase devices_per_node")
         if self.placement in PLACEMENTS:
             return
         if not isinstance(self.placement, tuple) or not self.placement:
-            rule = f"must be {', '.join(PLACEMENTS)} or a tuple of whole numbers, the node of each rank"
-            raise SpecificationError("nodes.placement", self.placement, rule, "write for example (0, 0, 1, 1)")
+            rule = f"must be {', '.join(PLACEMENTS)} or a tuple of whole numbers: the node of each rank"
+            raise SpecificationError("nodes.placement", self.placement, rule, "write, for example, (0, 0, 1, 1)")
         most = int(np.unique(self.placement, return_counts=True)[1].max())
         if most > self.devices_per_node:
-            rule = f"puts {most} ranks on a node, which has room for devices_per_node = {self.devices_per_node}"
-            remedy = "spread them, or give a node more room"
+            rule = f"puts {most} ranks on a node, but devices_per_node = {self.devices_per_node}"
+            remedy = "spread them, or increase devices_per_node"
             raise SpecificationError("nodes.placement", list(self.placement), rule, remedy)
 
     def of_ranks(self, num_ranks):
-        """The node of each rank, numbered in the order in which they come.
+        """The node of each rank; nodes are numbered in order of first use.
 
         Parameters
         ----------
         num_ranks : int
-            Devices of the pipeline, S.
+            Ranks of the pipeline, S.
 
         Returns
         -------
         ndarray of int, shape (num_ranks,)
-            From 0 on.
+            Counted from 0.
 
         Raises
         ------
         SpecificationError
-            If the placement is a list for another number of ranks.
+            If the placement is a list for a different number of ranks.
         """
         ranks = np.arange(num_ranks)
         if self.placement == "blocked":
@@ -107,14 +107,14 @@ class NodeSpec:
         if self.placement == "folded":
             return np.minimum(ranks, ranks[::-1]) // (self.devices_per_node // _PAIR)
         if len(self.placement) != num_ranks:
-            rule = f"names the nodes of {len(self.placement)} ranks, and is used for {num_ranks}"
-            remedy = f"ask for {len(self.placement)} stages, or write {' or '.join(PLACEMENTS)}"
+            rule = f"gives the nodes of {len(self.placement)} ranks, but the pipeline has {num_ranks}"
+            remedy = f"use {len(self.placement)} ranks, or write {' or '.join(PLACEMENTS)}"
             raise SpecificationError("nodes.placement", list(self.placement), rule, remedy)
         number = {node: index for index, node in enumerate(dict.fromkeys(self.placement))}
         return np.array([number[node] for node in self.placement])
 
     def nics(self, num_ranks):
-        """The NIC of each rank, where ranks share one.
+        """The NIC of each rank, if ranks share NICs.
 
         Parameters
         ----------
@@ -124,12 +124,12 @@ class NodeSpec:
         Returns
         -------
         tuple of int, length num_ranks, or None
-            None where every directed pair of ranks has a link of its own, and where all ranks lie on one node.
+            None if every directed pair of ranks has its own link, or if all ranks are on one node.
 
         Raises
         ------
         SpecificationError
-            If the placement is a list for another number of ranks.
+            If the placement is a list for a different number of ranks.
 
         Examples
         --------
@@ -141,7 +141,7 @@ class NodeSpec:
 
 
 Nodes = Annotated[NodeSpec | None, file_form(NodeSpec)]
-"""The field of a system that holds its nodes: in a file all of their keys, or no block."""
+"""The system field that holds its nodes; a file has either all of their keys or no such block."""
 
 
 def nodes_of(system, num_ranks):
@@ -150,19 +150,19 @@ def nodes_of(system, num_ranks):
     Parameters
     ----------
     system : SystemSpec
-        Gives nodes and placement.
+        Provides nodes and placement.
     num_ranks : int
-        Devices, S.
+        Ranks, S.
 
     Returns
     -------
     ndarray of int, shape (num_ranks,), or None
-        None where the system has no nodes.
+        None if the system has no nodes.
 
     Raises
     ------
     SpecificationError
-        If the placement is a list for another number of ranks.
+        If the placement is a list for a different number of ranks.
 
     Examples
     --------
@@ -174,7 +174,7 @@ def nodes_of(system, num_ranks):
 
 
 def one_node_text(system, sizes):
-    """Say that a system's network is not used, where all ranks of a pipeline lie on one node.
+    """Say which pipelines do not use a system's network because all their ranks are on one node.
 
     Parameters
     ----------
@@ -186,22 +186,22 @@ def one_node_text(system, sizes):
     Returns
     -------
     str
-        A sentence, or nothing where no size is one of a single node.
+        A sentence, or an empty string if every size spans several nodes.
 
     Raises
     ------
     SpecificationError
-        If the placement is a list for another number of ranks.
+        If the placement is a list for a different number of ranks.
 
     Examples
     --------
     >>> from ppmodel.specs import load_system
     >>> one_node_text(load_system("a2_highgpu_8g"), [4, 8, 16])
-    'All S = 4, 8 ranks lie on one node of a2_highgpu_8g: its network between nodes is not used.'
+    'All S = 4, 8 ranks are on one node of a2_highgpu_8g: its network between nodes is not used.'
     >>> one_node_text(load_system("dgx_h100"), [8])
     ''
     """
     where = {size: nodes_of(system, size) for size in sizes}
     single = ", ".join(str(size) for size, nodes in where.items() if nodes is not None and not nodes.any())
-    said = f"All S = {single} ranks lie on one node of {system.name}: its network between nodes is not used."
+    said = f"All S = {single} ranks are on one node of {system.name}: its network between nodes is not used."
     return said if single else ""

@@ -86,9 +86,9 @@ def run_sweep(
     _require("pyarrow", "sweep")
     _require("tqdm", "sweep")
     if workers is not None and scheduler is not None:
-        raise SweepError("--workers", workers, "cannot stand beside --scheduler", "pass one of them")
+        raise SweepError("--workers", workers, "cannot be combined with --scheduler", "pass one of them")
     if scheduler is not None and not scheduler.strip():
-        rule, remedy = "must be an address", "write for example tcp://host:8786, or leave --scheduler away"
+        rule, remedy = "must be an address", "write, for example, tcp://host:8786, or leave --scheduler away"
         raise SweepError("--scheduler", repr(scheduler), rule, remedy)
     if workers is not None or scheduler is not None:
         _require("distributed", "cluster")

@@ -52,7 +52,7 @@ def unreachable(address, why):
     SweepError
     """
     rule = f"cannot be reached ({str(why) or type(why).__name__})"
-    remedy = "check that 'dask scheduler' runs there, and write for example tcp://host:8786"
+    remedy = "check that 'dask scheduler' runs there, and write, for example, tcp://host:8786"
     return SweepError("--scheduler", address, rule, remedy)
 
 

@@ -242,7 +242,7 @@ def _option_value(path, location, value, option):
             raise ValueError
         return option.parse(str(value))
     except ValueError:
-        return _refuse(path, location, value, option.rule, f"write for example {location[-1]}: {option.example}")
+        return _refuse(path, location, value, option.rule, f"write, for example, {location[-1]}: {option.example}")
 
 
 # ---- layouts -------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def _option_value(path, location, value, option):
 def _layouts(path, form):
     """Every layout that is named or written out; of values in lists, with each combination of them."""
     if form.layouts and form.noise:
-        _refuse(path, ("noise",), "given", "cannot stand beside layouts", "leave out one of the two")
+        _refuse(path, ("noise",), "given", "cannot be combined with layouts", "leave out one of the two")
     found = []
     for place, entry in enumerate(form.layouts):
         for one in _layouts_of(path, place, entry):
@@ -309,11 +309,11 @@ def _noise(path, place, entry):
     """The `Noise` of an entry; refuses ranks that are slow but never drawn, or drawn but as fast as the others."""
     noise = Noise(**entry.model_dump())
     if noise.slowdown != 1 and not noise.straggling:
-        rule, remedy = "has no effect: no rank is slow", "add for example straggling: 0.02, or delete slowdown"
+        rule, remedy = "has no effect: no rank is slow", "add, for example, straggling: 0.02, or delete slowdown"
         _refuse(path, ("noise", place, "slowdown"), noise.slowdown, rule, remedy)
     if noise.straggling and noise.slowdown == 1:
         rule = "has no effect: slow ranks are as fast as the others"
-        remedy = "add for example slowdown: 1.5, or delete straggling"
+        remedy = "add, for example, slowdown: 1.5, or delete straggling"
         _refuse(path, ("noise", place, "straggling"), noise.straggling, rule, remedy)
     return noise
 
@@ -323,7 +323,7 @@ def _require_seeds(path, form):
     if bool(form.noise) != bool(form.seeds):
         there, missing = ("noise", "seeds") if form.noise else ("seeds", "noise")
         example = {"seeds": "seeds: {from: 1, to: 100}", "noise": "noise: {jitter: 0.1}"}[missing]
-        _refuse(path, (there,), "given", f"needs {missing}", f"add for example {example}, or delete {there}")
+        _refuse(path, (there,), "given", f"needs {missing}", f"add, for example, {example}, or delete {there}")
     for place, entry in enumerate(form.seeds):
         if entry.last < entry.first:
             _refuse(path, ("seeds", place, "to"), entry.last, f"must be at least from ({entry.first})", "swap the two")

@@ -87,7 +87,7 @@ class Schedule:
             mean = shares.mean()
         if not (0 < mean < np.inf and shares.min() > mean / _LARGEST_RATIO):
             rule = f"must be numbers above 0, none {_LARGEST_RATIO:g} times smaller than their mean"
-            raise TableError("stage_shares", shares.tolist(), rule, "mend or delete them")
+            raise TableError("stage_shares", shares.tolist(), rule, "fix or delete them")
         if abs(mean - 1) > _ROUNDING:
             own["stage_shares"] = shares / mean
 
@@ -189,11 +189,11 @@ class Schedule:
         more.setdefault("num_microbatches", max(1, -(-found["microbatch"] // parts)))
         if more["num_microbatches"] * parts > found["microbatch"]:
             field, rule = f"microbatch {found['microbatch']}", "has no operation in the table"
-            remedy = f"write its operations, or mend the number of microbatches ({more['num_microbatches']})"
+            remedy = f"write its operations, or fix the number of microbatches ({more['num_microbatches']})"
             raise TableError(field, "missing", rule, remedy, grid=Grid(_texts(cells)))
         if more.get("stage_shares") is not None and len(more["stage_shares"]) != found["stage"]:
             rule = f"must have one share per stage, {found['stage']}"
-            raise TableError("stage_shares", more["stage_shares"], rule, "mend or delete them")
+            raise TableError("stage_shares", more["stage_shares"], rule, "fix or delete them")
         placement = _majority_placement(flat, np.repeat(np.arange(len(rows)), np.diff(rank_start)))
         kind, stage, microbatch, replica = flat.T.copy()
         schedule = cls(

@@ -41,7 +41,7 @@ def _refuse_unknown_sizes(schedule):
         raise TableError(f"rank {idle[0]}", "empty row", "must hold at least one operation", remedy)
     for index in np.flatnonzero(schedule.microbatch >= schedule.table_microbatches)[:1]:
         rule = f"names a microbatch outside 0 .. {schedule.table_microbatches - 1}"
-        _refuse(schedule, index, rule, "mend the cell or the number of microbatches")
+        _refuse(schedule, index, rule, "fix the cell or the number of microbatches")
 
 
 def refuse_out_of_range(schedule):
@@ -54,7 +54,7 @@ def refuse_out_of_range(schedule):
         column = getattr(schedule, name)
         if len(column) != schedule.num_operations or column.min(initial=0) < 0 or column.max(initial=0) >= limit:
             rule = f"must be {schedule.num_operations} numbers from 0 to {limit - 1}"
-            raise TableError(name, f"{column.min(initial=0)} to {column.max(initial=0)}", rule, "mend the table")
+            raise TableError(name, f"{column.min(initial=0)} to {column.max(initial=0)}", rule, "fix the table")
     if not ends or len(schedule.rank_start) < schedule.placement.max() + 2:
         rule = f"must rise from 0 to the number of operations, {schedule.num_operations}"
         raise TableError("rank_start", starts.tolist(), rule, "begin each rank where the one before it ends")
@@ -65,7 +65,7 @@ def refuse_out_of_range(schedule):
     if bad or (lowest < 0 and ((schedule.microbatch < 0) != (schedule.kind >= OpKind.R)).any()):
         rule = f"must be from 0 to {schedule.table_microbatches - 1}, {NO_MICROBATCH} for reductions and steps"
         value = f"{lowest} to {schedule.microbatch.max(initial=0)}"
-        raise TableError("microbatch", value, rule, "mend the table")
+        raise TableError("microbatch", value, rule, "fix the table")
 
 
 def _refuse_early_steps(schedule):

@@ -89,7 +89,7 @@ def test_options_are_checked_whatever_made_them():
     option.check((2, 3))
     with pytest.raises(ValueError, match="must be two numbers"):
         option.parse("abc")
-    with pytest.raises(ScheduleError, match="must be two numbers; write for example 1:1"):
+    with pytest.raises(ScheduleError, match="must be two numbers; write, for example, 1:1"):
         option.check((1, 2, 3))
 
 

@@ -91,7 +91,7 @@ def compositions(parts, num_ranks):
     """
     if parts < num_ranks or parts % num_ranks:
         rule = f"must be a multiple of {num_ranks}, so that an even split is one of the grid"
-        raise PPModelError("parts", parts, rule, f"write for example {2 * num_ranks}")
+        raise PPModelError("parts", parts, rule, f"write, for example, {2 * num_ranks}")
     ends = np.array(list(combinations(range(1, parts), num_ranks - 1)), dtype=int).reshape(-1, num_ranks - 1)
     return np.diff(ends, axis=1, prepend=0, append=parts)
 
@@ -122,7 +122,7 @@ def front_back_splits(parts, num_ranks):
     [[1, 1, 3, 3], [2, 2, 2, 2], [3, 3, 1, 1]]
     """
     if parts < 2 or parts % 2:
-        raise PPModelError("front_back", parts, "must be even", "write for example 60")
+        raise PPModelError("front_back", parts, "must be even", "write, for example, 60")
     front = np.arange(1, parts)[:, None]
     return np.repeat(np.hstack((front, parts - front)), num_ranks // 2, axis=1)
 
@@ -315,7 +315,7 @@ def verified(lowest, schedule, family):
     >>> verified(front_back_certificate(schedule)._replace(peak=5), schedule, "front : back")
     Traceback (most recent call last):
     ...
-    ppmodel.errors.PPModelError: certificate = 5: does not prove the peak, only 4; mend the rows or their weights
+    ppmodel.errors.PPModelError: certificate = 5: does not prove the peak, only 4; fix the rows or their weights
     """
     recounted = {rank: list(_recounted(row, schedule.num_stages)) for rank, row in enumerate(schedule.rows())}
     for row in lowest.certificate:
@@ -327,7 +327,7 @@ def verified(lowest, schedule, family):
     bound = min(_dot(mean, corner) for corner in extreme_splits(family, schedule.num_stages).tolist())
     if bound != lowest.peak:
         rule = f"does not prove the peak, only {bound}"
-        raise PPModelError("certificate", lowest.peak, rule, "mend the rows or their weights")
+        raise PPModelError("certificate", lowest.peak, rule, "fix the rows or their weights")
     reached = max(_dot(held, lowest.shares) for rows in recounted.values() for held in rows)
     if reached != lowest.peak or sum(lowest.shares) != schedule.num_stages or min(lowest.shares) < 0:
         raise PPModelError("shares", lowest.shares, f"have a peak of {reached}, not {lowest.peak}", "solve it again")
