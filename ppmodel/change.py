@@ -1,4 +1,4 @@
-"""Changes of a system and of the costs on it, to see what a result depends on."""
+"""Changes to a system and its costs, to see what a result depends on."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -15,40 +15,40 @@ _LEAST = dict.fromkeys(("bandwidth", "compute", "memory", "efficiency", "straggl
 
 @dataclass(frozen=True)
 class Change:
-    """Changes of a system and of the costs on it, to see what a result depends on.
+    """Changes to a system and its costs, to see what a result depends on.
 
     Parameters
     ----------
     bandwidth, latency : float
-        Factors on the network's bandwidth and on its latency, of links inside and between nodes alike.
+        Factors on the bandwidth and latency of all links, within and between nodes.
     compute : float
-        Factor on the speed of a device: its peak and its memory bandwidth.
+        Factor on the speed of a device: both its peak and its memory bandwidth.
     memory : float
         Factor on the memory bandwidth alone.
     memory_follows : bool
-        Whether the memory bandwidth grows with the peak. If not, every device has the memory bandwidth of one of
-        1 PFLOP/s; meant for the paper's nine systems, whose memory is not published.
+        Whether memory bandwidth grows with the peak. If not, every device has the memory bandwidth of a 1 PFLOP/s
+        device; meant for the paper's nine systems, for which memory is not published.
     efficiency : float
         Factor on the attainable fraction of the peak.
     collectives : float
         Factor on the time of the gradient all-reduce.
     backward : float or None
-        Time of a backward in forwards, on every stage; None keeps the model's own.
+        Time of a backward over that of a forward, on every stage; None keeps the model's ratio.
     overlap : float
-        Factor on the time of a cell in which a forward meets a backward, F&B; below 1 where the two fill each other's
-        gaps. Other operations that share a cell, such as two forwards that are doubled, keep their times.
+        Factor on the time of a cell with a forward and a backward, F&B; below 1 if they fill each other's gaps. Other
+        operations that share a cell, such as Chimera's doubled forwards, keep their times.
     straggler : float
-        Factor on the time of every operation on one S-th of the model.
+        Factor on the time of every operation on a slow S-th of the model.
     straggling : float
-        Where that S-th lies: 0 for the first, 1 for the last.
+        Position of that S-th: from 0 for the first to 1 for the last.
     network : bool
-        Whether transfers and all-reduces take any time at all.
+        Whether transfers and all-reduces take any time.
 
     Raises
     ------
     PPModelError
-        If a factor, or a backward that is given, is not positive (latency and collectives may be 0), or `straggling`
-        does not lie between 0 and 1.
+        If a factor or `backward` is not positive (latency and collectives may be 0), or `straggling` is not between
+        0 and 1.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class Change:
     network: bool = True
 
     def __hash__(self):
-        return self._hash  # looked up far more often than made
+        return self._hash  # looked up far more often than created
 
     def __post_init__(self):
         object.__setattr__(self, "_hash", hash(tuple(getattr(self, one.name) for one in fields(self))))
@@ -88,7 +88,7 @@ class Change:
         return f"Change({', '.join(f'{key}={value!r}' for key, value in self.given().items())})"
 
     def given(self):
-        """The fields that are not at their default.
+        """The fields that differ from their defaults.
 
         Returns
         -------
@@ -99,17 +99,17 @@ class Change:
         return {name: value for name, value in values.items() if value != getattr(Change, name)}
 
     def system(self, system):
-        """The changed system.
+        """Apply the change to a system.
 
         Parameters
         ----------
         system : SystemSpec
-            As specified.
+            The original system.
 
         Returns
         -------
         SystemSpec
-            With the same name.
+            The changed system, under the same name.
         """
         follows = 1.0 if self.memory_follows else _REFERENCE_FLOPS / system.peak_compute_flops
         memory = system.memory_bandwidth_bytes_per_s * self.memory * follows
@@ -130,14 +130,14 @@ class Change:
         )
 
     def costs(self, costs, schedule):
-        """The changed costs.
+        """Apply the change to costs.
 
         Parameters
         ----------
         costs : OpCosts
-            On the changed system.
+            Costs on the changed system.
         schedule : Schedule
-            Gives the stages' shares of the model.
+            Provides each stage's share of the model.
 
         Returns
         -------
@@ -166,12 +166,12 @@ _LATENCIES = "node_latency_s", "network_latency_s"
 
 
 def _times(value, factor):
-    """A value that a system need not give, times a factor."""
+    """An optional value of a system, times a factor."""
     return value if value is None else value * factor
 
 
 def _changed(block, names, factor):
-    """A block that a system need not have, with some of its values times a factor."""
+    """An optional block of a system, with some of its values multiplied by a factor."""
     return block and replace(block, **{name: _times(getattr(block, name), factor) for name in names})
 
 
@@ -180,7 +180,7 @@ WITHOUT_NETWORK = Change(network=False)
 
 
 def _slow_stages(schedule, where):
-    """The stages that make up one S-th of the model, the first where 0 and the last where 1."""
+    """The stages that make up one S-th of the model: the first at 0, the last at 1."""
     stages, ranks = schedule.num_stages, schedule.num_ranks
     each = stages // ranks
     first = round(where * (ranks - 1)) * each

@@ -1,4 +1,4 @@
-"""When work goes to compiled code: it must be loaded first, so small single runs stay plain."""
+"""When compiled code is used: it must be loaded first, so small single runs stay in plain Python."""
 
 import sys
 import warnings
@@ -6,34 +6,34 @@ import warnings
 from ppmodel.errors import PPModelError
 
 LARGE = 2**18
-"""From about so many operations on compiled code is quicker than plain code even where it must be loaded first.
+"""From about this many operations on, compiled code is faster than plain code even if it must be loaded first.
 
-Loading takes a third of a second; on a machine that has not compiled the kernels yet, some seconds, once.
+Loading takes a third of a second; on a machine that has not compiled the kernels yet, several seconds, once.
 """
 
 MANY = 4 * LARGE
-"""Small pieces of work that come to as much together are followed by more: then compiled code is loaded for these.
+"""Once small pieces of work add up to this many operations, more will follow, and compiled code is loaded.
 
-One table goes through about four of them (sources, graph, times, slots), so a single small run never comes so far.
+A table takes about four pieces (sources, graph, times, slots), so a single small run never gets there.
 """
 
 _plain = 0
 
 
 def kernels(size):
-    """The compiled twins of the plain loops, where they are worth it.
+    """Return the compiled twins of the plain loops if they are worth loading.
 
-    Both ways do the same arithmetic in the same order, so which one ran does not show in a result.
+    Both do the same arithmetic in the same order, so results do not depend on which one ran.
 
     Parameters
     ----------
     size : int
-        Operations that are worked on, times how often.
+        Number of operations, times the number of passes over them.
 
     Returns
     -------
     module or None
-        None for small work, unless something large, or ``MANY`` operations of small work, have loaded them before.
+        None for small work, unless a large piece, or ``MANY`` operations in small pieces, have loaded them before.
 
     Examples
     --------
@@ -49,21 +49,21 @@ def kernels(size):
         return None
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("error", "Environment variable")  # one of Numba's that is no number
+            warnings.filterwarnings("error", "Environment variable")  # one of Numba's variables is not a number
             from ppmodel import kernels
-    except Exception as problem:  # whatever an installation or a variable makes of it
-        rule, remedy = "cannot be loaded", "fix its variables NUMBA_..., or install it anew"
+    except Exception as problem:  # anything a broken installation or variable may cause
+        rule, remedy = "cannot be loaded", "fix its variables NUMBA_..., or reinstall it"
         raise PPModelError("numba", str(problem).partition("\n")[0], rule, remedy) from None
     return kernels
 
 
 def prepare(size):
-    """Load the compiled code where many small pieces of work that follow are worth it together.
+    """Load the compiled code if the many small pieces of work that follow are worth it together.
 
     Parameters
     ----------
     size : int
-        Operations of all of them, times how often.
+        Number of operations in all of them, times the number of passes over them.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """One point in, one row out: the only way from (schedule, size, model, system, choices) to numbers.
 
 A point is a case (`cases`), a size, costs (from seconds, or from a model on a system) and communication semantics. The
-topology travels with the costs, so no caller can forget it. `simulate` returns the timeline of one point, `compare` a
-frame of many; the room `times` keeps what a long study has computed.
+topology is part of the costs, so no caller can forget it. `simulate` returns the timeline of one point, `compare` a
+frame of many; `times` caches what a long study has computed.
 """
 
 from functools import partial
@@ -21,7 +21,7 @@ from ppmodel.schedules.registry import option_text
 from ppmodel.simulation import iterations, require_semantics, run_graph
 
 COORDINATES = ("schedule", "options", "label", "pp", "microbatches", "p2p", "allreduce", "system", "model")
-"""The columns that say which point a row is; costs given in seconds have their columns in place of the last two."""
+"""The columns that identify a point; if costs are given in seconds, their columns replace the last two."""
 
 NUMBERS = (
     "makespan_s", "busy_s", "idle_ratio", "bubble_ratio_total", "bubble_ratio_ideal", "bubble_ratio_span",
@@ -29,10 +29,10 @@ NUMBERS = (
     "peak_memory_bytes", "activations_bytes", "memory_capacity_bytes", "slowest_over_mean",
     "nics_shared",
 )  # fmt: skip
-"""The columns that say what comes out of a point."""
+"""The columns with the results of a point."""
 
 COLUMNS = (*COORDINATES, *NUMBERS, "ordered_for", "refused")
-"""The columns of every frame, of a sweep's rows, and of the command line's JSON."""
+"""The columns of every frame, of a sweep's rows and of the command line's JSON."""
 
 
 def simulate(
@@ -41,25 +41,25 @@ def simulate(
 ):  # fmt: skip
     """Simulate one iteration of a schedule with communication.
 
-    Costs are given in seconds, or by a model on a system; with a layout also those of tensor, context, expert and data
-    parallelism.
+    Costs are given in seconds, or follow from a model on a system; a layout adds those of tensor, context, expert and
+    data parallelism.
 
     Parameters
     ----------
     schedule : Schedule, str, (str, dict) or callable
         A table; a schedule's name; its name with options; or a function ``(pp, microbatches) -> Schedule``.
     pp, microbatches : int, optional
-        Ranks and microbatches; of a table they are known, and a layout may say them.
+        Ranks and microbatches; not needed for a table, or if the layout gives them.
     model, system : str, Path, ModelSpec and SystemSpec, optional
         A name that comes with the package, a YAML file, or a specification. Both, or neither.
     layout : str, Path, LayoutSpec or dict, optional
-        How the run is spread over GPUs, beside a model and a system.
+        How the run is spread over GPUs; needs a model and a system.
     p2p : {"latency", "overlapped", "overlapped_nic", "blocking_send", "blocking_recv", "blocking", "rendezvous"}
-        What a transfer occupies: nothing; its link; the NIC of each rank; the sender; the receiver; the sender and then
-        the receiver; both at once, which wait for one another.
+        What a transfer occupies: nothing; its link; each rank's NIC; the sender; the receiver; first the sender, then
+        the receiver; both at the same time, each waiting for the other.
     allreduce : {"excluded", "overlapped", "blocking", "overlapped_links"}
-        Whether gradient all-reduces are left out, run beside the ranks' computation, occupy the ranks, or run beside
-        the computation on the links of transfers; see `simulation.compile_graph`.
+        Whether gradient all-reduces are left out, overlap computation, occupy the ranks, or overlap computation while
+        they occupy the links of transfers; see `simulation.compile_graph`.
     **given
         Values of the layout, such as ``tp=8, dp=2, zero=1, microbatch_size=1, global_batch=1024``; see
         `specs.LayoutSpec`. Or, instead of a model and a system, seconds: ``forward``, ``backward`` (or ``input_grad``
@@ -69,7 +69,7 @@ def simulate(
     Returns
     -------
     Run
-        Makespan, bubble ratios and memory, with the timeline to plot, to write or to read as a frame.
+        Makespan, bubble ratios and memory, and the timeline, which can be plotted, exported or read as a frame.
 
     Raises
     ------
@@ -103,55 +103,55 @@ def compare(
     schedules, pp=None, microbatches=None, *, model=None, system=None, layout=None, p2p="overlapped",
     allreduce="excluded", changes=None, **given,
 ):  # fmt: skip
-    """A frame of schedules simulated at every combination of sizes, models, systems and choices.
+    """Simulate schedules at every combination of sizes, models, systems and choices.
 
-    Each row is the run that `simulate` returns for the same arguments. Any argument may be a list.
+    Each row is what `simulate` returns for the same arguments. Any argument may be a list.
 
     Parameters
     ----------
     schedules : list
-        Each as in `simulate`; or one alone.
+        Each as in `simulate`; a single one needs no list.
     pp, microbatches : int or list of int, optional
-        Ranks and microbatches; may be left out if all schedules are tables, or the layout says them.
+        Ranks and microbatches; not needed if all schedules are tables, or if the layout gives them.
     model, system : str, Path, ModelSpec, SystemSpec, or list of them, optional
         Names, files or specifications. Both, or neither.
     layout : str, Path, LayoutSpec, dict, or list of them, optional
-        How the run is spread over GPUs, beside a model and a system.
+        How the run is spread over GPUs; needs a model and a system.
     p2p, allreduce : str or list of str
         Communication semantics, as in `simulate`.
     changes : Change or list of Change, optional
-        Changes of the system and of the costs; the frame then has a column ``change``.
+        Changes to the system and its costs; they add a column ``change``.
     **given
-        As in `simulate`: values of the layout; or seconds, and each one given is a column.
+        As in `simulate`: values of the layout; or seconds, each of which adds a column.
 
     Returns
     -------
     DataFrame
-        A row for each combination, in the order of the arguments, the schedules outermost. Columns:
+        One row per combination, in the order of the arguments; schedules vary slowest. Columns:
 
-        - ``schedule, options, label``: the schedule; ``label`` is what figures call it.
-        - ``pp, microbatches, p2p, allreduce``, then ``system, model``, or the seconds: the combination.
-        - ``makespan_s``; ``busy_s``, the computing time of all ranks together.
-        - ``idle_ratio`` and ``bubble_ratio_total`` (both: idle time over the total time), ``bubble_ratio_ideal`` (over
-          the computing time), ``bubble_ratio_span`` (over the longest span of a rank), ``table_bubble_ratio`` (of the
-          idealised table, without communication).
-        - ``peak_activations`` of the most loaded rank, in microbatches on 1/S of the model; ``messages`` of all ranks;
-          ``comm_over_forward``, the slowest transfer over the mean forward.
+        - ``schedule, options, label``: the schedule; ``label`` is its name in figures.
+        - ``pp, microbatches, p2p, allreduce``, then ``system, model`` or the seconds: the combination.
+        - ``makespan_s``; ``busy_s``, the total computing time of all ranks.
+        - ``idle_ratio`` and ``bubble_ratio_total`` (both: idle time over total time), ``bubble_ratio_ideal`` (over
+          computing time), ``bubble_ratio_span`` (over the longest span of a rank), ``table_bubble_ratio`` (the same
+          ratio in the idealised table, without communication).
+        - ``peak_activations`` of the most loaded rank, in microbatches on 1/S of the model; ``messages``, over all
+          ranks; ``comm_over_forward``, the slowest transfer over the mean forward.
         - ``peak_memory_bytes`` and ``activations_bytes`` of the most loaded rank, ``memory_capacity_bytes`` of a
-          device; ``slowest_over_mean``, computing time of the rank that computes longest over that of the mean rank;
-          empty without a model.
+          device; ``slowest_over_mean``, the longest computing time of a rank over the mean; all empty without a model.
         - ``nics_shared``: whether transfers queue at shared NICs.
-        - With a layout: what it says (`layouts.LAYOUT_COLUMNS`); ``iteration_s``, the whole iteration with gradient
-          reduction and optimizer, and where it goes on the most loaded rank (`iteration.PARTS`);
-          ``tokens_per_s_per_gpu``; ``model_flops_utilization``; what a GPU holds (`iteration.MEMORY_PARTS`); ``fits``.
-        - ``ordered_for``: the times and the held share for which an order was searched (zb-1p, zb-2p), where its
-          options leave them open: those of the row, so that each system and model has its order; else empty.
+        - With a layout: its values (`layouts.LAYOUT_COLUMNS`); ``iteration_s``, the whole iteration with gradient
+          reduction and optimizer, and its parts on the most loaded rank (`iteration.PARTS`);
+          ``tokens_per_s_per_gpu``; ``model_flops_utilization``; memory by part (`iteration.MEMORY_PARTS`); ``fits``.
+        - ``ordered_for``: for schedules that search for an order (zb-1p, zb-2p), the times and the held fraction that
+          it was searched for. These are the row's own, so each system and model has its own order, unless the options
+          set them; then this is empty.
         - ``refused``: why a combination is not defined; its numbers are then empty.
 
     Raises
     ------
     PPModelError
-        If an argument is illegal at every combination: an unknown name, a broken file, a wrong word.
+        If an argument is illegal in every combination: an unknown name, a broken file, a misspelt word.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def compared(
     schedules, pp=None, microbatches=None, model=None, system=None, layout=None, p2p="overlapped",
     allreduce="excluded", changes=None, **given,
 ):  # fmt: skip
-    """The columns and rows of `compare`, for callers that need no frame.
+    """Compute the columns and rows of `compare`, for callers that need no frame.
 
     Parameters
     ----------
@@ -181,12 +181,12 @@ def compared(
     -------
     columns : list of str
     rows : list of dict
-        A row for each point; one that is not defined has no numbers.
+        One row per point; an undefined point has no numbers.
 
     Raises
     ------
     PPModelError
-        As `compare`.
+        As for `compare`.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def compared(
 
 
 def columns_of(rows, with_model=True, with_layout=False):
-    """The columns that some rows have, in their order."""
+    """The columns that occur in the rows, in order."""
     kept = [name for name in COLUMNS if name not in ("system", "model") or with_model]
     own = [name for name in (*SECONDS, "change") if rows and name in rows[0]]
     place, last = kept.index("makespan_s"), kept.index("ordered_for")
@@ -237,9 +237,9 @@ def point_columns(case, size, words):
     ----------
     case : Case
     size : (int, int)
-        Ranks and microbatches.
+        Numbers of ranks and microbatches.
     words : (str, str)
-        What transfers and the all-reduce occupy.
+        Semantics of transfers and of the all-reduce.
     """
     return {
         "schedule": case.name, "options": options_text(case.options), "label": case.label,
@@ -248,22 +248,22 @@ def point_columns(case, size, words):
 
 
 def case_rows(case, size, words, owns, prices, graph_of):
-    """The rows of a case at a size: a row for each way to price it.
+    """Compute the rows of a case at a size, one for each price.
 
     Parameters
     ----------
     case, size, words
         As in `point_columns`.
     owns : list of Case or PPModelError
-        From `ordering.ordered_cases`, for the prices.
+        From `ordering.ordered_cases`, one for each price.
     prices : sequence of Price
     graph_of : callable
-        Returns the graph of an ordered case, or raises a `PPModelError` that refuses its rows.
+        Returns the graph of an ordered case; if it raises a `PPModelError`, the rows are refused.
 
     Returns
     -------
     list of dict
-        A refused row has its reason in ``refused``, and no numbers.
+        A refused row has the reason in ``refused``, and no numbers.
     """
     point, rows = point_columns(case, size, words), []
     for own, some in groupby(zip(owns, prices, strict=True), key=itemgetter(0)):
@@ -279,20 +279,20 @@ def _graph(own, graph_of):
 
 
 def graph_rows(point, graph_of, prices):
-    """The rows of one graph: a row for each way to price it.
+    """Compute the rows of one graph, one for each price.
 
     Parameters
     ----------
     point : dict
-        Columns that all rows share.
+        The columns that all rows share.
     graph_of : callable
-        Returns the graph; a `PPModelError` that it raises refuses all rows, one that concerns a price its own row.
+        Returns the graph; if it raises a `PPModelError`, all rows are refused. An error in a price refuses its row.
     prices : sequence of Price
 
     Returns
     -------
     list of dict
-        A refused row has its reason in ``refused``, and no numbers.
+        A refused row has the reason in ``refused``, and no numbers.
     """
     rows = [point | price.columns | {"refused": None} for price in prices]
     try:
@@ -315,7 +315,7 @@ def graph_rows(point, graph_of, prices):
 
 
 def _more(graph, price, costs):
-    """What a model adds to a row: memory; with a layout the whole iteration, and what the layout comes to."""
+    """The columns that a model adds to a row: memory and, with a layout, its values and the whole iteration."""
     layout = price.layout_of(graph.schedule)
     if layout is None:
         return price.memory(graph.schedule)
@@ -328,7 +328,7 @@ def _said(error):
 
 
 def _each(graph, costs):
-    """`evaluate`, or errors: where times overflow under one of many costs, the others keep theirs."""
+    """`evaluate`, with an error in place of each result whose times overflow; the others keep theirs."""
     try:
         return evaluate(graph, costs)
     except (PPModelError, MemoryError) as error:
@@ -336,12 +336,12 @@ def _each(graph, costs):
 
 
 def evaluate(graph, many_costs):
-    """Numbers of one graph under many costs.
+    """Evaluate one graph under many costs.
 
     Parameters
     ----------
     graph : ExecutionGraph
-        From `cases.compiled`; the topology comes with the costs.
+        From `cases.compiled`; the topology is part of the costs.
     many_costs : sequence of OpCosts
         For the graph's schedule.
 
@@ -349,7 +349,7 @@ def evaluate(graph, many_costs):
     -------
     list of dict
         For each, ``makespan_s, busy_s, idle_ratio, bubble_ratio_total, bubble_ratio_ideal, bubble_ratio_span,
-        comm_over_forward, nics_shared``; times in seconds, ``busy_s`` of all ranks together.
+        comm_over_forward, nics_shared``; times in seconds, ``busy_s`` summed over ranks.
 
     Raises
     ------
@@ -363,19 +363,19 @@ def evaluate(graph, many_costs):
 
 
 def timed(graph, many_costs, makespans_s, spans_s, reduced_s):
-    """The numbers that `evaluate` returns, from times that are known already.
+    """Compute the numbers that `evaluate` returns from known times.
 
     Parameters
     ----------
     graph, many_costs
         As in `evaluate`.
     makespans_s, spans_s, reduced_s : ndarray of float, shape (len(many_costs),)
-        Makespan, longest span of a rank, and when the optimizer steps begin; in seconds.
+        Makespan, longest span of a rank, and start of the optimizer steps; in seconds.
 
     Returns
     -------
     list of dict
-        As `evaluate`.
+        As for `evaluate`.
     """
     ranks, busy = graph.schedule.num_ranks, metrics.computing_s(graph.schedule, many_costs)
     columns = time_columns(ranks, makespans_s, busy, spans_s, reduced_s)
@@ -392,8 +392,8 @@ def time_columns(num_ranks, makespans_s, busy_s, spans_s, reduced_s):
     ----------
     num_ranks : int
     makespans_s, busy_s, spans_s, reduced_s : ndarray of float, shape (n,)
-        Makespan, computing time of all ranks together, longest span of a rank, and when the optimizer steps begin,
-        where idle time ends; in seconds.
+        Makespan, total computing time of all ranks, longest span of a rank, and start of the optimizer steps, at which
+        idle time stops counting; in seconds.
 
     Returns
     -------
@@ -409,12 +409,12 @@ def time_columns(num_ranks, makespans_s, busy_s, spans_s, reduced_s):
 
 
 def options_text(options):
-    """A case's options as a frame shows them: ``chunks=2 held=0.5``."""
+    """A case's options as shown in frames: ``chunks=2 held=0.5``."""
     return " ".join(f"{name}={option_text(value)}" for name, value in options)
 
 
 def _told_apart(given):
-    """Seconds that are given, and values of a layout."""
+    """Separate seconds from values of a layout."""
     values = {name: value for name, value in given.items() if name in LAYOUT_FIELDS}
     return {name: value for name, value in given.items() if value is not None and name not in values}, values
 
@@ -429,7 +429,7 @@ def _one_layout(layout, values):
 
 
 def chunked_case(case, layout):
-    """The case with the layout's chunks, where it has that option and none is set."""
+    """The case with the layout's number of chunks, if it has that option and it is not set."""
     if layout is None or layout.chunks is None or "chunks" not in case.known_options or "chunks" in dict(case.options):
         return case
     return case.with_options({"chunks": str(layout.chunks)})
@@ -454,7 +454,7 @@ def _one_size(case, pp, microbatches, layout=None):
 
 
 def _sizes(cases, case, pp, microbatches, layout):
-    """The sizes of a case: those asked for, those of its layout, or that of a table."""
+    """The sizes of a case: those asked for, its layout's, or the table's."""
     if pp is None and microbatches is None and layout is None:
         return [_size(case, None, None)]
     first = case if layout is not None else cases[0]

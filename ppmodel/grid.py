@@ -1,4 +1,4 @@
-"""A table as text, with the cells in question marked: what an error shows."""
+"""A table as text with the faulty cells marked, as errors show it."""
 
 from typing import NamedTuple
 
@@ -6,14 +6,14 @@ _PLACES_SHOWN, _RANKS_SHOWN, _LONGEST_CELL = 16, 24, 40
 
 
 class Grid(NamedTuple):
-    """Rows of cells, some of them marked; as a string, aligned text, one line per rank.
+    """Rows of cells, some of them marked; as a string, aligned text with one line per rank.
 
     Parameters
     ----------
     rows : list of list of str
         The cells of each rank in program order.
     marks : set of (int, int)
-        Rank and place in its row of the cells in question.
+        Rank and index in the row of each marked cell.
 
     Examples
     --------
@@ -27,13 +27,13 @@ class Grid(NamedTuple):
 
     @property
     def ranks(self):
-        """The ranks that are shown: of a tall table those around the first mark."""
+        """The ranks to show; in a tall table, those around the first mark."""
         top = max(0, min((rank for rank, _ in self.marks), default=0) - _RANKS_SHOWN // 2)
         return range(top, min(top + _RANKS_SHOWN, len(self.rows)))
 
     @property
     def places(self):
-        """The places of a row that are shown: of a long table those around the marks."""
+        """The cells of a row to show; in a long table, those around the marks."""
         first = max(0, min((place for _, place in self.marks), default=0) - _PLACES_SHOWN // 2)
         last = max((place for _, place in self.marks), default=0) + _PLACES_SHOWN // 2
         return range(first, min(max(last, first + _PLACES_SHOWN), first + 3 * _PLACES_SHOWN))

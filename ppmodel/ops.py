@@ -1,4 +1,4 @@
-"""What a table's cell holds: an operation, or operations that run as one."""
+"""The contents of a table's cell: one operation, or several that run as one."""
 
 import re
 from enum import IntEnum
@@ -8,10 +8,10 @@ from ppmodel.errors import TableError
 
 
 class OpKind(IntEnum):
-    """The phases of one microbatch on one stage, and what follows once for all microbatches: reduction and step.
+    """The phases of one microbatch on one stage, plus gradient reduction and optimizer step, once for all microbatches.
 
-    The letters are PyTorch's current ones: ``B`` is the whole backward; ``I`` and ``W`` are its two
-    halves, the gradient of the stage's input and of its weights. The Zero Bubble papers write B for I.
+    The letters are PyTorch's: ``B`` is the full backward; ``I`` and ``W`` are its two halves, the gradients of the
+    stage's input and of its weights. The Zero Bubble papers write B for I.
 
     Examples
     --------
@@ -23,12 +23,12 @@ class OpKind(IntEnum):
     B = 1  #: full backward
     I = 2  #: input-gradient backward  # noqa: E741 - the field's letter
     W = 3  #: weight-gradient backward
-    R = 4  #: reduction (sum) of a stage's gradients over its replicas, in the table and beyond it
+    R = 4  #: reduction (sum) of a stage's gradients over its replicas, inside and outside the table
     O = 5  #: optimizer step of a stage  # noqa: E741 - the paper's letter
 
 
 NO_MICROBATCH = -1
-"""The microbatch of an operation that belongs to none: a reduction or an optimizer step."""
+"""The microbatch of a reduction or an optimizer step, which belong to none."""
 
 _KINDS = dict(OpKind.__members__)
 _OP = re.compile(r"(?P<stage>\d{1,9})(?P<kind>[FBIWRO])(?P<microbatch>\d{0,9})(?:@(?P<replica>\d{1,4}))?", re.ASCII)
@@ -41,11 +41,11 @@ class Op(NamedTuple):
     ----------
     kind : OpKind
     stage : int
-        Stage of the model, 0 at the input.
+        Stage of the model; 0 is at the input.
     microbatch : int
         Microbatch, or ``NO_MICROBATCH`` for a reduction or an optimizer step.
     replica : int
-        Copy of the pipeline (0 alone, but for bidirectional schedules).
+        Copy of the pipeline (always 0 except in bidirectional schedules).
 
     Examples
     --------
@@ -67,7 +67,7 @@ class Op(NamedTuple):
 
     @classmethod
     def parse(cls, text):
-        """Read an operation from its short text, the inverse of ``str``.
+        """Read an operation from its short text; the inverse of ``str``.
 
         Raises
         ------
@@ -83,7 +83,7 @@ class Op(NamedTuple):
 
 
 def parse_cell(text):
-    """Read a cell: one operation, or operations that run as one, joined by ``&``.
+    """Read a cell: one operation, or several that run as one, joined by ``&``.
 
     Examples
     --------

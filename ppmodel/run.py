@@ -1,4 +1,4 @@
-"""One simulated iteration: its numbers, its frame, its picture and its trace."""
+"""One simulated iteration: its numbers, data frame, picture and trace."""
 
 from functools import cached_property
 
@@ -21,17 +21,17 @@ class Run:
     ----------
     table : Schedule
     p2p, allreduce : str
-        Communication semantics, as they were given.
+        Communication semantics, as given.
     timeline : Timeline
-        Start and end of every operation and of every transfer.
+        Start and end of every operation and transfer.
     costs : OpCosts
     model : ModelSpec or None
     system : SystemSpec or None
-        None, like `model`, if costs were given in seconds.
+        Both None if costs were given in seconds.
     layout : LayoutSpec or None
         Complete, with pp and the global batch; None if none was given.
     ordered_for : str or None
-        What its order was searched for, as in `ppmodel.compare`.
+        The values for which its order was searched, as in `ppmodel.compare`.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class Run:
 
     @property
     def idle_ratio(self):
-        """Share of the ranks' time in which they do not compute; the same as `bubble_ratio_total`."""
+        """Fraction of the ranks' time in which they do not compute; the same as `bubble_ratio_total`."""
         return self._numbers["idle_ratio"]
 
     @property
@@ -89,7 +89,7 @@ class Run:
 
     @property
     def table_bubble_ratio(self):
-        """Idle share of the idealised table, without communication and with a backward of two slots."""
+        """Idle fraction of the idealised table, without communication and with a backward of two slots."""
         return table_numbers(self.table)["table_bubble_ratio"]
 
     @property
@@ -120,7 +120,7 @@ class Run:
 
     @cached_property
     def iteration(self):
-        """Time of the whole iteration and where it goes, an `iteration.Iteration`; None without a layout."""
+        """Time of the whole iteration by part, an `iteration.Iteration`; None without a layout."""
         if self.layout is None:
             return None
         return iteration(self.timeline.graph, self.costs, self.model, self.system, self.layout)
@@ -132,7 +132,7 @@ class Run:
 
     @property
     def messages(self):
-        """Point-to-point messages of the iteration, of all ranks together."""
+        """Point-to-point messages in the iteration, over all ranks."""
         return table_numbers(self.table)["messages"]
 
     def critical_path(self):
@@ -140,7 +140,7 @@ class Run:
         return metrics.critical_path(self.timeline)
 
     def to_dict(self):
-        """The run as a row of `ppmodel.compare`, with the same names and values.
+        """Return the run as a row of `ppmodel.compare`, with the same names and values.
 
         Returns
         -------
@@ -162,26 +162,26 @@ class Run:
         return row | names | layout_columns(self.layout) | numbers | iteration_numbers(*given)
 
     def to_frame(self):
-        """Every operation with its times.
+        """Return every operation with its times.
 
         Returns
         -------
         DataFrame
-            A row for each operation, rank by rank in program order; columns ``rank, operation, kind, stage, microbatch,
-            replica, start_s, end_s, sent_s, arrived_s``, the last two NaN where the result stays.
+            One row per operation, rank by rank in program order; columns ``rank, operation, kind, stage, microbatch,
+            replica, start_s, end_s, sent_s, arrived_s``. The last two are NaN if the result stays on its rank.
         """
         timeline, names = self.timeline, ("start_s", "end_s", "sent_s", "arrived_s")
         return self.table.frame_with({name: getattr(timeline, name) for name in names})
 
     def plot(self, title=None, critical_path=False):
-        """The timeline as a picture: a row for each rank, with the transfers.
+        """Draw the timeline: one row per rank, with the transfers.
 
         Parameters
         ----------
         title : str, optional
             The figure's title.
         critical_path : bool
-            Whether to frame the operations of the critical path.
+            Whether to outline the operations on the critical path.
 
         Returns
         -------
@@ -197,7 +197,7 @@ class Run:
     def to_trace(self, path):
         """Write the timeline for Perfetto or ``chrome://tracing``.
 
-        With a model, memory is in it; with a layout that has collectives, two streams of each rank, too.
+        It includes memory if there is a model, and two streams per rank if the layout has collectives.
 
         Parameters
         ----------

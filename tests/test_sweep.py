@@ -423,7 +423,7 @@ def test_the_output_is_a_table_that_knows_its_sweep(file, tmp_path, capsys, plai
     assert (code, said) == (
         0,
         f"{out}: {len(plain_rows)} rows, {len(plain_rows)} computed now; {refused} refused, {alike} like this: "
-        "microbatches = 4: must equal pp (2) for hanayo, which is defined in this regime only; "
+        "microbatches = 4: must equal pp (2) for hanayo, which is defined only there; "
         "pass microbatches 2\n",
     )
     assert table.column_names == list(COLUMNS)

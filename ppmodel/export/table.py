@@ -220,7 +220,7 @@ def _parse(text, name):
         elif line.strip(" ,\t"):
             lines.append((number, line))
     if not lines:
-        raise TableError("table", "empty", "must hold operations", "write one row per rank")
+        raise TableError("table", "empty", "must contain operations", "write one row per rank")
     comma = any("," in line for _, line in lines)
     rows = [(number, _split(number, line, comma)) for number, line in lines]
     _refuse_other_versions(notes)

@@ -1,7 +1,7 @@
-"""The schedules: every module in this folder registers its own, and nothing else names them.
+"""The schedules: every module in this folder registers its own; they are named nowhere else.
 
-What they share registers nothing: `registry` itself, `rounds`, `phases` and `building_block` (three ways to write an
-order down), and `loops` (several stages on each rank).
+Shared modules register nothing: `registry` itself; `rounds`, `phases` and `building_block`, three ways to write an
+order; and `loops`, for several stages per rank.
 """
 
 from importlib import import_module

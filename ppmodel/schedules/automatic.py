@@ -1,8 +1,8 @@
-"""Zero Bubble schedules by search (Qi et al., ICLR 2024, section 3.1): orders for given times and a memory limit.
+"""Zero Bubble schedules found by search (Qi et al., ICLR 2024, section 3.1), for given times and a memory limit.
 
-A greedy scheduler plays the ranks in simulated time; what its rules leave open is set in several ways, each
-gives a candidate, and the best is kept. Beside these stand the hand-made ZB-H1 and ZB-H2 where they fit the limit,
-so that the search is never worse than they are for the times that it was given.
+A greedy scheduler steps the ranks through simulated time. Choices that its rules leave open are made in several ways;
+each gives a candidate, and the best one is kept. The handcrafted ZB-H1 and ZB-H2 are candidates too if they fit the
+limit, so the result is never worse than these for the times given.
 """
 
 from fractions import Fraction
@@ -20,28 +20,28 @@ from ppmodel.tables import Schedule
 NEVER = 2**62
 _LONGEST = 2**60
 _WORK = 4
-"""Plain code takes about as long to choose one operation as for this many operations of a table elsewhere."""
+"""Choosing one operation in plain code takes about as long as handling this many operations of a table elsewhere."""
 _PARTS = 10**9
-"""A share of memory is counted in billionths, whatever a user writes."""
+"""Fractions of memory are counted in billionths."""
 _F, _I, _W = int(OpKind.F), int(OpKind.I), int(OpKind.W)
 
 
 class Rule(NamedTuple):
-    """What the greedy scheduler does where the paper's description leaves a choice.
+    """What the greedy scheduler does where the paper's description leaves a choice open.
 
     Attributes
     ----------
     eager : bool
-        A rank that still waits for its first input gradient begins a forward that may delay it.
+        A rank still waiting for its first input gradient starts a forward even if that may delay it.
     skip : bool
-        A rank at least two forwards ahead of the next leaves out one that may delay an input gradient.
+        A rank at least two forwards ahead of the next rank skips a forward that may delay an input gradient.
     fill : {0, 1, 2}
-        A gap shorter than a weight gradient takes one: never, if this rank would otherwise become
-        the one that has waited longest, always.
+        Whether a gap shorter than a weight gradient is filled with one: never; if this rank would otherwise become
+        the one that has waited longest; always.
     depth : {0, 1, 2}
-        Microbatches under way on rank d, at most: as memory allows, S-d as in 1F1B, 2(S-d)-1 as in ZB-H2.
+        Limit on microbatches in flight on rank d: as memory allows; S-d as in 1F1B; 2(S-d)-1 as in ZB-H2.
     free : bool
-        At the memory limit a weight gradient makes room for a forward that waits, however short the gap.
+        At the memory limit, a weight gradient makes room for a waiting forward, however short the gap.
     """
 
     eager: bool
@@ -58,15 +58,15 @@ RULES = tuple(
         (0, 0, 1, 2, 1), (0, 0, 2, 2, 0), (0, 0, 0, 0, 1), (0, 0, 1, 0, 0), (0, 0, 0, 1, 0), (1, 1, 1, 0, 0),
     ]
 )  # fmt: skip
-"""In the order in which ties are broken: twelve of 72 combinations, all of which would take six times as long.
+"""Twelve of the 72 combinations, in the order in which ties are broken; trying all would take six times as long.
 
-They were chosen on 4000 random cases (S up to 16, B up to 4S). On 4000 others they, with the handcrafted orders, find
-the shortest span of all 72 combinations in all but 7 cases, and a span less than 1 % longer in these.
+They were chosen on 4000 random cases (S up to 16, B up to 4S). On 4000 others they and the handcrafted orders find the
+shortest span of all 72 combinations in all but 7 cases, in which the span is less than 1 % longer.
 """
 
 
 def _is_times(times):
-    """Whether something is four numbers of seconds, the first three above 0."""
+    """Whether a value is four times, the first three above 0."""
     four = isinstance(times, tuple | list) and len(times) == 4
     numbers = four and all(isinstance(t, int | float) and not isinstance(t, bool) and 0 <= t < NEVER for t in times)
     return numbers and all(t > 0 for t in times[:3])
@@ -91,53 +91,54 @@ def _number(text):
 
 _TIMES = Option(
     "times", _times, (1, 1, 1, 0), "F:I:W:C", "must be four numbers, the first three above 0, as F:I:W:C",
-    "forward, input gradient, weight gradient and transfer, for which operations are ordered",
+    "times of forward, input gradient, weight gradient and transfer to search an order for",
     _is_times, ((1, 1, 1, 0), (18.5, 18, 9.3, 0.6)),
 )  # fmt: skip
 _LIMIT_1P, _LIMIT_2P = (
-    Option.count("limit", None, "N", f"microbatches whose activations fit on a rank, {usual} unless set", (None, 3))
+    Option.count("limit", None, "N", f"microbatches whose activations fit on a rank, {usual} by default", (None, 3))
     for usual in ("S", "2S")
 )
 _HELD = Option(
     "held", _number, 1, "SHARE", "must be a number of at least 0",
-    "what is kept from I until W, in activations kept from F until I; above 1 with recomputation", _is_share, (1, 0.5),
+    "activations held between I and W over those between F and I; above 1 with recomputation", _is_share, (1, 0.5),
 )  # fmt: skip
 
 
 @schedule(
-    "zb-1p", label="ZB-1p", title="split backward, ordered by search under the memory of S microbatches",
+    "zb-1p", label="ZB-1p", title="split backward, order found by search within the memory of S microbatches",
     legal="B >= 1", options=[_TIMES, _LIMIT_1P, _HELD], searched=True,
-    when="The memory of 1F1B, and times F, I, W and c that differ from one another and are known.", source="qi2024",
+    when="You have 1F1B's memory, and F, I, W and c differ and are known.", source="qi2024",
 )  # fmt: skip
 def zb_1p(num_ranks, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
-    """ZB-1p (Qi et al., 2024, section 3.1): the best order found under 1F1B's memory, S microbatches.
+    """ZB-1p (Qi et al., 2024, section 3.1): the best order found within 1F1B's memory, S microbatches.
 
     Parameters
     ----------
     num_ranks : int
         Ranks, S; stage s is on rank s.
     num_microbatches : int
-        Microbatches of one iteration, B.
+        Microbatches per iteration, B.
     times : tuple of four numbers
-        Forward, input gradient, weight gradient and transfer of one microbatch on one stage, in one unit; the
-        transfer occupies nothing (``latency``). They order the operations and no more.
+        Forward, input gradient, weight gradient and transfer of one microbatch on one stage, in the same unit; a
+        transfer occupies nothing (``latency``). They only determine the order.
     limit : int, optional
-        Microbatches whose activations a rank holds at most, between F and I; S if not given.
+        Number of microbatches whose activations a rank may hold between F and I; S by default.
     held : number
-        What the weight gradient still needs, as a share of a stage's activations between F and I; rounded up to a
-        billionth. The paper's limit counts it so, for it is well below 1 where attention is kept: 32 of 34 + 5as/h
-        parts. With recomputation it is above 1, for what I computes again stays until W; a `limit` that is given must
-        then be at least as much, and one that is not is as many microbatches at their largest.
+        Activations that the weight gradient still needs, as a fraction of a stage's activations between F and I;
+        rounded up to a billionth. The paper's limit counts them like this, because the fraction is well below 1 if
+        attention scores are kept: 32 of 34 + 5as/h parts. With recomputation it exceeds 1, because what I recomputes
+        stays until W; a given `limit` must then be at least as large, and the default counts microbatches at their
+        largest.
 
     Returns
     -------
     Schedule
-        Forwards, input gradients and weight gradients of a rank each go through the microbatches in order.
+        On each rank, forwards, input gradients and weight gradients each take the microbatches in order.
 
     Raises
     ------
     ScheduleError
-        If one microbatch exceeds the limit, or times have so many digits that they cannot be added up exactly.
+        If one microbatch exceeds the limit, or times have too many digits to be added exactly.
 
     Examples
     --------
@@ -150,28 +151,28 @@ def zb_1p(num_ranks, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
 
 
 @schedule(
-    "zb-2p", label="ZB-2p", title="split backward, ordered by search under the memory of 2S microbatches",
+    "zb-2p", label="ZB-2p", title="split backward, order found by search within the memory of 2S microbatches",
     legal="B >= 1", options=[_TIMES, _LIMIT_2P, _HELD], searched=True,
-    when="Twice the memory of 1F1B, and times F, I, W and c that differ from one another and are known.",
+    when="You have twice 1F1B's memory, and F, I, W and c differ and are known.",
     source="qi2024",
 )  # fmt: skip
 def zb_2p(num_ranks, num_microbatches, times=(1, 1, 1, 0), limit=None, held=1):
-    """ZB-2p (Qi et al., 2024, section 3.1): the best order found under twice 1F1B's memory, 2S microbatches.
+    """ZB-2p (Qi et al., 2024, section 3.1): the best order found within twice 1F1B's memory, 2S microbatches.
 
     Parameters
     ----------
     num_ranks, num_microbatches, times, limit, held
-        As in `zb_1p`, but that the limit is 2S if not given.
+        As in `zb_1p`, except that the limit is 2S by default.
 
     Returns
     -------
     Schedule
-        As of `zb_1p`.
+        As for `zb_1p`.
 
     Raises
     ------
     ScheduleError
-        As of `zb_1p`.
+        As for `zb_1p`.
 
     Examples
     --------
@@ -190,9 +191,9 @@ def _searched(name, num_ranks, num_microbatches, times, limit, usual, held):
     require(share <= limit, "limit", limit, rule, enough)
     sizes, times, memory = (num_ranks, num_microbatches), _whole(times), _whole((1, share))
     longest, largest = num_ranks * num_microbatches * (sum(times) + times[3]), num_microbatches * max(memory)
-    rule = "has too many digits to be added up exactly"
+    rule = "has too many digits to be added exactly"
     require(longest < _LONGEST, "times", option_text(times), rule, "round the times")
-    require(largest < _LONGEST, "held", held, "is too large to be added up exactly", "pass less")
+    require(largest < _LONGEST, "held", held, "is too large to be added exactly", "pass a smaller number")
     kind = _best(sizes, times, (min(floor(limit * memory[0]), largest), *memory))
     microbatch = np.empty_like(kind)
     for of in (_F, _I, _W):
@@ -203,7 +204,7 @@ def _searched(name, num_ranks, num_microbatches, times, limit, usual, held):
 
 
 def _whole(numbers):
-    """Numbers in decimal notation, times the smallest factor that makes all of them whole.
+    """Scale decimal numbers by the smallest factor that makes all of them whole.
 
     >>> _whole((1, 0.25))
     (4, 1)
@@ -217,9 +218,9 @@ def _whole(numbers):
 
 
 def _best(sizes, times, memory):
-    """Kinds of the best candidate: the shortest longest span, then the shortest makespan, then the first.
+    """Kinds of the best candidate: least longest span, then least makespan, then the first.
 
-    Times, and the parts of `memory` (limit, a microbatch, what of it its weight gradient still needs), are whole.
+    Times, and the parts of `memory` (limit, a microbatch, the part its weight gradient still needs), are whole.
     """
     fast = kernels(_WORK * 3 * sizes[0] * sizes[1] * len(RULES))
     order, judge = (fast.zero_bubble_order, fast.zero_bubble_span) if fast else (greedy, span_and_makespan)
@@ -246,7 +247,7 @@ def _hand_made(num_ranks, num_microbatches, depth):
 
 
 def _peak(kind, memory):
-    """The most that any rank holds, in the unit of `memory`."""
+    """The peak of the most loaded rank, in the unit of `memory`."""
     _, whole, kept = memory
     change = np.zeros(len(OpKind), dtype=np.int64)
     change[[_F, _I, _W]] = whole, kept - whole, -kept
@@ -257,16 +258,16 @@ def _peak(kind, memory):
 
 
 def greedy(sizes, times, memory, rule):
-    """One candidate: the kind of every operation of each rank in order; the twin of the compiled one.
+    """One candidate: the kinds of each rank's operations in order; the twin of the compiled function.
 
-    The rank that is due first decides (of several, the lowest) what to begin: an input gradient that is there,
-    unless it is a forward's turn; a forward that fits the memory; a weight gradient in a gap. If nothing, it is due
-    again when the next message arrives, or when a neighbour begins something.
+    The rank that is due first (the lowest of several) decides what to start: an input gradient that is ready, unless
+    it is a forward's turn; a forward that fits in memory; a weight gradient in a gap. If it starts nothing, it is due
+    again when the next message arrives or a neighbour starts something.
 
     Parameters
     ----------
     sizes, times, memory, rule : sequences of int
-        (S, B); (F, I, W, C); (limit, a microbatch, what of it the weight gradient needs); as `Rule`.
+        (S, B); (F, I, W, C); (limit, a microbatch, the part its weight gradient needs); as in `Rule`.
 
     Returns
     -------
@@ -285,7 +286,7 @@ def greedy(sizes, times, memory, rule):
 
 
 class _Play:
-    """The ranks while a greedy order is made."""
+    """The state of the ranks while a greedy order is built."""
 
     def __init__(self, sizes, times, memory, rule):
         (self.num_ranks, self.num_microbatches), self.rule = map(int, sizes), Rule(*map(int, rule))
@@ -302,7 +303,7 @@ class _Play:
         return len(self.end[kind][rank])
 
     def next_forward(self, rank, now):
-        """When the next forward's input is there (NEVER while that is open), and the soonest that it may be."""
+        """When the next forward's input arrives (NEVER while unknown), and the earliest that it may."""
         number = self.done(_F, rank)
         if number == self.num_microbatches:
             return NEVER, NEVER
@@ -314,7 +315,7 @@ class _Play:
         return NEVER, max(now, self.free[rank - 1]) + self.forward + self.comm
 
     def next_input_grad(self, rank, now):
-        """The same of the next input gradient; NEVER while its forward has not begun."""
+        """The same for the next input gradient; NEVER while its forward has not started."""
         number = self.done(_I, rank)
         if number == self.done(_F, rank):
             return NEVER, NEVER
@@ -332,18 +333,18 @@ class _Play:
         return self.whole * forwards - (self.whole - self.kept) * input_grads - self.kept * weight_grads
 
     def has_room(self, rank):
-        """Whether a forward fits, and where input gradients need more than it gave, one of these after it."""
+        """Whether a forward fits and, if input gradients need more than it took, one of them after it."""
         forwards, depth = self.done(_F, rank), self.rule.depth
         deep = depth and forwards - self.done(_I, rank) > depth * (self.num_ranks - 1 - rank)
         return self.held(rank) + max(self.whole, self.kept) <= self.limit and not deep
 
     def choice(self, rank, now):
-        """The kind of the operation to begin, or None."""
+        """The kind of operation to start, or None."""
         forward_there, soonest_forward = self.next_forward(rank, now)
         input_grad_there, soonest_input_grad = self.next_input_grad(rank, now)
         room, warming_up = self.has_room(rank), not self.done(_I, rank)
         if input_grad_there <= now and self.held(rank) + self.kept - self.whole > self.limit:
-            return _W  # one is owed: after a forward there is room for an input gradient
+            return _W  # after a forward, there must be room for an input gradient
         may_forward, may_input_grad = room and forward_there <= now, input_grad_there <= now
         if may_input_grad and (warming_up or self.last[rank] == _F or not may_forward):
             return _I
@@ -355,7 +356,7 @@ class _Play:
         return _I if may_input_grad else None
 
     def takes_forward(self, rank, delays, warming_up):
-        """Whether a forward that fits begins now; `delays`: it may keep the next input gradient waiting."""
+        """Whether a forward that fits starts now; `delays`: it may make the next input gradient wait."""
         if not delays:
             return True
         if warming_up:
@@ -393,7 +394,7 @@ class _Play:
 
 
 def span_and_makespan(kind, times):
-    """The longest span of a rank from its first to its last operation, and the makespan; the compiled one's twin.
+    """The longest span of a rank, first to last operation, and the makespan; the twin of the compiled function.
 
     Parameters
     ----------
@@ -405,7 +406,7 @@ def span_and_makespan(kind, times):
     Returns
     -------
     span, makespan : int
-        In the unit of `times`; NEVER where ranks wait for one another.
+        In the unit of `times`; NEVER if ranks wait for each other.
     """
     forward, input_grad, weight_grad, comm = map(int, times)
     length = {_F: forward, _I: input_grad, _W: weight_grad}

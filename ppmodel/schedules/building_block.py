@@ -1,11 +1,11 @@
-"""Orders from a building block: one microbatch's slots on every rank, repeated at a fixed period, its ends squeezed.
+"""Orders from a building block: one microbatch's slots on every rank, repeated at a fixed period, with squeezed ends.
 
 The framework is that of Qi et al., "Pipeline Parallelism with Controllable Memory" (arXiv:2405.15362): how long a
-block holds its activations decides the peak, whatever the number of microbatches, and its stable phase decides what a
-further microbatch takes; squeezing shortens the warm-up and the cool-down. The rules are ours:
+block holds its activations determines the peak, whatever the number of microbatches; its stable phase determines the
+time per additional microbatch; squeezing shortens the warm-up and the cool-down. The rules are ours:
 
 1. Microbatch b has its forwards and input gradients at their offsets in the block plus b periods.
-2. Weight gradients take a rank's free slots, the oldest first.
+2. Weight gradients take a rank's free slots, oldest first.
 3. A slot is in a rank's stable phase if the period that ends with it has every forward and input gradient of the
    block: those from a period, less one slot, after the first microbatch's last one to the last microbatch's first.
    There operations keep their slots. If a rank has no such slot, for few microbatches, no rank has a stable phase.
@@ -25,11 +25,11 @@ from ppmodel.tables import by_keys
 
 FREE = -1
 _WORK = 8
-"""Plain code takes about as long for the trials of one move as for this many operations of a table elsewhere."""
+"""Trying one move in plain code takes about as long as handling this many operations of a table elsewhere."""
 
 
 def squeezed(placement, offsets, period, num_microbatches, limit):
-    """Each rank's order of the operations of `num_microbatches` blocks.
+    """Compute each rank's order of the operations of `num_microbatches` blocks.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def squeezed(placement, offsets, period, num_microbatches, limit):
         The rank of each stage.
     offsets : sequence of int, length 2 num_ranks
         The slot in the block of each stage's forward, from the first stage to the last, then of each stage's
-        input gradient, from the last to the first. On every rank they differ by other than whole periods.
+        input gradient, from the last to the first. On any rank, no two may differ by a whole number of periods.
     period : int
         Slots from one microbatch to the next.
     num_microbatches : int
@@ -58,7 +58,7 @@ def squeezed(placement, offsets, period, num_microbatches, limit):
     home = np.array([*placement, *placement[::-1]], dtype=np.int32)
     slot = np.array(offsets, dtype=np.int32)[:, None] + period * np.arange(num_microbatches, dtype=np.int32)
     turns = by_keys(slot.ravel(), np.repeat(home, num_microbatches)).astype(np.int32)
-    num_gradients = np.bincount(placement).max() * num_microbatches  # of a rank; each needs a slot
+    num_gradients = np.bincount(placement).max() * num_microbatches  # on a rank; each needs a slot
     length = int(slot.max() + num_gradients) + 1
     fast = kernels(_WORK * slot.size + len(placement) * length)
     stable = _stable_phases(home, slot, period, length)
@@ -67,7 +67,7 @@ def squeezed(placement, offsets, period, num_microbatches, limit):
 
 
 def _stable_phases(home, slot, period, length):
-    """The first slot of each rank's stable phase and the one after its last; `length` twice if there is none."""
+    """The first slot of each rank's stable phase, and the slot after its last; twice `length` if there is none."""
     begin, last = np.zeros(home.max() + 1, dtype=np.int32), np.full(home.max() + 1, length, dtype=np.int32)
     np.maximum.at(begin, home, slot[:, 0])
     np.minimum.at(last, home, slot[:, -1])
@@ -87,16 +87,16 @@ def _orders(cells, num_microbatches, num_ranks):
 
 
 def stretched(kind, stage, microbatch, cut, length, times):
-    """Repeat a stretch of the steady state, so that a short order serves more microbatches.
+    """Repeat a stretch of the steady state, to extend a short order to more microbatches.
 
     Parameters
     ----------
     kind, stage, microbatch : ndarray of int
-        A rank's order, as of `squeezed`.
+        A rank's order, from `squeezed`.
     cut : int
-        Where the stretch begins.
+        Start of the stretch.
     length : int
-        Operations of one period: those of one microbatch.
+        Operations in one period: those of one microbatch.
     times : int
         Microbatches to add.
 
@@ -119,7 +119,7 @@ def stretched(kind, stage, microbatch, cut, length, times):
 
 
 def squeeze(home, slot, turns, stable, limit, length):
-    """Move operations to earlier slots, then put the weight gradients in those that remain; the compiled one's twin.
+    """Move operations to earlier slots, then fill the remaining slots with weight gradients; twin of compiled code.
 
     Operations are numbered: step times microbatches plus microbatch. The steps are the forwards, from the first stage
     to the last, then the input gradients back, then their weight gradients.
@@ -129,15 +129,15 @@ def squeeze(home, slot, turns, stable, limit, length):
     home : sequence of int, length 2 num_ranks
         The rank of each forward and input gradient.
     slot : ndarray of int, shape (2 num_ranks, num_microbatches)
-        Where each stands before.
+        The slot of each before the moves.
     turns : ndarray of int, shape (2 num_ranks num_microbatches,)
-        Their numbers in the order in which they move.
+        Their numbers, in the order in which they move.
     stable : ndarray of int, shape (num_ranks, 2)
-        First slot of each rank's stable phase, whose operations stay, and the slot after its last.
+        First slot of each rank's stable phase, in which operations stay, and the slot after its last.
     limit : int
-        Stages' activations that a rank may hold.
+        Number of stages' activations that a rank may hold.
     length : int
-        Slots of a rank, with room for the weight gradients that are left at the end.
+        Slots per rank, including room for weight gradients that are left at the end.
 
     Returns
     -------
@@ -165,22 +165,23 @@ def _rows(home, slot, limit, length):
 
 
 class _Row:
-    """One rank's slots, each free or with an operation's number.
+    """One rank's slots: each is free or has an operation's number.
 
-    Before each slot stand the activations held and the weight gradients owed, the free slots used for these.
+    For each slot, keeps the activations held and the weight gradients pending before it, free slots being used for
+    these.
     """
 
     def __init__(self, cells, num_forwards, limit):
         self.cells, self.num_forwards = cells, num_forwards
         self.count, _ = self._recount((0, 0), 0, len(cells), limit=len(cells))
         self.limit = limit
-        self.filled = 0  # counts are right up to here; then all slots are free as far as the operation that moves next
+        self.filled = 0  # counts are valid up to here; from here to the next operation to move, all slots are free
 
     def move_forward(self, at, earliest):
-        """Move an operation to the first free slot that the limit allows; that slot, or the one it has.
+        """Move an operation to the first free slot that the limit allows; return its slot, new or old.
 
-        Operations come in the order of their slots. Where a move would break the limit at some slot, so would one to
-        any slot up to there: the displaced weight gradient has less time until then. These need no trial.
+        Operations come in slot order. If a move would break the limit at some slot, so would a move to any slot up to
+        there, because the displaced weight gradient has less time until then; these are not tried.
         """
         slot = earliest
         while slot < at:
@@ -203,10 +204,10 @@ class _Row:
             self.filled = slot
 
     def _move(self, slot, at):
-        """Move an operation, unless the limit is broken; then tell at which slot.
+        """Move an operation unless that breaks the limit; if so, return the slot at which it does.
 
-        Slots are counted again from the new one to the last that is taken, and from the old one to where nothing
-        changes; those between are free.
+        Slots are recounted from the new one to the last one taken, and from the old one until nothing changes; those
+        in between are free.
         """
         cells, count, until, beyond = self.cells, self.count, max(self.filled, slot + 1), at + 1
         cells[slot], cells[at] = cells[at], FREE
@@ -220,7 +221,7 @@ class _Row:
         return None
 
     def _recount(self, before, first, last, limit, old=()):
-        """Counts from a slot on, to another or to where they are the old ones; and the slot that breaks the limit."""
+        """Recount from a slot to another, or until counts equal the old ones; return the slot that breaks the limit."""
         cells, num_forwards, counts, (held, owed) = self.cells, self.num_forwards, [before], before
         for place in range(first, last):
             if old and counts[-1] == old[place]:
@@ -237,7 +238,7 @@ class _Row:
         return counts, None
 
     def with_weight_grads(self):
-        """The slots, the free ones with the weight gradients that wait."""
+        """The slots, with pending weight gradients in the free ones."""
         cells, waiting = list(self.cells), deque()
         for slot, number in enumerate(cells):
             if number >= self.num_forwards:
@@ -248,7 +249,7 @@ class _Row:
 
 
 def _paid(count, slots):
-    """Activations held and weight gradients owed after free slots."""
+    """Activations held and weight gradients pending after free slots."""
     held, owed = count
     paid = min(owed, slots)
     return held - paid, owed - paid

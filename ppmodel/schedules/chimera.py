@@ -1,9 +1,9 @@
 """Chimera (Li and Hoefler, SC'21): two pipelines in opposite directions over the same ranks.
 
-Each direction holds its own copy of the model. A unit of work fills both: every pipeline injects half of
-the unit's microbatches at its stage 0, one every two slots; each moves one rank per slot, turns at the
-last stage and returns. Forward and backward take one slot each; the slots of the two pipelines never
-collide when the number of ranks is even. The order so found is kept, whatever the operations cost.
+Each direction has its own copy of the model. A unit of work fills both: each pipeline injects half of
+the unit's microbatches at its stage 0, one every two slots; each microbatch moves one rank per slot, turns
+at the last stage and returns. Forward and backward take one slot each; the slots of the two pipelines never
+collide if the number of ranks is even. This order is kept, whatever the operations cost.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ CONCATENATIONS = ("direct", "overlapping", "forward-doubling", "backward-halving
 
 
 def _is_split(split):
-    """Whether something is two whole numbers in the range of shares."""
+    """Whether a value is two whole numbers in the allowed range."""
     pair = isinstance(split, tuple | list) and len(split) == 2
     return pair and all(type(share) is int and 1 <= share <= _MAX_SHARE for share in split)
 
@@ -34,11 +34,11 @@ def _split(text):
 
 _CONCAT = Option(
     "concat", str, "direct", "|".join(CONCATENATIONS), f"must be one of {', '.join(CONCATENATIONS)}",
-    "how units follow one another where B > S", CONCATENATIONS.__contains__, CONCATENATIONS,
+    "how units are concatenated if B > S", CONCATENATIONS.__contains__, CONCATENATIONS,
 )  # fmt: skip
 _SPLIT = Option(
     "split", _split, (1, 2), "A:B", f"must be two whole numbers from 1 to {_MAX_SHARE}, as A:B",
-    "blocks of the front and of the back half of the pipeline", _is_split, ((1, 1), (1, 2), (3, 2)),
+    "ratio of blocks in the front half to blocks in the back half of the pipeline", _is_split, ((1, 1), (1, 2), (3, 2)),
 )  # fmt: skip
 _LEGAL = "S even, B a multiple of S (of 2S for forward-doubling, B > S)"
 
@@ -54,7 +54,8 @@ def _bubble_ratio(num_ranks, num_microbatches, concat="direct"):
 @schedule(
     "chimera", label="Chimera", title="two pipelines in opposite directions, two copies of the weights", legal=_LEGAL,
     options=[_CONCAT], bubble_ratio=_bubble_ratio,
-    when="Few microbatches, B near S, a fast network, and room for two copies of the weights.", source="li2021",
+    when="You have few microbatches (B near S), a fast network, and room for two copies of the weights.",
+    source="li2021",
 )  # fmt: skip
 def chimera(num_ranks, num_microbatches, concat="direct"):
     """Chimera with one pair of pipelines.
@@ -64,21 +65,21 @@ def chimera(num_ranks, num_microbatches, concat="direct"):
     num_ranks, num_microbatches : int
         S even, B a multiple of S.
     concat : {"direct", "overlapping", "forward-doubling", "backward-halving"}
-        Where B > S: repeat the unit's order (``direct``); let units begin 3S slots apart in the table with
-        a two-slot backward (``overlapping``, ours: it meets a published number that ``direct`` misses);
-        or forward two microbatches as one and run their backwards in two waves, so that a forward takes
-        as long as a backward (section 3.5 of the paper). With ``backward-halving`` the two are halves of
-        one microbatch, which keeps the memory of ``direct``.
+        If B > S: repeat the unit's order (``direct``); start units 3S slots apart in the table with a two-slot
+        backward (``overlapping``, ours: it matches a published number that ``direct`` misses); or run the forwards
+        of two microbatches as one and their backwards in two waves, so that a forward takes as long as a backward
+        (``forward-doubling``, section 3.5 of the paper). With ``backward-halving``, the two are halves of one
+        microbatch, which needs no more memory than ``direct``.
 
     Returns
     -------
     Schedule
-        Two replicas of every stage, and an all-reduce of the gradients of each.
+        Two replicas of every stage, with an all-reduce of the gradients of each.
 
     Raises
     ------
     ScheduleError
-        If S is odd or B does not fill whole units.
+        If S is odd or B is not a whole number of units.
 
     Examples
     --------
@@ -90,16 +91,16 @@ def chimera(num_ranks, num_microbatches, concat="direct"):
 
 @schedule(
     "asymmetric-chimera", label="asymmetric Chimera",
-    title="Chimera whose front and back half of the pipeline hold different numbers of blocks", legal=_LEGAL,
+    title="Chimera with different numbers of blocks in the front and back halves of the pipeline", legal=_LEGAL,
     options=[_SPLIT, _CONCAT],
-    when="Only to split the blocks unevenly between the halves of a pipeline; the page on asymmetric Chimera "
-    "measures what a split is worth.",
+    when="Only if you want to split blocks unevenly between the halves of a pipeline; the page on asymmetric Chimera "
+    "measures what a split gains.",
     source="barley2026",
 )  # fmt: skip
 def asymmetric_chimera(num_ranks, num_microbatches, split=(1, 2), concat="direct"):
-    """Chimera with the model's blocks split a : b between the front and the back half of the pipeline.
+    """Chimera with the model's blocks split a : b between the front and back halves of the pipeline.
 
-    Every rank still holds the same share, one stage of each half.
+    Every rank still has the same share of the model: one stage from each half.
 
     Parameters
     ----------
@@ -112,12 +113,12 @@ def asymmetric_chimera(num_ranks, num_microbatches, split=(1, 2), concat="direct
     Returns
     -------
     Schedule
-        As of `chimera`, with the stages' shares of the model.
+        As for `chimera`, with the stages' shares of the model.
 
     Raises
     ------
     ScheduleError
-        As of `chimera`.
+        As for `chimera`.
 
     Examples
     --------
@@ -130,11 +131,11 @@ def asymmetric_chimera(num_ranks, num_microbatches, split=(1, 2), concat="direct
 
 
 def placed_chimera(num_ranks, num_microbatches, second, stage_shares=None):
-    """Chimera whose second pipeline lies on the ranks in any order; for studies, and not in the registry.
+    """Chimera with the second pipeline placed on the ranks in any order; for studies, not in the registry.
 
-    Every operation keeps its slot of the symmetric Chimera. Where two pipelines then want one slot of a rank,
-    the first goes first; within a pipeline no two operations want the same slot. The slots stay an order in which
-    each operation comes after all that it needs, so that no placement deadlocks.
+    Every operation keeps its slot of the symmetric Chimera. If both pipelines want the same slot on a rank, the first
+    pipeline goes first; within a pipeline no two operations want the same slot. In slot order, each operation still
+    comes after everything it needs, so no placement deadlocks.
 
     Parameters
     ----------
@@ -143,7 +144,7 @@ def placed_chimera(num_ranks, num_microbatches, second, stage_shares=None):
     second : sequence of int, length num_ranks
         The rank of each stage of the second pipeline; stage s of the first is on rank s.
     stage_shares : sequence of float, length num_ranks, optional
-        Each stage's share of the model, relative to an even split.
+        Each stage's share of the model relative to an even split.
 
     Returns
     -------
@@ -152,7 +153,7 @@ def placed_chimera(num_ranks, num_microbatches, second, stage_shares=None):
     Raises
     ------
     ScheduleError
-        If S is odd, B does not fill whole units, or `second` does not name every rank once.
+        If S is odd, B is not a whole number of units, or `second` does not name every rank exactly once.
 
     Examples
     --------
@@ -161,7 +162,7 @@ def placed_chimera(num_ranks, num_microbatches, second, stage_shares=None):
     >>> print(*placed_chimera(4, 4, (0, 1, 2, 3)).table(backward=1)[0])
     0F0 0F2@1 0F1 0F3@1 . . . . 0B0 0B2@1 . . 0B1 0B3@1 0R@1
     """
-    rule = f"must name each of the ranks 0 to {num_ranks - 1} once"
+    rule = f"must name each of the ranks 0 to {num_ranks - 1} exactly once"
     require(sorted(second) == list(range(num_ranks)), "second", tuple(second), rule, "give a permutation")
     shares = {} if stage_shares is None else {"stage_shares": np.asarray(stage_shares)}
     return _chimera("placed-chimera", num_ranks, num_microbatches, "direct", second=np.asarray(second), **shares)
@@ -181,7 +182,7 @@ def _chimera(name, num_ranks, num_microbatches, concat, **more):
 
 
 def _concatenated_units(name, num_ranks, num_microbatches, waves, overlapping=False, second=None, **more):
-    """Copies of a unit that begin one period after the other; the reductions belong to the last."""
+    """Copies of a unit, one period apart; the reductions belong to the last."""
     first = np.arange(num_ranks)
     placement = np.stack((first, first[::-1] if second is None else second))
     unit, period = _unit(num_ranks, waves), (waves + 1) * num_ranks
@@ -197,7 +198,7 @@ def _concatenated_units(name, num_ranks, num_microbatches, waves, overlapping=Fa
 
 
 def _unit(num_ranks, waves):
-    """One unit, in slots of one forward each: `waves` microbatches are forwarded as one, and return in turn."""
+    """One unit, in slots of one forward each: `waves` microbatches run forward as one, and return in turn."""
     kind, replica, injected, wave, stage = np.ogrid[:2, :2, : num_ranks // 2, :waves, :num_ranks]
     microbatch = (replica * (num_ranks // 2) + injected) * waves + wave
     way = np.where(kind == OpKind.F, stage, (2 + wave) * num_ranks - 1 - stage)
@@ -206,9 +207,9 @@ def _unit(num_ranks, waves):
 
 
 def _reductions(placement, stage, replica, slot, beside):
-    """One all-reduce per stage and replica: in the first free slot after its last backward, or right beside that.
+    """One all-reduce per stage and replica: in the first free slot after its last backward, or right after it.
 
-    The operations of a stage are given in the order of time.
+    The operations of a stage are given in order of time.
     """
     last = np.empty(placement.shape, dtype=int)
     last[replica, stage] = slot
@@ -228,9 +229,9 @@ def _reductions(placement, stage, replica, slot, beside):
 
 
 def _repeated(placement, kind, stage, microbatch, replica, slot, num_units, period, earlier_first):
-    """Each rank's program when a unit begins every `period` slots: kind, stage, microbatch, replica, joined.
+    """Each rank's program if a unit starts every `period` slots: kind, stage, microbatch, replica, joined.
 
-    Of two operations that want one slot the one of the earlier unit goes first, or the one of the first pipeline.
+    If two operations want the same slot, the earlier unit goes first, then the first pipeline.
     """
     rank = placement[replica, stage]
     begun, phase = np.divmod(slot, period)  # how many periods ago its unit began

@@ -1,7 +1,7 @@
-"""Combined 1F1B: interleaved 1F1B whose steady state is cells of a forward and a backward.
+"""Combined 1F1B: interleaved 1F1B with each steady-state cell holding a forward and a backward.
 
-Megatron-LM runs it to hide the all-to-all of expert parallelism: the dispatch and combine of one microbatch run under
-the attention and experts of another. The two must not depend on each other, so every rank runs one forward more ahead.
+Megatron-LM uses it to hide the all-to-all of expert parallelism: dispatch and combine of one microbatch overlap
+attention and experts of another. The two must not depend on each other, so every rank runs one more forward ahead.
 """
 
 from dataclasses import replace
@@ -21,33 +21,33 @@ _CHUNKS = Option(
 
 
 @schedule(
-    "combined-1f1b", label="combined 1F1B", title="interleaved 1F1B in pairs of a forward and a backward",
-    legal="B >= 1; groups of S where S divides B", options=[_CHUNKS],
+    "combined-1f1b", label="combined 1F1B", title="interleaved 1F1B, with forwards and backwards in pairs",
+    legal="B >= 1; groups of S if S divides B", options=[_CHUNKS],
     bubble_ratio=formulas.bubble_ratio_interleaved, published=False,
-    when="Expert parallelism whose all-to-all takes a large part of a layer; without one it is interleaved "
-    "1F1B with a chunk more held.",
+    when="With expert parallelism, if the all-to-all takes a large part of a layer's time; otherwise it is "
+    "interleaved 1F1B that holds one more chunk.",
     source="shoeybi2019",
 )  # fmt: skip
 def combined_one_f_one_b(num_ranks, num_microbatches, chunks=2):
     """Combined 1F1B, the interleaved order of Megatron-LM with ``overlap_moe_expert_parallel_comm``.
 
     Placement and groups are those of interleaved 1F1B. The warm-up is one forward longer, 2(S-1-d) + (v-1)N + 1 on rank
-    d; then forward and backward number k share a cell, and the backwards that are left run alone. Megatron-LM wants two
-    chunks or more wherever it has a pipeline, and at least S microbatches; with fewer the groups are `group_size`'s.
+    d; then the next forward and the next backward share a cell, and the remaining backwards run alone. Megatron-LM
+    requires at least two chunks, and at least S microbatches; with fewer, `group_size` decides.
 
     Parameters
     ----------
     num_ranks : int
-        Ranks, S; the model is cut into v S stages.
+        Ranks, S; the model is divided into v S stages.
     num_microbatches : int
-        Microbatches of one iteration, B.
+        Microbatches per iteration, B.
     chunks : int
         Stages per rank, v; at least 2.
 
     Returns
     -------
     Schedule
-        A table of S rows and 2 v B operations in each.
+        A table of S rows with 2 v B operations each.
 
     Raises
     ------
@@ -68,5 +68,5 @@ def combined_one_f_one_b(num_ranks, num_microbatches, chunks=2):
     table = looped("combined-1f1b", num_ranks, num_microbatches, chunks, group, kinds, first)
     joined = np.zeros((num_ranks, 2 * chunks * num_microbatches), dtype=bool)
     for row, ahead in zip(joined, warm_up.tolist(), strict=True):
-        row[ahead + 1 : len(row) - ahead : 2] = True  # the backward of each round that has a forward
+        row[ahead + 1 : len(row) - ahead : 2] = True  # the backward of each round with a forward
     return replace(table, joined=joined.ravel())

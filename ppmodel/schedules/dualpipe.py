@@ -1,9 +1,9 @@
-"""DualPipe (DeepSeek-V3, 2024) and DualPipeV: pairs of a forward and a backward that run as one.
+"""DualPipe (DeepSeek-V3, 2024) and DualPipeV: a forward and a backward run as one, in pairs.
 
-A pair's two operations hide one another's communication. Where no pair can be made, the backward is split and its
-weight gradients fill the gaps. DualPipe sends microbatches from both ends over two copies of the model; DualPipeV
-is one half of it, folded: its rank d does what rank d of the first half of DualPipe does, with the stages of the
-way up in place of the opposite direction's. One order therefore serves both.
+The two operations of a pair hide each other's communication. Where no pair is possible, the backward is split and its
+weight gradients fill the gaps. DualPipe sends microbatches from both ends through two copies of the model; DualPipeV
+is one half of it, folded: its rank d does what rank d in the first half of DualPipe does, with the stages on the way
+up replacing those of the opposite direction. One order therefore serves both.
 """
 
 import numpy as np
@@ -17,34 +17,34 @@ from ppmodel.tables import Schedule
 
 @schedule(
     "dualpipe", label="DualPipe",
-    title="two directions over two copies of the weights, forwards and backwards in pairs",
+    title="two directions through two copies of the weights, with forwards and backwards in pairs",
     legal="S even, B even, B >= 2S", bubble_ratio=formulas.bubble_ratio_dualpipe,
-    when="Pairs that hide an all-to-all, many microbatches, and room for two copies of the weights.",
+    when="Pairs can hide an all-to-all, and you have many microbatches and room for two copies of the weights.",
     source="deepseek2024",
 )  # fmt: skip
 def dualpipe(num_ranks, num_microbatches):
     """DualPipe (DeepSeek-AI, arXiv:2412.19437, section 3.2.1).
 
-    Replica 0 runs from rank 0 to S-1 with the first half of the microbatches, replica 1 the other way with the
-    second half. Both hold every stage, so that each stage's gradients are summed over the two: after all that a
-    rank computes, the deeper of its two stages before the other, whose last weight gradients come later.
+    Replica 0 runs from rank 0 to S-1 with the first half of the microbatches; replica 1 runs the other way with the
+    second half. Both have every stage, so each stage's gradients are summed over the two after the rank has finished
+    computing: first for the deeper of its two stages, because the other's last weight gradients come later.
 
     Parameters
     ----------
     num_ranks : int
         Ranks, S; even.
     num_microbatches : int
-        Microbatches of both directions, B; even, at least 2S.
+        Microbatches in both directions together, B; even, at least 2S.
 
     Returns
     -------
     Schedule
-        Two replicas; on each rank B forwards and as many backwards, whole or in halves, and two all-reduces.
+        Two replicas; on each rank, B forwards, B backwards (whole or in halves) and two all-reduces.
 
     Raises
     ------
     ScheduleError
-        If S or B is odd, or B is less than 2S.
+        If S or B is odd, or if B < 2S.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def dualpipe(num_ranks, num_microbatches):
     legal = num_microbatches % 2 == 0 and num_microbatches >= enough
     require_legal(legal, "microbatches", num_microbatches, rule, remedy)
     half, down = num_microbatches // 2, np.arange(num_ranks, dtype=np.int32)
-    sums = ("R1 R0", 1)  # way 1 ends at the deeper of a rank's stages
+    sums = ("R1 R0", 1)  # direction 1 ends at the deeper of a rank's stages
     orders = [[*_order(num_ranks // 2, half, rank), sums] for rank in range(num_ranks // 2)]
     kind, way, microbatch, joined, start = programs(orders + orders[::-1])
     rank = np.repeat(down, np.diff(start))
@@ -72,9 +72,9 @@ def dualpipe(num_ranks, num_microbatches):
 
 
 @schedule(
-    "dualpipev", label="DualPipeV", title="DualPipe folded to a V: two stages per rank, one copy of the weights",
+    "dualpipev", label="DualPipeV", title="DualPipe folded into a V: two stages per rank, one copy of the weights",
     legal="B >= 2S", bubble_ratio=formulas.bubble_ratio_dualpipev,
-    when="As DualPipe, where only one copy of the weights fits.", source="deepseek2024",
+    when="As for DualPipe, but only one copy of the weights fits.", source="deepseek2024",
 )  # fmt: skip
 def dualpipev(num_ranks, num_microbatches):
     """DualPipeV (DeepSeek-AI's DualPipe repository, after Sea AI Lab's "cut in half"), as PyTorch orders it.
@@ -84,17 +84,17 @@ def dualpipev(num_ranks, num_microbatches):
     num_ranks : int
         Ranks, S; there are 2S stages.
     num_microbatches : int
-        Microbatches of one iteration, B; at least 2S.
+        Microbatches per iteration, B; at least 2S.
 
     Returns
     -------
     Schedule
-        Two stages on each rank; 2 B forwards and as many backwards, whole or in halves.
+        Two stages on each rank; 2 B forwards and 2 B backwards, whole or in halves.
 
     Raises
     ------
     ScheduleError
-        If B is less than 2S.
+        If B < 2S.
 
     Examples
     --------
@@ -115,9 +115,9 @@ def dualpipev(num_ranks, num_microbatches):
 
 
 def _order(depth, num_microbatches, rank):
-    """The phases of a rank; `rank` counts `depth` ranks from the end, way 0 leads away from it.
+    """The phases of a rank; `rank` counts `depth` ranks from the end, and direction 0 leads away from it.
 
-    The first pair of the innermost rank stays two cells, so that its forward reaches the neighbour earlier.
+    The first pair of the innermost rank remains two cells, so that its forward reaches the neighbour earlier.
     """
     beyond, main = depth - 1 - rank, num_microbatches - 2 * depth + rank + 1
     apart = int(beyond == 0)

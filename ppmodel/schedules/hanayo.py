@@ -9,45 +9,45 @@ from ppmodel.tables import Schedule
 
 
 @schedule(
-    "hanayo", label="Hanayo", title="2W stages per rank in W waves, one copy of the weights", legal="B = S",
-    options=[Option.count("waves", 1, "W", "waves, of two stages per rank each")],
+    "hanayo", label="Hanayo", title="2W stages per rank in W waves, with one copy of the weights", legal="B = S",
+    options=[Option.count("waves", 1, "W", "number of waves, with two stages per rank each")],
     bubble_ratio=lambda num_ranks, _, waves=1: formulas.bubble_ratio_hanayo(num_ranks, waves), searched=True,
-    when="Exactly as many microbatches as ranks and room for one copy of the weights; more waves only on a "
-    "fast network.",
+    when="You have exactly as many microbatches as ranks, and room for one copy of the weights; use more waves only "
+    "on a fast network.",
     source="liu2023",
 )  # fmt: skip
 def hanayo(num_ranks, num_microbatches, waves=1):
-    """Hanayo in its restricted regime, as many microbatches as ranks.
+    """Hanayo, restricted to as many microbatches as ranks.
 
-    The model is cut into 2 W S stages that zigzag over the ranks. The authors published no
-    code; the order is found by list scheduling without communication, a backward twice as long as a
-    forward, and then kept: backward first, then the operation furthest along its microbatch's way, then
-    the oldest microbatch. (The furthest backward is the one nearest to the input: taking the backward of
-    the highest stage number instead costs 34 against 31.5 forward-times at S = B = 8, W = 2.)
+    The model is divided into 2 W S stages that zigzag over the ranks. The authors published no code. We find
+    the order by list scheduling, without communication and with backwards twice as long as forwards, and keep
+    it. Backwards go first, then the operation furthest along its microbatch's path, then the oldest microbatch.
+    (The furthest backward is the one nearest to the input; preferring the highest stage number instead takes 34
+    rather than 31.5 forward-times at S = B = 8, W = 2.)
 
     Parameters
     ----------
     num_ranks, num_microbatches : int
         Ranks and microbatches; B = S.
     waves : int
-        W.
+        Number of waves, W.
 
     Returns
     -------
     Schedule
-        A table of S rows and 4 W B operations in each.
+        A table of S rows with 4 W B operations each.
 
     Raises
     ------
     ScheduleError
-        If B differs from S, or the table is too large.
+        If B is not S, or the table is too large.
 
     Examples
     --------
     >>> print(*hanayo(2, 2).table(backward=1)[1])
     . 1F0 2F0 1F1 2F1 2B0 1B0 2B1 1B1 .
     """
-    rule = f"must equal pp ({num_ranks}) for hanayo, which is defined in this regime only"
+    rule = f"must equal pp ({num_ranks}) for hanayo, which is defined only there"
     remedy = f"pass microbatches {num_ranks}"
     require_legal(num_microbatches == num_ranks, "microbatches", num_microbatches, rule, remedy)
     require_size(num_ranks, num_microbatches, 2 * waves, f" with {waves} waves", "pass fewer waves")
@@ -61,13 +61,13 @@ def hanayo(num_ranks, num_microbatches, waves=1):
 
 
 def _list_schedule(placement, num_microbatches):
-    """Way, microbatch and first slot of every operation: each free rank takes what is ready and furthest.
+    """Step, microbatch and first slot of every operation: each free rank takes the furthest one that is ready.
 
-    A microbatch's way leads up the stages and down again: forward s is step s of it, backward s step 2 K - 1 - s of
-    K stages. A rank runs each step's microbatches in order, so that only how many have come and gone must be known.
+    A microbatch's path leads up through K stages and down again: forward s is its step s, backward s its step
+    2 K - 1 - s. A rank runs each step's microbatches in order, so it suffices to count arrivals and departures.
     """
     way_home = np.concatenate((placement, placement[::-1]))
-    duration = np.repeat((1, 2), len(placement))  # slots of a forward and of a backward
+    duration = np.repeat((1, 2), len(placement))  # slots of a forward and a backward
     furthest_first = np.argsort(way_home, kind="stable").reshape(placement.max() + 1, -1)[:, ::-1]
     waiting, begun = np.zeros(len(way_home) + 1, dtype=int), np.zeros(len(way_home), dtype=int)
     waiting[0] = num_microbatches

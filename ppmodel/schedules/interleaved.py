@@ -1,4 +1,4 @@
-"""Several stages on each rank, in a loop over the ranks: interleaved 1F1B and looped BFS."""
+"""Several stages per rank, looping over the ranks: interleaved 1F1B and looped BFS."""
 
 import numpy as np
 
@@ -10,38 +10,38 @@ from ppmodel.tables import Schedule
 
 
 def _published(num_ranks, num_microbatches, chunks=2):
-    """The papers have no fewer microbatches than ranks; with one chunk their form is 1F1B's, which serves any."""
+    """The papers assume at least as many microbatches as ranks; with one chunk, 1F1B's formula holds for any number."""
     served = chunks == 1 or num_microbatches >= num_ranks
     return formulas.bubble_ratio_interleaved(num_ranks, num_microbatches, chunks) if served else None
 
 
 @schedule(
-    "interleaved-1f1b", label="interleaved 1F1B", title="1F1B over v stages per rank, the microbatches in groups",
-    legal="B >= 1; groups of S where S divides B", options=[CHUNKS], bubble_ratio=formulas.bubble_ratio_interleaved,
+    "interleaved-1f1b", label="interleaved 1F1B", title="1F1B with v stages per rank and microbatches in groups",
+    legal="B >= 1; groups of S if S divides B", options=[CHUNKS], bubble_ratio=formulas.bubble_ratio_interleaved,
     published=_published,
-    when="Many layers for each rank and few microbatches, on a network that carries v times the messages.",
+    when="You have many layers per rank, few microbatches, and a network that can carry v times the messages.",
     source="narayanan2021",
 )  # fmt: skip
 def interleaved_one_f_one_b(num_ranks, num_microbatches, chunks=2):
     """Interleaved 1F1B (Narayanan et al., 2021, section 2.2.2), with groups of microbatches as in Megatron-LM.
 
-    Stage s is on rank s mod S. A group of N microbatches goes through a rank's first chunk, then through the next,
-    and so on; the backwards of a group start at the last chunk. The warm-up is 2(S-1-d) + (v-1)N forwards on rank d.
-    N is `group_size`: S where it divides B. With one chunk this is 1F1B (PyTorch then has eager 1F1B).
+    Stage s is on rank s mod S. A group of N microbatches passes through a rank's first chunk, then through the next,
+    and so on; the backwards of a group start at the last chunk. The warm-up on rank d is 2(S-1-d) + (v-1)N forwards.
+    N is `group_size`: S if that divides B. With one chunk this is 1F1B (PyTorch then runs eager 1F1B).
 
     Parameters
     ----------
     num_ranks : int
-        Ranks, S; the model is cut into v S stages.
+        Ranks, S; the model is divided into v S stages.
     num_microbatches : int
-        Microbatches of one iteration, B.
+        Microbatches per iteration, B.
     chunks : int
         Stages per rank, v.
 
     Returns
     -------
     Schedule
-        A table of S rows and 2 v B operations in each.
+        A table of S rows with 2 v B operations each.
 
     Raises
     ------
@@ -62,31 +62,32 @@ def interleaved_one_f_one_b(num_ranks, num_microbatches, chunks=2):
 
 
 @schedule(
-    "looped-bfs", label="looped BFS", title="v stages per rank, all microbatches through one chunk before the next",
+    "looped-bfs", label="looped BFS", title="v stages per rank; all microbatches pass one chunk before the next",
     legal="B >= 1", options=[CHUNKS], bubble_ratio=formulas.bubble_ratio_interleaved, published=_published,
-    when="In place of interleaved 1F1B where all B microbatches fit into memory; each stage then runs all its "
-    "microbatches in one go.",
+    when="Instead of interleaved 1F1B if all B microbatches fit in memory; each stage then runs all its microbatches "
+    "in a row.",
     source="lamypoirier2023",
 )  # fmt: skip
 def looped_bfs(num_ranks, num_microbatches, chunks=2):
     """Looped breadth-first pipeline (Lamy-Poirier, 2023, arXiv:2211.05953), in PyTorch's order.
 
-    Stage s is on rank s mod S. All forwards of the first chunk, of the second and so on; then the backwards, the last
-    chunk first and in each the last microbatch first. With one chunk this is GPipe with its backwards turned round.
+    Stage s is on rank s mod S. All forwards of the first chunk come first, then those of the second, and so on; then
+    the backwards, last chunk first and, within each, last microbatch first. With one chunk this is GPipe with its
+    backwards in reverse order.
 
     Parameters
     ----------
     num_ranks : int
-        Ranks, S; the model is cut into v S stages.
+        Ranks, S; the model is divided into v S stages.
     num_microbatches : int
-        Microbatches of one iteration, B.
+        Microbatches per iteration, B.
     chunks : int
         Stages per rank, v.
 
     Returns
     -------
     Schedule
-        A table of S rows and 2 v B operations in each.
+        A table of S rows with 2 v B operations each.
 
     Raises
     ------
@@ -107,18 +108,18 @@ def looped_bfs(num_ranks, num_microbatches, chunks=2):
 
 
 def group_size(num_ranks, num_microbatches):
-    """Microbatches that go through one chunk before the next has its turn, N.
+    """The number N of microbatches that pass through one chunk before the next.
 
-    The smallest N that Megatron-LM accepts for its ``microbatch_group_size_per_vp_stage``: at least S, and such that
-    the last group is whole or has at least S of its own. With B < S, where Megatron refuses, one group of all, as in
-    PyTorch; where PyTorch accepts a B, its groups are of this size.
+    This is the smallest N that Megatron-LM accepts as ``microbatch_group_size_per_vp_stage``: at least S, and such that
+    the last group is complete or has at least S microbatches. If B < S, which Megatron refuses, all form one group, as
+    in PyTorch; for every B that PyTorch accepts, its groups have this size.
 
     Parameters
     ----------
     num_ranks : int
         Ranks, S.
     num_microbatches : int
-        Microbatches of one iteration, B.
+        Microbatches per iteration, B.
 
     Returns
     -------

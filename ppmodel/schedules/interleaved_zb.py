@@ -1,4 +1,4 @@
-"""PyTorch's interleaved Zero Bubble: ZB-H1's order over several stages per rank."""
+"""PyTorch's interleaved Zero Bubble: ZB-H1's order with several stages per rank."""
 
 import numpy as np
 
@@ -11,34 +11,34 @@ from ppmodel.schedules.registry import CHUNKS, require_legal, schedule
     "interleaved-zb", label="interleaved ZB",
     title="interleaved 1F1B with half the warm-up and split backwards, W delayed by d",
     legal="B a multiple of its rounds, max(1, B // S)", options=[CHUNKS],
-    when="In place of interleaved 1F1B where the framework can split backwards, and B is a multiple of its rounds.",
+    when="Instead of interleaved 1F1B if the framework can split backwards and B is a multiple of its rounds.",
     source="qi2024",
 )  # fmt: skip
 def interleaved_zb(num_ranks, num_microbatches, chunks=2):
-    """Interleaved Zero Bubble as PyTorch's ``ScheduleInterleavedZeroBubble`` has it (torch 2.13).
+    """Interleaved Zero Bubble as in PyTorch's ``ScheduleInterleavedZeroBubble`` (torch 2.13).
 
-    Stage s is on rank s mod S. The microbatches go in max(1, B // S) rounds of N; a round goes through a rank's
-    first chunk, then through the next, and so on. The warm-up is S-1-d + (v-1)N forwards on rank d, and weight
-    gradients come d operations late. With one chunk this is ZB-H1.
+    Stage s is on rank s mod S. The microbatches run in max(1, B // S) rounds of N; a round passes through a rank's
+    first chunk, then through the next, and so on. The warm-up on rank d is S-1-d + (v-1)N forwards, and weight
+    gradients are delayed by d operations. With one chunk this is ZB-H1.
 
     Parameters
     ----------
     num_ranks : int
-        Ranks, S; the model is cut into v S stages.
+        Ranks, S; the model is divided into v S stages.
     num_microbatches : int
-        Microbatches of one iteration, B; a multiple of the rounds.
+        Microbatches per iteration, B; a multiple of the number of rounds.
     chunks : int
         Stages per rank, v.
 
     Returns
     -------
     Schedule
-        A table of S rows and 3 v B operations in each.
+        A table of S rows with 3 v B operations each.
 
     Raises
     ------
     ScheduleError
-        If B is not a multiple of the rounds, or the table is too large.
+        If B is not a multiple of the number of rounds, or the table is too large.
 
     Examples
     --------
@@ -47,8 +47,8 @@ def interleaved_zb(num_ranks, num_microbatches, chunks=2):
     """
     require_chunks(num_ranks, num_microbatches, chunks)
     rounds = max(1, num_microbatches // num_ranks)
-    rule = f"must be a multiple of the rounds, B // S = {rounds}, for interleaved-zb"
-    remedy = f"pass microbatches {num_microbatches - num_microbatches % rounds}, or take the schedule interleaved-1f1b"
+    rule = f"must be a multiple of the number of rounds, B // S = {rounds}, for interleaved-zb"
+    remedy = f"pass microbatches {num_microbatches - num_microbatches % rounds}, or use interleaved-1f1b"
     require_legal(num_microbatches % rounds == 0, "microbatches", num_microbatches, rule, remedy)
     group, delay = num_microbatches // rounds, np.arange(num_ranks)
     first = (-delay[::-1] - (chunks - 1) * group, 0 * delay, delay)

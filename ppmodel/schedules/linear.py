@@ -1,4 +1,4 @@
-"""Schedules that keep stage s on rank s: GPipe, 1F1B and 1F1B with a deeper warm-up."""
+"""Schedules with stage s on rank s: GPipe, 1F1B and 1F1B with a deeper warm-up."""
 
 import numpy as np
 
@@ -11,8 +11,8 @@ from ppmodel.schedules.rounds import on_own_ranks
 @schedule(
     "gpipe", label="GPipe", title="all forwards, then all backwards", legal="B >= 1",
     bubble_ratio=formulas.bubble_ratio_gpipe,
-    when="Where activations of all B microbatches fit, and as the base line: where transfers take long it is "
-    "faster than 1F1B, since nothing waits for a round trip.",
+    when="As a baseline, or if the activations of all B microbatches fit: it is faster than 1F1B when transfers are "
+    "slow, because nothing waits for a round trip.",
     source="huang2019",
 )  # fmt: skip
 def gpipe(num_ranks, num_microbatches):
@@ -23,12 +23,12 @@ def gpipe(num_ranks, num_microbatches):
     num_ranks : int
         Ranks, S; stage s is on rank s.
     num_microbatches : int
-        Microbatches of one iteration, B.
+        Microbatches per iteration, B.
 
     Returns
     -------
     Schedule
-        A table of S rows and 2 B operations in each.
+        A table of S rows with 2 B operations each.
 
     Examples
     --------
@@ -39,26 +39,26 @@ def gpipe(num_ranks, num_microbatches):
 
 
 @schedule(
-    "1f1b", label="1F1B", title="one forward, one backward after a warm-up of S-1-d forwards", legal="B >= 1",
+    "1f1b", label="1F1B", title="one forward, one backward, after a warm-up of S-1-d forwards", legal="B >= 1",
     bubble_ratio=formulas.bubble_ratio_1f1b,
-    when="The usual default: legal at any size, as fast as GPipe without a network, and never more than S "
-    "microbatches held.",
+    when="The usual default: legal at any size, as fast as GPipe if transfers take no time, and never holding more "
+    "than S microbatches.",
     source="narayanan2021",
 )  # fmt: skip
 def one_f_one_b(num_ranks, num_microbatches):
-    """1F1B, synchronous (Narayanan et al., 2021, section 2.2): warm-up of S-1-d forwards on rank d.
+    """1F1B, synchronous (Narayanan et al., 2021, section 2.2): a warm-up of S-1-d forwards on rank d.
 
     Parameters
     ----------
     num_ranks : int
         Ranks, S; stage s is on rank s.
     num_microbatches : int
-        Microbatches of one iteration, B; they bound the warm-up.
+        Microbatches per iteration, B; the warm-up has at most B forwards.
 
     Returns
     -------
     Schedule
-        A table of S rows and 2 B operations in each.
+        A table of S rows with 2 B operations each.
 
     Examples
     --------
@@ -71,11 +71,11 @@ def one_f_one_b(num_ranks, num_microbatches):
 @schedule(
     "eager-1f1b", label="eager 1F1B", title="1F1B with a warm-up of 2(S-1-d) forwards", legal="B >= 1",
     bubble_ratio=formulas.bubble_ratio_1f1b,
-    when="In place of 1F1B where transfers take up to half of F + Bw, and nearly twice its activations fit.",
+    when="Instead of 1F1B if transfers take up to half of F + Bw, and nearly twice its activations fit.",
     source="zhuang2022",
 )  # fmt: skip
 def eager_one_f_one_b(num_ranks, num_microbatches):
-    """Eager 1F1B (Zhuang et al., arXiv:2211.05322): twice the warm-up hides the round trip of a transfer.
+    """Eager 1F1B (Zhuang et al., arXiv:2211.05322): twice the warm-up, which hides the round trip of a transfer.
 
     The warm-up is 2(S-1-d) forwards on rank d.
 
@@ -84,12 +84,12 @@ def eager_one_f_one_b(num_ranks, num_microbatches):
     num_ranks : int
         Ranks, S; stage s is on rank s.
     num_microbatches : int
-        Microbatches of one iteration, B; they bound the warm-up.
+        Microbatches per iteration, B; the warm-up has at most B forwards.
 
     Returns
     -------
     Schedule
-        A table of S rows and 2 B operations in each.
+        A table of S rows with 2 B operations each.
 
     Examples
     --------
@@ -100,5 +100,5 @@ def eager_one_f_one_b(num_ranks, num_microbatches):
 
 
 def _after_warm_up(name, num_microbatches, warm_up):
-    """Forwards alone, then pairs of a forward and a backward, then backwards alone."""
+    """Only forwards, then forwards and backwards in turn, then only backwards."""
     return on_own_ranks(name, num_microbatches, (OpKind.F, OpKind.B), (-warm_up, 0 * warm_up))

@@ -1,4 +1,4 @@
-"""Several stages on each rank in a loop over the ranks: what schedules with chunks share. Registers nothing."""
+"""Several stages per rank, looping over the ranks: shared by schedules with chunks. Registers nothing."""
 
 import numpy as np
 
@@ -15,22 +15,22 @@ def require_chunks(num_ranks, num_microbatches, chunks):
     Raises
     ------
     ScheduleError
-        With the rule.
+        Gives the rule.
     """
     require_size(num_ranks, num_microbatches, chunks, f" with {chunks} chunks", "pass fewer chunks")
 
 
 def looped(name, num_ranks, num_microbatches, chunks, group, kinds, first):
-    """The schedule in which microbatches go through the chunks of every rank in groups.
+    """Build the schedule in which microbatches pass through the chunks of every rank in groups.
 
     Parameters
     ----------
     name, num_ranks, num_microbatches, chunks
-        As of the schedule.
+        As for the schedule.
     group : int
-        Microbatches of a group; the last may be short.
+        Microbatches in a group; the last may be incomplete.
     kinds, first
-        As of `rounds.in_rounds`; each kind has as many operations as a rank has forwards.
+        As for `rounds.in_rounds`; each kind has as many operations as a rank has forwards.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def looped(name, num_ranks, num_microbatches, chunks, group, kinds, first):
 
 
 def _groups(num_microbatches, chunks, group):
-    """Chunk and microbatch of a rank's forwards in order: group by group, in it chunk by chunk."""
+    """Chunk and microbatch of a rank's forwards in order: group by group and, within each, chunk by chunk."""
     first = np.arange(0, num_microbatches, group)
     members = [np.arange(start, min(start + group, num_microbatches)) for start in first]
     chunk = np.concatenate([np.repeat(np.arange(chunks), len(each)) for each in members])

@@ -1,10 +1,10 @@
-"""Orders of ranks that are phases of a repeated pattern; what the schedules on the V placement are written in.
+"""Orders written as phases that repeat a pattern, used by the schedules on the V placement.
 
-On the V placement a rank holds two stages, chunk 0 on the way down and chunk 1 on the way up; where there are two
-replicas instead, they take the place of the chunks. A pattern names kinds and chunks, ``F0 I1 W1``; microbatches are
-counted, and cells of two are joined by ``&``.
+On the V placement a rank has two stages, chunk 0 on the way down and chunk 1 on the way up; with two replicas instead,
+these replace the chunks. A pattern names kinds and chunks, ``F0 I1 W1``; microbatches are counted automatically, and
+two operations in one cell are joined by ``&``.
 
-Everything is done for all ranks at once: a call of numpy costs as much as a hundred operations.
+All ranks are handled at once, because one NumPy call costs as much as a hundred operations.
 """
 
 from functools import lru_cache
@@ -15,14 +15,14 @@ from ppmodel.ops import NO_MICROBATCH, OpKind
 
 _TURN = {OpKind.F: 0, OpKind.B: 2, OpKind.I: 2, OpKind.W: 4}
 _COUNTED = range(6)
-"""Turns: of the forwards, backwards and weight gradients of chunk 0 and chunk 1. Each counts microbatches from 0."""
+"""Turns: forwards, backwards and weight gradients of chunk 0 and chunk 1. Each counts microbatches from 0."""
 
 _OLDEST, _NO_TURN = 6, 7
-"""Turns of a ``W`` without a number, whose microbatch is that which has waited longest, and of a reduction."""
+"""Turns of a ``W`` without a number, which takes the microbatch that has waited longest, and of a reduction."""
 
 
 def v_placement(num_ranks):
-    """The rank of each of 2 S stages: down the ranks and up again.
+    """The rank of each of 2 S stages: down through the ranks and up again.
 
     Parameters
     ----------
@@ -43,21 +43,21 @@ def v_placement(num_ranks):
 
 
 def programs(orders):
-    """All ranks' operations, each rank's of phases that repeat a pattern.
+    """Expand each rank's phases, which repeat patterns, into operations.
 
     Parameters
     ----------
     orders : list of lists of (str, int), one a rank
-        Pattern and how often it runs. A number after a kind is the chunk; a ``W`` without one is the oldest
-        input gradient's that is still owed; where there are such, all weight gradients are. Every rank has
-        equally many forwards of a chunk, equally many backwards (whole or input gradients), and so on.
+        Pattern and number of repetitions. A number after a kind is the chunk; a ``W`` without one belongs to the
+        oldest input gradient that still lacks its own; either all or none are written like this. Every rank has
+        the same number of forwards of a chunk, of backwards (whole or input gradients), and so on.
 
     Returns
     -------
     kind, chunk, microbatch : ndarray of 32-bit int, shape (num_operations,)
         A chunk's forwards, backwards and weight gradients each count from 0; reductions have ``NO_MICROBATCH``.
     joined : ndarray of bool, shape (num_operations,)
-        Whether an operation shares the cell of the one before it.
+        Whether an operation shares a cell with the one before it.
     rank_start : ndarray of int, shape (num_ranks + 1,)
         Where each rank's operations begin.
 
@@ -72,15 +72,15 @@ def programs(orders):
     kind, chunk, microbatch = kind.astype(np.int32), chunk.astype(np.int32), _counted(turn, len(orders))
     paid = np.flatnonzero(turn == _OLDEST)
     if len(paid):
-        owed = np.flatnonzero(kind == OpKind.I)  # rank by rank as many, and in the same order
+        owed = np.flatnonzero(kind == OpKind.I)  # the same number on each rank, in the same order
         chunk[paid], microbatch[paid] = chunk[owed], microbatch[owed]
     return kind, chunk, microbatch, joined.astype(bool), rank_start
 
 
 def _laid_out(orders):
-    """The patterns' operations one after the other, and where each rank's begin.
+    """The concatenated operations of the patterns, and where each rank's begin.
 
-    Each pattern is repeated once, as often as any rank runs it; a rank's phase is the beginning of that.
+    Each pattern is expanded once, to the largest number of repetitions; a rank's phase is the beginning of that.
     """
     longest = {}
     for text, times in (phase for phases in orders for phase in phases):

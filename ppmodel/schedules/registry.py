@@ -1,4 +1,4 @@
-"""Schedules by name: what each is called, what may be set, and where it is legal."""
+"""The registry of schedules: their names, options and legal sizes."""
 
 import os
 import re
@@ -20,25 +20,25 @@ _registry = {}
 
 
 class Option(NamedTuple):
-    """Something that may be set on a schedule, beside its size.
+    """An option of a schedule, besides its size.
 
     Attributes
     ----------
     name : str
-        Keyword of the generator; with two dashes before it, and dashes for underscores, the command line's option.
+        Keyword argument of the generator; on the command line, ``--name`` with dashes for underscores.
     read : callable
-        From text to value; may raise ``ValueError``.
+        Converts text to a value; may raise ``ValueError``.
     default : object
-        None where it follows from the size.
+        None if it follows from the size.
     form : str
-        How the value is written, for help.
+        Placeholder for the value in help texts.
     rule : str
-        What it must be, for error messages.
+        What values are legal, for error messages.
     help : str
     accepts : callable
-        Whether a value is legal, whatever its type; `build` asks it, so that generators need not.
+        Whether a value of any type is legal; `build` checks this, so that generators need not.
     examples : tuple
-        A few legal values, whatever the size: what tests vary.
+        A few values that are legal at any size, for tests.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Option(NamedTuple):
 
     @classmethod
     def count(cls, name, default, form, help, examples=(1, 2, 3)):
-        """An option that is a whole number of at least 1.
+        """Create an option that is a whole number of at least 1.
 
         >>> Option.count("chunks", 2, "V", "stages per rank").parse("3")
         3
@@ -60,12 +60,12 @@ class Option(NamedTuple):
         return cls(name, int, default, form, _COUNTED, help, _is_count, examples)
 
     def parse(self, text):
-        """The value that a text stands for.
+        """Convert text to a value.
 
         Raises
         ------
         ValueError
-            If it is none, or not legal.
+            If the text is not a legal value.
         """
         value = self.read(text)
         if not self.accepts(value):
@@ -78,14 +78,14 @@ class Option(NamedTuple):
         Raises
         ------
         ScheduleError
-            With the rule and an example.
+            Gives the rule and an example.
         """
         usual = value is None and self.default is None
         require(usual or self.accepts(value), self.name, value, self.rule, f"write, for example, {self.example}")
 
     @property
     def written(self):
-        """The name as the command line writes it.
+        """The name as written on the command line.
 
         >>> Option.count("warm_up", 1, "N", "forwards ahead").written
         'warm-up'
@@ -94,12 +94,12 @@ class Option(NamedTuple):
 
     @property
     def example(self):
-        """The default as people write it; where it follows from the size, a legal value."""
+        """The default as people write it, or a legal value if the default follows from the size."""
         return option_text(next((one for one in (self.default, *self.examples) if one is not None), self.form))
 
 
 def option_text(value):
-    """The value of an option as people write it.
+    """Write the value of an option as people do.
 
     >>> option_text((1, 2)), option_text("direct")
     ('1:2', 'direct')
@@ -117,7 +117,7 @@ def _is_count(value):
 _PLAIN = re.compile(r"\w[^$]{0,79}")
 
 CHUNKS = Option.count("chunks", 2, "V", "stages per rank")
-"""Stages per rank, of the schedules that take any number of them."""
+"""Stages per rank, for schedules that allow any number of them."""
 
 
 class Entry(NamedTuple):
@@ -126,31 +126,32 @@ class Entry(NamedTuple):
     Attributes
     ----------
     name : str
-        What `build` and the command line call it.
+        Name for `build` and the command line.
     generate : callable
         ``(num_ranks, num_microbatches, **options) -> Schedule``.
     label : str
-        What figures and tables call it.
+        Name in figures and tables.
     title : str
         What it does, in one line.
     legal : str
-        The sizes for which it is defined.
+        The sizes at which it is defined.
     options : tuple of Option
     bubble_ratio : callable or None
-        ``(num_ranks, num_microbatches, **options)`` to the closed form of the bubble ratio over the total time,
-        without communication and with Bw = 2 F unless the closed form says otherwise; None where there is none,
-        and it gives None at a size that it does not serve.
+        Maps ``(num_ranks, num_microbatches, **options)`` to the bubble ratio in closed form, over the total time,
+        without communication and with Bw = 2 F unless the closed form says otherwise. It returns None at sizes to
+        which it does not apply; None if there is no closed form.
     published : callable or None
-        With the same arguments, the bubble ratio that the schedule's own authors publish, over the denominator that
-        they take; None where they publish none. Where it is not `bubble_ratio`, that is derived in this project.
+        With the same arguments, the bubble ratio that the schedule's own authors publish, over their own
+        denominator; None if they publish none. If it differs from `bubble_ratio`, the latter is derived in this
+        project.
     searched : bool
-        Whether the order is found operation by operation, by simulating it, and not written down at once.
+        Whether the order is found by simulation, operation by operation, rather than written down directly.
     when : str
-        When to take it, in a sentence; empty where nobody has said.
+        When to use it, in one sentence; empty if unknown.
     source : str
-        Who published it, by the key in the book's bibliography; empty where nobody has.
+        The publication, as a key in the book's bibliography; empty if unpublished.
     file : str or None
-        The user's file that registered it; errors of its generator name the line.
+        The user's file that registered it; errors in its generator name the line.
     """
 
     name: str
@@ -172,12 +173,12 @@ def schedule(
 ):  # fmt: skip
     """Register the decorated generator; the arguments are those of `Entry`.
 
-    `published` may also be True, for `bubble_ratio` itself, or False, for none.
+    `published` may also be True, meaning `bubble_ratio` itself, or False, meaning none.
 
     Raises
     ------
     ScheduleError
-        If another generator has the name, or name or label is not plain text: they stand in pages, figures and files.
+        If another generator has this name, or if name or label is not plain text, as pages, figures and files need.
     """
     label = label or name
     for field, text in (("schedule", name), ("label", label)):
@@ -186,7 +187,7 @@ def schedule(
 
     def register(generate):
         free = name not in _registry or _same(_registry[name].generate, generate)
-        require(free, "schedule", name, "is the name of another schedule", "give yours a name of its own")
+        require(free, "schedule", name, "is the name of another schedule", "choose a different name for yours")
         authors = published if callable(published) else bubble_ratio if published else None
         settings = (label, title, legal, tuple(options), bubble_ratio, authors, searched, when, source)
         _registry[name] = Entry(name, generate, *settings)
@@ -196,7 +197,7 @@ def schedule(
 
 
 def _same(one, other):
-    """Whether two generators are one: of a file that is run again after a change, or that was copied."""
+    """Whether two generators are the same: their file was run again after a change, or copied."""
     codes = [getattr(generate, "__code__", None) for generate in (one, other)]
     if None in codes:
         return one is other
@@ -205,23 +206,23 @@ def _same(one, other):
 
 
 def register_file(path):
-    """Run a Python file that registers schedules of its own.
+    """Run a Python file that registers its own schedules.
 
     Parameters
     ----------
     path : str or Path
-        A file with `schedule` above each of its generators; ``data/templates/my_schedule.py`` is one to copy. It runs
-        with all rights of the caller.
+        A file that decorates each of its generators with `schedule`; ``data/templates/my_schedule.py`` is a template.
+        It runs with all rights of the caller.
 
     Returns
     -------
     list of str
-        What it registered; `build`, `names` and `get` know it from now on, in this process.
+        The names it registered, from now on known to `build`, `names` and `get` in this process.
 
     Raises
     ------
     PPModelError
-        If there is no such file, it fails, or it registers nothing; the registry is then as it was.
+        If there is no such file, it fails, or it registers nothing; the registry is then unchanged.
 
     Examples
     --------
@@ -230,7 +231,7 @@ def register_file(path):
     ppmodel.errors.ScheduleError: file = nowhere.py: is not a file; check the path
     """
     require(Path(path).is_file(), "file", path, "is not a file", "check the path")
-    read_text(path, error=ScheduleError)  # of a size that a person writes
+    read_text(path, error=ScheduleError)  # refuses files larger than a person would write
     before = dict(_registry)
     try:
         run_path(str(path))
@@ -239,7 +240,7 @@ def register_file(path):
     except PPModelError:
         _restore(before)
         raise
-    except (Exception, SystemExit) as error:  # whatever a user's file may raise
+    except (Exception, SystemExit) as error:  # anything a user's file may raise
         _restore(before)
         said = f"cannot be run ({cause(error)})"
         raise ScheduleError("file", path, said, "fix it", where=_line_of(error, path)) from error
@@ -253,14 +254,14 @@ def _restore(entries):
 
 
 def _line_of(error, path):
-    """The last line of a file that an error went through."""
+    """The last line of a file that an error passed through."""
     lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == str(path)]
     lines += [error.lineno] if isinstance(error, SyntaxError) else []
     return f"{path}:{lines[-1]}" if lines else None
 
 
 def names():
-    """The registered schedules.
+    """List the registered schedules by name.
 
     >>> "1f1b" in names()
     True
@@ -269,7 +270,7 @@ def names():
 
 
 def entries():
-    """The `Entry` of every schedule, in the order in which they were registered.
+    """List the `Entry` of every schedule, in order of registration.
 
     >>> [entry.name for entry in entries()] == names()
     False
@@ -278,7 +279,7 @@ def entries():
 
 
 def get(name):
-    """The `Entry` of a schedule.
+    """Look up the `Entry` of a schedule.
 
     Raises
     ------
@@ -301,16 +302,16 @@ def get(name):
 
 
 def build(name, num_ranks, num_microbatches, **options):
-    """The table of a registered schedule at a size.
+    """Build the table of a registered schedule at a given size.
 
     Parameters
     ----------
     name : str
         One of `ppmodel.names`.
     num_ranks : int
-        Ranks, S; a schedule with v chunks on each has v S stages.
+        Ranks, S; a schedule with v chunks per rank has v S stages.
     num_microbatches : int
-        Microbatches of one iteration, B.
+        Microbatches per iteration, B.
     **options
         The schedule's own options, such as ``chunks`` or ``waves``; ``ppmodel schedules`` lists them.
 
@@ -321,7 +322,7 @@ def build(name, num_ranks, num_microbatches, **options):
     Raises
     ------
     ScheduleError
-        If the name or an option is unknown, or the schedule is not defined at the size; the message gives the rule.
+        If the name or an option is unknown, or the schedule is not defined at this size; the message gives the rule.
 
     Examples
     --------
@@ -344,7 +345,7 @@ def build(name, num_ranks, num_microbatches, **options):
 
 
 def small(name):
-    """The table of a schedule at a small size that is legal for it: 4 ranks and 8 microbatches wherever they are.
+    """Build a schedule at a small legal size: 4 ranks and 8 microbatches if possible.
 
     Raises
     ------
@@ -361,7 +362,7 @@ def small(name):
             return build(name, *size)
         except SizeError:
             continue
-    raise ScheduleError("schedule", name, "is legal at no small size", f"fix its rule: {get(name).legal}")
+    raise ScheduleError("schedule", name, "is not legal at any small size", f"relax its rule: {get(name).legal}")
 
 
 def _parsed(option, text):
@@ -372,7 +373,7 @@ def _parsed(option, text):
 
 
 def _guarded(entry):
-    """The generator of a file of one's own: what goes wrong in it is told in one line, with place and size."""
+    """Wrap a user's generator: report any failure in one line, with the place in the file and the size."""
 
     def generate(num_ranks, num_microbatches, **options):
         size = f"at S = {num_ranks}, B = {num_microbatches}"
@@ -382,9 +383,9 @@ def _guarded(entry):
             error.where = error.where or _line_of(error, entry.file)
             error.why = f"{error.why}; {size}" if error.why else size
             raise
-        except PPModelError:  # a size or an option that the generator refuses itself
+        except PPModelError:  # the generator itself refuses a size or an option
             raise
-        except (Exception, SystemExit) as error:  # whatever a user's generator may raise
+        except (Exception, SystemExit) as error:  # anything a user's generator may raise
             said, where = f"fails {size} ({cause(error)})", _line_of(error, entry.file)
             raise ScheduleError("generator", entry.name, said, "fix the line", where=where) from error
         _require_of_size(entry, made, num_ranks, num_microbatches, size)
@@ -394,10 +395,10 @@ def _guarded(entry):
 
 
 def _require_of_size(entry, made, num_ranks, num_microbatches, size):
-    """Refuse what a generator of one's own returns unless it is a schedule of the size asked for."""
-    rule, remedy = None, "return one row a rank, and all microbatches"
+    """Refuse what a user's generator returns unless it is a schedule of the requested size."""
+    rule, remedy = None, "return one row per rank, and all microbatches"
     if not isinstance(made, Schedule):
-        rule = f"returns a {type(made).__name__} {size}, and must return a Schedule"
+        rule = f"returns a {type(made).__name__} {size}; it must return a Schedule"
         remedy = f'end it with return Schedule.from_rows("{entry.name}", rows)'
     elif (made.num_ranks, made.num_microbatches) != (num_ranks, num_microbatches):
         rule = f"returns {made.num_ranks} ranks and {made.num_microbatches} microbatches {size}"
@@ -413,7 +414,7 @@ def require_counts(**values):
     Raises
     ------
     ScheduleError
-        With the first of them.
+        For the first of them.
     """
     for field, value in values.items():
         if not _is_count(value):
@@ -421,21 +422,21 @@ def require_counts(**values):
 
 
 def require_size(num_ranks, num_microbatches, chunks=2, note="", remedy="choose a smaller size"):
-    """Refuse a table of more than 2^24 stages times microbatches, or that would not fit into memory.
+    """Refuse a table with more than 2^24 stages times microbatches, or one that would not fit in memory.
 
     Parameters
     ----------
     num_ranks, num_microbatches : int
         S and B.
     chunks : int
-        Stages per rank; one counts as two, so that a size is legal with one and with two.
+        Stages per rank; one counts as two, so that the same sizes are legal with one and with two.
     note, remedy : str
-        What the message says beside the rule, and what helps.
+        What the message adds to the rule, and what to do.
 
     Raises
     ------
     ScheduleError
-        If it is too large.
+        If the table is too large.
 
     Examples
     --------
@@ -449,7 +450,7 @@ def require_size(num_ranks, num_microbatches, chunks=2, note="", remedy="choose 
 
 
 def _most_cells():
-    """Stages times microbatches that a table may have: 2^24, or what fits into the memory of the machine or process."""
+    """Limit on stages times microbatches: 2^24, or less if the memory of the machine or process is small."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     memory = memory if limit == resource.RLIM_INFINITY else min(limit, memory)
@@ -462,7 +463,7 @@ def require_even_ranks(name, num_ranks):
     Raises
     ------
     ScheduleError
-        With the even numbers beside it.
+        Names the nearest even numbers.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Orders of ranks in rounds, one operation of each kind in turn; what 1F1B, Zero Bubble and their like are written in.
+"""Orders written in rounds, with one operation of each kind in turn; used by 1F1B, Zero Bubble and the like.
 
-Registers nothing: schedules that share an order share it from here.
+Shared by several schedules; registers nothing.
 """
 
 from functools import lru_cache
@@ -12,19 +12,19 @@ from ppmodel.tables import Schedule
 
 
 def in_rounds(count, kinds, first):
-    """Each rank's program in rounds: every kind does one operation a round, in turn, from a first round of its own on.
+    """Build each rank's program in rounds: each kind runs one operation per round, starting from its own first round.
 
-    Forwards that begin some rounds before the backwards are the warm-up; weight gradients that begin some rounds after
-    the input gradients are delayed by as many, and those that are left at the end are the cool-down.
+    Forwards that start some rounds before the backwards form the warm-up; weight gradients that start some rounds after
+    the input gradients are delayed by that many, and those left at the end form the cool-down.
 
     Parameters
     ----------
     count : int
-        Operations of a kind on a rank.
+        Operations of each kind on a rank.
     kinds : sequence of OpKind
-        In their turn within a round.
+        In order within a round.
     first : array of int, shape (len(kinds), S)
-        The round in which each kind begins on each rank; only differences matter.
+        The round in which each kind starts on each rank; only differences matter.
 
     Returns
     -------
@@ -57,16 +57,16 @@ def _numbers(kinds):
 
 
 def compiled_rounds(count, kinds, first):
-    """Kind, number and rank of every operation by compiled code, shape (3, S, len(kinds) count); or None."""
+    """Kind, number and rank of every operation from compiled code, shape (3, S, len(kinds) count); or None."""
     fast = kernels(len(kinds) * count * len(first[0]))
     return fast and fast.rounds(count, _numbers(kinds), np.array(first, dtype=np.int64))
 
 
 def _stretches(count, first):
-    """The stretches in which no kind begins or ends: there each kind takes every n-th place of its rank.
+    """The stretches in which no kind starts or ends; within them, each kind takes every n-th place of its rank.
 
     Yields kind, rank, the first place, the end and the step, and the first and last number of the kind's operations.
-    All ranks are done at once: a call of numpy costs as much as a hundred operations.
+    All ranks are handled at once, because one NumPy call costs as much as a hundred operations.
     """
     rounds = np.sort(np.concatenate((first, first + count)), axis=0)
     begin, end = rounds[:-1], rounds[1:]
@@ -81,14 +81,14 @@ def _stretches(count, first):
 
 
 def on_own_ranks(name, num_microbatches, kinds, first):
-    """The schedule with stage s on rank s, whose microbatches go in order.
+    """Build a schedule with stage s on rank s and microbatches in order.
 
     Parameters
     ----------
     name : str
     num_microbatches : int
     kinds, first
-        As of `in_rounds`.
+        As for `in_rounds`.
 
     Returns
     -------

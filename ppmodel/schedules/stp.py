@@ -1,9 +1,9 @@
 """STP (Qi et al., 2025): cells of two microbatches that hide the collectives of tensor parallelism.
 
-A rank holds two stages in a V, as in ZB-V. An operation alone waits for its all-reduces; in a cell of two, one computes
-while the other communicates. A cell joins a forward with the backward, or the input gradient, of an earlier microbatch
-on the same stage (DualPipeV joins two stages). Where the pipeline waits for the input gradient, the backward is split;
-its weight gradient runs later, under a forward of the warm-up or in the gaps of the cool-down.
+A rank has two stages in a V, as in ZB-V. An operation on its own waits for its all-reduces; in a cell of two, one
+computes while the other communicates. A cell joins a forward with the backward, or the input gradient, of an earlier
+microbatch on the same stage (DualPipeV joins two stages). Where the pipeline waits for the input gradient, the backward
+is split; its weight gradient runs later, paired with a forward of the warm-up or in the gaps of the cool-down.
 """
 
 import numpy as np
@@ -21,37 +21,37 @@ _WARM_UP = Option(
 
 
 def _published(num_ranks, num_microbatches, warm_up="full"):
-    """Of the memory-saving warm-up the authors publish no bubble."""
+    """The authors publish no bubble for the memory-saving warm-up."""
     return formulas.bubble_ratio_stp(num_ranks, num_microbatches) if warm_up == "full" else None
 
 
 @schedule(
-    "stp", label="STP", title="two stages per rank in a V, all-reduces hidden in pairs of the same stage",
+    "stp", label="STP", title="two stages per rank in a V, all-reduces hidden by pairs on the same stage",
     legal="B >= 3S-1 (2S with the memory-saving warm-up)", options=[_WARM_UP],
     bubble_ratio=formulas.bubble_ratio_stp, published=_published,
-    when="Tensor parallelism whose all-reduces are exposed, and at least 3S-1 microbatches.", source="qi2025",
+    when="Tensor-parallel all-reduces are exposed, and you have at least 3S-1 microbatches.", source="qi2025",
 )  # fmt: skip
 def stp(num_ranks, num_microbatches, warm_up="full"):
-    """STP (Qi et al., arXiv:2510.27257, section 4.2), the full order as the authors' code has it.
+    """STP (Qi et al., arXiv:2510.27257, section 4.2); the full order is that of the authors' code.
 
-    Forwards that follow one another on a stage in the warm-up are cells of their own: the authors run them one after
-    the other, too, and only receive and send them in twos.
+    Consecutive forwards on a stage in the warm-up are separate cells: the authors also run them one after the other,
+    and only send and receive them in twos.
 
     Parameters
     ----------
     num_ranks : int
         Ranks, S; there are 2S stages.
     num_microbatches : int
-        Microbatches of one iteration, B; at least 3S-1, or 2S with the memory-saving warm-up.
+        Microbatches per iteration, B; at least 3S-1, or 2S with the memory-saving warm-up.
     warm_up : {"full", "memory-saving"}
-        The first holds about 3S stages' activations and waits least. The second (figures 11 and 12 of the paper, which
-        have no code) runs S-1 forwards fewer ahead, and the first backwards alone in their place; its cool-down is
-        ours, that of the full order with as many fewer steps.
+        ``full`` holds about 3S stages' activations and waits least. ``memory-saving`` (figures 11 and 12 of the paper,
+        for which there is no code) runs S-1 fewer forwards ahead and instead runs the first backwards alone; its
+        cool-down is ours, that of the full order with as many steps fewer.
 
     Returns
     -------
     Schedule
-        Two stages on each rank; 2 B forwards and as many backwards, whole or in halves.
+        Two stages on each rank; 2 B forwards and 2 B backwards, whole or in halves.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def stp(num_ranks, num_microbatches, warm_up="full"):
 
 
 def _order(num_ranks, num_microbatches, rank, saved):
-    """The phases of a rank; `saved` forwards fewer run ahead of the steady state."""
+    """The phases of a rank; `saved` fewer forwards run ahead of the steady state."""
     beyond, paired = num_ranks - 1 - rank, 2 * num_ranks - 2 - rank - saved
     ahead = [("I1 W F1", beyond), ("F0", 1)] if saved else [("F0", rank + 1), ("F1&I1 F0&W", beyond)]
     main = 2 * (num_microbatches - 3 * num_ranks + 1 + rank + saved) + 1  # the last `rank` of them split the backward
@@ -94,7 +94,7 @@ def _order(num_ranks, num_microbatches, rank, saved):
 
 
 def _cool_down(beyond, owed):
-    """The last backwards of chunk 0, with two weight gradients after each but the last as long as any are owed."""
+    """The last backwards of chunk 0, each but the last followed by two weight gradients while any are pending."""
     two = min(beyond, owed // 2)
     one = min(beyond - two, owed - 2 * two)
     return [("B0 W W", two), ("B0 W", one), ("B0", beyond + 1 - two - one), ("W", owed - 2 * two - one)]

@@ -1,4 +1,4 @@
-"""Zero Bubble's handcrafted schedules (Qi et al., 2024): the halves of a backward apart, the second one late."""
+"""Zero Bubble's handcrafted schedules (Qi et al., 2024): backwards split in two halves, the second one delayed."""
 
 import numpy as np
 
@@ -9,28 +9,28 @@ from ppmodel.schedules.rounds import on_own_ranks
 
 
 @schedule(
-    "zb-h1", label="ZB-H1", title="1F1B with split backwards, W delayed by d microbatches: memory of 1F1B",
+    "zb-h1", label="ZB-H1", title="1F1B with split backwards and W delayed by d microbatches: 1F1B's memory",
     legal="B >= S", bubble_ratio=formulas.bubble_ratio_zb_h1,
     when="In place of 1F1B where the framework can split backwards and little tensor parallelism is exposed: as many "
     "activations, and a shorter bubble. Split backwards hide no collectives, and keep gradients between their halves.",
     source="qi2024",
 )  # fmt: skip
 def zb_h1(num_ranks, num_microbatches):
-    """ZB-H1 (Qi et al., 2024, section 2.1): 1F1B's warm-up, and W delayed by d microbatches on rank d.
+    """ZB-H1 (Qi et al., 2024, section 2.1): 1F1B's warm-up, with W delayed by d microbatches on rank d.
 
-    Every rank then holds S microbatches at its peak, and the weight gradients fill what 1F1B leaves idle at the end.
+    Every rank's peak is then S microbatches, and weight gradients fill the time that 1F1B leaves idle at the end.
 
     Parameters
     ----------
     num_ranks : int
         Ranks, S; stage s is on rank s.
     num_microbatches : int
-        Microbatches of one iteration, B; at least S.
+        Microbatches per iteration, B; at least S.
 
     Returns
     -------
     Schedule
-        A table of S rows and 3 B operations in each.
+        A table of S rows with 3 B operations each.
 
     Raises
     ------
@@ -51,27 +51,27 @@ def zb_h1(num_ranks, num_microbatches):
 
 @schedule(
     "zb-h2", label="ZB-H2",
-    title="twice the warm-up of ZB-H1 and twice its delay: no bubble within a rank, twice the memory",
+    title="twice ZB-H1's warm-up and delay: no bubble within a rank, twice the memory",
     legal="B >= 2S-1", bubble_ratio=formulas.bubble_ratio_zb_h2, published=formulas.bubble_ratio_span_zb_h2,
-    when="Long transfers, and room for nearly twice the activations of 1F1B.", source="qi2024",
+    when="Transfers are slow, and you have room for nearly twice 1F1B's activations.", source="qi2024",
 )  # fmt: skip
 def zb_h2(num_ranks, num_microbatches):
-    """ZB-H2 (Qi et al., 2024, section 2.2): a warm-up of 2(S-1-d) forwards, and W delayed by 2d microbatches.
+    """ZB-H2 (Qi et al., 2024, section 2.2): a warm-up of 2(S-1-d) forwards, with W delayed by 2d microbatches.
 
-    Every rank holds 2S-1 microbatches at its peak. The source assumes that there are as many, and says nothing of
-    fewer, which are therefore refused; cut short, the warm-up no longer fills the ranks.
+    Every rank's peak is 2S-1 microbatches. The source assumes at least that many and does not cover fewer, which are
+    therefore refused; a shortened warm-up would no longer fill the ranks.
 
     Parameters
     ----------
     num_ranks : int
         Ranks, S; stage s is on rank s.
     num_microbatches : int
-        Microbatches of one iteration, B; at least 2S-1.
+        Microbatches per iteration, B; at least 2S-1.
 
     Returns
     -------
     Schedule
-        A table of S rows and 3 B operations in each.
+        A table of S rows with 3 B operations each.
 
     Raises
     ------
@@ -91,12 +91,12 @@ def zb_h2(num_ranks, num_microbatches):
 
 
 def _require_microbatches(name, num_microbatches, least, other):
-    """Refuse fewer microbatches; the other schedule has the same memory and takes any number."""
+    """Refuse fewer microbatches; the other schedule takes any number within the same memory."""
     rule = f"must be at least {least} for {name}"
-    remedy = f"pass microbatches {least} or more, or take the schedule {other}"
+    remedy = f"pass microbatches {least} or more, or use {other}"
     require_legal(num_microbatches >= least, "microbatches", num_microbatches, rule, remedy)
 
 
 def _with_late_weight_grads(name, num_microbatches, warm_up, delay):
-    """Forwards alone; then a forward, an input and a weight gradient in turn while there are any; then the late W."""
+    """Only forwards; then forward, input and weight gradient in turn while there are any; then the delayed W."""
     return on_own_ranks(name, num_microbatches, (OpKind.F, OpKind.I, OpKind.W), (-warm_up, 0 * delay, delay))

@@ -1,8 +1,8 @@
-"""Zero Bubble schedules on the V placement: ZB-V, and V-Half and V-Min, which take less memory.
+"""Zero Bubble schedules on the V placement: ZB-V, and V-Half and V-Min, which need less memory.
 
-A rank holds two stages, s and 2S-1-s, so that the last stage is on the rank of the first and the memory of the
-ranks is even. The backward is split: the input gradient goes on at once, the weight gradient fills the gaps. The
-letters are ours: the papers write B for I.
+A rank has two stages, s and 2S-1-s, so that the last stage is on the same rank as the first and memory is balanced
+across ranks. The backward is split: the input gradient is passed on at once, and the weight gradient fills the gaps.
+The letters are ours; the papers write B for I.
 """
 
 import numpy as np
@@ -22,29 +22,29 @@ _MAX_SQUEEZED = 1024
     title="two stages per rank in a V, backward split, no bubble within a rank's span at F = I = W",
     legal="B >= 1 (without a bubble from B = 2S-1)", bubble_ratio=formulas.bubble_ratio_zb_v,
     published=formulas.bubble_ratio_span_zb_v,
-    when="A fast network, and no more memory than 1F1B takes.", source="qi2024",
+    when="You have a fast network, and no more memory than 1F1B needs.", source="qi2024",
 )  # fmt: skip
 def zb_v(num_ranks, num_microbatches):
     """ZB-V (Qi et al., arXiv:2401.10241, section 6), as PyTorch orders it.
 
-    With fewer than 2S-1 microbatches it is the order of 2S-1 with the microbatches that are not there left out.
+    With fewer than 2S-1 microbatches, it is the order for 2S-1 without the missing microbatches.
 
     Parameters
     ----------
     num_ranks : int
         Ranks, S; there are 2S stages.
     num_microbatches : int
-        Microbatches of one iteration, B.
+        Microbatches per iteration, B.
 
     Returns
     -------
     Schedule
-        A table of S rows and 6 B operations in each.
+        A table of S rows with 6 B operations each.
 
     Raises
     ------
     ScheduleError
-        If the order that microbatches are left out of is too long to be made.
+        If the order from which microbatches are left out is too long.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def zb_v(num_ranks, num_microbatches):
     . 1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1I1 2I2 1I2 1W1 2W2 1W2
     """
     count = max(2 * num_ranks - 1, num_microbatches)
-    note = f" with B = {count} for zb-v, which orders 2S-1 microbatches or more"
+    note = f" with B = {count} for zb-v, which orders at least 2S-1 microbatches"
     require_size(num_ranks, count, note=note, remedy="pass fewer ranks")
     orders = [_order(num_ranks, count, rank) for rank in range(num_ranks)]
     columns = [column.reshape(num_ranks, -1) for column in programs(orders)[:3]]
@@ -68,7 +68,7 @@ def zb_v(num_ranks, num_microbatches):
 
 
 def _order(num_ranks, num_microbatches, rank):
-    """The phases of a rank, for 2S-1 microbatches or more."""
+    """The phases of a rank, for at least 2S-1 microbatches."""
     ahead = num_ranks - rank
     return [
         ("F0", 2 * ahead - 1), ("F1 F0", rank), ("F1 I1 W1", ahead),  # warm-up
@@ -86,26 +86,26 @@ def _order(num_ranks, num_microbatches, rank):
 def v_half(num_ranks, num_microbatches):
     """V-Half (Qi et al., arXiv:2405.15362): at most (S+2)/2 units of activations, rounded down.
 
-    The block is the authors'. In the stable phase it repeats as it is: there no rank waits where W + 2I >= 2F and
-    W + 2F >= 2I, as they state. How the warm-up and the cool-down are squeezed is ours, see `building_block`; at
-    F = I = W the table takes as long as that of the authors' generator.
+    The block is the authors'. In the stable phase it repeats unchanged, and no rank waits if W + 2I >= 2F and
+    W + 2F >= 2I, as they state. Squeezing of warm-up and cool-down is ours, see `building_block`; at F = I = W the
+    table is as long as that of the authors' generator.
 
     Parameters
     ----------
     num_ranks : int
         Ranks, S; there are 2S stages.
     num_microbatches : int
-        Microbatches of one iteration, B.
+        Microbatches per iteration, B.
 
     Returns
     -------
     Schedule
-        A table of S rows and 6 B operations in each.
+        A table of S rows with 6 B operations each.
 
     Raises
     ------
     ScheduleError
-        If S is more than 1024.
+        If S exceeds 1024.
 
     Examples
     --------
@@ -130,27 +130,26 @@ def v_half(num_ranks, num_microbatches):
 def v_min(num_ranks, num_microbatches):
     """V-Min (Qi et al., arXiv:2405.15362): at most (S+4)/3 units of activations, rounded down.
 
-    The block is the authors'. In the stable phase it repeats as it is: there no rank waits where W + I >= 2F and
-    W + F >= 2I. How the warm-up and the cool-down are squeezed is ours, see `building_block`; at F = I = W the table
-    takes two chunks' time less than that of the authors' generator where S leaves 2 over multiples of 3, one less for
-    S = 2, and as long elsewhere.
+    The block is the authors'. In the stable phase it repeats unchanged, and no rank waits if W + I >= 2F and
+    W + F >= 2I. Squeezing of warm-up and cool-down is ours, see `building_block`; at F = I = W the table is two chunks'
+    time shorter than that of the authors' generator if S mod 3 = 2 (one for S = 2), and equally long otherwise.
 
     Parameters
     ----------
     num_ranks : int
         Ranks, S; there are 2S stages.
     num_microbatches : int
-        Microbatches of one iteration, B.
+        Microbatches per iteration, B.
 
     Returns
     -------
     Schedule
-        A table of S rows and 6 B operations in each.
+        A table of S rows with 6 B operations each.
 
     Raises
     ------
     ScheduleError
-        If S is more than 1024.
+        If S exceeds 1024.
 
     Examples
     --------
@@ -167,10 +166,10 @@ def v_min(num_ranks, num_microbatches):
 
 
 def steady_from(num_ranks):
-    """Microbatches from which on a table of building blocks has a stretch of the stable phase to repeat: S + 5.
+    """The least number of microbatches for which a table of building blocks has a stable stretch to repeat: S + 5.
 
-    Every rank's stable phase then has a period from the first forward of microbatch S + 2 on. A test tries
-    all S to 96.
+    Every rank's stable phase then includes a period starting at the first forward of microbatch S + 2. A test checks
+    all S up to 96.
 
     >>> steady_from(4)
     9
@@ -179,12 +178,12 @@ def steady_from(num_ranks):
 
 
 def _repeated_block(name, num_ranks, num_microbatches, forwards, gradients, peak):
-    """A table of building blocks; offsets by rank, of the way down and of the way up.
+    """Build a table from building blocks; offsets by rank, on the way down and on the way up.
 
-    From some number of microbatches on a table has a steady state, whose operations repeat every six; longer tables
-    repeat it.
+    From some number of microbatches on, a table has a steady state in which every six operations repeat; longer tables
+    extend it.
     """
-    rule = f"must be at most {_MAX_SQUEEZED} for {name}, whose blocks are squeezed one operation at a time"
+    rule = f"must be at most {_MAX_SQUEEZED} for {name}, because blocks are squeezed one operation at a time"
     require_legal(num_ranks <= _MAX_SQUEEZED, "pp", num_ranks, rule, "pass fewer ranks")
     placement, short = v_placement(num_ranks), min(num_microbatches, steady_from(num_ranks))
     ways = [offsets[::direction] for offsets, direction in zip((*forwards, *gradients), (1, -1, 1, -1), strict=True)]

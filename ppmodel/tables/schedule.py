@@ -1,4 +1,4 @@
-"""The table: which rank runs which operation, in which order. Everything else is read off it."""
+"""The table: which rank runs which operations, in which order. Everything else follows from it."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -25,9 +25,9 @@ _COLUMNS = (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Schedule:
-    """A schedule's table: the operations of each rank in program order, kept as arrays.
+    """The table of a schedule: the operations of each rank in program order, stored as arrays.
 
-    Make one with `ppmodel.build`, `ppmodel.read_table` or `Schedule.from_rows`; look at it with `table`, `plot` and
+    Create one with `ppmodel.build`, `ppmodel.read_table` or `Schedule.from_rows`; inspect it with `plot` and
     `to_frame`; write it with `to_csv` and `to_pytorch`.
 
     Attributes
@@ -36,20 +36,20 @@ class Schedule:
     placement : ndarray of int, shape (num_replicas, num_stages)
         The rank of each stage of each copy of the pipeline.
     num_microbatches : int
-        Microbatches of one iteration, B.
+        Microbatches per iteration, B.
     kind, stage, microbatch, replica : ndarray of int, shape (num_operations,)
-        One entry for each operation: those of rank 0 in program order, then those of rank 1, and so on.
+        One entry per operation: those of rank 0 in program order, then those of rank 1, and so on.
     joined : ndarray of bool, shape (num_operations,)
-        Whether an operation shares the cell of the one before it.
+        Whether an operation shares a cell with the one before it.
     rank_start : ndarray of int, shape (num_ranks + 1,)
         Where each rank's operations begin.
     microbatch_parts : int
-        Parts that each microbatch is cut into; `microbatch` then numbers the parts.
+        Number of parts into which each microbatch is split; `microbatch` then numbers the parts.
     stage_shares : ndarray of float, shape (num_stages,)
-        Each stage's share of the model, relative to an even split; scaled to a mean of 1.
+        Each stage's share of the model relative to an even split, scaled to a mean of 1.
     held_for_weight_grad : float
-        What stays between the halves of a backward, relative to a stage's activations, in the search for this order; 1
-        for all others. `metrics.peak_activations` counts with it.
+        Fraction of a stage's activations that is held between the two halves of a backward, as the search for this
+        order assumed; 1 for all other schedules. `metrics.peak_activations` uses it.
 
     Examples
     --------
@@ -93,7 +93,7 @@ class Schedule:
 
     @classmethod
     def of_columns(cls, name, placement, num_microbatches, columns):
-        """A schedule of one replica from the columns that compiled generators fill; nothing is converted or checked.
+        """Make a schedule of one replica from the columns that compiled generators fill, unconverted and unchecked.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class Schedule:
 
     @classmethod
     def from_programs(cls, name, placement, num_microbatches, kind, stage, microbatch, replica=0, joined=False, **more):
-        """A schedule in which every rank runs the same number of operations.
+        """Make a schedule in which every rank runs the same number of operations.
 
         Parameters
         ----------
@@ -137,7 +137,7 @@ class Schedule:
 
     @classmethod
     def from_slots(cls, name, placement, num_microbatches, kind, stage, microbatch, replica, slot, **more):
-        """A schedule from operations and their slots: each rank runs its own in the order of the slots.
+        """Make a schedule from operations and their slots: each rank runs its operations in slot order.
 
         Operations of one rank with the same slot share a cell, in the order given.
         """
@@ -156,21 +156,21 @@ class Schedule:
 
     @classmethod
     def from_rows(cls, name, rows, **more):
-        """A schedule from rows of operations, one row for each rank; it is checked.
+        """Make a schedule from rows of operations, one row per rank, and check it.
 
         Parameters
         ----------
         name : str
         rows : sequence of sequences of cells
-            Each rank's cells in program order; a cell is an `Op`, its text such as ``"2F5"``, or a tuple of several
+            Each rank's cells in program order; a cell is an `Op`, its text, such as ``"2F5"``, or a tuple of several
             `Op` that run as one.
         **more
-            ``num_microbatches``, ``microbatch_parts`` and ``stage_shares``, which the rows cannot say.
+            ``num_microbatches``, ``microbatch_parts`` and ``stage_shares``, which do not follow from the rows.
 
         Raises
         ------
         TableError
-            If an operation is missing, doubled, misplaced or waits forever.
+            If an operation is missing, duplicated, misplaced or waits forever.
 
         Examples
         --------
@@ -181,7 +181,7 @@ class Schedule:
         ops = [[op for cell in row for op in cell] for row in cells]
         flat = np.array([op for row in ops for op in row], dtype=np.int32).reshape(-1, 4)
         if not len(flat):
-            raise TableError("table", "empty", "must hold operations", "write one row per rank")
+            raise TableError("table", "empty", "must contain operations", "write one row per rank")
         joined = [position > 0 for row in cells for cell in row for position in range(len(cell))]
         rank_start = np.cumsum([0] + [len(row) for row in ops])
         parts = more.get("microbatch_parts", 1)
@@ -205,22 +205,22 @@ class Schedule:
 
     @property
     def num_ranks(self):
-        """Rows of the table, the paper's S."""
+        """Number of ranks, the rows of the table; S in the paper."""
         return len(self.rank_start) - 1
 
     @property
     def num_replicas(self):
-        """Copies of the pipeline; 2 for a bidirectional schedule."""
+        """Number of copies of the pipeline; 2 in a bidirectional schedule."""
         return self.placement.shape[0]
 
     @property
     def num_stages(self):
-        """Stages that the model is cut into, a multiple of the ranks."""
+        """Number of stages that the model is divided into, a multiple of the number of ranks."""
         return self.placement.shape[1]
 
     @property
     def chunks_per_rank(self):
-        """Stages of one replica on each rank, v."""
+        """Number of stages of one replica on each rank, v."""
         return self.num_stages / self.num_ranks
 
     @property
@@ -229,7 +229,7 @@ class Schedule:
 
     @property
     def table_microbatches(self):
-        """Microbatches as the table counts them, parts where it cuts them."""
+        """Number of microbatches as the table counts them: parts, if it splits them."""
         return self.num_microbatches * self.microbatch_parts
 
     @cached_property
@@ -239,17 +239,17 @@ class Schedule:
 
     @cached_property
     def cell(self):
-        """The number of each operation's cell, counted over all ranks; shape (num_operations,)."""
+        """The index of each operation's cell, counted over all ranks; shape (num_operations,)."""
         return np.cumsum(~self.joined, dtype=np.int32) - 1
 
     @cached_property
     def reduces(self):
-        """Whether the table holds gradient reductions."""
+        """Whether the table has gradient reductions."""
         return bool((self.kind == OpKind.R).any())
 
     @cached_property
     def overlaps(self):
-        """Whether each operation shares its cell so that a forward meets a backward (F&B); shape (num_operations,)."""
+        """Whether each operation is in a cell with a forward and a backward (F&B); shape (num_operations,)."""
         if not self.joined.any():
             return np.zeros(self.num_operations, dtype=bool)
         first, forward = np.flatnonzero(~self.joined), self.kind == OpKind.F
@@ -259,12 +259,12 @@ class Schedule:
 
     @property
     def cost_class(self):
-        """The kind, replica and stage of each operation as one number; shape (num_operations,)."""
+        """Kind, replica and stage of each operation, encoded as one number; shape (num_operations,)."""
         return (self.kind * self.num_replicas + self.replica) * self.num_stages + self.stage
 
     @cached_property
     def class_counts(self):
-        """How many operations of each `cost_class` compute alone, and in overlapping cells; shape (2, classes)."""
+        """Number of operations of each `cost_class` alone in a cell, and in F&B cells; shape (2, classes)."""
         fast = kernels(self.num_operations)
         if fast:
             sizes = self.num_replicas, self.num_stages
@@ -277,7 +277,7 @@ class Schedule:
 
     @property
     def pieces_per_unit(self):
-        """Operations that one microbatch on 1/S of the model is cut into, by chunks and by parts."""
+        """Number of operations per microbatch on 1/S of the model, from chunks and parts."""
         return self.chunks_per_rank * self.microbatch_parts
 
     @cached_property
@@ -286,7 +286,7 @@ class Schedule:
         return self.stage_shares / self.pieces_per_unit
 
     def op(self, index):
-        """The operation at an index, as a value.
+        """Return the operation at an index.
 
         >>> from ppmodel import build
         >>> str(build("gpipe", 2, 2).op(1))
@@ -297,23 +297,23 @@ class Schedule:
         )
 
     def rows(self):
-        """Each rank's cells in program order; a cell is a tuple of operations. Inverse of `from_rows`."""
+        """Each rank's cells in program order; a cell is a tuple of operations. The inverse of `from_rows`."""
         ops, heads = [self.op(index) for index in range(self.num_operations)], np.flatnonzero(~self.joined).tolist()
         cells = [tuple(ops[first:last]) for first, last in pairwise([*heads, len(ops)])]
         bounds = np.searchsorted(heads, self.rank_start)
         return [cells[first:last] for first, last in pairwise(bounds)]
 
     def unfused(self):
-        """The same order with each F&B pair, a forward and a backward in one cell, split into two cells.
+        """Return the same order with each F&B pair, a forward and a backward in one cell, split into two cells.
 
-        A pair starts when the inputs of both operations are there, and delivers both results at its end; unfused,
-        each operation waits for its own input only. Where a pair takes the sum of its parts, the unfused order is
-        never slower. Other shared cells, such as the doubled forwards of Chimera, stay as they are.
+        A pair starts when the inputs of both operations have arrived, and delivers both results at its end; unfused,
+        each operation waits only for its own input. If a pair takes as long as its parts together, the unfused order
+        is never slower. Other shared cells, such as Chimera's doubled forwards, stay as they are.
 
         Returns
         -------
         Schedule
-            This one, if it has no pairs.
+            The same object if it has no pairs.
 
         Examples
         --------
@@ -333,7 +333,7 @@ class Schedule:
         Raises
         ------
         TableError
-            If operations wait for one another in a circle.
+            If operations wait for each other in a cycle.
         """
         refuse_out_of_range(self)
         found, level = dependencies_of(self)
@@ -344,7 +344,7 @@ class Schedule:
     steps, pairs = cached_property(find_steps), cached_property(find_pairs)
     slots, table, validate, with_step = slots, table, validate, with_step
 
-    # ---- shown and written -------------------------------------------------------------------
+    # ---- display and export ------------------------------------------------------------------
 
     def __repr__(self):
         cut = "" if self.num_stages == self.num_ranks else f", stages={self.num_stages}"
@@ -355,20 +355,20 @@ class Schedule:
         )
 
     def _repr_html_(self):
-        """The first slots of the idealised table, for a notebook."""
+        """Show the first slots of the idealised table in a notebook."""
         from ppmodel.export import table_html
 
         return table_html(self)
 
     def plot(self, title=None, **slots):
-        """The idealised table as a picture: a row for each rank, a column for each slot.
+        """Draw the idealised table: one row per rank, one column per slot.
 
         Parameters
         ----------
         title : str, optional
             The figure's title.
         **slots : int
-            ``backward``: slots of a backward, 2 by default.
+            ``backward``: slots that a backward takes, 2 by default.
 
         Returns
         -------
@@ -379,7 +379,7 @@ class Schedule:
         return plot_table({self.name: self}, title or f"{self.name}: the table", **slots)
 
     def to_csv(self, path):
-        """Write the idealised table as a CSV file that `ppmodel.read_table` and spreadsheets read.
+        """Write the idealised table as a CSV file for `ppmodel.read_table` and spreadsheets.
 
         Parameters
         ----------
@@ -397,7 +397,7 @@ class Schedule:
         Raises
         ------
         TableError
-            If PyTorch's form cannot hold the table.
+            If PyTorch's format cannot express the table.
         """
         self._write(path, "pytorch")
 
@@ -407,18 +407,18 @@ class Schedule:
         write_whole(path, write_table(self, form), "table")
 
     def to_frame(self):
-        """Every operation with its slots in the idealised table.
+        """Return every operation with its slots in the idealised table.
 
         Returns
         -------
         DataFrame
-            A row for each operation, rank by rank in program order; columns ``rank, operation, kind, stage, microbatch,
+            One row per operation, rank by rank in program order; columns ``rank, operation, kind, stage, microbatch,
             replica, start, end``, the last two in slots.
         """
         return self.frame_with(dict(zip(("start", "end"), self.slots(), strict=True)))
 
     def frame_with(self, columns):
-        """A frame with a row for each operation and further columns, given in the order of the operations."""
+        """A frame with one row per operation, and further columns in the same order."""
         import pandas as pd
 
         return pd.DataFrame({
@@ -428,7 +428,7 @@ class Schedule:
         })  # fmt: skip
 
     def marked(self, indices):
-        """The `Grid` of the rows in program order, with the cells of some operations marked."""
+        """The `Grid` of the rows in program order, with some operations' cells marked."""
         place = self.cell - self.cell[self.rank_start[:-1]][self.rank]
         marks = {(int(self.rank[i]), int(place[i])) for i in indices}
         return Grid(_texts(self.rows()), marks)
@@ -442,7 +442,7 @@ def _even_shares(num_stages):
 
 
 def _column(values, shape, dtype):
-    """Values for every place of some programs, one after the other."""
+    """Values for every position in some programs, concatenated."""
     if isinstance(values, int) and not values:
         return np.zeros(shape[0] * shape[1], dtype)
     column = np.asarray(values)
@@ -461,7 +461,7 @@ def _texts(rows):
 
 
 def _numbered_without_gap(flat, cells):
-    """How many stages, microbatches and replicas operations name; each must count from 0 without a gap."""
+    """The numbers of stages, microbatches and replicas that operations name; each must count from 0 without gaps."""
     found = {}
     for column, name in ((1, "stage"), (2, "microbatch"), (3, "replica")):
         numbers = np.unique(flat[:, column])
@@ -470,19 +470,19 @@ def _numbered_without_gap(flat, cells):
         if len(gap) or not len(numbers):
             first = gap[0] if len(gap) else 0
             rule = "has no operation in the table"
-            remedy = f"number each {name} from 0 without a gap"
+            remedy = f"number every {name} from 0 without gaps"
             raise TableError(f"{name} {first}", "missing", rule, remedy, grid=Grid(_texts(cells)))
         found[name] = len(numbers)
     return found
 
 
 def _majority_placement(flat, rank):
-    """The rank on which most operations of each (replica, stage) stand; ties go to the lower rank."""
+    """The rank that has most operations of each (replica, stage); ties go to the lower rank."""
     _, stage, _, replica = flat.T.astype(np.int64)
     num_ranks, shape = int(rank.max()) + 1, (int(replica.max()) + 1, int(stage.max()) + 1)
     there, count = np.unique((replica * shape[1] + stage) * num_ranks + rank, return_counts=True)
     place, home = np.divmod(there, num_ranks)
-    best = np.lexsort((-home, count, place))  # of a stage, what comes last holds most, or as much on a lower rank
+    best = np.lexsort((-home, count, place))  # a stage's last entry has most, or as many on a lower rank
     placement = np.zeros(shape[0] * shape[1], dtype=np.int32)
     placement[place[best]] = home[best]
     return placement.reshape(shape)
