@@ -32,31 +32,31 @@ EXPECTED = {
     "digits.csv": ":2: rank = 9+ ... 9+: must number the rows 0 to 1, each once",
     "shares_apart.csv": r"stage_shares = \[1e-300, 1.0\]: must be numbers above 0, none 1e\+09 times smaller",
     "shares_infinite.csv": r"stage_shares = \[1e\+308, 1e\+308\]: must be numbers above 0, none 1e\+09 times smaller",
-    "doubled.csv": "rank 0 = 0B1: stands twice",
-    "early.csv": "rank 1 = 1F0: begins in slot 0, before 0F0 has ended",
+    "doubled.csv": "rank 0 = 0B1: occurs twice",
+    "early.csv": "rank 1 = 1F0: starts in slot 0, before 0F0 has ended",
     "empty.csv": "table = empty: must contain operations",
     "header.csv": ":1: microbatches = many: must be a positive number",
     "huge.csv": "microbatch 2 = missing: has no operation",
     "latin1.csv": ":1: text = byte 0x..: is not UTF-8",
     "letters_comment.csv": ":1: letters = B backward: must be pytorch or zero-bubble, or say what each letter",
-    "letters_mixed.csv": ":2: letters = I and BW: are of two conventions",
-    "letters_other.csv": ":2: column 3 = '0BW0': is not of the letters of pytorch",
+    "letters_mixed.csv": ":2: letters = I and BW: mix two conventions",
+    "letters_other.csv": ":2: column 3 = '0BW0': does not use the letters of pytorch",
     "letters_zero_bubble.csv": "rank 0 = 0W1: is missing from the table: in our letters, I is the B of the file",
-    "misplaced.csv": "rank 0 = 1F1: is misplaced: stage 1 of replica 0 lives on rank 1",
+    "misplaced.csv": "rank 0 = 1F1: is misplaced: stage 1 of replica 0 is on rank 1",
     "missing.csv": "rank 1 = 1B1: is missing from the table",
     "overlap_backwards.csv": ":1: column 3 = \\(0B0;0B1\\)OVERLAP_F_B: must be a forward and a backward; .*0B0&0B1",
     "overlap_forwards.csv": ":1: column 1 = \\(0F0;0F1\\)OVERLAP_F_B: must be a forward and a backward",
     "overlap_three.csv": ":1: column 3 = .*: must be a forward and a backward",
     "pair.csv": ":1: column 5 = '\\(1F1;1B0\\)OVERLAP': is not an operation",
-    "recv_late.csv": ":2: column 2 = 1RECV_F0: comes after 1F0, which needs what it receives",
-    "same_cell.csv": "rank 0 = 0B0: needs 0F0, which stands in the same cell",
-    "send_early.csv": ":1: column 2 = 0SEND_F1: comes before 0F1, whose result it sends",
-    "sharding.csv": ":2: column 1 = 0UNSHARD: is misplaced: stage 0 lives on rank 2",
+    "recv_late.csv": ":2: column 2 = 1RECV_F0: comes after 1F0, which needs its data",
+    "same_cell.csv": "rank 0 = 0B0: needs 0F0, which is in the same cell",
+    "send_early.csv": ":1: column 2 = 0SEND_F1: comes before 0F1, which produces its data",
+    "sharding.csv": ":2: column 1 = 0UNSHARD: is misplaced: stage 0 is on rank 2",
     "short.csv": "microbatch 1 = missing: has no operation",
-    "transfer_doubled.csv": ":1: column 4 = 0SEND_F0: stands twice",
-    "transfer_local.csv": ":1: column 3 = 0SEND_F0: is no transfer of this table",
+    "transfer_doubled.csv": ":1: column 4 = 0SEND_F0: occurs twice",
+    "transfer_local.csv": ":1: column 3 = 0SEND_F0: is not a transfer of this table",
     "transfer_missing.csv": "rank 0 = 0RECV_B0: is missing: a table has all transfers",
-    "transfer_of_replicas.csv": ":2: slot 1 = 0SEND_F0: stands in a table of several replicas",
+    "transfer_of_replicas.csv": ":2: slot 1 = 0SEND_F0: is ambiguous in a table with several replicas",
     "transfer_stage.csv": ":1: column 2 = 7SEND_F0: names a stage outside 0 .. 1",
     "word.csv": ":1: column 1 = '0UNSHARD0': is not an operation",
 }
@@ -86,7 +86,7 @@ def test_tables_of_pairs_round_trip_at_every_size(name, form):
             continue
         made = build(name, *size, **dict(words))
         if (name, form) == ("dualpipe", "pytorch"):
-            with pytest.raises(TableError, match="in PyTorch's form a stage is on one rank; write our own form"):
+            with pytest.raises(TableError, match="in PyTorch's format, a stage is on one rank; use our own format"):
                 write_table(made, form)
             continue
         text = write_table(made, form)
@@ -121,7 +121,7 @@ def test_order_alone_counts_without_a_header():
 def test_a_continued_cell_continues_all_of_its_operations():
     """Both operations of a cell end in its last slot, so that what needs either has to wait."""
     text = "rank,0,1,2,3,4,5\n0,0F0&0F1,~,,0B0,,0B1\n1,,{},1B0,1F1,1B1,\n"
-    with pytest.raises(TableError, match="1F0: begins in slot 1, before 0F0 has ended"):
+    with pytest.raises(TableError, match="1F0: starts in slot 1, before 0F0 has ended"):
         parse_table(text.format("1F0"))
     late = "rank,0,1,2,3,4,5,6\n0,0F0&0F1,~,,,0B0,,0B1\n1,,,1F0,1B0,1F1,1B1,\n"
     assert parse_table(late).num_microbatches == 2
@@ -248,7 +248,7 @@ def test_transfers_and_sharding_change_nothing():
         ("# mine\n0F0,0B0", "read as a table in the letters of pytorch: B is the full backward"),
         ((GOLDEN / "lowered.csv").read_text(),
          "read as PyTorch's CSV, in the letters of pytorch: B is the full backward; 32 SEND and RECV agree "
-         "with the table; 12 UNSHARD, RESHARD and REDUCE_GRAD take no part"),
+         "with the table; 12 UNSHARD, RESHARD and REDUCE_GRAD ignored"),
     ],
 )  # fmt: skip
 def test_what_a_file_was_taken_for(tmp_path, text, said):
@@ -296,15 +296,15 @@ def test_the_comment_on_letters_decides():
     ("schedule", "said"),
     [
         (build("chimera", 4, 4), "chimera: has stage 0 on ranks 0 and 3"),
-        (parse_table("# microbatch_parts: 2\n0F0,0F1,0B0,0B1"), "cuts microbatches into 2 parts"),
-        (parse_table("# stage_shares: 1 3\n0F0,0B0\n1F0,1B0"), "stages of uneven shares"),
-        (parse_table("0F0&0F1,0B0,0B1"), "several operations that are not a forward and a backward"),
-        (parse_table("0F0,0F1,0F2&0B0&0B1,0B2"), "several operations that are not a forward and a backward"),
+        (parse_table("# microbatch_parts: 2\n0F0,0F1,0B0,0B1"), "splits microbatches into 2 parts"),
+        (parse_table("# stage_shares: 1 3\n0F0,0B0\n1F0,1B0"), "stages of different sizes"),
+        (parse_table("0F0&0F1,0B0,0B1"), "several operations other than a forward and a backward"),
+        (parse_table("0F0,0F1,0F2&0B0&0B1,0B2"), "several operations other than a forward and a backward"),
     ],
 )
 def test_what_pytorchs_form_cannot_hold_is_refused(schedule, said):
     """Nothing is left out in silence; our own form holds it."""
-    with pytest.raises(TableError, match=f"{said}.*; write our own form, --format csv"):
+    with pytest.raises(TableError, match=f"{said}.*; use our own format, --format csv"):
         write_table(schedule, "pytorch")
 
 

@@ -231,7 +231,7 @@ def test_tables_go_to_files_and_back(schedule, form, tmp_path_factory):
     path = tmp_path_factory.mktemp("tables") / "table.csv"
     write = {"csv": schedule.to_csv, "pytorch": schedule.to_pytorch}[form]
     if form == "pytorch" and schedule.num_replicas > 1:
-        with pytest.raises(TableError, match="write our own form"):
+        with pytest.raises(TableError, match="use our own format"):
             write(path)
         assert not path.exists()
         return

@@ -50,7 +50,7 @@ def test_tables_with_steps_are_read_as_they_are_written(schedule, form):
     ended = schedule.with_step()
     read = parse_table(write_table(ended, form))
     assert read.rows() == ended.rows()
-    with pytest.raises(TableError, match="PyTorch's form"):
+    with pytest.raises(TableError, match="PyTorch's format"):
         write_table(ended, "pytorch")
 
 

@@ -500,8 +500,8 @@ def test_row_groups_do_not_depend_on_the_chunks(file, tmp_path, monkeypatch):
 
 WRONG_OUTPUTS = {
     "results.csv": "must end in .parquet",
-    "nowhere/results.parquet": "nowhere, which is no folder; make it",
-    "folder.parquet": "is there and is no file; name another file",
+    "nowhere/results.parquet": "nowhere, which is no folder; create it",
+    "folder.parquet": "exists but is not a file; name another file",
 }
 
 
@@ -857,7 +857,7 @@ def test_a_full_disk_costs_one_line(file, tmp_path, capsys, monkeypatch, expecte
         patch.setattr(os, "fsync", full)
         code, _, said = run(capsys, path, "--out", out)
     assert (code, said.count("\n")) == (2, 1)
-    assert re.search(r"cannot be written \(No space left on device\); make room", said)
+    assert re.search(r"cannot be written \(No space left on device\); free some space", said)
     assert len(list(tmp_path.glob("*.parts/part-*.parquet"))) == 2
     assert run(capsys, path, "--out", out)[0] == 0
     assert out.read_bytes() == expected[SHORT]

@@ -235,7 +235,7 @@ def test_a_trace_that_cannot_be_written_leaves_what_was_there(tmp_path, monkeypa
 
 def test_targets_that_are_no_files_are_refused(tmp_path):
     """A folder that is not there, and a folder in place of a file."""
-    for path, said in ((tmp_path / "none" / "trace.json", "is no folder; make it"), (tmp_path, "is no file")):
+    for path, said in ((tmp_path / "none" / "trace.json", "is no folder; create it"), (tmp_path, "is not a file")):
         with pytest.raises(PPModelError, match=said):
             write_trace(path, some_timeline())
 

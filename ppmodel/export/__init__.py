@@ -1,4 +1,4 @@
-"""Files that other programs read: tables of operations, and traces of a simulated run; and a table for notebooks."""
+"""Files for other programs (tables of operations, traces of simulated runs), and tables in notebooks."""
 
 from ppmodel.export.files import write_rows, write_whole
 from ppmodel.export.html import table_html

@@ -1,4 +1,4 @@
-"""A file is there whole, or not at all."""
+"""Write files completely or not at all."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ from ppmodel.errors import PPModelError
 
 
 def checked_target(path, field):
-    """The path of a file to write, refused where none can be.
+    """Check the path of a file to be written.
 
     Parameters
     ----------
@@ -25,26 +25,26 @@ def checked_target(path, field):
     Raises
     ------
     PPModelError
-        If its folder is not there, or it is no file.
+        If its folder does not exist, or it is not a regular file.
     """
     path = Path(os.path.realpath(path))
     if not path.parent.is_dir():
-        raise PPModelError(field, path, f"lies in {path.parent}, which is no folder", "make it, or name another file")
+        raise PPModelError(field, path, f"is in {path.parent}, which is no folder", "create it, or name another file")
     if path.exists() and not path.is_file():
-        raise PPModelError(field, path, "is there and is no file", "name another file")
+        raise PPModelError(field, path, "exists but is not a file", "name another file")
     return path
 
 
 def write_whole(path, text, field):
-    """Write a text file; whatever goes wrong, what was there stays.
+    """Write a text file; if anything fails, an existing file stays as it was.
 
     Parameters
     ----------
     path : str or Path
-        Its folder must exist; a file that is there is replaced.
+        Its folder must exist; an existing file is replaced.
     text : str
     field : str
-        What error messages call the file.
+        Name of the file in error messages.
 
     Raises
     ------
@@ -58,14 +58,14 @@ def write_whole(path, text, field):
         os.replace(under_way, path)
     except OSError as error:
         rule = f"cannot be written ({error.strerror})"
-        raise PPModelError(field, path, rule, "make room, or name another file") from None
+        raise PPModelError(field, path, rule, "free some space, or name another file") from None
     finally:
         with suppress(OSError):
             under_way.unlink()
 
 
 def write_rows(path, columns, rows, field, cell):
-    """Write rows as CSV, whole or not at all.
+    """Write rows as CSV, completely or not at all.
 
     Parameters
     ----------
@@ -73,9 +73,9 @@ def write_rows(path, columns, rows, field, cell):
         As in `write_whole`.
     columns : list of str
     rows : list of dict
-        Of these columns, and perhaps of others.
+        With these columns and possibly others.
     cell : callable
-        What is written for a value.
+        Formats a value.
 
     Raises
     ------
@@ -90,10 +90,10 @@ def write_rows(path, columns, rows, field, cell):
 
 
 def _write(path, data):
-    """Write a new file that has its name only when it is whole: nothing is left of one that a signal ends."""
+    """Write a new file that gets its name only when complete: if a signal ends the process, nothing is left."""
     try:
         number = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
-    except OSError:  # a file system without files that have no name
+    except OSError:  # a file system without unnamed files
         path.write_bytes(data)
         return
     with open(number, "wb") as file:

@@ -1,4 +1,4 @@
-"""A table as a notebook shows it: the first slots, a cell an operation, coloured by kind."""
+"""A table as notebooks show it: the first slots, one cell per operation, coloured by kind."""
 
 from html import escape
 from itertools import pairwise
@@ -15,18 +15,18 @@ _CELL = "border:1px solid #555;padding:1px 4px;text-align:center;color:#000;back
 
 
 def table_html(schedule, slots=32, ranks=16):
-    """The first slots of the idealised table, as HTML.
+    """Render the first slots of the idealised table as HTML.
 
     Parameters
     ----------
     schedule : Schedule
     slots, ranks : int
-        At most so many are shown.
+        Largest number to show.
 
     Returns
     -------
     str
-        A caption and a table; of a schedule that is broken, or of more than a million operations, the caption alone.
+        A caption and a table; only the caption if the schedule is broken or has more than a million operations.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def table_html(schedule, slots=32, ranks=16):
 
 
 def _row(schedule, rank, start, end, slots):
-    """The cells of a rank, with idle ones between them."""
+    """The cells of a rank, including idle ones."""
     first, last = schedule.rank_start[rank : rank + 2]
     heads = first + np.flatnonzero(~schedule.joined[first:last])
     cells, free = [f"<th>rank {rank}</th>"], 0

@@ -1,8 +1,8 @@
-"""Which letter means what: two conventions are in use, and a file follows one of them.
+"""The meaning of letters: two conventions are in use, and each file follows one of them.
 
-Both write F for a forward and W for a weight gradient. ``pytorch``, that of `ops.OpKind` and of today's PyTorch,
-has B for a whole backward and I for its input-gradient half. ``zero-bubble``, that of the Zero Bubble papers and of
-older PyTorch, has B for that half and BW for a whole backward.
+Both write F for a forward and W for a weight gradient. ``pytorch``, used by `ops.OpKind` and by current PyTorch,
+writes B for a full backward and I for its input-gradient half. ``zero-bubble``, used by the Zero Bubble papers and by
+older PyTorch, writes B for that half and BW for a full backward.
 """
 
 import re
@@ -16,24 +16,24 @@ MEANINGS = {
     PYTORCH: {"F": "forward", "B": "full backward", "I": "input gradient", "W": "weight gradient"},
     ZERO_BUBBLE: {"F": "forward", "B": "input gradient", "BW": "full backward", "W": "weight gradient"},
 }
-"""What each letter of a convention is."""
+"""The meaning of each letter in each convention."""
 _OURS = {"B": "I", "BW": "B"}
 _USED = re.compile(r"(?<=\d)(?:BW|[FBIW])(?=\d)", re.ASCII)
 _OPERATION = re.compile(r"(\d{1,9})(BW|[FBIW])(\d.*)", re.ASCII)
 
 
 def convention(said, lines):
-    """The convention that a file follows.
+    """Determine the convention of a file.
 
-    A comment ``# letters: ...`` decides, by a convention's name or by what it says of each letter. Without one
-    ``BW``, or ``W`` where no ``I`` is, stand for ``zero-bubble``; all other files follow ``pytorch``.
+    A comment ``# letters: ...`` decides, with a convention's name or with the meaning of each letter. Without one,
+    ``BW``, or ``W`` without any ``I``, indicates ``zero-bubble``; all other files follow ``pytorch``.
 
     Parameters
     ----------
     said : (int, str) or None
-        Line and value of the comment.
+        Line number and text of the comment.
     lines : list of (int, str)
-        The numbered rows of the file.
+        The rows of the file, with line numbers.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def convention(said, lines):
     Raises
     ------
     TableError
-        If the comment names neither, or the letters of both are mixed.
+        If the comment names neither, or the file mixes both.
 
     Examples
     --------
@@ -56,14 +56,14 @@ def convention(said, lines):
         for letter in _USED.findall(line):
             used.setdefault(letter, number)
     if {"I", "BW"} <= used.keys():
-        rule = "are of two conventions: I is beside B, a whole backward; BW beside B, an input gradient"
-        remedy = f"keep to one, and name it in a comment: # letters: {PYTORCH}, or # letters: {ZERO_BUBBLE}"
+        rule = "mix two conventions: with I, B is a full backward; with BW, B is an input gradient"
+        remedy = f"use one, and name it in a comment: # letters: {PYTORCH}, or # letters: {ZERO_BUBBLE}"
         raise TableError("letters", "I and BW", rule, remedy, where=max(used["I"], used["BW"]))
     return ZERO_BUBBLE if "BW" in used or ("W" in used and "I" not in used) else PYTORCH
 
 
 def _named(number, value):
-    """The convention that a comment names, or with whose letters all that it says agrees."""
+    """The convention that a comment names, or with which all its letters agree."""
     if value in MEANINGS:
         return value
     pairs = [part.split(maxsplit=1) for part in value.partition(";")[0].split(",")]
@@ -71,13 +71,13 @@ def _named(number, value):
     for name, meanings in MEANINGS.items():
         if known and all(meanings.get(letter) == meaning.strip() for letter, meaning in known):
             return name
-    rule = f"must be {PYTORCH} or {ZERO_BUBBLE}, or say what each letter of one of them is"
+    rule = f"must be {PYTORCH} or {ZERO_BUBBLE}, or give the meaning of each letter in one of them"
     remedy = "write, for example, # letters: B input gradient, W weight gradient, BW full backward"
     raise TableError("letters", value, rule, remedy, where=number)
 
 
 def read_operation(text, letters):
-    """Read an operation in the letters of a convention.
+    """Read an operation according to a convention.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def read_operation(text, letters):
     Raises
     ------
     TableError
-        If `text` is not an operation, or its letter one of the other convention.
+        If `text` is not an operation, or uses a letter of the other convention.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def read_operation(text, letters):
     if match and match[2] not in MEANINGS[letters]:
         own = ", ".join(f"{letter} {meaning}" for letter, meaning in MEANINGS[letters].items())
         remedy = "fix the cell, or the comment # letters"
-        raise TableError("cell", repr(text.strip()), f"is not of the letters of {letters} ({own})", remedy)
+        raise TableError("cell", repr(text.strip()), f"does not use the letters of {letters} ({own})", remedy)
     if match and letters == ZERO_BUBBLE:
         text = match[1] + _OURS.get(match[2], match[2]) + match[3]
     return Op.parse(text)

@@ -1,10 +1,10 @@
 """The table files of `torch.distributed.pipelining`: what `_dump_csv` writes and `_load_csv` reads (torch 2.13).
 
-A row for each rank, an operation a cell, ``<stage><F|B|I|W><microbatch>``; ``(0F4;7B0)OVERLAP_F_B`` names a forward
-and a backward, in whole or a half of it, that may overlap.
-Idle steps are empty cells, or left out. There are no comments and no header. Files of the form ``compute_comms``
-also hold transfers (SEND_F, RECV_F, SEND_B, RECV_B) and what sharded weights need (UNSHARD, RESHARD, REDUCE_GRAD):
-here the first follow from the table, and the second take no part.
+One row per rank, one operation per cell, ``<stage><F|B|I|W><microbatch>``; ``(0F4;7B0)OVERLAP_F_B`` is a forward and
+a backward (full or half) that may overlap.
+Idle steps are empty cells, or left out. There are no comments and no header. Files with ``compute_comms`` also contain
+transfers (SEND_F, RECV_F, SEND_B, RECV_B) and actions for sharded weights (UNSHARD, RESHARD, REDUCE_GRAD): here,
+transfers follow from the table, and actions for sharded weights are ignored.
 """
 
 import re
@@ -24,7 +24,7 @@ _PAIR = re.compile(r"\(([^()]+)\)OVERLAP_F_B")
 
 
 class Extra(NamedTuple):
-    """A word that is no operation: a transfer, or what sharded weights need.
+    """A word that is not an operation: a transfer, or an action for sharded weights.
 
     Attributes
     ----------
@@ -32,13 +32,13 @@ class Extra(NamedTuple):
         Such as ``SEND_F``.
     stage : int
     microbatch : int or None
-        Of a transfer.
+        Microbatch of a transfer.
     rank : int
-        Its row.
+        The row.
     place : int
-        How many cells of operations come before it in the row.
+        Number of cells with operations before it in the row.
     where, field : int, str
-        The file's line and the column, for messages.
+        Line of the file and column, for messages.
     """
 
     word: str
@@ -54,12 +54,12 @@ class Extra(NamedTuple):
 
     @property
     def is_transfer(self):
-        """Whether it is a SEND or a RECV."""
+        """Whether this is a SEND or a RECV."""
         return self.word in _TRANSFERS
 
 
 def write(schedule):
-    """A schedule as PyTorch's CSV: operations alone, in the order of each rank, without idle steps.
+    """Format a schedule as PyTorch's CSV: only operations, in each rank's order, without idle steps.
 
     Parameters
     ----------
@@ -68,13 +68,13 @@ def write(schedule):
     Returns
     -------
     str
-        A line for each rank; `_load_csv(..., format="compute_only")` reads it.
+        One line per rank; `_load_csv(..., format="compute_only")` reads it.
 
     Raises
     ------
     TableError
-        If the table has what this form cannot hold: replicas, parts of microbatches, uneven stages, reductions,
-        optimizer steps, cells of several operations that are not a forward and a backward.
+        If the table has something that this format cannot express: replicas, parts of microbatches, uneven stages,
+        reductions, optimizer steps, or cells with several operations other than a forward and a backward.
 
     Examples
     --------
@@ -99,29 +99,29 @@ def write(schedule):
 def _refuse_what_it_cannot_hold(schedule):
     if schedule.num_replicas > 1:
         homes = " and ".join(map(str, schedule.placement[:, 0]))
-        rule = f"has stage 0 on ranks {homes}; in PyTorch's form a stage is on one rank"
+        rule = f"has stage 0 on ranks {homes}; in PyTorch's format, a stage is on one rank"
     elif schedule.microbatch_parts > 1:
-        rule = f"cuts microbatches into {schedule.microbatch_parts} parts, which PyTorch's form does not know"
+        rule = f"splits microbatches into {schedule.microbatch_parts} parts, which PyTorch's format cannot express"
     elif np.ptp(schedule.stage_shares):
-        rule = "has stages of uneven shares, which PyTorch's form does not know"
+        rule = "has stages of different sizes, which PyTorch's format cannot express"
     elif (schedule.kind >= OpKind.R).any():
-        rule = "has gradient reductions or optimizer steps, which PyTorch's form leaves out"
+        rule = "has gradient reductions or optimizer steps, which PyTorch's format lacks"
     elif (schedule.joined & (~schedule.overlaps | np.append(schedule.joined[1:], False))).any():
-        rule = "has cells of several operations that are not a forward and a backward, as OVERLAP_F_B is"
+        rule = "has cells with several operations other than a forward and a backward, as OVERLAP_F_B needs"
     else:
         return
-    raise TableError("schedule", schedule.name, rule, "write our own form, --format csv")
+    raise TableError("schedule", schedule.name, rule, "use our own format, --format csv")
 
 
 def read_cell(text, letters):
-    """The operations of a cell: one, or those of a pair in either form.
+    """Read the operations of a cell: one, or those of a pair in either notation.
 
     An OVERLAP_F_B is a forward and a backward; our own ``&`` joins any operations.
 
     Parameters
     ----------
     text : str
-        The cell as the file has it.
+        The cell as in the file.
     letters : {"pytorch", "zero-bubble"}
         The convention of the file.
 
@@ -132,7 +132,7 @@ def read_cell(text, letters):
     Raises
     ------
     TableError
-        Without a place.
+        Without the place in the file.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def read_cell(text, letters):
 
 
 def parse_extra(text, *place):
-    """An `Extra` from its text and from where it stands, or None if `text` is no such word.
+    """Make an `Extra` from its text and place, or return None if `text` is not such a word.
 
     >>> str(parse_extra("3SEND_F1", 1, 0, 2, "column 4")), parse_extra("3F1", 1, 0, 2, "column 3")
     ('3SEND_F1', None)
@@ -164,13 +164,13 @@ def parse_extra(text, *place):
 
 
 def check_extras(schedule, extras):
-    """Refuse transfers and words of sharding that contradict the table.
+    """Refuse transfers and sharding actions that contradict the table.
 
-    The order of a link's RECVs is not held against that of its SENDs: PyTorch's ``defer_pp_recv`` moves RECVs behind
-    later ones (ZB-V, DualPipeV, interleaved ZB).
+    The RECVs of a link need not be in the order of its SENDs: PyTorch's ``defer_pp_recv`` moves RECVs after later ones
+    (ZB-V, DualPipeV, interleaved ZB).
 
-    Each must stand on its stage's rank. Transfers are all there or none is, between ranks that differ; a SEND comes
-    after the operation whose result it sends, a RECV before the one that needs it.
+    Each must be on its stage's rank. Either all transfers between different ranks are present or none; a SEND comes
+    after the operation that produces its data, a RECV before the one that needs it.
 
     Parameters
     ----------
@@ -180,19 +180,19 @@ def check_extras(schedule, extras):
     Raises
     ------
     TableError
-        With the line and the column.
+        With line and column.
     """
     if not extras:
         return
     if schedule.num_replicas > 1:
-        rule = "stands in a table of several replicas, whose transfers it does not tell apart"
+        rule = "is ambiguous in a table with several replicas"
         _refuse(extras[0], rule, "delete all such words")
     for extra in extras:
         if extra.stage >= schedule.num_stages:
             _refuse(extra, f"names a stage outside 0 .. {schedule.num_stages - 1}", "fix or delete it")
         home = schedule.placement[0, extra.stage]
         if home != extra.rank:
-            _refuse(extra, f"is misplaced: stage {extra.stage} lives on rank {home}", f"move it to the row of {home}")
+            _refuse(extra, f"is misplaced: stage {extra.stage} is on rank {home}", f"move it to the row of {home}")
     transfers = [extra for extra in extras if extra.is_transfer]
     if transfers:
         _check_transfers(schedule, transfers)
@@ -203,22 +203,22 @@ def _refuse(extra, rule, remedy):
 
 
 def _check_transfers(schedule, transfers):
-    """Hold the transfers of a file against those that follow from its table."""
+    """Compare the transfers in a file with those that follow from its table."""
     expected = _expected_transfers(schedule)
     place = schedule.cell - schedule.cell[schedule.rank_start[:-1]][schedule.rank]
     seen = set()
     for extra in transfers:
         key = (extra.word, extra.stage, extra.microbatch)
         if key not in expected:
-            _refuse(extra, "is no transfer of this table: nothing goes there from another rank", "delete it")
+            _refuse(extra, "is not a transfer of this table: nothing is sent there from another rank", "delete it")
         if key in seen:
-            _refuse(extra, "stands twice in the table", "delete one of them")
+            _refuse(extra, "occurs twice in the table", "delete one of them")
         seen.add(key)
         operation = schedule.op(expected[key])
         if extra.word.startswith("SEND") and place[expected[key]] >= extra.place:
-            _refuse(extra, f"comes before {operation}, whose result it sends", f"put it behind {operation}")
+            _refuse(extra, f"comes before {operation}, which produces its data", f"put it after {operation}")
         if extra.word.startswith("RECV") and place[expected[key]] < extra.place:
-            _refuse(extra, f"comes after {operation}, which needs what it receives", f"put it before {operation}")
+            _refuse(extra, f"comes after {operation}, which needs its data", f"put it before {operation}")
     for word, stage, microbatch in sorted(expected.keys() - seen)[:1]:
         rule = "is missing: a table has all transfers between its ranks, or none"
         remedy = "add it, or delete every SEND and RECV"
@@ -226,7 +226,7 @@ def _check_transfers(schedule, transfers):
 
 
 def _expected_transfers(schedule):
-    """Transfers by word, stage and microbatch, to the operation that sends or needs what they carry."""
+    """Map transfers, by word, stage and microbatch, to the operation that sends or needs their data."""
     dependencies = schedule.dependencies
     expected = {}
     for consumer in np.flatnonzero(dependencies.remote).tolist():

@@ -1,10 +1,10 @@
 """Table files: text and CSV, written and read.
 
-Our own form begins with comment lines (``# key: value``). With a header row ``rank, 0, 1, 2, ...`` its columns
-are slots, and every operation must begin after the slots of what it needs; without one the rows are
-ranks and only the order within a row counts. An idle cell is empty or ``.``, a ``~`` continues the
-operation before it. `pytorch` describes PyTorch's form: no comments, no header, and words of its own, which are
-understood in every file. `letters` says which letters a file may use.
+Our own format begins with comment lines (``# key: value``). With a header row ``rank, 0, 1, 2, ...``, columns are
+slots, and every operation must start after the slots of the operations it needs; without one, rows are ranks and only
+the order within a row counts. An idle cell is empty or ``.``; a ``~`` continues the operation before it. `pytorch`
+describes PyTorch's format: no comments, no header, and additional words, which are understood in every file. `letters`
+says which letters a file may use.
 """
 
 import csv
@@ -22,7 +22,7 @@ from ppmodel.tables import CONTINUED, IDLE, NO_OPERATION, Schedule
 
 _VERSION = "ppmodel table 1"
 LARGEST_BYTES = 2**23
-"""Largest file of a table: a million operations come to eight million bytes."""
+"""Size limit of table files; a million operations take eight million bytes."""
 _LONGEST_NUMBER = 10
 _LETTERS = (
     "F forward, B full backward, I input gradient, W weight gradient, R gradient reduction; @1 second replica; "
@@ -33,16 +33,16 @@ _RANK = ("rank", "device")  # the second in files of older versions
 
 
 class Reading(NamedTuple):
-    """A table, and what it was taken for.
+    """A table, and how its file was interpreted.
 
     Attributes
     ----------
     schedule : Schedule
     pytorch : bool
-        Whether the file is in PyTorch's form: rows with commas, without comments or a header; or words of that form.
+        Whether the file is in PyTorch's format: comma-separated rows without comments or header, or its words.
     letters : {"pytorch", "zero-bubble"}
     transfers, sharding : int
-        How many SEND and RECV agree with the table, and how many UNSHARD, RESHARD and REDUCE_GRAD take no part.
+        Number of SEND and RECV that agree with the table, and of UNSHARD, RESHARD and REDUCE_GRAD, which are ignored.
     """
 
     schedule: Schedule
@@ -55,34 +55,34 @@ class Reading(NamedTuple):
         form = "PyTorch's CSV, " if self.pytorch else "a table "
         parts = [f"read as {form}in the letters of {self.letters}: B is the {MEANINGS[self.letters]['B']}"]
         parts += [f"{self.transfers} SEND and RECV agree with the table"] * (self.transfers > 0)
-        parts += [f"{self.sharding} UNSHARD, RESHARD and REDUCE_GRAD take no part"] * (self.sharding > 0)
+        parts += [f"{self.sharding} UNSHARD, RESHARD and REDUCE_GRAD ignored"] * (self.sharding > 0)
         return "; ".join(parts)
 
 
 def write_table(schedule, form="text", **slots):
-    """The idealised table of a schedule as a file's text.
+    """Format the idealised table of a schedule as the text of a file.
 
     Parameters
     ----------
     schedule : Schedule
         The table to write.
     form : {"text", "csv", "pytorch"}
-        Our own form with columns aligned by spaces, or separated by commas with idle cells empty; or what
-        `torch.distributed.pipelining` loads, which keeps the order alone.
+        Our own format with columns aligned by spaces, or separated by commas with idle cells empty; or the format that
+        `torch.distributed.pipelining` loads, which keeps only the order.
     **slots : int
-        Slots that an operation takes; see `Schedule.table`.
+        Slots per operation; see `Schedule.table`.
 
     Returns
     -------
     str
-        Comment lines, a header row of slots, and one row for each rank; in PyTorch's form the rows alone.
+        Comment lines, a header row of slots, and one row per rank; in PyTorch's format, only the rows.
 
     Raises
     ------
     ScheduleError
         If the table has too many cells to be drawn.
     TableError
-        If PyTorch's form cannot hold it; see `pytorch.write`.
+        If PyTorch's format cannot express it; see `pytorch.write`.
 
     Examples
     --------
@@ -115,22 +115,22 @@ def _header(schedule):
 
 
 def read_table(path):
-    """Read a table file, generated or written by hand, and check it.
+    """Read and check a table file, generated or written by hand.
 
     Parameters
     ----------
     path : str or Path
-        A text or CSV file in UTF-8, in one of the forms that the module describes.
+        A UTF-8 text or CSV file, in our own format (as ``Schedule.to_csv`` writes) or PyTorch's.
 
     Returns
     -------
     Schedule
-        Named by the file's comment, or after the file.
+        Named by a comment in the file, or after the file.
 
     Raises
     ------
     TableError
-        With file, cell, rule and remedy; where it can be drawn, with the grid and the cells marked.
+        With file, cell, rule and remedy; if possible, with the table and the faulty cells marked.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def read_table(path):
 
 
 def read_file(path):
-    """Read a table file as `read_table` does, and say what it was taken for.
+    """Read a table file as `read_table` does, and say how it was interpreted.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def read_file(path):
     Raises
     ------
     TableError
-        As `read_table`.
+        As for `read_table`.
 
     Examples
     --------
@@ -188,14 +188,14 @@ def parse_table(text, name="table"):
     Parameters
     ----------
     text : str
-        Text or CSV, in one of the forms that the module describes.
+        Text or CSV, in one of the formats that the module describes.
     name : str
-        Name of the schedule where no comment gives one.
+        Name of the schedule if no comment gives one.
 
     Returns
     -------
     Schedule
-        Checked: every operation is there once, and no rank waits forever.
+        Checked: every operation occurs once, and no rank waits forever.
 
     Raises
     ------
@@ -211,7 +211,7 @@ def parse_table(text, name="table"):
 
 
 def _parse(text, name):
-    """The `Reading` of a file's text."""
+    """Interpret the text of a file."""
     notes, lines = {}, []
     for number, line in enumerate(text.splitlines(), start=1):
         if line.lstrip().startswith("#"):
@@ -229,7 +229,7 @@ def _parse(text, name):
         rows = _by_rank(*rows)
     elif rows[0][1][0].isdecimal():
         rule = "is a rank's number, but the file has no header row"
-        remedy = "begin with a row rank,0,1,2,... or drop the numbers"
+        remedy = "begin with a row rank,0,1,2,... or delete the numbers"
         raise TableError("cell", rows[0][1][0], rule, remedy, where=rows[0][0])
     letters = convention(notes.get("letters"), lines)
     cells, slots, extras = _read_cells(rows, letters, slotted)
@@ -237,7 +237,7 @@ def _parse(text, name):
         schedule = Schedule.from_rows(notes.get("schedule", (0, name))[1], cells, **_sizes(notes))
     except TableError as error:
         if letters == ZERO_BUBBLE:
-            said = "in our letters, I is the B of the file, B its BW"
+            said = "in our letters, I is the file's B, and B is its BW"
             error.why = f"{error.why}; {said}" if error.why else said
         raise
     pytorch.check_extras(schedule, extras)
@@ -259,15 +259,15 @@ def _split(number, line, comma):
 def _refuse_other_versions(notes):
     for key, (number, _) in notes.items():
         if key.startswith("ppmodel table") and key != _VERSION:
-            raise TableError("version", key, f"is not {_VERSION!r}", "write the table anew", where=number)
+            raise TableError("version", key, f"is not {_VERSION!r}", "write the table again", where=number)
 
 
 def _by_rank(header, *rows):
-    """The rows in the order of the ranks that their first cell names; the header must number the slots."""
+    """Sort the rows by the rank in their first cell; the header must number the slots."""
     number, (_, *slots) = header
     if slots != [str(slot) for slot in range(len(slots))]:
         rule = "must number the slots 0, 1, 2, ..."
-        raise TableError("header", ",".join(slots), rule, "fix the first row, or drop it", where=number)
+        raise TableError("header", ",".join(slots), rule, "fix or delete the first row", where=number)
     found = {}
     for number, (rank, *cells) in rows:
         if any(cells[len(slots) :]):
@@ -275,14 +275,14 @@ def _by_rank(header, *rows):
             raise TableError(field, f"{len(cells)} cells", rule, "lengthen the header", where=number)
         place = int(rank) if rank.isdecimal() and len(rank) < _LONGEST_NUMBER else len(rows)
         if place in found or place >= len(rows):
-            rule = f"must number the rows 0 to {len(rows) - 1}, each once"
+            rule = f"must number the rows from 0 to {len(rows) - 1}, each once"
             raise TableError("rank", rank, rule, "fix the first column", where=number)
         found[place] = (number, cells)
     return [found[rank] for rank in sorted(found)]
 
 
 def _read_cells(rows, letters, slotted):
-    """Rows of cells, the slots in which each cell begins and ends, rank by rank, and what is no operation."""
+    """Rows of cells, each cell's first and last slots rank by rank, and words that are not operations."""
     cells, slots, extras = [], [], []
     for number, row in rows:
         cells.append([])
@@ -292,7 +292,7 @@ def _read_cells(rows, letters, slotted):
                 continue
             if text == CONTINUED:
                 if not cells[-1] or slots[-1][1] != slot:
-                    remedy = "put it right behind an operation"
+                    remedy = "put it right after an operation"
                     raise TableError(field, CONTINUED, "continues no operation", remedy, where=number)
                 slots[-1][1] += 1
             elif extra := pytorch.parse_extra(text, len(cells) - 1, len(cells[-1]), number, field):
@@ -311,7 +311,7 @@ _SIZES = {"microbatches": "num_microbatches", "microbatch_parts": "microbatch_pa
 
 
 def _sizes(notes):
-    """Sizes that a file's comments give."""
+    """The sizes that the file's comments give."""
     sizes = {}
     for key in [key for key in _SIZES if key in notes]:
         number, value = notes[key]
@@ -333,13 +333,13 @@ def _positive(kind, texts):
 
 
 def _check_slots(schedule, begin, end):
-    """Refuse an operation that begins before the slots of what it needs are over."""
+    """Refuse an operation that starts before the operations it needs have ended."""
     source = schedule.dependencies.source
     needs = (source != NO_OPERATION) & (schedule.kind < OpKind.R)
     early = np.flatnonzero(needs & (begin < end[source]))
     for index in early[np.argsort(begin[early], kind="stable")][:1]:
         needed = schedule.op(source[index])
-        rule = f"begins in slot {begin[index]}, before {needed} has ended (slot {end[source[index]] - 1})"
-        remedy = "move the cell to the right, or drop the header row to keep only the order"
+        rule = f"starts in slot {begin[index]}, before {needed} has ended (slot {end[source[index]] - 1})"
+        remedy = "move the cell to the right, or delete the header row to keep only the order"
         field = f"rank {schedule.rank[index]}"
         raise TableError(field, schedule.op(index), rule, remedy, grid=schedule.marked([index, source[index]]))

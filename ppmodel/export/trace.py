@@ -1,14 +1,14 @@
-"""A simulated run as a trace in Chrome's trace-event format, which Perfetto and chrome://tracing open.
+"""A simulated run as a trace in Chrome's trace-event format, for Perfetto and chrome://tracing.
 
-Three groups: *ranks*, a track each, a slice for each cell of the table, and two more for copies of a rank that offloads
-activations to its host; *links*, a track for each directed link that
-carries messages, a slice for each message from when it leaves until it is there; *activations*, what each rank
-holds, in microbatches on 1/S of the model and, where a model is given, in GiB. Where a layout has collectives, each
-rank is a process besides, whose two threads run the kernels and the collectives of its cells. An arrow leads from the
-operation that sends, over its message, to the one that needs it. Where messages of one link are under way at once, it
-has further tracks: slices of one track never overlap, which viewers would drop.
+There are three groups. *Ranks*: one track per rank, with one slice per cell of the table, and two more tracks for
+copies if the rank offloads activations to its host. *Links*: one track per directed link that carries messages, with a
+slice for each message from departure to arrival. *Activations*: what each rank holds, in microbatches on 1/S of the
+model and, if a model is given, in GiB. If a layout has collectives, each rank is also a process with two threads, one
+for the kernels and one for the collectives of its cells. An arrow leads from the sending operation, along its message,
+to the one that needs it. A link with several messages in flight has further tracks, because viewers drop overlapping
+slices.
 
-Times are microseconds with three decimals: begin and end are rounded to whole nanoseconds, and durations are their
+Times are microseconds with three decimals: start and end are rounded to whole nanoseconds, and durations are their
 difference. Format: "Trace Event Format", the Chromium project.
 """
 
@@ -27,27 +27,27 @@ _RANKS, _LINKS, _ACTIVATIONS = 1, 2, 3
 _GROUPS = {_RANKS: "ranks", _LINKS: "links", _ACTIVATIONS: "activations"}
 _NAMES = "rail_response", "rail_idle", "startup", "rail_load", "generic_work", "good"
 _COLOURS = dict(zip("FBIWRO", _NAMES, strict=True))
-"""Of the names that chrome://tracing knows; Perfetto colours by the letter of the name itself."""
+"""Colour names that chrome://tracing knows; Perfetto chooses colours by the name of the slice."""
 MAX_EVENTS = 10**6
-"""Viewers hardly open more."""
+"""Viewers can hardly open larger traces."""
 _MAX_NS = 2**53
 _STREAMS = "compute", "communication"
 _FIELDS = {
     "compute_s": ("", None), "comm_s": (" collective", "R"), "weight_s": (" weight gradient", "W"),
     "weight_comm_s": (" gathers its input", "R"),
 }  # fmt: skip
-"""How each field of a unit is named behind its operation, and the colour of which kind it has."""
+"""The suffix for each field of a unit, and the kind whose colour it has."""
 _FIRST_PROCESS = 1001
-_FIRST_THREAD = 1001  # Perfetto shows it behind the name of a track, where it must not look like a rank
+_FIRST_THREAD = 1001  # Perfetto shows it after the name of a track, where it must not look like a rank
 
 
 def write_trace(path, timeline, stages=None, streams=None, **about):
-    """Write a timeline as a trace file; it is there whole, or not at all.
+    """Write a timeline as a trace file, completely or not at all.
 
     Parameters
     ----------
     path : str or Path
-        Ends in ``.json`` by custom; its folder must exist. A file that is there is replaced.
+        Usually ends in ``.json``; its folder must exist. An existing file is replaced.
     timeline, stages, streams
         As in `trace_events`.
     **about : str or number
@@ -56,12 +56,12 @@ def write_trace(path, timeline, stages=None, streams=None, **about):
     Returns
     -------
     int
-        How many events were written.
+        Number of events written.
 
     Raises
     ------
     PPModelError
-        If the file cannot be written, or as `trace_events`.
+        If the file cannot be written, and as for `trace_events`.
 
     Examples
     --------
@@ -96,28 +96,28 @@ def _about(timeline):
 
 
 def trace_events(timeline, stages=None, streams=None):
-    """The events of a trace: names and order of the tracks, slices, arrows and counters.
+    """Compute the events of a trace: names and order of the tracks, slices, arrows and counters.
 
     Parameters
     ----------
     timeline : Timeline
         From `simulation.run_graph`.
     stages : list of Stage, length num_stages, optional
-        From `costs.stages`; with them the activations are counted in GiB, too.
+        From `costs.stages`; with them, activations are also counted in GiB.
     streams : callable, optional
-        From `costs.cell_streams_of`; with it each rank has two streams. A cell that takes longer or shorter than its
-        units, by jitter or a factor, has them stretched evenly.
+        From `costs.cell_streams_of`; with it, each rank has two streams. If jitter or a factor makes a cell longer or
+        shorter than its units, they are scaled evenly.
 
     Returns
     -------
     list of dict
-        In one order for one timeline.
+        In a reproducible order.
 
     Raises
     ------
     PPModelError
-        If the events are more than a million, or last longer than 2^53 nanoseconds (104 days). Streams that would make
-        them more are left out, and a label of the ranks says so.
+        If there are more than a million events, or they last longer than 2^53 nanoseconds (104 days). If streams would
+        exceed the limit, they are left out, and a label on the ranks says so.
 
     Examples
     --------
@@ -157,20 +157,20 @@ def trace_events(timeline, stages=None, streams=None):
 
 
 def _refuse_too_much(timeline, num_counters):
-    """How many events there will be at most."""
+    """An upper bound on the number of events."""
     schedule = timeline.graph.schedule
     at_most = schedule.num_operations * (1 + 2 * num_counters) + 4 * int(schedule.dependencies.remote.sum())
     if at_most > MAX_EVENTS:
-        rule = f"must be at most {MAX_EVENTS}, more than which viewers hardly open"
+        rule = f"must be at most {MAX_EVENTS}; viewers can hardly open more"
         raise PPModelError("events of the trace", at_most, rule, "trace fewer stages or microbatches")
     if timeline.makespan_s * 1e9 > _MAX_NS:
-        rule = f"must be at most {_MAX_NS / 1e9:.0f} s, to be told in nanoseconds"
-        raise PPModelError("makespan", f"{timeline.makespan_s:g} s", rule, "give smaller durations")
+        rule = f"must be at most {_MAX_NS / 1e9:.0f} s, to be exact in nanoseconds"
+        raise PPModelError("makespan", f"{timeline.makespan_s:g} s", rule, "use shorter durations")
     return at_most
 
 
 def _nanoseconds(seconds):
-    """Whole nanoseconds; -1 where there is no time."""
+    """Whole nanoseconds; -1 if there is no time."""
     return np.where(np.isnan(seconds), -1, np.rint(np.nan_to_num(seconds) * 1e9)).astype(np.int64)
 
 
@@ -182,13 +182,13 @@ def _us(nanoseconds):
 
 
 def _named(what, group, thread, name, place):
-    """The name of a group or track, and its place among them."""
+    """Name a group or track, and set its position."""
     for key, value in (("name", name), ("sort_index", place)):
         yield {"ph": "M", "name": f"{what}_{key}", "pid": group, "tid": thread, "args": {key: value}}
 
 
 def _rank_tracks(graph):
-    """The track of each operation, and the tracks' names: the ranks, and all-reduces that run beside them."""
+    """The track of each operation, and the names of tracks: ranks, and all-reduces that overlap their computation."""
     schedule = graph.schedule
     stream = schedule.rank.astype(np.int64)
     stream[graph.index] = graph.stream
@@ -208,7 +208,7 @@ def _slice(name, group, thread, begin, end, **more):
 
 
 def _operations(schedule, thread, begin, end):
-    """A slice for each cell; that of a pair is named by both."""
+    """One slice per cell; a pair's slice names both operations."""
     for first, ops in _cells(schedule, begin):
         name, kind = "&".join(map(str, ops)), "&".join(op.kind.name for op in ops)
         args = _args(ops[0]) if len(ops) == 1 else {str(op): _args(op) for op in ops}
@@ -217,7 +217,7 @@ def _operations(schedule, thread, begin, end):
 
 
 def _cells(schedule, begin):
-    """The first operation of each cell, and all of them, but for an all-reduce that is left out."""
+    """The first operation of each cell, and all its operations, except excluded all-reduces."""
     bounds = [*np.flatnonzero(~schedule.joined).tolist(), schedule.num_operations]
     for first, last in pairwise(bounds):
         if begin[first] >= 0:
@@ -230,9 +230,9 @@ def _args(op):
 
 
 def _messages(timeline, first_thread):
-    """Messages as (producer, consumer, track, begin, end), by link and time, and the names of the links' tracks.
+    """Messages as (producer, consumer, track, start, end), by link and time, and the names of the links' tracks.
 
-    A message takes the first of its link's tracks on which the one before is there when it leaves.
+    A message takes the first track of its link on which the previous message has arrived when it leaves.
     """
     schedule, dependencies = timeline.graph.schedule, timeline.graph.schedule.dependencies
     consumer = np.flatnonzero(dependencies.remote)
@@ -262,7 +262,7 @@ def _message(schedule, producer, consumer, thread, begin, end):
 
 
 def _copies(timeline, first_thread):
-    """A slice for each copy to the host and back, and the names of the tracks, two for each rank that has any."""
+    """One slice per copy to the host and back, and the names of the tracks, two for each rank that has any."""
     if timeline.copies is None:
         return [], []
     schedule, (out, gone, back, there) = timeline.graph.schedule, _nanoseconds(timeline.copied_s)
@@ -279,8 +279,8 @@ def _copies(timeline, first_thread):
 
 
 def _arrows(schedule, thread, begin, end, messages):
-    """Three events a message: in its sender, right before it leaves or the cell ends; where it leaves; where needed."""
-    first = np.flatnonzero(~schedule.joined)[schedule.cell]  # a cell's slice lies where its first operation does
+    """Three events per message: in its sender, just before it leaves or the cell ends; on departure; where needed."""
+    first = np.flatnonzero(~schedule.joined)[schedule.cell]  # a cell's slice is where its first operation is
     for number, (producer, consumer, link, leaves, _) in enumerate(messages):
         tail, head = first[producer], first[consumer]
         same = {"name": "transfer", "cat": "transfer", "id": number}
@@ -294,7 +294,7 @@ def _arrows(schedule, thread, begin, end, messages):
 
 
 def _stream_events(schedule, begin, end, streams, first_thread, at_most):
-    """For each rank a process with a track of kernels and a track of collectives; a note where they are too many."""
+    """For each rank, a process with tracks for kernels and collectives; a note if there would be too many events."""
     cells = [
         (first, ops, streams(tuple((op.kind, op.stage) for op in ops)))
         for first, ops in _cells(schedule, begin)
@@ -317,7 +317,7 @@ def _stream_events(schedule, begin, end, streams, first_thread, at_most):
 
 
 def _stream_slices(ops, begin, end, found, process, first_thread):
-    """The slices of a cell, from its begin to its end."""
+    """The slices of a cell, from start to end."""
     pace = (end - begin) / found.end_s if found.end_s else 0.0
     for place, stream in enumerate(found):
         for one in stream:
@@ -332,7 +332,7 @@ def _stream_slices(ops, begin, end, found, process, first_thread):
 
 
 def _counters(schedule, begin, end, name, unit, levels):
-    """What each rank holds, a counter each."""
+    """What each rank holds, one counter per rank."""
     first = np.flatnonzero(~schedule.joined)
     first = first[begin[first] >= 0]
     columns = (begin[first], end[first], *(level[schedule.cell[first]] for level in levels))
@@ -344,7 +344,7 @@ def _counters(schedule, begin, end, name, unit, levels):
 
 
 def _moments(levels, unit_bytes):
-    """What each rank holds of memory while it offloads."""
+    """The memory that each rank holds while it offloads."""
     for rank, (times, held) in enumerate(levels):
         same = {"ph": "C", "name": f"rank {rank} memory", "pid": _ACTIVATIONS, "tid": 0}
         yield {**same, "ts": 0.0, "args": {"GiB": 0.0}}
@@ -353,9 +353,9 @@ def _moments(levels, unit_bytes):
 
 
 def _steps(begin, end, during, after):
-    """Times and levels of a counter: 0 at the beginning, then a value whenever it changes.
+    """Times and levels of a counter: 0 at the start, then a value whenever it changes.
 
-    What a cell releases is counted together with what the next one takes, if that begins at once.
+    What a cell releases is combined with what the next one takes, if that starts immediately.
     """
     level = 0.0
     yield 0, level

@@ -1,4 +1,4 @@
-"""Pictures of tables, timelines and frames; no other room of the library imports matplotlib."""
+"""Pictures of tables, timelines and frames; no other part of the library imports matplotlib."""
 
 from ppmodel.plot.heatmap import plot_heatmap
 from ppmodel.plot.lines import legend, plot_bars, plot_lines

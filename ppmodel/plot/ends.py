@@ -1,4 +1,4 @@
-"""Names at the ends of lines, none over another."""
+"""Names at the ends of lines, without overlaps."""
 
 import numpy as np
 
@@ -10,16 +10,16 @@ _LINE_HEIGHT = 1.25 * _SIZE / 72
 
 
 def label_ends(axis, ends, styles):
-    """Write each line's name to the right of its axes, as near to its end as the other names allow.
+    """Write each line's name to the right of the axes, as near to the line's end as other names allow.
 
     Parameters
     ----------
     axis : matplotlib Axes
-        With its scales set; the names stand outside of it.
+        With its scales already set; names are placed outside it.
     ends : dict of str to (float, float)
         The last point of each line, by its name.
     styles : dict of str to dict
-        As `palette.style_of` gives them: a name has the colour of its line, and is led to it where it had to move.
+        From `palette.style_of`: a name has the colour of its line, and a leader line if it had to move.
     """
     axis.autoscale_view()
     last = max(end[0] for end in ends.values())
@@ -39,7 +39,7 @@ def label_ends(axis, ends, styles):
 
 
 def _height(axis, names):
-    """How high an axes is drawn, in inches; the figure grows where the names of one panel need more."""
+    """The height of the axes in inches; the figure grows if the names of a panel need more."""
     rows = axis.get_gridspec().nrows
     need = names * _LINE_HEIGHT * rows / DRAWN
     if axis.figure.get_figheight() < need:
@@ -52,7 +52,7 @@ def _width(axis):
 
 
 def kept_apart(wanted, gap):
-    """Rising heights as near to the wanted ones as a gap between them and an axis from 0 to 1 allow.
+    """Increasing heights, as near to the wanted ones as a minimum gap and an axis from 0 to 1 allow.
 
     >>> kept_apart([0.25, 0.25, 1.0], 0.25).tolist()
     [0.25, 0.5, 1.0]

@@ -1,4 +1,4 @@
-"""Heatmaps of a frame: a number in every cell, in panels."""
+"""Heatmaps of a frame, in panels, with a number in every cell."""
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -21,35 +21,35 @@ def plot_heatmap(
     frame, x, y, value, title, context="", *, panel=None, form="{:.0%}", text=None, framed=None, limits=None,
     centre=None, log=False, labels=None, words=None,
 ):  # fmt: skip
-    """Cells coloured by a number, with the number in each.
+    """Draw a heatmap, with the number written in each cell.
 
     Parameters
     ----------
     frame : DataFrame
-        A row a cell; cells without a row stay white.
+        One row per cell; cells without a row remain white.
     x, y, value : str
-        Columns of the horizontal and the vertical place, both in order of appearance, and of the number.
+        Columns for the horizontal and vertical positions, both in order of appearance, and for the number.
     title, context : str
-        The point of the figure, and what it shows; see `context`.
+        The message of the figure, and what it shows; see `context`.
     panel : str, optional
-        Column that tells the panels apart, side by side.
+        Column that distinguishes the panels, drawn side by side.
     form : str
-        Format of the number in a cell.
+        Format of the numbers.
     text : str, optional
-        Column with the text of a cell, in place of the number.
+        Column with text for the cells, instead of the number.
     framed : str, optional
-        Boolean column: which cells get a black frame.
+        Boolean column that says which cells get a black frame.
     limits : (float, float), optional
-        The numbers at the ends of the colour scale; by default the smallest and the largest.
+        The numbers at the ends of the colour scale; by default, the smallest and the largest.
     centre : float, optional
-        The number at the middle of diverging colours, orange to purple, for a change against a base; without it
-        colours go from yellow to blue.
+        The number at the centre of a diverging colour scale, orange to purple, for changes relative to a baseline;
+        by default, colours go from yellow to blue.
     log : bool
         Whether the colour scale is logarithmic.
     labels : dict of str to str, optional
         As in `plot_lines`.
     words : dict, optional
-        Names of values of `x`, `y` and `panel`, where the values themselves will not do.
+        Names to show instead of values of `x`, `y` and `panel`.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def plot_heatmap(
 
 
 def _axes(panels, columns, rows, high):
-    """A figure with panels side by side, as wide as cells need and a page allows; one above another on a phone."""
+    """A figure with panels side by side, as wide as cells need and the page allows; stacked on a phone."""
     if on_phone():
         size = (page_width(), panels * ((high - 0.02) * rows + 0.9) + 0.6)
         return plt.subplots(panels, 1, figsize=size, squeeze=False)
@@ -149,7 +149,7 @@ def _name_columns(axis, names, figure, beside):
 
 
 def _written(form, value):
-    """A number in its form, a missing one as nothing, and one that rounds to 0 without a sign."""
+    """Format a number; a missing one is empty, and one that rounds to 0 has no sign."""
     said = form.format(value) if value == value else ""
     return said[1:] if said[:1] in ("+", "-") and not any(digit in said for digit in "123456789") else said
 

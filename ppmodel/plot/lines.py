@@ -1,4 +1,4 @@
-"""Lines and bars of a frame: one a schedule, in panels."""
+"""Lines and bars of a frame, one per schedule, in panels."""
 
 from itertools import product
 
@@ -36,45 +36,45 @@ def plot_lines(
     frame, x, y, title, context="", *, line="label", dash=None, panel=None, in_row=3, labels=None, percent=None,
     log=(), zero=True, markers=True, limits=None, share=True, own_x=False, band=None,
 ):  # fmt: skip
-    """Lines over a column, one a schedule, in panels; each is named at its end in the last panel of a row.
+    """Draw lines over a column, one per schedule, in panels; each is named at its end in the last panel of a row.
 
     Parameters
     ----------
     frame : DataFrame
-        A row a point, such as `ppmodel.compare` returns; rows without a number are left out.
+        One row per point, as `ppmodel.compare` returns; rows without a number are left out.
     x : str
-        Column of the horizontal axis; ``microbatches`` and ``pp`` get a logarithmic axis with their own values.
+        Column for the horizontal axis; ``microbatches`` and ``pp`` get a logarithmic axis with ticks at their values.
     y : str or list of str
-        Columns of the vertical axis; of several, each has a row of panels.
+        Columns for the vertical axis; each gets its own row of panels.
     title, context : str
         The point of the figure, and what it shows; see `context`.
     line : str
-        Column that tells the lines apart, by colour.
+        Column that distinguishes the lines, by colour.
     dash : str, optional
-        Column that tells lines of one colour apart, by their dashes.
+        Column that distinguishes lines of the same colour, by dashes.
     panel : str, optional
-        Column that tells the panels apart.
+        Column that distinguishes the panels.
     in_row : int
-        Panels in a row, of a single `y`.
+        Panels per row, if there is a single `y`.
     labels : dict of str to str, optional
-        Names of columns on the axes, with their units; most columns of `ppmodel.compare` have one already.
+        Axis labels of columns, with units; most columns of `ppmodel.compare` already have one.
     percent : bool, optional
-        Whether `y` is a ratio, shown in percent; by default where its name ends in ``ratio`` or is ``relative``.
+        Whether `y` is a ratio to show in percent; true by default if its name ends in ``ratio`` or is ``relative``.
     log : str or sequence of str
-        Axes that are logarithmic, of ``"x"`` and ``"y"``.
+        Which of the axes ``"x"`` and ``"y"`` are logarithmic.
     zero : bool
-        Whether a linear vertical axis shows 0.
+        Whether a linear vertical axis includes 0.
     markers : bool
-        Whether points have markers; lines of many points read better without.
+        Whether to mark points; lines with many points are easier to read without markers.
     share : bool or list of str
-        Whether panels share the scale of the vertical axis, or the columns `y` of which they do.
+        Whether panels share the scale of the vertical axis, or the columns `y` for which they do.
     own_x : bool
-        Whether each panel has a horizontal axis of its own, for panels about different things; with ``log="x"`` only
-        those axes are logarithmic whose values span more than a factor of five.
+        Whether each panel has its own horizontal axis, for panels about different quantities; with ``log="x"``, only
+        axes whose values span more than a factor of five are logarithmic.
     limits : dict of str to float, optional
-        Horizontal lines to compare the others with, by their name in the legend.
+        Horizontal reference lines, by their names in the legend.
     band : (str, str), optional
-        Columns of the lower and the upper end of a band around each line, such as an interval.
+        Columns for the lower and upper ends of a band around each line, such as a confidence interval.
 
     Returns
     -------
@@ -113,7 +113,7 @@ def plot_lines(
         for axis, *_ in places:
             axis.tick_params(labelbottom=True)
     named = set()
-    several = any(here[line].nunique() > 1 for here in panels.values())  # else the panels' titles name them
+    several = any(here[line].nunique() > 1 for here in panels.values())  # otherwise panel titles name them
     for axis, column, name in _last_of_rows(axes, places) if several else ():
         ends = _ends(panels[name], x, column, line, styles, dash)
         named |= ends.keys()
@@ -125,13 +125,13 @@ def plot_lines(
 
 
 def _last_of_rows(axes, places):
-    """The last panel of each full row, with its column and name: names beside another would push the panels apart."""
+    """The last panel of each full row, with its column and name: elsewhere, line names would push panels apart."""
     shown = {axis: (axis, *place) for axis, *place in places}
     return [shown[axis] for axis in axes[:, -1] if axis in shown]
 
 
 def _ends(here, x, column, line, styles, dash):
-    """Where each line ends, of the first of its dashes."""
+    """The end of each line, for the first dash style."""
     ends = {}
     for text in styles:
         rows = here[here[line] == text]
@@ -143,7 +143,7 @@ def _ends(here, x, column, line, styles, dash):
 
 
 def _places(columns, panels, in_row, shared, share_x):
-    """A figure, its axes, and for each panel its axes, column and name."""
+    """A figure, its axes and, for each panel, axes, column and name."""
     if len(columns) == 1:
         figure, axes = panel_grid(len(panels), in_row, share_y=bool(shared), share_x=share_x)
     else:
@@ -156,17 +156,17 @@ def _places(columns, panels, in_row, shared, share_x):
 
 
 def label_edges(axes, name, places, shared):
-    """Label the panels on the left and at the bottom, those above an empty place, and each scale of its own.
+    """Label panels on the left and at the bottom, above an empty place, and wherever a scale is not shared.
 
     Parameters
     ----------
     axes : ndarray of Axes, shape (rows, columns)
     name : str
-        What the horizontal axis is called.
+        Label of the horizontal axis.
     places : sequence of (Axes, str, object)
-        Each panel's axes, the column of its vertical axis, and its name.
+        Each panel's axes, the column on its vertical axis, and its name.
     shared : sequence of str
-        Columns of which all panels have one scale.
+        Columns for which all panels share one scale.
     """
     for axis in axes.flat:
         axis.label_outer()
@@ -195,7 +195,7 @@ def _draw_lines(axis, here, x, column, lines, dashed, band):
 
 
 def _limit_lines(axes, limits):
-    """Draw each limit in all axes; return their entries of the legend."""
+    """Draw each limit in all axes; return the legend entries."""
     forms = ("-", (0, (6, 2)), (0, (1, 2)))
     styles = [
         {"color": "black", "lw": 0.9, "ls": forms[number % 3], "label": name} for number, name in enumerate(limits)
@@ -211,28 +211,28 @@ def plot_bars(
     frame, x, y, title, context="", *, bar="label", panel=None, labels=None, stacked=False, horizontal=False,
     share=True, colours=None,
 ):  # fmt: skip
-    """Grouped or stacked bars, one group a value of `x`, one colour a value of `bar`, in panels side by side.
+    """Draw grouped or stacked bars: a group per value of `x`, a colour per value of `bar`, in panels side by side.
 
     Parameters
     ----------
     frame : DataFrame
-        A row a bar.
+        One row per bar.
     x, y : str
-        Column that names the groups, and the one that gives the height.
+        Columns for the groups and for the height of bars.
     title, context, labels
         As in `plot_lines`.
     bar : str
-        Column that tells the bars of a group apart.
+        Column that distinguishes the bars of a group.
     panel : str, optional
-        Column that tells the panels apart.
+        Column that distinguishes the panels.
     stacked : bool
-        Whether the bars of a group stand on one another.
+        Whether to stack the bars of a group.
     horizontal : bool
-        Whether bars lie, which leaves room for long names.
+        Whether bars are horizontal, which leaves room for long names.
     share : bool
-        Whether all panels have one scale.
+        Whether all panels share one scale.
     colours : dict of str to str, optional
-        Of the bars, by value of `bar`; by default those of `style_of`.
+        Colour of each value of `bar`; by default, that of `style_of`.
 
     Returns
     -------
@@ -276,7 +276,7 @@ def plot_bars(
 
 
 def _finish_bars(axis, name, horizontal, ratio):
-    """A line at 0, the name of the numbers, and the names of the groups, long ones on two lines."""
+    """A line at 0, the axis label, and the names of the groups; long names take two lines."""
     numbers, line, along = (axis.xaxis, axis.axvline, "y") if horizontal else (axis.yaxis, axis.axhline, "x")
     line(0, color="black", lw=0.8)
     axis.set(xlabel="", ylabel="")
@@ -291,7 +291,7 @@ def _finish_bars(axis, name, horizontal, ratio):
 
 
 def _two_lines(name, groups):
-    """A name, broken at an underscore or a space near its middle where it is too long for its place."""
+    """A name, broken near its middle at an underscore or space if it is too long."""
     breaks = [place for place, letter in enumerate(name) if letter in "_ "]
     if not breaks or len(name) * groups < 80:
         return name
@@ -300,20 +300,20 @@ def _two_lines(name, groups):
 
 
 def legend(figure, axis=None, extra=()):
-    """One legend for a whole figure, below it, where it hides no data.
+    """Draw one legend for the whole figure, below it, where it hides no data.
 
     Parameters
     ----------
     figure : matplotlib Figure
     axis : matplotlib Axes, optional
-        Gives the entries.
+        Source of the entries.
     extra : sequence of matplotlib artists
-        More entries, each with its label.
+        Further entries, with labels.
     """
     handles = [*(axis.get_legend_handles_labels()[0] if axis else ()), *extra]
     longest = max((len(one.get_label()) for one in handles), default=0)
     columns = int(figure.get_figwidth() * 72 / (5.2 * longest + 42))
-    columns = -(-len(handles) // -(-len(handles) // max(1, columns)))  # rows as even as they can be
+    columns = -(-len(handles) // -(-len(handles) // max(1, columns)))  # rows as even as possible
     figure.legend(handles=handles, loc="outside lower center", ncols=max(1, columns))
 
 

@@ -1,4 +1,4 @@
-"""What every schedule looks like: its family gives the hue, its place in the family shade, marker and dash."""
+"""The style of every schedule: its family sets the hue; its position in the family sets shade, marker and dash."""
 
 from functools import lru_cache
 from itertools import count
@@ -15,7 +15,7 @@ BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW, GREY = (
 )  # fmt: skip
 
 HUES = dict(zip(FAMILIES, ("#0072B2", "#00966B", "#D68A00", "#C8609B", "#A83A08"), strict=True))
-"""The hue of each family. The nearest two are as far apart as those of Okabe and Ito, for colour-blind readers, too."""
+"""The hue of each family. The closest two differ as much as those of Okabe and Ito, also for colour-blind readers."""
 
 _OWN = "#4D4D4D"
 _MARKERS = "osD^vPX<>hp*"
@@ -26,19 +26,19 @@ _READ = 4.5
 
 
 def style_of(labels):
-    """Line style of each label: one schedule looks the same in every figure.
+    """Choose a line style for each label; a schedule looks the same in every figure.
 
     Parameters
     ----------
     labels : iterable of str
-        In the order in which they are drawn; doubles count once. The label of a registered schedule, with or without
-        options behind it, gives the schedule's own style; what is none has a free one, by its place.
+        In drawing order; duplicates count once. The label of a registered schedule, with or without options, gets the
+        schedule's own style; other labels get free styles in order.
 
     Returns
     -------
     dict of str to dict
-        Keywords of matplotlib's ``plot``: colour, marker, dash, widths in points, label. Where lines coincide, the
-        later, narrower one leaves the earlier visible.
+        Keyword arguments for matplotlib's ``plot``: colour, marker, dash, widths in points, label. Where lines
+        coincide, the later one is narrower, so the earlier one remains visible.
 
     Examples
     --------
@@ -60,17 +60,17 @@ def style_of(labels):
 
 
 def family_styles(families):
-    """Marker and colour of each family of schedules, for figures with too many schedules to tell apart.
+    """Choose a marker and colour for each family, for figures with too many schedules to distinguish.
 
     Parameters
     ----------
     families : iterable of str
-        Of `tables.FAMILIES`; doubles count once.
+        From `tables.FAMILIES`; duplicates count once.
 
     Returns
     -------
     dict of str to dict
-        Keywords of matplotlib's ``plot``, in a fixed order: colour, marker, size in points.
+        Keyword arguments for matplotlib's ``plot``, in fixed order: colour, marker, size in points.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def family_styles(families):
 
 
 def _of_schedule(text):
-    """Colour, marker and dash of a registered schedule's label; None of any other text."""
+    """Colour, marker and dash of a registered schedule's label; None for any other text."""
     entries = [schedules.get(name) for name in schedules.names()]
     found = [one for one in entries if text == one.label or text.startswith(f"{one.label} ")]
     if not found:
@@ -96,7 +96,7 @@ def _of_schedule(text):
 
 
 def _place(entry):
-    """A schedule's place in its family, by the order in which they were registered; the family's hue, first marker."""
+    """A schedule's position in its family, in order of registration; the family's hue and first marker."""
     own = _family(entry.generate, entry.name)
     names = [one.name for one in schedules.entries() if _family(one.generate, one.name) == own]
     hue = HUES.get(own, _OWN)
@@ -105,7 +105,7 @@ def _place(entry):
 
 @lru_cache(256)
 def _family(_, name):
-    """The family of a schedule, once for each generator; None where it cannot be told."""
+    """The family of a schedule, cached for each generator; None if it cannot be determined."""
     try:
         return family(schedules.small(name))
     except PPModelError:
@@ -113,7 +113,7 @@ def _family(_, name):
 
 
 def _variant(entry, text):
-    """A number for a choice of options, the same everywhere: 0 for the defaults."""
+    """A number for a set of options, the same everywhere; 0 for the defaults."""
     value = text.rpartition("= ")[2]
     for option in entry.options:
         if not text or value == str(option.default):
@@ -124,7 +124,7 @@ def _variant(entry, text):
 
 
 def _free_styles(colour):
-    """Styles without end for what is no schedule, no two alike for as long as colours and markers allow."""
+    """Endless styles for labels that are not schedules, all different as long as colours and markers suffice."""
     for step in count():
         for number in range(len(_FREE)):
             marker = _MARKERS[(number + step) % len(_MARKERS)]
@@ -132,7 +132,7 @@ def _free_styles(colour):
 
 
 def _moved_on(look):
-    """A style, and the same one with other markers."""
+    """A style, then the same with other markers."""
     colour, marker, dash = look
     for step in count():
         yield _mixed(colour, "white", 0.12 * (step // len(_MARKERS))), _next(marker, step), dash
@@ -143,7 +143,7 @@ def _next(marker, step):
 
 
 def legible(colour):
-    """A colour, made so dark that text in it can be read on white.
+    """Darken a colour until text in it is readable on white.
 
     >>> legible("#003f62"), legible("#ffffff") < "#808080"
     ('#003f62', True)
@@ -169,6 +169,6 @@ def _luminance(rgb):
 
 
 def _mixed(colour, other, share):
-    """A colour with a share of another."""
+    """Mix a colour with a fraction of another."""
     mixed = ((1 - share) * one + share * two for one, two in zip(to_rgb(colour), to_rgb(other), strict=True))
     return to_hex(tuple(mixed))

@@ -27,29 +27,29 @@ _THICK, _BAR = 0.76, 0.17  # of a row, and inches below a name
 def plot_parts(
     frame, x, parts, title, context="", *, axis="", panel=None, labels=None, horizontal=False, share=True
 ):  # fmt: skip
-    """Stacked bars: one a row, one colour a column, in panels side by side.
+    """Draw stacked bars: a bar per row, a colour per column, in panels side by side.
 
     Parameters
     ----------
     frame : DataFrame
-        A row a bar, such as `ppmodel.compare` returns with a layout; rows without a number are left out.
+        One row per bar, as `ppmodel.compare` returns with a layout; rows without a number are left out.
     x : str
-        Column that names the bars; each panel has those of its own rows.
+        Column that names the bars; each panel shows those of its own rows.
     parts : dict of str to str
-        Columns from the bottom, and what the legend calls them. Each keeps the colour of its place; those that are 0
-        in all rows are left out.
+        Columns from the bottom up, with their names in the legend. Colours go by position; columns that are 0 in all
+        rows are left out.
     title, context : str
         As in `plot_lines`.
     axis : str
-        What the columns measure, with its unit.
+        What the columns measure, with the unit.
     panel : str, optional
-        Column that tells the panels apart.
+        Column that distinguishes the panels.
     labels : dict of str to str, optional
         As in `plot_lines`.
     horizontal : bool
-        Whether bars lie, the first on top, which leaves room for long names.
+        Whether bars are horizontal, the first on top, which leaves room for long names.
     share : bool
-        Whether all panels have one scale.
+        Whether all panels share one scale.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Ranges of a frame: where the values of each row lie, in panels."""
+"""Ranges of a frame: the spread of the values in each row, in panels."""
 
 from matplotlib import pyplot as plt
 
@@ -13,25 +13,25 @@ _APART = 0.36
 def plot_ranges(
     frame, columns, title, context="", *, row="label", beside=None, panel=None, in_row=3, labels=None, percent=False
 ):
-    """A marker, a thick line and a thin one for each row: say the median, the middle half and nearly all of some runs.
+    """Draw a marker, a thick line and a thin line per row, such as median, middle half and nearly all of some runs.
 
     Parameters
     ----------
     frame : DataFrame
-        A row a range.
+        One row per range.
     columns : sequence of five str
-        Columns of the lower ends of the thin and the thick line, of the marker, and of the upper ends of the thick and
-        the thin line.
+        Columns for the lower ends of the thin and thick lines, for the marker, and for the upper ends of the thick and
+        thin lines.
     title, context : str
-        The point of the figure, and what it shows; see `context`.
+        The message of the figure, and what it shows; see `context`.
     row : str
-        Column that names the heights of the figure; each has its colour.
+        Column that names the rows of the figure; each has its own colour.
     beside : str, optional
-        Column that tells ranges of one height apart, of two values: the second is drawn hollow.
+        Column with two values that distinguishes ranges in one row of the figure; the second is drawn hollow.
     panel, in_row, labels
-        As in `plot_lines`; `labels` calls the horizontal axis by the marker's column.
+        As in `plot_lines`; the horizontal axis is labelled by the marker's column.
     percent : bool
-        Whether the values are ratios, shown in percent, with a line at 0.
+        Whether the values are ratios, to be shown in percent with a line at 0.
 
     Returns
     -------

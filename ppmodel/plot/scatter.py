@@ -1,4 +1,4 @@
-"""Points of a frame: one number against another, with the Pareto front."""
+"""Scatter plots of a frame, with the Pareto front."""
 
 from itertools import pairwise
 
@@ -15,7 +15,7 @@ from ppmodel.plot.style import axis_label, log_ticks, panel_grid, panel_title, p
 _NAME_IN = 0.17
 _SIDES, _HEIGHTS = {1: "left", 0: "center", -1: "right"}, {2: "bottom", 1: "bottom", 0: "center", -1: "top", -2: "top"}
 _BESIDE = ((1, 1), (1, -1), (0, 2), (1, 0), (-1, 0), (0, -2), (-1, 1), (-1, -1))
-"""Places for a name, the best first; at a front, below which no points are, the last first."""
+"""Positions for a name, best first; at a front, below which there are no points, in reverse."""
 
 
 @redrawn
@@ -23,34 +23,34 @@ def plot_scatter(
     frame, x, y, title, context="", *, group=None, panel=None, name=None, front=None, styles=None, labels=None,
     log=("x", "y"), percent=False, in_row=1, limits=None,
 ):  # fmt: skip
-    """Points by two numbers, with their Pareto front as a stepped line, and names.
+    """Draw points by two numbers, with names and with the Pareto front as a stepped line.
 
     Parameters
     ----------
     frame : DataFrame
-        A row a point.
+        One row per point.
     x, y : str
-        Columns of the two numbers; less is better.
+        Columns with the two numbers; lower is better.
     title, context : str
-        The point of the figure, and what it shows; see `context`.
+        The message of the figure, and what it shows; see `context`.
     group : str, optional
-        Column that tells points apart, by colour and marker.
+        Column that distinguishes points, by colour and marker.
     panel : str, optional
-        Column that tells the panels apart.
+        Column that distinguishes the panels.
     name : str, optional
-        Column with a name for each point; an empty one is not drawn. Where the names of a single panel have no place
-        beside their points, they stand in a column beside it.
+        Column with a name for each point, which may be empty. If the names of a single panel do not fit next to the
+        points, they go into a column beside the panel.
     front : str, optional
-        Boolean column: which points are on the Pareto front; see `analysis.pareto_front`.
+        Boolean column that says which points are on the Pareto front; see `analysis.pareto_front`.
     styles : dict of str to dict, optional
-        Keywords of matplotlib's ``plot`` for each group; by default those of `style_of`.
+        Keyword arguments for matplotlib's ``plot`` for each group; by default, those of `style_of`.
     labels, log, in_row
         As in `plot_lines`.
     limits : dict of str to float, optional
-        Vertical lines to compare the points with, by their name in the legend.
+        Vertical reference lines, by their names in the legend.
     percent : bool
-        Whether both numbers are ratios against a base, shown in percent; two lines then cross where the base is, and
-        all panels have the same axes.
+        Whether both numbers are ratios to a baseline, to be shown in percent; two lines then cross at the baseline,
+        and all panels have the same axes.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def plot_scatter(
     1
     """
     panels = panels_of(frame, panel)
-    width = 6.6 / min(in_row, len(panels)) + 0.4  # on a phone the page gives it
+    width = 6.6 / min(in_row, len(panels)) + 0.4  # on a phone, the page sets it
     figure, axes = panel_grid(len(panels), in_row, width=width, height=3.2, share_y=percent)
     styles = styles or {text: style | {"ms": 6} for text, style in style_of(frame[group] if group else [""]).items()}
     for axis, (title_of_panel, here) in zip(axes.flat, panels.items(), strict=False):
@@ -92,7 +92,7 @@ def plot_scatter(
         legend(figure, axes.flat[0], extra)
     titled(figure, title, context)
     if name:
-        figure.draw_without_rendering()  # places are known once all is laid out
+        figure.draw_without_rendering()  # positions are known after layout
         for axis, here in zip(axes.flat, panels.values(), strict=False):
             rows = here[here[name] != ""]
             free = _name_points(axis, rows, x, y, name, _BESIDE[:: -1 if front else 1])
@@ -104,10 +104,10 @@ def plot_scatter(
 
 
 def _name_points(axis, rows, x, y, name, places):
-    """A name at every point, at the first place that is free; those that share a point share it.
+    """Put a name at every point, at the first free position; names that share a point share it.
 
-    A place where a name crosses the front is taken only where all others are worse. Returns whether no name lies over
-    another or over a point.
+    A position where the name crosses the front is used only if all others are worse. Returns whether no name overlaps
+    another one or a point.
     """
     crossed = [box for line in axis.lines if line.get_drawstyle() == "steps-post" for box in _steps(line)]
     points = rows.sort_values(y, ascending=False, kind="stable").groupby([x, y], sort=False)  # from the top
@@ -139,19 +139,19 @@ def _joined(names):
 
 
 def _moved(text, across, up):
-    """What a name covers, in pixels, once it is moved to a place beside its point."""
+    """The area that a name covers, in pixels, at a position next to its point."""
     text.set(position=(4.5 * across, 4.5 * up), ha=_SIDES[across], va=_HEIGHTS[up])
     return text.get_window_extent()
 
 
 def _box(axis, centre, points=3.0):
-    """What a marker covers, in pixels."""
+    """The area that a marker covers, in pixels."""
     reach = points * axis.figure.dpi / 72
     return Bbox.from_extents(*(centre - reach), *(centre + reach))
 
 
 def _names_beside(axis, rows, x, y, name):
-    """The names in a column to the right, in the order of their points; those that share a point share it."""
+    """The names in a column on the right, in the order of their points; names that share a point share a line."""
     axis.figure.set_figheight(max(axis.figure.get_figheight(), 1.8 + 0.2 * len(rows)))
     points = rows.groupby([x, y])[name].agg(_joined).reset_index()
     points = points.sort_values([y, x], ascending=[True, False])  # lines from the left pass over points to the right
@@ -167,7 +167,7 @@ def _names_beside(axis, rows, x, y, name):
 
 
 def _cross(axis):
-    """Lines through the base, and percent on both axes."""
+    """Lines through the baseline, and percent on both axes."""
     axis.axhline(0, color="black", lw=0.7, zorder=0.9)
     axis.axvline(0, color="black", lw=0.7, zorder=0.9)
     for scale in (axis.xaxis, axis.yaxis):
@@ -175,7 +175,7 @@ def _cross(axis):
 
 
 def _scales(axis, log):
-    """Logarithmic axes with ticks that are plain numbers."""
+    """Logarithmic axes with plain numbers at the ticks."""
     axis.margins(0.12)
     for scale, side in ((axis.xaxis, "x"), (axis.yaxis, "y")):
         if side not in log:

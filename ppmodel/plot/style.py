@@ -21,13 +21,13 @@ _LABELS_APART = 3.0  # pixels
 DRAWN = 0.72
 """The share of a panel's place in which its axes are drawn, about."""
 
-_OTHER_SCRIPTS = (  # where one of these is installed, it draws what the font of the figures lacks
+_OTHER_SCRIPTS = (  # if installed, these supply what the figures' font lacks
     "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans", "IPAexGothic", "IPAGothic", "Hiragino Sans", "Yu Gothic",
     "Microsoft YaHei", "PingFang SC", "WenQuanYi Zen Hei", "Droid Sans Fallback", "Arial Unicode MS", "Unifont",
 )  # fmt: skip
 _INSTALLED = {font.name for font in fontManager.ttflist}
 
-warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box stands for it; tables have the whole name
+warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box replaces it; tables have the full name
 plt.rcParams.update({
     "font.family": ["sans-serif", *(font for font in _OTHER_SCRIPTS if font in _INSTALLED)],
     "figure.dpi": 150, "savefig.dpi": 150, "svg.hashsalt": "ppmodel", "font.size": 9.5, "axes.titlesize": 10.5,
@@ -38,17 +38,17 @@ plt.rcParams.update({
 
 
 def on_phone():
-    """Whether figures are drawn for the width of a phone: one panel in a row, and shorter lines of text."""
+    """Whether figures are drawn for a phone: one panel per row, and shorter lines of text."""
     return _PAGE.get() < _PHONE_BELOW
 
 
 def page_width():
-    """The width of a figure, in inches: that of a page's text, or within `narrow` that of a phone."""
+    """The width of a figure in inches: that of the page's text or, within `narrow`, that of a phone."""
     return _PAGE.get()
 
 
 def redrawn(plot):
-    """A plot function whose figures know how to be drawn again, which `narrow` asks for."""
+    """Wrap a plot function so that its figures can be redrawn by `narrow`."""
 
     @wraps(plot)
     def drawn(*args, **options):
@@ -60,7 +60,7 @@ def redrawn(plot):
 
 
 def narrow(figure):
-    """The same figure, drawn for a phone; None if it was not drawn by one of our plots.
+    """Redraw a figure for a phone; None if it was not drawn by one of our plot functions.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def narrow(figure):
 
 
 def titled(figure, title, context):
-    """Set the point of a figure above it in bold, and what it shows in small type below the title."""
+    """Set a figure's message above it in bold, and what it shows below that in small type."""
     letters = figure.get_figwidth() * 72
     point, shown = fill(title, int(letters / _TITLE_LETTER)), fill(context, int(letters / _CONTEXT_LETTER))
     figure.suptitle(shown, x=0.008, ha="left", fontsize=8.5, color="#555555")
@@ -89,7 +89,7 @@ def titled(figure, title, context):
 
 
 def pointed(figure, point):
-    """The figure with its point, for a page's alt text; in a notebook pyplot would show it a second time."""
+    """The figure with its message, for the page's alt text; closed, because a notebook would show it twice."""
     figure.point = point
     if "inline" in plt.get_backend():
         plt.close(figure)
@@ -97,14 +97,14 @@ def pointed(figure, point):
 
 
 def context(model=None, p2p=None, allreduce=None, system=None, **sizes):
-    """One line that says what a figure shows: sizes, model, semantics.
+    """Describe in one line what a figure shows: sizes, model, semantics.
 
     Parameters
     ----------
     model, p2p, allreduce, system : str, optional
-        Names of the model, the communication semantics and the system; what is not given is left out.
+        Names of the model, the communication semantics and the system; those not given are left out.
     **sizes
-        Sizes under their symbols, such as S and B.
+        Sizes by symbol, such as S and B.
 
     Returns
     -------
@@ -132,22 +132,22 @@ _LABELS = {
 
 
 def axis_label(column, labels=None):
-    """The name of a column on an axis, with its unit: from `labels`, a usual one, or the column's own."""
+    """The axis label of a column, with its unit: from `labels`, the usual one, or the column's name."""
     return (labels or {}).get(column, _LABELS.get(column, column))
 
 
 def percent_axis(axis):
-    """Write a matplotlib axis's numbers in percent."""
+    """Write the numbers of a matplotlib axis in percent."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g}%"))
 
 
 def panels_of(frame, panel):
-    """The rows of each panel, by the value that names it; all rows under None where there is no column of panels."""
+    """The rows of each panel, by the value that names it; all rows under None if there is no such column."""
     return {None: frame} if panel is None else dict(list(frame.groupby(panel, sort=False, observed=True)))
 
 
 def panel_title(axis, panel, name, labels=None):
-    """Write above a panel what it shows: a name as it is, a number with the name of its column."""
+    """Write a panel's title: a name as it is, a number with the name of its column."""
     if name is not None:
         said = name if isinstance(name, str) else f"{axis_label(panel, labels)} = {name}"
         letters = max(12, int(axis.figure.get_figwidth() * 72 / axis.get_gridspec().ncols / _PANEL_LETTER))
@@ -207,26 +207,26 @@ def _apart(boxes):
 
 
 def log_ticks(low, high, most=4):
-    """Round numbers within a logarithmic axis, half of `most` to `most`, far enough apart for their labels."""
+    """Between `most` / 2 and `most` round numbers on a logarithmic axis, far enough apart for their labels."""
     decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
     for digits in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
         ticks = [tick for tick in np.outer(decades, digits).ravel() if low <= tick <= high]
         if len(ticks) <= most:
             break
-    if len(ticks) < most // 2:  # so narrow that a logarithmic axis is nearly a linear one
+    if len(ticks) < most // 2:  # range so small that a logarithmic axis is nearly linear
         ticks = [tick for tick in MaxNLocator(most - 1).tick_values(low, high) if low <= tick <= high]
     return ticks[:: -(-len(ticks) // most)]
 
 
 def panel_grid(count, in_row, *, width=None, height=None, share_y=True, share_x=True):
-    """A figure of panels in rows, on a phone one in each; what is left of the last row stays empty.
+    """A figure with panels in rows, one per row on a phone; the last row may be incomplete.
 
     Parameters
     ----------
     count, in_row : int
-        Panels, and how many stand in a row at most.
+        Number of panels, and at most how many are in a row.
     width, height : float, optional
-        Of a panel, in inches; by default those of a single row are higher.
+        Size of a panel in inches; by default, panels in a single row are higher.
     share_y, share_x : bool or str
         As in matplotlib's ``subplots``.
 

@@ -1,4 +1,4 @@
-"""Figures for a dark page: the same picture, with light text and lines, on no ground of its own."""
+"""Figures for dark pages: the same picture with light text and lines on a transparent background."""
 
 from contextlib import contextmanager
 
@@ -12,10 +12,10 @@ from matplotlib.text import Annotation, Text
 from ppmodel.plot.palette import contrast
 
 ON_LIGHT, ON_DARK = "#010101", "#fefefe"
-"""Black and white for text on a coloured cell, which keeps its colour and so its text."""
+"""Black and white for text on coloured cells, which keep their colours, as does the text."""
 
 GROUND = "#121212"
-"""The ground of a dark page."""
+"""The background of a dark page."""
 
 _INK, _NEUTRAL, _CONTRAST = 0.9, 0.05, 4.5
 _KEPT = tuple(to_rgba(colour)[:3] for colour in (ON_LIGHT, ON_DARK))
@@ -23,9 +23,9 @@ _KEPT = tuple(to_rgba(colour)[:3] for colour in (ON_LIGHT, ON_DARK))
 
 @contextmanager
 def dark(figure):
-    """Recolour a figure for a dark page, and give it its own colours back at the end.
+    """Recolour a figure for a dark page, and restore its colours at the end.
 
-    Black becomes light and white dark; strokes too dark to be seen become lighter, in their hue; areas stay.
+    Black becomes light and white dark; strokes that are too dark become lighter, in the same hue; areas are unchanged.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def _artists(figure):
 
 
 def _recoloured(artist):
-    """Recolour an artist; yields how to take each change back."""
+    """Recolour an artist; yields how to undo each change."""
     for get, set_, stroke in _colours(artist):
         before = get()
         if isinstance(before, str) and before in ("none", "auto"):
@@ -69,7 +69,7 @@ def _recoloured(artist):
 
 
 def _colours(artist):
-    """Of each colour of an artist: how to read it, how to set it, and whether it is a stroke."""
+    """For each colour of an artist: how to read it, how to set it, and whether it is a stroke."""
     if isinstance(artist, Text):
         yield artist.get_color, artist.set_color, True
     elif isinstance(artist, Line2D):
@@ -86,7 +86,7 @@ def _colours(artist):
 
 
 def _mapped(colours, stroke):
-    """A colour, or an array of them, as a dark page has it."""
+    """A colour, or an array of colours, for a dark page."""
     if isinstance(colours, np.ndarray) and colours.ndim == 2:
         return np.array([_mapped_one(one, stroke) for one in to_rgba_array(colours)]).reshape(-1, 4)
     return _mapped_one(to_rgba(colours), stroke)

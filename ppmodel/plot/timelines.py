@@ -1,4 +1,4 @@
-"""Pictures of tables and timelines: a box an operation."""
+"""Pictures of tables and timelines, with one box per operation."""
 
 from itertools import pairwise
 
@@ -27,13 +27,13 @@ PATH_COLOUR = "#D0104C"
 
 
 def operation_legend(figure, schedules, extra=()):
-    """A legend below a figure for the kinds of operations that its schedules have.
+    """Draw a legend below a figure for the kinds of operations in its schedules.
 
     Parameters
     ----------
     figure : matplotlib Figure
     schedules : Schedule or iterable of Schedule
-        Replicas and chunks have entries, too, where a schedule has several.
+        If a schedule has several replicas or chunks, these have entries too.
     extra : sequence of matplotlib Artist
         Further entries, with labels.
     """
@@ -54,7 +54,7 @@ def shade(colour, chunk, schedule, most=_DARKENED):
     ----------
     colour : str
     chunk : int
-        The place of a stage among those of its rank.
+        Index of a stage among those of its rank.
     schedule : Schedule
         It says how many there are.
     most : float
@@ -78,11 +78,11 @@ def draw_operations(axes, schedule, start, end, window, beside=False, least=MIN_
     axes : matplotlib Axes
     schedule : Schedule
     start, end : ndarray of float, shape (num_operations,)
-        Of each operation, in the unit of the window.
+        Start and end of each operation, in the unit of the window.
     window : (float, float)
-        Its begin and its end.
+        Start and end.
     beside : bool
-        Whether reductions run beside the computation, and are thin.
+        Whether reductions overlap the computation, and are drawn thin.
     least : float
         Share of the window that an operation takes at least to have its microbatch written in it.
     in_row : int
@@ -126,18 +126,18 @@ def _points(start, end, window, in_row):
 
 @redrawn
 def plot_table(schedules, title, backward=2, note=""):
-    """Idealised tables, one below the other on one axis of slots.
+    """Draw idealised tables below each other, on a shared axis of slots.
 
     Parameters
     ----------
     schedules : dict of str to Schedule
         Heading to schedule.
     title : str
-        The point of the figure.
+        The message of the figure.
     backward : int
-        Slots of a backward; a forward and a reduction take one.
+        Slots per backward; a forward and a reduction take one each.
     note : str
-        Added to the line under the figure.
+        Added to the line below the title.
 
     Returns
     -------
@@ -159,16 +159,16 @@ def plot_table(schedules, title, backward=2, note=""):
 
 @redrawn
 def plot_race(timelines, title, latest):
-    """Simulated timelines below one another, the first to end on top, each with its end; for a glance, not for reading.
+    """Draw small simulated timelines below each other, each with its end time, the first to finish on top.
 
     Parameters
     ----------
     timelines : dict of str to Timeline or Run
         Heading to timeline.
     title : str
-        Above them all.
+        Title of the figure.
     latest : float
-        End of the axis, in the unit of the times, so that several races can be compared.
+        End of the time axis, so that several figures can be compared.
 
     Returns
     -------
@@ -199,22 +199,22 @@ def plot_race(timelines, title, latest):
 
 @redrawn
 def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1, window=None):
-    """Simulated timelines on one axis of seconds, one below the other, with the transfers.
+    """Draw simulated timelines with their transfers below each other, on a shared axis of seconds.
 
     Parameters
     ----------
     timelines : dict of str to Timeline or Run
         Heading to timeline.
     title, context : str
-        The point of the figure, and what it shows; see `context`.
+        The message of the figure, and what it shows; see `context`.
     paths : dict of str to list of int, optional
-        Operations to draw with a bold frame, heading to `metrics.critical_path`.
+        Heading to the operations to outline in bold, as from `metrics.critical_path`.
     unit : str
-        What the times are in.
+        The unit of the times.
     in_row : int
-        How many stand side by side.
+        Timelines per row.
     window : (float, float), optional
-        The time that is shown; all of it by default. Of many operations a part is easier to read.
+        The time to show, all by default; with many operations, a part is easier to read.
 
     Returns
     -------
@@ -252,7 +252,7 @@ def _panels(ranks, in_row=1):
 
 
 def _draw_path(axis, timeline, path):
-    """Bold frames around operations, and bold lines along the transfers between them."""
+    """Outline operations in bold, with bold lines along the transfers between them."""
     schedule, dependencies = timeline.graph.schedule, timeline.graph.schedule.dependencies
     for op in path:
         size = (timeline.end_s[op] - timeline.start_s[op], 0.84)
@@ -263,7 +263,7 @@ def _draw_path(axis, timeline, path):
 
 
 def _draw_transfers(axis, timeline, consumers, **style):
-    """A line from rank to rank for each of these operations whose input comes from another rank."""
+    """A line between ranks for each of these operations with an input from another rank."""
     dependencies, schedule = timeline.graph.schedule.dependencies, timeline.graph.schedule
     for consumer in consumers:
         if dependencies.remote[consumer]:

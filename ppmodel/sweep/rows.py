@@ -39,7 +39,7 @@ def columns_of(sweep):
     Returns
     -------
     dict of str to type
-        As of `evaluate.compare`; with noise, also the run, after the model.
+        As for `evaluate.compare`; with noise, also the run, after the model.
     """
     place = len(evaluate.COORDINATES)
     noise = NOISE if sweep.noises else ()

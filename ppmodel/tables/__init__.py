@@ -1,4 +1,4 @@
-"""Tables: the data of a schedule, who waits for whom, its idealised slots, and whether it is one at all."""
+"""Tables: the data of a schedule, its dependencies, its idealised slots, and its validation."""
 
 from ppmodel.tables.dependencies import NO_OPERATION, Dependencies, by_keys
 from ppmodel.tables.schedule import Schedule

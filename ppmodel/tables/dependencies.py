@@ -1,4 +1,4 @@
-"""Who waits for whom: derived from a table once, used by every level of evaluation."""
+"""Dependencies: derived from a table once, used by every level of evaluation."""
 
 from typing import NamedTuple
 
@@ -8,27 +8,27 @@ from ppmodel.compiled import kernels
 from ppmodel.ops import OpKind
 
 NO_OPERATION = -1
-"""In place of an operation, where there is none."""
+"""Stands for no operation."""
 
-_COMPUTE_KINDS = int(OpKind.R)  # those before it are of a microbatch
+_COMPUTE_KINDS = int(OpKind.R)  # kinds below this belong to a microbatch
 
 
 class Dependencies(NamedTuple):
-    """Who waits for whom, derived from a table once and used by every level of evaluation.
+    """The dependencies of a table, derived once and used by every level of evaluation.
 
     Attributes
     ----------
     source : ndarray of int, shape (num_operations,)
-        The operation whose result each operation needs, or ``NO_OPERATION``.
+        The operation that produces each operation's input, or ``NO_OPERATION``.
     remote : ndarray of bool, shape (num_operations,)
-        Whether that result comes from another rank.
+        Whether that input comes from another rank.
     group : ndarray of int, shape (num_operations,)
-        Operations of one group start and end together: a cell's operations, a reduction's replicas.
+        Operations in a group start and end together: those of a cell, or the replicas of a reduction.
     order : ndarray of int, shape (num_operations,)
-        The operations by level of their group, then by group: each comes after all that it needs. Optimizer steps come
-        last, since all other operations end before the first of them begins.
+        The operations by level of their group, then by group, so each comes after everything it needs. Optimizer steps
+        come last, since all other operations end before the first of them starts.
     level_start : ndarray of int, shape (num_levels + 1,)
-        Where each level begins in `order`.
+        Start of each level in `order`.
     """
 
     source: np.ndarray
@@ -39,7 +39,7 @@ class Dependencies(NamedTuple):
 
 
 def dependencies_of(schedule):
-    """The `Dependencies` of a table, and each operation's level, ``NO_OPERATION`` for one that waits forever."""
+    """Compute the `Dependencies` of a table and each operation's level, ``NO_OPERATION`` if it waits forever."""
     fast, group = kernels(schedule.num_operations), _groups(schedule)
     if fast:
         sizes = (schedule.num_replicas, schedule.num_stages, schedule.table_microbatches)
@@ -58,7 +58,7 @@ def dependencies_of(schedule):
 
 
 def index_of(schedule):
-    """Where each compute operation stands, shape (kinds, replicas, stages, microbatches)."""
+    """The index of each compute operation, shape (kinds, replicas, stages, microbatches)."""
     shape = (_COMPUTE_KINDS, schedule.num_replicas, schedule.num_stages, schedule.table_microbatches)
     index = np.full(shape, NO_OPERATION, dtype=np.int32)
     computing = np.flatnonzero(schedule.kind < OpKind.R)
@@ -80,7 +80,7 @@ def sources(schedule):
     exists = index != NO_OPERATION
     source[index[exists]] = needed[exists]
     finished = last_gradients(schedule, index)
-    for kind in (OpKind.R, OpKind.O):  # a step needs the stage's reduction, or its gradients where there is none
+    for kind in (OpKind.R, OpKind.O):  # a step needs the stage's reduction or, without one, its gradients
         found = np.flatnonzero(schedule.kind == kind)
         source[found] = finished[schedule.replica[found], schedule.stage[found]]
         finished[schedule.replica[found], schedule.stage[found]] = found
@@ -103,7 +103,7 @@ def _groups(schedule):
 
 
 def _levels(schedule, source, group):
-    """Each operation's level: one more than the highest that it waits for (Kahn's algorithm)."""
+    """Each operation's level: one above the highest level that it waits for (Kahn's algorithm)."""
     successors = np.arange(1, schedule.num_operations)
     successors = successors[schedule.rank[1:] == schedule.rank[:-1]]
     waiting = np.flatnonzero(source != NO_OPERATION)
@@ -132,7 +132,7 @@ def _levels(schedule, source, group):
 
 
 def _lift_steps(schedule, level):
-    """Put the optimizer steps on levels of their own, behind those of all other operations."""
+    """Put the optimizer steps on separate levels, after those of all other operations."""
     steps = schedule.steps
     if (level[steps] == NO_OPERATION).any():
         return
@@ -149,17 +149,17 @@ def shares_groups(schedule):
 
 
 def by_keys(*keys):
-    """The order of rows by their first key, then by their second and so on, and last as given.
+    """Sort rows by the first key, then the second and so on; ties keep their order.
 
     Parameters
     ----------
-    *keys : array of int, 0 or more, all of one length
-        The product of their ranges and that length must fit 63 bits.
+    *keys : array of int, 0 or more, all of the same length
+        The product of their ranges and that length must fit in 63 bits.
 
     Returns
     -------
     ndarray of int
-        As ``np.lexsort`` of the keys in reverse, ten times as fast.
+        The same as ``np.lexsort`` of the reversed keys, but ten times as fast.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The cells of a table in which one forward meets one backward, or a half of one: pairs, whose time is their own."""
+"""Pairs: cells of a table with one forward and one backward (or half of one), which have their own duration."""
 
 from typing import NamedTuple
 
@@ -10,23 +10,23 @@ NO_PAIR = -1
 
 
 class Pairs(NamedTuple):
-    """Which pairs a table has, and what costs their operations have apart from all others.
+    """The pairs of a table, and separate cost classes for their operations.
 
-    Operations of pairs have a cost class of their own for every pair and class that occur together; these follow the
-    classes of `Schedule.cost_class`.
+    Operations in pairs have their own cost class for every combination of pair and class that occurs; these come after
+    the classes of `Schedule.cost_class`.
 
     Parameters
     ----------
     keys : list of (int, int, int, int)
-        Kind and stage of the forward, kind and stage of the other.
+        Kind and stage of the forward, kind and stage of the other operation.
     of : ndarray of int, shape (num_operations,)
-        The place of each operation's pair in `keys`, or ``NO_PAIR``.
+        The index of each operation's pair in `keys`, or ``NO_PAIR``.
     cost_class : ndarray of int, shape (num_operations,)
-        As `Schedule.cost_class`, but for operations of pairs.
+        As `Schedule.cost_class`, except for operations in pairs.
     base, pair : ndarray of int, shape (num_more_classes,)
-        Of each further class the one that it comes from, and the place in `keys`.
+        For each additional class, the class it comes from, and the index in `keys`.
     counts : ndarray of int, shape (2, num_all_classes)
-        As `Schedule.class_counts`, with the further classes behind.
+        As `Schedule.class_counts`, with the additional classes at the end.
     """
 
     keys: list
@@ -38,7 +38,7 @@ class Pairs(NamedTuple):
 
 
 def find_pairs(schedule):
-    """The `Pairs` of a table; a cell with more than two operations is none.
+    """Find the `Pairs` of a table; cells with more than two operations are not pairs.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def find_pairs(schedule):
 
 
 def _further_classes(schedule, of):
-    """What `Pairs` holds of classes: those of all operations, where the further ones come from, and counts."""
+    """The classes of all operations, the origins of the additional ones, and counts, as in `Pairs`."""
     cost_class, paired, kinds = schedule.cost_class, np.flatnonzero(of != NO_PAIR), schedule.class_counts.shape[1]
     codes, place = np.unique(of[paired] * np.int64(kinds) + cost_class[paired], return_inverse=True)
     pair, base = np.divmod(codes, kinds)

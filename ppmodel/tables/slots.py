@@ -12,7 +12,7 @@ from ppmodel.tables.dependencies import NO_OPERATION, shares_groups
 from ppmodel.tables.steps import step_times
 
 IDLE, CONTINUED = ".", "~"
-"""An idle cell, and the cell of an operation that began in an earlier slot."""
+"""An idle cell, and a cell of an operation that started in an earlier slot."""
 
 _MAX_CELLS = 2**22
 _NO_SHARES = np.empty(0)
@@ -20,17 +20,17 @@ _MAX_SLOTS = 10**9
 
 
 def slots(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reduction=1, optimizer=1):
-    """Start and end slot of every operation in the idealised table, without communication.
+    """Compute start and end slots of every operation in the idealised table, without communication.
 
     Every operation starts as early as its rank's order and its inputs allow. The arguments are the
-    slots that an operation takes on one stage and one microbatch of the table. Operations that share
-    a cell run one after the other, so the cell is as long as their sum. Optimizer steps begin when all
+    slots that an operation takes on one stage and one microbatch of the table. Operations in one cell
+    run one after the other, so the cell is as long as their sum. Optimizer steps start when everything
     else has ended; see `step_times`.
 
     Returns
     -------
     start, end : ndarray of int, shape (num_operations,)
-        Operations of one cell share its start and end.
+        Operations in one cell share its start and end.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def slots(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reductio
     order, length = order[: len(order) - len(steps)], duration
     if shares_groups(schedule):
         length = np.bincount(group, np.where(computing, duration, 0), minlength=group.max() + 1).astype(np.int64)
-        length[group[schedule.kind == OpKind.R]] = reduction  # the replicas of a reduction work side by side
+        length[group[schedule.kind == OpKind.R]] = reduction  # the replicas of a reduction run concurrently
     fast = kernels(schedule.num_operations)
     if fast:
         start, end = fast.slots(length, source, schedule.rank, group, order, schedule.num_ranks)
@@ -57,11 +57,11 @@ def slots(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reductio
 
 
 def _whole(*durations):
-    """Durations by kind, refused where they are no numbers of slots."""
+    """Durations by kind, which must be whole numbers of slots."""
     for slots in durations:
         if not (isinstance(slots, int | np.integer) and 0 <= slots <= _MAX_SLOTS):
             rule = f"must be a whole number from 0 to {_MAX_SLOTS}"
-            raise ScheduleError("slots of an operation", slots, rule, "simulate it for other durations")
+            raise ScheduleError("slots of an operation", slots, rule, "simulate it to use other durations")
     return np.array(durations, dtype=np.int64)
 
 
@@ -73,11 +73,11 @@ class Brief(NamedTuple):
     length : int
         Slots from the first operation to the end of the last.
     busy : int
-        Slots in which ranks compute, of all ranks together.
+        Slots in which ranks compute, summed over ranks.
     messages : int
-        Results that go from one rank to another.
+        Results sent from one rank to another.
     bubble_ratio : float
-        Idle share of all ranks' slots.
+        Idle fraction of all ranks' slots.
     """
 
     length: int
@@ -87,7 +87,7 @@ class Brief(NamedTuple):
 
 
 def brief(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reduction=0, optimizer=0):
-    """The `Brief` of a table; durations as in `slots`.
+    """Summarise the idealised table as a `Brief`; durations as in `slots`.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def brief(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reductio
 def sweep_of(
     schedule, fast, tables, overlap_factor=1.0, occupied=(False, False, False), reduces=True, times=None, shares=None
 ):
-    """Makespan, longest span and messages by `kernels.sweep`; a makespan below 0 where it does not serve the table."""
+    """Makespan, longest span and messages from `kernels.sweep`; a negative makespan if it cannot handle the table."""
     shares = _NO_SHARES if shares is None else shares
     times = np.empty((2, schedule.num_operations)) if times is None else times
     return fast.sweep(
@@ -123,7 +123,7 @@ def sweep_of(
 
 
 def _slots_of_groups(schedule, order, length):
-    """Start and end of every group, each as early as its ranks and its inputs allow."""
+    """Start and end of every group, as early as its ranks and inputs allow."""
     source, _, group, _, _ = schedule.dependencies
     start, end, free = [0] * len(length), [0] * len(length), [0] * schedule.num_ranks
     bounds = np.flatnonzero(np.diff(group[order], prepend=-1, append=-1)).tolist()
@@ -142,22 +142,22 @@ def _slots_of_groups(schedule, order, length):
 
 def _require_drawable(cells, about=""):
     if cells > _MAX_CELLS:
-        rule = f"must be at most {_MAX_CELLS} cells to be drawn"
+        rule = f"must have at most {_MAX_CELLS} cells to be drawn"
         raise ScheduleError("table", f"{about}{cells} cells", rule, "draw a smaller schedule, or shorter operations")
 
 
 def table(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reduction=1, optimizer=1):
-    """The idealised table as text, ranks x slots.
+    """Write the idealised table as text, ranks x slots.
 
     Parameters
     ----------
     forward, backward, input_grad, weight_grad, reduction, optimizer : int
-        Slots that an operation takes.
+        Slots per operation.
 
     Returns
     -------
     list of list of str
-        The first cell of an operation names it; its further cells are ``~``, and idle cells are ``.``.
+        The first cell of an operation names it; its other cells are ``~``, and idle cells are ``.``.
 
     Examples
     --------
@@ -169,7 +169,7 @@ def table(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reductio
     """
     durations = _whole(forward, backward, input_grad, weight_grad, 0, 0)
     counts = np.bincount(schedule.kind, minlength=len(OpKind))
-    _require_drawable(counts @ durations, "at least ")  # before slots are counted, which takes longer
+    _require_drawable(counts @ durations, "at least ")  # before counting slots, which takes longer
     start, end = slots(schedule, forward, backward, input_grad, weight_grad, reduction, optimizer)
     _require_drawable(int(end.max()) * schedule.num_ranks)
     grid = [[IDLE] * int(end.max()) for _ in range(schedule.num_ranks)]

@@ -1,4 +1,4 @@
-"""What follows the microbatches of an iteration: the reductions and the optimizer steps at the end of each rank."""
+"""The end of an iteration: the gradient reductions and optimizer steps of each rank."""
 
 from dataclasses import replace
 
@@ -9,16 +9,16 @@ from ppmodel.tables.dependencies import by_keys, last_gradients
 
 
 def with_step(schedule):
-    """The same table with what an iteration ends with: each stage's gradient reduction, and its optimizer step.
+    """Add to a table what ends an iteration: each stage's gradient reduction and optimizer step.
 
-    What a stage has already stays where it is. What it lacks comes at the end of its rank: first the reductions, then
-    the steps, both in the order in which the rank finishes the gradients of its stages. A reduction sums the gradients
-    of all replicas, those in the table and, with data parallelism, those beyond it.
+    Reductions and steps already in the table stay in place. Missing ones are appended to their ranks: first reductions,
+    then steps, both in the order in which the rank finishes the gradients of its stages. A reduction sums the gradients
+    of all replicas, both in the table and, with data parallelism, outside it.
 
     Returns
     -------
     Schedule
-        This one, if it lacks nothing.
+        The same object if nothing is missing.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def _lacking(schedule, kind):
 
 
 def find_steps(schedule):
-    """The optimizer steps: the last operations of every rank, or none; rank by rank in program order.
+    """Find the optimizer steps, which are the last operations of every rank if there are any.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def find_steps(schedule):
     Returns
     -------
     ndarray of int
-        Indices of operations.
+        Indices of operations, rank by rank in program order.
 
     Examples
     --------
@@ -73,24 +73,24 @@ def find_steps(schedule):
     >>> find_steps(build("gpipe", 2, 1).with_step()).tolist()
     [3, 7]
     """
-    if schedule.kind[-1] != OpKind.O:  # all ranks end with steps, or none
+    if schedule.kind[-1] != OpKind.O:  # either all ranks end with steps, or none
         return np.empty(0, dtype=int)
     return np.flatnonzero(schedule.kind == OpKind.O)
 
 
 def step_times(schedule, begin, length):
-    """When the optimizer steps run: the first of each rank at one common time, the others one after the other.
+    """Compute when optimizer steps run: the first of each rank at one common time, the others one after another.
 
-    The global norm of the gradients, by which frameworks clip them, is known when every gradient of every rank has been
-    summed. So no step begins before all other operations of all ranks have ended.
+    Frameworks clip gradients by their global norm, which is known only when every gradient of every rank has been
+    summed. So no step starts before all other operations of all ranks have ended.
 
     Parameters
     ----------
     schedule : Schedule
     begin : number, or ndarray of shape (n,)
-        When all other operations have ended, in any unit of time.
+        The time at which all other operations have ended, in any unit.
     length : sequence of numbers, or ndarray of shape (num_steps, n)
-        What each step takes, in the order of `Schedule.steps`.
+        Duration of each step, in the order of `Schedule.steps`.
 
     Returns
     -------

@@ -1,16 +1,16 @@
-"""What kind of schedule a table is, by its structure and not by its name."""
+"""The kind of a schedule, determined from the table's structure rather than its name."""
 
 from ppmodel.ops import OpKind
 
 LAYOUTS = ("one chunk", "loop", "V", "waves", "two directions")
-"""What `layout` may say."""
+"""The values that `layout` returns."""
 
 FAMILIES = ("one chunk", "one chunk, split backward", "loop", "V or waves", "two directions")
-"""What `family` may say."""
+"""The values that `family` returns."""
 
 
 def layout(schedule):
-    """How the stages of a schedule are placed on the ranks, in a word.
+    """Classify how the stages of a schedule are placed on the ranks.
 
     Parameters
     ----------
@@ -20,9 +20,9 @@ def layout(schedule):
     Returns
     -------
     str
-        One of `LAYOUTS`. *Two directions*: a second copy of the model runs against the first. *One chunk*: a rank
-        has one stage. Else it has several: dealt out in turn, a *loop*, or in a zigzag, once in a *V* and more often
-        in *waves*.
+        One of `LAYOUTS`. *Two directions*: a second copy of the model runs in the opposite direction. *One chunk*: each
+        rank has one stage. Otherwise it has several: dealt out in turn (*loop*), or in a zigzag that turns once (*V*)
+        or more often (*waves*).
 
     Examples
     --------
@@ -39,7 +39,7 @@ def layout(schedule):
 
 
 def family(schedule):
-    """What kind of schedule a table is, by its structure and not by its name.
+    """Classify a schedule by the structure of its table, not by its name.
 
     Parameters
     ----------
@@ -49,8 +49,8 @@ def family(schedule):
     Returns
     -------
     str
-        One of `FAMILIES`: its `layout`, a V and waves being one; those of one chunk by whether
-        they split backwards.
+        One of `FAMILIES`: its `layout`, with V and waves combined, and with one chunk divided by whether backwards
+        are split.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Whether a table is a schedule: every operation once, on its rank, and nobody waits forever."""
+"""Check that a table is a schedule: every operation occurs once, on its rank, and none waits forever."""
 
 import numpy as np
 
@@ -11,12 +11,12 @@ _CALLED = {OpKind.R: "reductions", OpKind.O: "optimizer steps"}
 
 
 def validate(schedule):
-    """Check that every operation is there once, on its stage's rank, and that no rank waits forever.
+    """Check that every operation occurs once, on its stage's rank, and that no rank waits forever.
 
     Raises
     ------
     TableError
-        With the grid, the cells in question marked.
+        With the table and the faulty cells marked.
     """
     _refuse_unknown_sizes(schedule)
     refuse_out_of_range(schedule)
@@ -38,14 +38,14 @@ def _refuse_unknown_sizes(schedule):
     idle = np.flatnonzero(np.diff(schedule.rank_start) == 0)
     if len(idle):
         remedy = "write one row per rank, each with its operations"
-        raise TableError(f"rank {idle[0]}", "empty row", "must hold at least one operation", remedy)
+        raise TableError(f"rank {idle[0]}", "empty row", "must have at least one operation", remedy)
     for index in np.flatnonzero(schedule.microbatch >= schedule.table_microbatches)[:1]:
         rule = f"names a microbatch outside 0 .. {schedule.table_microbatches - 1}"
         _refuse(schedule, index, rule, "fix the cell or the number of microbatches")
 
 
 def refuse_out_of_range(schedule):
-    """Refuse numbers that no array of this table has a place for; made by hand, not read from a file."""
+    """Refuse out-of-range numbers in a table made by hand rather than read from a file."""
     _refuse_sparse(schedule)
     starts = schedule.rank_start
     ends = starts[0] == 0 and starts[-1] == schedule.num_operations and (np.diff(starts) >= 0).all()
@@ -57,7 +57,7 @@ def refuse_out_of_range(schedule):
             raise TableError(name, f"{column.min(initial=0)} to {column.max(initial=0)}", rule, "fix the table")
     if not ends or len(schedule.rank_start) < schedule.placement.max() + 2:
         rule = f"must rise from 0 to the number of operations, {schedule.num_operations}"
-        raise TableError("rank_start", starts.tolist(), rule, "begin each rank where the one before it ends")
+        raise TableError("rank_start", starts.tolist(), rule, "start each rank where the one before it ends")
     if schedule.kind.max(initial=0) == OpKind.O:
         _refuse_early_steps(schedule)
     lowest = schedule.microbatch.min(initial=0)
@@ -69,34 +69,34 @@ def refuse_out_of_range(schedule):
 
 
 def _refuse_early_steps(schedule):
-    """Refuse an optimizer step before another operation of its rank, or in one cell with it; and a rank without any."""
+    """Refuse an optimizer step before, or in a cell with, another operation of its rank, and a rank without steps."""
     steps = schedule.kind == OpKind.O
     follows = schedule.rank[1:] == schedule.rank[:-1]
     for index in np.flatnonzero(steps[:-1] & ~steps[1:] & follows)[:1]:
-        why, remedy = "steps begin when all gradients of all ranks are summed", "move it to the end of its row"
-        _refuse(schedule, index, f"stands before {schedule.op(index + 1)}", remedy, [index, index + 1], why)
+        why, remedy = "steps start when all gradients of all ranks are summed", "move it to the end of its row"
+        _refuse(schedule, index, f"comes before {schedule.op(index + 1)}", remedy, [index, index + 1], why)
     ends = schedule.rank_start[1:] - 1
     for index in ends[~steps[ends]][:1]:
         remedy = "add the steps of its rank's stages, or delete all others"
-        _refuse(schedule, index, "is followed by no optimizer step, as other ranks have", remedy)
+        _refuse(schedule, index, "is not followed by an optimizer step, as on other ranks", remedy)
     for index in np.flatnonzero(schedule.joined & (steps | np.append(False, steps[:-1])))[:1]:
-        _refuse(schedule, index, "shares a cell with an optimizer step", "give each a cell of its own")
+        _refuse(schedule, index, "shares a cell with an optimizer step", "put them in separate cells")
 
 
 def _refuse_sparse(schedule):
-    """Refuse a table that lacks so much that a place for each of its operations would not fit into memory."""
+    """Refuse a table so incomplete that reserving space for all its operations would not fit in memory."""
     cells = schedule.num_replicas * schedule.num_stages * schedule.table_microbatches
     if cells > max(_MOST_PLACES, 2 * schedule.num_operations):
         least = 2 * schedule.num_stages * schedule.table_microbatches
         rule = f"must be at least {least}: a forward and a backward of every stage and microbatch"
-        raise TableError("operations", schedule.num_operations, rule, "number stages and microbatches without a gap")
+        raise TableError("operations", schedule.num_operations, rule, "number stages and microbatches without gaps")
 
 
 def _refuse_misplaced(schedule):
     expected = schedule.placement[schedule.replica, schedule.stage]
     for index in np.flatnonzero(expected != schedule.rank)[:1]:
         home = expected[index]
-        why = f"stage {schedule.stage[index]} of replica {schedule.replica[index]} lives on rank {home}"
+        why = f"stage {schedule.stage[index]} of replica {schedule.replica[index]} is on rank {home}"
         _refuse(schedule, index, "is misplaced", f"move the cell to the row of rank {home}", why=why)
 
 
@@ -105,7 +105,7 @@ def _refuse_doubled(schedule):
     for index in range(schedule.num_operations):
         first = seen.setdefault(schedule.op(index), index)
         if first != index:
-            _refuse(schedule, index, "stands twice in the table", "delete one of the marked cells", [first, index])
+            _refuse(schedule, index, "occurs twice in the table", "delete one of the marked cells", [first, index])
 
 
 def _refuse_missing(schedule):
@@ -116,7 +116,7 @@ def _refuse_missing(schedule):
         rule = "must run on exactly one replica of the pipeline"
         found = np.flatnonzero(used[:, microbatch]).tolist() or "none"
         raise TableError(
-            f"microbatch {microbatch}", f"replicas {found}", rule, "write all its operations in one replica",
+            f"microbatch {microbatch}", f"replicas {found}", rule, "put all its operations in one replica",
             grid=schedule.marked([i for i in index[:, :, :, microbatch].ravel().tolist() if i != NO_OPERATION]),
         )  # fmt: skip
     halves = present[OpKind.I] | present[OpKind.W]
@@ -133,17 +133,17 @@ def _refuse_missing(schedule):
     for _, replica, stage, microbatch in np.argwhere((present[OpKind.B] & halves)[None])[:1].tolist():
         split = [i for i in index[:, replica, stage, microbatch].tolist() if i != NO_OPERATION]
         remedy = "delete B, or delete I and W"
-        _refuse(schedule, index[OpKind.B, replica, stage, microbatch], "stands beside its own halves", remedy, split)
+        _refuse(schedule, index[OpKind.B, replica, stage, microbatch], "occurs beside its own halves", remedy, split)
 
 
 def _refuse_incomplete(schedule, kind):
-    """Refuse reductions, or optimizer steps, of some stages and replicas but not of all."""
+    """Refuse reductions, or optimizer steps, that exist for some stages and replicas but not for all."""
     found = np.flatnonzero(schedule.kind == kind)
     count = np.zeros(schedule.placement.shape, dtype=int)
     np.add.at(count, (schedule.replica[found], schedule.stage[found]), 1)
     for replica, stage in np.argwhere(count != count.max())[:1].tolist():
         op = Op(kind, stage, NO_MICROBATCH, replica)
-        rule, why = "is missing", f"a table has the {_CALLED[kind]} of all stages and replicas, or none"
+        rule, why = "is missing", f"a table has {_CALLED[kind]} for all stages and replicas, or for none"
         rank = int(schedule.placement[replica, stage])
         beside = [index for index in found.tolist() if schedule.stage[index] == stage] or found.tolist()
         remedy = f"add {op} to the row of rank {rank}"
@@ -153,8 +153,8 @@ def _refuse_incomplete(schedule, kind):
 def _refuse_within_cell(schedule):
     source = sources(schedule)
     for index in np.flatnonzero((source != NO_OPERATION) & (schedule.cell[source] == schedule.cell))[:1]:
-        rule, why = f"needs {schedule.op(source[index])}, which stands in the same cell", "they run at the same time"
-        _refuse(schedule, index, rule, "give each a cell of its own", [source[index]], why)
+        rule, why = f"needs {schedule.op(source[index])}, which is in the same cell", "they run at the same time"
+        _refuse(schedule, index, rule, "put them in separate cells", [source[index]], why)
 
 
 def refuse_deadlock(schedule, dependencies, level):
