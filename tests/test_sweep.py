@@ -294,7 +294,7 @@ REFUSED = {
     "unknown_schedule": ":1: schedules.1 = gpip: is not a known schedule; did you mean gpipe",
     "unknown_system": ":4: systems.1 = dgx_h10: is neither a known name .*did you mean dgx_h100",
     "unnamed_schedule": ":1: schedules.0.name = nothing: is missing",
-    "useless_slowdown": r":8: noise.0.slowdown = 1.3: has no effect: no rank is slow; add .*straggling: 0.02",
+    "useless_slowdown": r":8: noise.0.slowdown = 1.3: has no effect: no rank is slow; add.*straggling: 0.02",
     "useless_straggling": ":9: noise.1.straggling = 0.02: has no effect: slow ranks are as .*add .*slowdown: 1.5",
     "zero": ":3: microbatches.1 = 0: must be greater than or equal to 1; write 1 or a larger number",
 }
@@ -478,7 +478,7 @@ def test_a_finished_sweep_is_not_computed_again(file, tmp_path, capsys, monkeypa
     path.write_text(SHORT.replace("dgx_h100", "dgx_a100"))
     code, _, said = run(capsys, path, "--out", out)
     assert code == 2
-    assert re.match(r"error: --out = .*is there already, and was made from another.*pass --force", said)
+    assert re.match(r"error: --out = .*exists already, from another.*pass --force", said)
     assert out.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir() if "parts" in path.name] == []
     assert run(capsys, path, "--out", out, "--force")[0] == 0
@@ -795,7 +795,7 @@ def test_nothing_that_is_not_a_part_is_removed(file, tmp_path, capsys, name):
     (folder / name).write_text("mine")
     code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "results.parquet", "--force")
     assert (code, said.count("\n")) == (2, 1)
-    assert f"hold another file ({name})" in said
+    assert f"contain another file ({name})" in said
     assert (folder / name).read_text() == "mine"
 
 
@@ -818,7 +818,9 @@ def test_a_link_in_the_place_of_parts_or_lock_is_not_followed(file, tmp_path, ca
     link.symlink_to(elsewhere)
     code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "results.parquet", "--force")
     assert (code, said.count("\n")) == (2, 1)
-    assert re.search(r"parts = .*: (are a link|hold another file \(lock\)); move them, or choose another --out", said)
+    assert re.search(
+        r"parts = .*: (are a link|contain another file \(lock\)); move them, or choose another --out", said
+    )
     assert list(elsewhere.iterdir()) == [] if elsewhere.is_dir() else elsewhere.read_text() == "mine"
 
 
@@ -831,7 +833,7 @@ def test_what_is_no_file_is_no_part(file, tmp_path, capsys, make, name):
     make(folder / name)
     code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "results.parquet")
     assert (code, said.count("\n")) == (2, 1)
-    assert f"hold another file ({name}" in said
+    assert f"contain another file ({name}" in said
 
 
 def test_one_sweep_at_a_time_writes_an_output(file, tmp_path, capsys):
@@ -986,7 +988,7 @@ def test_a_cluster_that_cannot_serve_is_named(file, tmp_path, capsys, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(runners, "versions", Elsewhere())
         said = run(capsys, *words)[2]
-        assert re.search("\nerror: worker = tcp://.*: has ppmodel 0.*, and here is ppmodel 9.9; install", said)
+        assert re.search("\nerror: worker = tcp://.*: has ppmodel 0.*, but this machine has ppmodel 9.9; install", said)
     assert run(capsys, *words)[0] == 0
 
 
@@ -1005,7 +1007,7 @@ def test_a_scheduler_that_goes_away_leaves_the_parts(file, tmp_path, capsys, mon
         patch.setattr(store.Store, "put", put_and_kill)
         code, _, message = run(capsys, path, "--out", out, "--scheduler", address)
     assert (code, message.splitlines()[0]) == (2, f"connecting to {address}")
-    assert message.splitlines()[1].startswith(f"error: --scheduler = {address}: has gone; start it again")
+    assert message.splitlines()[1].startswith(f"error: --scheduler = {address}: is gone; restart it")
     kept = len(list(tmp_path.glob("*.parts/part-*.parquet")))
     assert kept > 0
     counted = Counted()

@@ -1,4 +1,4 @@
-"""What is read off a table or a timeline: idle time, memory, messages, the critical path."""
+"""Metrics of a table or a timeline: idle time, memory, messages, the critical path."""
 
 from ppmodel.metrics.bubbles import (
     bubble_ratios,

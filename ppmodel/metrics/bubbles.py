@@ -1,4 +1,4 @@
-"""Idle time: of a table, of a timeline, and under the three denominators of the literature."""
+"""Idle time of tables and timelines, with the three denominators used in the literature."""
 
 from typing import NamedTuple
 
@@ -10,9 +10,9 @@ from ppmodel.tables import brief
 
 
 def busy_s(timeline):
-    """Computing time of each rank; reductions, optimizer steps and transfers are left out.
+    """Computing time of each rank, without reductions, optimizer steps and transfers.
 
-    Operations that share a cell count once, for as long as the cell.
+    Operations in one cell count once, for the duration of the cell.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def busy_s(timeline):
 
 
 def idle_ratio(timeline):
-    """Share of all ranks' time in which they do not compute: 1 - (summed computing time) / (S x makespan).
+    """Fraction of all ranks' time in which they do not compute: 1 - (summed computing time) / (S x makespan).
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ def idle_ratio(timeline):
     Returns
     -------
     float
-        Ratio of the total time; transfers and reductions that occupy a rank count as idle. The time ends where the
-        optimizer steps begin.
+        Over the total time, up to the start of the optimizer steps; transfers and reductions that occupy a rank count
+        as idle.
 
     Examples
     --------
@@ -73,17 +73,17 @@ def table_slots(schedule, **slots):
     schedule : Schedule
         The table.
     **slots : int
-        Slots that an operation takes, as in `Schedule.slots`; a backward takes 2, reductions and optimizer steps none.
+        Slots per operation, as in `Schedule.slots`; a backward takes 2, reductions and optimizer steps none.
 
     Returns
     -------
     int
-        Slots; by default a slot is the forward of one stage and one microbatch of the table.
+        Slots; by default, a slot is the forward of one stage and one microbatch of the table.
 
     Raises
     ------
     TableError
-        If operations wait for one another in a circle.
+        If operations wait for each other in a cycle.
 
     Examples
     --------
@@ -95,26 +95,26 @@ def table_slots(schedule, **slots):
 
 
 def table_bubble_ratio(schedule, **slots):
-    """Idle share of the idealised table, a backward of two forward slots unless set otherwise.
+    """Idle fraction of the idealised table; a backward takes two forward slots unless set otherwise.
 
-    Source: the table level of Barley et al., 2026. The denominator is the whole table.
+    Source: the table level of Barley et al., 2026.
 
     Parameters
     ----------
     schedule : Schedule
         The table.
     **slots : int
-        Slots that an operation takes, as in `Schedule.slots`.
+        Slots per operation, as in `Schedule.slots`.
 
     Returns
     -------
     float
-        Ratio of the whole table, ranks times slots.
+        Over the whole table, ranks times slots.
 
     Raises
     ------
     TableError
-        If operations wait for one another in a circle.
+        If operations wait for each other in a cycle.
 
     Examples
     --------
@@ -126,12 +126,12 @@ def table_bubble_ratio(schedule, **slots):
 
 
 def computing_s(schedule, many_costs):
-    """Computing time of all ranks together; it follows from the costs alone, whatever waits for whatever.
+    """Total computing time of all ranks; it depends only on costs, not on who waits for whom.
 
     Parameters
     ----------
     schedule : Schedule
-        The table; a cell in which a forward meets a backward takes its `overlap_factor` of the sum of its operations.
+        The table; a cell with a forward and a backward takes `overlap_factor` times the sum of its operations.
     many_costs : sequence of OpCosts
         Durations by kind and stage, in seconds.
 
@@ -155,16 +155,16 @@ def computing_s(schedule, many_costs):
         (compute,) = with_pairs([compute], schedule, many_costs, names)
     overlap_factor = np.array([costs.overlap_factor for costs in many_costs])
     parts = (alone[:, None] + overlap_factor * together[:, None]) * compute
-    return np.add.accumulate(parts, axis=0)[-1]  # in one order, however many systems stand side by side
+    return np.add.accumulate(parts, axis=0)[-1]  # always in the same order, however many systems there are
 
 
 def operations_s(schedule, costs):
-    """What each operation adds to the computing time of all ranks; `computing_s` is their sum.
+    """Contribution of each operation to the computing time of all ranks; `computing_s` is their sum.
 
     Parameters
     ----------
     schedule : Schedule
-        The table; of a cell in which a forward meets a backward, `overlap_factor` of each operation's duration counts.
+        The table; in a cell with a forward and a backward, `overlap_factor` times each operation's duration counts.
     costs : OpCosts
         Durations by kind and stage, in seconds.
 
@@ -189,7 +189,7 @@ def operations_s(schedule, costs):
 
 
 class BubbleRatios(NamedTuple):
-    """One idle time under the three denominators of the literature; they must never be mixed.
+    """One idle time over the three denominators used in the literature, which must never be mixed.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ class BubbleRatios(NamedTuple):
 
 
 def bubble_ratios(timeline):
-    """The three bubble ratios of a timeline, without optimizer steps; computing time is the mean over the ranks.
+    """The three bubble ratios of a timeline, without optimizer steps; computing time is the mean over ranks.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def bubble_ratios(timeline):
     Returns
     -------
     BubbleRatios
-        Three ratios, without a unit.
+        Three dimensionless ratios.
 
     Examples
     --------
@@ -229,5 +229,5 @@ def bubble_ratios(timeline):
     [0.4286, 0.75, 0.4286]
     """
     computing, span = busy_s(timeline).mean(), timeline.longest_span_s
-    total = timeline.reduced_s  # optimizer steps are no part of the bubble
+    total = timeline.reduced_s  # optimizer steps do not count as bubble
     return BubbleRatios(float(1 - computing / total), float(total / computing - 1), float(1 - computing / span))

@@ -1,4 +1,4 @@
-"""Collectives that a table leaves exposed: those of operations that share their cell with no other."""
+"""Collectives that a table leaves exposed: those of operations alone in their cell."""
 
 import numpy as np
 
@@ -6,10 +6,10 @@ from ppmodel.ops import OpKind
 
 
 def exposed_passes(schedule):
-    """Forwards and input gradients of each rank that run alone, so that nothing hides their collectives.
+    """Count each rank's forwards and input gradients that run alone, so nothing hides their collectives.
 
-    A whole backward runs its collectives under its own weight gradients, and a weight gradient has none. Times the
-    all-reduces of one pass over a stage this is the tensor-parallel bubble of Qi et al., 2025 (arXiv:2510.27257).
+    A full backward runs its collectives under its own weight gradients, and a weight gradient has none. Multiplied by
+    the all-reduces of one pass over a stage, this is the tensor-parallel bubble of Qi et al., 2025 (arXiv:2510.27257).
 
     Parameters
     ----------

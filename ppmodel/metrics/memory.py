@@ -10,23 +10,23 @@ from ppmodel.ops import OpKind
 
 
 def peak_activations(schedule, stage_weights=None, held_for_weight_grad=None):
-    """Peak activations of each rank; they depend on the order of its operations alone.
+    """Peak activations of each rank, which depend only on the order of its operations.
 
-    A forward takes its stage's activations, the backward gives them back; of a backward in halves the
-    input-gradient half leaves a share of them, which the weight-gradient half gives back. In a cell that holds
-    several operations all are taken before any is given back.
+    A forward allocates its stage's activations, and the backward frees them. If the backward is split, the input
+    gradient leaves a fraction of them, which the weight gradient frees. In a cell with several operations, all
+    allocations come before any release.
 
     Parameters
     ----------
     schedule : Schedule
         The table.
     stage_weights : array of float, shape (num_stages,), optional
-        Size of one microbatch's activations on each stage, as the table counts microbatches. By
-        default in units of one microbatch on 1/S of the model.
+        Size of one microbatch's activations on each stage, as the table counts microbatches; by
+        default, in units of one microbatch on 1/S of the model.
     held_for_weight_grad : float or array of float, shape (num_stages,), optional
-        What stays between the halves, relative to a stage's activations (M_W / M_B of Qi et al., 2024); more
-        than 1 where gradients that are kept weigh more than activations that are recomputed. By default the table's:
-        1, but for an order that was searched for another.
+        Fraction of a stage's activations held between the halves (M_W / M_B of Qi et al., 2024); above 1 if gradients
+        that are kept outweigh activations that are recomputed. By default, that of the table: 1, unless its order was
+        searched for another value.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def peak_activations(schedule, stage_weights=None, held_for_weight_grad=None):
 
 
 def activations_in_use(schedule, stage_weights=None, held_for_weight_grad=None):
-    """Activations that a rank holds in each of its cells, and after it.
+    """Activations that a rank holds during and after each of its cells.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def activations_in_use(schedule, stage_weights=None, held_for_weight_grad=None):
     >>> during.tolist(), after.tolist()
     ([1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 0.0])
     """
-    if stage_weights is None:  # whole stages are added up before they are divided, so that units stay exact
+    if stage_weights is None:  # whole stages are summed before dividing, so that units stay exact
         both = activations_in_use(schedule, schedule.stage_shares, held_for_weight_grad)
         return both[0] / schedule.pieces_per_unit, both[1] / schedule.pieces_per_unit
     held = _held(schedule, held_for_weight_grad)
@@ -80,7 +80,7 @@ def activations_in_use(schedule, stage_weights=None, held_for_weight_grad=None):
     taken = np.bincount(cell, np.maximum(change, 0))
     given = np.bincount(cell, np.minimum(change, 0))
     first_cell = cell[schedule.rank_start[:-1]]
-    level = np.cumsum(taken + given) - (taken + given)  # ranks one after the other; each ends where it began
+    level = np.cumsum(taken + given) - (taken + given)  # ranks one after another; each ends where it began
     before = level - np.repeat(level[first_cell], np.diff(first_cell, append=len(taken)))
     return before + taken, before + taken + given
 
@@ -90,7 +90,7 @@ def _held(schedule, given):
 
 
 def _changes(weights, held):
-    """What an operation takes, or gives back where negative, by kind and stage."""
+    """What an operation allocates, or frees if negative, by kind and stage."""
     changes = np.zeros((len(OpKind), len(weights)))
     changes[OpKind.F], changes[OpKind.B] = weights, -weights
     changes[OpKind.I], changes[OpKind.W] = held * weights - weights, -held * weights
@@ -98,7 +98,7 @@ def _changes(weights, held):
 
 
 def activation_bytes(stages):
-    """What a stage's forward keeps of a microbatch, and which share of it stays between the halves of its backward.
+    """What a stage's forward keeps of a microbatch, and the fraction held between the halves of its backward.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def activation_bytes(stages):
     Returns
     -------
     stage_weights, held_for_weight_grad : ndarray of float, shape (num_stages,)
-        In bytes, and relative to them; for `peak_activations` and `activations_in_use`.
+        Bytes, and fraction of these; for `peak_activations` and `activations_in_use`.
 
     Examples
     --------
@@ -125,25 +125,25 @@ def activation_bytes(stages):
 
 
 class Memory(NamedTuple):
-    """Bytes on one GPU of each rank, each of shape (num_ranks,).
+    """Bytes on one GPU of each rank, by part.
 
     Parameters
     ----------
     activations : ndarray of float, shape (num_ranks,)
         Peak bytes of activations kept for the backward.
     weights, gradients, optimizer : ndarray of float, shape (num_ranks,)
-        Bytes of the parameters that the rank holds, of their gradients and of the optimizer's state.
+        Bytes of the rank's parameters, their gradients and the optimizer state.
     working : ndarray of float, shape (num_ranks,)
-        Activations of one block while recomputation has them in memory, and with ZeRO 3 its gathered weights.
+        Activations of one block while it is recomputed and, with ZeRO 3, its gathered weights.
     logits : ndarray of float, shape (num_ranks,)
-        Of one microbatch, beside what the backward needs of them.
+        Logits of one microbatch, except what the backward needs of them.
     buffers : ndarray of float, shape (num_ranks,)
-        Of communication: a message received in each direction, and the largest tensor that a tensor-parallel
+        Communication buffers: a received message in each direction, and the largest tensor that a tensor-parallel
         collective gathers.
     reserve : ndarray of float, shape (num_ranks,)
-        What the system says that a run cannot use.
+        Memory that, according to the system, a run cannot use.
 
-    Without a layout the last four are 0.
+    Without a layout, the last four are 0.
     """
 
     activations: np.ndarray
@@ -157,7 +157,7 @@ class Memory(NamedTuple):
 
     @property
     def persistent(self):
-        """Weights, gradients and optimizer state: what stays between iterations."""
+        """Weights, gradients and optimizer state, which persist between iterations."""
         return self.weights + self.gradients + self.optimizer
 
     @property
@@ -166,7 +166,7 @@ class Memory(NamedTuple):
         return self.persistent + self.activations + self.working + self.logits + self.buffers + self.reserve
 
     def fits(self, system):
-        """Whether every rank stays within the memory of a device.
+        """Whether every rank fits in the memory of a device.
 
         Parameters
         ----------
@@ -181,15 +181,15 @@ class Memory(NamedTuple):
 
 
 def offloaded_peaks(timeline, stage_weights, held_for_weight_grad=None):
-    """Peak activations of each rank where some are copied to the host: what they are depends on the times.
+    """Peak activations of each rank if some are copied to the host, which depend on the times.
 
-    Memory is given back when a copy out has ended, and taken again when the copy back begins. All else is as in
+    Memory is freed when a copy out ends, and allocated again when the copy back starts. Everything else is as in
     `peak_activations`, which the peak never exceeds.
 
     Parameters
     ----------
     timeline : Timeline
-        Of a run that offloads.
+        A run that offloads.
     stage_weights, held_for_weight_grad
         As in `peak_activations`.
 
@@ -202,7 +202,7 @@ def offloaded_peaks(timeline, stage_weights, held_for_weight_grad=None):
 
 
 def offloaded_levels(timeline, stage_weights, held_for_weight_grad=None):
-    """What each rank holds while it offloads, at every moment at which it takes some or gives some back.
+    """What each rank holds while it offloads, at every moment at which that changes.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def offloaded_levels(timeline, stage_weights, held_for_weight_grad=None):
     Yields
     ------
     time_s, level : ndarray of float
-        Of a rank, in the order of time, which is in seconds; the level is what it holds from then on.
+        For a rank, in order of time: seconds, and what it holds from then on.
     """
     schedule, (plan, _) = timeline.graph.schedule, timeline.copies
     during, after = activations_in_use(schedule, stage_weights, held_for_weight_grad)
@@ -231,12 +231,12 @@ def offloaded_levels(timeline, stage_weights, held_for_weight_grad=None):
         level = np.where(times < end[cells][inside], during[cells][inside], after[cells][inside])
         level -= _until(gone[ops], size[ops], times) - _until(back[ops], size[ops], times)
         times, level = np.append(times, begin[cells]), np.append(level, during[cells] - away)
-        order = np.argsort(times, kind="stable")  # at one time: ends of cells and of copies, copies back, begins
+        order = np.argsort(times, kind="stable")  # at equal times: ends of cells and copies, copies back, starts
         yield times[order], level[order]
 
 
 def _away(begins, cell, cells, gone, back, size):
-    """What a rank has on the host as each of its cells begins; what a cell takes is there, however short it is."""
+    """What a rank has on the host when each of its cells starts; what a cell needs is back, however short the cell."""
     own = np.searchsorted(cells, cell)
     from_cell = np.maximum(np.searchsorted(begins, gone), own + 1)
     to_cell = np.maximum(np.searchsorted(begins, back), from_cell)
@@ -245,33 +245,33 @@ def _away(begins, cell, cells, gone, back, size):
 
 
 def _until(times, sizes, when):
-    """The sum of sizes whose times have come."""
+    """The sum of the sizes whose times have passed."""
     order = np.argsort(times, kind="stable")
     return np.append(0.0, np.cumsum(sizes[order]))[np.searchsorted(times[order], when, side="right")]
 
 
 def memory(schedule, model, stages, layout=None, system=None, timeline=None):
-    """Peak activations and persistent state of each rank in bytes.
+    """Memory of each rank in bytes, by part.
 
     Parameters
     ----------
     schedule : Schedule
-        Gives the placement of the stages and the order of the operations.
+        Provides the placement of stages and the order of operations.
     model : ModelSpec
-        Gives the bytes per parameter of weight, gradient and optimizer state.
+        Provides the bytes per parameter of weight, gradient and optimizer state.
     stages : list of Stage, length num_stages
         From `costs.stages`, with the same layout.
     layout : LayoutSpec, optional
-        How a rank is spread over GPUs, of which this is the memory of one.
+        How a rank is spread over GPUs; the memory is that of one GPU.
     system : SystemSpec, optional
-        Gives the reserve, which counts with a layout; without a system there is none.
+        Provides the reserve, which counts only with a layout.
     timeline : Timeline, optional
-        Of a run; where activations are offloaded, their peak depends on it.
+        A run; needed if activations are offloaded, because their peak depends on it.
 
     Returns
     -------
     Memory
-        In bytes; a rank holds the parameters of its stages in all replicas.
+        In bytes; a rank has the parameters of its stages in all replicas.
 
     Examples
     --------
@@ -303,7 +303,7 @@ def memory(schedule, model, stages, layout=None, system=None, timeline=None):
 
 
 def _on_ranks(schedule, of_stages, combine=np.add):
-    """Values of stages on the ranks that hold them, in all replicas."""
+    """Values of stages, summed on the ranks that have them, in all replicas."""
     total = np.zeros(schedule.num_ranks)
     for homes in schedule.placement:
         combine.at(total, homes, of_stages)

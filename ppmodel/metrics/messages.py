@@ -4,14 +4,14 @@ import numpy as np
 
 
 def messages_by_node(schedule, nodes):
-    """Messages of one iteration that stay inside a node, and that go from one to another.
+    """Count the messages of one iteration within nodes and between nodes.
 
     Parameters
     ----------
     schedule : Schedule
         The table.
     nodes : ndarray of int, shape (num_ranks,)
-        The cluster's node of each rank.
+        The node of each rank.
 
     Returns
     -------
@@ -31,7 +31,7 @@ def messages_by_node(schedule, nodes):
 
 
 def messages_sent(schedule):
-    """Point-to-point messages that each rank sends in one iteration.
+    """Count the point-to-point messages that each rank sends in one iteration.
 
     Parameters
     ----------
@@ -41,12 +41,12 @@ def messages_sent(schedule):
     Returns
     -------
     ndarray of int, shape (num_ranks,)
-        Times `costs.message_bytes`, the bytes that it sends.
+        Multiply by `costs.message_bytes` to get bytes.
 
     Raises
     ------
     TableError
-        If operations wait for one another in a circle.
+        If operations wait for each other in a cycle.
 
     Examples
     --------

@@ -7,7 +7,7 @@ from ppmodel.tables import NO_OPERATION
 
 
 def critical_path(timeline):
-    """The critical path: operations that each begin as soon as the one before them lets them.
+    """Find the critical path: each operation starts as soon as the one before it allows.
 
     Parameters
     ----------
@@ -17,8 +17,8 @@ def critical_path(timeline):
     Returns
     -------
     list of int
-        Indices of operations, from the first to the last that ends. Where an operation waited equally long for a
-        message and for its rank, the path follows the message.
+        Indices of operations, up to the last one to end. If an operation waited equally long for a message and for its
+        rank, the path follows the message.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def critical_path(timeline):
 
 
 def path_transfers(timeline, path):
-    """How many transfers a critical path waits for.
+    """Count the transfers on a critical path.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def path_transfers(timeline, path):
 
 
 def _waited_for(timeline, op):
-    """What an operation waited for longest: its input, or the operation before it on its rank; None for the first."""
+    """What an operation waited for longest: its input or the previous operation on its rank; None for the first."""
     schedule, dependencies = timeline.graph.schedule, timeline.graph.schedule.dependencies
     there, previous = [], _before(timeline.graph, op)
     if schedule.kind[op] == OpKind.O and (previous is None or schedule.kind[previous] != OpKind.O):
@@ -78,7 +78,7 @@ def _waited_for(timeline, op):
 
 
 def _before(graph, op):
-    """The operation before this one on its stream, not in its cell; None for the first."""
+    """The previous operation on the same stream in another cell; None for the first."""
     schedule, previous = graph.schedule, op - 1
     first = schedule.rank_start[schedule.rank[op]]
     reduces, apart = schedule.kind[op] == OpKind.R, graph.allreduce != "blocking"

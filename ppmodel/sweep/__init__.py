@@ -1,8 +1,7 @@
-"""Sweeps: a grid of schedules, sizes, systems and models, written row by row, on one machine or on many.
+"""Sweeps: a grid of schedules, sizes, systems and models, computed row by row on one machine or many.
 
-`load_sweep` reads the specification, `run_sweep` computes its rows. The room has a file for each thing that can
-be understood alone: the specification's form, the grid and its chunks, the rows of a chunk, who computes them,
-where they are kept.
+`load_sweep` reads the specification, `run_sweep` computes its rows. Each module can be understood on its own: the
+format of the specification, the grid and its chunks, the rows of a chunk, who computes them, where they are stored.
 """
 
 from ppmodel.sweep.grid import Sweep, chunk_bounds

@@ -1,4 +1,4 @@
-"""Files with schedules of one's own, wherever the rows are computed: their text travels with the sweep."""
+"""Files with users' schedules; their text is part of the sweep, so rows can be computed anywhere."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -6,11 +6,11 @@ from tempfile import TemporaryDirectory
 from ppmodel import schedules
 from ppmodel.cases import cases_of_file
 
-_known = {}  # the text of each generator's file that was run last, by the file's name
+_known = {}  # file name to the text of that generator as last run
 
 
 def read(path):
-    """The schedules of a file, and its text.
+    """Load the schedules of a file, and its text.
 
     Parameters
     ----------
@@ -28,12 +28,12 @@ def read(path):
 
 
 def know(name, text):
-    """Have the schedules of a generator's file registered, also where there is no such file.
+    """Register the schedules of a generator's file, even on a machine without that file.
 
     Parameters
     ----------
     name, text : str
-        Of the file. A table need not be known: it is part of its case.
+        Name and text of the file. Tables need no registration: they are part of their case.
     """
     if name.endswith(".py") and _known.get(name) != text:
         with TemporaryDirectory() as folder:

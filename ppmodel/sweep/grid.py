@@ -1,6 +1,6 @@
-"""The grid of a sweep: which row stands where, and how the rows are cut into chunks.
+"""The grid of a sweep: the order of its rows, and how they are divided into chunks.
 
-Rows are counted like nested loops, the schedule outermost: schedule, options, layout, pp, microbatches, p2p,
+Rows are ordered like nested loops, the schedule outermost: schedule, options, layout, pp, microbatches, p2p,
 allreduce, system, model, noise, seed. All rows up to ``allreduce`` share one compiled graph.
 """
 
@@ -23,26 +23,26 @@ _FEWEST_CHUNKS = 128
 
 @dataclass(frozen=True)
 class Sweep:
-    """A grid, with everything in it that its rows depend on.
+    """A grid, with everything that its rows depend on.
 
     Parameters
     ----------
     cases : tuple of Case
         Schedules with their options.
     pp, microbatches : tuple of int
-        Ranks and microbatches; empty where each layout has its own.
+        Ranks and microbatches; empty if each layout has its own.
     p2p, allreduce : tuple of str
         Communication semantics, as in `simulation.compile_graph`.
     systems : tuple of SystemSpec
     models : tuple of ModelSpec
     layouts : tuple of LayoutSpec
-        None alone where a rank is one GPU.
+        Only None if a rank is one GPU.
     noises : tuple of Noise
-        Empty where the runs of a point are all alike; then there are no seeds either.
+        Empty if all runs of a point are alike; then there are no seeds either.
     seeds : tuple of range
-        One after the other.
+        Consecutive ranges.
     files : tuple of (str, str)
-        Name and text of each file with schedules of one's own.
+        Name and text of each file with users' schedules.
     """
 
     cases: tuple
@@ -59,17 +59,17 @@ class Sweep:
 
     @property
     def graph_shape(self):
-        """Lengths of the loops that a graph follows from."""
+        """Lengths of the loops that determine a graph."""
         sizes = max(1, len(self.pp)), max(1, len(self.microbatches))
         return len(self.cases), len(self.layouts), *sizes, len(self.p2p), len(self.allreduce)
 
     def sizes(self, layout):
-        """Ranks and microbatches of the graphs of a layout."""
+        """Ranks and microbatches of a layout's graphs."""
         return self.pp or (layout.pp,), self.microbatches or (layout.microbatches,)
 
     @property
     def num_runs(self):
-        """Runs under each noise; one without noise."""
+        """Number of runs under each noise; one without noise."""
         return max(1, sum(map(len, self.seeds)))
 
     @property
@@ -84,16 +84,16 @@ class Sweep:
 
     @property
     def num_rows(self):
-        """Points of the grid, the undefined ones among them."""
+        """Number of points in the grid, including undefined ones."""
         return prod(self.graph_shape) * self.rows_per_graph
 
     def graph(self, number):
-        """What a graph is compiled from, by its place in the order of rows.
+        """Return what a graph is compiled from, by its position in the order of rows.
 
         Parameters
         ----------
         number : int
-            From 0.
+            Counted from 0.
 
         Returns
         -------
@@ -102,7 +102,7 @@ class Sweep:
         size : (int, int)
             Ranks and microbatches.
         words : (str, str)
-            What transfers and the all-reduce occupy.
+            Semantics of transfers and of the all-reduce.
         """
         case, layout, pp, count, p2p, allreduce = np.unravel_index(number, self.graph_shape)
         ranks, counts = self.sizes(self.layouts[layout])
@@ -114,12 +114,12 @@ class Sweep:
         )
 
     def seeds_between(self, first, last):
-        """Seeds by their places in the list of all.
+        """Return seeds by their positions in the list of all seeds.
 
         Parameters
         ----------
         first, last : int
-            The first, and the one after the last.
+            The first position, and the one after the last.
 
         Returns
         -------
@@ -130,7 +130,7 @@ class Sweep:
         return list(islice(chain.from_iterable(self.seeds), first, last))
 
     def as_dict(self):
-        """The whole sweep as plain values, for its record in files.
+        """Return the whole sweep as plain values, for its record in files.
 
         Returns
         -------
@@ -143,7 +143,7 @@ class Sweep:
 
 
 def _plain(entry):
-    """A list's entry without types; what no row depends on, such as a source, is left out."""
+    """A list's entry without types; what rows do not depend on, such as sources, is left out."""
     if not hasattr(entry, "__dataclass_fields__"):
         return entry
     return {key: value for key, value in asdict(entry).items() if key not in ("title", "provenance")}
@@ -160,7 +160,7 @@ def _graph_work(sweep):
 
 
 def _chunks(case):
-    """Stages that a rank holds."""
+    """Number of stages per rank."""
     if case.source is not None:
         return case.source.chunks_per_rank
     options = {name: option.default for name, option in case.known_options.items()} | dict(case.options)
@@ -168,9 +168,9 @@ def _chunks(case):
 
 
 def chunk_bounds(sweep):
-    """Cut the rows into chunks of bounded work; they follow from the sweep alone, whatever computes them.
+    """Divide the rows into chunks of limited work; they depend only on the sweep, not on who computes them.
 
-    A chunk is as many whole graphs as fit, or an even part of a graph that is too large.
+    A chunk has as many whole graphs as fit, or an even part of a graph that is too large.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def chunk_bounds(sweep):
     Returns
     -------
     ndarray of int, shape (num_chunks + 1,)
-        Chunk k holds the rows from entry k up to, but without, entry k + 1.
+        Chunk k has the rows from entry k up to, but excluding, entry k + 1.
 
     Examples
     --------

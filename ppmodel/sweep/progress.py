@@ -1,4 +1,4 @@
-"""How far a sweep is: a bar with the time left on a terminal, a line now and then elsewhere."""
+"""Progress of a sweep: a bar with the remaining time on a terminal, an occasional line elsewhere."""
 
 import sys
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ _EVERY_S = 10.0
 
 
 def say(text):
-    """Write a line to standard error, above the bar where there is one.
+    """Write a line to standard error, above the bar if there is one.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ def say(text):
 
 
 def counted(rows):
-    """Rows in words.
+    """Count rows in words.
 
     Parameters
     ----------
@@ -40,19 +40,19 @@ def counted(rows):
 
 @contextmanager
 def progress(total, done, file=None):
-    """Show how many rows are done.
+    """Show how many rows have been computed.
 
     Parameters
     ----------
     total, done : int
-        Rows of the sweep, and those that were there before.
+        Rows in the sweep, and those already there.
     file : file object, optional
-        Where to write it, standard error by default.
+        Where to write; standard error by default.
 
     Yields
     ------
     callable
-        To be called with the number of further rows.
+        To be called with the number of additional rows.
     """
     from tqdm import tqdm
 
@@ -66,7 +66,7 @@ def progress(total, done, file=None):
 
 
 def _lines(total, before, file):
-    """As `tqdm.update`, but in plain lines, at most one in ten seconds: logs are read later, by people."""
+    """Like `tqdm.update`, but in plain lines, at most one every ten seconds, for readable logs."""
     done, began = before, monotonic()
     said = began
 
@@ -82,7 +82,7 @@ def _lines(total, before, file):
 
 
 def _duration(seconds):
-    """Seconds as people say them.
+    """Write a duration as people do.
 
     >>> _duration(42), _duration(700), _duration(9000)
     ('42 s', '12 min', '2.5 h')

@@ -1,4 +1,4 @@
-"""The rows of a part of a sweep: one compiled graph after the other, all its systems, models and runs at once."""
+"""The rows of part of a sweep: one compiled graph after another, each with all its systems, models and runs."""
 
 from functools import lru_cache, partial
 from pathlib import Path
@@ -30,7 +30,7 @@ _KINDS |= dict.fromkeys(_WORDS, str)
 
 
 def columns_of(sweep):
-    """The columns of a sweep and the types of their values.
+    """List the columns of a sweep and the types of their values.
 
     Parameters
     ----------
@@ -57,18 +57,18 @@ def compute_rows(sweep, first, last, wanted=None):
     first, last : int
         The first row, and the one after the last.
     wanted : str, optional
-        The `versions` that must be the ones here; for rows that are computed on another machine.
+        The `versions` that this machine must have, if it computes rows for another one.
 
     Returns
     -------
     dict of list
-        A list for each of `columns_of`, of one value a row. Of a point that is not defined ``refused`` says why, and
-        its numbers are None.
+        For each of `columns_of`, a list with one value per row. If a point is undefined, ``refused`` says why, and its
+        numbers are None.
 
     Raises
     ------
     SweepError
-        If the versions differ, or something fails that is no mistake of a point.
+        If the versions differ, or something fails that is not the fault of a point.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def compute_rows(sweep, first, last, wanted=None):
     (['GPipe', 'GPipe'], ['dgx_a100', 'dgx_h100'])
     """
     if wanted not in (None, versions()):
-        raise SweepError("worker", versions(), f"differs from {wanted}", "install the same on all machines")
+        raise SweepError("worker", versions(), f"differs from {wanted}", "install the same version on all machines")
     try:
         with np.errstate(over="ignore"):  # a makespan that overflows refuses its row
             rows = list(_rows(sweep, first, last))
@@ -92,7 +92,7 @@ def compute_rows(sweep, first, last, wanted=None):
 
 
 def _typed(value, kind):
-    """A value as its column has it: a number of layers that is recomputed stands among words."""
+    """A value in the type of its column: recompute may be a word or a number of layers."""
     return str(value) if kind is str and value is not None else value
 
 
@@ -101,13 +101,13 @@ def _rows(sweep, first, last):
         files.know(*file)
     cells = np.mean([np.outer(*sweep.sizes(layout)).mean() for layout in sweep.layouts])
     prepare(2 * round(cells) * sweep.num_rows)
-    table_of = lru_cache(1)(generated)  # graphs of one table follow one another
+    table_of = lru_cache(1)(generated)  # graphs of one table are consecutive
     for number, *rows in _blocks(first, last, sweep.rows_per_graph):
         yield from _graph_rows(sweep, number, *rows, table_of)
 
 
 def _blocks(first, last, size):
-    """The blocks of `size` rows that some rows touch: a block's number, and which of its rows they are.
+    """Find the blocks of `size` rows that a range of rows touches: each block's number, and its rows in the range.
 
     >>> list(_blocks(3, 9, 4))
     [(0, 3, 4), (1, 0, 4), (2, 0, 1)]
@@ -132,13 +132,13 @@ def _graph_rows(sweep, number, first, last, table_of):
 def _graph(table_of, case, size, words):
     try:
         return compile_graph(table_of(case, *size), *words)
-    except PPModelError as error:  # a file of one's own lies elsewhere on each machine
+    except PPModelError as error:  # a user's file may be elsewhere on each machine
         error.where = error.where and Path(error.where).name
         raise
 
 
 def _price(sweep, place, layout):
-    """A system and a model by their place among all pairs of them, under a layout."""
+    """A system and a model, by the index of their pair, under a layout."""
     system, model = divmod(place, len(sweep.models))
     system, model = sweep.systems[system], sweep.models[model]
     named = {} if layout is None else layout_columns(layout)
@@ -146,7 +146,7 @@ def _price(sweep, place, layout):
 
 
 def _runs(sweep, row, price, graph_of, first, last):
-    """Some noisy runs of one graph, system and model, from the row without noise."""
+    """Noisy runs of one graph, system and model, based on the row without noise."""
     for place, *runs in _blocks(first, last, sweep.num_runs):
         noise, seeds = sweep.noises[place], sweep.seeds_between(*runs)
         common = row | {name: getattr(noise, name) for name in NOISE[:-1]}

@@ -1,4 +1,4 @@
-"""A whole sweep: what is missing is computed, kept part by part, and joined at the end."""
+"""A whole sweep: missing rows are computed, stored in parts, and joined at the end."""
 
 import os
 import signal
@@ -23,18 +23,18 @@ _EXIT_INTERRUPTED = 130
 
 
 class Summary(NamedTuple):
-    """What a sweep came to.
+    """The outcome of a sweep.
 
     Parameters
     ----------
     out : Path
         The output.
     rows : int
-        Rows of the output.
+        Rows in the output.
     computed : int or None
-        Those that this run computed; None where the output was there already and nothing was to do.
+        Rows that this run computed; None if the output was already complete.
     refused : Refused
-        Those without numbers, and why.
+        Rows without numbers, and the reasons.
     """
 
     out: Path
@@ -44,33 +44,34 @@ class Summary(NamedTuple):
 
 
 class SweepStopped(KeyboardInterrupt):
-    """A sweep that its user stopped; the text says how far it is."""
+    """A sweep stopped by its user; the text says how far it got."""
 
 
 def run_sweep(
     specification, out, workers=None, scheduler=None, force=False, process_ends=False, schedule_files=()
 ):  # fmt: skip
-    """Compute a sweep, or what is missing of it, and write it.
+    """Compute a sweep, or the part of it that is missing, and write it.
 
     Parameters
     ----------
     specification : str or Path
-        A file; see `load_sweep`.
+        A YAML file; see `load_sweep`.
     out : str or Path
-        The output, a Parquet file. Until all rows are there, finished ones are kept in a folder beside it, and the
-        same call goes on where it was ended. The output's bytes do not depend on that, nor on what computes the rows.
+        The output, a Parquet file. Until it is complete, finished rows are kept in a folder next to it, and the same
+        call resumes where it stopped. The output is the same to the byte however often it was interrupted and whoever
+        computed the rows.
     workers : int, optional
-        Processes of a Dask cluster on this machine; without `scheduler` and `workers` this process computes. A
-        script that asks for them keeps its own calls under ``if __name__ == "__main__":``.
+        Processes in a Dask cluster on this machine; without `scheduler` and `workers`, this process computes. Scripts
+        that use workers must guard their calls with ``if __name__ == "__main__":``.
     scheduler : str, optional
-        Address of a Dask scheduler whose workers compute.
+        Address of a Dask scheduler; its workers compute.
     force : bool
-        Whether to replace an output, or parts, of another sweep.
+        Whether to replace the output, or parts, of another sweep.
     process_ends : bool
-        Whether the process ends once the sweep is stopped: Ctrl-C and SIGTERM then stay without effect, and what
-        does not stop within 20 seconds, such as a cluster whose connection hangs, is left; all parts are whole.
+        Whether the process ends after the sweep is stopped: further Ctrl-C and SIGTERM then have no effect, and
+        anything that does not stop within 20 seconds, such as a hanging connection, is abandoned; all parts are intact.
     schedule_files : sequence of str or Path
-        Generators and tables of one's own, beside the schedules of the specification.
+        Your own generators and tables, in addition to the schedules in the specification.
 
     Returns
     -------
@@ -81,20 +82,20 @@ def run_sweep(
     PPModelError
         If the specification, the output or the cluster is refused, or rows cannot be computed.
     SweepStopped
-        On Ctrl-C or SIGTERM, with how far it is.
+        On Ctrl-C or SIGTERM, with the progress so far.
     """
     _require("pyarrow", "sweep")
     _require("tqdm", "sweep")
     if workers is not None and scheduler is not None:
         raise SweepError("--workers", workers, "cannot be combined with --scheduler", "pass one of them")
     if scheduler is not None and not scheduler.strip():
-        rule, remedy = "must be an address", "write, for example, tcp://host:8786, or leave --scheduler away"
+        rule, remedy = "must be an address", "write, for example, tcp://host:8786, or leave out --scheduler"
         raise SweepError("--scheduler", repr(scheduler), rule, remedy)
     if workers is not None or scheduler is not None:
         _require("distributed", "cluster")
     out = Path(out)
     if out.suffix != ".parquet":
-        raise SweepError("--out", out, "must end in .parquet, behind a name", "write --out results.parquet")
+        raise SweepError("--out", out, "must be a name ending in .parquet", "write --out results.parquet")
     checked_target(out, "--out")
     sweep = load_sweep(specification, schedule_files)
     store = Store(out, sweep, chunk_bounds(sweep))
@@ -104,7 +105,7 @@ def run_sweep(
             store.begin(force)
             computed = _complete(store, sweep, workers, scheduler, process_ends)
         elif not store.is_finished():
-            rule = "is there already, and was made from another specification or by another version"
+            rule = "exists already, from another specification or version"
             raise SweepError("--out", out, rule, "choose another name, or pass --force to replace it")
         return Summary(out, sweep.num_rows, computed, store.refused())
 
@@ -115,7 +116,7 @@ def _require(library, extra):
 
 
 def _complete(store, sweep, workers, scheduler, process_ends):
-    """Compute what is missing and write the output; how many rows that were."""
+    """Compute what is missing and write the output; return the number of rows computed."""
     tasks = [(chunk, int(store.bounds[chunk]), int(store.bounds[chunk + 1])) for chunk in store.missing()]
     computed = sum(last - first for _, first, last in tasks)
     done = sweep.num_rows - computed
@@ -131,7 +132,7 @@ def _complete(store, sweep, workers, scheduler, process_ends):
                     rows = len(columns["refused"])
                     done += rows
                     advance(rows)
-                    if stopped.is_set():  # an interrupt that fell into a callback is not shown, but not forgotten
+                    if stopped.is_set():  # an interrupt inside a callback is not shown, but not forgotten
                         raise KeyboardInterrupt
             store.finish()
         except KeyboardInterrupt:
@@ -140,7 +141,7 @@ def _complete(store, sweep, workers, scheduler, process_ends):
 
 
 def _runner(sweep, tasks, workers, scheduler):
-    """Who computes the missing chunks: a context of an iterator over them and their rows, in any order."""
+    """Choose who computes the missing chunks: a context that yields chunks and their rows, in any order."""
     if scheduler is not None and tasks:
         return run_with_scheduler(sweep, tasks, scheduler)
     if workers is not None and tasks:
@@ -150,18 +151,18 @@ def _runner(sweep, tasks, workers, scheduler):
 
 @contextmanager
 def _stopped_once(process_ends, how_far):
-    """Let Ctrl-C and SIGTERM end the sweep with its parts in order; whoever repeats them only waits.
+    """Let Ctrl-C and SIGTERM end the sweep with its parts intact; repeating them has no effect.
 
-    Yields an event that is set by the first of them.
+    Yields an event that the first of them sets.
     """
     stopped, over = threading.Event(), threading.Event()
 
-    def stop(*_):  # not replaced by SIG_IGN: Python raises an error for a signal that comes while that is done
+    def stop(*_):  # not SIG_IGN: Python raises an error if a signal arrives while that is being set
         if not stopped.is_set():
             stopped.set()
             raise KeyboardInterrupt
 
-    if threading.current_thread() is not threading.main_thread():  # only that one may set handlers
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
         yield stopped
         return
     before, shown = {number: signal.signal(number, stop) for number in _STOP}, sys.unraisablehook
@@ -180,7 +181,7 @@ def _stopped_once(process_ends, how_far):
 
 
 def _give_up(stopped, over, how_far):
-    """End a process some seconds after it was stopped, whatever it waits for."""
+    """End a process some seconds after it was stopped, whatever it is waiting for."""
     stopped.wait()
     if not over.wait(_STOP_S):
         say(how_far())

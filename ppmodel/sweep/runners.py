@@ -1,6 +1,6 @@
 """Who computes the chunks: this process, workers on this machine, or the workers of an existing Dask cluster.
 
-Each runner is a context that takes the same tasks and gives the same rows; only the order of the chunks may differ.
+Each runner is a context that takes the same tasks and yields the same rows; only the order of chunks may differ.
 """
 
 import logging
@@ -33,32 +33,32 @@ def run_here(sweep, tasks):
     ----------
     sweep : Sweep
     tasks : list of (int, int, int)
-        Chunks, with their first row and the one after their last.
+        Chunks, each with its first row and the one after its last.
 
     Yields
     ------
     iterator of (int, dict of list)
-        Chunks, and what `compute_rows` gives of them.
+        Chunks, and the result of `compute_rows` for each.
     """
     yield ((chunk, compute_rows(sweep, first, last)) for chunk, first, last in tasks)
 
 
 @contextmanager
 def run_on_workers(sweep, tasks, workers):
-    """Compute chunks on processes of this machine; see `run_here`.
+    """Compute chunks in processes on this machine; see `run_here`.
 
     Parameters
     ----------
     sweep : Sweep
     tasks : list of (int, int, int)
     workers : int
-        Processes of one thread each. One that dies is started again.
+        Number of processes, with one thread each. If one dies, it is restarted.
     """
     with _local_cluster(workers) as cluster, _client(cluster) as client, closing(_run(client, sweep, tasks)) as rows:
         try:
             yield rows
         except KeyboardInterrupt:
-            say("stopping the workers...")  # why the prompt is not back at once
+            say("stopping the workers...")  # explains why the prompt does not return at once
             raise
 
 
@@ -71,13 +71,13 @@ def run_with_scheduler(sweep, tasks, address):
     sweep : Sweep
     tasks : list of (int, int, int)
     address : str
-        Of the scheduler, such as ``tcp://host:8786``. Workers may come and go; nothing but the tasks and their rows
-        travels, so that they need no common files.
+        Address of the scheduler, such as ``tcp://host:8786``. Workers may come and go; only tasks and rows are sent, so
+        no shared files are needed.
 
     Raises
     ------
     SweepError
-        If the scheduler cannot be reached, or the versions of its workers differ from those here.
+        If the scheduler cannot be reached, or its workers have other versions than this machine.
     """
     say(f"connecting to {shown(address)}")
     require_scheduler(address, _CONNECT_S)
@@ -89,13 +89,13 @@ def run_with_scheduler(sweep, tasks, address):
 
 @contextmanager
 def _local_cluster(workers):
-    """Worker processes that hear nothing of Ctrl-C, write nothing, and serve no pages."""
+    """Worker processes that ignore Ctrl-C, print nothing and serve no pages."""
     import dask
     from distributed import LocalCluster
 
     quiet = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
     with dask.config.set({"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}):
-        resource_tracker.ensure_running()  # whose start would unblock the signal again
+        resource_tracker.ensure_running()  # starting it later would unblock the signal
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # threads and processes inherit it
         try:
             cluster = LocalCluster(
@@ -104,7 +104,7 @@ def _local_cluster(workers):
             )  # fmt: skip
         except (OSError, RuntimeError) as error:
             rule = f"cannot be started ({error})"
-            raise SweepError("--workers", workers, rule, "pass fewer, or leave --workers away") from error
+            raise SweepError("--workers", workers, rule, "pass fewer, or leave out --workers") from error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         try:
@@ -121,18 +121,18 @@ def _client(address):
 
     try:
         client = Client(address, timeout=_CONNECT_S, set_as_default=False)
-    except Exception as error:  # whatever a scheduler of another version comes to
+    except Exception as error:  # anything a scheduler of another version may cause
         raise unreachable(address, error) from error
-    with silence_logging_cmgr(logging.CRITICAL):  # what goes wrong is said in one line, by us
+    with silence_logging_cmgr(logging.CRITICAL):  # we report errors ourselves, in one line
         try:
             yield client
         finally:
-            with suppress(OSError):  # it has gone, which is what is wanted
+            with suppress(OSError):  # it is gone, as intended
                 client.close(timeout=_CLOSE_S)
 
 
 def _wait_for_workers(client):
-    """Wait, as long as it takes, and say so now and then."""
+    """Wait as long as it takes, with an occasional message."""
     from distributed import TimeoutError
 
     with _connected(client):
@@ -147,17 +147,17 @@ def _say_waiting(client):
 
 
 def _require_same_versions(client):
-    """Refuse a cluster with a worker that would compute other rows."""
+    """Refuse a cluster with a worker that would compute different rows."""
     here = versions()
     for worker, answer in client.run(versions, on_error="return").items():
         if answer != here:
             failed = isinstance(answer, Exception)
-            rule = f"cannot run this ppmodel ({answer})" if failed else f"has {answer}, and here is {here}"
+            rule = f"cannot run this ppmodel ({answer})" if failed else f"has {answer}, but this machine has {here}"
             raise SweepError("worker", worker, rule, "install the same on all machines")
 
 
 def _run(client, sweep, tasks):
-    """Keep some chunks a thread under way, and yield each as soon as it is done."""
+    """Keep a few chunks per thread in flight, and yield each as soon as it is done."""
     waiting, under_way, ended, said = iter(tasks), {}, SimpleQueue(), float("-inf")
     while True:
         with _connected(client):
@@ -179,7 +179,7 @@ def _run(client, sweep, tasks):
         with _connected(client):
             try:
                 rows = _rows_of(future, first, last)
-            except TimeoutError:  # its worker has gone and took the rows along: they are computed again
+            except TimeoutError:  # its worker is gone, with its rows: compute them again
                 ended.put(future)
                 continue
         del under_way[future]
@@ -187,7 +187,7 @@ def _run(client, sweep, tasks):
 
 
 def _rows_of(future, first, last):
-    """The rows of a chunk, or why there are none, in one line; `TimeoutError` if no worker gives them soon."""
+    """The rows of a chunk, or a one-line error; `TimeoutError` if no worker delivers them soon."""
     from distributed import CancelledError
 
     error = future.exception(timeout=_LOOK_S)
@@ -196,19 +196,19 @@ def _rows_of(future, first, last):
     if isinstance(error, PPModelError | CancelledError):
         raise error
     rule = f"cannot be computed ({cause(error)})"
-    remedy = f"look at the workers' memory and logs, or choose smaller sizes; {_GO_ON}"
+    remedy = f"check the workers' memory and logs, or choose smaller sizes; {_GO_ON}"
     raise SweepError("rows", f"{first} to {last - 1}", rule, remedy)
 
 
 @contextmanager
 def _connected(client):
-    """Say in one line that the scheduler is gone."""
+    """Report in one line that the scheduler is gone."""
     from distributed import CancelledError
 
     try:
         yield
     except (OSError, CancelledError) as error:
-        raise SweepError("scheduler", _address(client), "has gone", f"start it again; {_GO_ON}") from error
+        raise SweepError("scheduler", _address(client), "is gone", f"restart it; {_GO_ON}") from error
 
 
 def _address(client):

@@ -1,4 +1,4 @@
-"""Whether a Dask scheduler answers at an address: asked before there is a client, which would wait for any answer."""
+"""Check that a Dask scheduler answers at an address, before creating a client, which would wait forever."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
@@ -9,38 +9,38 @@ _SCHEMES = ("tcp", "tls")
 
 
 def require_scheduler(address, seconds):
-    """Refuse an address where no scheduler answers: nobody, somebody else, or somebody who says nothing.
+    """Refuse an address at which no scheduler answers: nothing, another server, or one that stays silent.
 
     Parameters
     ----------
     address : str
-        Of TCP, or of TLS with the certificates of Dask's own configuration.
+        A TCP address, or TLS with the certificates from Dask's configuration.
     seconds : float
-        How long to wait for the answer.
+        How long to wait for an answer.
 
     Raises
     ------
     SweepError
-        With what happened instead.
+        Says what happened instead.
     """
     from distributed.comm import parse_address, resolve_address
 
     try:
         if parse_address(address)[0] not in _SCHEMES:
             raise ValueError("it must begin with tcp:// or tls://")
-        resolve_address(address)  # a name that nobody knows would be tried again and again
-        with ThreadPoolExecutor(1) as apart:  # a notebook's own thread runs an event loop already
+        resolve_address(address)  # an unknown host name would be retried forever
+        with ThreadPoolExecutor(1) as apart:  # a notebook's thread already runs an event loop
             answer = apart.submit(lambda: asyncio.run(asyncio.wait_for(_identity(address, seconds), seconds))).result()
     except TimeoutError:
         raise unreachable(address, f"no answer within {seconds} s") from None
-    except Exception as error:  # whatever a library makes of an address, a network, or another protocol's bytes
+    except Exception as error:  # anything a bad address, network or protocol may cause
         raise unreachable(address, error) from error
     if answer.get("type") != "Scheduler":
         raise unreachable(address, "what answers is not a Dask scheduler")
 
 
 def unreachable(address, why):
-    """The error about an address where no scheduler can be used.
+    """Make the error for an address at which no scheduler can be used.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def unreachable(address, why):
 
 
 async def _identity(address, seconds):
-    """What a server says that it is; nothing where its bytes are of another protocol."""
+    """What a server says it is; nothing if it speaks another protocol."""
     from distributed.comm import connect
     from distributed.security import Security
 

@@ -1,4 +1,4 @@
-"""The file of a sweep: its keys, their types, and what must fit together."""
+"""The file of a sweep: its keys, their types, and consistency checks."""
 
 from dataclasses import replace
 from itertools import pairwise, product
@@ -60,7 +60,7 @@ class _Form(BaseModel):
 
 
 class _Schedule(_Form):
-    """A schedule, by its name or from a file of one's own; its options are what the registry lists for it."""
+    """A schedule by name or from the user's own file, with the options that the registry lists for it."""
 
     model_config = ConfigDict(extra="allow")
     name: str | None = None
@@ -97,25 +97,24 @@ class _SweepFile(_Form):
 
 
 def load_sweep(path, schedule_files=()):
-    """Read a sweep from its file, with the systems and models that it names.
+    """Read a sweep from its file, including the systems and models that it names.
 
     Parameters
     ----------
     path : str or Path
-        A YAML file; ``data/templates/sweep.yaml`` explains the keys. Files that it names are looked up from its
-        own folder.
+        A YAML file; ``data/templates/sweep.yaml`` explains the keys. Paths in it are relative to its folder.
     schedule_files : sequence of str or Path
-        More generators and tables of one's own, beside those that the file names.
+        Further generators and tables of your own, in addition to those that the file names.
 
     Returns
     -------
     Sweep
-        Checked. Points that no schedule or model defines are part of it; their rows say why they are refused.
+        Checked. It includes undefined points; their rows say why they are refused.
 
     Raises
     ------
     PPModelError
-        One line with file, line, field, value, rule and remedy.
+        In one line: file, line, field, value, rule and remedy.
 
     Examples
     --------
@@ -141,7 +140,7 @@ def load_sweep(path, schedule_files=()):
     )
     if sweep.num_rows > _MAX_ROWS:
         rule = f"must be at most {_MAX_ROWS}"
-        raise SpecificationError("rows", sweep.num_rows, rule, "cut the sweep into several files", where=str(path))
+        raise SpecificationError("rows", sweep.num_rows, rule, "split the sweep into several files", where=str(path))
     return sweep
 
 
@@ -151,7 +150,7 @@ def _refuse(path, location, value, rule, remedy):
 
 
 def _require_entries(path, key, entries):
-    """Refuse an empty list and an entry that is there twice."""
+    """Refuse empty lists and duplicate entries."""
     if not entries:
         _refuse(path, (key,), "[]", *_NO_ENTRY)
     seen = set()
@@ -166,7 +165,7 @@ def _require_entries(path, key, entries):
 
 
 def _cases(path, form, schedule_files):
-    """Every schedule with every combination of its options, in the order of the file; and the files of one's own."""
+    """Every schedule with every combination of its options, in file order; and the user's own files."""
     cases, seen, files = [], set(), {}
     entries = [*form.schedules, *(_Schedule(file=str(Path(file).absolute())) for file in schedule_files)]
     for place, entry in enumerate(entries):
@@ -181,13 +180,13 @@ def _cases(path, form, schedule_files):
 
 
 def _keys(case):
-    """What a case is known by: its options as they are given, and with the defaults of the others."""
+    """What identifies a case: its options, including defaults."""
     defaults = {name: option.default for name, option in case.known_options.items()}
     return {(case.name, case.options), (case.name, frozenset((defaults | dict(case.options)).items()))}
 
 
 def _named_cases(path, place, entry, files):
-    """What an entry names: a registered schedule, or all that a file of one's own defines."""
+    """What an entry names: a registered schedule, or all schedules in the user's own file."""
     if entry.file is None:
         if entry.name is None:
             _refuse(path, ("schedules", place, "name"), "nothing", "is missing", "add the key name, or file")
@@ -204,7 +203,7 @@ def _named_cases(path, place, entry, files):
         if not cases:
             _refuse(path, ("schedules", place, "name"), entry.name, f"is not in {entry.file}", "leave it out")
     if files.setdefault(file.name, text) != text:
-        _refuse(path, ("schedules", place, "file"), entry.file, "has the name of another file", "rename one of the two")
+        _refuse(path, ("schedules", place, "file"), entry.file, "has the same name as another", "rename one of them")
     return cases
 
 
@@ -222,7 +221,7 @@ def _with_options(path, place, case, given):
 
 
 def _option_values(path, location, value, option):
-    """The values of one option; numbers in brackets are one value of an option like ``split``, which has several."""
+    """The values of one option; a list of numbers is a single value of options like ``split``."""
     if value == []:
         _refuse(path, location, value, *_NO_ENTRY)
     several = isinstance(option.default or (*option.examples, None)[0], tuple)
@@ -234,7 +233,7 @@ def _option_values(path, location, value, option):
 
 
 def _option_value(path, location, value, option):
-    """One value, read as the command line reads it."""
+    """Read one value as the command line does."""
     if isinstance(value, list):
         value = ":".join(map(str, value))
     try:
@@ -249,7 +248,7 @@ def _option_value(path, location, value, option):
 
 
 def _layouts(path, form):
-    """Every layout that is named or written out; of values in lists, with each combination of them."""
+    """Every layout that is named or written out, with each combination of values in lists."""
     if form.layouts and form.noise:
         _refuse(path, ("noise",), "given", "cannot be combined with layouts", "leave out one of the two")
     found = []
@@ -263,7 +262,7 @@ def _layouts(path, form):
         ("microbatches", [one.microbatches is None for one in found]),
     ):
         if not getattr(form, key) and (any(open_sizes) or not found):
-            rule = "is missing, and so it is in a layout" if found else "is missing"
+            rule = "is missing, also in a layout" if found else "is missing"
             _refuse(path, (key,), "nothing", rule, f"add the key {key}")
     return tuple(found) or (None,)
 
@@ -288,7 +287,7 @@ def _layouts_of(path, place, entry):
 
 
 def _specifications(path, key, names, load, known):
-    """Systems or models, without their sources: no row depends on them."""
+    """Systems or models, without their sources, which rows do not depend on."""
     found = {}
     for place, name in enumerate(names):
         is_file = name not in known and name.endswith((".yaml", ".yml"))
@@ -299,14 +298,14 @@ def _specifications(path, key, names, load, known):
                 _refuse(path, (key, place), name, error.rule, error.remedy)
             raise
         if loaded.name in found:
-            rule = f"has the same name as {names[list(found).index(loaded.name)]}, and rows could not be told apart"
+            rule = f"has the same name as {names[list(found).index(loaded.name)]}, so rows would be ambiguous"
             _refuse(path, (key, place), name, rule, "rename the file")
         found[loaded.name] = replace(loaded, provenance=())
     return tuple(found.values())
 
 
 def _noise(path, place, entry):
-    """The `Noise` of an entry; refuses ranks that are slow but never drawn, or drawn but as fast as the others."""
+    """The `Noise` of an entry; refuses slow ranks that are never drawn, or that are as fast as the others."""
     noise = Noise(**entry.model_dump())
     if noise.slowdown != 1 and not noise.straggling:
         rule, remedy = "has no effect: no rank is slow", "add, for example, straggling: 0.02, or delete slowdown"
@@ -319,7 +318,7 @@ def _noise(path, place, entry):
 
 
 def _require_seeds(path, form):
-    """Refuse seeds that overlap or are too many; seeds and noise need one another."""
+    """Refuse overlapping or too many seeds; seeds and noise need each other."""
     if bool(form.noise) != bool(form.seeds):
         there, missing = ("noise", "seeds") if form.noise else ("seeds", "noise")
         example = {"seeds": "seeds: {from: 1, to: 100}", "noise": "noise: {jitter: 0.1}"}[missing]

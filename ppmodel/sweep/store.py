@@ -1,8 +1,8 @@
-"""Where finished rows are kept: a folder of parts beside the output, and at the end the output itself.
+"""Storage of finished rows: a folder of parts next to the output and, at the end, the output itself.
 
-Every file appears at once and whole, by renaming. So a sweep may be ended at any moment, even by a loss of power:
-the parts that are there are good, and the others are computed by the same command. A part's name ends in a digest of
-its number and contents: one that was changed, or that has the place of another, counts as missing.
+Every file appears complete, by renaming. So a sweep may be ended at any moment, even by a power failure: existing parts
+are valid, and the same command computes the others. A part's name ends in a digest of its number and contents; a part
+that was changed, or that takes the place of another, counts as missing.
 """
 
 import errno
@@ -29,14 +29,14 @@ _OURS = re.compile(r"part-\d{6,9}-[0-9a-f]{16}\.(parquet|tmp)|(sweep|output)\.tm
 
 
 class Refused(NamedTuple):
-    """How many rows are refused, and the commonest reason.
+    """Number of refused rows, and the most common reason.
 
     Parameters
     ----------
     rows, alike : int
-        All of them, and those whose reasons differ in numbers alone.
+        All refused rows, and those with the most common reason, apart from numbers in it.
     example : str or None
-        The reason of the first of these.
+        The reason of the first of the latter.
     """
 
     rows: int
@@ -45,7 +45,7 @@ class Refused(NamedTuple):
 
 
 def record_of(sweep):
-    """What the rows of a sweep depend on, as text: it stands in the folder of the parts and in the output.
+    """Write what the rows of a sweep depend on as text, to be stored with the parts and in the output.
 
     Parameters
     ----------
@@ -54,13 +54,13 @@ def record_of(sweep):
     Returns
     -------
     str
-        A JSON object: versions, and the specification with the contents of all files that it names.
+        A JSON object: versions, and the specification with the contents of all files it names.
     """
     return json.dumps({"versions": versions(), "sweep": sweep.as_dict()}, indent=1)
 
 
 class Store:
-    """The parts and the output of one sweep; `held` lets one process alone write them.
+    """The parts and the output of one sweep; `held` lets only one process write them.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Store:
         self.folder, self._paths = out.with_name(out.name + ".parts"), {}
 
     def refused(self):
-        """What the finished output refuses; of several reasons that are as common the one that comes first.
+        """Count the refused rows of the finished output; of equally common reasons, take the first.
 
         Returns
         -------
@@ -92,7 +92,7 @@ class Store:
         return Refused(sum(rows for rows, _ in kinds.values()), *max(kinds.values(), key=itemgetter(0), default=()))
 
     def is_finished(self):
-        """Whether the output has these very rows already; then no parts of them are left behind.
+        """Whether the output already has exactly these rows; if so, remove any parts of them.
 
         Returns
         -------
@@ -105,17 +105,17 @@ class Store:
         except (OSError, pyarrow.ArrowException):
             return False
         finished = metadata.get(_RECORD_KEY) == self.record.encode()
-        if finished and self._begun() == self.record:  # ended between the last rename and the end
+        if finished and self._begun() == self.record:  # was ended after the last rename
             self.clear()
         return finished
 
     def begin(self, force=False):
-        """Leave in the folder what belongs to this sweep, and its record.
+        """Prepare the folder: keep what belongs to this sweep, and its record.
 
         Parameters
         ----------
         force : bool
-            Whether parts of another sweep are thrown away.
+            Whether to discard parts of another sweep.
 
         Raises
         ------
@@ -126,13 +126,13 @@ class Store:
             found = sorted(self.folder.iterdir())
             for path in found:
                 if not _OURS.fullmatch(path.name) or path.is_symlink() or not path.is_file():
-                    raise _foreign(self.folder, f"hold another file ({path.name})")
+                    raise _foreign(self.folder, f"contain another file ({path.name})")
             for path in found:
                 if path.suffix == _UNDER_WAY:
                     path.unlink()
             there = self._begun()
             if there not in (None, self.record) and not force:
-                remedy = "go on with that one, choose another --out, or pass --force to begin anew"
+                remedy = "resume that one, choose another --out, or pass --force to start again"
                 raise SweepError("parts", self.folder, f"were begun with {_difference(there, self.record)}", remedy)
             if there != self.record:
                 for path in self.folder.glob(_PARTS):
@@ -141,7 +141,7 @@ class Store:
                     file.write(self.record.encode())
 
     def owns_record(self):
-        """Whether the folder has the record of this sweep, or none."""
+        """Whether the folder has the record of this sweep or none."""
         return self._begun() in (None, self.record)
 
     def _begun(self):
@@ -150,7 +150,7 @@ class Store:
         return record.read_text(encoding="utf-8", errors="replace") if record.is_file() else None
 
     def missing(self):
-        """Chunks without a part as it was written; what else has a part's name is removed.
+        """List the chunks without an intact part; other files with a part's name are removed.
 
         Returns
         -------
@@ -168,12 +168,12 @@ class Store:
         return [chunk for chunk in chunks if chunk not in self._paths]
 
     def _part(self, chunk, data):
-        """The file of a chunk with these contents."""
+        """The file for a chunk with these contents."""
         digest = sha256(b"%d %s" % (chunk, data)).hexdigest()[:_DIGEST]
         return self.folder / f"part-{chunk:06d}-{digest}.parquet"
 
     def put(self, chunk, columns):
-        """Keep the rows of a chunk.
+        """Store the rows of a chunk.
 
         Parameters
         ----------
@@ -191,7 +191,7 @@ class Store:
             file.write(data)
 
     def finish(self):
-        """Write the output from the parts, in their order, and remove them.
+        """Write the output from the parts, in order, and remove them.
 
         Its row groups do not depend on the chunks.
         """
@@ -212,15 +212,15 @@ class Store:
         self.clear()
 
     def clear(self):
-        """Remove the parts; nothing else is ever removed."""
+        """Remove the parts, and nothing else."""
         ours = [name for name in os.listdir(self.folder) if _OURS.fullmatch(name)]
-        for name in sorted(ours, key=lambda name: (name == _LOCK, name == _RECORD)):  # the lock last: no one waits
+        for name in sorted(ours, key=lambda name: (name == _LOCK, name == _RECORD)):  # the lock last: nobody waits
             (self.folder / name).unlink(missing_ok=True)
         with suppress(OSError):
             self.folder.rmdir()
 
     def _read(self, chunk):
-        """The rows of a chunk, of which there is a part."""
+        """Read the rows of a chunk from its part."""
         import pyarrow.parquet
 
         path = self._paths[chunk]
@@ -239,7 +239,7 @@ class Store:
 
 @contextmanager
 def held(store):
-    """Take hold of a store's folder, alone; a folder without parts goes away again.
+    """Hold a store's folder exclusively; a folder without parts is removed at the end.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def held(store):
     Raises
     ------
     SweepError
-        If another process holds it, or it cannot be written.
+        If another process holds the folder, or it cannot be written.
     """
     with _named(store.out):
         lock = _locked(store.folder)
@@ -266,7 +266,7 @@ def held(store):
 
 
 def _difference(there, here):
-    """What differs between two records, for people."""
+    """Describe the difference between two records."""
     try:
         there, here = parse_json(there), parse_json(here)
         if there["sweep"] == here["sweep"]:
@@ -274,16 +274,16 @@ def _difference(there, here):
         keys = [key for key, value in here["sweep"].items() if there["sweep"].get(key) != value]
         return f"another specification ({', '.join(keys)} differ)"
     except (ValueError, KeyError, TypeError, AttributeError):
-        return "something that cannot be read"
+        return "an unreadable record"
 
 
 def _locked(folder):
-    """A lock on a folder that is made where it is missing, held until the file that this returns is closed."""
+    """Lock a folder, creating it if necessary, until the returned file is closed."""
     while True:
         folder.mkdir(exist_ok=True)
         try:
             lock = _lock_file(folder)
-        except FileNotFoundError:  # another sweep has just removed the folder
+        except FileNotFoundError:  # another sweep just removed the folder
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -294,11 +294,11 @@ def _locked(folder):
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(lock.fileno()), os.stat(folder / _LOCK)):
                 return lock
-        lock.close()  # it was another sweep's last moment
+        lock.close()  # another sweep was just ending
 
 
 def _lock_file(folder):
-    """The file of a folder's lock, which is empty: one that is not, or a link, is somebody else's."""
+    """Open a folder's lock file, which is empty; one with contents, or a link, is not ours."""
     if folder.is_symlink():
         raise _foreign(folder, "are a link")
     try:
@@ -307,10 +307,10 @@ def _lock_file(folder):
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENXIO, errno.EISDIR):  # a link, a pipe, a folder
             raise
-        raise _foreign(folder, f"hold another file ({_LOCK})") from None
+        raise _foreign(folder, f"contain another file ({_LOCK})") from None
     if os.fstat(lock.fileno()).st_size:
         lock.close()
-        raise _foreign(folder, f"hold another file ({_LOCK})")
+        raise _foreign(folder, f"contain another file ({_LOCK})")
     return lock
 
 
@@ -320,7 +320,7 @@ def _foreign(folder, rule):
 
 @contextmanager
 def _whole(path, under_way=None):
-    """A file to write, which is there whole, or not at all: its contents reach the disk before its name does."""
+    """Write a file completely or not at all: its contents reach the disk before its name does."""
     with _named(path if under_way else path.parent):
         under_way = under_way or path.with_suffix(_UNDER_WAY)
         with open(under_way, "wb") as file:
@@ -332,10 +332,10 @@ def _whole(path, under_way=None):
 
 @contextmanager
 def _named(path):
-    """Say which path cannot be written, and that nothing that is stored is lost."""
+    """Say which path cannot be written, and that stored rows are not lost."""
     try:
         yield
     except OSError as error:
         rule = f"cannot be written ({error.strerror or error})"
-        remedy = "make room or give the right to write; the same command then goes on"
+        remedy = "free some space or grant write permission; the same command then goes on"
         raise SweepError("--out", path, rule, remedy) from error

@@ -1,4 +1,4 @@
-"""What rows are computed with: rows of different versions must not be mixed."""
+"""The versions that rows are computed with; rows from different versions must not be mixed."""
 
 from functools import lru_cache
 from hashlib import sha256
@@ -10,12 +10,12 @@ from ppmodel import __version__
 
 @lru_cache(1)
 def versions():
-    """Versions of the package, with a checksum of its code, and of the libraries that compute.
+    """List the versions of the package, with a checksum of its code, and of the numerical libraries.
 
     Returns
     -------
     str
-        The same on two machines that give the same rows.
+        Equal on two machines that compute the same rows.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from ppmodel.errors import ScheduleError
 from ppmodel.schedules import get, registry
 from ppmodel.schedules.registry import Option, require_legal, schedule
 
-REMEDY = re.compile(r"pass (pp|microbatches) (\d+)(?: or (\d+|more))?(?:, or take the schedule (\S+))?")
+REMEDY = re.compile(r"pass (pp|microbatches) (\d+)(?: or (\d+|more))?(?:, or use (\S+))?")
 
 
 def followed(name, size, error):
