@@ -1,4 +1,4 @@
-"""A case: a schedule as its user names it, built and compiled once."""
+"""Cases: schedules as users name them, built and compiled once."""
 
 import os
 import re
@@ -18,16 +18,16 @@ _WRITTEN = re.compile(r"(.+?)(?::([a-z_-]+=.*))?", re.DOTALL)
 
 
 class Case(NamedTuple):
-    """A schedule by name, by its table, or by a function that generates it.
+    """A schedule given by name, as a table, or as a function that generates one.
 
     Parameters
     ----------
     name : str
-        Of the registered schedule; of a table or function, its own.
+        Name of the registered schedule, or of the table or function.
     options : tuple of (str, object)
-        Options where they differ from the defaults; hashable.
+        Options that differ from the defaults; hashable.
     source : Schedule or callable, optional
-        The table, or the function of ranks and microbatches that returns one; without it the registered generator.
+        The table, or a function of ranks and microbatches that returns one; by default, the registered generator.
     """
 
     name: str
@@ -36,31 +36,31 @@ class Case(NamedTuple):
 
     @property
     def label(self):
-        """What figures and tables call it."""
+        """The name in figures and tables."""
         return label(self.name, dict(self.options)) if self.name in schedules.names() else self.name
 
     @property
     def size(self):
-        """Ranks and microbatches of a table; None where any size may be asked for."""
+        """Ranks and microbatches of a table; None if the size is open."""
         return (self.source.num_ranks, self.source.num_microbatches) if isinstance(self.source, Schedule) else None
 
     @property
     def known_options(self):
-        """The options that it may have, by name; of a table or a function none."""
+        """The available options by name; none for a table or a function."""
         return {} if self.source is not None else {option.name: option for option in schedules.get(self.name).options}
 
     def with_options(self, texts):
-        """The case with options that are given as text.
+        """Add options given as text.
 
         Parameters
         ----------
         texts : dict of str to str
-            From the name of an option to its value, as people write it.
+            Option name to value, as people write it.
 
         Raises
         ------
         ScheduleError
-            If it is a table, has no such option, or a value is illegal.
+            If the case is a table, it has no such option, or a value is illegal.
 
         Examples
         --------
@@ -81,13 +81,13 @@ class Case(NamedTuple):
 
 
 def as_case(given):
-    """The `Case` of what a user names as a schedule.
+    """Turn whatever a user gives as a schedule into a `Case`.
 
     Parameters
     ----------
     given : str, (str, dict), Schedule, callable or Case
-        A registered name, with options where they differ from the defaults (``("hanayo", {"waves": 2})`` or
-        ``"hanayo:waves=2"``); a file of one's own; a table; or a function of ranks and microbatches that returns one.
+        A registered name, if need be with options (``("hanayo", {"waves": 2})`` or ``"hanayo:waves=2"``); your own
+        file; a table; or a function of ranks and microbatches that returns one.
 
     Returns
     -------
@@ -133,7 +133,7 @@ def as_case(given):
 
 
 def as_cases(given):
-    """The cases of a list of schedules, or of one alone; each as in `as_case`.
+    """Turn a list of schedules, or a single one, into cases; see `as_case`.
 
     Examples
     --------
@@ -151,22 +151,22 @@ def _is_pair(given):
 
 
 def cases_of_file(path):
-    """The schedules that a user's file defines.
+    """Load the schedules that a user's file defines.
 
     Parameters
     ----------
     path : str or Path
-        A generator, ending in ``.py``, which runs with all rights of the caller; or a table, in our form or PyTorch's.
+        A generator ending in ``.py``, which runs with all rights of the caller; or a table, in our format or PyTorch's.
 
     Returns
     -------
     list of Case
-        One for a table; for a generator, all schedules that it registers, whose names are then known.
+        One for a table; for a generator, all schedules that it registers, which can then be used by name.
 
     Raises
     ------
     PPModelError
-        If the file cannot be read or run, or holds no schedule; with file and line where there is one.
+        If the file cannot be read or run, or has no schedule; with file and line if possible.
 
     Examples
     --------
@@ -182,7 +182,7 @@ def cases_of_file(path):
 
 
 def cases_of_text(text):
-    """The schedules that a text names: by name or file, with options behind a colon.
+    """Find the schedules that a text names, by name or file, with options after a colon.
 
     Parameters
     ----------
@@ -192,12 +192,12 @@ def cases_of_text(text):
     Returns
     -------
     list of Case
-        One, but for a generator's file that registers several. Options go to those that have them.
+        One, unless a generator's file registers several. Options apply to the schedules that have them.
 
     Raises
     ------
     PPModelError
-        If the name is unknown, the file is refused, or an option is not known or illegal.
+        If the name is unknown, the file is refused, or an option is unknown or illegal.
 
     Examples
     --------
@@ -227,14 +227,14 @@ def is_file(name):
 
 
 def label(name, options=None):
-    """A registered schedule and its options as figures and tables call it.
+    """Name a registered schedule with its options, for figures and tables.
 
     Parameters
     ----------
     name : str
         Name of the schedule.
     options : dict, optional
-        Its options, where they differ from the defaults.
+        Options that differ from the defaults.
 
     Returns
     -------
@@ -254,15 +254,15 @@ def label(name, options=None):
 
 
 def built(case, num_ranks, num_microbatches):
-    """The table of a case at a size; the last ones are kept.
+    """Build the table of a case at a size; recent tables are cached.
 
     Raises
     ------
     SizeError
-        If the schedule is not defined at the size, or a table has another.
+        If the schedule is not defined at this size, or the table has a different size.
     """
     generate = schedules.get(case.name).generate if case.source is None else None
-    return _built(case, generate, num_ranks, num_microbatches)  # a name that is registered again is built again
+    return _built(case, generate, num_ranks, num_microbatches)  # a schedule that is registered again is built again
 
 
 @lru_cache(_KEPT)
@@ -279,12 +279,12 @@ def generated(case, num_ranks, num_microbatches):
     if case.size != (num_ranks, num_microbatches):
         rule = "is a table for pp = {}, microbatches = {}".format(*case.size)
         asked = f"{case.name} at pp = {num_ranks}, microbatches = {num_microbatches}"
-        raise SizeError("table", asked, rule, "ask for that size")
+        raise SizeError("table", asked, rule, "use that size")
     return case.source
 
 
 def compiled(schedule, p2p="overlapped", allreduce="excluded"):
-    """The execution graph of a table; the last ones are kept. Without reductions there is no all-reduce to include."""
+    """Compile the graph of a table; recent graphs are cached. A table without reductions has no all-reduce."""
     included = schedule.num_replicas > 1 or schedule.reduces or allreduce not in ALLREDUCE
     return _compiled(schedule, p2p, allreduce if included else "excluded")
 
@@ -295,7 +295,7 @@ def _compiled(schedule, p2p, allreduce):
 
 
 def formula_bubble_ratio(case, num_ranks, num_microbatches):
-    """The bubble ratio of a schedule by closed form, published or derived here, over the total time.
+    """Bubble ratio of a schedule in closed form, published or derived here, over the total time.
 
     Parameters
     ----------
@@ -307,7 +307,7 @@ def formula_bubble_ratio(case, num_ranks, num_microbatches):
     Returns
     -------
     Fraction or float
-        Idle time over the total time, without communication; NaN where there is no closed form.
+        Idle time over total time, without communication; NaN if there is no closed form.
 
     Examples
     --------
@@ -318,10 +318,10 @@ def formula_bubble_ratio(case, num_ranks, num_microbatches):
 
 
 def published_bubble_ratio(case, num_ranks, num_microbatches):
-    """The bubble ratio that a schedule's own authors publish.
+    """Bubble ratio as published by a schedule's own authors.
 
-    It is over the total time, but for ZB-H2 and ZB-V, whose authors divide by the longest span of a rank. A closed form
-    that is derived in this project is not published; see `formula_bubble_ratio`.
+    It is over the total time, except for ZB-H2 and ZB-V, where the authors divide by the longest span of a rank. For
+    closed forms derived in this project, see `formula_bubble_ratio`.
 
     Parameters
     ----------
@@ -331,7 +331,7 @@ def published_bubble_ratio(case, num_ranks, num_microbatches):
     Returns
     -------
     Fraction or float
-        Idle time over the time that they divide by; NaN where they publish none.
+        Idle time over the denominator they use; NaN if they publish none.
 
     Examples
     --------
@@ -348,7 +348,7 @@ def _ratio(case, which, num_ranks, num_microbatches):
 
 
 def legal_cases(cases, num_ranks, num_microbatches):
-    """Those of some cases that are defined at a size.
+    """Yield the cases that are defined at a size, with their tables.
 
     Parameters
     ----------
@@ -365,7 +365,7 @@ def legal_cases(cases, num_ranks, num_microbatches):
     Raises
     ------
     ScheduleError
-        If a name or an option is unknown, or the size is none; a case that is not defined at the size is left out.
+        If a name or an option is unknown, or the size is invalid; cases not defined at the size are left out.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A whole training iteration under a layout: the pipeline, what data parallelism exposes, and the optimizer's step."""
+"""A whole training iteration under a layout: the pipeline, exposed data parallelism, and the optimizer step."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,13 +15,14 @@ from ppmodel.simulation import makespans, run_graph
 PARTS = (
     "computing_s", "tensor_s", "context_s", "expert_s", "p2p_s", "bubble_s", "data_s", "optimizer_s", "offload_s",
 )  # fmt: skip
-"""Where the time of an iteration goes on its most loaded rank; they sum to ``iteration_s``.
+"""The parts of an iteration's time on its most loaded rank; they sum to ``iteration_s``.
 
-In order: computing, including recomputation; collectives of tensor, context and expert parallelism that no computation
-hides; what transfers between stages add to the makespan; idle time in the same pipeline if transfers took no time; the
-exposed part of the gradients' reduction and of gathering parameters, with the wait for the slowest rank before the
-optimizer's step; the optimizer; what waiting for activations that were offloaded adds to the makespan.
-What a cell of two operations takes beyond their kernels is shared out by what both expose one by one.
+In order: computing, including recomputation; collectives of tensor, context and expert parallelism that are not hidden
+by computation; what transfers between stages add to the makespan; idle time in the same pipeline if transfers took no
+time; the exposed part of gradient reduction and parameter gathering, including the wait for the slowest rank before
+the optimizer step; the optimizer; what waiting for offloaded activations adds to the makespan.
+The time of a cell with two operations beyond that of their kernels is divided in proportion to what each operation
+exposes on its own.
 """
 
 PARTS_CALLED = {
@@ -29,13 +30,13 @@ PARTS_CALLED = {
     "expert_s": "expert parallel", "p2p_s": "point to point", "bubble_s": "bubble", "data_s": "data parallel",
     "optimizer_s": "optimizer", "offload_s": "offloading",
 }  # fmt: skip
-"""What texts and figures call `PARTS`."""
+"""Names of `PARTS` in texts and figures."""
 
 MEMORY_PARTS = (
     "weights_bytes", "gradients_bytes", "optimizer_bytes", "activations_bytes", "working_bytes", "logits_bytes",
     "buffers_bytes", "reserve_bytes",
 )  # fmt: skip
-"""What a GPU of the most loaded rank holds; they sum to ``peak_memory_bytes``."""
+"""The parts of a GPU's memory on the most loaded rank; they sum to ``peak_memory_bytes``."""
 
 NUMBERS = (
     "iteration_s", "tokens_per_s_per_gpu", "model_flops_utilization", *PARTS,
@@ -55,11 +56,11 @@ class Iteration(NamedTuple):
     iteration_s : float
         Seconds from the start of the first forward to the end of the last optimizer step.
     parts : dict of str to float
-        Seconds by `PARTS`, of the most loaded rank.
+        Seconds of each of `PARTS` on the most loaded rank.
     rank : int
-        The most loaded rank: the one that is busy longest; the first, if several are.
+        The most loaded rank: the one with the longest busy time; ties go to the first.
     slowest_over_mean : float
-        Its busy time over that of the mean rank.
+        Its busy time over the mean of all ranks.
     """
 
     iteration_s: float
@@ -69,14 +70,14 @@ class Iteration(NamedTuple):
 
 
 def iteration_numbers(graph, costs, model, system, layout):
-    """The columns `NUMBERS` of one point, and its memory.
+    """Compute the columns `NUMBERS` of one point, and its memory.
 
     Parameters
     ----------
     graph : ExecutionGraph
         Of the pipeline.
     costs : OpCosts
-        Including the times of reductions and of the optimizer's step.
+        Including reductions and the optimizer step.
     model : ModelSpec
     system : SystemSpec
     layout : LayoutSpec
@@ -103,7 +104,7 @@ def iteration_numbers(graph, costs, model, system, layout):
 
 
 def iteration(graph, costs, model, system, layout):
-    """The time of one iteration, and where it goes.
+    """Compute the time of one iteration, and its parts.
 
     Parameters
     ----------
@@ -116,7 +117,7 @@ def iteration(graph, costs, model, system, layout):
     """
     table = graph.schedule
     held = stages(table, model, system, layout=layout)
-    # of the pipeline's own graph: with the step, reductions of replicas would stand among its operations
+    # of the pipeline's own graph: with the step, the replicas' reductions would be among its operations
     resident = replace(costs, offload=None) if costs.offload else costs
     resident_s, free_s = makespans(graph, [resident, _without_transfers(resident)]).tolist()
     pipeline_s = float(makespans(graph, [costs])[0]) if costs.offload else resident_s
@@ -136,14 +137,14 @@ def iteration(graph, costs, model, system, layout):
 
 
 def step_graph(graph, layout):
-    """The graph of the whole iteration: with the gradients' reductions, and the optimizer's step.
+    """Build the graph of the whole iteration, with gradient reductions and the optimizer step.
 
     Parameters
     ----------
     graph : ExecutionGraph
         Of the pipeline.
     layout : LayoutSpec
-        Says whether reductions run beside the backward.
+        Says whether reductions overlap the backward.
 
     Returns
     -------
@@ -160,7 +161,7 @@ def _without_transfers(costs):
 
 
 def _counts(table):
-    """How many forwards and halves of backwards of each stage a rank runs, shape (num_ranks, 3, num_stages)."""
+    """Count the forwards and backward halves of each stage on each rank, shape (num_ranks, 3, num_stages)."""
     counts = np.zeros((table.num_ranks, 3, table.num_stages))
     for kind, phases in _COUNTED.items():
         of_kind = table.kind == kind
@@ -170,10 +171,10 @@ def _counts(table):
 
 
 def _busy_and_exposed(table, counts, costs, parts_s):
-    """Seconds that each rank is busy, and what of them is exposed collectives, by part.
+    """Seconds that each rank is busy, and the part of them that is exposed collectives, by kind.
 
-    What a pair takes less than its operations one by one, it hides of their collectives, of each part in proportion;
-    what a factor of the user's saves beyond them, of their computing.
+    The time that a pair saves, compared to its operations one by one, is taken off their collectives, of each kind in
+    proportion; what a user's factor saves beyond that, off their computing.
     """
     busy = np.einsum("rks,ks->r", counts, costs.compute_s[[OpKind.F, OpKind.I, OpKind.W]])
     exposed = np.einsum("rks,skp->rp", counts, parts_s)
@@ -188,7 +189,7 @@ def _busy_and_exposed(table, counts, costs, parts_s):
 
 
 def _hidden(table, saved, parts_s):
-    """What pairs hide of each rank's collectives, by part, of what their operations save."""
+    """The part of each rank's collectives that pairs hide, by kind."""
     found, keys = np.zeros((table.num_ranks, parts_s.shape[-1])), table.pairs.keys
     in_pairs = np.flatnonzero(table.pairs.of >= 0)
     places = table.rank[in_pairs] * np.int64(len(keys)) + table.pairs.of[in_pairs]
@@ -203,6 +204,6 @@ def _hidden(table, saved, parts_s):
 
 
 def _exposed_in(key, parts_s):
-    """What both operations of a pair expose, one by one."""
+    """What the two operations of a pair expose on their own."""
     _, first, other, second = key
     return parts_s[first, 0] + sum(parts_s[second, phase] for phase in _COUNTED[OpKind(other)])

@@ -1,4 +1,4 @@
-"""Run layouts as users give them: by name, by file, as a mapping, or by single keywords."""
+"""Run layouts as users give them: by name, as a file, as a mapping, or as single keywords."""
 
 from dataclasses import replace
 from difflib import get_close_matches
@@ -12,7 +12,7 @@ LAYOUT_FIELDS = (
     "overlap_gradients", "overlap_parameters", "pairing", "hand_on", "offload", "offload_warm_up", "offload_chunks",
     "layers",
 )  # fmt: skip
-"""The values of a layout that may be given as keywords; ranks and chunks belong to the schedule."""
+"""The layout values that may be given as keywords; ranks and chunks belong to the schedule."""
 
 
 LAYOUT_COLUMNS = (
@@ -23,25 +23,25 @@ LAYOUT_COLUMNS = (
 
 
 def as_layouts(layout=None, keywords=None):
-    """The layouts that the arguments describe.
+    """List the layouts that the arguments describe.
 
     Parameters
     ----------
     layout : str, Path, LayoutSpec, dict or list of them, optional
-        A name that comes with the package, a YAML file, a specification, or values by their names.
+        A name that comes with the package, a YAML file, a specification, or values by name.
     keywords : dict, optional
-        Values that replace those of each layout, by the names of `LAYOUT_FIELDS`. A list gives one layout for each of
-        its values, except that a list of whole numbers is a single value of `layers`; None is ignored.
+        Values from `LAYOUT_FIELDS` that override those of each layout. A list gives one layout per value, except that a
+        list of whole numbers is a single value of `layers`; None is ignored.
 
     Returns
     -------
     list of LayoutSpec
-        Those of the first layout first, the last keyword varying fastest; ``[None]`` if nothing is given.
+        In order of the layouts, with the last keyword varying fastest; ``[None]`` if nothing is given.
 
     Raises
     ------
     PPModelError
-        If a name or a keyword is unknown, or values contradict one another.
+        If a name or a keyword is unknown, or values contradict each other.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def as_layouts(layout=None, keywords=None):
 
 
 def as_layout(layout=None, keywords=None):
-    """One layout, with single values replaced.
+    """Replace single values of a layout.
 
     It loses its name if any value changes, and its number of GPUs if tp, cp, dp or pp does.
 
@@ -98,14 +98,14 @@ def as_layout(layout=None, keywords=None):
     if not changed:
         return layout
     if layout.name and "name" not in changed:
-        changed |= {"name": "", "title": ""}  # it is another one now
+        changed |= {"name": "", "title": ""}  # it is a different layout now
     if changed.keys() & {"tp", "cp", "dp", "pp"}:
-        changed.setdefault("gpus", None)  # the number that was stated no longer holds
+        changed.setdefault("gpus", None)  # the stated number no longer holds
     return replace(layout, **changed)
 
 
 def layout_size(layout, pp=None, microbatches=None):
-    """Ranks and microbatches of a table: those given, else the layout's; None where neither says them.
+    """Ranks and microbatches of a table: as given, or the layout's; None if neither says.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def layout_size(layout, pp=None, microbatches=None):
 
 
 def _values(name, value):
-    """The values of a keyword as a list; a single value becomes a list of one."""
+    """The values of a keyword as a list, possibly with a single entry."""
     several = isinstance(value, list | tuple | range)
     if several and not value:
         raise SpecificationError(name, "[]", "must have an entry", "list at least one value, or leave it out")
@@ -135,11 +135,11 @@ def _values(name, value):
 def _unknown(name, value, known):
     near = get_close_matches(str(name), known, n=1, cutoff=0.6)
     remedy = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
-    return SpecificationError(name, value, "is not known of a layout", remedy)
+    return SpecificationError(name, value, "is not a known value of a layout", remedy)
 
 
 def layout_columns(layout):
-    """The values of `LAYOUT_COLUMNS` for a layout; ``recompute`` is None where the model decides.
+    """The values of `LAYOUT_COLUMNS` for a layout; ``recompute`` is None if the model decides.
 
     Examples
     --------

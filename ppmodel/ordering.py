@@ -1,4 +1,4 @@
-"""Orders that are found by search (zb-1p, zb-2p), searched for the times and the held share of the point asked."""
+"""Orders found by search (zb-1p, zb-2p), for the times and the held fraction of the requested point."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from ppmodel.ops import OpKind
 from ppmodel.schedules.registry import option_text
 
 OPEN = ("times", "held")
-"""The options of a searched schedule that a point decides, where its user does not."""
+"""The options of a searched schedule that the point determines unless the user sets them."""
 
 _FARTHEST = 1e12
 _SEARCH = 720
@@ -19,7 +19,7 @@ _SEARCH = 720
 
 
 def left_open(case):
-    """Those of `OPEN` that a case has and does not set.
+    """List the options in `OPEN` that a case has but does not set.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def left_open(case):
 
 
 def ordered_case(case, num_ranks, num_microbatches, price, allreduce="excluded"):
-    """A case whose order is searched for the point that it is asked at.
+    """Set the open options of a case so that its order is searched for a given point.
 
     Parameters
     ----------
@@ -48,21 +48,22 @@ def ordered_case(case, num_ranks, num_microbatches, price, allreduce="excluded")
     num_ranks, num_microbatches : int
         Ranks S and microbatches B.
     price : Price
-        Its change counts, but for a network that is switched off: an order is searched with the network that it is for.
+        Its change applies, except that a network switched off by the change is kept: orders are searched for their
+        network.
     allreduce : str
 
     Returns
     -------
     Case
-        With the options ``times``, those of the mean stage and of a transfer, in forwards, and ``held``, the share of
-        the activations of all stages that weight gradients need, which takes a model; to four digits. Any other
-        schedule, and options that are set, as they are.
+        With the options ``times``, of the mean stage and of a transfer, in forwards, and ``held``, the fraction of all
+        stages' activations that weight gradients need, which requires a model; both to four digits. Other schedules,
+        and options that are set, are unchanged.
 
     Raises
     ------
     PPModelError
-        If the schedule is not defined at the size, it cannot be priced, or an operation takes no time, or far less than
-        another: there is no order to search for.
+        If the schedule is not defined at the size, it has no costs, or an operation takes no time or far less than
+        another, so that there is no order to search for.
 
     Examples
     --------
@@ -83,7 +84,7 @@ def ordered_case(case, num_ranks, num_microbatches, price, allreduce="excluded")
 
 
 def ordered_cases(case, size, prices, allreduce="excluded"):
-    """The `ordered_case` of each of some prices, or the error why there is none.
+    """The `ordered_case` for each price, or the error that prevents it.
 
     Parameters
     ----------
@@ -127,19 +128,19 @@ def _times(case, table, costs):
 
 
 def _held(of_stages):
-    """What weight gradients need of the activations of all stages together, as text."""
+    """The fraction of all stages' activations that weight gradients need, as text."""
     kept, share = activation_bytes(of_stages)
     total = kept.sum()
     return f"{(kept * share).sum() / total:.4g}" if total else "1"
 
 
 def ordered_for(asked, own):
-    """What an order was searched for, as text: ``times=1:1.16:0.72:0.05 held=0.62``; None if nothing was left open.
+    """What an order was searched for, as text: ``times=1:1.16:0.72:0.05 held=0.62``; None if nothing was open.
 
     Parameters
     ----------
     asked, own : Case
-        As its user names it, and its `ordered_case`.
+        The case as its user names it, and its `ordered_case`.
 
     Returns
     -------

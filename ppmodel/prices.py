@@ -1,4 +1,4 @@
-"""Costs of a table from plain seconds or from a model on a system, under a change; and the numbers of each table."""
+"""Costs of a table, from plain seconds or from a model on a system, under a change; and numbers of each table."""
 
 from itertools import product
 from numbers import Real
@@ -15,7 +15,7 @@ from ppmodel.layouts import layout_columns
 from ppmodel.tables import brief
 
 SECONDS = ("forward", "backward", "input_grad", "weight_grad", "pair", "comm", "latency", "reduction", "optimizer")
-"""Costs that may be given as plain seconds, in place of a model and a system; see `costs.uniform_costs`."""
+"""Costs that may be given in seconds, instead of a model and a system; see `costs.uniform_costs`."""
 
 _HALVES = {"input_grad", "weight_grad"}
 
@@ -26,7 +26,7 @@ def seconds_costs(table, allreduce="excluded", **seconds):
     Raises
     ------
     CostError
-        If one is unknown, missing, given twice over, or has no effect on the table.
+        If one is unknown, missing, given twice, or has no effect on the table.
     """
     given = require_seconds(seconds)
     for name, value in given.items():
@@ -36,20 +36,20 @@ def seconds_costs(table, allreduce="excluded", **seconds):
         raise CostError("reduction", None, f"is missing for allreduce = {allreduce}", "give its seconds")
     if "optimizer" in given and not len(table.steps):
         rule = f"has no effect: {table.name} has no optimizer steps"
-        raise CostError("optimizer", given["optimizer"], rule, "add them by table.with_step(), or leave it out")
+        raise CostError("optimizer", given["optimizer"], rule, "add them with table.with_step(), or leave it out")
     if "pair" in given and not table.overlaps.any():
-        rule = f"has no effect: no cell of {table.name} holds a forward and a backward"
+        rule = f"has no effect: no cell of {table.name} has both a forward and a backward"
         raise CostError("pair", given["pair"], rule, "leave it out")
     return uniform_costs(table, **given)
 
 
 def require_used(seconds, allreduce):
-    """Refuse seconds of an all-reduce where no run has one.
+    """Refuse seconds for an all-reduce if no run has one.
 
     Parameters
     ----------
     seconds : dict
-        As `evaluate.compare` takes them.
+        As in `evaluate.compare`.
     allreduce : str or list of str
 
     Raises
@@ -62,7 +62,7 @@ def require_used(seconds, allreduce):
 
 
 def costs_of(table, model, system, allreduce, seconds, layout=None):
-    """Costs of a table, with their model, system and complete layout; from seconds, these are None."""
+    """Costs of a table, with model, system and complete layout; these are None if costs are in seconds."""
     if model is None and system is None:
         require_model(layout)
         return seconds_costs(table, allreduce, **seconds), None, None, None
@@ -73,7 +73,7 @@ def costs_of(table, model, system, allreduce, seconds, layout=None):
 
 
 def require_seconds(seconds):
-    """The seconds that are given, refused where no table could be priced by them."""
+    """The seconds given, refused if they do not suffice for any table."""
     given = {name: value for name, value in seconds.items() if value is not None}
     for name in given:
         if name not in SECONDS:
@@ -98,18 +98,18 @@ def require_model(layout, field="layout", value=None, remedy="give model and sys
     ----------
     layout : LayoutSpec or None
     field, value, remedy : optional
-        How the message calls the layout, and what it advises.
+        Name of the layout in the message, and the advice.
 
     Raises
     ------
     CostError
     """
     if layout is not None:
-        raise CostError(field, value or layout.name or "given", "is for a model on a system", remedy)
+        raise CostError(field, value or layout.name or "given", "needs a model and a system", remedy)
 
 
 class Price(NamedTuple):
-    """One way to price a table: seconds, or a model on a system, under a change; `columns` name it in a row."""
+    """One source of costs: seconds, or a model on a system, under a change; `columns` identify it in a row."""
 
     columns: dict
     seconds: dict
@@ -120,7 +120,7 @@ class Price(NamedTuple):
 
     def costs(self, table, allreduce):
         if self.model is None:
-            has = {"pair": table.overlaps.any(), "optimizer": len(table.steps)}  # some of several schedules do
+            has = {"pair": table.overlaps.any(), "optimizer": len(table.steps)}  # in some of several schedules
             seconds = {name: value for name, value in self.seconds.items() if has.get(name, True)}
             return self.change.costs(seconds_costs(table, allreduce, **seconds), table)
         return changed_costs(table, self.model, self.change, self.system, self.layout_of(table))
@@ -137,7 +137,7 @@ class Price(NamedTuple):
 
 
 def changed_costs(table, model, change, system, layout=None):
-    """Costs of a table on a changed system: the same for all semantics."""
+    """Costs of a table on a changed system; the same for all semantics."""
 
     def changed():
         return change.costs(model_costs(table, model, change.system(system), layout=layout), table)
@@ -146,12 +146,12 @@ def changed_costs(table, model, change, system, layout=None):
 
 
 def priced(model, system, seconds, changes, layouts=(None,)):
-    """Every `Price` of what `evaluate.compare` was given, layout by layout: systems outermost, then models, changes.
+    """List every `Price` that the arguments describe, by layout: systems vary slowest, then models, then changes.
 
     Parameters
     ----------
     model, system, seconds, changes
-        As `evaluate.compare` takes them.
+        As in `evaluate.compare`.
     layouts : sequence of LayoutSpec or None
         From `layouts.as_layouts`.
 
@@ -182,7 +182,7 @@ def _price(system, model, changed, layout):
 
 
 def table_numbers(table):
-    """What follows from a table alone: its bubble ratio, the peak of its most loaded rank, and its messages."""
+    """Numbers that depend only on the table: bubble ratio, peak of the most loaded rank, messages."""
     return once(
         table,
         "numbers",
@@ -195,9 +195,9 @@ def table_numbers(table):
 
 
 def memory_numbers(table, model, system):
-    """Bytes on the most loaded rank, those of its activations, and how evenly the ranks compute.
+    """Bytes on the most loaded rank, bytes of its activations, and the balance of computing time.
 
-    They are alike on all systems, but where the layers are balanced by what they take.
+    They are the same on all systems, unless layers are balanced by their times.
     """
 
     def read():
@@ -213,11 +213,11 @@ def memory_numbers(table, model, system):
     return once(table, (model, system) if model.vocabulary else model, read)
 
 
-_known_of = WeakKeyDictionary()  # tables, and what is known of each: it goes when the table goes
+_known_of = WeakKeyDictionary()  # what is known of each table, forgotten with the table
 
 
 def once(table, key, compute):
-    """What is computed of a table once, and forgotten with it."""
+    """Compute something of a table once, and forget it with the table."""
     known = _known_of.setdefault(table, {})
     try:
         return known[key]
@@ -229,7 +229,7 @@ def once(table, key, compute):
 
 
 def listed(given):
-    """A list of what is given: of a single value, a list of one."""
+    """Turn a single value into a list of one."""
     return list(given) if isinstance(given, list | tuple | range | np.ndarray) else [given]
 
 
@@ -248,7 +248,7 @@ def as_system(given):
 
 
 def require_pair(model, system, seconds):
-    """Refuse a model without a system, either beside seconds, and keywords that are no costs."""
+    """Refuse a model without a system, either combined with seconds, and keywords that are not costs."""
     for name, value in seconds.items():
         if value is not None:
             rule = "cannot be combined with model and system" if name in SECONDS else "is not known"

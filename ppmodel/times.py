@@ -1,4 +1,4 @@
-"""Simulated times of a long study: what has been simulated before in this process is not simulated again."""
+"""Simulated times for long studies: within a process, nothing is simulated twice."""
 
 from functools import cache
 from typing import NamedTuple
@@ -14,14 +14,14 @@ from ppmodel.simulation import iterations, makespans
 
 
 class Times(NamedTuple):
-    """Simulated time and idle share, each with one entry for every change and system.
+    """Simulated time and idle ratio, each with one entry per change and system.
 
     Parameters
     ----------
     makespan_s : ndarray of float, shape (num_changes, num_systems)
         From the start of the first operation to the end of the last, in seconds.
     idle_ratio : ndarray of float, shape (num_changes, num_systems)
-        Share of all ranks' time in which they do not compute.
+        Fraction of all ranks' time in which they do not compute.
     """
 
     makespan_s: np.ndarray
@@ -31,7 +31,7 @@ class Times(NamedTuple):
 def times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce="excluded", changes=(UNCHANGED,)):
     """Simulated times of one schedule on some systems under some changes.
 
-    What has been simulated before in this process is not simulated again; values decide, not names or files.
+    Results are cached within the process, by values rather than names or files.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce="exc
 
 
 def _each_times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce, changes):
-    """`times` of a case whose order is searched anew for every system and change."""
+    """`times` of a case that needs a new search for an order on every system and change."""
     found = np.empty((2, len(changes), len(systems)))
     for place in np.ndindex(found.shape[1:]):
         change, system = changes[place[0]], systems[place[1]]

@@ -152,8 +152,8 @@ def test_single_values_replace_those_of_a_layout():
     ("layout", "keywords", "message"),
     [
         ("blom_176b", {}, "did you mean bloom_176b"),
-        ({"tq": 2}, {}, "tq = 2: is not known of a layout; did you mean tp|it has"),
-        (None, {"zeros": 1}, "zeros = 1: is not known of a layout; did you mean zero"),
+        ({"tq": 2}, {}, "tq = 2: is not a known value of a layout; did you mean tp|it has"),
+        (None, {"zeros": 1}, "zeros = 1: is not a known value of a layout; did you mean zero"),
         (None, {"tp": []}, "must have an entry"),
         (None, {"tp": 2.0}, "tp = 2.0: must be a whole number"),
         (None, {"tp": True, "dp": False}, "dp = false: must be a whole number"),
@@ -261,7 +261,7 @@ def test_a_sweep_over_layouts_has_the_rows_of_a_comparison(tmp_path):
     ("written", "message"),
     [
         ("layouts: [{tp: 8}]", "microbatches = nothing: is missing, and so it is in a layout"),
-        ("layouts: [{tq: 8, global_batch: 16}]", "layouts.0.tq = 8: is not known of a layout"),
+        ("layouts: [{tq: 8, global_batch: 16}]", "layouts.0.tq = 8: is not a known value of a layout"),
         ("layouts: [{tp: 0, global_batch: 16}]", "layouts.0.tp = 0: must be a whole number"),
         ("layouts: nowhere", "layouts.0.layout = nowhere: is neither a known name nor a path"),
         ("layouts: [bloom_176b, bloom_176b]", "is listed twice"),
