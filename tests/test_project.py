@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import textwrap
 import sys
 import tomllib
 from pathlib import Path
@@ -191,7 +192,7 @@ def test_commands_in_the_guide_run(tmp_path, monkeypatch, capsys):
 
 
 def test_the_output_in_the_readme_is_that_of_its_command(capsys):
-    """What the layout's example says, line by line."""
+    """What the first comparison and the layout's example say, line by line."""
     from ppmodel.cli import main
 
     text = (ROOT / "README.md").read_text()
@@ -200,6 +201,9 @@ def test_the_output_in_the_readme_is_that_of_its_command(capsys):
     ).groups()
     assert main(shlex.split(command)) == 0
     assert shown in capsys.readouterr().out
+    first = re.search(r"^\.venv/bin/ppmodel (compare [^\n]*)$", text, re.M)[1]
+    assert main(shlex.split(first)) == 0
+    assert textwrap.indent(capsys.readouterr().out, "   ") in text
 
 
 def test_python_in_the_guide_runs():
