@@ -6,8 +6,8 @@ import re
 import shlex
 import shutil
 import subprocess
-import textwrap
 import sys
+import textwrap
 import tomllib
 from pathlib import Path
 
