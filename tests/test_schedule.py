@@ -96,16 +96,16 @@ BROKEN = {
     "backward first": ("0B0 0F0", "0B0", "deadlock"),
     "weights first": ("0F0 0W0 0I0", "0W0", "deadlock"),
     "both backwards": ("0F0 0B0 0I0 0W0", "0B0", "beside its own halves"),
-    "lone reduction": ("0F0 1F0 1B0 0B0 0R", "1R", "is missing: a table has the reductions of all stages"),
-    "lone step": ("0F0 1F0 1B0 0B0 1O", "0O", "is missing: a table has the optimizer steps of all stages"),
+    "lone reduction": ("0F0 1F0 1B0 0B0 0R", "1R", "is missing: a table has reductions for all stages"),
+    "lone step": ("0F0 1F0 1B0 0B0 1O", "0O", "is missing: a table has optimizer steps for all stages"),
     "rank without steps": ("0F0 0B0 0O\n1F0 1B0", "1B0", "is not followed by an optimizer step"),
     "early reduction": ("0F0 0R 0B0", "0R", "deadlock"),
     "early step": ("0F0 1F0 1B0 1O 0B0 0O", "1O", "comes before 0B0: steps start when all gradients"),
     "step before a reduction": ("0F0 0B0 0O 0R", "0O", "comes before 0R"),
     "steps in one cell": ("0F0 1F0 1B0 0B0 0O&1O", "1O", "shares a cell with an optimizer step"),
     "two replicas": ("0F0 0B0 1F0@1\n1F0 1B0 0F0@1", "replicas \\[0, 1\\]", "exactly one replica"),
-    "gap": ("0F0 0F2 0B0 0B2", "missing", "number each microbatch from 0"),
-    "no stage 0": ("1F0 1B0", "missing", "number each stage from 0"),
+    "gap": ("0F0 0F2 0B0 0B2", "missing", "number every microbatch from 0"),
+    "no stage 0": ("1F0 1B0", "missing", "number every stage from 0"),
 }
 
 

@@ -295,7 +295,7 @@ REFUSED = {
     "unknown_system": ":4: systems.1 = dgx_h10: is neither a known name .*did you mean dgx_h100",
     "unnamed_schedule": ":1: schedules.0.name = nothing: is missing",
     "useless_slowdown": r":8: noise.0.slowdown = 1.3: has no effect: no rank is slow; add.*straggling: 0.02",
-    "useless_straggling": ":9: noise.1.straggling = 0.02: has no effect: slow ranks are as .*add .*slowdown: 1.5",
+    "useless_straggling": ":9: noise.1.straggling = 0.02: has no effect: slow ranks are as .*add, .*slowdown: 1.5",
     "zero": ":3: microbatches.1 = 0: must be greater than or equal to 1; write 1 or a larger number",
 }
 
@@ -473,7 +473,7 @@ def test_a_finished_sweep_is_not_computed_again(file, tmp_path, capsys, monkeypa
     run_sweep(path, out)
     before = out.read_bytes()
     monkeypatch.setattr(runners, "compute_rows", None)
-    assert run(capsys, path, "--out", out) == (0, f"{out}: 96 rows, there already, nothing to do; 0 refused\n", "")
+    assert run(capsys, path, "--out", out) == (0, f"{out}: 96 rows, already complete, nothing to do; 0 refused\n", "")
     monkeypatch.undo()
     path.write_text(SHORT.replace("dgx_h100", "dgx_a100"))
     code, _, said = run(capsys, path, "--out", out)
@@ -499,7 +499,7 @@ def test_row_groups_do_not_depend_on_the_chunks(file, tmp_path, monkeypatch):
 
 
 WRONG_OUTPUTS = {
-    "results.csv": "must end in .parquet",
+    "results.csv": "must be a name ending in .parquet",
     "nowhere/results.parquet": "nowhere, which is no folder; create it",
     "folder.parquet": "exists but is not a file; name another file",
 }
@@ -774,14 +774,14 @@ def test_parts_of_another_sweep_are_refused(file, tmp_path, capsys, monkeypatch,
     interrupted(path, out, monkeypatch)
     path.write_text(SHORT.replace("[2, 3, 4, 5]", "[2, 3, 4]"))
     _, _, said = run(capsys, path, "--out", out)
-    assert re.match(r"error: parts = .*were begun with another specification \(pp differ\); go on with", said)
+    assert re.match(r"error: parts = .*were begun with another specification \(pp differ\); resume that one", said)
     path.write_text(SHORT)
     with monkeypatch.context() as patch:
         patch.setattr(store, "versions", lambda: "ppmodel 9.9")
         assert re.search("were begun with ppmodel 0.*, and this is ppmodel 9.9", run(capsys, path, "--out", out)[2])
     for text in ("", "[[]]", "[" * 10**5):
         out.with_name("results.parquet.parts").joinpath("sweep.json").write_text(text)
-        assert "were begun with something that cannot be read; " in run(capsys, path, "--out", out)[2]
+        assert "were begun with an unreadable record that cannot be read; " in run(capsys, path, "--out", out)[2]
     path.write_text(PLAIN)
     assert run(capsys, path, "--out", out, "--force")[0] == 0
     assert out.read_bytes() == expected[PLAIN]
@@ -804,7 +804,7 @@ def test_a_foreign_record_stays(file, tmp_path, capsys):
     folder = tmp_path / "results.parquet.parts"
     folder.mkdir()
     (folder / "sweep.json").write_text("mine")
-    assert "were begun with something" in run(capsys, file(SHORT), "--out", tmp_path / "results.parquet")[2]
+    assert "were begun with an unreadable record" in run(capsys, file(SHORT), "--out", tmp_path / "results.parquet")[2]
     assert (folder / "sweep.json").read_text() == "mine"
 
 

@@ -1,8 +1,8 @@
-"""A schedule to start from: copy the file, change the order and the names.
+"""A schedule to start from: copy this file, then change the order and the names.
 
-The idea of this one: where ranks come in nodes, one link in N is slow. Eager
-1F1B warms up twice as deep as 1F1B to hide every transfer; here each rank
-warms up one forward deeper for each slow link ahead of it, and no more.
+The idea of this one: with nodes of N ranks, one link in N is slow. Eager 1F1B
+doubles the warm-up of 1F1B to hide every transfer; here, each rank's warm-up
+has only one more forward for each slow link ahead of it.
 """
 
 from ppmodel.ops import Op, OpKind
@@ -13,16 +13,16 @@ from ppmodel.tables import Schedule
 @schedule(
     "node-1f1b",
     label="node-aware 1F1B",
-    title="1F1B, warmed up one forward deeper for each slow link ahead",
+    title="1F1B with one more warm-up forward for each slow link ahead",
     legal="B >= 1",
-    options=[Option.count("node", 4, "N", "ranks of a node")],
+    options=[Option.count("node", 4, "N", "ranks per node")],
 )
 def node_one_f_one_b(num_ranks, num_microbatches, node=4):
-    """Stage r on rank r; the nodes are filled one after the other."""
+    """Stage r on rank r; nodes are filled one after another."""
     rows = []
     for rank in range(num_ranks):
         ahead = range(rank + 1, num_ranks)
-        slow = sum(later % node == 0 for later in ahead)  # a node begins there
+        slow = sum(later % node == 0 for later in ahead)  # a new node starts there
         warm_up = min(len(ahead) + slow, num_microbatches)
         forwards = [Op(OpKind.F, rank, m) for m in range(num_microbatches)]
         backwards = [Op(OpKind.B, rank, m) for m in range(num_microbatches)]
