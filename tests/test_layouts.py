@@ -260,7 +260,7 @@ def test_a_sweep_over_layouts_has_the_rows_of_a_comparison(tmp_path):
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ("layouts: [{tp: 8}]", "microbatches = nothing: is missing, and so it is in a layout"),
+        ("layouts: [{tp: 8}]", "microbatches = nothing: is missing, also in a layout"),
         ("layouts: [{tq: 8, global_batch: 16}]", "layouts.0.tq = 8: is not a known value of a layout"),
         ("layouts: [{tp: 0, global_batch: 16}]", "layouts.0.tp = 0: must be a whole number"),
         ("layouts: nowhere", "layouts.0.layout = nowhere: is neither a known name nor a path"),

@@ -1,4 +1,4 @@
-"""Algorithms on results: orders and reversals, Pareto fronts, choices, kinds of schedules."""
+"""Algorithms on results: orders and reversals, Pareto fronts, choices, uncertainty, distance from the optimum."""
 
 from ppmodel.analysis.choice import recommended
 from ppmodel.analysis.frames import relative_to, reversals, winners

@@ -1,29 +1,29 @@
-"""The schedule to choose under a limit of memory."""
+"""The schedule to choose under a memory limit."""
 
 from ppmodel.noise import TIE
 
 CHOICES = ("fastest that fits", "next schedule that fits", "fastest of all", "least memory")
-"""What `recommended` picks at each number of ranks, where one exists."""
+"""What `recommended` picks for each number of ranks, if it exists."""
 
 
 def recommended(frame, limit_bytes=None, time="makespan_s"):
-    """For each number of ranks the fastest schedule that fits a limit of memory, and what stands beside it.
+    """For each number of ranks, pick the fastest schedule within a memory limit, and its alternatives.
 
     Parameters
     ----------
     frame : DataFrame
-        From `ppmodel.compare`, of one model on one system; points that are not defined are no candidates.
+        From `ppmodel.compare`, with one model on one system; undefined points are ignored.
     limit_bytes : float, optional
-        Bytes that the most loaded rank may hold; by default all memory of a rank of the system.
+        Memory limit for the most loaded rank, in bytes; by default, all memory of a device.
     time : str
-        Column of the time that decides; of a frame with layouts ``iteration_s``, the whole iteration.
+        Column with the time to minimise; for a frame with layouts, ``iteration_s``, the whole iteration.
 
     Returns
     -------
     DataFrame
-        Rows of `frame` with a column ``choice`` before them, one of `CHOICES`: the fastest that fits; the fastest that
-        fits of all other schedules; the fastest, whatever it needs; the one that needs least. Of equally fast ones the
-        one that needs fewer bytes is taken, then the first by label, then the smaller B.
+        Rows of `frame` with an additional first column ``choice``, one of `CHOICES`: the fastest that fits; the fastest
+        other schedule that fits; the fastest of all; the one with least memory. Ties go to less memory, then to the
+        first by label, then to the smaller B.
 
     Examples
     --------
@@ -47,6 +47,6 @@ def recommended(frame, limit_bytes=None, time="makespan_s"):
 
 
 def _fastest(rows, time):
-    """The fastest by the written rule: one row, or none."""
+    """The fastest by the rule above: one row or none."""
     equal = rows[rows[time] <= rows[time].min() * (1 + TIE)]
     return equal.sort_values(["peak_memory_bytes", "label", "microbatches"])[:1]

@@ -1,4 +1,4 @@
-"""How far schedules are from the best possible: against bounds, and against optima that a solver proves."""
+"""Distance of schedules from the best possible: from bounds, and from optima proved by a solver."""
 
 from fractions import Fraction
 from typing import NamedTuple
@@ -11,8 +11,8 @@ from ppmodel.optimum import answers, bounds, is_whole, peak_of, problem_of, solv
 from ppmodel.tables import Schedule, layout
 
 STEPS = ("order", "halves", "free")
-"""What a schedule is compared with, each with more freedom than the one before: the best order with its memory and its
-kind of backward; with backwards that may be split; with memory without limit, too. All are on its own placement."""
+"""What a schedule is compared with, in order of increasing freedom: the best order within its memory and with its kind
+of backward; also with split backwards; also with unlimited memory. All use the schedule's own placement."""
 
 
 class _Entry(NamedTuple):
@@ -28,37 +28,36 @@ class _Entry(NamedTuple):
 
 
 def distances(cases, pp, microbatches, comm=0.0, work=1.0, objective="makespan"):
-    """Times of schedules at a size, and the least that any order of the same operations on the same ranks takes.
+    """Compare schedules at a size with the shortest time of any order of the same operations on the same ranks.
 
     Parameters
     ----------
     cases : iterable
-        Schedules as `ppmodel.compare` takes them; those that are not defined at the size, have stages of unequal size,
-        or cut microbatches into parts, are left out. Searched ones are searched for the times at hand. One with F&B
-        pairs, cells in which a forward meets a backward, is followed by its order with unfused pairs, its label by
-        "unfused".
+        Schedules as for `ppmodel.compare`; those that are not defined at the size, have stages of unequal size or split
+        microbatches are left out. Searched orders are searched for these times. A schedule with F&B pairs, cells with a
+        forward and a backward, is followed by the same order with unfused pairs, labelled "unfused".
     pp, microbatches : int
         Ranks S and microbatches B.
     comm : float
-        Time of a transfer in forwards; transfers occupy nothing.
+        Time of a transfer over that of a forward; transfers occupy nothing.
     work : float
-        The solver's limit for each problem, as in `optimum.solve`; 0 asks for bounds alone.
+        The solver's limit for each problem, as in `optimum.solve`; 0 for bounds only.
     objective : {"makespan", "span"}
         As in `optimum.solve`.
 
     Returns
     -------
     DataFrame
-        One row a schedule; F = I = W = 1 on 1/S of the model. Columns ``pp, microbatches, comm_over_forward, label,
+        One row per schedule; F = I = W = 1 on 1/S of the model. Columns ``pp, microbatches, comm_over_forward, label,
         layout, backward, peak_activations, time``, then for each of `STEPS`, such as ``order``: ``order_plain``, the
-        bound of `optimum.bounds`; ``order_bound``, the one that the solver proved; ``order_time``, the best time found
-        (NaN where none was); ``order_proven``, whether it is the optimum; ``over_order``, the schedule's time over it,
-        less 1; and ``at_most_order``, its time over the bound, less 1. ``proven`` says whether all three are optima.
+        bound from `optimum.bounds`; ``order_bound``, the bound the solver proved; ``order_time``, the best time found
+        (NaN if none); ``order_proven``, whether that is the optimum; ``over_order``, the schedule's time over it, minus
+        1; and ``at_most_order``, its time over the bound, minus 1. ``proven`` says whether all three are optima.
 
     Raises
     ------
     ScheduleError
-        If a schedule or an option is unknown, or work is asked for where OR-tools is not installed.
+        If a schedule or an option is unknown, or if `work` is not 0 and OR-tools is not installed.
 
     Examples
     --------
@@ -86,14 +85,14 @@ def _entries(cases, num_ranks, num_microbatches, comm):
     for case in shown:
         for _, table in legal_cases([_for_times(case, comm)], num_ranks, num_microbatches):
             if table.microbatch_parts > 1 or np.ptp(table.stage_shares):
-                continue  # its orders are compared with those of stages that are alike
+                continue  # only orders of equal stages are compared
             unfused = {f"{case.label} unfused": table.unfused()} if table.overlaps.any() else {}
             for label, order in ({case.label: table} | unfused).items():
                 yield _Entry(label, order, Fraction(str(comm)), peak_of(order), is_whole(order))
 
 
 def _for_times(case, comm):
-    """The case, with the times at hand where its order is searched for times."""
+    """The case, with the times at hand if its order is searched for."""
     searched = case.source is None and any(option.name == "times" for option in schedules.get(case.name).options)
     if not searched or "times" in dict(case.options):
         return case
@@ -101,7 +100,7 @@ def _for_times(case, comm):
 
 
 def _answer(known, entries, problem, work, objective):
-    """Derived bound, and `Optimum` or None, of a problem; one that was solved before is not solved again."""
+    """Derived bound, and `Optimum` or None, of a problem; solved problems are cached."""
     key = (problem.placement.tobytes(), problem.placement.shape, problem.limit, problem.split)
     if key not in known:
         at_hand = [entry.schedule for entry in entries] + [found.schedule for _, found in known.values() if found]
@@ -111,7 +110,7 @@ def _answer(known, entries, problem, work, objective):
 
 
 def _fastest(at_hand, problem, objective):
-    """The fastest schedule at hand that answers a problem, the first of several; None if none does."""
+    """The fastest of the given schedules that solves a problem; ties go to the first; None if none does."""
     fitting = [schedule for schedule in at_hand if schedule is not None and answers(schedule, problem)]
     return min(fitting, key=lambda schedule: time_of(schedule, problem, objective), default=None)
 

@@ -1,4 +1,4 @@
-"""Comparisons between the rows of a frame: times against a base, the fastest at each point, reversals."""
+"""Comparisons between rows of a frame: times relative to a baseline, the fastest at each point, reversals."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ _NAMED = ("schedule", "options", "label")
 
 
 def points_of(frame):
-    """The columns that identify a point: all of `evaluate.COORDINATES` except those that name the schedule.
+    """List the columns that identify a point: all of `evaluate.COORDINATES` except those that name the schedule.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ def points_of(frame):
     Returns
     -------
     list of str
-        With costs given in seconds, and with ``change`` where something was changed.
+        Including costs given in seconds, and ``change`` if present.
 
     Examples
     --------
@@ -34,14 +34,14 @@ def points_of(frame):
 
 
 def relative_to(frame, base, value="makespan_s"):
-    """Each schedule's value against that of another schedule at the same point.
+    """Compare each schedule's value with that of a base schedule at the same point.
 
     Parameters
     ----------
     frame : DataFrame
         From `ppmodel.compare`.
     base : str
-        The schedule to compare with, by its label.
+        Label of the schedule to compare with.
     value : str
         The column to compare.
 
@@ -49,7 +49,7 @@ def relative_to(frame, base, value="makespan_s"):
     -------
     DataFrame
         The rows of the other schedules, with columns ``base`` and ``relative``: the base's value, and value / base - 1,
-        negative where the schedule is faster. Points at which either is not defined are left out.
+        which is negative if the schedule is faster. Points at which either is undefined are left out.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def relative_to(frame, base, value="makespan_s"):
 
 
 def winners(frame):
-    """The fastest schedule of each point, and its lead.
+    """Find the fastest schedule at each point, and its lead.
 
     Parameters
     ----------
@@ -83,9 +83,9 @@ def winners(frame):
     Returns
     -------
     DataFrame
-        The columns of `points_of`, then ``label, makespan_s, second, lead``. Of schedules that take the same time the
-        one with the lower peak of activations wins, then the one that stands first. The second is the fastest of those
-        that take longer, the lead its time over the winner's, less 1; without a second, None and NaN.
+        The columns of `points_of`, then ``label, makespan_s, second, lead``. Ties go to the lower peak of activations,
+        then to the first row. The second is the fastest schedule that takes longer, and the lead its time over the
+        winner's, minus 1; None and NaN if there is no second.
 
     Examples
     --------
@@ -110,23 +110,23 @@ def winners(frame):
 
 
 def reversals(frame):
-    """Pairs of schedules whose order by bubble ratio is not their order by simulated time.
+    """Find pairs of schedules ordered differently by bubble ratio and by simulated time.
 
-    Equal bubbles are no order, so GPipe and 1F1B cannot be reversed.
+    Equal bubbles define no order, so GPipe and 1F1B cannot be reversed.
 
     Parameters
     ----------
     frame : DataFrame
-        From `ppmodel.compare`; with a column ``without_network_s``, the time that each row takes without a network,
-        reversals that the network causes are told apart.
+        From `ppmodel.compare`; with a column ``without_network_s``, the time of each row without a network, reversals
+        caused by the network are marked.
 
     Returns
     -------
     DataFrame
-        A row a pair and point; the columns of `points_of`, then ``smaller_bubble, bubble_smaller, makespan_smaller_s``
-        of the schedule with the smaller bubble, ``faster, bubble_faster, makespan_faster_s`` of the one that is faster
-        all the same, and ``by_network``: whether the pair has the order of its bubbles where transfers take no time.
-        Else the cause is a backward that is not exactly two forwards long.
+        One row per pair and point: the columns of `points_of`; ``smaller_bubble, bubble_smaller, makespan_smaller_s``
+        for the schedule with the smaller bubble; ``faster, bubble_faster, makespan_faster_s`` for the one that is
+        nevertheless faster; and ``by_network``: whether the pair is in the order of its bubbles if transfers take no
+        time. Otherwise, the cause is a backward that is not exactly two forwards long.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Orders of schedules by bubble ratio, time and memory: where they disagree, and Pareto fronts."""
+"""Orders of schedules by bubble ratio, time and memory; their disagreements; Pareto fronts."""
 
 import numpy as np
 
@@ -6,17 +6,17 @@ from ppmodel.noise import TIE
 
 
 def order_of_bubbles(first, second):
-    """The order of bubble ratios; differences up to a billionth are rounding and count as equal.
+    """Order bubble ratios; differences up to a billionth count as equal.
 
     Parameters
     ----------
     first, second : array of float
-        Ratios of the total time, of shapes that fit together.
+        Ratios over the total time, with shapes that broadcast.
 
     Returns
     -------
     ndarray of int
-        -1 where the first is smaller, 1 where the second is, 0 where they are equal or one is missing.
+        -1 where the first is smaller, 1 where the second is, and 0 where they are equal or one is missing.
 
     Examples
     --------
@@ -28,17 +28,17 @@ def order_of_bubbles(first, second):
 
 
 def order_of_amounts(first, second):
-    """The order of times or of memory; relative differences up to a billionth are rounding and count as equal.
+    """Order times or amounts of memory; relative differences up to a billionth count as equal.
 
     Parameters
     ----------
     first, second : array of float
-        Of shapes that fit together, in one unit.
+        In the same unit, with shapes that broadcast.
 
     Returns
     -------
     ndarray of int
-        -1 where the first is smaller, 1 where the second is, 0 where they are equal.
+        -1 where the first is smaller, 1 where the second is, and 0 where they are equal.
 
     Examples
     --------
@@ -50,19 +50,19 @@ def order_of_amounts(first, second):
 
 
 def every_two(order, values):
-    """The order of every pair of schedules.
+    """Order every pair of schedules.
 
     Parameters
     ----------
     order : callable
         `order_of_bubbles` or `order_of_amounts`.
     values : array of float, shape (n, ...)
-        One value a schedule.
+        One value per schedule.
 
     Returns
     -------
     ndarray of int, shape (n, n, ...)
-        The order of the row's value against the column's.
+        The order of the row's value relative to the column's.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def every_two(order, values):
 
 
 def reversed_pairs(bubbles, times, without_network=None):
-    """Pairs that time orders against their bubble ratios. Equal bubbles, and equal times, are no order.
+    """Find pairs whose times are in the opposite order to their bubble ratios; equal values define no order.
 
     Parameters
     ----------
@@ -83,13 +83,13 @@ def reversed_pairs(bubbles, times, without_network=None):
     times : array of float, shape (n, ...)
         Their times.
     without_network : array of float, shape (n, ...), optional
-        Their times without a network. If given, only pairs that the network reverses count: those that are not
-        reversed without it, too.
+        Their times without a network. If given, only pairs reversed by the network count, which are not also reversed
+        without it.
 
     Returns
     -------
     ndarray of bool, shape (n, n, ...)
-        Whether a row's schedule has a smaller bubble than a column's, and takes longer.
+        Whether the row's schedule has a smaller bubble than the column's, but takes longer.
 
     Examples
     --------
@@ -108,9 +108,9 @@ def negated(bubble, base_bubble, time, base_time):
     Parameters
     ----------
     bubble, base_bubble : array of float
-        Bubble ratios, of shapes that fit together.
+        Bubble ratios, with shapes that broadcast.
     time, base_time : array of float
-        Times of the same.
+        The corresponding times.
 
     Returns
     -------
@@ -126,17 +126,17 @@ def negated(bubble, base_bubble, time, base_time):
 
 
 def beats(first, second):
-    """Which points beat which: as good in both numbers, and better in one.
+    """Find which points beat which: at least as good in both numbers, and better in one.
 
     Parameters
     ----------
     first, second : array of float, shape (n,)
-        Two numbers of which less is better, such as time and memory; relative differences up to a billionth are none.
+        Two numbers to minimise, such as time and memory; relative differences up to a billionth count as equal.
 
     Returns
     -------
     ndarray of bool, shape (n, n)
-        Whether a row's point beats a column's.
+        Whether the row's point beats the column's.
 
     Examples
     --------
@@ -148,12 +148,12 @@ def beats(first, second):
 
 
 def pareto_front(first, second):
-    """The Pareto front: points that no other point beats.
+    """Find the Pareto front: points that no other point beats.
 
     Parameters
     ----------
     first, second : array of float, shape (n,)
-        As in `beats`; equal points are both on the front, or neither is.
+        As in `beats`; of equal points, either both are on the front or neither.
 
     Returns
     -------
@@ -168,7 +168,7 @@ def pareto_front(first, second):
 
 
 def behind(time, memory):
-    """How much slower each point is than the fastest one that holds no more memory.
+    """Compute how much slower each point is than the fastest one that needs no more memory.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def behind(time, memory):
     Returns
     -------
     ndarray of float, shape (n,)
-        Time over that of the fastest point that holds no more, less 1; 0 on the `pareto_front`.
+        Time over that of the fastest point that needs no more, minus 1; 0 on the `pareto_front`.
 
     Examples
     --------
@@ -190,7 +190,7 @@ def behind(time, memory):
 
 
 def places(order, values):
-    """The place of each value: one more than the number of those before it; equals share a place.
+    """Rank values: one more than the number of smaller ones; equal values share a rank.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def places(order, values):
     Returns
     -------
     ndarray of float, shape (n,)
-        NaN where the value is missing.
+        NaN if the value is missing.
 
     Examples
     --------
@@ -213,18 +213,18 @@ def places(order, values):
 
 
 def kendall_tau(first, second):
-    """Rank correlation of two orders, Kendall's tau-b: 1 where they agree, -1 where one is the reverse of the other.
+    """Rank correlation of two orders, Kendall's tau-b: 1 if they agree, -1 if one is the reverse of the other.
 
     Parameters
     ----------
     first, second : ndarray of int, shape (n, n)
-        From `every_two`; 0 where two schedules have no order.
+        From `every_two`; 0 for pairs without an order.
 
     Returns
     -------
     float
-        Pairs in one order less pairs in opposite order, over the geometric mean of the pairs that each orders at
-        all; NaN where one of them orders none. Source: Kendall, 1945.
+        Pairs in the same order minus pairs in opposite order, over the geometric mean of the numbers of pairs that each
+        orders; NaN if one of them orders none. Source: Kendall, 1945.
 
     Examples
     --------

@@ -18,23 +18,23 @@ _LEVELS = {
 
 
 def levels(schedules, sizes, **options):
-    """What the formula, the table and the simulation of every schedule say, without a network and with it.
+    """Evaluate every schedule by formula, by table and by simulation, without and with a network.
 
     Parameters
     ----------
     schedules : list
         As in `ppmodel.compare`.
     sizes : iterable of (int, int)
-        Ranks and microbatches. A schedule that is not defined at a size, or does not fit the model there, is left out.
+        Ranks and microbatches. Schedules that are not defined at a size, or do not fit the model there, are left out.
     **options
         Model, system or seconds, and communication semantics, as in `ppmodel.compare`.
 
     Returns
     -------
     DataFrame
-        The columns of `ppmodel.compare`, size by size, and ``without_network_s, idle_without_network``: makespan and
-        idle share if transfers and all-reduces took no time; ``family``, see `analysis.family`;
-        ``published_bubble_ratio``, NaN where the authors publish none; and ``messages_of_rank``, of the rank that
+        The columns of `ppmodel.compare`, size by size, plus ``without_network_s, idle_without_network``: makespan and
+        idle ratio if transfers and all-reduces took no time; ``family``, see `analysis.family`;
+        ``published_bubble_ratio``, NaN if the authors publish none; and ``messages_of_rank``, from the rank that
         sends most.
 
     Raises
@@ -53,11 +53,11 @@ def levels(schedules, sizes, **options):
     sizes = list(sizes)
     for pp, _ in sizes:
         if pp < 2:
-            rule = "makes a pipeline without transfers, which has no network to ask about"
-            raise PPModelError("pp", pp, rule, "take at least 2 ranks")
+            rule = "gives a pipeline without transfers, for which the network does not matter"
+            raise PPModelError("pp", pp, rule, "use at least 2 ranks")
     frames = [frame for size in sizes if len(frame := _at_size(schedules, size, options))]
     if not frames:
-        rule = "leave no size at which a schedule is defined and the model fits"
+        rule = "include no size at which a schedule is defined and the model fits"
         raise PPModelError("sizes", sizes, rule, "choose other sizes")
     return pd.concat(frames, ignore_index=True)
 
@@ -81,24 +81,24 @@ def _at_size(schedules, size, options):
 
 
 def agreement(frame, clear=0.01):
-    """How far one level orders the schedules of a point as another does.
+    """Compare the orders of schedules at each point between levels.
 
     Parameters
     ----------
     frame : DataFrame
         From `levels`, with a system.
     clear : float
-        A reversal is clear where the table promises at least this much less time to the schedule that then takes at
-        least this much more.
+        A reversal is clear if, by the table, the schedule should take at least this fraction less time, but takes at
+        least this fraction more.
 
     Returns
     -------
     DataFrame
-        A row a system and size; columns ``system, pp, microbatches, comm_over_forward, schedules, pairs,
+        One row per system and size; columns ``system, pp, microbatches, comm_over_forward, schedules, pairs,
         formula_table, table_without_network, table_time, formula_time, reversed, by_network, clear``: c/F as the
-        median over the schedules; pairs that the table orders; Kendall's tau-b of two levels each, formulas among the
-        schedules that have a published one; and the pairs that time orders against the table, those of them that it
-        does not without a network, and the clear ones of these.
+        median over schedules; pairs that the table orders; Kendall's tau-b between two levels each, with formulas only
+        for schedules with a published one; the number of pairs reversed by time, those among them reversed by the
+        network, and the clear ones among these.
     """
     import pandas as pd
 
@@ -114,7 +114,7 @@ def agreement(frame, clear=0.01):
 
 
 def _correlations(group):
-    """Kendall's tau-b of two levels each; where the formula is one, of the schedules that have a published one."""
+    """Kendall's tau-b between two levels each; with formulas, only for schedules with a published one."""
     known = group[group.published_bubble_ratio.notna()]
     pairs = (("formula", "table"), ("table", "without_network"), ("table", "time"), ("formula", "time"))
     return {f"{one}_{other}": _tau(known if one == "formula" else group, one, other) for one, other in pairs}
@@ -125,7 +125,7 @@ def _tau(rows, *levels):
 
 
 def _reversals(group, clear):
-    """Which of every two schedules are reversed, which by the network, and which of these clearly."""
+    """Which pairs of schedules are reversed, which of them by the network, and which of these clearly."""
     ratios, seconds = group.table_bubble_ratio.to_numpy(), group.makespan_s.to_numpy()
     by_network = orders.reversed_pairs(ratios, seconds, group.without_network_s)
     promised = (1 - ratios)[:, None] / (1 - ratios) - 1
@@ -137,23 +137,23 @@ def _reversals(group, clear):
 
 
 def advantages(frame, base):
-    """What each schedule's table promises over a base schedule, and what is left of it without and with the network.
+    """Compare the gain over a base schedule that each table promises with the gain without and with a network.
 
     Parameters
     ----------
     frame : DataFrame
         From `levels`, with a system.
     base : str
-        The schedule to compare with, by its label.
+        Label of the schedule to compare with.
 
     Returns
     -------
     DataFrame
-        A row for each other schedule at each point of the base; columns ``system, pp, microbatches, label, family,
-        comm_over_forward``; ``promised, without_network, relative``: time against the base, less 1, by the tables,
+        One row for each other schedule at each point of the base; columns ``system, pp, microbatches, label, family,
+        comm_over_forward``; ``promised, without_network, relative``: time over the base's, minus 1, by the tables,
         simulated without a network, and with it; and ``smaller_bubble, negated_without_network, negated,
-        by_network``: whether the bubble is smaller than the base's, whether it is no shorter time all the same, without
-        the network and with it, and whether it is with the network alone.
+        by_network``: whether the bubble is smaller than the base's; whether the schedule is nevertheless not faster,
+        without the network and with it; and whether that is so only with the network.
     """
     numbers = ["table_bubble_ratio", "without_network_s", "makespan_s"]
     bases = frame.loc[frame.label == base, [*_POINT, *numbers]]
@@ -171,21 +171,21 @@ def advantages(frame, base):
 
 
 def fronts(frame, by=("system", "pp")):
-    """The Pareto fronts of time and memory, and how far behind them all other points are.
+    """Find the Pareto fronts of time and memory, and how far behind them all other points are.
 
     Parameters
     ----------
     frame : DataFrame
         From `ppmodel.compare` with a model, or `levels`.
     by : sequence of str
-        Columns that tell the fronts apart; all schedules and microbatches of one compete.
+        Columns that distinguish the fronts; all schedules and numbers of microbatches compete within each.
 
     Returns
     -------
     DataFrame
         The rows of `frame`, front by front, with columns ``front`` and ``behind``: whether no other row is as fast with
-        less memory on the most loaded rank, or faster with as much; and its time over that of the fastest that holds
-        no more, less 1.
+        less memory on the most loaded rank, or faster with the same; and the time over that of the fastest row that
+        needs no more memory, minus 1.
 
     Examples
     --------

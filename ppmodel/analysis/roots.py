@@ -1,4 +1,4 @@
-"""Where a curve changes its sign, and up to which number a condition holds."""
+"""Sign changes of a curve, and the largest number up to which a condition holds."""
 
 import numpy as np
 
@@ -6,14 +6,14 @@ from ppmodel.noise import TIE
 
 
 def crossings(ratios, apart):
-    """Where a curve changes its sign, interpolated on a logarithmic axis.
+    """Find where a curve changes sign, interpolated on a logarithmic axis.
 
     Parameters
     ----------
     ratios : array of float, shape (n,)
-        Positive and rising, such as transfers over a forward, c/F.
+        Positive and increasing, such as transfer times over a forward, c/F.
     apart : array of float, shape (n,)
-        The curve, such as the logarithm of one time over another; less than a billionth is 0, and 0 is no sign.
+        The curve, such as the logarithm of one time over another; values below a billionth count as 0, without a sign.
 
     Returns
     -------
@@ -34,19 +34,19 @@ def crossings(ratios, apart):
 
 
 def largest_share(holds, halvings=12):
-    """The largest number from 0 to 1 at which a condition holds that holds at all smaller ones, by bisection.
+    """Find by bisection the largest number from 0 to 1 at which a condition holds that holds at all smaller ones.
 
     Parameters
     ----------
     holds : callable
-        From a number to whether the condition holds there.
+        Maps a number to whether the condition holds there.
     halvings : int
         The result is exact to 1 / 2**halvings.
 
     Returns
     -------
     float
-        NaN where the condition holds nowhere that was tried.
+        NaN if the condition holds at no number tried.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Does a ranking survive noise: noisy runs beside the noiseless one, and what becomes of the first place."""
+"""Whether a ranking survives noise: noisy runs compared with the noiseless one, and verdicts on the first place."""
 
 from itertools import chain, groupby, product
 from operator import itemgetter
@@ -12,48 +12,48 @@ from ppmodel.prices import Price, as_model, as_system, listed
 from ppmodel.simulation import makespans
 
 VERDICTS = ("holds", "open", "tie decided", "reversed")
-"""What becomes of a first place; see `first_places`."""
+"""Verdicts on a first place; see `first_places`."""
 
 _NOISE = ("jitter", "straggling", "slowdown")
 _POINT = ["system", "pp", "microbatches"]
 _QUANTILES = [f"q{100 * share:.0f}_s" for share in QUANTILES]
 _NOTHING_TO_BEAT = Comparison(*[float("nan")] * 3)
-_RISK = 0.05  # that one or more of the intervals of a point do not hold
+_RISK = 0.05  # probability that at least one interval of a point does not hold
 
 
 def compare_runs(
     schedules, pp, microbatches, noises, seeds, *, model, system, p2p="overlapped", allreduce="excluded"
 ):  # fmt: skip
-    """Makespans of noisy runs, and how often each schedule beats the one that is first without noise.
+    """Simulate noisy runs, and count how often each schedule beats the one that is first without noise.
 
     Parameters
     ----------
     schedules, microbatches, model, system, p2p, allreduce
-        As in `ppmodel.compare`, one model and one word each. Sizes at which a schedule is not defined, or has more
-        stages than the model has blocks, are left out.
+        As in `ppmodel.compare`, with a single model and a single semantics each. Sizes at which a schedule is not
+        defined, or has more stages than the model has blocks, are left out.
     pp : int
         Ranks.
     noises : sequence of Noise
-        What varies from run to run.
+        How runs vary.
     seeds : iterable of int
-        One run each, the same for all schedules, systems and noises; see `ppmodel.noise`.
+        One run per seed, the same for all schedules, systems and noises; see `ppmodel.noise`.
 
     Returns
     -------
     DataFrame
-        A row a system, size, noise and schedule, in this order; columns ``system, pp, microbatches, jitter, straggling,
-        slowdown, label, runs, makespan_s, over_winner, mean_s, standard_error_s, q5_s, q25_s, q50_s, q75_s, q95_s,
-        winner, beats_winner, low, high``. ``makespan_s`` is the noiseless time, ``winner`` the schedule where it is
-        shortest, of equals the first; ``over_winner`` is the time over the winner's, less 1; ``beats_winner`` the share
-        of runs in which the schedule is the faster one, between ``low`` and ``high``; NaN in the winner's own rows. The
-        intervals of one point hold together with 95 percent: each of k is taken at 1 - 0.05 / k (Bonferroni), as the
-        best of many alike looks better than it is.
+        One row per system, size, noise and schedule, in this order; columns ``system, pp, microbatches, jitter,
+        straggling, slowdown, label, runs, makespan_s, over_winner, mean_s, standard_error_s, q5_s, q25_s, q50_s, q75_s,
+        q95_s, winner, beats_winner, low, high``. ``makespan_s`` is the noiseless time, and ``winner`` the schedule with
+        the shortest one, the first if tied. ``over_winner`` is the time over the winner's, minus 1. ``beats_winner`` is
+        the fraction of runs in which the schedule is faster, with its interval ``low`` to ``high``; NaN in the winner's
+        own rows. The intervals of one point hold together with 95 percent: each of k is taken at 1 - 0.05 / k
+        (Bonferroni), because the best of many similar schedules looks better than it is.
 
     Raises
     ------
     PPModelError
         If a name or a word is unknown, the global batch does not divide into the microbatches, there are no seeds, or
-        a noise names a rank that is not there.
+        a noise names a rank that does not exist.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def compare_runs(
 
 
 def _evaluated(schedules, size, model, systems, p2p, allreduce, noise, seeds):
-    """Noiseless makespans, one a system, and noisy ones, a row a system, of each schedule that fits."""
+    """Noiseless makespans, one per system, and noisy ones, one row per system, of each schedule that fits."""
     evaluated = {}
     prices = [Price({}, {}, model, system) for system in systems]
     for case, _ in legal_cases(schedules, *size):
@@ -111,33 +111,33 @@ def _rows(point, noiseless, runs):
 
 
 def _first_of_fastest(spans):
-    """The first label whose time is the shortest, rounding apart."""
+    """The label with the shortest time, up to rounding; ties go to the first."""
     fastest = min(spans.values(), default=0)
     return next((label for label, span in spans.items() if span <= fastest * (1 + TIE)), None)
 
 
 def first_places(frame):
-    """Whether the noiseless winner stays the one to bet on.
+    """Judge whether the noiseless winner is still the best choice.
 
     Parameters
     ----------
     frame : DataFrame
-        From `compare_runs`: its intervals are wide enough for the best of all challengers. A point with a single
-        schedule is left out.
+        From `compare_runs`, with intervals wide enough for the best of all challengers. Points with a single schedule
+        are left out.
 
     Returns
     -------
     DataFrame
-        A row a system, size and noise; columns ``system, pp, microbatches, jitter, straggling, slowdown, winner,
+        One row per system, size and noise; columns ``system, pp, microbatches, jitter, straggling, slowdown, winner,
         challenger, over_winner, beats_winner, low, high, verdict``. The challenger is the schedule that beats the
-        winner most often; ``over_winner`` is how much longer it takes without noise, less 1. The first place
-        *holds* where the interval of that share lies below one half and is *open* where it contains it; above it
-        is *reversed*, or, where the two take the same time without noise, a *tie decided*.
+        winner most often; ``over_winner`` is its noiseless time over the winner's, minus 1. The first place *holds* if
+        the interval of that fraction is below one half, and is *open* if it contains one half. If it is above, the
+        place is *reversed* or, if the two take the same time without noise, a *tie decided*.
 
     Raises
     ------
     PPModelError
-        If there is nobody to compare with at any point.
+        If no point has two schedules to compare.
 
     Examples
     --------
@@ -149,7 +149,9 @@ def first_places(frame):
     others = frame[frame.label != frame.winner]
     if len(frame) and others.empty:
         named = ", ".join(frame.label.unique())
-        raise PPModelError("schedules", named, "meet no other at any point", "name two that are legal at one size")
+        raise PPModelError(
+            "schedules", named, "meet no other schedule at any point", "name two that are legal at one size"
+        )
     best = others.loc[others.groupby([*_POINT, *_NOISE], sort=False).beats_winner.idxmax()]
     names = [*_POINT, *_NOISE, "winner", "challenger", "over_winner", "beats_winner", "low", "high"]
     return best.rename(columns={"label": "challenger"})[names].assign(verdict=_verdicts(best)).reset_index(drop=True)
