@@ -161,7 +161,7 @@ def test_parameters_name_a_template_or_a_file(tmp_path, monkeypatch):
         ("table", "slip.csv", "slip.csv: rank 0 = 0B0: waits for 1B0"),
         ("generator", "nowhere", "generator = nowhere: is neither a known name nor a path to a .py file"),
         ("table", "my_tabel", "table = my_tabel: .*did you mean my_table"),
-        ("table", 4, "table = 4: must be the name or the file of a table"),
+        ("table", 4, "table = 4: must be the name or file of a table"),
         ("mistakes", ["nowhere.csv"], "mistakes = nowhere.csv: is not a file; check the path"),
         ("generator", "slip.csv", r"slip.csv:\d: generator = slip.csv: is not Python"),
         ("generator", "nowhere.py", "generator = nowhere.py: is not a file; check the path"),

@@ -98,7 +98,7 @@ def test_texts_become_values(name, text, value):
         ("pp", "true", "pp = true: must be a whole number"),
         ("pp", "0", "must be a whole number of at least 1"),
         ("pp", "[8]", "must be a whole number"),
-        ("microbatches", "8", "must be a list, each of it a whole number"),
+        ("microbatches", "8", "must be a list, with each entry a whole number"),
         ("microbatches", "[]", "must be a list"),
         ("microbatches", "[8, -1]", "microbatches = -1: must be a whole number"),
         ("microbatches", "[8", "cannot be read as YAML"),
@@ -114,11 +114,7 @@ def test_texts_become_values(name, text, value):
         ("splits", "[[1, 2, 3]]", "must be two whole numbers"),
         ("factors", "[0]", "must be a number above 0"),
         ("factors", "[.nan]", "must be a number above 0"),
-        (
-            "node_systems",
-            "[dgx_h100]",
-            "node_systems = dgx_h100: must be the name or the file of a system that has nodes",
-        ),
+        ("node_systems", "[dgx_h100]", "node_systems = dgx_h100: must be the name or file of a system with nodes"),
         ("system", "dgx_h10", "system = dgx_h10: .* did you mean dgx_h100"),
         ("models", "[papers]", "models = papers: .* did you mean paper"),
         ("p2p", "mail", "must be one of latency"),
@@ -127,7 +123,7 @@ def test_texts_become_values(name, text, value):
         ("memory_limit", "-1 GiB", "must be a number above 0"),
         ("results", "../elsewhere", "must be a folder below the current one"),
         ("results", "/tmp", "must be a folder below the current one"),
-        ("deep", "1", "must be of the type bool"),
+        ("deep", "1", "must have the type bool"),
     ],
 )
 def test_wrong_values_are_refused(name, text, said):

@@ -317,4 +317,4 @@ def test_nothing_is_cut_on_paper(some_pages, browser):
 def test_a_book_without_pages_is_refused(tmp_path, capsys):
     """There must be something to print."""
     assert main(["pdf", "--out", str(tmp_path)]) == 2
-    assert "holds no built book" in capsys.readouterr().err
+    assert "contains no built book" in capsys.readouterr().err

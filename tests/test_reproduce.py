@@ -87,7 +87,7 @@ def test_a_folder_that_is_not_ours_is_not_replaced(tmp_path, name):
     (out / name).write_text('{"ppmodel": "mine", "files": {}}')
     (out / "another").touch()
     before = tree(out)
-    with pytest.raises(ReproduceError, match=r"holds .*, and no mark of an earlier run; move it away"):
+    with pytest.raises(ReproduceError, match=r"contains .* but no mark of an earlier run; move it away"):
         run(source, [("results", "data")], out=out)
     assert tree(out) == before
     assert {path.name for path in tmp_path.iterdir()} == {"notebooks", "out"}
@@ -99,11 +99,11 @@ def test_what_was_added_to_or_changed_in_our_folder_is_not_lost(tmp_path):
     run(source, out=out)
     run(source, out=out)
     (out / "results" / "thesis.csv").touch()
-    with pytest.raises(ReproduceError, match=r"holds results/thesis.csv, which no earlier run wrote"):
+    with pytest.raises(ReproduceError, match=r"contains results/thesis.csv, which no earlier run wrote"):
         run(source, out=out)
     (out / "results" / "thesis.csv").unlink()
     (out / "small.ipynb").write_text((out / "small.ipynb").read_text() + " ")
-    with pytest.raises(ReproduceError, match=r"holds small.ipynb, which was changed since it was written"):
+    with pytest.raises(ReproduceError, match=r"contains small.ipynb, which was changed since it was written"):
         run(source, out=out)
     assert (out / "small.ipynb").read_text().endswith(" ")
 
@@ -113,7 +113,7 @@ def test_what_is_added_while_a_notebook_runs_is_not_lost(tmp_path):
     source, out = notebook(tmp_path, "from pathlib import Path"), tmp_path / "out"
     run(source, out=out)
     late = notebook(tmp_path, f"from pathlib import Path\nPath({str(out)!r}, 'thesis.csv').touch()")
-    with pytest.raises(ReproduceError, match=r"holds thesis.csv, which no earlier run wrote"):
+    with pytest.raises(ReproduceError, match=r"contains thesis.csv, which no earlier run wrote"):
         run(late, out=out)
     assert (out / "thesis.csv").exists()
 
@@ -177,7 +177,7 @@ def test_a_file_whose_name_is_no_plain_text_is_refused(tmp_path, capsys, stem):
     for line in (["reproduce", "--system", str(own)], ["run", str(notebook(tmp_path)), "-p", "system", str(own)]):
         assert main(line) == 2
         said = capsys.readouterr().err
-        assert "has a name with other signs than" in said
+        assert "has a name with characters other than" in said
         assert said.count("\n") == 1
 
 
@@ -400,7 +400,7 @@ def test_one_notebook_runs_into_a_folder_of_its_own(tmp_path, monkeypatch, capsy
     assert str(tmp_path) not in (tmp_path / "small" / "small.ipynb").read_text()
     (tmp_path / "small" / "notes.txt").touch()
     assert main(["run", str(source)]) == 2
-    assert "holds notes.txt, which no earlier run wrote; move it away, or choose" in capsys.readouterr().err
+    assert "contains notes.txt, which no earlier run wrote; move it away, or choose" in capsys.readouterr().err
 
 
 def test_a_notebook_that_fails_leaves_no_folder(tmp_path):
@@ -459,8 +459,8 @@ def test_the_whole_book_for_another_system_in_a_folder_with_spaces_and_braces(tm
     [
         ("import os; os._exit(0)", "cannot be run: Kernel died in cell 1"),
         ("import os; os.kill(os.getppid(), 9)", "odd.ipynb, cell 1: was running when its process died"),
-        ("import re; re.match('(a+)+$', 'a' * 60 + 'b')", "has not ended cell 1 after 2 s"),
-        ("import os, signal; os.kill(os.getppid(), signal.SIGSTOP)", "has not ended cell 1 after 2 s"),
+        ("import re; re.match('(a+)+$', 'a' * 60 + 'b')", "has not finished cell 1 after 2 s"),
+        ("import os, signal; os.kill(os.getppid(), signal.SIGSTOP)", "has not finished cell 1 after 2 s"),
         ("import sys; sys.exit(0)", "failed in cell 1: SystemExit: 0"),
         ("import os; os.write(1, b'out\\n'); os.write(2, b'odd\\n' * 9)", "wrote a warning in cell 1: odd; nothing"),
         ("import os; os.system('echo out; echo odd >&2')", "wrote a warning in cell 1: odd; nothing"),

@@ -1,4 +1,4 @@
-"""What an executed notebook says, as text: for the terminal, and for a reader without the book."""
+"""The answer of an executed notebook as text, for the terminal and for readers without the book."""
 
 import json
 import math
@@ -14,19 +14,19 @@ _WIDTH, _MOST_ROWS = 100, 15
 
 
 def resolved(notebook, results):
-    """Replace in a notebook's prose what only the book resolves: numbers of the results, and links to other pages.
+    """Replace what only the book resolves in a notebook's prose: recorded numbers, and links to other pages.
 
     Parameters
     ----------
     notebook : NotebookNode
         Executed; its Markdown cells are changed.
     results : Path
-        The folder with what the notebook recorded. A number of another page's, which is not there, becomes "...".
+        The folder with what the notebook recorded. Numbers from other pages, which are not there, become "...".
 
     Returns
     -------
     NotebookNode
-        The same.
+        The same object.
     """
     facts = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(results.glob("*.json"))}
     render = Environment(undefined=_Elsewhere, autoescape=False).from_string
@@ -38,7 +38,7 @@ def resolved(notebook, results):
 
 
 class _Elsewhere(ChainableUndefined):
-    """A number that another page records."""
+    """Stands for a number that another page records."""
 
     def __str__(self):
         return "..."
@@ -50,7 +50,7 @@ class _Elsewhere(ChainableUndefined):
 
 
 def _link(found):
-    """A role as plain Markdown: a file that lies beside the notebook as a link, a page of the book by its name."""
+    """A role as plain Markdown: a file next to the notebook becomes a link, a page of the book its name."""
     text, target = found[1].strip(), found[2] or ""
     if target.startswith("../results/"):
         return f"[{text}]({target.removeprefix('../')})"
@@ -58,7 +58,7 @@ def _link(found):
 
 
 def answer(notebook):
-    """The answer of a page: its title, its first paragraphs, and its tables under their headings.
+    """Extract the answer of a page: title, first paragraphs, and tables under their headings.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def answer(notebook):
     Returns
     -------
     str
-        Lines of text; of a long table its first rows.
+        Lines of text; only the first rows of long tables.
     """
     title, *opening = notebook.cells[0].source.strip().split("\n\n")
     parts = [

@@ -1,4 +1,4 @@
-"""The files that a user gives to notebooks: which names they may have, and copies where a notebook finds them."""
+"""Users' files for notebooks: legal names, and copies where notebooks find them."""
 
 import re
 import shutil
@@ -14,7 +14,7 @@ _GOOD_NAME = re.compile(r"(?!.*(\{[{%#]|[}%#]\}))\w[\w .,+'(){}-]*")
 
 
 def files_of(values, own):
-    """The files among the values of parameters.
+    """Find the files among the values of parameters.
 
     Parameters
     ----------
@@ -26,9 +26,9 @@ def files_of(values, own):
     Yields
     ------
     name : str
-        The file, as it was given.
+        The file, as given.
     room : str
-        Where the project keeps its own of that kind, as in `Kind.files`.
+        Where the project keeps its own files of that kind, as in `Kind.files`.
     """
     for key, value in values.items():
         room = own[key].kind.files
@@ -42,29 +42,29 @@ def _known(room):
 
 
 def require_names(files):
-    """Refuse a file that pages could not tell from one of the project, or whose name is not plain text.
+    """Refuse files that pages could confuse with the project's, or with names that are not plain text.
 
     Parameters
     ----------
     files : iterable of (str, str)
-        As from `files_of`.
+        From `files_of`.
 
     Raises
     ------
     ReproduceError
-        Before anything is run. Names of files become labels, and parts of pages and of other files.
+        Before anything is run. File names become labels, and parts of pages and of other files.
     """
     for name, room in files:
         stem = Path(name).stem
         if not _GOOD_NAME.fullmatch(stem):
-            rule = "has a name with other signs than letters, digits, spaces and single . , _ - + ' ( ) { }"
+            rule = "has a name with characters other than letters, digits, spaces and single . , _ - + ' ( ) { }"
             raise ReproduceError("file", repr(name), rule, "rename the file")
         if room in _NAMES and stem in _known(room):
             raise ReproduceError("file", name, *same_name(name, room))
 
 
 def bring(values, own, folder):
-    """Copy the files that parameters name to where notebooks find them: no page shows a path.
+    """Copy the files that parameters name to where notebooks find them, so that no page shows a path.
 
     Parameters
     ----------
@@ -99,19 +99,19 @@ def _copied(name, room, folder):
     copy = folder / "specifications" / room.removeprefix(".") / Path(name).name
     copy.parent.mkdir(parents=True, exist_ok=True)
     if copy.exists() and copy.read_bytes() != Path(name).read_bytes():
-        raise ReproduceError("file", name, "has the name of another file that is given", "rename one of them")
+        raise ReproduceError("file", name, "has the same name as another given file", "rename one of them")
     shutil.copyfile(name, copy)
     return str(copy.relative_to(folder))
 
 
 @contextmanager
 def given_paths(given, brought):
-    """Name files in errors of a notebook as its user did, and not as the copies that it reads.
+    """Make a notebook's errors name files as the user did, not the copies that it reads.
 
     Parameters
     ----------
     given, brought : dict of str to object
-        Values as the user wrote them, and from `bring`.
+        Values as the user wrote them, and those from `bring`.
     """
     try:
         yield

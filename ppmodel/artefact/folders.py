@@ -1,7 +1,7 @@
-"""A folder to work in, and one that takes the place of another: whole or not at all, and nobody else's files.
+"""Temporary folders, and folders that replace others, completely or not at all, without touching users' files.
 
-What is published carries a mark, a list of its files with their digests. Only a folder whose files are all on the
-list of its own mark is ever replaced.
+Published folders have a mark, a list of their files with digests. Only a folder in which all files are on its own list
+is ever replaced.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ from ppmodel.errors import ReproduceError
 from ppmodel.files import parse_json, read_text
 
 MARK = ".ppmodel.json"
-"""The file that lists what was published with it."""
+"""The file that lists what was published."""
 
 _WORKSPACE = ".ppmodel-"
 _WORKING = "a folder that ppmodel works in; it is removed at the end\n"
@@ -46,7 +46,7 @@ def mark(folder):
 
 
 def require_ours(folder):
-    """Refuse to replace a folder unless it is empty, or holds only files that its mark lists, as they were written.
+    """Refuse to replace a folder unless it is empty or has only files listed in its mark, unchanged.
 
     Parameters
     ----------
@@ -56,20 +56,20 @@ def require_ours(folder):
     Raises
     ------
     ReproduceError
-        With the name of the first file that is not ours.
+        Names the first file that is not ours.
     """
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ReproduceError("out", folder, "is a file or a link", "choose a new folder")
     listed = _listed(folder)
     if listed is None:  # whatever it is, it may be large
         if folder.is_dir() and (names := os.listdir(folder)):
-            raise _foreign(folder, f"holds {min(names)}, and no mark of an earlier run")
+            raise _foreign(folder, f"contains {min(names)} but no mark of an earlier run")
         return
     for name in _files(folder):
         if name not in listed:
-            raise _foreign(folder, f"holds {name}, which no earlier run wrote")
+            raise _foreign(folder, f"contains {name}, which no earlier run wrote")
         if _digest(folder / name) != listed[name]:
-            raise _foreign(folder, f"holds {name}, which was changed since it was written")
+            raise _foreign(folder, f"contains {name}, which was changed since it was written")
 
 
 def _foreign(folder, rule):
@@ -77,7 +77,7 @@ def _foreign(folder, rule):
 
 
 def _listed(folder):
-    """What a folder's mark lists; None where there is no mark of ours."""
+    """What a folder's mark lists; None if there is no valid mark."""
     try:
         read = parse_json(read_text(folder / MARK, _LARGEST_MARK))
         return read["files"] if read["ppmodel"] == _PUBLISHED and isinstance(read["files"], dict) else None
@@ -86,7 +86,7 @@ def _listed(folder):
 
 
 def _files(folder):
-    """Files and links below a folder, and folders with nothing in them, but for the mark."""
+    """Files, links and empty folders below a folder, except the mark."""
     found = (path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir() or _is_empty(path))
     return [name for path in found if (name := path.relative_to(folder).as_posix()) != MARK]
 
@@ -109,12 +109,12 @@ def _digest(path):
 
 @contextmanager
 def workspace(out):
-    """A temporary folder in a target, removed at the end whatever happens.
+    """Make a temporary folder in a target, removed at the end whatever happens.
 
     Parameters
     ----------
     out : Path
-        Made where it is missing; removed again where it was, and nothing has been put into it.
+        Created if missing; in that case, removed again if nothing was put into it.
 
     Yields
     ------
@@ -132,7 +132,7 @@ def workspace(out):
         (work / MARK).write_text(_WORKING, encoding="utf-8")
     except OSError as error:
         rule = f"cannot be written ({error.strerror})"
-        raise ReproduceError("out", out, rule, "choose a folder that you may write to") from None
+        raise ReproduceError("out", out, rule, "choose a writable folder") from None
     remove_leftovers(out)
     before = {number: signal.signal(number, signal.default_int_handler) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
@@ -147,12 +147,12 @@ def workspace(out):
 
 
 def remove_leftovers(out):
-    """Remove the workspaces that runs on this machine left when they were killed.
+    """Remove the temporary folders left by runs on this machine that were killed.
 
     Parameters
     ----------
     out : Path
-        The folder that they worked in.
+        The folder in which they worked.
     """
     for folder in out.glob(f"{_WORKSPACE}{_machine()}-*"):
         owner = folder.name.removeprefix(f"{_WORKSPACE}{_machine()}-").split("-")[0]
@@ -167,7 +167,7 @@ def _is_workspace(folder):
 
 
 def _machine():
-    """What tells the processes of this machine, or container, from those of others that use the same folder."""
+    """An identifier that distinguishes this machine or container from others that use the same folder."""
     with suppress(OSError):
         return sha256(f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:8]
     return sha256(socket.gethostname().encode()).hexdigest()[:8]
@@ -177,18 +177,18 @@ def _machine():
 
 
 def libc(function, *arguments):
-    """The result of a function of the C library, or -1 where it has none."""
+    """Call a function of the C library; -1 if it does not exist."""
     found = getattr(ctypes.CDLL(None), function, None)
     return found(*arguments) if found else -1
 
 
 def publish(new, target):
-    """Put a folder in the place of another in one step, so that no reader meets a mixture.
+    """Replace a folder in one step, so that no reader sees a mixture.
 
     Parameters
     ----------
     new : Path
-        It is marked, and then holds what was in the target.
+        Marked; afterwards, it has the previous contents of the target.
     target : Path
         On the same file system; see `require_ours`.
     """

@@ -1,4 +1,4 @@
-"""The kinds of value that a notebook's parameters can have: what each must be, and an example."""
+"""The kinds of values that a notebook's parameters can have: the rule for each, and an example."""
 
 import ast
 import json
@@ -33,18 +33,18 @@ _STAGES_OF_WORK = ("generation", "compile", "one evaluation", "many systems")
 
 
 class Kind(NamedTuple):
-    """What a value of a parameter must be.
+    """The rule for the values of a parameter.
 
     Parameters
     ----------
     check : callable
-        Raises a `PPModelError`, which names the rule itself, or else a ``ValueError`` or ``TypeError``.
+        Raises a `PPModelError` that names the rule itself, or otherwise a ``ValueError`` or ``TypeError``.
     rule : str
-        What the value must be, with its unit where it has a dimension.
+        What the value must be, with its unit if it has one.
     example : str
-        A good value, as it is written on the command line.
+        A legal value, as written on the command line.
     files : str
-        Where a value may name a file: the folder of the project's own, or the ending of its templates.
+        If a value may name a file: the folder of the project's own files, or the suffix of its templates.
     """
 
     check: Callable
@@ -62,7 +62,7 @@ class Kind(NamedTuple):
 
 
 def shown(value):
-    """A value as its user would write it.
+    """Write a value as its user would.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def shown(value):
     Returns
     -------
     str
-        The beginning of it where it is long.
+        Shortened if it is long.
     """
     text = value if isinstance(value, str) else json.dumps(value, default=str)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
@@ -129,7 +129,7 @@ def _size(value):
 
 
 def _text_for(load):
-    """A check that a text is a name or a file that loads."""
+    """Check that a text is a name or a file that loads."""
 
     def check(value):
         _require(isinstance(value, str) and value)
@@ -139,25 +139,25 @@ def _text_for(load):
 
 
 def _with_nodes(value):
-    """A name or a file of a system with nodes."""
+    """Check a name or a file of a system with nodes."""
     _text_for(load_system)(value)
     _require(load_system(value).nodes)
 
 
 def _table_that_reads(value):
-    """A template's name or a file, and a schedule."""
+    """Check a template's name or a file that is a schedule."""
     _require(isinstance(value, str) and value)
     read_table(template_path(value, ".csv"))
 
 
 def _table_file(value):
-    """A template's name or a file, whatever is in it."""
+    """Check a template's name or a file, whatever its contents."""
     _require(isinstance(value, str) and value)
     template_path(value, ".csv")
 
 
 def _generator(value):
-    """A template's name or a file of Python; it is not run before the notebook is."""
+    """Check a template's name or a Python file, which runs only with the notebook."""
     _require(isinstance(value, str) and value)
     path = template_path(value, ".py")
     try:
@@ -178,7 +178,7 @@ def _one_of(words):
 
 
 def _schedule(value):
-    """A schedule's name, or its name with options that it has and that are legal."""
+    """Check a schedule's name, with legal options if any."""
     name, options = [value, {}] if isinstance(value, str) else value  # a ValueError if there are not two
     _require(isinstance(name, str) and isinstance(options, dict))
     entry = schedules.get(name)
@@ -197,8 +197,8 @@ def _schedule(value):
 # ---- kinds ---------------------------------------------------------------------------------------
 
 _COUNT = Kind(lambda value: _require(_is_whole(value)), "must be a whole number of at least 1", "8")
-_MODEL = Kind(_text_for(load_model), "must be the name or the file of a model", "paper", "models")
-_SYSTEM = Kind(_text_for(load_system), "must be the name or the file of a system", "dgx_h100", "systems")
+_MODEL = Kind(_text_for(load_model), "must be the name or file of a model", "paper", "models")
+_SYSTEM = Kind(_text_for(load_system), "must be the name or file of a system", "dgx_h100", "systems")
 
 KINDS = {
     "count": _COUNT,
@@ -206,7 +206,7 @@ KINDS = {
     "waves": _COUNT,
     "seed": Kind(lambda value: _require(_is_whole(value, 0)), "must be a whole number of at least 0", "1"),
     "factor": Kind(_positive, "must be a number above 0, without a unit", "0.5"),
-    "share": Kind(_share, "must be a share, 0 to 1", "0.1"),
+    "share": Kind(_share, "must be a number from 0 to 1", "0.1"),
     "jitter": Kind(_jitter, f"must be a number above 0 and at most {MAX_JITTER:g}", "0.1"),
     "slowdown": Kind(_slowdown, f"must be a factor above 1 and at most {MAX_SLOWDOWN:.0f}", "1.3"),
     "seconds": Kind(_positive, "must be a number of seconds above 0", "2.5"),
@@ -220,14 +220,12 @@ KINDS = {
     "paper-model": _MODEL,
     "system": _SYSTEM,
     "paper-system": _SYSTEM,
-    "node-system": Kind(
-        _with_nodes, "must be the name or the file of a system that has nodes", "a2_highgpu_8g", "systems"
-    ),
-    "layout": Kind(_text_for(load_layout), "must be the name or the file of a run layout", "bloom_176b", "layouts"),
-    "setting": Kind(_text_for(load_setting), "must be the name or the file of a setting", "default", "settings"),
-    "table": Kind(_table_that_reads, "must be the name or the file of a table", "my_table.csv", ".csv"),
-    "table-file": Kind(_table_file, "must be the name or the file of a table", "my_table.csv", ".csv"),
-    "generator": Kind(_generator, "must be the name or the file of a generator", "my_schedule.py", ".py"),
+    "node-system": Kind(_with_nodes, "must be the name or file of a system with nodes", "a2_highgpu_8g", "systems"),
+    "layout": Kind(_text_for(load_layout), "must be the name or file of a run layout", "bloom_176b", "layouts"),
+    "setting": Kind(_text_for(load_setting), "must be the name or file of a setting", "default", "settings"),
+    "table": Kind(_table_that_reads, "must be the name or file of a table", "my_table.csv", ".csv"),
+    "table-file": Kind(_table_file, "must be the name or file of a table", "my_table.csv", ".csv"),
+    "generator": Kind(_generator, "must be the name or file of a generator", "my_schedule.py", ".py"),
     "size": Kind(_size, "must be a size with its unit, or empty", "80 GiB"),
     "folder": Kind(_folder, "must be a folder below the current one", "results"),
     "p2p": _one_of(P2P),
@@ -235,16 +233,16 @@ KINDS = {
     "concat": _one_of(CONCATENATIONS),
     "placement": _one_of(PLACEMENTS),
     "recompute": _one_of(get_args(Recompute)),
-    "zero": Kind(_zero, "must be a stage of ZeRO, 0 to 3", "1"),
+    "zero": Kind(_zero, "must be a ZeRO stage, 0 to 3", "1"),
     "switch": Kind(lambda value: _require(isinstance(value, bool)), "must be true or false", "true"),
     "stage-of-work": _one_of(_STAGES_OF_WORK),
 }
-"""The kinds, by the word that begins a parameter's comment. ``microbatches`` and ``waves`` are counts that a model may
-not have; a ``paper-model`` or ``paper-system`` stays where a book is built for another one (see `parameters`)."""
+"""The kinds, by the first word of a parameter's comment. ``microbatches`` and ``waves`` are counts that a model may not
+allow; a ``paper-model`` or ``paper-system`` is kept when a book is built for another one (see `parameters`)."""
 
 
 def like(default):
-    """The kind of a parameter whose comment names none: the type of the notebook's own value.
+    """Determine the kind of a parameter without one in its comment: the type of the notebook's own value.
 
     Parameters
     ----------
@@ -257,5 +255,5 @@ def like(default):
     """
     examples = default if isinstance(default, list) and default else [default]
     own = {type(one) for one in examples}
-    rule = f"must be of the type {' or '.join(sorted(one.__name__ for one in own))}"
+    rule = f"must have the type {' or '.join(sorted(one.__name__ for one in own))}"
     return Kind(lambda value: _require(type(value) in own), rule, shown(examples[0]))

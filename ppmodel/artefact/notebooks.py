@@ -1,4 +1,4 @@
-"""Notebooks, read and executed: the same bytes from the same results."""
+"""Read and execute notebooks: the same results give the same bytes."""
 
 import logging
 import os
@@ -19,14 +19,14 @@ from ppmodel.errors import PPModelError, ReproduceError, SpecificationError, Tab
 from ppmodel.files import read_text
 from ppmodel.specs import load_system, one_node_text, system_names
 
-KEPT = "nothing was written, and what was there stays"
-"""What a failed run says it left."""
+KEPT = "nothing was written, and existing files are unchanged"
+"""What a failed run says about its output."""
 
 OWN_PAGE = "nb/your-system"
-"""The page that is about a system of the user's own."""
+"""The page about the user's own system."""
 
 DEATH_SIGNAL = 1
-"""The C library's name for the signal that a process asks for when its parent dies."""
+"""The C library's code to request a signal when the parent process dies."""
 
 _LARGEST_BYTES = 2**26  # of a notebook with its pictures
 _SAY_S, _LOOK_S, _START_S = 30, 1, 60
@@ -42,7 +42,7 @@ _WRITTEN_FOR = (
 
 
 def read(source):
-    """A notebook.
+    """Read a notebook.
 
     Parameters
     ----------
@@ -56,14 +56,14 @@ def read(source):
     Raises
     ------
     ReproduceError
-        If it is none.
+        If it is not a notebook.
     """
     try:
         notebook = nbformat.reads(read_text(source, _LARGEST_BYTES, ReproduceError), as_version=4)
         nbformat.validate(notebook)
     except ReproduceError:
         raise
-    except Exception:  # whatever a library makes of a file that is none
+    except Exception:  # anything a library may raise for another kind of file
         raise ReproduceError("notebook", source, "cannot be read as a notebook", "pass an .ipynb file") from None
     return notebook
 
@@ -88,29 +88,29 @@ def named(place):
 
 
 def execute_all(changes, folder, into, jobs, bar, limit=None, first=None):
-    """Run notebooks side by side and write them into a folder.
+    """Run notebooks in parallel and write them into a folder.
 
     Parameters
     ----------
     changes : dict of Path to dict
-        From notebooks to the values of their parameters.
+        Notebook to the values of its parameters.
     folder : Path
         Working directory of their kernels.
     into : Path
-        Made where it is missing.
+        Created if missing.
     jobs : int
-        Notebooks that run at once.
+        Number of notebooks to run at once.
     bar : tqdm
-        Moves by one for each and names those that run; of a cell that takes long it says so now and then.
+        Advances by one for each and names those that are running, with an occasional message about slow cells.
     limit : float, optional
-        Seconds that one cell may take.
+        Time limit per cell in seconds.
     first : str, optional
         A line that each kernel runs before all cells.
 
     Returns
     -------
     dict of str to float
-        The seconds that each took.
+        Run time of each in seconds.
 
     Raises
     ------
@@ -129,13 +129,13 @@ def execute_all(changes, folder, into, jobs, bar, limit=None, first=None):
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in active_children():  # their kernels end with them
-                worker.kill()  # which one that its kernel has stopped hears, too
+                worker.kill()  # reaches even a worker whose kernel has stopped it
             raise
     return seconds
 
 
 def _as_completed(runs, cells, bar, limit):
-    """Runs as they end; meanwhile, which cells are running for long, and a refusal of one that takes too long."""
+    """Yield runs as they end; meanwhile, report slow cells, and refuse one that takes too long."""
     left, said = set(runs), time()
     while left:
         done, left = wait(left, _LOOK_S, FIRST_COMPLETED)
@@ -146,8 +146,8 @@ def _as_completed(runs, cells, bar, limit):
             bar.refresh()
         for source, (cell, since) in running.items():
             if limit is not None and time() - since > limit:
-                rule = f"has not ended cell {cell} after {limit:g} s"
-                raise ReproduceError("notebook", source.name, rule, f"fix its loop, or give more time; {KEPT}")
+                rule = f"has not finished cell {cell} after {limit:g} s"
+                raise ReproduceError("notebook", source.name, rule, f"fix its loop, or allow more time; {KEPT}")
             if time() - max(since, said) > _SAY_S:
                 text = f"{source.name}: cell {cell} has been running for {time() - since:.0f} s"
                 bar.write(text, file=sys.stderr)
@@ -155,7 +155,7 @@ def _as_completed(runs, cells, bar, limit):
 
 
 def _running(sources, cells):
-    """Notebooks, the cell that each is at, and when it began, in seconds of the clock."""
+    """Notebooks, the current cell of each, and when it started, in seconds."""
     for source in sources:
         with suppress(OSError, ValueError):
             path = _cell_file(source, cells)
@@ -163,12 +163,12 @@ def _running(sources, cells):
 
 
 def _cell_file(source, cells):
-    """Where a worker writes which cell of a notebook is running."""
+    """The file in which a worker records which cell of a notebook is running."""
     return cells / f"{source.stem}.cell"
 
 
 def _result(run, runs, cells):
-    """What a run gave, or who was running when a worker died."""
+    """The result of a run, or which notebooks were running when a worker died."""
     try:
         return run.result()
     except BrokenProcessPool:
@@ -181,15 +181,15 @@ def _isolate(folder, parent):
     """Keep a user's own Jupyter start-up files, random hashes and Ctrl-C out of a worker's kernels."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     libc("prctl", DEATH_SIGNAL, signal.SIGTERM)  # a worker ends with the run, even if that is killed
-    if os.getppid() != parent:  # it was, before this worker asked for it
+    if os.getppid() != parent:  # the parent died before this worker requested the signal
         os._exit(1)
-    for stream in (1, 2):  # a cell's output, by whatever way, is in the notebook; here it would stand beside our line
+    for stream in (1, 2):  # a cell's output is in the notebook; here it would mix with our messages
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-    logging.disable()  # what goes wrong is said in one line, by us
+    logging.disable()  # we report errors ourselves, in one line
     (folder / "ipython").mkdir(exist_ok=True)
     os.environ.update(PYTHONHASHSEED="0", JUPYTER_PLATFORM_DIRS="1", IPYTHONDIR=str(folder / "ipython"))
     os.environ.pop("SOURCE_DATE_EPOCH", None)
-    os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # whatever the shell around it prefers
+    os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # whatever the surrounding shell prefers
 
 
 def _timed(source, folder, values, first):
@@ -203,7 +203,7 @@ def _timed(source, folder, values, first):
 
 
 def execute(source, folder, values, at_cell=None, first=None):
-    """Run one notebook by papermill in a folder, and strip what differs from run to run.
+    """Run one notebook with papermill in a folder, and remove what differs from run to run.
 
     Parameters
     ----------
@@ -212,9 +212,9 @@ def execute(source, folder, values, at_cell=None, first=None):
     folder : Path
         Working directory of its kernel.
     values : dict of str to object
-        Parameters in place of the notebook's own; see `parameters.check`.
+        Parameters that replace the notebook's own; see `parameters.check`.
     at_cell : callable, optional
-        Called with the number of each cell that begins.
+        Called with the number of each cell as it starts.
     first : str, optional
         As in `execute_all`.
 
@@ -230,7 +230,7 @@ def execute(source, folder, values, at_cell=None, first=None):
     done = _run_by_papermill(source, folder, values, at_cell or str, first)
     for number, cell in enumerate(done.cells):
         for output in cell.get("outputs", ()):
-            if output.output_type == "error":  # the one that papermill lets pass is SystemExit
+            if output.output_type == "error":  # papermill lets SystemExit pass
                 rule = f"failed in cell {number}: {output.ename}: {output.evalue}"
                 raise ReproduceError("notebook", source.name, rule, KEPT)
             if output.get("name") == "stderr":
@@ -265,18 +265,18 @@ def _run_by_papermill(source, folder, values, at_cell, first):
     except PapermillExecutionError as error:
         rule = f"failed in cell {error.cell_index}: {error.ename}: {error.evalue}"
         raise ReproduceError("notebook", source.name, rule, KEPT, grid=_grid_of(error)) from None
-    except Exception as error:  # whatever becomes of a process that runs foreign code
+    except Exception as error:  # anything that may happen to a process running foreign code
         rule = f"cannot be run: {str(error) or type(error).__name__} {place}"
         raise ReproduceError("notebook", source.name, rule, KEPT) from None
 
 
 def _grid_of(error):
-    """The grid of a refused table, which stands below its message in a notebook; None for any other error."""
+    """The grid of a refused table, shown below its message in a notebook; None for other errors."""
     return "\n".join(error.traceback[1:]) or None if error.ename == TableError.__name__ else None
 
 
 def _one_node(values, own, folder):
-    """Say of a page's own sizes at which of them all ranks of a given system lie on one node."""
+    """Say at which of a page's sizes all ranks of a given system are on one node."""
     systems = [values[key] for key in values if key in own and own[key].word == "system"]
     sizes = values.get("pp", own["pp"].value if "pp" in own else None)
     if not systems or sizes is None:
@@ -289,7 +289,7 @@ def _one_node(values, own, folder):
 
 
 def _normalise(notebook):
-    """The notebook without times, kernel metadata and addresses: the same bytes from the same results."""
+    """Remove times, kernel metadata and addresses, so that the same results give the same bytes."""
     notebook.metadata.pop("papermill", None)
     notebook.metadata.get("language_info", {}).pop("version", None)
     for number, cell in enumerate(notebook.cells):

@@ -1,7 +1,7 @@
-"""What the parameters cell of a notebook may hold: each line has a name, a value, and its kind in a comment.
+"""The parameters cell of a notebook: each line has a name, a value, and its kind in a comment.
 
-``microbatches = [8, 16]  # count: of one iteration`` says that each entry is a count. Papermill takes any text for any
-name, and says nothing; here a value is checked against its kind before a kernel starts.
+``microbatches = [8, 16]  # count: of one iteration`` says that each entry is a count. Papermill accepts any text for
+any name; here, values are checked against their kinds before a kernel starts.
 """
 
 import ast
@@ -30,11 +30,11 @@ class Parameter(NamedTuple):
     value : object
         The notebook's own.
     word : str
-        The name of its kind; empty where no comment says it.
+        The name of its kind; empty if no comment gives one.
     kind : Kind
-        Of the value, or of each of its entries.
+        Kind of the value, or of each of its entries.
     several : bool
-        Whether it is a list.
+        Whether the value is a list.
     """
 
     value: object
@@ -47,12 +47,12 @@ class Parameter(NamedTuple):
 
 
 def declared(notebook):
-    """The parameters that a notebook has, with its own values and their kinds.
+    """List the parameters of a notebook, with its own values and their kinds.
 
     Parameters
     ----------
     notebook : NotebookNode
-        With a cell that is tagged ``parameters``. Without a kind, values must be of the type of the notebook's own.
+        With a cell tagged ``parameters``. Without a kind, values must have the type of the notebook's own.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def declared(notebook):
     Raises
     ------
     PPModelError
-        If the cell is missing, holds something other than names with plain values, or a kind is unknown.
+        If the cell is missing, contains anything but names with plain values, or a kind is unknown.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def declared(notebook):
     """
     cells = [cell.source for cell in notebook.cells if "parameters" in (cell.metadata.get("tags") or ())]
     if not cells:
-        raise PPModelError("tags", "no cell", "is tagged 'parameters'", "tag the cell that holds them")
+        raise PPModelError("tags", "no cell", "is tagged 'parameters'", "tag the cell with the parameters")
     return _declared_in("\n".join(cells))
 
 
@@ -87,13 +87,13 @@ def _declared_in(source):
     except (AttributeError, SyntaxError, tokenize.TokenError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, PPModelError):
             raise
-        rule, remedy = "must hold names with plain values only", "write numbers, texts and lists of them"
+        rule, remedy = "must contain only names with plain values", "write numbers, texts and lists of them"
         raise PPModelError("parameters", "the cell", rule, remedy) from None
     return own
 
 
 def _comments(source):
-    """The first word of each line's comment that has a colon behind it."""
+    """The first word of each line's comment if a colon follows it."""
     found = {}
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT and (word := re.match(r"#\s*([\w-]+):", token.string)):
@@ -118,24 +118,24 @@ def _did_you_mean(word, words):
 
 
 def parse(pairs, own):
-    """Values from the texts of a command line.
+    """Parse values from the command line.
 
     Parameters
     ----------
     pairs : iterable of (str, str)
-        Names and texts. A text is read as YAML 1.2; where the notebook's own value is a text, it stands as it is.
+        Names and texts. A text is read as YAML 1.2, or as it is if the notebook's own value is text.
     own : dict of str to Parameter
         From `declared`.
 
     Returns
     -------
     dict of str to object
-        Not checked yet.
+        Not yet checked.
 
     Raises
     ------
     PPModelError
-        If the notebook has no such parameter, a name comes twice, or a text is not YAML.
+        If the notebook has no such parameter, a name occurs twice, or a text is not YAML.
 
     Examples
     --------
@@ -169,14 +169,14 @@ def _require_name(name, value, own):
 
 
 def check(given, own):
-    """Refuse what a notebook must not be given.
+    """Refuse illegal parameters of a notebook.
 
     Parameters
     ----------
     given : dict of str to object
         Values by name.
     own : dict of str to Parameter
-        From `declared`. A list or a text may be empty where the notebook's own is.
+        From `declared`. A list or a text may be empty only if the notebook's own is.
 
     Returns
     -------
@@ -186,7 +186,7 @@ def check(given, own):
     Raises
     ------
     PPModelError
-        One line with field, value, rule and remedy for the first wrong name, type, unit or value.
+        In one line: field, value, rule and remedy for the first wrong name, type, unit or value.
 
     Examples
     --------
@@ -205,14 +205,14 @@ def check(given, own):
 
 
 def check_cell(sources, values):
-    """Refuse parameters of a wrong kind inside a notebook, so that plain papermill says what `ppmodel run` does.
+    """Refuse parameters of the wrong kind inside a notebook, so that plain papermill gives the same message.
 
     Parameters
     ----------
     sources : list of str
-        The cells that have run, the kernel's ``In``; the last that declares parameters counts.
+        The cells that have run, the kernel's ``In``; the last one that declares parameters counts.
     values : dict of str to object
-        The kernel's names, after papermill has set some of them.
+        The kernel's variables, after papermill has set some of them.
 
     Returns
     -------
@@ -222,7 +222,7 @@ def check_cell(sources, values):
     Raises
     ------
     PPModelError
-        As from `check`; a notebook shows it as one line.
+        As for `check`; a notebook shows it as one line.
 
     Examples
     --------
@@ -242,7 +242,7 @@ def check_cell(sources, values):
 
 def _check_list(name, values, parameter):
     if not isinstance(values, list) or not (values or not parameter.value):
-        rule = f"must be a list, each of it {parameter.kind.rule.removeprefix('must be ')}"
+        rule = f"must be a list, with each entry {parameter.kind.rule.removeprefix('must be ')}"
         raise PPModelError(name, shown(values), rule, f"write, for example, [{parameter.kind.example}]")
     for value in values:
         _check_one(name, value, parameter.kind)
@@ -259,28 +259,29 @@ def _check_one(name, value, kind):
         raise PPModelError(name, shown(value), kind.rule, f"write, for example, {kind.example}") from None
 
 
-# ---- a model and a system of one's own -----------------------------------------------------------
+# ---- the user's own model and system -------------------------------------------------------------
 
 
 def fitting(own, model):
-    """The sizes in a notebook's parameters that a model has: B and W that its batch and blocks allow.
+    """Restrict the sizes in a notebook's parameters to those that a model allows by its batch and blocks.
 
     Parameters
     ----------
     own : dict of str to Parameter
         From `declared`.
     model : ModelSpec
-        The model that takes the place of the notebook's own, or stands beside them.
+        The model that replaces, or joins, the notebook's own.
 
     Returns
     -------
     dict of str to object
-        Of the kinds ``microbatches`` and ``waves``: lists become shorter, a single size becomes the next smaller one.
+        Parameters of the kinds ``microbatches`` and ``waves``: lists become shorter, and a single size becomes the next
+        smaller one.
 
     Raises
     ------
     PPModelError
-        If nothing of a parameter is left.
+        If nothing is left of a parameter.
 
     Examples
     --------
@@ -303,7 +304,7 @@ def fitting(own, model):
             kept = [size for size in sizes if fits(size)]
             if not kept:
                 rule = rule.format(least=stages * min(sizes))
-                remedy = "take another model, or run single notebooks with sizes that it has, by ppmodel run"
+                remedy = "use another model, or run single notebooks with sizes that it allows, with ppmodel run"
                 raise PPModelError(field, getattr(model, field), f"{rule} {name} = {shown(one.value)}", remedy)
             value = kept if one.several else kept[0]
             changed |= {name: value} if value != one.value else {}
@@ -315,7 +316,7 @@ def _models_beside(own):
 
 
 def substitutes(given, own):
-    """What a model, a system and a memory limit of a user change in a notebook's own parameters.
+    """Compute the parameters that a user's model, system and memory limit change.
 
     Parameters
     ----------
@@ -327,8 +328,8 @@ def substitutes(given, own):
     Returns
     -------
     dict of str to object
-        Each takes the place of the first single value of its kind, and stands in front of every list; a system in
-        front of lists of systems with nodes only if it has nodes.
+        Each replaces the first single value of its kind, and is put in front of every list; a system is put in front of
+        lists of systems with nodes only if it has nodes.
 
     Examples
     --------

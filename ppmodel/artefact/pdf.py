@@ -1,4 +1,4 @@
-"""The built book as one PDF: printed by Chromium, with numbered pages and links, and put beside the pages."""
+"""The built book as one PDF: printed by Chromium, with page numbers and links, and put next to the pages."""
 
 import re
 import shutil
@@ -14,7 +14,7 @@ from ppmodel.artefact.run import ROOT
 from ppmodel.errors import ReproduceError
 
 NAME = "pipeline-schedules.pdf"
-"""The file, in the folder of the pages."""
+"""The file name, in the folder of the pages."""
 
 PAPER = {"width": 673, "height": 980}  # px: what the sheet leaves of A4 within its margins
 READY = """async () => {
@@ -44,7 +44,7 @@ def pdf(out=None):
     Parameters
     ----------
     out : str or Path, optional
-        Folder with the built ``html``, as of `reproduce`; by default the clone's.
+        Folder with the built ``html``, as from `reproduce`; by default, the clone's.
 
     Returns
     -------
@@ -59,7 +59,7 @@ def pdf(out=None):
     out = Path(out or ROOT / "book" / "_build").absolute()
     html = out / "html"
     if not (html / "index.html").is_file():
-        raise ReproduceError("out", out, "holds no built book", "run make book first")
+        raise ReproduceError("out", out, "contains no built book", "run make book first")
     require_ours(html)
     with workspace(out) as work:
         pages = work / "html"
@@ -72,7 +72,7 @@ def pdf(out=None):
 
 
 def _print(html, target):
-    """Print twice: the first time tells the page of each chapter."""
+    """Print twice: the first time finds the page of each chapter."""
     from pypdf import PdfReader
 
     from ppmodel.artefact.printed import document
@@ -99,7 +99,7 @@ def _written(page, target):
 
 
 def _numbers(reader, entries):
-    """The page on which each chapter begins."""
+    """The page on which each chapter starts."""
     places = reader.named_destinations
     return {
         place: str(reader.get_destination_page_number(places[name]) + 1)
@@ -122,12 +122,12 @@ def _colophon():
 
 
 def link(html):
-    """Link the PDF from all pages: in the menu of downloads, and below the contents.
+    """Link the PDF from all pages: in the download menu, and below the table of contents.
 
     Parameters
     ----------
     html : Path
-        The pages; they may be linked already.
+        The pages; they may already have the link.
     """
     for page in sorted(html.rglob("*.html")):
         if "_static" not in page.parts:
@@ -136,14 +136,14 @@ def link(html):
 
 
 def linked(text, address):
-    """A page with links to the PDF.
+    """Add links to the PDF to a page.
 
     Parameters
     ----------
     text : str
         The page.
     address : str
-        Of the PDF, from the page.
+        Address of the PDF, relative to the page.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Run one notebook of the project, or one of the user's own, with parameters of one's own."""
+"""Run one of the project's or the user's notebooks, with the user's parameters."""
 
 import os
 import sys
@@ -16,16 +16,16 @@ from ppmodel.artefact.notebooks import execute_all, named, read
 from ppmodel.errors import ReproduceError
 
 ROOT = Path(__file__).parents[2]
-"""The clone: the notebooks and the book's sources live beside the package."""
+"""The clone, which has the notebooks and the book's sources next to the package."""
 
 
 def notebook_names():
-    """The notebooks that come with the project.
+    """List the notebooks that come with the project.
 
     Returns
     -------
     dict of str to Path
-        From names to files, sorted.
+        Name to file, sorted.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def notebook_names():
 
 
 def run(notebook, given=(), out=None, time_limit=None):
-    """Execute one notebook with parameters of one's own, all of them checked before.
+    """Execute one notebook with the user's parameters, after checking them all.
 
     Parameters
     ----------
@@ -45,10 +45,10 @@ def run(notebook, given=(), out=None, time_limit=None):
     given : iterable of (str, str)
         Names and texts; see `parameters.parse`.
     out : str or Path, optional
-        Folder that receives the executed notebook and its results, whole or not at all; by default one that is
-        named after the notebook, in the current folder. Only a folder that an earlier run wrote is replaced.
+        Folder for the executed notebook and its results, written completely or not at all; by default, one named after
+        the notebook, in the current folder. Only a folder written by an earlier run is replaced.
     time_limit : float, optional
-        Seconds that a cell may take.
+        Time limit per cell in seconds.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def run(notebook, given=(), out=None, time_limit=None):
     Raises
     ------
     PPModelError
-        If the notebook, a parameter or the folder is refused, or a cell fails; the folder is then as it was.
+        If the notebook, a parameter or the folder is refused, or a cell fails; the folder is then unchanged.
     """
     source = _find(notebook)
     with named(source.name):
@@ -81,12 +81,12 @@ def run(notebook, given=(), out=None, time_limit=None):
 
 
 def _results(values, own):
-    """The folder, below that of the run, into which a notebook writes; most have a parameter that says it."""
+    """The folder, within that of the run, into which a notebook writes; usually given by a parameter."""
     return values.get("results", own["results"].value if "results" in own else "results")
 
 
 def _find(notebook):
-    """The file of a notebook, by the name that it has in the project or by its path."""
+    """The file of a notebook, by its name in the project or by its path."""
     known = notebook_names()
     if str(notebook) in known:
         return known[str(notebook)]
@@ -96,7 +96,7 @@ def _find(notebook):
     remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(known)}, or a file"
     if not known:
         remedy = "run from a clone of the project, or pass a file: an installed package has no notebooks"
-    raise ReproduceError("notebook", notebook, "is neither a notebook's name nor its file", remedy)
+    raise ReproduceError("notebook", notebook, "is neither the name nor the file of a notebook", remedy)
 
 
 def _require_target(out):

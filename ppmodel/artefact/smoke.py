@@ -1,4 +1,4 @@
-"""A smoke test for reviewers: one figure of the paper from scratch, held against formulas and published numbers."""
+"""A smoke test for reviewers: one figure of the paper, from scratch, compared with formulas and published numbers."""
 
 import math
 import os
@@ -11,24 +11,24 @@ import pandas as pd
 from ppmodel.artefact.run import ROOT, run
 
 FIGURE, NOTEBOOK = "fig3_bubble", "bubble"
-"""What is made again: the paper's Fig. 3, bubble ratios by formula and by table."""
+"""What is reproduced: the paper's Fig. 3, bubble ratios by formula and by table."""
 
 NEAR = 0.015
-"""How far a number read from the paper may lie from ours: our choice, for it has two digits."""
+"""Largest difference allowed between a number read from the paper and ours: our choice, because it has two digits."""
 
 
 def smoke(out=None):
-    """Make a figure of the paper again, and compare its numbers with what they must be.
+    """Reproduce a figure of the paper, and compare its numbers with what they must be.
 
     Parameters
     ----------
     out : str or Path, optional
-        Folder that receives the executed notebook, numbers and picture; ``results/smoke`` of the clone by default.
+        Folder for the executed notebook, numbers and picture; by default, ``results/smoke`` in the clone.
 
     Returns
     -------
     lines : list of str
-        What was compared, with the largest differences.
+        What was compared, and the largest differences.
     passed : bool
         Whether all comparisons hold.
 
@@ -68,7 +68,7 @@ def compared(results):
 
 
 def _by_formula(rows, label):
-    """The idle share of a table against (S - 1) / (B + S - 1), which is exact for both schedules."""
+    """The idle fraction of a table compared with (S - 1) / (B + S - 1), which is exact for both schedules."""
     own = rows[rows.label == label]
     exact = [float(Fraction(row.pp - 1, row.microbatches + row.pp - 1)) for row in own.itertuples()]
     far = max((abs(one - other) for one, other in zip(own.table_bubble_ratio, exact, strict=True)), default=math.inf)
@@ -88,12 +88,12 @@ def _rises(rows):
 
 
 def _near(row):
-    """A number of ours beside the paper's."""
+    """One of our numbers next to the paper's."""
     said = f"{row['quantity']}: {row['ours']:.3f}; the paper has {row['published']:.2f} (at most {NEAR} off)"
     return said, abs(row["ours"] - row["published"]) <= NEAR
 
 
 def _drawn(results):
-    """The picture, as it stands in the book."""
+    """The picture, as in the book."""
     picture = results / f"{FIGURE}.svg"
     return f"the picture is drawn: {picture.name}", picture.is_file() and "</svg>" in picture.read_text()

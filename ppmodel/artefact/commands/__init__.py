@@ -1,1 +1,1 @@
-"""The commands of the artefact: claims, run, reproduce, notebooks; the command line loads them when asked."""
+"""The commands of the artefact, such as claims, run and reproduce; the command line loads them on demand."""

@@ -1,4 +1,4 @@
-"""ppmodel reproduce: all notebooks, and the book."""
+"""ppmodel reproduce: run all notebooks and build the book."""
 
 import click
 
@@ -9,16 +9,21 @@ from ppmodel.cli.text import say
 
 
 @command("reproduce")
-@click.option("--system", metavar="NAME|FILE", help="Your system, in front of the paper's.")
+@click.option("--system", metavar="NAME|FILE", help="Your system, in addition to the paper's.")
 @click.option("--model", metavar="NAME|FILE", help="Your model, instead of the paper's.")
-@click.option("--memory-limit", metavar="SIZE", help='Memory to use of a rank, such as "64 GiB" (default: all).')
+@click.option("--memory-limit", metavar="SIZE", help='Memory that a rank may use, such as "64 GiB" (default: all).')
 @click.option(
-    "--out", type=click.Path(), metavar="FOLDER", help="For the built book (default book/_build, or one in it)."
+    "--out",
+    type=click.Path(),
+    metavar="FOLDER",
+    help="Where to put the built book (default book/_build, or a folder in it).",
 )
-@click.option("--jobs", type=arguments.Count(), default=2, metavar="N", help="Notebooks run at once (default 2).")
+@click.option(
+    "--jobs", type=arguments.Count(), default=2, metavar="N", help="Number of notebooks to run at once (default 2)."
+)
 @arguments.cell_limit
 def reproduce_command(system, model, memory_limit, out, jobs, cell_limit):
-    """Run every notebook and build the book; for your own system, a book of its own."""
+    """Run every notebook and build the book; for your own system or model, a separate book."""
     require_folder(out)
     from ppmodel.artefact.build import reproduce
 

@@ -1,4 +1,4 @@
-"""ppmodel claims: the paper's claims, and STP's, judged."""
+"""ppmodel claims: judge the paper's claims, and STP's."""
 
 from pathlib import Path
 
@@ -14,11 +14,11 @@ from ppmodel.errors import PPModelError
 @click.option("--system", metavar="NAME|FILE", help="Judge on this system instead of the paper's nine.")
 @click.option("--model", metavar="NAME|FILE", default="paper", show_default=True, help="Model.")
 @click.option(
-    "--setting", metavar="NAME|FILE", default="default", show_default=True, help="What the paper leaves open."
+    "--setting", metavar="NAME|FILE", default="default", show_default=True, help="Choices that the paper leaves open."
 )
-@arguments.json_option("Print one JSON array, an object a row.")
+@arguments.json_option("Print one JSON array with an object for each row.")
 def claims_command(system, model, setting, as_json):
-    """Judge the paper's claims, and STP's on its own runs; exit code 1 where a verdict is not the expected one."""
+    """Judge the paper's claims, and STP's on its own runs; exit code 1 if a verdict is not as expected."""
     from ppmodel.artefact.claims import disagreements, judge, judge_stp, load_claims
     from ppmodel.artefact.commands.judged import report
     from ppmodel.specs import load_model, load_setting, load_system, setting_names

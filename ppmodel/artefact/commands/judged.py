@@ -6,7 +6,7 @@ from ppmodel.artefact.claims import VERDICTS, condition, signed
 
 
 def report(judgements, others):
-    """A line a row, the condition of what holds only sometimes below it, and what was not expected."""
+    """One line per row, below it the condition if it holds only sometimes, and finally what was not expected."""
     form = "{:<23} {:<14} {:<4} {:>10} {:>15} {:>11}  {}"
     lines = [form.format("id", "verdict", "here", "measured", "claimed", "margin", "read on")]
     for one in judgements:
@@ -20,7 +20,7 @@ def report(judgements, others):
     lines.append(
         f"\n{sum(one.holds_here for one in judgements)} of {len(judgements)} rows hold here, under this setting; "
         f"under all assumptions tried: {counts}\n"
-        "margin: how far inside what is claimed the number lies here; below 0 it lies outside"
+        "margin: how far the number is inside what is claimed; negative if it is outside"
     )
     if others:
         lines.append("\ndiffers from data/claims.yaml, which expects the paper's systems and model:")

@@ -1,4 +1,4 @@
-"""ppmodel run, ppmodel notebooks: one notebook with parameters of one's own, and which there are."""
+"""ppmodel run, ppmodel notebooks: run one notebook with your own parameters, and list the notebooks."""
 
 import json
 
@@ -14,11 +14,18 @@ from ppmodel.errors import PPModelError
 
 @command("run")
 @click.argument("notebook")
-@click.option("-p", "--parameter", "given", nargs=2, multiple=True, metavar="NAME VALUE", help="May be repeated.")
-@click.option("--out", type=click.Path(), metavar="FOLDER", help="For notebook and results (default: its name).")
+@click.option(
+    "-p", "--parameter", "given", nargs=2, multiple=True, metavar="NAME VALUE", help="Set a parameter; may be repeated."
+)
+@click.option(
+    "--out",
+    type=click.Path(),
+    metavar="FOLDER",
+    help="Where to put notebook and results (default: the notebook's name).",
+)
 @arguments.cell_limit
 def run_command(notebook, given, out, cell_limit):
-    """Run one notebook, by name or file, with parameters of your own.
+    """Run one notebook, by name or file, with your own parameters.
 
     "ppmodel notebooks" lists them.
     """
@@ -30,13 +37,13 @@ def run_command(notebook, given, out, cell_limit):
 
 @command("notebooks")
 def notebooks_command():
-    """List the notebooks that "ppmodel run" runs."""
+    """List the notebooks that "ppmodel run" can run."""
     from ppmodel.artefact.run import ROOT, notebook_names
 
     titles = {name: _title(path) for name, path in sorted(notebook_names().items())}
     if not titles:
         remedy = "run ppmodel from a clone of the project"
-        raise PPModelError("notebooks", ROOT / "notebooks", "holds none: they do not come with the package", remedy)
+        raise PPModelError("notebooks", ROOT / "notebooks", "has none: they do not come with the package", remedy)
     say_titles(titles)
 
 

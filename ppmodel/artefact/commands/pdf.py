@@ -1,4 +1,4 @@
-"""ppmodel pdf: the built book as one PDF."""
+"""ppmodel pdf: print the built book as one PDF."""
 
 import click
 
@@ -10,7 +10,7 @@ from ppmodel.cli.text import say
 @command("pdf")
 @click.option("--out", type=click.Path(), metavar="FOLDER", help="Folder of the built book (default book/_build).")
 def pdf_command(out):
-    """Print the built book as one PDF, beside its pages and linked from them; needs Chromium."""
+    """Print the built book as one PDF, next to its pages and linked from them; needs Chromium."""
     require_folder(out)
     from ppmodel.artefact.pdf import pdf
 

@@ -1,4 +1,4 @@
-"""The help of every command as a part of a page."""
+"""The help of every command as part of a page."""
 
 import click
 
@@ -6,7 +6,7 @@ _COLUMNS = 80
 
 
 def write_reference(group):
-    """What every command of a command line prints as its help, for a page to include.
+    """Collect the help texts of all commands, for a page to include.
 
     Parameters
     ----------
@@ -16,7 +16,7 @@ def write_reference(group):
     Returns
     -------
     str
-        In MyST: the help of the group, then a section for each of its commands, in their order.
+        In MyST: the help of the group, then a section for each of its commands, in order.
 
     Examples
     --------
@@ -32,7 +32,7 @@ def write_reference(group):
 
 
 def print_reference():
-    """Print `write_reference` of ppmodel's own command line."""
+    """Print `write_reference` for ppmodel's own command line."""
     from ppmodel.cli.process import cli
 
     print(write_reference(cli), end="")

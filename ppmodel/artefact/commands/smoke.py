@@ -1,4 +1,4 @@
-"""ppmodel smoke: one figure again, and what it was compared with."""
+"""ppmodel smoke: reproduce one figure, and say what it was compared with."""
 
 import click
 
@@ -8,9 +8,11 @@ from ppmodel.cli.text import say
 
 
 @command("smoke")
-@click.option("--out", type=click.Path(), metavar="FOLDER", help="For numbers and picture (default results/smoke).")
+@click.option(
+    "--out", type=click.Path(), metavar="FOLDER", help="Where to put numbers and picture (default results/smoke)."
+)
 def smoke_command(out):
-    """Make the paper's Fig. 3 again in half a minute and compare its numbers; exit code 1 where one is off."""
+    """Reproduce the paper's Fig. 3 in half a minute and compare its numbers; exit code 1 if any is off by too much."""
     require_folder(out)
     from ppmodel.artefact.smoke import smoke
 
