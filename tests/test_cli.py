@@ -327,7 +327,7 @@ REFUSED = {
     "simulate nowhere.py --pp 4 --microbatches 8": "error: file = nowhere.py: is not a file; check the path",
     "frobnicate": "frobnicate is not a command of ppmodel; choose one of schedules, .*claims",
     "simulte": "simulte is not a command of ppmodel; did you mean simulate",
-    f"{SIMULATE} {SECONDS} --tp 4": "--tp = 4: is for a model on a system; pass --model and --system",
+    f"{SIMULATE} {SECONDS} --tp 4": "--tp = 4: needs a model and a system; pass --model and --system",
     f"{SIMULATE} {SECONDS} --stages 4": "--stages is not an option of ppmodel simulate; it is called --pp now",
     "simulate --table mine.csv": "--table is not an option of ppmodel simulate; it is called --schedule-file now",
     "compare 1f1b --stages 4": "--stages is not an option of ppmodel compare; it is called --pp now",

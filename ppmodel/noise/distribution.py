@@ -9,7 +9,7 @@ from ppmodel.errors import PPModelError
 from ppmodel.noise.draw import TIE, require_within
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
-"""The quantiles that `distribution` takes unless others are named."""
+"""The default quantiles of `distribution`."""
 
 
 class Distribution(NamedTuple):
@@ -20,9 +20,9 @@ class Distribution(NamedTuple):
     mean_s : float
         In seconds.
     standard_error_s : float
-        Of the mean, in seconds; NaN for a single run.
+        Standard error of the mean, in seconds; NaN for a single run.
     quantiles_s : ndarray of float
-        In seconds, in the order asked for.
+        In seconds, in the requested order.
     """
 
     mean_s: float
@@ -31,14 +31,14 @@ class Distribution(NamedTuple):
 
 
 def distribution(makespans_s, quantiles=QUANTILES):
-    """Mean, standard error of the mean and quantiles of some runs.
+    """Compute mean, standard error of the mean and quantiles of some runs.
 
     Parameters
     ----------
     makespans_s : sequence of float
-        In seconds, one a run; see `noisy_makespans`.
+        In seconds, one per run; see `noisy_makespans`.
     quantiles : sequence of float
-        From 0 to 1; between two runs they are interpolated.
+        From 0 to 1; interpolated between runs.
 
     Returns
     -------
@@ -57,23 +57,23 @@ def distribution(makespans_s, quantiles=QUANTILES):
     spans = _runs("makespans", makespans_s)
     quantiles = _numbers("quantiles", quantiles, "write, for example, [0.05, 0.5, 0.95]")
     for share in quantiles:
-        require_within("quantiles", share, 0, 1, "must be shares, 0 to 1", "write 0.95 for 95 percent")
+        require_within("quantiles", share, 0, 1, "must be from 0 to 1", "write 0.95 for 95 percent")
     error = spans.std(ddof=1) / np.sqrt(spans.size) if spans.size > 1 else np.nan
     return Distribution(float(spans.mean()), float(error), np.quantile(spans, quantiles))
 
 
 def _runs(field, makespans_s):
-    spans = _numbers(field, makespans_s, "give one time a run")
+    spans = _numbers(field, makespans_s, "give one time per run")
     if not spans.size:
-        raise PPModelError(field, "none", "must hold at least one run", "give more seeds")
+        raise PPModelError(field, "none", "must have at least one run", "give more seeds")
     if not np.isfinite(spans).all():
         value = spans[~np.isfinite(spans)][0]
-        raise PPModelError(field, value, "must be finite", "leave out runs that have no makespan, in pairs")
+        raise PPModelError(field, value, "must be finite", "leave out runs without a makespan, in pairs")
     return spans
 
 
 def _numbers(field, values, remedy):
-    """One-dimensional, so that nothing is broadcast."""
+    """Require one dimension, so that nothing is broadcast."""
     rule = "must be a list of numbers"
     try:
         numbers = np.asarray(values, dtype=float)
@@ -90,7 +90,7 @@ class Comparison(NamedTuple):
     Attributes
     ----------
     probability : float
-        Share of the pairs of runs; a tie counts half.
+        Fraction of the pairs of runs; a tie counts half.
     low, high : float
         Wilson's interval for it.
     """
@@ -101,30 +101,29 @@ class Comparison(NamedTuple):
 
 
 def probability_faster(one_s, other_s, confidence=0.95):
-    """The probability that a run of one schedule is faster than a run of another.
+    """Estimate the probability that a run of one schedule is faster than a run of another.
 
-    Runs are compared in pairs of one seed. By the rule at the head of this module a pair has its slow ranks
-    in common, and its jitter only where both are of one table (on two systems, or under two semantics).
-    A schedule against itself is a tie in every pair.
+    Runs with the same seed are compared in pairs. By the rule in `ppmodel.noise.draw`, the runs of a pair have the same
+    slow ranks, and the same jitter only if both are of one table (on two systems, or under two semantics). A schedule
+    against itself is a tie in every pair.
 
     Parameters
     ----------
     one_s, other_s : sequence of float
-        Makespans in seconds, for the same seeds in the same order. Two are equal where they differ by no more
-        than a part in 10^9.
+        Makespans in seconds, for the same seeds in the same order. Differences up to a part in 10^9 count as equal.
     confidence : float
-        Of the interval, by Wilson's score (1927); above 0 and below 1.
+        Confidence of the interval, by Wilson's score (1927); above 0 and below 1.
 
     Returns
     -------
     Comparison
-        The interval counts a tie as half a success, so that it is wider than necessary where there are many ties.
+        The interval counts a tie as half a success, so it is wider than necessary if there are many ties.
 
     Raises
     ------
     PPModelError
-        If there are no runs, not as many of one as of the other, they are not lists of finite numbers, or the
-        confidence is out of its range.
+        If there are no runs, or their numbers differ, they are not lists of finite numbers, or the confidence is out of
+        range.
 
     Examples
     --------
@@ -133,7 +132,7 @@ def probability_faster(one_s, other_s, confidence=0.95):
     """
     one, other = _runs("runs", one_s), _runs("runs", other_s)
     if one.size != other.size:
-        rule = f"must be as many as those they are compared with, {other.size}"
+        rule = f"must be as many as those compared with, {other.size}"
         raise PPModelError("runs", one.size, rule, "give both the same seeds")
     _require_confidence(confidence)
     tie = np.isclose(one, other, rtol=TIE, atol=0)
@@ -147,7 +146,7 @@ def _require_confidence(confidence):
 
 
 def _wilson(share, size, confidence):
-    """The shares that are no further from the observed one than their own standard error times z."""
+    """The fractions that are within z of their own standard errors from the observed one."""
     z = -NormalDist().inv_cdf((1 - confidence) / 2)  # this tail does not round to 1
     middle = (share + z**2 / (2 * size)) / (1 + z**2 / size)
     half = z / (1 + z**2 / size) * np.sqrt(share * (1 - share) / size + z**2 / (4 * size**2))

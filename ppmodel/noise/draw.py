@@ -1,15 +1,15 @@
-"""Noisy runs: operations that jitter and ranks that straggle, drawn from explicit seeds.
+"""Noisy runs, with jittering operations and slow ranks, drawn from explicit seeds.
 
 **Seeds.** A run is identified by its seed, a whole number. It draws from two streams of random numbers,
 ``SeedSequence(seed, spawn_key=key)``:
 
-- ``(0,)``: which ranks are slow, one number a rank. It depends on the seed alone, so that all schedules
-  and systems of one seed run on the same slow ranks.
-- ``(1, table)``: the jitter, one number an operation in the order of the schedule's arrays. ``table`` is a
-  checksum of the operations and their order: one table meets the same jitter on every system and under every
-  semantics, and two tables meet jitter that is independent.
+- ``(0,)``: which ranks are slow, one number per rank. It depends only on the seed, so all schedules
+  and systems with one seed run on the same slow ranks.
+- ``(1, table)``: the jitter, one number per operation in the order of the schedule's arrays. ``table`` is a
+  checksum of the operations and their order: a table has the same jitter on every system and under every
+  semantics, and different tables have independent jitter.
 
-So a seed gives the same bytes whatever runs before it, after it or beside it.
+So a seed gives the same bytes whatever runs before it, after it or at the same time.
 """
 
 from dataclasses import dataclass
@@ -26,37 +26,37 @@ from ppmodel.ops import OpKind
 from ppmodel.simulation import run_graph
 
 TIE = 1e-9
-"""Relative difference up to which two times count as equal, as it may be rounding."""
+"""Relative difference up to which two times count as equal, because of rounding."""
 
 MAX_JITTER = 5.0
-"""Largest jitter: one operation in forty then takes 18 000 times the median, and no mean of runs settles."""
+"""Largest jitter: one operation in forty then takes 18 000 times the median, and means over runs do not converge."""
 
 MAX_SLOWDOWN = 1e6
-"""Largest slowdown: a slower rank hardly works at all."""
+"""Largest slowdown; a slower rank hardly works at all."""
 
 _RANKS, _JITTER = 0, 1
 
 
 @dataclass(frozen=True)
 class Noise:
-    """How far the operations of a run deviate from their nominal durations; all-reduces keep theirs.
+    """Deviation of a run's operations from their nominal durations; all-reduces keep theirs.
 
     Parameters
     ----------
     jitter : float
-        Standard deviation of the logarithm of a factor on each operation's duration: lognormal with mean 1,
-        independent by operation. At most `MAX_JITTER`.
+        Standard deviation of the logarithm of a factor on each operation's duration, which is lognormal with mean 1
+        and independent between operations. At most `MAX_JITTER`.
     straggling : float
-        Probability that a rank is slow during a run, independent by rank.
+        Probability that a rank is slow during a run, independent between ranks.
     slowdown : float
-        Factor on all operations of a slow rank, 1 to `MAX_SLOWDOWN`.
+        Factor on all operations of a slow rank, from 1 to `MAX_SLOWDOWN`.
     slow_ranks : tuple of int
-        Ranks that are slow in every run; `straggling` is for the others.
+        Ranks that are slow in every run; `straggling` applies to the others.
 
     Raises
     ------
     PPModelError
-        If a value is no number, or out of its range.
+        If a value is not a number, or is out of range.
 
     Examples
     --------
@@ -96,16 +96,16 @@ def _is_count(value):
 
 
 def slow_ranks(noise, num_ranks, seed):
-    """Which ranks are slow in a run.
+    """Draw which ranks are slow in a run.
 
     Parameters
     ----------
     noise : Noise
-        Gives the probability, and the ranks that always are.
+        Gives the probability, and the ranks that are always slow.
     num_ranks : int
         Ranks of the schedule.
     seed : int
-        The run; see the head of this module.
+        Identifies the run; see the head of this module.
 
     Returns
     -------
@@ -114,7 +114,7 @@ def slow_ranks(noise, num_ranks, seed):
     Raises
     ------
     PPModelError
-        If the noise names a rank that is not there, or the seed is no whole number of at least 0.
+        If the noise names a rank that does not exist, or the seed is not a whole number of at least 0.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def slow_ranks(noise, num_ranks, seed):
     for rank in noise.slow_ranks:
         if rank >= num_ranks:
             rule = f"is not a rank of the schedule, 0 to {num_ranks - 1}"
-            raise PPModelError("slow_ranks", rank, rule, "name ranks that it has")
+            raise PPModelError("slow_ranks", rank, rule, "name existing ranks")
     if not _is_count(seed):
         raise PPModelError("seed", seed, "must be a whole number of at least 0", "write, for example, 1")
     slow = np.zeros(num_ranks, dtype=bool)
@@ -135,7 +135,7 @@ def slow_ranks(noise, num_ranks, seed):
 
 
 def operation_factors(schedule, noise, seed):
-    """The factor on each operation's duration in one run.
+    """Draw the factor on each operation's duration in one run.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def operation_factors(schedule, noise, seed):
     noise : Noise
         What is drawn.
     seed : int
-        The run; see the head of this module.
+        Identifies the run; see the head of this module.
 
     Returns
     -------
@@ -154,7 +154,7 @@ def operation_factors(schedule, noise, seed):
     Raises
     ------
     PPModelError
-        As `slow_ranks`.
+        As for `slow_ranks`.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def _factors(schedule, noise, seed, table):
     if noise.jitter:
         logs = noise.jitter * _generator(seed, _JITTER, table).standard_normal(schedule.num_operations)
         factors *= np.exp(logs - noise.jitter**2 / 2)  # the mean of exp(N(mu, sigma)) is exp(mu + sigma^2 / 2)
-    factors[schedule.kind == OpKind.R] = 1.0  # collectives; an optimizer step is work of its rank
+    factors[schedule.kind == OpKind.R] = 1.0  # collectives are exempt; optimizer steps are not
     return factors
 
 
@@ -180,13 +180,13 @@ def _generator(seed, *key):
 
 
 def _checksum(schedule):
-    """A number for the operations and their order, the same on every machine."""
+    """A checksum of the operations and their order, the same on every machine."""
     columns = ("kind", "stage", "microbatch", "replica", "joined", "rank_start")
     return crc32(b"".join(getattr(schedule, column).astype("<i8").tobytes() for column in columns))
 
 
 def noisy_makespans(graph, costs, noise, seeds):
-    """Makespans of many runs of one schedule on one system.
+    """Simulate many runs of one schedule on one system, and return their makespans.
 
     Parameters
     ----------
@@ -195,9 +195,9 @@ def noisy_makespans(graph, costs, noise, seeds):
     costs : OpCosts
         Nominal durations.
     noise : Noise
-        What varies from run to run.
+        How runs vary.
     seeds : iterable of int
-        One run each; see the head of this module. Runs are drawn and evaluated one at a time.
+        One run per seed; see the head of this module. Runs are drawn and evaluated one at a time.
 
     Returns
     -------
@@ -207,9 +207,9 @@ def noisy_makespans(graph, costs, noise, seeds):
     Raises
     ------
     CostError
-        As `simulation.run_graph`.
+        As for `simulation.run_graph`.
     PPModelError
-        As `slow_ranks`, and if the seeds are no list.
+        As for `slow_ranks`, and if the seeds are not a list.
 
     Examples
     --------
@@ -225,26 +225,26 @@ def noisy_makespans(graph, costs, noise, seeds):
 
 
 def noisy_makespans_on(graph, many_costs, noise, seeds):
-    """Makespans of many runs of one schedule on several systems; each run is drawn once for all of them.
+    """Simulate many runs of one schedule on several systems; each run is drawn once for all systems.
 
     Parameters
     ----------
     graph, noise, seeds
         As in `noisy_makespans`.
     many_costs : sequence of OpCosts
-        Nominal durations, one entry a system.
+        Nominal durations, one entry per system.
 
     Returns
     -------
     ndarray of float, shape (len(many_costs), len(seeds))
-        In seconds: what `noisy_makespans` gives for each.
+        Makespans in seconds, as from `noisy_makespans` for each.
 
     Raises
     ------
     CostError
-        As `simulation.run_graph`.
+        As for `simulation.run_graph`.
     PPModelError
-        As `slow_ranks`, and if the seeds are no list.
+        As for `slow_ranks`, and if the seeds are not a list.
 
     Examples
     --------
@@ -265,24 +265,24 @@ def noisy_makespans_on(graph, many_costs, noise, seeds):
 
 
 def _drawn(schedule, noise, seeds):
-    """The factors of each run, one run after the other."""
+    """Yield the factors of each run in turn."""
     table = _checksum(schedule)
     return (_factors(schedule, noise, seed, table) for seed in seeds)
 
 
 class Runs(NamedTuple):
-    """What many runs of one schedule on one system took.
+    """Times of many runs of one schedule on one system.
 
     Attributes
     ----------
     makespans_s : ndarray of float
-        One a run, in seconds.
+        One per run, in seconds.
     computing_s : ndarray of float
-        Computing time of all ranks together, one a run, in seconds.
+        Total computing time of all ranks, one per run, in seconds.
     spans_s : ndarray of float
-        Longest span of a rank from its first to its last operation, one a run, in seconds.
+        Longest span of a rank from its first to its last operation, one per run, in seconds.
     reduced_s : ndarray of float
-        When the optimizer steps begin, one a run, in seconds.
+        Start of the optimizer steps, one per run, in seconds.
     """
 
     makespans_s: np.ndarray
@@ -292,7 +292,7 @@ class Runs(NamedTuple):
 
 
 def noisy_runs(graph, costs, noise, seeds):
-    """Makespans, computing times and spans of many runs of one schedule on one system; each run is drawn once for all.
+    """Simulate many runs of one schedule on one system: makespans, computing times and spans.
 
     Parameters
     ----------
@@ -306,9 +306,9 @@ def noisy_runs(graph, costs, noise, seeds):
     Raises
     ------
     CostError
-        As `simulation.run_graph`.
+        As for `simulation.run_graph`.
     PPModelError
-        As `slow_ranks`, and if the seeds are no list.
+        As for `slow_ranks`, and if the seeds are not a list.
 
     Examples
     --------
@@ -324,19 +324,19 @@ def noisy_runs(graph, costs, noise, seeds):
     prepare(graph.num_operations * len(seeds))
     nominal_s, runs = operations_s(graph.schedule, costs), np.empty((4, len(seeds)))
     for run, factors in enumerate(_drawn(graph.schedule, noise, seeds)):
-        computing_s = (factors * nominal_s).sum()  # no dot product: its order depends on the threads of the machine
+        computing_s = (factors * nominal_s).sum()  # not a dot product, which sums in an order that depends on threads
         timeline = run_graph(graph, costs, factors)
         runs[:, run] = timeline.makespan_s, computing_s, timeline.longest_span_s, timeline.reduced_s
     return Runs(*runs)
 
 
 def all_seeds(seeds):
-    """Seeds as a list, which can be gone through more than once.
+    """Turn seeds into a list, which can be iterated more than once.
 
     Parameters
     ----------
     seeds : iterable of int
-        Also a generator, which is used up.
+        May be a generator, which is consumed.
 
     Returns
     -------
@@ -345,7 +345,7 @@ def all_seeds(seeds):
     Raises
     ------
     PPModelError
-        If they are no iterable.
+        If they are not iterable.
 
     Examples
     --------

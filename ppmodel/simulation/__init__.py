@@ -1,4 +1,4 @@
-"""Simulated time: a table becomes a graph, and the graph with costs a timeline."""
+"""Simulated time: a table becomes a graph, and a graph with costs becomes a timeline."""
 
 from ppmodel.simulation.events import run_events
 from ppmodel.simulation.graph import ALLREDUCE, APART, BUFFERED, P2P, compile_graph, require_semantics

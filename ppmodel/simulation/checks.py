@@ -1,4 +1,4 @@
-"""What both ways of simulating need: durations of operations and of optimizer steps, and that costs fit the graph."""
+"""Shared by both simulators: durations of operations and optimizer steps, and checks that costs fit the graph."""
 
 from math import isfinite
 
@@ -15,18 +15,18 @@ def durations(graph, costs, factors=None):
     if costs.pairs:
         compute = compute * costs.pair_shares(graph.schedule)[graph.index]
     if factors is not None:
-        with np.errstate(over="ignore"):  # what overflows is refused with the makespan
+        with np.errstate(over="ignore"):  # overflow is refused with the makespan
             compute = compute * np.asarray(factors)[graph.index]
     return compute, occupancy, latency
 
 
 def shares_of(graph, costs):
-    """The share of its cell after which each result can be sent, in the graph's order; None where that is its end."""
+    """The fraction of its cell after which each result can be sent, in the graph's order; None if that is its end."""
     return costs.handed_shares(graph.schedule)[graph.index] if costs.handed else None
 
 
 def plan_of(graph, costs):
-    """The `Copies` of a run, planned from durations without noise; None where nothing is offloaded."""
+    """The `Copies` of a run, planned from durations without noise; None if nothing is offloaded."""
     if not costs.offload:
         return None
     known = graph.__dict__.get("_plan", (None, None))
@@ -48,18 +48,18 @@ def step_lengths(schedule, costs, factors=None):
 
 def refuse_overflow(makespan_s):
     if not isfinite(makespan_s):
-        raise CostError("makespan", makespan_s, "must be finite", "give smaller durations")
+        raise CostError("makespan", makespan_s, "must be finite", "use shorter durations")
 
 
 def check_fit(graph, costs, factors=None):
     schedule = graph.schedule
     if costs.num_stages != schedule.num_stages:
         rule = f"must have one entry per stage of the schedule, {schedule.num_stages}"
-        raise CostError("costs", f"for {costs.num_stages} stages", rule, "make the costs for this schedule")
+        raise CostError("costs", f"for {costs.num_stages} stages", rule, "use costs for this schedule")
     for table in (costs.compute_s, costs.occupancy_s, costs.latency_s):
         if table.ndim == 3 and table.shape[1] != schedule.num_replicas:
             rule = f"must have one row per replica of the schedule, {schedule.num_replicas}"
-            raise CostError("costs", f"for {table.shape[1]} replicas", rule, "make the costs for this schedule")
+            raise CostError("costs", f"for {table.shape[1]} replicas", rule, "use costs for this schedule")
     if factors is not None:
         _check_factors(schedule, factors)
 

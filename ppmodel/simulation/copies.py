@@ -1,13 +1,13 @@
-"""Activations that go to the memory of the host and come back: which, when, and what a rank waits for.
+"""Activations offloaded to host memory: which are copied, when, and what ranks wait for.
 
-A rank has a copy stream in either direction; each serves one copy after the other. After its forward's cell has ended,
-a microbatch's activations are copied out as soon as that stream is free, in the order of the forwards; their memory is
-given back when the copy has ended. Those that the very next cell needs again stay.
+Each rank has a copy stream in each direction, which serves one copy after another. When its forward's cell has ended, a
+microbatch's activations are copied out as soon as that stream is free, in the order of the forwards; their memory is
+freed when the copy has ended. Activations that the very next cell needs are not copied.
 
-Copies in run in the order of the backwards. Each is planned from the durations of the rank's cells alone, as if these
-followed one another without a gap: it begins with the last cell that leaves it the time it takes, and those behind it
-theirs, but not before the cell after its forward. It begins when its rank comes to that cell, its copy out has ended
-and the stream is free; memory is taken again at that moment. A cell whose activations are not there yet waits for them.
+Copies in run in the order of the backwards. Each is planned only from the durations of the rank's cells, as if these
+followed each other without gaps: it starts with the last cell that leaves enough time for it and for the copies after
+it, but not before the cell after its forward. It starts when its rank reaches that cell, its copy out has ended and the
+stream is free; memory is allocated at that moment. A cell waits if its activations have not arrived yet.
 """
 
 from bisect import bisect_right
@@ -23,23 +23,23 @@ from ppmodel.tables import NO_OPERATION
 _BACKWARDS = (OpKind.B, OpKind.I)
 
 STAYS = -1.0
-"""In place of the seconds of a copy: what is not copied."""
+"""Replaces the seconds of a copy if there is none."""
 
 
 class Copies(NamedTuple):
-    """What is copied; all operations in the order of the graph.
+    """The copies of a run; all operations are in the order of the graph.
 
     Parameters
     ----------
     seconds : ndarray of float, shape (num_operations,)
-        Of a forward, how long the copy of its activations takes; ``STAYS`` for all others.
+        For a forward, the time to copy its activations; ``STAYS`` for all others.
     share : ndarray of float, shape (num_operations,)
-        Of its activations, 0 where they stay.
+        Fraction of its activations that is copied; 0 if they stay.
     needs : ndarray of int, shape (num_operations,)
-        Of a backward, the forward whose activations it needs back, or ``NO_OPERATION``.
+        For a backward, the forward that provides its copied activations, or ``NO_OPERATION``.
     fetch_start, fetch : ndarray of int, shape (num_operations + 1,) and (num_copies,)
-        The forwards whose copies in begin, at the earliest, when the rank comes to an operation: from its place in
-        `fetch_start` to the next.
+        The forwards whose copies in may start when the rank reaches an operation: those from its entry in `fetch_start`
+        to the next.
     """
 
     seconds: np.ndarray
@@ -50,7 +50,7 @@ class Copies(NamedTuple):
 
     @property
     def compiled(self):
-        """What compiled code reads of it."""
+        """The arrays that compiled code reads."""
         columns = (column.astype(np.int32) for column in (self.needs, self.fetch_start, self.fetch))
         return (self.seconds, *columns)
 
@@ -62,7 +62,7 @@ def plan_copies(graph, costs, compute):
     ----------
     graph : ExecutionGraph
     costs : OpCosts
-        Says what is offloaded.
+        Say what is offloaded.
     compute : ndarray of float, shape (num_operations,)
         Durations of the operations, in the graph's order, without noise.
 
@@ -88,7 +88,7 @@ def plan_copies(graph, costs, compute):
 
 
 class _Trip(NamedTuple):
-    """A microbatch's activations on their way out and back: both operations, their cells, and what is copied."""
+    """A microbatch's activations that are copied out and back: both operations, their cells, and the copy."""
 
     forward: int
     begun: int
@@ -99,7 +99,7 @@ class _Trip(NamedTuple):
 
 
 def _cells(graph):
-    """The computing cells of each rank, in its order: the operations of each, as the graph numbers them."""
+    """The computing cells of each rank, in order: the operations of each, as numbered in the graph."""
     schedule = graph.schedule
     place = np.full(schedule.num_operations, NO_OPERATION)
     place[graph.index] = np.arange(graph.num_operations)
@@ -118,7 +118,7 @@ def _cells(graph):
 
 
 def _begins(graph, costs, compute, cells):
-    """When each cell of a rank begins if none waits."""
+    """When each cell of a rank starts if none waits."""
     begins, now, overlaps, compute = [], 0.0, graph.overlaps, compute.tolist()
     for cell in cells:
         begins.append(now)
@@ -127,7 +127,7 @@ def _begins(graph, costs, compute, cells):
 
 
 def _round_trips(graph, costs, cells):
-    """What a rank copies, in the order of the backwards."""
+    """The copies of a rank, in the order of the backwards."""
     schedule, ops = graph.schedule, [op for cell in cells for op in cell]
     columns = [
         getattr(schedule, name)[graph.index[ops]].tolist() for name in ("kind", "replica", "stage", "microbatch")
@@ -151,7 +151,7 @@ def _round_trips(graph, costs, cells):
 
 
 def _first_cells(trips, begins):
-    """The cell with which each copy in begins: as late as may be, but none before one that is needed earlier."""
+    """The cell with which each copy in starts: as late as possible, but in the order in which they are needed."""
     latest, found = np.inf, []
     for trip in reversed(trips):
         latest = min(latest, begins[trip.needed]) - trip.seconds
@@ -161,7 +161,7 @@ def _first_cells(trips, begins):
 
 
 class CopyStreams:
-    """Both copy streams of every rank, as a run goes on.
+    """Both copy streams of every rank during a run.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class CopyStreams:
     Attributes
     ----------
     times_s : ndarray of float, shape (4, num_operations)
-        Begin and end of each copy out, begin and end of each copy in; NaN where nothing is copied.
+        Start and end of each copy out, start and end of each copy in; NaN if nothing is copied.
     """
 
     def __init__(self, plan, num_streams):
@@ -179,7 +179,7 @@ class CopyStreams:
         self.times_s = np.full((4, len(plan.seconds)), np.nan)
 
     def end(self, stream, ops, now):
-        """A cell of a stream ends: the copies out of its forwards begin as soon as the stream for them is free."""
+        """A cell of a stream ends: the copies out of its forwards start as soon as their stream is free."""
         self.ended[stream] = now
         for op in ops:
             if self.plan.seconds[op] != STAYS:
@@ -188,7 +188,7 @@ class CopyStreams:
                 self.times_s[:2, op] = begin, self.out_free[stream]
 
     def reach(self, stream, ops):
-        """A stream comes to a cell; returns the forwards whose copies in begin with it."""
+        """A stream reaches a cell; return the forwards whose copies in start with it."""
         start, fetch = self.plan.fetch_start, self.plan.fetch
         begun = [forward for op in ops for forward in fetch[start[op] : start[op + 1]].tolist()]
         for forward in begun:
@@ -198,6 +198,6 @@ class CopyStreams:
         return begun
 
     def there_s(self, ops):
-        """When all activations are back that some operations need; 0 if they never left."""
+        """When all activations that some operations need are back; 0 if they never left."""
         needed = [self.plan.needs[op] for op in ops if self.plan.needs[op] != NO_OPERATION]
         return float(max((self.times_s[3, forward] for forward in needed), default=0.0))

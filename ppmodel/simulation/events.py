@@ -16,13 +16,13 @@ from ppmodel.tables import NO_OPERATION
 
 
 def run_events(graph, costs, factors=None):
-    """The same timeline by discrete-event simulation: an event queue, ranks, links and NICs.
+    """Simulate by discrete events: an event queue, ranks, links and NICs; the same timeline as `run_graph`.
 
-    Every stream executes its program in order and knows only the messages that have reached it. Links and nics
-    serve messages in the order in which they come. The queue orders events by time; events of one time are taken
-    by kind (ends of operations, links and nics that become free, arrivals, messages taken in, messages sent,
-    reductions that come to their links, results that are sent before their cell ends, copies that are back), and those
-    of one kind by their operation's place in the graph.
+    Every stream executes its program in order and knows only the messages that have reached it. Links and NICs
+    serve messages in order of arrival. The queue orders events by time; events at the same time are ordered by kind
+    (operations that end, links and NICs that become free, arrivals, messages taken in, messages sent, reductions that
+    reach their links, results sent before their cell ends, copies that are back), and those of one kind by their
+    operation's position in the graph.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def run_events(graph, costs, factors=None):
     Raises
     ------
     CostError
-        As `run_graph`.
+        As for `run_graph`.
 
     Examples
     --------
@@ -79,7 +79,7 @@ _END, _FREE, _ARRIVE, _TAKEN, _SENT, _REDUCE, _EARLY, _BACK = range(8)
 
 
 class _EventSimulation:
-    """State of one discrete-event run: what each stream, link and nic does, and what has arrived."""
+    """State of one discrete-event run: what each stream, link and NIC is doing, and what has arrived."""
 
     def __init__(self, graph, durations, overlap_factor, shares=None, plan=None):
         self.graph, self.overlap_factor, self.overlaps = graph, overlap_factor, graph.overlaps
@@ -94,7 +94,7 @@ class _EventSimulation:
         self.programs = programs(graph)
         self.next_group = [0] * len(self.programs)
         self.idle = [True] * len(self.programs)
-        self.consumers = [[] for _ in self.source]  # the streams, other than its own, that wait for an operation
+        self.consumers = [[] for _ in self.source]  # the other streams that wait for an operation
         for op, needed in enumerate(self.source):
             if needed != NO_OPERATION and self.stream[op] != self.stream[needed]:
                 self.consumers[needed].append((self.remote[op], self.stream[op]))
@@ -126,7 +126,7 @@ class _EventSimulation:
         return program[place] if place < len(program) else None
 
     def advance(self, stream):
-        """Let a stream do the next thing that it can: take a message in, or start the group at its head."""
+        """Let a stream do the next possible thing: take in a message, or start its next group."""
         group = self.head(stream)
         if group is None or not self.idle[stream]:
             return
@@ -166,7 +166,7 @@ class _EventSimulation:
             self.send_early(ops, duration)
 
     def send_early(self, ops, duration):
-        """Results that are there before their cell ends are sent then; on one link in the order of the cell."""
+        """Send results that are ready before their cell ends; on the same link, in the order of the cell."""
         links = {}
         for op in ops:
             share = links[self.link[op]] = max(self.shares[op], links.get(self.link[op], 0.0) if self.queues else 0.0)
@@ -193,7 +193,7 @@ class _EventSimulation:
             self.advance(stream)  # a reduction beside the rank
 
     def release(self, ops):
-        """The streams of a group, free again, go on."""
+        """The streams of a group are free again and continue."""
         for op in ops:
             self.idle[self.stream[op]] = True
         for op in ops:
@@ -202,7 +202,7 @@ class _EventSimulation:
     # copies to the host and back
 
     def copy(self, stream, ops):
-        """A cell of a rank has ended: copies out begin, and those in that begin with its next cell."""
+        """A cell of a rank has ended: start its copies out, and the copies in that start with the next cell."""
         if not self.copies:
             return
         self.copies.end(stream, [op for op in ops if self.stream[op] == stream], self.now)
@@ -218,10 +218,10 @@ class _EventSimulation:
         self.back.add(forward)
         self.advance(self.stream[forward])
 
-    # reductions that hold links
+    # reductions that occupy links
 
     def hold(self, _, group):
-        """A reduction comes to all links of its ranks at once, and begins when all of them serve it."""
+        """A reduction queues at all links of its ranks at once, and starts when all of them serve it."""
         ranks = [self.stream[op] - self.graph.schedule.num_ranks for op in self.groups[group]]
         places = list(dict.fromkeys(place for rank in ranks for place in self.gates[rank]))
         self.held[group], self.missing[group] = places, len(places)
@@ -233,7 +233,7 @@ class _EventSimulation:
             self.start(group)
 
     def let_go(self, group):
-        """The links that a reduction held serve what waits for them."""
+        """The links that a reduction occupied serve what is waiting."""
         places = self.held.pop(group, [])
         for place in places:
             del self.serves[place]
@@ -262,12 +262,12 @@ class _EventSimulation:
         self.after(0.0 if self.receives else self.occupancy[op] + self.latency[op], _ARRIVE, op)
 
     def join(self, place, op):
-        """Queue at a link or a nic, and be served at once where nobody is."""
+        """Queue at a link or NIC, and be served at once if it is free."""
         self.queue.setdefault(place, deque()).append(op)
         self.serve(place)
 
     def serve(self, place):
-        """Serve who waits first at a place, where nobody is served."""
+        """If a link or NIC is free, serve the first in its queue."""
         if place in self.serves or not self.queue[place]:
             return
         self.serves[place] = op = self.queue[place].popleft()
@@ -281,7 +281,7 @@ class _EventSimulation:
             self.times[2, op] = self.now
         self.after(self.occupancy[op], _FREE, op, int(place != first))
         if place == first and second != NO_OPERATION:
-            self.join(second, op)  # what leaves one nic is at the other at once, and passes through it meanwhile
+            self.join(second, op)  # what leaves one NIC reaches the other at once, and passes through it meanwhile
 
     def free(self, op, side):
         route = self.routes[self.link[op]]
@@ -301,7 +301,7 @@ class _EventSimulation:
                 self.advance(stream)
 
     def receive(self, stream, op):
-        """The rank takes a message in, which occupies it."""
+        """The rank takes in a message, which occupies it."""
         self.idle[stream] = False
         seconds = self.occupancy[op] + self.latency[op]
         if not self.sends:
@@ -316,16 +316,16 @@ class _EventSimulation:
 
 
 class _Rendezvous(_EventSimulation):
-    """The same, where a transfer begins when both of its ends are ready for it, and holds both.
+    """The same, for transfers that start when both ends are ready, and occupy both.
 
-    Between two groups a stream has batches of messages to go through, one after the other, each with one peer.
+    Between two groups, a stream processes batches of messages in turn, each with one peer.
     """
 
     def __init__(self, graph, durations, overlap_factor, plan=None):
         super().__init__(graph, durations, overlap_factor, plan=plan)
         self.taker = {self.source[op]: self.stream[op] for op, remote in enumerate(self.remote) if remote}
         self.batches = [deque() for _ in self.programs]
-        self.sending = set()  # streams of which a message is under way
+        self.sending = set()  # streams with a message in flight
 
     def run(self):
         for stream in range(len(self.programs)):
@@ -347,7 +347,7 @@ class _Rendezvous(_EventSimulation):
             self.advance(stream)
 
     def meet(self, stream, ended):
-        """A stream gathers what it sends of the group that ended, and what it receives for its next one, by peer."""
+        """A stream collects what it sends from the last group, and what it receives for the next one, by peer."""
         by_peer, group = {}, self.head(stream)
         for op in ended:
             by_peer.setdefault(self.taker[op], []).append(op)
@@ -361,7 +361,7 @@ class _Rendezvous(_EventSimulation):
         return self.batches[stream][0] if self.batches[stream] else ()
 
     def advance(self, stream):
-        """Send what both ends have posted, or start the group at the stream's head."""
+        """Send what both ends have posted, or start the stream's next group."""
         batch = self.posted(stream)
         for sender in {self.stream[op] for op in batch} | {self.taker[op] for op in batch}:
             self.send_next(sender)

@@ -1,4 +1,4 @@
-"""What each rank exchanges with its peers between two of its cells, where a transfer holds both ends at once."""
+"""What each rank exchanges with its peers between two cells, if a transfer occupies both ends at once."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from ppmodel.tables import NO_OPERATION
 
 
 class Exchanges(NamedTuple):
-    """The program of every stream under ``rendezvous``: phases, each of some batches of messages and then a group.
+    """The program of every stream under ``rendezvous``: phases of message batches followed by a group.
 
     Attributes
     ----------
@@ -21,11 +21,11 @@ class Exchanges(NamedTuple):
     batch_start : ndarray of int, shape (num_batches + 1,)
         The messages of each batch.
     message : ndarray of int, shape (2 * num_messages,)
-        Operations, each of whose results is in a batch of its sender and in one of its receiver.
+        Operations; the result of each is in a batch of its sender and in one of its receiver.
     receiver : ndarray of int, shape (num_operations,)
-        The stream that takes an operation's result, or ``NO_OPERATION``.
+        The stream that receives an operation's result, or ``NO_OPERATION``.
     taken_in : ndarray of int, shape (num_operations,)
-        The batch of the receiver that holds it, or ``NO_OPERATION``.
+        The receiver's batch that contains it, or ``NO_OPERATION``.
     """
 
     phase_start: np.ndarray
@@ -38,10 +38,10 @@ class Exchanges(NamedTuple):
 
 
 def exchanges_of(graph):
-    """The `Exchanges` of a graph.
+    """Compute the `Exchanges` of a graph.
 
-    Between two cells a rank sends the results of the one, in their order, and then receives what the other needs, in
-    its order. What it exchanges with one peer there is one batch, at the place of the first of these messages.
+    Between two cells, a rank sends the results of the first, in order, and then receives what the second needs, in
+    order. All messages with the same peer form one batch, at the position of the first of them.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def exchanges_of(graph):
     stream, cell = graph.stream[order], graph.schedule.cell[graph.index[order]]
     begins = np.diff(cell, prepend=-1) != 0
     phase_of = np.empty(num_operations, dtype=np.int64)
-    phase_of[order] = np.cumsum(begins) - 1 + stream  # each stream before it has one phase more than cells
+    phase_of[order] = np.cumsum(begins) - 1 + stream  # each earlier stream has one more phase than cells
     phase_start = np.append(0, np.cumsum(np.bincount(stream[begins], minlength=num_streams) + 1))
     group = np.full(phase_start[-1], NO_OPERATION)
     group[phase_of] = np.repeat(np.arange(len(graph.group_start) - 1), np.diff(graph.group_start))

@@ -1,9 +1,8 @@
-"""From a table to an execution graph: communication semantics as edges and resources, costs left open.
+"""From a table to an execution graph: communication semantics as edges and resources, without costs.
 
-A graph is compiled once per schedule and semantics, and then serves any number of systems. A group is here one of the
-graph: operations that start and end together. Optimizer steps begin when all else has ended, whatever it waits for; so
-they are not part of the graph, and the `Timeline` adds them. Nodes of a cluster are `specs.NodeSpec`; of them a graph
-knows the nics.
+A graph is compiled once per schedule and semantics, and can then be used for any number of systems. Groups are
+operations that start and end together. Optimizer steps start when everything else has ended, so they are not part of
+the graph; the `Timeline` adds them. Nodes of a cluster are `specs.NodeSpec`; a graph knows only their NICs.
 """
 
 from dataclasses import dataclass, replace
@@ -19,14 +18,14 @@ from ppmodel.simulation.exchanges import exchanges_of
 from ppmodel.tables import NO_OPERATION, Schedule
 
 BUFFERED = ("latency", "overlapped", "blocking_send", "blocking_recv", "blocking")
-"""Communication semantics under which any table runs, in an order that no costs change: messages wait for their
-receivers, and those of one pair of ranks hold no other's link."""
+"""Communication semantics under which any table runs, in an order independent of costs: messages wait for their
+receivers, and those of one pair of ranks never occupy another pair's link."""
 
 P2P = (*BUFFERED, "overlapped_nic", "rendezvous")
 """Communication semantics of a point-to-point transfer; see `compile_graph`."""
 
 APART = ("excluded", "overlapped", "blocking")
-"""What a gradient all-reduce does where it shares no link with transfers; see `compile_graph`."""
+"""What a gradient all-reduce does if it shares no link with transfers; see `compile_graph`."""
 
 ALLREDUCE = (*APART, "overlapped_links")
 """What a gradient all-reduce does; see `compile_graph`."""
@@ -44,40 +43,40 @@ _ARRAYS = ("index", "cost_class", "stream", "source", "remote", "link", "group_s
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ExecutionGraph:
-    """A schedule's operations in an order in which each comes after all that it needs.
+    """A schedule's operations in topological order.
 
-    All arrays but `group_start` have one entry per operation, in that order. They are derived when the first of them is
-    asked for: one simulation of one system needs none.
+    All arrays except `group_start` have one entry per operation, in that order. They are computed on first access; a
+    single simulation on one system needs none of them.
 
     Parameters
     ----------
     schedule : Schedule
-        What was compiled.
+        The compiled schedule.
     p2p : str
         One of `P2P`.
     allreduce : str
         One of `ALLREDUCE`.
     nics : tuple of int, length num_ranks, optional
-        The NIC of each rank, where ranks share some.
+        The NIC of each rank, if ranks share NICs.
 
     Attributes
     ----------
     index : ndarray of int, shape (num_operations,)
-        The operation's place in the schedule's arrays.
+        The operation's index in the schedule's arrays.
     cost_class : ndarray of int, shape (num_operations,)
-        ``(kind * num_replicas + replica) * num_stages + stage``: where its costs stand in a flattened cost table.
+        ``(kind * num_replicas + replica) * num_stages + stage``: the index of its costs in a flattened cost table.
     stream : ndarray of int, shape (num_operations,)
-        What executes it: rank d, or num_ranks + d for a collective beside the rank's computation.
+        What executes it: rank d, or num_ranks + d for a collective that overlaps the rank's computation.
     source : ndarray of int, shape (num_operations,)
-        The operation (in this order) whose result it needs, or ``NO_OPERATION``.
+        The operation (in this order) that produces its input, or ``NO_OPERATION``.
     remote : ndarray of bool, shape (num_operations,)
-        Whether that result is transferred from another rank.
+        Whether that input is transferred from another rank.
     link : ndarray of int, shape (num_operations,)
-        The directed link on which its own result leaves, or ``NO_OPERATION`` where it stays.
+        The directed link on which its own result leaves, or ``NO_OPERATION`` if it stays.
     group_start : ndarray of int, shape (num_groups + 1,)
         Operations between two entries start and end together.
     num_links : int
-        Directed links that carry a message.
+        Number of directed links that carry messages.
     """
 
     schedule: Schedule
@@ -92,23 +91,23 @@ class ExecutionGraph:
         return self.__dict__[name]
 
     def first_use(self):
-        """Whether no array is there yet, and this is the first time that somebody asks: one run needs none of them."""
+        """Whether no array exists yet, and this is the first call: a single run needs none of them."""
         first = "index" not in self.__dict__ and "_used" not in self.__dict__
         self.__dict__["_used"] = True
         return first
 
     def on(self, nics):
-        """This graph on the NICs that ranks share; they hold messages under ``overlapped`` and ``overlapped_nic``.
+        """Return this graph with shared NICs, which messages occupy under ``overlapped`` and ``overlapped_nic``.
 
         Parameters
         ----------
         nics : tuple of int, length num_ranks, or None
-            As in `costs.OpCosts`. None is one for each rank under ``overlapped_nic``.
+            As in `costs.OpCosts`. None means one for each rank under ``overlapped_nic``.
 
         Returns
         -------
         ExecutionGraph
-            The same one each time; this one where no NIC is held.
+            Always the same object; this one if no NIC is occupied.
 
         Raises
         ------
@@ -133,7 +132,7 @@ class ExecutionGraph:
 
     @cached_property
     def routes(self):
-        """Where the messages of each link queue, shape (num_links, 2): on the link, or at two NICs.
+        """Where the messages of each link queue, shape (num_links, 2): at the link, or at two NICs.
 
         Link l is place l; the outgoing side of nic k is place ``num_links + 2 k``, the incoming side the next.
         """
@@ -148,14 +147,14 @@ class ExecutionGraph:
 
     @property
     def holds(self):
-        """Whether reductions hold the links or NICs on which their ranks send."""
+        """Whether reductions occupy the links or NICs on which their ranks send."""
         return self.allreduce == "overlapped_links" and self.queues and self.schedule.reduces
 
     @cached_property
     def gates(self):
-        """Where the messages of each rank leave, as `routes` counts places: rank by rank, and where each rank's begin.
+        """Where the messages of each rank leave, as places in `routes`: rank by rank, and where each rank's begin.
 
-        A rank's links inside a node are among them, and its NIC is, whether it sends messages through it or not.
+        This includes a rank's links within a node, and its NIC, whether or not it sends messages through it.
         """
         sent = self.source[self.remote]
         links = np.stack((self.stream[sent], self.link[sent]))
@@ -167,7 +166,7 @@ class ExecutionGraph:
 
     @property
     def overlaps(self):
-        """Whether each operation is of a cell in which a forward meets a backward; shape (num_operations,)."""
+        """Whether each operation is in a cell with a forward and a backward; shape (num_operations,)."""
         overlaps = self.schedule.overlaps
         return overlaps[self.index] if self.schedule.joined.any() else overlaps[: self.num_operations]
 
@@ -178,7 +177,7 @@ class ExecutionGraph:
 
     @cached_property
     def ends(self):
-        """The first and the last operation that each rank computes, reductions left out; shape (2, num_ranks)."""
+        """The first and last operations that each rank computes, without reductions; shape (2, num_ranks)."""
         schedule = self.schedule
         computing = np.flatnonzero(schedule.kind < OpKind.R)
         first = np.searchsorted(schedule.rank[computing], np.arange(schedule.num_ranks + 1))
@@ -188,7 +187,7 @@ class ExecutionGraph:
 
     @cached_property
     def ends_by_operation(self):
-        """`ends` as the compiled engine reads them: 1 for a first operation, 2 for a last one, 3 for an only one."""
+        """`ends` for the compiled engine: 1 for a first operation, 2 for a last one, 3 for the only one."""
         flags = np.zeros(self.num_operations, dtype=np.uint8)
         for flag, operations in enumerate(self.ends, 1):
             flags[operations] += np.uint8(flag)
@@ -200,7 +199,7 @@ class ExecutionGraph:
 
     @cached_property
     def dynamic(self):
-        """Whether messages share a side of a NIC, or a link with reductions: who comes first depends on the costs."""
+        """Whether messages share a side of a NIC, or a link with reductions, so that their order depends on costs."""
         if self.holds:
             return True
         if self.nics is None:
@@ -210,7 +209,7 @@ class ExecutionGraph:
 
     @cached_property
     def instructions(self):
-        """Rows for the compiled engine, and the numbers of registers, streams and links; see `kernels.instructions`."""
+        """Rows for the compiled engine, with the numbers of registers, streams and links; `kernels.instructions`."""
         columns = (self.cost_class, self.stream, self.source, self.remote, self.link, self.overlaps, self.group_start)
         columns = (column if column.dtype == bool else column.astype(np.int32, copy=False) for column in columns)
         numbers = (self.num_links, self._first_reduction, _REDUCTIONS[self.allreduce] == 2)
@@ -219,7 +218,7 @@ class ExecutionGraph:
 
     @cached_property
     def for_events(self):
-        """What the compiled event queue reads of the graph; see `kernels.events`."""
+        """The arrays that the compiled event queue reads; see `kernels.events`."""
         columns = (self.stream, self.source, self.link, self.group_start, self.routes)
         columns = tuple(column.astype(np.int32) for column in columns)
         num_places = self.num_links + (2 * max(self.nics) + 2 if self.nics else 0)
@@ -229,29 +228,29 @@ class ExecutionGraph:
 
     @property
     def queues(self):
-        """Whether messages queue at links, or at NICs."""
+        """Whether messages queue at links or NICs."""
         return self.occupied[2]
 
     @property
     def meets(self):
-        """Whether a transfer holds its sender and its receiver for the same time."""
+        """Whether a transfer occupies sender and receiver at the same time."""
         return self.p2p == "rendezvous"
 
     @cached_property
     def exchanges(self):
-        """What the ranks exchange between their cells under ``rendezvous``."""
+        """What ranks exchange between cells under ``rendezvous``."""
         return exchanges_of(self)
 
     @cached_property
     def for_rendezvous(self):
-        """What the compiled engines read of the graph under ``rendezvous``; see `kernels.rendezvous`."""
+        """The arrays that compiled engines read under ``rendezvous``; see `kernels.rendezvous`."""
         columns = (self.stream, self.source, self.group_start)
         columns = tuple(column.astype(np.int32) for column in columns)
         return (*columns, self.remote, self.reduces, self.overlaps, tuple(self.exchanges))
 
     @cached_property
     def instructions_by_operation(self):
-        """`instructions` with each operation as a cost class of its own."""
+        """`instructions` with a separate cost class for each operation."""
         rows, sizes = self.instructions
         return kernels(LARGE).by_operation(rows), sizes
 
@@ -269,7 +268,7 @@ class ExecutionGraph:
 
     @property
     def num_operations(self):
-        """Operations of the graph: those of the schedule, without optimizer steps and reductions that are excluded."""
+        """Number of operations: the schedule's, without optimizer steps and excluded reductions."""
         return len(self.index)
 
 
@@ -282,30 +281,30 @@ def compile_graph(schedule, p2p="overlapped", allreduce="excluded"):
         The table; its order is kept.
     p2p : {"latency", "overlapped", "overlapped_nic", "blocking_send", "blocking_recv", "blocking", "rendezvous"}
         What a transfer occupies: nothing; its directed link, first in first out in the sender's
-        program order (the default); the NIC of its sender and that of its receiver, one for each
-        rank where no node shares one; the sending rank; the receiving rank before the consumer
-        starts; the sender and then the receiver; sender and receiver at once, which wait for
-        one another, see `rendezvous`.
+        program order (the default); the NICs of its sender and its receiver, one per rank unless
+        nodes share them; the sending rank; the receiving rank before the consumer starts; first
+        the sender, then the receiver; sender and receiver at the same time, each waiting for the
+        other, see `rendezvous`.
     allreduce : {"excluded", "overlapped", "blocking", "overlapped_links"}
-        Whether gradient all-reduces are left out (the default), run beside the ranks' computation, or
-        occupy the ranks. Beside the computation a rank runs one after the other, in the order of the
-        table. With ``overlapped_links`` they share the network with transfers, where these occupy it
-        (``overlapped``, ``overlapped_nic``): an all-reduce holds every link on which its ranks send, or their NICs'
-        outgoing sides, all of them from its begin to its end. Links serve messages and all-reduces
-        first come, first served. An all-reduce comes to all of its links when its gradients are
-        there, behind messages of the same time, and begins when the last of them serves it; what
-        comes after it waits for its end.
+        Whether gradient all-reduces are left out (the default), overlap the ranks' computation, or
+        occupy the ranks. Overlapped ones run one after another on each rank, in the order of the
+        table. With ``overlapped_links``, they share the network with transfers that occupy it
+        (``overlapped``, ``overlapped_nic``): an all-reduce occupies every link on which its ranks send, or their NICs'
+        outgoing sides, from start to end. Links serve messages and all-reduces first come, first
+        served. An all-reduce queues at all of its links when its gradients are ready, after
+        messages of the same time, and starts when the last link serves it; whatever comes after
+        it waits for its end.
 
     Returns
     -------
     ExecutionGraph
-        Without costs; it serves any number of systems.
+        Without costs; usable for any number of systems.
 
     Raises
     ------
     PPModelError
-        If a semantics is unknown. A table in which operations wait for one another in a circle, or ranks under
-        ``rendezvous``, is refused, with a `TableError`, when it is simulated.
+        If a semantics is unknown. A table in which operations, or ranks under ``rendezvous``, wait for each other in a
+        cycle is refused with a `TableError` when it is simulated.
 
     Examples
     --------
@@ -323,7 +322,7 @@ def require_semantics(p2p, allreduce):
     Raises
     ------
     PPModelError
-        With the words to choose from.
+        Lists the words to choose from.
     """
     for field, value, known in (("p2p", p2p, P2P), ("allreduce", allreduce, ALLREDUCE)):
         if value not in known:
@@ -331,7 +330,7 @@ def require_semantics(p2p, allreduce):
 
 
 def _renumbered(schedule, allreduce):
-    """The arrays of an `ExecutionGraph`: those of the dependencies, in their order."""
+    """The arrays of an `ExecutionGraph`, in the order of the dependencies."""
     source, remote, group, order, _ = schedule.dependencies
     order = order[: len(order) - len(schedule.steps)]
     fast = kernels(schedule.num_operations)
@@ -355,7 +354,7 @@ def _renumbered(schedule, allreduce):
 
 
 def programs(graph):
-    """Each stream's groups in program order: what a rank would execute, without looking ahead.
+    """Each stream's groups in program order, as a rank would execute them without looking ahead.
 
     Parameters
     ----------
@@ -365,7 +364,7 @@ def programs(graph):
     Returns
     -------
     list of list of int, length 2 num_ranks
-        Node numbers by stream; the second half are the streams of overlapped collectives.
+        Group numbers by stream; the second half is the streams of overlapped collectives.
 
     Examples
     --------

@@ -20,23 +20,23 @@ from ppmodel.tables.slots import sweep_of
 from ppmodel.tables.steps import step_times
 
 _SIDE_BY_SIDE, _FEWER, _MANY_CLASSES = 64, 32, 1000
-"""Systems that the compiled engine takes through a graph at once; fewer where their costs would not fit the cache."""
+"""Systems that the compiled engine evaluates on a graph at once; fewer if their costs would not fit in the cache."""
 
 _MAKESPANS, _SPANS, _RANKS = range(3)
-"""What is asked of many systems; each includes those before it."""
+"""Levels of detail for many systems; each includes those before it."""
 
 
 def run_graph(graph, costs, factors=None):
-    """The longest path through the graph: one pass in topological order.
+    """Simulate by the longest path through the graph, in one pass in topological order.
 
-    Where links share a side of a NIC, or reductions hold links, there is no such path, and `run_events` takes over.
+    If links share a side of a NIC, or reductions occupy links, there is no such path, and `run_events` takes over.
 
     Parameters
     ----------
     graph : ExecutionGraph
     costs : OpCosts
     factors : ndarray of float, shape (num_operations,), optional
-        On the duration of each operation, in the order of the schedule's arrays; for jitter and slow ranks.
+        Factors on the durations of operations, in the order of the schedule's arrays; for jitter and slow ranks.
 
     Returns
     -------
@@ -45,10 +45,10 @@ def run_graph(graph, costs, factors=None):
     Raises
     ------
     CostError
-        If the costs are for another number of stages or replicas, factors for another number of operations, or
-        times add up to more than a number can hold.
+        If the costs are for a different number of stages or replicas, the factors for a different number of operations,
+        or times overflow.
     TableError
-        If ranks wait for one another under ``rendezvous``.
+        If ranks deadlock under ``rendezvous``.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def run_graph(graph, costs, factors=None):
 
 
 def _run_in_cells(graph, costs, factors, steps_s, fast):
-    """`run_graph` where results are sent before their cell ends, or activations are offloaded."""
+    """`run_graph` if results are sent before their cell ends, or activations are offloaded."""
     shares, plan = shares_of(graph, costs), plan_of(graph, costs)
     if fast:
         instructions, tables = _by_class(graph, costs) if factors is None else _by_operation(graph, costs, factors)
@@ -114,7 +114,7 @@ def _run_in_cells(graph, costs, factors, steps_s, fast):
 
 
 def _by_class(graph, costs):
-    """Instructions for the compiled engine, and the tables that they count in."""
+    """Instructions for the compiled engine, and the cost tables that they index."""
     tables = costs.by_class(graph.schedule.num_replicas)
     if not costs.pairs:
         return graph.instructions, tables
@@ -126,7 +126,7 @@ def _by_operation(graph, costs, factors):
 
 
 def _swept(graph, costs, fast):
-    """Times in the table's order, makespan and longest span, straight from the table; None where a graph is needed."""
+    """Times in the table's order, makespan and longest span, directly from the table; None if a graph is needed."""
     table = graph.schedule
     times, tables = np.empty((2, table.num_operations)), costs.by_class(table.num_replicas)
     reduces = graph.allreduce != "excluded"
@@ -136,7 +136,7 @@ def _swept(graph, costs, fast):
 
 
 def makespans(graph, many_costs):
-    """Makespans of many systems on one graph, in one pass; one by one where `run_events` takes over.
+    """Compute the makespans of many systems on one graph, in one pass, or one by one if `run_events` takes over.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def makespans(graph, many_costs):
     Raises
     ------
     CostError
-        As `run_graph`.
+        As for `run_graph`.
 
     Examples
     --------
@@ -209,14 +209,14 @@ def stacked_makespans(graph, tables):
 
 
 class Iterations(NamedTuple):
-    """When the parts of an iteration end, under many costs; all in seconds.
+    """When the parts of an iteration end, under many costs, in seconds.
 
     Parameters
     ----------
     makespan_s : ndarray of float, shape (n,)
-        The whole iteration, with the reductions that take part and the optimizer steps.
+        The whole iteration, with included reductions and optimizer steps.
     reduced_s : ndarray of float, shape (n,)
-        When all gradients are there and summed: the optimizer steps begin. Without any, the makespan.
+        When all gradients are summed and the optimizer steps start; the makespan if there are no steps.
     span_s : ndarray of float, shape (n,)
         The longest time of a rank from the start of its first to the end of its last forward or backward.
     computed_s : ndarray of float, shape (num_ranks, n)
@@ -230,19 +230,19 @@ class Iterations(NamedTuple):
 
     @property
     def pipeline_s(self):
-        """The makespan of the pipeline alone: when the last forward or backward of all ranks ends; shape (n,)."""
+        """The makespan of the pipeline alone: the end of the last forward or backward of any rank; shape (n,)."""
         return self.computed_s.max(axis=0)
 
 
 def iterations(graph, many_costs, by_rank=True):
-    """As `makespans`, with the times at which the parts of the iteration end.
+    """Like `makespans`, with the times at which the parts of the iteration end.
 
     Parameters
     ----------
     graph : ExecutionGraph
     many_costs : sequence of OpCosts
     by_rank : bool
-        Whether `computed_s` is asked for; a single system is quicker without.
+        Whether to compute `computed_s`; a single system is faster without.
 
     Returns
     -------
@@ -252,7 +252,7 @@ def iterations(graph, many_costs, by_rank=True):
     Raises
     ------
     CostError
-        As `run_graph`.
+        As for `run_graph`.
 
     Examples
     --------
@@ -269,7 +269,7 @@ def iterations(graph, many_costs, by_rank=True):
 
 
 def _evaluated(graph, many_costs, wanted):
-    """`Iterations`; what is not wanted is 0."""
+    """`Iterations`; unrequested parts are 0."""
     if any(costs.nics is not None for costs in many_costs) and len(many_costs) > 1:
         return _by_nics(graph, many_costs, wanted)
     graph = graph.on(many_costs[0].nics) if many_costs else graph
@@ -307,7 +307,7 @@ def _no_iterations(graph, count):
 
 def _one_by_one(graph, many_costs, wanted):
     found = _no_iterations(graph, len(many_costs))
-    for place, costs in enumerate(many_costs):  # one after the other, in the same memory
+    for place, costs in enumerate(many_costs):  # one after another, in the same memory
         _fill(found, place, run_graph(graph, costs), wanted)
     return found
 
@@ -321,7 +321,7 @@ def _fill(found, place, run, wanted):
 
 
 def _by_nics(graph, many_costs, wanted):
-    """`_evaluated`, of costs on several topologies: those on one topology in one pass."""
+    """`_evaluated` for costs on several topologies, with one pass per topology."""
     places = {}
     for place, costs in enumerate(many_costs):
         places.setdefault(costs.nics, []).append(place)
@@ -334,9 +334,9 @@ def _by_nics(graph, many_costs, wanted):
 
 
 def _longest_path(graph, compute, occupancy, latency, overlap_factor, shares=None, copies=None):
-    """Start, end, leaving and arrival of every operation, shape (4, num_operations).
+    """Start and end of every operation, departure and arrival of its result, shape (4, num_operations).
 
-    `shares` are those of its cell after which the result of each operation can be sent; `copies` are `CopyStreams`.
+    `shares` are the fractions of its cell after which each result can be sent; `copies` are `CopyStreams`.
     """
     compute, occupancy, latency = compute.tolist(), occupancy.tolist(), latency.tolist()
     stream, source, link = graph.stream.tolist(), graph.source.tolist(), graph.link.tolist()
@@ -365,7 +365,7 @@ def _longest_path(graph, compute, occupancy, latency, overlap_factor, shares=Non
         if copies:
             copies.reach(stream[first], range(first, last))
             ready = max(ready, copies.there_s(range(first, last)))
-        duration = max(compute[first:last])  # of a collective, the slowest participant's
+        duration = max(compute[first:last])  # for a collective, the slowest participant's
         if last - first > 1 and not reduces[first]:
             duration = sum(compute[first:last]) * (overlap_factor if overlaps[first] else 1.0)
         finished = ready + duration
@@ -383,7 +383,7 @@ def _longest_path(graph, compute, occupancy, latency, overlap_factor, shares=Non
             if sends:
                 sent[op] = stream_free[stream[op]]
                 arrived[op] = stream_free[stream[op]] = sent[op] + occupancy[op] + latency[op]
-            elif receives:  # ready to be fetched; when it is, the receiver decides
+            elif receives:  # ready to be fetched; the receiver decides when
                 sent[op] = arrived[op] = there
             elif queues:
                 sent[op] = max(there, link_free[link[op]])

@@ -1,10 +1,10 @@
-"""Transfers that hold sender and receiver for the same time: the path through them, and their deadlocks.
+"""Transfers that occupy sender and receiver at the same time: the path through them, and their deadlocks.
 
-A rank that has ended a cell sends its results, and receives what its next cell needs, before it goes on; see
-`exchanges.exchanges_of` for the order. A transfer begins when both of its ends are ready for it and ends both. Messages
-of one batch are under way at once, to and from the peer, those that a rank sends one after the other. So a pair of
-ranks that send to one another do so at once (``send_forward_recv_backward`` in Megatron-LM); ranks that wait for one
-another in any other circle never go on.
+After a cell, a rank sends its results, and receives what its next cell needs, before it continues; see
+`exchanges.exchanges_of` for the order. A transfer starts when both ends are ready, and ends for both at the same time.
+The messages of a batch, to and from one peer, are in flight concurrently, but those that a rank sends follow one
+another. So two ranks that send to each other do so at the same time (``send_forward_recv_backward`` in Megatron-LM);
+ranks that wait for each other in any other cycle deadlock.
 """
 
 from itertools import pairwise
@@ -20,7 +20,7 @@ _MOST_SAID = 6
 
 
 def rendezvous_times(graph, durations, overlap_factor, plan=None):
-    """Start, end, leaving and arrival of every operation, and the times of copies; whoever can go on next goes on.
+    """Compute start, end, departure and arrival for every operation, and the times of copies.
 
     Parameters
     ----------
@@ -31,17 +31,17 @@ def rendezvous_times(graph, durations, overlap_factor, plan=None):
     overlap_factor : float
         As in `costs.OpCosts`.
     plan : Copies, optional
-        What is offloaded; compiled code leaves such runs to the plain loop.
+        What is offloaded; such runs use the plain loop.
 
     Returns
     -------
     times, copied : ndarray of float, shape (4, num_operations)
-        In seconds; NaN for transfers where nothing leaves. The second as `copies.CopyStreams` has it, or None.
+        In seconds; NaN if there is no transfer. The second is as in `copies.CopyStreams`, or None.
 
     Raises
     ------
     TableError
-        If ranks wait for one another in a circle: with the grid, and where each of them waits.
+        If ranks deadlock; shows the table and where each rank waits.
     """
     fast = kernels(graph.num_operations)
     if fast and not plan and "_circle" not in graph.__dict__:
@@ -56,7 +56,7 @@ def rendezvous_times(graph, durations, overlap_factor, plan=None):
 
 
 class _Ranks:
-    """How far each stream has come in its program of exchanges and groups, and when it is free."""
+    """How far each stream is in its program of exchanges and groups, and when it is free."""
 
     def __init__(self, graph, durations, overlap_factor, plan=None):
         self.graph, self.overlap_factor = graph, overlap_factor
@@ -72,7 +72,7 @@ class _Ranks:
         self.group_start = graph.group_start.tolist()
         self.phase = plan.phase_start[:-1].tolist()
         self.batch = [self.first_batch[phase] for phase in self.phase]
-        self.left = [0] * len(self.phase)  # messages of the batch that are not through; 0 where none is posted
+        self.left = [0] * len(self.phase)  # messages of the batch not yet transferred; 0 if none is posted
         self.free, self.posted, self.sends_next = np.zeros((3, len(self.phase))).tolist()
         self.beside = {}
         for op, needed in enumerate(self.source):
@@ -81,7 +81,7 @@ class _Ranks:
         self.times = np.full((4, graph.num_operations), np.nan)
 
     def run(self):
-        """Go on until nobody can; returns whether all have reached the end."""
+        """Continue until no stream can; return whether all have reached the end."""
         self.awake = list(range(len(self.phase)))
         while self.awake:
             self.go_on(self.awake.pop())
@@ -101,7 +101,7 @@ class _Ranks:
         return self.batch[stream] < self.first_batch[self.phase[stream] + 1]
 
     def post(self, stream):
-        """A stream posts its next batch, and what both sides have posted goes through."""
+        """A stream posts its next batch; what both sides have posted is transferred."""
         batch = self.messages[self.batch[stream]]
         self.left[stream] = len(batch)
         self.posted[stream] = self.sends_next[stream] = self.free[stream]
@@ -113,7 +113,7 @@ class _Ranks:
         return self.receiver[op] if self.stream[op] == stream else self.stream[op]
 
     def send(self, sender):
-        """Send what a stream has posted, in order, as far as it is awaited."""
+        """Send what a stream has posted, in order, as long as the receiver is ready."""
         batch = self.messages[self.batch[sender]] if self.left[sender] else ()
         for op in batch:
             taker = self.receiver[op]
@@ -132,12 +132,12 @@ class _Ranks:
                     self.awake.append(end)
 
     def ready(self, stream):
-        """Whether all streams of the next group have come to it, with what they need of their own rank."""
+        """Whether all streams of the next group have reached it, with the inputs from their own rank."""
         group = self.group_of[self.phase[stream]]
         return group != NO_OPERATION and all(self.waits_for(op, group) is None for op in self.operations(group))
 
     def waits_for(self, op, group):
-        """The stream that an operation waits for before its group can begin, or None."""
+        """The stream that an operation waits for before its group can start, or None."""
         own, needed = self.stream[op], self.source[op]
         if self.left[own] or self.exchanges(own) or self.group_of[self.phase[own]] != group:
             return own
@@ -172,12 +172,12 @@ class _Ranks:
 
 
 def refuse_circle(graph):
-    """Refuse a table whose ranks wait for one another: it is the table that does, whatever its costs.
+    """Refuse a table whose ranks deadlock, which does not depend on costs.
 
     Raises
     ------
     TableError
-        With the grid; marked is where each rank waits that never goes on.
+        Shows the table, with the cell marked at which each deadlocked rank waits.
     """
     if "_circle" not in graph.__dict__:
         graph.__dict__["_circle"] = _circle(graph)
@@ -187,7 +187,7 @@ def refuse_circle(graph):
 
 
 def _circle(graph):
-    """Field, value, reason and grid of the error of a graph whose ranks wait for one another."""
+    """Field, value, reason and grid of the error for a graph whose ranks deadlock."""
     nothing = np.zeros(graph.num_operations)
     ranks = _Ranks(graph, (nothing, nothing, nothing), 1.0)
     ranks.run()
@@ -207,7 +207,7 @@ def _circle(graph):
 
 
 def _wait(ranks, stream):
-    """Where a stream waits: an operation of its own, what it waits for in words, and the stream that it waits for."""
+    """Where a stream waits: its own operation, what it waits for in words, and the stream that it waits for."""
     schedule, index = ranks.graph.schedule, ranks.graph.index
     rank = stream % schedule.num_ranks
     if ranks.left[stream]:
@@ -221,4 +221,4 @@ def _wait(ranks, stream):
     ops = ranks.operations(group)
     own = next(op for op in ops if ranks.stream[op] == stream)
     other = next(found for op in ops if (found := ranks.waits_for(op, group)) is not None)
-    return own, f"rank {rank} waits for rank {other % schedule.num_ranks} to begin {schedule.op(index[own])}", other
+    return own, f"rank {rank} waits for rank {other % schedule.num_ranks} to start {schedule.op(index[own])}", other

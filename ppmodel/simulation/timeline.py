@@ -13,25 +13,25 @@ from ppmodel.tables.steps import step_times
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Timeline:
-    """When everything happens. What is read off it follows the order of the schedule's operations.
+    """When everything happens. Its properties are in the order of the schedule's operations.
 
     Parameters
     ----------
     graph : ExecutionGraph
-        What was simulated.
+        The simulated graph.
     times_s : ndarray of float, shape (2, graph.num_operations)
-        Start and end in seconds, in the graph's order. Operations of one cell share both.
+        Start and end in seconds, in the graph's order. Operations in one cell share both.
     transfers : callable
-        Returns, in the graph's order, when the transfer of each result begins and when the other rank has it; NaN where
-        it stays. Shape (2, graph.num_operations), in seconds; computed when it is asked for.
+        Returns, in the graph's order, when the transfer of each result starts and when it arrives; NaN if it stays.
+        Shape (2, graph.num_operations), in seconds; computed on demand.
     steps_s : list of float
-        What each optimizer step takes, in seconds, in the order of `Schedule.steps`.
+        Duration of each optimizer step in seconds, in the order of `Schedule.steps`.
     swept_s : (float, float), optional
-        End of the graph's last operation and longest span, where the table itself was swept: `times_s` is then in the
-        order of its operations, with NaN for those that the graph leaves out.
+        End of the graph's last operation, and longest span, if the table itself was swept: `times_s` is then in the
+        table's order, with NaN for operations that the graph leaves out.
     copies : (Copies, ndarray of float), optional
-        What was planned to be copied to the host, and the begin and end of each copy out and each copy in, shape
-        (4, graph.num_operations), in seconds, in the graph's order; NaN where nothing is copied.
+        The planned copies to the host, and the start and end of each copy out and each copy in, shape
+        (4, graph.num_operations), in seconds, in the graph's order; NaN if nothing is copied.
     """
 
     graph: ExecutionGraph
@@ -53,19 +53,19 @@ class Timeline:
 
     @cached_property
     def sent_s(self):
-        """When the transfer of each result begins, in seconds; NaN where it stays."""
+        """When the transfer of each result starts, in seconds; NaN if it stays."""
         return self._in_order_of_the_schedule(self._transfers_s[0])
 
     @cached_property
     def arrived_s(self):
-        """When the other rank has each result, in seconds; NaN where it stays."""
+        """When each result arrives at the other rank, in seconds; NaN if it stays."""
         return self._in_order_of_the_schedule(self._transfers_s[1])
 
     @cached_property
     def copied_s(self):
-        """Begin and end of the copy of each forward's activations to the host, then of the one back; (4, operations).
+        """Start and end of the copy of each forward's activations to the host, then of the copy back; (4, operations).
 
-        In seconds, NaN where nothing is copied; None where nothing is offloaded.
+        In seconds, NaN if not copied; None if nothing is offloaded.
         """
         return self.copies and np.array([self._in_order_of_the_schedule(one) for one in self.copies[1]])
 
@@ -79,7 +79,7 @@ class Timeline:
         return column
 
     def _with_steps(self, which):
-        """Start or end of each operation, the optimizer steps among them."""
+        """Start or end of each operation, including optimizer steps."""
         times_s = self.times_s[which]
         column = times_s if self.swept_s is not None else self._in_order_of_the_schedule(times_s)
         if self.steps_s:
@@ -88,14 +88,14 @@ class Timeline:
 
     @property
     def makespan_s(self):
-        """From the start of the first operation to the end of the last, T_sim: with reductions and optimizer steps."""
+        """From the start of the first operation to the end of the last, T_sim, with reductions and optimizer steps."""
         if self.steps_s:
             return max(step_times(self.graph.schedule, self.reduced_s, self.steps_s)[1])
         return self.reduced_s
 
     @cached_property
     def reduced_s(self):
-        """When all gradients are there and summed, in seconds: the optimizer steps begin. Without any, the makespan."""
+        """When all gradients are summed and the optimizer steps start, in seconds; without steps, the makespan."""
         return float(self.times_s[1].max()) if self.swept_s is None else self.swept_s[0]
 
     @property
