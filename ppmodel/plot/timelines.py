@@ -48,7 +48,7 @@ def operation_legend(figure, schedules, extra=()):
 
 
 def shade(colour, chunk, schedule, most=_DARKENED):
-    """A colour that darkens with the chunk, so that the stages of one rank can be told apart.
+    """Darken a colour with the chunk, to distinguish the stages of one rank.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def shade(colour, chunk, schedule, most=_DARKENED):
     chunk : int
         Index of a stage among those of its rank.
     schedule : Schedule
-        It says how many there are.
+        Gives the number of chunks.
     most : float
         By which share the last chunk is darker.
 
@@ -71,7 +71,7 @@ def shade(colour, chunk, schedule, most=_DARKENED):
 
 
 def draw_operations(axes, schedule, start, end, window, beside=False, least=MIN_LABEL_SHARE, in_row=1):
-    """A box for each operation in a window of time, its microbatch written in it where it fits.
+    """Draw a box for each operation in a window of time, with its microbatch written inside if it fits.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def draw_operations(axes, schedule, start, end, window, beside=False, least=MIN_
     beside : bool
         Whether reductions overlap the computation, and are drawn thin.
     least : float
-        Share of the window that an operation takes at least to have its microbatch written in it.
+        Smallest share of the window for which an operation's microbatch is written.
     in_row : int
         How many such pictures share the width of the page.
     """
@@ -245,7 +245,7 @@ def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1, wi
 
 
 def _panels(ranks, in_row=1):
-    """A figure with a panel for each of these numbers of ranks, and its axes; a row is as high as its ranks need."""
+    """A figure with a panel for each of these numbers of ranks, and its axes; rows are as high as their ranks need."""
     heights = [max(ranks[first : first + in_row]) for first in range(0, len(ranks), in_row)]
     size = (page_width(), 1.1 + 0.34 * sum(heights) + 0.35 * len(heights))
     return plt.subplots(len(heights), in_row, squeeze=False, sharex=True, height_ratios=heights, figsize=size)

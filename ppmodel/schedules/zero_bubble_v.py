@@ -81,7 +81,7 @@ def _order(num_ranks, num_microbatches, rank):
     "v-half", label="V-Half",
     title="two stages per rank in a V, backward split, half of 1F1B's activations plus one microbatch",
     legal="B >= 1, S <= 1024", bubble_ratio=formulas.bubble_ratio_v_half, published=False, searched=True,
-    when="Deep pipelines that are short of memory, if F, I and W are much alike.", source="qi2024memory",
+    when="Deep pipelines that are short of memory, if F, I and W are similar.", source="qi2024memory",
 )  # fmt: skip
 def v_half(num_ranks, num_microbatches):
     """V-Half (Qi et al., arXiv:2405.15362): at most (S+2)/2 units of activations, rounded down.
