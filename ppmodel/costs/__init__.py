@@ -1,4 +1,4 @@
-"""What an operation, a transfer and the memory of a stage cost."""
+"""Costs of operations and transfers, and the memory of stages."""
 
 from ppmodel.costs.block import block_operations, embedding_operations, head_operations, logits_bytes, working_bytes
 from ppmodel.costs.checks import check_layout

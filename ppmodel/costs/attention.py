@@ -18,7 +18,7 @@ class _Heads(NamedTuple):
 
 
 def _heads(model, share):
-    """Where tp is larger than the number of key-value heads, each GPU has a copy of one (Megatron-LM)."""
+    """If tp exceeds the number of key-value heads, each GPU has a copy of one (Megatron-LM)."""
     queries, keys = model.heads / share.tp, max(model.kv_heads / share.tp, 1.0)
     latent = model.latent_attention
     return _Heads(queries, keys, model.head_size, latent.value_head_size if latent else model.head_size)
@@ -38,17 +38,17 @@ def attention_operations(model, share):
 
 
 def _projections(model, share, heads):
-    """Queries, keys and values in one product, whose columns are split over tp."""
+    """Queries, keys and values in one product, with columns split over tp."""
     outputs = heads.queries * heads.size + 2 * heads.keys * heads.size
     product = linear("query-key-value", model, share.tokens, model.hidden, outputs, kept_rows=share.stream)
     return gather("attention", model, share, model.hidden, [product])
 
 
 def _latent_projections(model, share, heads):
-    """Queries, keys and values through latents of low rank (DeepSeek-AI, 2024, section 2.1).
+    """Queries, keys and values through low-rank latents (DeepSeek-AI, 2024, section 2.1).
 
-    As in Megatron-LM every GPU of a tensor group has the whole of the down-projections and applies them to its part of
-    the stream; the latents are gathered, and the up-projections split by heads. One rotary key serves all heads.
+    As in Megatron-LM, every GPU of a tensor group has the complete down-projections and applies them to its part of the
+    stream; the latents are gathered, and the up-projections are split by heads. All heads share one rotary key.
     """
     latent, stream = model.latent_attention, share.stream
     keys_and_values = latent.nope_head_size + latent.value_head_size
@@ -65,7 +65,7 @@ def _latent_projections(model, share, heads):
 
 
 def _latent_queries(model, share, heads):
-    """Queries through their latent; where it has rank 0, as of DeepSeek-V2-Lite, straight from the stream."""
+    """Queries through their latent or, if its rank is 0 as in DeepSeek-V2-Lite, directly from the stream."""
     rank, outputs = model.latent_attention.query_rank, heads.queries * heads.size
     if not rank:
         up = linear("query", model, share.tokens, model.hidden, outputs, kept_rows=share.stream)
@@ -79,11 +79,11 @@ def _latent_queries(model, share, heads):
 
 
 def _in_context(model, share, heads, core):
-    """The core between the collectives of context parallelism, which bring keys and values of other GPUs.
+    """The core, between the collectives of context parallelism that exchange keys and values.
 
-    Each GPU has the queries of two of 2 cp chunks of the sequence, one from either end, so that causal attention is
-    balanced. A ring passes keys and values on in both directions of the pass, in the backward their gradients, too
-    (Liu et al., 2023); else they are gathered before each pass, and the gradients reduced and scattered
+    Each GPU has the queries of two of 2 cp chunks of the sequence, one from either end, which balances causal
+    attention. A ring passes on keys and values in forward and backward and, in the backward, also their gradients
+    (Liu et al., 2023); otherwise they are gathered before each pass, and gradients are reduced and scattered
     (Grattafiori et al., 2024, section 3.3.2).
     """
     if share.cp == 1:
@@ -98,19 +98,19 @@ def _in_context(model, share, heads, core):
 
 
 def _core(model, share, heads):
-    """Scores, softmax, dropout and context: the part that is quadratic in the sequence."""
+    """Scores, softmax, dropout and context: the part that is quadratic in the sequence length."""
     return _fused(model, share, heads) if model.attention == "fused" else _materialised(model, share, heads)
 
 
 def _traffic(model, share, heads):
-    """Elements of queries, of a GPU's keys, of the keys that its queries meet, and of the scores."""
+    """Numbers of elements: queries, a GPU's own keys, the keys that its queries attend to, and scores."""
     query, key = share.tokens * heads.queries * heads.size, share.tokens * heads.keys * heads.size
     scores = share.sequences * heads.queries * model.sequence**2 / share.cp
     return query, key, key * share.cp, scores
 
 
 def _fused(model, share, heads):
-    """One kernel that keeps no scores and computes them again backward (Dao et al., 2022)."""
+    """One kernel that keeps no scores and recomputes them in the backward (Dao et al., 2022)."""
     width, (query, key, met, scores) = model.element_bytes, _traffic(model, share, heads)
     value = heads.value_size / heads.size
     scores *= _CAUSAL_HALF if share.causal else 1.0
@@ -127,7 +127,7 @@ def _fused(model, share, heads):
 
 
 def _materialised(model, share, heads):
-    """Two batched products with the scores between them in memory; the batch counts as rows of one product."""
+    """Two batched products with the scores between them in memory; the batch counts as rows of a single product."""
     width, (query, key, met, scores) = model.element_bytes, _traffic(model, share, heads)
     value = heads.value_size / heads.size
     rows, length = scores / model.sequence, model.sequence
@@ -143,7 +143,7 @@ def _materialised(model, share, heads):
 
 
 def _batched(name, model, size, elements, shape):
-    """A product of queries and keys, or scores and values, by heads; the backward has one for either input."""
+    """A product of queries and keys, or scores and values, by heads; the backward has one for each input."""
     query, key, scores = elements
     product = Work(2.0 * scores * size, model.element_bytes * (query + key + scores))
     moved = model.element_bytes * (2 * query + 2 * key + 2 * scores)
@@ -153,7 +153,7 @@ def _batched(name, model, size, elements, shape):
 
 
 def _between(model, scores):
-    """Softmax and dropout of the scores, each a pass of its own, or one kernel that also masks."""
+    """Softmax and dropout of the scores, as separate passes or as one kernel that also masks."""
     width = model.element_bytes
     kept, mask = width * scores, scores if model.dropout else 0.0
     if model.attention == "fused-softmax":

@@ -1,4 +1,4 @@
-"""The operations of a transformer block, of the embedding in front of the first, and of the head behind the last."""
+"""The operations of a transformer block, of the embedding before the first, and of the loss head after the last."""
 
 from ppmodel.costs.attention import attention_operations
 from ppmodel.costs.collectives import Collective
@@ -7,32 +7,32 @@ from ppmodel.costs.mlp import mlp_operations
 from ppmodel.costs.work import NO_WORK, BlockOperation, Work, exchange, gather, linear, norm, reduce, residual, share_of
 
 _SINGLE = 4
-"""Bytes of a number in single precision, in which the loss is computed."""
+"""Bytes per number in single precision, in which the loss is computed."""
 
 
 def block_operations(model, sequences, layout=None, *, dense=False):
-    """What one GPU does for one transformer block on a microbatch.
+    """List what one GPU does for one transformer block on a microbatch.
 
     Parameters
     ----------
     model : ModelSpec
         Its hidden size h, sequence s, attention heads a and precision.
     sequences : float
-        Sequences in the microbatch, b.
+        Sequences per microbatch, b.
     layout : LayoutSpec, optional
-        How the block is split over GPUs, t of them in a tensor group. Without it one GPU has all of it, and computes
+        How the block is split over GPUs, with t in a tensor group. Without it, one GPU has the whole block and computes
         all scores.
     dense : bool
-        Of a mixture of experts, one of the first blocks, which have an MLP instead.
+        Whether it is one of the leading blocks that have an MLP in a mixture of experts.
 
     Returns
     -------
     list of BlockOperation
-        In the order of the forward; the backward is the same list in reverse. Collectives stand where they happen, as
-        operations of their own. Products sum to sbh(24h + 4s) / t FLOPs forward, and saved and core bytes to
-        sbh(34 + 5as/h), with tensor parallelism sbh(10 + 24/t + 5as/(ht)), with sequence parallelism
-        sbh(34 + 5as/h) / t, for the block of Korthikanti et al. (2022, Table 2): 2-byte elements, 4h wide MLP,
-        dropout, no grouping.
+        In the order of the forward; the backward is the same list in reverse. Collectives are separate operations at
+        their place. For the block of Korthikanti et al. (2022, Table 2), with 2-byte elements, an MLP of width 4h,
+        dropout and no grouping, forward products sum to sbh(24h + 4s) / t FLOPs, and saved and core bytes to
+        sbh(34 + 5as/h); with tensor parallelism, to sbh(10 + 24/t + 5as/(ht)), and with sequence parallelism, to
+        sbh(34 + 5as/h) / t.
 
     Examples
     --------
@@ -57,21 +57,21 @@ def block_operations(model, sequences, layout=None, *, dense=False):
 
 
 def embedding_operations(model, sequences, layout=None):
-    """The embedding in front of the first block; none where the model names no vocabulary.
+    """List the operations of the embedding before the first block; none if the model has no vocabulary.
 
     Parameters
     ----------
     model : ModelSpec
         Its vocabulary, sequence and hidden size.
     sequences : float
-        Sequences in the microbatch, b.
+        Sequences per microbatch, b.
     layout : LayoutSpec, optional
-        As in `block_operations`; each GPU of a tensor group has a part of the vocabulary.
+        As in `block_operations`; each GPU of a tensor group has part of the vocabulary.
 
     Returns
     -------
     list of BlockOperation
-        One operation, and a collective where the vocabulary is split; or empty.
+        One operation, with a collective if the vocabulary is split; or empty.
 
     Examples
     --------
@@ -91,22 +91,22 @@ def embedding_operations(model, sequences, layout=None):
 
 
 def head_operations(model, sequences, layout=None):
-    """The last normalisation, the output projection and the loss; none where no vocabulary is named.
+    """List the operations of the last normalisation, the output projection and the loss; none without a vocabulary.
 
     Parameters
     ----------
     model : ModelSpec
         Its vocabulary, sequence and hidden size.
     sequences : float
-        Sequences in the microbatch, b.
+        Sequences per microbatch, b.
     layout : LayoutSpec, optional
-        As in `block_operations`; each GPU of a tensor group has the logits of a part of the vocabulary. Where the
-        embedding is tied, a pipeline of one stage holds it once.
+        As in `block_operations`; each GPU of a tensor group has the logits of part of the vocabulary. If the embedding
+        is tied, a pipeline with one stage stores it once.
 
     Returns
     -------
     list of BlockOperation
-        Three operations in the order of the forward, and collectives where the vocabulary is split; or empty.
+        Three operations in the order of the forward, with collectives if the vocabulary is split; or empty.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def head_operations(model, sequences, layout=None):
 
 
 def _loss(model, share, logits):
-    """Cross-entropy over a split vocabulary: all-reduces of the largest logit, that of the label and the sum."""
+    """Cross-entropy over a split vocabulary: all-reduces of the largest logit, the label's logit and the sum."""
     loss = BlockOperation(
         "softmax and loss", Work(5.0 * logits, (model.element_bytes + _SINGLE) * logits),
         Work(2.0 * logits, (model.element_bytes + _SINGLE) * logits), NO_WORK, saved_bytes=_SINGLE * logits,
@@ -141,7 +141,7 @@ def _loss(model, share, logits):
 
 
 def working_bytes(operations):
-    """Bytes of activations that a block holds while its backward runs, where it has been recomputed in full.
+    """Bytes of activations that a fully recomputed block holds while its backward runs.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def working_bytes(operations):
     Returns
     -------
     float
-        In bytes: all that the block would keep without recomputation.
+        In bytes: everything that the block would keep without recomputation.
 
     Examples
     --------
@@ -175,8 +175,8 @@ def logits_bytes(model, sequences, layout=None):
     Returns
     -------
     float
-        In bytes: in the precision of the model, and in single precision. The second copy is what the loss keeps for
-        its backward, and counts among the saved bytes of `head_operations`, too.
+        In bytes, for one copy in the model's precision and one in single precision. The loss keeps the second copy for
+        its backward, so it is also included in the saved bytes of `head_operations`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Whether a run layout suits a model, a system and a schedule."""
+"""Check that a run layout suits a model, a system and a schedule."""
 
 from functools import lru_cache
 
@@ -9,7 +9,7 @@ _KEPT = 2**12
 
 
 def check_layout(layout, model, system, schedule):
-    """A layout with what it leaves open, held against what it is to be used with.
+    """Fill in what a layout leaves open, and check it against model, system and schedule.
 
     Parameters
     ----------
@@ -17,9 +17,9 @@ def check_layout(layout, model, system, schedule):
     model : ModelSpec
         Its heads, widths, experts and sequence are split over GPUs.
     system : SystemSpec
-        May have no peak in 8-bit floating point.
+        Need not have a peak in 8-bit floating point.
     schedule : Schedule
-        Gives ranks and microbatches.
+        Provides ranks and microbatches.
 
     Returns
     -------
@@ -29,12 +29,12 @@ def check_layout(layout, model, system, schedule):
     Raises
     ------
     SpecificationError
-        If something cannot be split, or the layout states another size than the schedule has.
+        If something cannot be split, or the layout's size differs from the schedule's.
 
     Notes
     -----
-    There may be fewer key-value heads than tp: each is then held by several GPUs. A vocabulary that tp does not divide
-    is padded to the next multiple.
+    If there are fewer key-value heads than tp, several GPUs hold the same one. The vocabulary is padded to a multiple
+    of tp.
 
     Examples
     --------
@@ -45,10 +45,10 @@ def check_layout(layout, model, system, schedule):
     64
     """
     if layout.precision == "fp8" and system.fp8_peak_compute_flops is None:
-        rule = f"needs a system with a peak in fp8, and {system.name} states none"
+        rule = f"needs a system with a peak in fp8, and {system.name} gives none"
         raise SpecificationError("precision", "fp8", rule, "add fp8_peak_compute to its file, or choose bf16")
     if offloads(layout) and system.host_bandwidth_bytes_per_s is None:
-        rule = f"needs a system with a link to its host, and {system.name} states none"
+        rule = f"needs a system with a link to its host, and {system.name} gives none"
         value, remedy = layout.offload or layout.offload_warm_up, "add host_bandwidth to its file, or leave it out"
         raise SpecificationError("offload", value, rule, remedy)
     return _checked(layout, model, schedule.num_ranks, schedule.table_microbatches)
@@ -63,7 +63,7 @@ def _checked(layout, model, num_ranks, num_microbatches):
 
 
 def _rules(layout, model):
-    """Field, value, whether it holds, the rule and a remedy; the first that does not hold is told."""
+    """Field, value, whether the rule holds, rule and remedy; the first that does not hold is reported."""
     tp, cp, ep, tokens = layout.tp, layout.cp, layout.ep, model.sequence
     experts = model.experts.number if model.experts else 0
     for name, width in _split_widths(model):
@@ -71,10 +71,10 @@ def _rules(layout, model):
     few, many = sorted((model.kv_heads, tp))
     rule = f"must divide kv_heads of {model.name} ({model.kv_heads}), or be a multiple of them"
     yield "tp", tp, many % few == 0, rule, "choose another tp"
-    rule = f"x 2 must divide the sequence of {model.name} ({tokens}): each GPU takes a piece from either end"
+    rule = f"x 2 must divide the sequence of {model.name} ({tokens}): each GPU takes a piece from each end"
     yield "cp", cp, cp == 1 or tokens % (2 * cp) == 0, rule, "choose a smaller cp"
     splits = not layout.sequence_parallel or tokens % (tp * cp) == 0
-    rule = f"needs a sequence that tp x cp ({tp} x {cp}) divides, and that of {model.name} is {tokens}"
+    rule = f"needs a sequence divisible by tp x cp ({tp} x {cp}), but that of {model.name} is {tokens}"
     yield "sequence_parallel", "true", splits, rule, "choose a smaller tp or cp"
     rule = f"has no effect: {model.name} has no experts"
     yield "ep", ep, ep == 1 or experts, rule, "leave it out, or choose a model with experts"

@@ -1,7 +1,7 @@
 """Collectives between the GPUs of a layout: what they move, and how long that takes on the links they use.
 
-A GPU has the number tp_i + tp (cp_i + cp (dp_i + dp pp_i)) and lies on node number // devices_per_node, as Megatron-LM
-and blocked launchers number them. A group takes every stride-th GPU, and every group of a kind runs at the same time.
+A GPU has the number tp_i + tp (cp_i + cp (dp_i + dp pp_i)) and is on node number // devices_per_node, as in Megatron-LM
+and blocked launchers. A group takes every stride-th GPU, and all groups of a kind run at the same time.
 """
 
 from functools import lru_cache
@@ -14,18 +14,18 @@ _LINES_KEPT = 2**12
 
 
 class Collective(NamedTuple):
-    """A collective that an operation waits for.
+    """A collective.
 
     Parameters
     ----------
     kind : {"all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ring"}
         A ring passes blocks around, as context parallelism does with keys and values.
     group : {"tensor", "context", "expert", "data", "expert-data"}
-        The GPUs that take part; context parallelism joins the data group, and the ranks that hold the same experts are
-        the expert-data group.
+        The participating GPUs; the data group includes context parallelism, and ranks with the same experts form the
+        expert-data group.
     bytes : float
-        Of the whole tensor: what is reduced on every GPU, what each holds after an all-gather or before a
-        reduce-scatter or a ring has gone round, what each sends and keeps in an all-to-all.
+        Size of the whole tensor: what every GPU reduces, what each holds after an all-gather or a full ring, or before
+        a reduce-scatter, what each sends and keeps in an all-to-all.
     """
 
     kind: str
@@ -34,16 +34,16 @@ class Collective(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Where the GPUs of a group lie, of the groups of its kind the one that is spread most.
+    """The placement of the most widely spread group of its kind.
 
     Parameters
     ----------
     size : int
-        GPUs that take part, n.
+        Participating GPUs, n.
     nodes : int
-        Nodes that they lie on, N.
+        Nodes that they are on, N.
     per_node : int
-        GPUs on a node, m; the fewest where nodes hold different numbers, and costs are then those of n/m such nodes.
+        GPUs per node, m; if nodes differ, the fewest, and costs are then those of n/m such nodes.
     """
 
     size: int
@@ -52,23 +52,23 @@ class Group(NamedTuple):
 
 
 class Line(NamedTuple):
-    """Seconds of a collective as a line: fixed + bytes x per byte."""
+    """Seconds of a collective as a linear function: fixed + bytes x per byte."""
 
     fixed_s: float
     s_per_byte: float
 
 
 def group_of(group, layout, system):
-    """Where the GPUs of a group lie.
+    """Determine the placement of a group.
 
     Parameters
     ----------
     group : str
         As in `Collective`.
     layout : LayoutSpec
-        Gives sizes and numbering.
+        Provides sizes and numbering.
     system : SystemSpec
-        Gives GPUs of a node; without nodes every GPU is one.
+        Provides the GPUs per node; without nodes, every GPU is its own node.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def group_of(group, layout, system):
 
 @lru_cache(_LINES_KEPT)
 def _placed(size, stride, room, gpus):
-    """The group of every stride-th GPU that is spread most, among all that tile the GPUs in nodes of some room."""
+    """The most widely spread of all groups of every stride-th GPU."""
     span = size * stride
     firsts = np.arange(0, min(lcm(span, room), gpus), span)[:, None] + np.arange(stride)
     nodes = (firsts.reshape(-1, 1) + stride * np.arange(size)) // room
@@ -104,16 +104,16 @@ def _placed(size, stride, room, gpus):
 
 
 def collective_s(collective, layout, system):
-    """Seconds of a collective on the links that its group uses.
+    """Compute the seconds of a collective on the links that its group uses.
 
     Parameters
     ----------
     collective : Collective
-        What is done, by whom, with how many bytes V.
+        What is done, by which GPUs, with how many bytes V.
     layout : LayoutSpec
-        Gives the groups.
+        Provides the groups.
     system : SystemSpec
-        Gives nodes, links and what collectives attain on them.
+        Provides nodes, links and what collectives attain on them.
 
     Returns
     -------
@@ -122,19 +122,19 @@ def collective_s(collective, layout, system):
 
     Notes
     -----
-    On one kind of link, of bandwidth b and latency a a step, n GPUs take, in rings:
+    On one kind of link, with bandwidth b and latency a per step, n GPUs take, in rings:
 
-    - all-gather, reduce-scatter: (n-1)/n V/b + (n-1) a; an all-reduce is one after the other, twice that (Thakur,
+    - all-gather, reduce-scatter: (n-1)/n V/b + (n-1) a; an all-reduce does both, which takes twice that (Thakur,
       Rabenseifner and Gropp, 2005; NCCL's bus bandwidth).
-    - ring of keys and values: n-1 steps of V/n, as an all-gather (Liu, Zaharia and Abbeel, 2023). Through several
-      nodes every step waits for the slowest link, of which each node has one in use.
-    - all-to-all: all messages posted at once, (n-1)/n V/b + a (NCCL's grouped sends); through nodes, the messages
-      inside, (m-1)/n V, and those between, (n-m)/n V, on their own links at the same time.
+    - ring of keys and values: n-1 steps of V/n, as an all-gather (Liu, Zaharia and Abbeel, 2023). Across several
+      nodes, every step waits for the slowest link, one of which is in use per node.
+    - all-to-all: all messages posted at once, (n-1)/n V/b + a (NCCL's grouped sends); across nodes, messages within,
+      (m-1)/n V, and between, (n-m)/n V, use their own links at the same time.
 
-    On N nodes with m GPUs each the first two are hierarchical (Cho et al., BlueConnect, 2019): reduce-scatter inside
-    on V, between nodes on V/m through each GPU's NIC; an all-gather in the opposite order.
+    On N nodes with m GPUs each, the first two are hierarchical (Cho et al., BlueConnect, 2019): reduce-scatter within
+    nodes on V, then between nodes on V/m through each GPU's NIC; an all-gather in the opposite order.
 
-    Where GPUs of a node share one NIC, each has its part of it.
+    If the GPUs of a node share one NIC, each has its share of it.
 
     Examples
     --------
@@ -148,7 +148,7 @@ def collective_s(collective, layout, system):
 
 
 def collective_line(kind, group, layout, system):
-    """The seconds of a collective as a function of its bytes; see `collective_s`.
+    """Compute the seconds of a collective as a function of its bytes; see `collective_s`.
 
     Parameters
     ----------
@@ -185,13 +185,13 @@ def _network_efficiency(attained, group, where, layout):
 
 
 def _link(latency_s, bandwidth, attained):
-    """A step on a link as a line, by what collectives attain there if that is known: latency and efficiency."""
+    """A step on a link as a linear function, using what collectives attain there if known: latency and efficiency."""
     own_latency_s, efficiency = attained or (None, 1.0)
     return Line(latency_s if own_latency_s is None else own_latency_s, 1.0 / (bandwidth * efficiency))
 
 
 def _one_pass(where, inside, between):
-    """Reduce-scatter or all-gather: a ring inside, and one between nodes on what is left."""
+    """Reduce-scatter or all-gather: a ring within nodes, and one between nodes on the remainder."""
     per_node, nodes = where.per_node, where.size / where.per_node
     return Line(
         (per_node - 1) * inside.fixed_s + (nodes - 1) * between.fixed_s,

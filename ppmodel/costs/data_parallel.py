@@ -1,9 +1,10 @@
-"""What the data-parallel ranks of a stage do: gradients, parameters and the optimizer's step, by ZeRO stage.
+"""Work of a stage's data-parallel ranks: gradients, parameters and the optimizer step, by ZeRO stage.
 
-ZeRO (Rajbhandari et al., 2020) shares out the optimizer's state (1), gradients, too (2), and weights, too (3) among the
-ranks of a data group. 0 sums gradients by an all-reduce. 1 reduces and scatters them once, and gathers the updated
-parameters, as Megatron-LM's distributed optimizer does. From 2 on no rank has room for all gradients, so that every
-microbatch reduces and scatters them; with 3 it also gathers the weights, once for the forward, once for the backward.
+ZeRO (Rajbhandari et al., 2020) shards the optimizer state (1), also gradients (2), and also weights (3) over the ranks
+of a data group. Stage 0 all-reduces gradients. Stage 1 reduces and scatters them once, and gathers the updated
+parameters, like Megatron-LM's distributed optimizer. From stage 2 on, no rank has room for all gradients, so every
+microbatch reduces and scatters them; with stage 3, it also gathers the weights, once for the forward and once for the
+backward.
 """
 
 from typing import NamedTuple
@@ -13,18 +14,18 @@ import numpy as np
 from ppmodel.costs.collectives import collective_line
 
 SHARED_OPTIMIZER, SHARED_GRADIENTS, SHARED_WEIGHTS = 1, 2, 3
-"""The stages of ZeRO by what is shared."""
+"""The ZeRO stages, by what is sharded."""
 
 
 class Held(NamedTuple):
-    """Parameters that one GPU holds, those of experts apart: two groups of ranks share them."""
+    """Parameters that one GPU holds, with those of experts separate, because different groups of ranks share them."""
 
     dense: np.ndarray
     experts: np.ndarray
 
 
 def shared_s(kind, parameters, parameter_bytes, layout, system):
-    """Seconds of a collective of the data-parallel ranks on all parameters of a GPU.
+    """Compute the seconds of a data-parallel collective on all parameters of a GPU.
 
     Parameters
     ----------
@@ -33,14 +34,14 @@ def shared_s(kind, parameters, parameter_bytes, layout, system):
     parameters : Held
         Of one GPU.
     parameter_bytes : float
-        What is moved of each.
+        Bytes moved per parameter.
     layout : LayoutSpec
     system : SystemSpec
 
     Returns
     -------
     ndarray of float
-        In seconds, in the shape of the parameters; 0 where there are none.
+        In seconds, in the shape of the parameters; 0 if there are none.
     """
     total = 0.0
     for held, group in zip(parameters, ("data", "expert-data"), strict=True):
@@ -51,7 +52,7 @@ def shared_s(kind, parameters, parameter_bytes, layout, system):
 
 
 def shares(parameters, layout, from_stage):
-    """What a GPU keeps of something that all its parameters have, which ZeRO shares out from one of its stages on.
+    """Number of parameters for which a GPU keeps a quantity that ZeRO shards from a given stage on.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ def shares(parameters, layout, from_stage):
         Of one GPU.
     layout : LayoutSpec
     from_stage : int
-        1 for the optimizer's state, 2 for gradients, 3 for weights.
+        1 for the optimizer state, 2 for gradients, 3 for weights.
 
     Returns
     -------
@@ -80,9 +81,9 @@ def persistent_bytes(stages, model, layout):
     stages : list of Stage
         From `costs.stages`, with the layout.
     model : ModelSpec
-        Gives the bytes of each per parameter, which need not be whole.
+        Provides the bytes of each per parameter, which need not be whole numbers.
     layout : LayoutSpec
-        Gives the stage of ZeRO and the ranks that share.
+        Provides the ZeRO stage and the ranks that share.
 
     Returns
     -------
@@ -107,15 +108,15 @@ def persistent_bytes(stages, model, layout):
 
 
 def microbatch_data_s(parameters, busy_s, model, layout, system):
-    """Exposed seconds of what ZeRO 2 and 3 move for every microbatch, in the forward and both halves of the backward.
+    """Exposed seconds of ZeRO 2 and 3 traffic per microbatch, in the forward and both halves of the backward.
 
     Parameters
     ----------
     parameters : Held
         Of one GPU, by part of the model.
     busy_s : ndarray of float, shape (num_lists, 3)
-        Seconds of F, I and W, under which traffic is hidden where the layout says so: of kernels, and of
-        tensor-parallel collectives that no kernel hides.
+        Seconds of F, I and W (kernels, and tensor-parallel collectives that no kernel hides), which hide the traffic if
+        the layout says so.
     model : ModelSpec
     layout : LayoutSpec
     system : SystemSpec
@@ -139,17 +140,17 @@ def microbatch_data_s(parameters, busy_s, model, layout, system):
 
 
 def reduction_s(parameters, backward_s, model, layout, system):
-    """Seconds of the sum of a stage's gradients, less those that its last backward hides where it may.
+    """Seconds of a stage's gradient reduction, minus those that its last backward hides if allowed.
 
     Parameters
     ----------
     parameters : Held
         Of one GPU, by stage.
     backward_s : ndarray of float, shape (num_stages,)
-        Of the operation that gives the last gradients of a rank, a backward or its weight-gradient half: what it has
-        done is summed while it does the rest.
+        Duration of the operation that produces a rank's last gradients, a backward or its weight-gradient half:
+        finished gradients are reduced while it computes the rest.
     model : ModelSpec
-        Gives the bytes of a gradient.
+        Provides the bytes per gradient.
     layout : LayoutSpec
     system : SystemSpec
 
@@ -165,16 +166,16 @@ def reduction_s(parameters, backward_s, model, layout, system):
 
 
 def gather_s(parameters, forward_s, model, layout, system):
-    """Seconds of gathering a stage's updated parameters, less those that its first forward hides where it may.
+    """Seconds of gathering a stage's updated parameters, minus those that its first forward hides if allowed.
 
     Parameters
     ----------
     parameters : Held
         Of one GPU, by stage.
     forward_s : ndarray of float, shape (num_stages,)
-        Of one forward.
+        Duration of one forward.
     model : ModelSpec
-        Gives the bytes of a weight.
+        Provides the bytes per weight.
     layout : LayoutSpec
     system : SystemSpec
 
@@ -189,18 +190,18 @@ def gather_s(parameters, forward_s, model, layout, system):
 
 
 def optimizer_s(parameters, model, layout, system):
-    """Seconds of the optimizer's step: a pass over memory that reads gradients, updates its state and writes weights.
+    """Seconds of the optimizer step: a pass over memory that reads gradients, updates the state and writes weights.
 
     Parameters
     ----------
     parameters : Held
         Of one GPU, by stage.
     model : ModelSpec
-        Gives the bytes of each.
+        Provides the bytes of each.
     layout : LayoutSpec
-        Gives the share of a GPU.
+        Provides the share of a GPU.
     system : SystemSpec
-        Gives memory bandwidth, what is attained of it, and the latency of an operation.
+        Provides memory bandwidth, its attainable fraction, and the latency of an operation.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""A mixture of experts in place of the MLP: router, dispatch, the products of the experts of one GPU, and combine."""
+"""A mixture of experts that replaces the MLP: router, dispatch, the products of one GPU's experts, and combine."""
 
 from ppmodel.costs.collectives import Collective
 from ppmodel.costs.mlp import mlp_operations, mlp_products
@@ -11,15 +11,15 @@ _SINGLE = 4
 def expert_operations(model, share):
     """From the normalised stream to the experts' weighted sum, in the order of the forward.
 
-    Tokens are spread evenly over experts, and none is dropped. Experts lie on `ep` of the dp x cp ranks, and each is
-    split over tp like an MLP: Megatron-LM's default, expert-tensor parallelism = tp. The weights of a token's experts
-    are applied in their activation, as Megatron-LM does, so that their outputs need not be kept.
+    Tokens are spread evenly over experts, and none is dropped. Experts are on `ep` of the dp x cp ranks, and each is
+    split over tp like an MLP: Megatron-LM's default, expert-tensor parallelism = tp. As in Megatron-LM, the weights of
+    a token's experts are applied in their activation, so their outputs need not be kept.
     """
     return [*_router(model, share), *_shared(model, share), *_dispatched(model, share)]
 
 
 def _router(model, share):
-    """A product for the scores of all experts, whole on every GPU, then their softmax and the best of them."""
+    """A product for the scores of all experts, complete on every GPU, then softmax and selection of the best."""
     number, rows = model.experts.number, share.stream
     scores = _SINGLE * rows * number
     best = Work(5.0 * rows * number, 2.0 * scores), Work(4.0 * rows * number, 3.0 * scores)
@@ -31,7 +31,7 @@ def _router(model, share):
 
 
 def _shared(model, share):
-    """Experts that see every token: one MLP, whose input the router keeps."""
+    """Shared experts: one MLP; the router keeps its input."""
     experts = model.experts
     if not experts.shared:
         return []
@@ -40,10 +40,10 @@ def _shared(model, share):
 
 
 def _dispatched(model, share):
-    """Tokens to the GPUs of their experts and back, a copy for each expert.
+    """Send tokens to the GPUs of their experts and back, one copy per expert.
 
-    With sequence parallelism a GPU sends its part of the tokens, and the copies that its tensor group has received are
-    gathered there. Without it every GPU of the group sends all tokens, and f and g stand outside.
+    With sequence parallelism, a GPU sends its part of the tokens, and the copies that its tensor group has received are
+    gathered there. Without it, every GPU of the group sends all tokens, and f and g are outside.
     """
     copies = share.stream * model.experts.experts_per_token
     moved = model.element_bytes * (share.stream + copies) * model.hidden
@@ -61,7 +61,7 @@ def _dispatched(model, share):
 
 
 def _all_to_all(name, model, share, copies):
-    """The copies that one GPU sends and keeps; their gradients take the way back."""
+    """The copies that one GPU sends and keeps; their gradients go back the same way."""
     if share.ep == 1:
         return []
     collective = Collective("all-to-all", "expert", float(model.element_bytes * copies * model.hidden))

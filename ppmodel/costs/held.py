@@ -1,4 +1,4 @@
-"""What a forward keeps for the backward, list of operations by list, and what recomputation holds meanwhile."""
+"""What a forward keeps for the backward, for each list of operations, and what recomputation holds meanwhile."""
 
 from typing import NamedTuple
 
@@ -8,18 +8,18 @@ RECOMPUTE = ("none", "selective", "full")
 
 
 class Sizes(NamedTuple):
-    """Bytes of some lists of operations, before it is known what a system's frameworks make of them.
+    """Bytes of some lists of operations, before factors for a system's frameworks.
 
     Parameters
     ----------
     saved, core : ndarray of float, shape (num_lists,)
-        What the forward keeps, and of that what grows with the square of the sequence, which `saved` leaves out.
+        What the forward keeps, and separately the part that is quadratic in the sequence length.
     entry : ndarray of float, shape (num_lists,)
         The input of the first operation.
     mode : ndarray of int, shape (num_lists,)
-        What is recomputed, a place in `RECOMPUTE`.
+        What is recomputed, an index in `RECOMPUTE`.
     block : ndarray of bool, shape (num_lists,)
-        Whether a list is a transformer block, and not the embedding or the head.
+        Whether a list is a transformer block, rather than the embedding or the head.
     """
 
     saved: np.ndarray
@@ -35,9 +35,9 @@ def sizes_of(lists, num_blocks):
     Parameters
     ----------
     lists : sequence of (list of BlockOperation, str)
-        Each with what recomputation runs again.
+        Each with its recomputation.
     num_blocks : int
-        How many of the lists come first that are blocks.
+        Number of leading lists that are blocks.
 
     Returns
     -------

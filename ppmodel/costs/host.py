@@ -1,9 +1,9 @@
-"""The host, which launches the kernels of a block: where devices are faster, they wait for it."""
+"""The host, which launches the kernels of a block; faster devices wait for it."""
 
 import numpy as np
 
 _FUSED_BY = 4
-"""Megatron-LM's fused softmax takes scores of a multiple of this many heads, those of all sequences on a GPU."""
+"""Megatron-LM's fused softmax needs a multiple of this number of heads, over all sequences on a GPU."""
 
 
 def host_s(model, sequences, kernels, layout=None):
@@ -13,7 +13,7 @@ def host_s(model, sequences, kernels, layout=None):
     ----------
     model : ModelSpec
     sequences : float
-        Of a microbatch, b.
+        Sequences per microbatch, b.
     kernels : KernelSpec
     layout : LayoutSpec, optional
 
@@ -34,7 +34,7 @@ def host_s(model, sequences, kernels, layout=None):
 
 
 def launched(model, sequences, layout=None):
-    """What the host launches beyond the kernels of a block: those of tensor parallelism, and of a softmax not fused.
+    """Additional launches of the host: those of tensor parallelism, and those of an unfused softmax.
 
     Returns
     -------
@@ -46,14 +46,14 @@ def launched(model, sequences, layout=None):
 
 
 def wait_for_host(taken, again, host, power):
-    """Stretch the phases of blocks that the host launches more slowly than the device runs them, in place.
+    """Stretch, in place, the phases of blocks that the host launches more slowly than the device runs them.
 
     Parameters
     ----------
     taken : ndarray of float, shape (num_lists, 4, 5)
-        Seconds of lists of operations by phase and part; the first part is that of kernels.
+        Seconds of lists of operations by phase and part; the first part is kernels.
     again : ndarray of bool, shape (num_lists,)
-        Whether a list is recomputed in full, and so launched again.
+        Whether a list is fully recomputed, and so launched again.
     host : float or ndarray of float, shape (num_lists, 1)
         Seconds of `host_s`.
     power : float

@@ -1,4 +1,4 @@
-"""The MLP on one GPU: its columns, then its rows, are split over tp."""
+"""The MLP on one GPU, split over tp by columns, then by rows."""
 
 from ppmodel.costs.work import elementwise, gather, linear, reduce
 
@@ -6,14 +6,14 @@ from ppmodel.costs.work import elementwise, gather, linear, reduce
 def mlp_operations(model, share, size, place="MLP"):
     """From the normalised stream to the sum over tp of the second product, in the order of the forward.
 
-    `size` is the width between the products, `place` what they are called.
+    `size` is the hidden width, `place` the name of the products.
     """
     up, activation, down = mlp_products(model, share.tokens, size / share.tp, place, kept_rows=share.stream)
     return [*gather(place, model, share, model.hidden, [up]), activation, down, *reduce(place, model, share)]
 
 
 def mlp_products(model, rows, size, place, **options):
-    """Both products and the activation between them, which keeps its input, with a gate both halves of it."""
+    """Both products and the activation between them, which keeps its input (with a gate, both halves)."""
     projections = 2 if model.gated_mlp else 1
     wide = rows * size
     saved = projections * model.element_bytes * wide

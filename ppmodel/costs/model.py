@@ -1,4 +1,4 @@
-"""Costs of a model on a system: every stage by its kernels and collectives, every transfer by Hockney."""
+"""Costs of a model on a system: stages from their kernels and collectives, transfers by Hockney's model."""
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -25,34 +25,34 @@ _NUM_SECONDS = 3 * len(PARTS)
 
 
 class Stage(NamedTuple):
-    """What one stage of the model takes on one microbatch of the table, on one GPU of its rank.
+    """Costs of one stage on one microbatch of the table, on one GPU of its rank.
 
     Parameters
     ----------
     blocks : int
-        Transformer blocks of the stage.
+        Transformer blocks in the stage.
     forward_s, input_grad_s, weight_grad_s : float
-        Seconds; the input gradient's include the forward that recomputation runs again.
+        Seconds; the input gradient includes recomputed forwards.
     activation_bytes : float
         Bytes kept from forward to backward.
     weight_grad_bytes : float
         Bytes kept from the input-gradient half of a backward to its weight-gradient half: the inputs of the dense
         layers and the gradients of their outputs, 32 sbh of a block (Qi et al., 2024, Table 1).
     parameters : float
-        Number of parameters of the stage.
+        Number of parameters in the stage.
     expert_parameters : float
-        Those of them that belong to experts.
+        The number among them that belong to experts.
     parts_s : tuple of tuple of float
-        The seconds of forward and both halves of the backward, each by `PARTS`: kernels, and the collectives of a
-        group that nothing hides.
+        Seconds of forward and both halves of the backward, each by `PARTS`: kernels, and the exposed collectives of
+        each group.
     reduction_s, gather_s, optimizer_s : float
-        Seconds of an iteration, beside its microbatches: the gradients' reduction over data-parallel ranks, where the
-        last backward does not hide it; gathering updated parameters, where no forward hides it; and the optimizer's
-        step. 0 without a layout.
+        Seconds per iteration, in addition to microbatches: gradient reduction over data-parallel ranks that the last
+        backward does not hide; gathering of updated parameters that no forward hides; and the optimizer step. 0 without
+        a layout.
     working_bytes : float
-        Bytes of a block's activations while recomputation has them in memory.
+        Bytes of a block's activations while it is recomputed.
     logits_bytes : float
-        Bytes of the logits, beside what the backward needs of them.
+        Bytes of the logits, except what the backward needs of them.
     """
 
     blocks: int
@@ -72,40 +72,40 @@ class Stage(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The lists of operations of a model: blocks by kind and by what recomputation leaves of them, embedding, head.
+    """The lists of operations of a model: blocks, by kind and recomputation, embedding and head.
 
-    Bytes (between the halves, of logits, of logits that the loss keeps, too) and parameters have an entry for each.
+    Bytes (between the halves, of logits, of logits that the loss also keeps) and parameters have one entry per list.
     """
 
     phases: object
     sizes: object
     held: np.ndarray
     parameters: Held
-    again: np.ndarray  # whether a list is a block that is recomputed in full
+    again: np.ndarray  # whether a list is a fully recomputed block
 
 
 class _Lists(NamedTuple):
-    """What the lists of `work_of` come to on a system."""
+    """The costs of the lists of `work_of` on a system."""
 
     columns: np.ndarray  # (num_lists, 20): 15 seconds by F, I, W and part; 3 of bytes; 2 of parameters
     working: np.ndarray
     times: LayerTimes
-    cuts: dict  # what has been cut from them, by blocks, embedding and head of the stages
+    cuts: dict  # cache of stages made from them, by blocks, embedding and head
 
 
 @dataclass(frozen=True, eq=False)
 class _Cut:
-    """What each stage takes and holds: `Stage`, column by column."""
+    """The stages as columns; see `Stage`."""
 
     layers: StageLayers
     parts: np.ndarray  # seconds by stage, F I W, part
     compute: np.ndarray  # their sums, by F I W, stage
-    bytes: np.ndarray  # kept, between the halves, of logits, while recomputed; by stage
+    bytes: np.ndarray  # kept, between the halves, logits, while recomputed; by stage
     parameters: Held
 
     @cached_property
     def stages(self):
-        """Every `Stage`, without what an iteration has once."""
+        """Every `Stage`, without what occurs once per iteration."""
         seconds = np.concatenate([self.compute, self.bytes[:2], [sum(self.parameters), self.parameters.experts]])
         parts = [tuple(map(tuple, part)) for part in self.parts.tolist()]
         columns = self.layers.blocks.tolist(), seconds.T.tolist(), parts, self.bytes[:1:-1].T.tolist()
@@ -116,20 +116,21 @@ class _Cut:
 
 
 def stages(schedule, model, system, blocks=None, layout=None):
-    """Times and bytes of every stage of a model on a schedule.
+    """Compute times and bytes of every stage of a model on a schedule.
 
     Parameters
     ----------
     schedule : Schedule
-        Gives the stages and the microbatches of the table.
+        Provides the stages and the microbatches of the table.
     model : ModelSpec
-        The first stage also holds its embedding, the last its head.
+        The first stage also has the embedding, and the last the loss head.
     system : SystemSpec
-        One GPU, by its kernels, and its links.
+        One GPU and its links.
     blocks : sequence of int, optional
         See `stage_blocks`.
     layout : LayoutSpec, optional
-        How a rank is spread over GPUs; without it a rank is one, and its microbatches share the model's global batch.
+        How a rank is spread over GPUs; without it, a rank is one GPU, and the model's global batch is divided among the
+        microbatches.
 
     Returns
     -------
@@ -158,7 +159,7 @@ def stages(schedule, model, system, blocks=None, layout=None):
 
 
 def _cut(schedule, model, system, blocks, layout):
-    """The model cut into the stages of a schedule."""
+    """Divide the model into the stages of a schedule."""
     lists = _lists(model, microbatch_sequences(schedule, model, layout), system, layout)
     layers = stage_layers(schedule, model, blocks, layout, lists.times)
     key = layers.blocks.tobytes(), layers.embedding, layers.head
@@ -172,7 +173,7 @@ def _cut(schedule, model, system, blocks, layout):
 def _cut_lists(lists, layers, model, system, layout):
     counts = _counts(layers, model, layout)
     total = np.multiply.outer(counts[0], lists.columns[0])
-    for count, column in zip(counts[1:], lists.columns[1:], strict=True):  # in order: the same numbers, the same sum
+    for count, column in zip(counts[1:], lists.columns[1:], strict=True):  # in order, so that sums are reproducible
         total += np.multiply.outer(count, column)
     working = (lists.working * (counts.T > 0)).max(axis=1)
     parts, own, parameters = np.split(total, (_NUM_SECONDS, _NUM_SECONDS + 3), axis=1)
@@ -183,7 +184,7 @@ def _cut_lists(lists, layers, model, system, layout):
 
 
 def _counts(layers, model, layout):
-    """How often each list of `work_of` occurs in each stage, shape (num_lists, num_stages)."""
+    """Number of occurrences of each list of `work_of` in each stage, shape (num_lists, num_stages)."""
     held = layers.blocks
     dense = np.clip(_dense_blocks(model) - (np.cumsum(held) - held), 0, held)
     kinds = [held - dense, dense] if _dense_blocks(model) else [held]
@@ -198,7 +199,7 @@ def _counts(layers, model, layout):
 
 
 def _dense_blocks(model):
-    """How many blocks come first that have no experts, in a model whose others have."""
+    """Number of leading blocks without experts, in a model with experts."""
     return model.dense_blocks if model.experts else 0
 
 
@@ -208,7 +209,7 @@ def _recompute(model, layout):
 
 @lru_cache(_PARTS_KEPT)
 def work_of(model, sequences, layout):
-    """What a block, the embedding and the head do on a microbatch; the same for all schedules and systems."""
+    """The work of a block, the embedding and the head on a microbatch; the same for all schedules and systems."""
     given = model, sequences, layout
     kinds = [block_operations(*given)]
     if _dense_blocks(model):
@@ -236,7 +237,7 @@ def work_of(model, sequences, layout):
 
 
 def list_bytes(work, layout, system):
-    """Bytes of each list that are kept, kept between the halves, and of logits, shape (3, num_lists); and working."""
+    """Bytes kept, bytes kept between the halves, and bytes of logits, shape (3, num_lists); and working bytes."""
     factors, (between, logits, twice) = system.memory, work.held
     kept, working = kept_and_working(work.sizes, factors)
     if factors is not None:
@@ -248,7 +249,7 @@ def list_bytes(work, layout, system):
 
 @lru_cache(_PARTS_KEPT)
 def _lists(model, sequences, system, layout):
-    """What each list of `work_of` takes on a system: F, I with what it recomputes, and W, by part."""
+    """Seconds of each list of `work_of` on a system: F, I including recomputation, and W, by part."""
     work = work_of(model, sequences, layout)
     taken = phase_seconds(work.phases, system, layout)
     if system.kernels and system.kernels.block_host_s:
@@ -268,7 +269,7 @@ def _lists(model, sequences, system, layout):
 
 
 def _layer_times(seconds, model, layout):
-    """What is balanced over stages; where a number of layers is recomputed, a block is one that is not."""
+    """The times to balance over stages; if only some layers are recomputed, a block is one that is not."""
     *blocks, embedding, head = seconds
     if not isinstance(_recompute(model, layout), str):
         blocks = blocks[1::2]
@@ -277,7 +278,7 @@ def _layer_times(seconds, model, layout):
 
 
 def _once(cut, schedule, model, layout, system):
-    """Seconds of an iteration beside its microbatches, by stage: reduction, gathering that is exposed, step."""
+    """Seconds per iteration in addition to microbatches, by stage: reduction, exposed gathering, optimizer step."""
     given = model, layout, system
     busy_s = cut.parts[..., PARTS_THAT_HIDE].sum(axis=2)
     last_s = (last_halves(schedule) * busy_s[:, 1:]).sum(axis=1) if layout.overlap_gradients else 0.0
@@ -290,27 +291,27 @@ def _once(cut, schedule, model, layout, system):
 
 
 def last_halves(schedule):
-    """Which halves of a stage's backward give the last gradients of its ranks; 0 for their other stages.
+    """Which halves of a stage's backward produce the last gradients of its ranks; 0 for their other stages.
 
-    The reductions of a rank run one after the other: those of its other stages are under way meanwhile.
+    The reductions of a rank run one after another: those of its other stages run meanwhile.
 
     Returns
     -------
     ndarray of bool, shape (num_stages, 2)
-        Of the input's and the weights' gradients; both of a whole backward.
+        For input and weight gradients; both for a full backward.
     """
     gradients = np.flatnonzero((schedule.kind == OpKind.B) | (schedule.kind == OpKind.W))
     last = np.zeros(schedule.num_ranks, dtype=int)
-    last[schedule.rank[gradients]] = gradients  # of each rank the last is kept
+    last[schedule.rank[gradients]] = gradients  # the last one of each rank remains
     at_end = (schedule.stage[last][schedule.placement] == np.arange(schedule.num_stages)).all(axis=0)
     whole = (schedule.kind[last] == OpKind.B)[schedule.placement].all(axis=0)
     return np.column_stack([at_end & whole, at_end])
 
 
 def _tied_s(layers, schedule, model, layout, system):
-    """Seconds of the sum of both gradients of a tied embedding, which the first and the last stage hold, by stage.
+    """Seconds to sum both gradients of a tied embedding, on the first and last stages, by stage.
 
-    A ring of two: all bytes once over the link between them (Megatron-LM's embedding group).
+    A ring of two: all bytes pass once over the link between them (Megatron-LM's embedding group).
     """
     seconds = np.zeros(schedule.num_stages)
     first, last = schedule.placement[0, [layers.embedding, layers.head]]
@@ -323,16 +324,16 @@ def _tied_s(layers, schedule, model, layout, system):
 
 
 def model_costs(schedule, model, system, blocks=None, layout=None):
-    """Costs of a model on a system, by kernels and collectives, and by Hockney.
+    """Compute the costs of a model on a system.
 
     Parameters
     ----------
     schedule : Schedule
-        Gives the stages, the microbatches of the table and the replicas.
+        Provides the stages, the microbatches of the table and the replicas.
     model : ModelSpec
-        The first stage also holds its embedding, the last its head.
+        The first stage also has the embedding, and the last the loss head.
     system : SystemSpec
-        One rank and its network link; where it has nodes, two ranks of one node use the link inside it.
+        One rank and its network link; if it has nodes, two ranks of one node use the link within it.
     blocks : sequence of int, optional
         See `stage_blocks`.
     layout : LayoutSpec, optional
@@ -341,16 +342,16 @@ def model_costs(schedule, model, system, blocks=None, layout=None):
     Returns
     -------
     OpCosts
-        In seconds; with nodes, transfers also by replica. The all-reduce of a stage's gradients over r replicas is
-        a ring: 2 (r-1)/r of their bytes at the bandwidth of its slowest link, and 2 (r-1) of its latencies. With a
-        layout its data-parallel ranks follow with theirs, and the optimizer's step with the gathering of parameters.
+        In seconds; with nodes, transfers also by replica. The all-reduce of a stage's gradients over r replicas is a
+        ring: 2 (r-1)/r of their bytes at the bandwidth of its slowest link, plus 2 (r-1) of its latencies. With a
+        layout, the collectives of data-parallel ranks follow, and the optimizer step with the gathering of parameters.
 
     Raises
     ------
     CostError
         If the model does not fit the schedule: too few blocks, or a batch that does not divide.
     SpecificationError
-        If the system lists the nodes of another number of ranks.
+        If the system lists nodes for a different number of ranks.
 
     Examples
     --------
@@ -380,9 +381,9 @@ def model_costs(schedule, model, system, blocks=None, layout=None):
 
 
 def _pairs(cut, schedule, model, layout, system):
-    """What each pair of a table takes, over the sum of its operations, and when its results are there.
+    """Factors of a table's pairs over the sum of their operations, and when their results are ready.
 
-    The first is None where there is nothing to hide, the second where results are handed on at the end of a cell.
+    The first is None if there is nothing to hide, the second if results are handed on at the end of a cell.
     """
     early = layout.hand_on == "when_ready"
     if not schedule.joined.any() or not schedule.pairs.keys:
@@ -404,7 +405,7 @@ def _pairs(cut, schedule, model, layout, system):
 
 
 def cell_streams_of(schedule, model, system, layout):
-    """What runs when on the two streams of a rank, for every cell of a table.
+    """Prepare what runs when on the two streams of a rank, for the cells of a table.
 
     Parameters
     ----------
@@ -414,8 +415,8 @@ def cell_streams_of(schedule, model, system, layout):
     Returns
     -------
     callable or None
-        From the operations of a cell, a tuple of (OpKind, stage) in its order, to `units.CellStreams`; None where the
-        layout has no collectives.
+        Maps the operations of a cell, a tuple of (OpKind, stage) in order, to `units.CellStreams`; None if the layout
+        has no collectives.
 
     Examples
     --------
@@ -437,7 +438,7 @@ def cell_streams_of(schedule, model, system, layout):
 
 @lru_cache(_PARTS_KEPT)
 def _pair_times(model, sequences, system, layout):
-    """The times of pairs, which follow from what their stages hold."""
+    """The times of pairs, which follow from the contents of their stages."""
     seconds = _lists(model, sequences, system, layout).columns[:, :_NUM_SECONDS].reshape(-1, 3, len(PARTS))
     units = list_units(work_of(model, sequences, layout).phases, seconds, system, layout)
     *blocks, embedding, head = range(len(units))

@@ -1,25 +1,25 @@
-"""Activations that are copied to the memory of the host after their forward, and back before their backward."""
+"""Activations copied to host memory after their forward, and back before their backward."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 WARM_UP, LATER = range(2)
-"""Whether a forward runs before the first backward of its rank; places in the first axis of `Offload`."""
+"""Whether a forward runs before the first backward of its rank; indices of the first axis of `Offload`."""
 
 OFFLOADED = ("first", "all")
-"""Which of a rank's chunks are offloaded."""
+"""Which of a rank's chunks may be offloaded."""
 
 
 class Offload(NamedTuple):
-    """Which activations of a microbatch are copied, and how long.
+    """Which activations of a microbatch are copied, and how long that takes.
 
     Parameters
     ----------
     share : ndarray of float, shape (2, num_replicas, num_stages)
-        Of a stage's activations, by whether the forward runs in the warm-up of its rank or later.
+        Fraction of a stage's activations, by whether the forward runs in the warm-up of its rank or later.
     seconds : ndarray of float, shape (2, num_replicas, num_stages)
-        Of the copy in either direction.
+        Duration of the copy in each direction.
     """
 
     share: np.ndarray
@@ -27,18 +27,18 @@ class Offload(NamedTuple):
 
 
 def offload_of(schedule, kept_bytes, layout, system):
-    """What a layout offloads; None where that is nothing.
+    """Determine what a layout offloads; None if nothing.
 
     Parameters
     ----------
     schedule : Schedule
-        Gives the placement of the stages.
+        Provides the placement of the stages.
     kept_bytes : ndarray of float, shape (num_stages,)
-        Activations of a microbatch on one GPU.
+        Bytes of a microbatch's activations on one GPU.
     layout : LayoutSpec
         Says what is offloaded.
     system : SystemSpec
-        Gives the bandwidth to the host.
+        Provides the bandwidth to the host.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""How a model is cut: blocks into stages, the batch into microbatches."""
+"""How a model is divided: blocks into stages, the batch into microbatches."""
 
 from functools import lru_cache
 from heapq import heapify, heapreplace
@@ -14,18 +14,18 @@ _LITTLE = 0.03
 
 
 def stage_blocks(schedule, model, blocks=None):
-    """How many blocks each stage holds: its share of them, whole blocks, in order.
+    """Compute the number of blocks in each stage: its share, in whole blocks, in order.
 
     Stage boundaries are the cumulative shares rounded to whole blocks (half up).
 
     Parameters
     ----------
     schedule : Schedule
-        Gives the stages and their shares of the model.
+        Provides the stages and their shares of the model.
     model : ModelSpec
-        Gives the number of blocks.
+        Provides the number of blocks.
     blocks : sequence of int, optional
-        The blocks of each stage, where they are not to follow the schedule's shares.
+        The blocks of each stage, to override the schedule's shares.
 
     Returns
     -------
@@ -35,7 +35,7 @@ def stage_blocks(schedule, model, blocks=None):
     Raises
     ------
     CostError
-        If a stage would be left without a block, or given blocks are not the model's.
+        If a stage would have no block, or the given blocks do not sum to the model's.
 
     Examples
     --------
@@ -61,22 +61,22 @@ def _shared_blocks(name, shares, num_blocks):
     blocks = np.diff(np.floor(np.cumsum(shares) / len(shares) * num_blocks + 0.5 + 1e-9).astype(int), prepend=0)
     if blocks.min() < 1:
         rule = f"are too few for the {len(shares)} stages of {name}"
-        raise BlocksError("blocks", num_blocks, rule, "choose fewer ranks, chunks or waves, or a milder split")
+        raise BlocksError("blocks", num_blocks, rule, "choose fewer ranks, chunks or waves, or a more even split")
     blocks.flags.writeable = False
     return blocks
 
 
 class LayerTimes(NamedTuple):
-    """What the layers of a model take, forward and backward of one microbatch, in seconds or any other unit.
+    """Times of a model's layers, forward and backward of one microbatch, in seconds or any other unit.
 
     Parameters
     ----------
     block, embedding, head : float
-        Of a transformer block, the embedding and the loss head.
+        Times of a transformer block, the embedding and the loss head.
     dense : float, optional
-        Of each of the first blocks, where these are no mixture of experts and the others are.
+        Time of each leading block without experts, in a model with experts.
     dense_blocks : int
-        How many these are.
+        Number of these.
     """
 
     block: float
@@ -87,14 +87,14 @@ class LayerTimes(NamedTuple):
 
 
 class StageLayers(NamedTuple):
-    """Which layers each stage holds.
+    """The layers of each stage.
 
     Parameters
     ----------
     blocks : ndarray of int, shape (num_stages,)
         Transformer blocks, in the order of the model.
     embedding, head : int
-        The stages that hold the embedding and the loss head.
+        The stages with the embedding and the loss head.
     """
 
     blocks: np.ndarray
@@ -103,21 +103,21 @@ class StageLayers(NamedTuple):
 
 
 def stage_layers(schedule, model, blocks=None, layout=None, times=None):
-    """Which layers each stage holds: listed, in even shares, or balanced.
+    """Divide layers among stages: as listed, evenly, or balanced.
 
     Parameters
     ----------
     schedule : Schedule
-        Gives the stages, their ranks, and their shares of the model.
+        Provides the stages, their ranks, and their shares of the model.
     model : ModelSpec
-        Gives the number of blocks.
+        Provides the number of blocks.
     blocks : sequence of int, optional
         As in `stage_blocks`.
     layout : LayoutSpec, optional
-        Its ``layers`` say how the model is cut. Without a layout a model that names a vocabulary is balanced, and one
-        without, such as the paper's, is cut evenly.
+        Its ``layers`` say how the model is divided. Without a layout, a model with a vocabulary is balanced, and one
+        without, such as the paper's, is divided evenly.
     times : LayerTimes, optional
-        What is balanced; without it the model is cut evenly.
+        The times to balance; without them, the model is divided evenly.
 
     Returns
     -------
@@ -126,13 +126,13 @@ def stage_layers(schedule, model, blocks=None, layout=None, times=None):
     Raises
     ------
     CostError
-        If a stage would be left without a block where none may be empty, or listed layers are not the model's.
+        If a stage that must not be empty would have no block, or listed layers do not sum to the model's.
 
     Notes
     -----
-    Balanced layers make the slowest rank, which may hold several stages, as fast as whole blocks allow; then the
-    blocks of a rank are spread over its stages. Where the slowest rank of the even share is within 3 % of that, the
-    even share stays. A schedule that gives its stages shares of their own, such as asymmetric Chimera, is cut by these.
+    Balancing makes the slowest rank, which may have several stages, as fast as whole blocks allow, and then spreads
+    the blocks of a rank over its stages. If the slowest rank of an even split is within 3 % of that, the even split is
+    kept. A schedule that specifies shares for its stages, such as asymmetric Chimera, is divided by these.
 
     Examples
     --------
@@ -154,7 +154,7 @@ def stage_layers(schedule, model, blocks=None, layout=None, times=None):
     else:
         held, embedding, head = _written_layers(schedule, model, cut)
     if layout is not None and isinstance(layout.recompute, int) and layout.recompute > held.max():
-        rule = f"is more than any stage has: the fullest has {held.max()} layers"
+        rule = f"is more than any stage has: the largest has {held.max()} layers"
         raise CostError("recompute", layout.recompute, rule, "choose fewer, or full")
     return StageLayers(held, embedding, head)
 
@@ -162,7 +162,7 @@ def stage_layers(schedule, model, blocks=None, layout=None, times=None):
 def _listed_blocks(schedule, model, counts, written):
     if len(counts) != schedule.num_stages or sum(counts) != model.blocks:
         rule = (
-            f"must be {schedule.num_stages} stages with {model.blocks} blocks, and has {len(counts)} with {sum(counts)}"
+            f"must be {schedule.num_stages} stages with {model.blocks} blocks, but has {len(counts)} with {sum(counts)}"
         )
         shown = written if isinstance(written, str) else list(written)
         raise CostError("layers", shown, rule, "fix it, or choose balanced")
@@ -178,7 +178,7 @@ def _written_layers(schedule, model, text):
     mtp, own = sum(stage.mtp for stage in stages), getattr(model, "mtp_layers", 0)
     if mtp != own:
         remedy = f"write {own} times m" if own else "leave them out"
-        raise CostError("layers", text, f"has {mtp} MTP layers m, and the model {own}", remedy)
+        raise CostError("layers", text, f"has {mtp} MTP layers m, but the model has {own}", remedy)
     embedding = next(place for place, stage in enumerate(stages) if stage.embedding)
     head = next(place for place, stage in enumerate(stages) if stage.head)
     return blocks, embedding, head
@@ -188,7 +188,7 @@ def _written_layers(schedule, model, text):
 
 
 def _rank_loads(schedule):
-    """Which share of the microbatches of each stage a rank computes; shape (num_ranks, num_stages)."""
+    """The fraction of each stage's microbatches that a rank computes; shape (num_ranks, num_stages)."""
     loads = np.zeros((schedule.num_ranks, schedule.num_stages))
     if schedule.num_replicas == 1:
         loads[schedule.placement[0], np.arange(schedule.num_stages)] = 1.0
@@ -204,7 +204,7 @@ def _balanced_blocks(schedule, model, times):
 
 
 def _in_blocks(times):
-    """Times as multiples of a block, to a hundredth, so that systems that differ a little have one cut."""
+    """Times as multiples of a block, to a hundredth, so that similar systems get the same partition."""
     if not times.block > 0:
         return times
     dense = times.dense and round(times.dense / times.block, 2)
@@ -215,9 +215,9 @@ def _in_blocks(times):
 
 @lru_cache(_SHARES_KEPT)
 def _balanced(loads, shape, even, times):
-    """Whole blocks of each stage, with the slowest rank as fast as can be; the even share where that gains little.
+    """Blocks of each stage such that the slowest rank is as fast as possible; an even split if that gains little.
 
-    Unlike stages wait for one another, which a slightly faster slowest rank does not make up for.
+    Unequal stages wait for each other, which a slightly faster slowest rank does not compensate.
     """
     loads, even = np.frombuffer(loads).reshape(shape), np.frombuffer(even, dtype=np.int64)
     blocks = _filled(loads, int(even.sum()), times)
@@ -230,11 +230,10 @@ def _balanced(loads, shape, even, times):
 
 
 def _filled(loads, num_blocks, times):
-    """Blocks given out one by one, each to where the rank is done first with it, then to its shortest stage.
+    """Assign blocks one by one, each to the rank that would finish it first, and there to the shortest stage.
 
-    With blocks that are alike this is the least time of the slowest rank: no other order of giving can do better. Of
-    equals it is the earlier stage; where both ways of a pipeline share the ranks, every other stage, so that neither
-    way has a slow half.
+    With equal blocks, this minimises the time of the slowest rank. Ties go to the earlier stage or, if both directions
+    of a pipeline share the ranks, to every other stage, so that neither direction has a slow half.
     """
     num_stages = loads.shape[1]
     blocks = np.ones(num_stages, dtype=np.int64)
@@ -251,7 +250,7 @@ def _filled(loads, num_blocks, times):
     waiting = [(*ends(stage), stage) for stage in range(num_stages)]
     heapify(waiting)
     for _ in range(num_blocks - int(blocks.sum())):
-        while waiting[0] != (now := (*ends(waiting[0][-1]), waiting[0][-1])):  # its rank has been given others since
+        while waiting[0] != (now := (*ends(waiting[0][-1]), waiting[0][-1])):  # its rank has received others since
             heapreplace(waiting, now)
         stage = waiting[0][-1]
         blocks[stage] += 1
@@ -263,7 +262,7 @@ def _filled(loads, num_blocks, times):
 
 
 def _moved(loads, blocks, times):
-    """Blocks moved one by one from the slowest rank to any stage, as long as that helps; for blocks that differ."""
+    """Move blocks one by one from the slowest rank to any stage as long as that helps; for unequal blocks."""
 
     whole = _stage_times(blocks, times).sum()
 
@@ -285,7 +284,7 @@ def _moved(loads, blocks, times):
 
 
 def _stage_times(blocks, times):
-    """What each stage takes; of several cuts, one in each row."""
+    """The time of each stage; for several partitions, one per row."""
     ends = np.minimum(np.cumsum(blocks, axis=-1), times.dense_blocks)
     dense = np.diff(ends, axis=-1, prepend=0)
     stages = (blocks - dense) * times.block + dense * (times.dense or 0.0)
@@ -295,20 +294,20 @@ def _stage_times(blocks, times):
 
 
 def imbalance(schedule, stage_times):
-    """The rank that computes longest, and how much longer than the mean.
+    """Find the rank that computes longest, and its time over the mean.
 
     Parameters
     ----------
     schedule : Schedule
-        Gives the ranks of each stage.
+        Provides the ranks of each stage.
     stage_times : array of float, shape (num_stages,)
-        What each stage takes on one microbatch, forward and backward.
+        Time of each stage on one microbatch, forward and backward.
 
     Returns
     -------
     rank : int
     slowest_over_mean : float
-        1 where all ranks compute equally long.
+        1 if all ranks compute equally long.
 
     Examples
     --------
@@ -322,16 +321,16 @@ def imbalance(schedule, stage_times):
 
 
 def microbatch_sequences(schedule, model, layout=None):
-    """Sequences in one microbatch of the table; without a layout the global batch is fixed, so they shrink as B grows.
+    """Sequences per microbatch of the table; without a layout, the global batch is fixed, so they shrink as B grows.
 
     Parameters
     ----------
     schedule : Schedule
-        Gives B, as the table counts microbatches.
+        Provides B, as the table counts microbatches.
     model : ModelSpec
-        Gives the global batch.
+        Provides the global batch.
     layout : LayoutSpec, optional
-        States the size itself.
+        Gives the size directly.
 
     Returns
     -------
@@ -341,7 +340,7 @@ def microbatch_sequences(schedule, model, layout=None):
     Raises
     ------
     CostError
-        If the global batch does not divide into B microbatches of whole sequences.
+        If the global batch cannot be divided into B microbatches of whole sequences.
 
     Examples
     --------
@@ -355,6 +354,6 @@ def microbatch_sequences(schedule, model, layout=None):
         return layout.microbatch_size
     if model.global_batch % schedule.table_microbatches:
         rule = f"must divide into {schedule.table_microbatches} microbatches of whole sequences"
-        remedy = "choose microbatches that divide it, or another global_batch"
+        remedy = "choose a number of microbatches that divides it, or another global_batch"
         raise BatchError("global_batch", model.global_batch, rule, remedy)
     return model.global_batch // schedule.table_microbatches

@@ -1,7 +1,7 @@
 """A block, the embedding or the head as arrays: the kernels and collectives of the phases of its operations.
 
-The work is known once model and layout are; what a system takes for it is a few array operations. So a calibration,
-or a sweep over systems, pays for the first only once.
+The work depends only on model and layout; its time on a system takes a few array operations. So a calibration, or a
+sweep over systems, computes the work only once.
 """
 
 from typing import NamedTuple
@@ -14,13 +14,13 @@ from ppmodel.costs.roofline import Kernels, kernels_s
 from ppmodel.costs.work import NO_WORK
 
 FORWARD, INPUT_GRAD, WEIGHT_GRAD, AGAIN = range(4)
-"""The phases: forward, both halves of the backward, and the forward that recomputation runs again."""
+"""The phases: forward, both halves of the backward, and the recomputed forward."""
 
 PARTS = ("computing", "tensor", "context", "expert", "data")
-"""What the seconds of an operation consist of: kernels, and the collectives of a group that no kernel hides."""
+"""The parts of an operation's seconds: kernels, and the exposed collectives of each group."""
 
 PARTS_THAT_HIDE = slice(0, 2)
-"""Under which of them data-parallel collectives run: kernels, and tensor-parallel collectives on other links."""
+"""The parts that hide data-parallel collectives: kernels, and tensor-parallel collectives on other links."""
 
 _NUM_PHASES, NOTHING = 4, -1
 _STREAM = "norm", "last norm", "residual"
@@ -29,22 +29,22 @@ _PRODUCT = roofline.PRODUCT, roofline.PRODUCT, roofline.WEIGHT_PRODUCT, roofline
 
 
 class Phases(NamedTuple):
-    """Kernels and collectives of one or several lists of operations, phase by phase.
+    """Kernels and collectives of one or several lists of operations, by phase.
 
     Parameters
     ----------
     kernels : Kernels
-        Of all lists and phases, one after the other.
+        Those of all lists and phases in sequence.
     ends : list of int
-        Where each phase of each list ends among the kernels.
+        End of each phase of each list among the kernels.
     pairs : tuple of (str, str)
-        Kinds and groups of the collectives that occur.
+        Kinds and groups of collectives that occur.
     pair, slot, beside : ndarray of int, shape (num_collectives,)
-        Which of `pairs` a collective is; its list, phase and part as one number; and the kernel that it may run under.
+        The collective's index in `pairs`; its list, phase and part as one number; and the kernel that may hide it.
     volume : ndarray of float, shape (num_collectives,)
         Bytes of the collective.
     kernel_of, collective_of : list of int
-        Which operation of its list each kernel and each collective belongs to.
+        The operation of its list that each kernel and collective belongs to.
     """
 
     kernels: Kernels
@@ -59,14 +59,14 @@ class Phases(NamedTuple):
 
 
 def phases_of(lists, again):
-    """The arrays of some lists of operations.
+    """Convert lists of operations to arrays.
 
     Parameters
     ----------
     lists : sequence of list of BlockOperation
         For one microbatch, each in the order of the forward.
     again : sequence of str
-        What of each list recomputation runs again, one of ``none``, ``selective`` and ``full``.
+        Recomputation of each list: ``none``, ``selective`` or ``full``.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def phases_of(lists, again):
 
 
 def _add_phase(operations, phase, recompute, number, rows, collectives, kernel_of):
-    """Append the kernels of a phase, and its collectives with the kernel that each may run under."""
+    """Append the kernels of a phase, and its collectives with the kernels that may hide them."""
     skipped = phase == AGAIN and recompute != "full"
     place = {}
     for index, operation in enumerate(operations):
@@ -116,7 +116,7 @@ def _add_phase(operations, phase, recompute, number, rows, collectives, kernel_o
 
 
 def _kernel(operation, phase):
-    """A row of `Kernels`, or None where the phase has no work."""
+    """A row of `Kernels`, or None if the phase has no work."""
     work = (operation.forward, operation.input_grad, operation.weight_grad, operation.forward)[phase]
     if work == NO_WORK:
         return None
@@ -128,7 +128,7 @@ def _kernel(operation, phase):
 
 
 def _kind(operation, phase):
-    """What the efficiency of an operation's kernel follows from; the products of unfused attention have no weights."""
+    """The efficiency class of an operation's kernel; products without weights are those of unfused attention."""
     if operation.kind == "product":
         return roofline.BATCHED if operation.core else _PRODUCT[phase]
     if operation.kind == "attention":
@@ -149,9 +149,9 @@ def _collective(operation, phase):
 
 
 def _beside(operations, index, collective, place):
-    """The kernel that a collective may run under: its product, or of a ring the attention that it feeds.
+    """The kernel that may hide a collective: its product or, for a ring, the attention that it feeds.
 
-    Those of the loss wait for all logits, or for each other, so that no product hides them.
+    Collectives of the loss wait for all logits, or for each other, so no product hides them.
     """
     if collective.kind == "ring":
         found = [other for other in place if operations[other].kind == "attention"]
@@ -165,22 +165,22 @@ def _beside(operations, index, collective, place):
 
 
 def _stands_before(operation):
-    """Whether an exchange stands in front of its products (Megatron-LM's f) and not behind them."""
+    """Whether an exchange comes before its products (Megatron-LM's f) rather than after them."""
     forward = operation.forward_comm
     return forward.kind == "all-gather" if forward else operation.input_grad_comm is not None
 
 
 def phase_seconds(phases, system, layout=None):
-    """Seconds of the phases by part.
+    """Compute the seconds of each phase, by part.
 
     Parameters
     ----------
     phases : Phases
     system : SystemSpec
-        Gives kernels and links.
+        Provides kernels and links.
     layout : LayoutSpec, optional
-        Gives groups, precision, and whether tensor-parallel collectives are hidden: as much of each as the product
-        takes that it runs beside, min(collective, product). A ring is hidden under attention so in any case.
+        Provides groups, precision, and whether tensor-parallel collectives are hidden: each up to the duration of its
+        product, min(collective, product). A ring is always hidden under attention in this way.
 
     Returns
     -------
@@ -199,13 +199,13 @@ def phase_seconds(phases, system, layout=None):
 
 
 def taken_s(phases, system, layout=None):
-    """Seconds of each kernel, and of each collective what no kernel hides; arguments as in `phase_seconds`."""
+    """Seconds of each kernel, and exposed seconds of each collective; arguments as in `phase_seconds`."""
     taken = kernels_s(phases.kernels, system, layout.precision if layout else "bf16")
     return taken, _exposed(phases, taken, system, layout) if len(phases.volume) else np.empty(0)
 
 
 def _exposed(phases, taken, system, layout):
-    """Seconds of each collective that no kernel hides."""
+    """Exposed seconds of each collective."""
     lines = np.array([collective_line(*pair, layout, system) for pair in phases.pairs])
     seconds = lines[phases.pair, 0] + lines[phases.pair, 1] * phases.volume
     hides = np.array([may_hide(*pair, layout) for pair in phases.pairs])
@@ -213,11 +213,11 @@ def _exposed(phases, taken, system, layout):
 
 
 def may_hide(kind, group, layout):
-    """Whether a collective may run under a kernel."""
+    """Whether a kernel may hide a collective."""
     return kind == "ring" or (group == "tensor" and layout.overlap_tensor)
 
 
 def less_hidden(seconds, taken, hides, beside):
-    """Seconds of collectives, less those of the kernel `beside` which each runs, where it may hide there."""
+    """Seconds of collectives, minus those of the kernel that each may hide under."""
     under = np.append(taken, 0.0)[beside]
     return np.where(hides & (beside != NOTHING), np.maximum(seconds - under, 0.0), seconds)

@@ -1,12 +1,12 @@
 """Seconds of a kernel: t = max(FLOP / (peak e) + L_c, bytes / (bandwidth e_m) + L_m), each latency once per kernel.
 
-Without constants of its kernels a system attains e = e_c in all of them, and fp8 has no peak. With them:
+Without kernel constants, a system attains e = e_c in all kernels, and has no fp8 peak. With them:
 
 - A matrix product of m rows, n columns and depth k attains e = e_c m / (m + m_half) w / (w + w_half), w = min(n, k):
-  m_half and w_half are where the rate has half of its limit, the n_1/2 of Hockney and Jesshope (1981) in two
-  dimensions; a smooth curve in place of tiles and waves.
-- A product for a weight gradient has that times a factor; attention, fused or not, a fraction of the peak of its own;
-  norms and residual sums, the softmax of unfused attention, and the loss a fraction of the memory's bandwidth.
+  m_half and w_half are where the rate reaches half of its limit, the n_1/2 of Hockney and Jesshope (1981) in two
+  dimensions; a smooth curve that replaces tiles and waves.
+- A product for a weight gradient attains that times a factor; attention, fused or not, its own fraction of the peak;
+  norms and residual sums, the softmax of unfused attention, and the loss, fractions of the memory bandwidth.
 """
 
 from typing import NamedTuple
@@ -30,20 +30,20 @@ from ppmodel.errors import CostError
     FUSED_SOFTMAX,
 ) = range(11)
 _KINDS = 11
-"""What a kernel's efficiency follows from."""
+"""Classes of kernels, which determine their efficiency."""
 
 
 class Kernels(NamedTuple):
-    """Kernels whose seconds are wanted, column by column.
+    """Kernels to be timed, as columns.
 
     Parameters
     ----------
     flops, bytes : ndarray of float, shape (num_kernels,)
-        Work of all `count`.
+        Total work of all `count` kernels.
     kind : ndarray of int, shape (num_kernels,)
         `MEMORY`, `PRODUCT` and so on.
     rows, width : ndarray of float, shape (num_kernels,)
-        Of a product m and min(n, k); infinite for others, which no shape slows down.
+        For a product, m and min(n, k); infinite for others, whose shape does not matter.
     count : ndarray of float, shape (num_kernels,)
         Launches, each with its fixed cost.
     """
@@ -57,22 +57,22 @@ class Kernels(NamedTuple):
 
     @classmethod
     def of(cls, columns):
-        """Kernels from a list of rows."""
+        """Make kernels from a list of rows."""
         flops, moved, kind, rows, width, count = zip(*columns, strict=True) if columns else [()] * 6
         floats = [np.array(column, dtype=float) for column in (flops, moved, rows, width, count)]
         return cls(floats[0], floats[1], np.array(kind, dtype=np.intp), *floats[2:])
 
 
 def kernels_s(kernels, system, precision="bf16"):
-    """Seconds of kernels on a system.
+    """Compute the seconds of kernels on a system.
 
     Parameters
     ----------
     kernels : Kernels
     system : SystemSpec
-        Gives peaks, efficiencies, fixed costs, and the constants of its kernels where they are known.
+        Provides peaks, efficiencies, fixed costs and, if known, kernel constants.
     precision : {"bf16", "fp8"}
-        Of matrix products; attention keeps 16 bits.
+        Precision of matrix products; attention stays at 16 bits.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def kernels_s(kernels, system, precision="bf16"):
     Raises
     ------
     CostError
-        If the precision is fp8 and the system has no peak for it.
+        If the precision is fp8 and the system has no fp8 peak.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def kernels_s(kernels, system, precision="bf16"):
 
 
 def _bandwidths(kernels, system):
-    """Bytes per second that each kernel attains; one number where all are alike."""
+    """Bytes per second that each kernel attains; a single number if all are alike."""
     plain, spec = system.memory_bandwidth_bytes_per_s * system.memory_efficiency, system.kernels
     own = spec and {
         STREAM: spec.stream_efficiency, SOFTMAX: spec.softmax_efficiency, LOSS: spec.loss_efficiency,
@@ -116,7 +116,7 @@ def _bandwidths(kernels, system):
 
 
 def _rates(kernels, system, precision):
-    """FLOP/s that each kernel attains; one number where all are alike."""
+    """FLOP/s that each kernel attains; a single number if all are alike."""
     plain = system.peak_compute_flops * system.compute_efficiency
     if precision == "bf16" and system.kernels is None:
         return plain
@@ -124,7 +124,7 @@ def _rates(kernels, system, precision):
     if precision == "fp8":
         if system.fp8_peak_compute_flops is None:
             remedy = "add fp8_peak_compute to the system, or choose bf16"
-            raise CostError("precision", "fp8", f"is unknown to {system.name}", remedy)
+            raise CostError("precision", "fp8", f"is not supported by {system.name}", remedy)
         low = system.fp8_peak_compute_flops * system.compute_efficiency
     spec, kinds = system.kernels, np.full(_KINDS, plain)
     kinds[[PRODUCT, WEIGHT_PRODUCT]] = low
@@ -141,19 +141,19 @@ def _rates(kernels, system, precision):
 
 
 def roofline_s(work, system):
-    """Seconds of one kernel by the roofline alone: the longer of its arithmetic and its memory traffic.
+    """Seconds of one kernel by the plain roofline: the longer of its arithmetic and its memory traffic.
 
     Parameters
     ----------
     work : Work
         FLOP and bytes of the kernel.
     system : SystemSpec
-        Gives peaks, efficiencies and the fixed cost on either side of the roofline.
+        Provides peaks, efficiencies and the fixed cost on each side of the roofline.
 
     Returns
     -------
     float
-        In seconds; 0 where there is no work.
+        In seconds; 0 if there is no work.
 
     Examples
     --------

@@ -11,37 +11,37 @@ _TABLES = ("compute_s", "occupancy_s", "latency_s")
 _NUM_KINDS = len(OpKind)
 
 SHORTEST_S, LONGEST_S = 1e-30, 1e30
-"""Durations that may be given, beside 0: far from where sums or ratios of them leave what a number can be."""
+"""Range of durations other than 0: far from where their sums or ratios would overflow or underflow."""
 _MOST_S = LONGEST_S**3
 
 
 @dataclass(frozen=True, eq=False)
 class OpCosts:
-    """Seconds for every kind of operation on every stage; the only thing that the engine knows of a system.
+    """Seconds for every kind of operation on every stage; all that the simulator knows about a system.
 
     Parameters
     ----------
     compute_s : ndarray of float, shape (6, num_stages) or (6, num_replicas, num_stages)
-        Duration by `OpKind` and stage; without an axis for them, replicas are alike.
+        Duration by `OpKind` and stage; without a replica axis, replicas are alike.
     occupancy_s, latency_s : ndarray of float, shape (6, num_stages) or (6, num_replicas, num_stages)
-        Of the transfer of an operation's result: how long it holds its link or rank, and how much
-        later it arrives. Replicas differ where their stages lie on different nodes.
+        Transfer of an operation's result: how long it occupies its link or rank, and how much later
+        it arrives. Replicas differ if their stages are on different nodes.
     nics : tuple of int, length num_ranks, optional
-        The NIC of each rank, where ranks share some: messages between ranks of two NICs queue at the sender's and, as
-        they leave it, at the receiver's, first come first served; each NIC's directions are apart. A transfer holds
-        NICs under ``overlapped`` and ``overlapped_nic`` alone. Without `nics` each directed pair of ranks has a link of
-        its own under the first, and each rank a NIC under the second.
+        The NIC of each rank, if ranks share NICs: messages between ranks with different NICs queue at the sender's and,
+        as they leave it, at the receiver's, first come, first served; a NIC's two directions are independent. Transfers
+        occupy NICs only under ``overlapped`` and ``overlapped_nic``. Without `nics`, each directed pair of ranks has
+        its own link under the former, and each rank its own NIC under the latter.
     overlap_factor : float
-        Duration of a cell in which a forward meets a backward (F&B), relative to the sum of its operations; other cells
-        that are shared take the sum.
+        Duration of a cell with a forward and a backward (F&B) over the sum of its operations; other shared cells take
+        the sum.
     pairs : dict, optional
-        As `overlap_factor`, of cells of two operations, and beside it: from kind and stage of the forward and kind and
-        stage of the other to a factor; 1 for pairs that are not there.
+        Further factors for cells of two operations, multiplied with `overlap_factor`: maps kind and stage of the
+        forward and kind and stage of the other operation to a factor; missing pairs have 1.
 
     Raises
     ------
     CostError
-        If a duration is negative or not finite, or a table has another shape.
+        If a duration is negative or not finite, or a table has the wrong shape.
 
     Examples
     --------
@@ -64,8 +64,8 @@ class OpCosts:
         for name, table in zip(_TABLES, tables, strict=True):
             if table.ndim not in (2, 3) or len(table) != _NUM_KINDS or table.shape[-1:] != num_stages:
                 rule = f"must be ({_NUM_KINDS}, stages) or ({_NUM_KINDS}, replicas, stages), stages as in compute_s"
-                raise CostError(f"shape of {name}", table.shape, rule, "give a row for each kind of operation")
-        flat, first = np.concatenate(tables, axis=None), 0  # one after the other, as compiled code takes them
+                raise CostError(f"shape of {name}", table.shape, rule, "give one row for each kind of operation")
+        flat, first = np.concatenate(tables, axis=None), 0  # in sequence, as compiled code takes them
         for name, table in zip(_TABLES, tables, strict=True):
             own = flat[first : first + table.size].reshape(table.shape)
             own.setflags(write=False)
@@ -75,7 +75,7 @@ class OpCosts:
             self._refuse_values()
         if not (np.ndim(self.overlap_factor) == 0 and 0 < self.overlap_factor < np.inf):
             rule = "must be a finite number above 0"
-            raise CostError("overlap_factor", self.overlap_factor, rule, "write 1 where nothing is won")
+            raise CostError("overlap_factor", self.overlap_factor, rule, "write 1 if overlap gains nothing")
         if self.nics is not None:
             object.__setattr__(self, "nics", _numbered(self.nics))
         for pair, factor in (self.pairs or {}).items():
@@ -87,12 +87,12 @@ class OpCosts:
 
     @classmethod
     def stacked(cls, tables, overlap_factor=1.0):
-        """Costs whose three tables stand in one array of shape (3, 6, num_stages): compute, occupancy, latency.
+        """Make costs from one array of shape (3, 6, num_stages): compute, occupancy, latency.
 
         Parameters
         ----------
         tables : ndarray of float, shape (3, 6, num_stages)
-            Seconds, kept as they are.
+            Seconds; not copied.
         overlap_factor : float
             Finite and above 0.
 
@@ -118,16 +118,16 @@ class OpCosts:
         for name in _TABLES:
             table = getattr(self, name)
             for bad in table[~((table <= _MOST_S) & (table >= 0))][:1]:
-                remedy = "check the durations, rates and sizes that it follows from"
+                remedy = "check the durations, rates and sizes from which it is computed"
                 raise CostError(name, bad, f"must be from 0 to {_MOST_S:g} seconds", remedy)
 
     @property
     def num_stages(self):
-        """Stages that the costs are for: the columns of each array."""
+        """Number of stages, the columns of each array."""
         return self.compute_s.shape[-1]
 
     def pair_factors(self, schedule):
-        """The factors of the pairs of a table, as `Schedule.pairs` numbers them.
+        """Return the factors of a table's pairs, as numbered by `Schedule.pairs`.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class OpCosts:
         return known[1]
 
     def pair_shares(self, schedule):
-        """The factor on the duration of each operation of a table: that of its pair, or 1.
+        """Return the factor on the duration of each operation of a table: that of its pair, or 1.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ class OpCosts:
         return np.append(self.pair_factors(schedule), 1.0)[schedule.pairs.of]  # of none, the last
 
     def handed_shares(self, schedule):
-        """The share of its cell after which the result of each operation can be sent.
+        """Return the fraction of its cell after which the result of each operation can be sent.
 
         Parameters
         ----------
@@ -172,7 +172,7 @@ class OpCosts:
         return np.where(schedule.kind == OpKind.F, shares[:, 0], shares[:, 1])
 
     def by_class(self, num_replicas):
-        """The three tables, flattened as `ExecutionGraph.cost_class` counts: kind, replica, stage.
+        """Return the three tables, flattened in the order of `ExecutionGraph.cost_class`: kind, replica, stage.
 
         Parameters
         ----------
@@ -199,7 +199,7 @@ class OpCosts:
 
 
 def are_seconds(numbers):
-    """Whether all numbers of an array can be durations: from 0 to the longest that costs may have.
+    """Whether all numbers of an array are legal durations: from 0 to the longest allowed.
 
     >>> are_seconds(np.array([0.0, 1.0])), are_seconds(np.array([0.0, np.nan]))
     (True, False)
@@ -209,7 +209,7 @@ def are_seconds(numbers):
 
 
 def _numbered(nics):
-    """The NICs, numbered from 0 without a gap."""
+    """The NICs, numbered from 0 without gaps."""
     nics = np.asarray(nics)
     if nics.ndim != 1 or nics.dtype.kind not in "iu" or nics.min(initial=0) < 0:
         rule = "must be whole numbers of at least 0, one for each rank"
@@ -218,16 +218,16 @@ def _numbered(nics):
 
 
 def side_by_side(many_costs, num_replicas, names=_TABLES):
-    """The tables of many systems side by side, flattened as `ExecutionGraph.cost_class` counts: kind, replica, stage.
+    """Combine the tables of many systems, flattened in the order of `ExecutionGraph.cost_class`.
 
     Parameters
     ----------
     many_costs : sequence of OpCosts
-        For one number of stages.
+        All for the same number of stages.
     num_replicas : int
         Copies of the pipeline.
     names : sequence of str
-        The tables that are wanted.
+        The tables to combine.
 
     Returns
     -------
@@ -247,17 +247,17 @@ def side_by_side(many_costs, num_replicas, names=_TABLES):
 
 
 def _of_replicas(many_costs, name, num_replicas):
-    """A table of many systems, with an axis for replicas if there are several."""
+    """A table of many systems, with a replica axis if there are several replicas."""
     given = [getattr(costs, name) for costs in many_costs]
     if num_replicas == 1:
         return np.array([one.reshape(-1) for one in given])
-    if all(one.ndim == 2 for one in given):  # without an axis for replicas they are alike
+    if all(one.ndim == 2 for one in given):  # without a replica axis, replicas are alike
         return np.repeat(np.array(given)[:, :, None], num_replicas, axis=2)
     return np.array([np.repeat(one[:, None], num_replicas, axis=1) if one.ndim == 2 else one for one in given])
 
 
 def with_pairs(tables, schedule, many_costs, names=_TABLES):
-    """Tables of cost classes with those of the table's pairs behind.
+    """Append the cost classes of a table's pairs to tables of cost classes.
 
     Parameters
     ----------
@@ -295,7 +295,7 @@ def with_pairs(tables, schedule, many_costs, names=_TABLES):
 
 
 def comm_over_forward(costs, num_ranks):
-    """Time of the slowest transfer over the mean forward of 1/S of the model, c/F.
+    """Compute c/F: the time of the slowest transfer over the mean forward of 1/S of the model.
 
     Parameters
     ----------
@@ -306,7 +306,7 @@ def comm_over_forward(costs, num_ranks):
     Returns
     -------
     float
-        Ratio, without a unit; NaN where a forward takes no time.
+        Dimensionless ratio; NaN if a forward takes no time.
 
     Examples
     --------
@@ -320,12 +320,12 @@ def comm_over_forward(costs, num_ranks):
 
 
 def slowest_transfer_s(costs):
-    """Seconds from sending a message to its arrival, of the transfer that takes longest.
+    """Seconds from sending to arrival, for the slowest transfer.
 
     Parameters
     ----------
     costs : OpCosts
-        Without nodes all transfers take as long.
+        Without nodes, all transfers take the same time.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What a whole model comes to: its parameters, and the arithmetic of one iteration as utilization counts it."""
+"""Totals of a whole model: parameters, and the arithmetic of one iteration as counted for utilization."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -17,10 +17,10 @@ class Parameters(NamedTuple):
     total : int
         All of them; tied embeddings count once.
     active : int
-        Those that a token meets: of the routed experts `experts_per_token` alone.
+        Those that process a given token: only `experts_per_token` of the routed experts.
     embedding : int
-        Those of the embedding, which both hold; some publications leave them out of the active ones, as a token
-        looks up one row.
+        Those of the embedding, included in both; some publications exclude them from the active ones, because a token
+        looks up only one row.
     """
 
     total: int
@@ -30,12 +30,12 @@ class Parameters(NamedTuple):
 
 @lru_cache(_KEPT)
 def parameters(model):
-    """How many parameters a model has.
+    """Count the parameters of a model.
 
     Parameters
     ----------
     model : ModelSpec
-        Without a vocabulary it has neither embedding nor head.
+        Without a vocabulary, it has neither embedding nor head.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def parameters(model):
 
 
 def _blocks(model):
-    """The operations of a dense block and of one with experts on one sequence, and the number of each."""
+    """The operations of a dense block and of one with experts on one sequence, with the number of each."""
     dense = model.dense_blocks
     both = (True, dense), (False, model.blocks - dense)
     return [(block_operations(model, 1, dense=is_dense), number) for is_dense, number in both if number]
@@ -69,35 +69,35 @@ def _parameters(operations):
 
 
 def _seen(model, operation):
-    """The share of an operation's parameters that one token meets."""
+    """The fraction of an operation's parameters that process a given token."""
     return model.experts.experts_per_token / model.experts.number if operation.experts else 1.0
 
 
 @lru_cache(_KEPT)
 def model_flops(model, *, sequences=None, causal=False, recompute="none"):
-    """Arithmetic of one iteration as model FLOPs utilization counts it: the matrix products alone.
+    """Compute the arithmetic of one iteration as counted for model FLOPs utilization: only matrix products.
 
-    Three times the forward's products, for the forward and the two products of each in the backward, however the
-    attention is computed. All scores count, masked ones, too: the convention of PaLM (Chowdhery et al., 2022, appendix
-    B), which is 6N + 12lhs for a token, where N are the parameters of products, and of Narayanan et al. (2021,
+    Three times the forward's products: one for the forward and two in the backward, however the attention is computed.
+    All scores count, including masked ones. This is the convention of PaLM (Chowdhery et al., 2022, appendix B), which
+    gives 6N + 12lhs per token, where N is the number of parameters in products, and of Narayanan et al. (2021,
     equation 3): 72Bslh^2 (1 + s/6h + V/12lh).
 
     Parameters
     ----------
     model : ModelSpec
-        Gives blocks, sequence and vocabulary.
+        Provides blocks, sequence length and vocabulary.
     sequences : int, optional
-        Sequences of the iteration, the model's `global_batch` by default.
+        Sequences per iteration; the model's `global_batch` by default.
     causal : bool
-        Whether only the half of the scores counts that a causal mask leaves.
+        Whether to count only the half of the scores that a causal mask leaves.
     recompute : {"none", "selective", "full"}
-        What is computed again, for the FLOPs of the hardware: with full recomputation the blocks count four times
-        their forward, 96Bslh^2 (1 + s/6h + V/16lh); with selective the scores and the context do.
+        What is recomputed, to count hardware FLOPs: with full recomputation, the blocks count four times their forward,
+        96Bslh^2 (1 + s/6h + V/16lh); with selective, only the scores and the context do.
 
     Returns
     -------
     float
-        In FLOP, of all GPUs together.
+        In FLOP, over all GPUs.
 
     Examples
     --------
@@ -118,5 +118,5 @@ def model_flops(model, *, sequences=None, causal=False, recompute="none"):
 
 
 def _product_flops(operations):
-    """Forward FLOPs of the matrix products among some operations."""
+    """Forward FLOPs of the matrix products among a list of operations."""
     return sum(operation.forward.flops for operation in operations if operation.kind == "product")

@@ -1,4 +1,4 @@
-"""What a transfer and an all-reduce cost: Hockney, V / BW + L, on the link that each really uses."""
+"""Costs of transfers and all-reduces: Hockney's model, V / BW + L, on the links that they use."""
 
 from typing import NamedTuple
 
@@ -17,9 +17,9 @@ class Links(NamedTuple):
     Parameters
     ----------
     nodes : ndarray of int, shape (num_ranks,), or None
-        Ranks with the same number reach each other inside a node; None where all links are alike.
+        Ranks with the same number are on the same node; None if all links are alike.
     between, inside : tuple of float
-        Occupancy and latency of a transfer between nodes, and inside one, in seconds.
+        Occupancy and latency of a transfer between nodes, and within a node, in seconds.
     nics : tuple of int, length num_ranks, or None
         As in `OpCosts`.
     """
@@ -31,18 +31,18 @@ class Links(NamedTuple):
 
 
 def pipeline_links(schedule, model, system, layout=None):
-    """The links of a pipeline, and what a transfer takes on them.
+    """Determine the links of a pipeline, and the time of a transfer on them.
 
     Parameters
     ----------
     schedule : Schedule
-        Gives ranks and microbatches.
+        Provides ranks and microbatches.
     model : ModelSpec
     system : SystemSpec
-        Gives links and nodes.
+        Provides links and nodes.
     layout : LayoutSpec, optional
-        A rank is then tp x cp x dp GPUs, each of which sends to the one at its place in the other rank. Ranks of more
-        than one GPU lie on nodes in order. Where the GPUs of a node share its NIC, a rank's messages share it, too.
+        A rank is then tp x cp x dp GPUs, each of which sends to its counterpart in the other rank. Ranks with several
+        GPUs are placed on nodes in order. If the GPUs of a node share its NIC, so do a rank's messages.
 
     Returns
     -------
@@ -51,9 +51,9 @@ def pipeline_links(schedule, model, system, layout=None):
     Raises
     ------
     CostError
-        If ranks of several GPUs are to be placed otherwise than blocked.
+        If ranks with several GPUs have a placement other than blocked.
     SpecificationError
-        If the system lists the nodes of another number of ranks.
+        If the system lists nodes for a different number of ranks.
     """
     num_bytes = sent_bytes(schedule, model, system, layout)
     gpus = 1 if layout is None else layout.tp * layout.cp * layout.dp
@@ -66,7 +66,7 @@ def pipeline_links(schedule, model, system, layout=None):
         return Links(nodes, hockney_s(num_bytes, system), inside, nics)
     room = system.nodes.devices_per_node
     if system.nodes.placement != "blocked":
-        rule = f"places ranks of one GPU, and a rank has tp x cp x dp = {gpus}"
+        rule = f"places ranks of one GPU, but a rank has tp x cp x dp = {gpus}"
         raise CostError("nodes.placement", system.nodes.placement, rule, "write blocked")
     first = np.arange(schedule.num_ranks) * gpus
     nodes = first // room * (schedule.num_ranks * gpus) + (first + gpus - 1) // room  # alike where both ends are
@@ -76,16 +76,16 @@ def pipeline_links(schedule, model, system, layout=None):
 
 
 def sent_bytes(schedule, model, system, layout=None):
-    """Bytes of a message as a GPU sends it: `message_bytes`, over tp where the framework scatters it."""
+    """Bytes of a message as a GPU sends it: `message_bytes`, divided by tp if the framework scatters it."""
     num_bytes = message_bytes(schedule, model, layout)
     scatters = layout and system.framework and system.framework.scatter_messages and not layout.sequence_parallel
     return num_bytes / layout.tp if scatters else num_bytes
 
 
 def transfer_costs(schedule, nodes, between, inside):
-    """Occupancy and latency of every transfer: without nodes one pair of seconds, by stage; else one of two.
+    """Occupancy and latency of every transfer, by stage: without nodes, one pair of seconds; otherwise one of two.
 
-    Where nothing is sent, 0.
+    If nothing is sent, 0.
     """
     if nodes is None:
         tables = np.empty((2, _NUM_KINDS, schedule.num_stages))
@@ -97,17 +97,17 @@ def transfer_costs(schedule, nodes, between, inside):
 
 
 def receivers(schedule):
-    """The rank that needs the result of an operation: of a forward the next stage's, of a gradient the previous.
+    """The rank that needs the result of an operation: for a forward, the next stage's; for a gradient, the previous.
 
     Parameters
     ----------
     schedule : Schedule
-        Gives the placement of stages on ranks.
+        Provides the placement of stages on ranks.
 
     Returns
     -------
     ndarray of int, shape (6, num_replicas, num_stages)
-        By `OpKind`; the operation's own rank where nothing is sent.
+        By `OpKind`; the operation's own rank if nothing is sent.
 
     Examples
     --------
@@ -122,16 +122,17 @@ def receivers(schedule):
 
 
 def hockney_s(num_bytes, system, inside=False):
-    """Occupancy and latency of one transfer: (V / BW, L).
+    """Compute occupancy and latency of one transfer: (V / BW, L).
 
     Parameters
     ----------
     num_bytes : float
         Bytes of the transfer, V.
     system : SystemSpec
-        Gives bandwidth BW and latency L of one directed link; of BW what `collectives` says that messages attain.
+        Provides bandwidth BW and latency L of one directed link, and from `collectives` the fraction of BW that
+        messages attain.
     inside : bool
-        Whether the link is one inside a node, of a system that has nodes.
+        Whether the link is within a node, if the system has nodes.
 
     Returns
     -------
@@ -155,27 +156,27 @@ def hockney_s(num_bytes, system, inside=False):
 
 
 def message_bytes(schedule, model, layout=None):
-    """Bytes of one transfer: the activations, or their gradient, that a GPU sends to the next stage.
+    """Compute the bytes of one transfer: the activations, or their gradient, that a GPU sends to another stage.
 
     Parameters
     ----------
     schedule : Schedule
-        Gives the microbatches of the table.
+        Provides the microbatches of the table.
     model : ModelSpec
-        Gives global batch, sequence, hidden size and bytes of an element.
+        Provides global batch, sequence length, hidden size and bytes per element.
     layout : LayoutSpec, optional
-        Context parallelism cuts the tokens, and sequence parallelism cuts them again; without the latter every
+        Context parallelism divides the tokens, and sequence parallelism divides them further; without the latter, every
         tensor-parallel rank sends all of them.
 
     Returns
     -------
     float
-        Bytes for one microbatch of the table, b s h times those of an element; a whole number without a layout.
+        Bytes for one microbatch of the table, b s h times the bytes per element; a whole number without a layout.
 
     Raises
     ------
     CostError
-        If the global batch does not divide into B microbatches of whole sequences.
+        If the global batch cannot be divided into B microbatches of whole sequences.
 
     Examples
     --------
@@ -190,7 +191,7 @@ def message_bytes(schedule, model, layout=None):
 
 
 def buffer_bytes(schedule, model, layout):
-    """Bytes of the buffers of communication on a GPU: a message in each direction, and a gathered sequence.
+    """Compute the bytes of communication buffers on a GPU: a message in each direction, and a gathered sequence.
 
     Parameters
     ----------
@@ -200,7 +201,7 @@ def buffer_bytes(schedule, model, layout):
     Returns
     -------
     float
-        In bytes: a pipeline of several ranks receives one message forward and one backward; sequence parallelism
+        In bytes: a pipeline with several ranks receives one message forward and one backward; sequence parallelism
         gathers the input of a product, b s h / cp, in one buffer that all layers use (Megatron-LM's global buffer).
 
     Examples
@@ -217,7 +218,7 @@ def buffer_bytes(schedule, model, layout):
 
 
 def ring_s(volumes, schedule, system, nodes):
-    """Seconds of every stage's all-reduce over its replicas: all links of the ring wait for its slowest."""
+    """Seconds of every stage's all-reduce over its replicas: all links of the ring wait for the slowest."""
 
     def over(inside):
         occupancy, latency = hockney_s(volumes, system, inside)

@@ -1,4 +1,4 @@
-"""Costs given as plain numbers, as the literature does."""
+"""Costs given as plain numbers, as in the literature."""
 
 import numpy as np
 
@@ -14,33 +14,33 @@ def uniform_costs(
     schedule, forward, backward=None, comm=0.0, *, latency=0.0, input_grad=None, weight_grad=None, pair=None,
     reduction=0.0, optimizer=0.0, nodes=None, node_comm=0.0, node_latency=0.0, shared_nic=False,
 ):  # fmt: skip
-    """Costs given as plain numbers, as the literature does.
+    """Make costs from plain numbers, as in the literature.
 
     Parameters
     ----------
     schedule : Schedule
-        Gives the stages and their shares of the model.
+        Provides the stages and their shares of the model.
     forward, backward : float
-        Seconds for one microbatch on 1/S of the model; a stage takes its share of them. Without `backward`
-        it is the sum of its halves.
+        Seconds for one microbatch on 1/S of the model; a stage takes its share of them. By default,
+        `backward` is the sum of its halves.
     comm : float
-        Seconds that one transfer occupies. A transfer carries one microbatch whatever the stage's size,
-        so only a schedule that cuts microbatches divides it.
+        Seconds for which one transfer occupies its resources. A transfer carries one microbatch whatever
+        the stage's size, so only schedules that split microbatches divide it.
     latency : float
         Seconds between the end of a transfer's occupancy and its arrival.
     input_grad, weight_grad : float, optional
-        Seconds of the halves of the backward; half of `backward` each where not given.
+        Seconds of the halves of the backward; by default, half of `backward` each.
     pair : float, optional
-        Seconds of a forward and a whole backward that share a cell (F&B), their sum where not given. It makes the
-        `overlap_factor` of all cells in which a forward meets a backward.
+        Seconds of a forward and a full backward in one cell (F&B); by default, their sum. It determines the
+        `overlap_factor` of all cells with a forward and a backward.
     reduction, optimizer : float
         Seconds of one stage's gradient all-reduce, and of its optimizer step, on 1/S of the model.
     nodes : sequence of int, optional
-        The node of each rank. `comm` and `latency` are then those between nodes.
+        The node of each rank; `comm` and `latency` are then those between nodes.
     node_comm, node_latency : float
-        As `comm` and `latency`, between two ranks of one node.
+        As `comm` and `latency`, but between two ranks of one node.
     shared_nic : bool
-        Whether the ranks of a node share its NIC; otherwise each directed pair of ranks has a link of its own.
+        Whether the ranks of a node share its NIC; otherwise, each directed pair of ranks has its own link.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def uniform_costs(
     ------
     CostError
         If a duration is neither 0 nor from 1e-30 to 1e30 seconds, if neither `backward` nor both its halves are
-        given, or if there is not one node for each rank.
+        given, or if `nodes` does not have one entry per rank.
 
     Examples
     --------
