@@ -200,7 +200,7 @@ pp = 8  # count: ranks
     assert fitting(own_of("microbatches = 16  # microbatches: of an iteration"), small) == {}
     assert fitting(single, small) == {"microbatches": 48}
     assert fitting(single | own_of('models = ["paper"]  # model: beside it'), small) == {"microbatches": 16}
-    with pytest.raises(PPModelError, match=r"global_batch = 48: is divided by none of microbatches = \[64\]; take"):
+    with pytest.raises(PPModelError, match=r"global_batch = 48: is divided by none of microbatches = \[64\]; use"):
         fitting(own_of("microbatches = [64]  # microbatches: of an iteration"), small)
     with pytest.raises(PPModelError, match=r"blocks = 8: must be at least 16 for waves = \[1, 2, 4\]"):
         fitting(own, replace(small, blocks=8))
