@@ -479,5 +479,5 @@ def test_empty_stages_hold_nothing(llama):
 
 def test_fp8_needs_a_system_that_has_it(llama):
     """One line that says so."""
-    with pytest.raises(SpecificationError, match="needs a system with a peak in fp8, and dgx_a100 states none"):
+    with pytest.raises(SpecificationError, match="needs a system with a peak in fp8, and dgx_a100 gives none"):
         stages(TABLE, llama, load_system("dgx_a100"), layout=LayoutSpec(precision="fp8"))

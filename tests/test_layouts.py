@@ -79,7 +79,7 @@ NEVER_FITS = {
     "cp": ({"cp": 3}, r"cp = 3: x 2 must divide the sequence of small \(8192\)"),
     "sequence": ({"tp": 8, "sequence_parallel": True}, "sequence_parallel = true: needs a sequence that tp x cp"),
     "ep": ({"ep": 2, "dp": 2}, "ep = 2: has no effect: small has no experts"),
-    "fp8": ({"precision": "fp8"}, "precision = fp8: needs a system with a peak in fp8, and plain states none"),
+    "fp8": ({"precision": "fp8"}, "precision = fp8: needs a system with a peak in fp8, and plain gives none"),
     "pp": ({"pp": 8}, "pp = 8: differs from the schedule's, 4"),
     "microbatches": ({"dp": 2, "global_batch": 32}, r"global_batch = 32: must be dp \(2\) x .*'s microbatches \(8\)"),
     "gpus": ({"dp": 2, "gpus": 16}, "gpus = 16: must be .* = 8"),
@@ -88,10 +88,10 @@ ODD_MODELS = {
     "tp = 16": {"mlp_hidden": 28680}, "kv_heads": {"heads": 60, "kv_heads": 6}, "sequence": {"sequence": 8196}
 }  # fmt: skip
 NEVER_CUT = {
-    (20, 20, 40): r"layers = \[20, 20, 40\]: must be 4 stages with 80 blocks, and has 3 with 80",
-    (20, 20, 20, 19): "must be 4 stages with 80 blocks, and has 4 with 79",
-    "Et*20|t*20|t*20|t*21L": "must be 4 stages with 80 blocks, and has 4 with 81",
-    "Et*20|t*20|t*20|t*20mL": "has 1 MTP layers m, and the model 0; leave them out",
+    (20, 20, 40): r"layers = \[20, 20, 40\]: must be 4 stages with 80 blocks, but has 3 with 80",
+    (20, 20, 20, 19): "must be 4 stages with 80 blocks, but has 4 with 79",
+    "Et*20|t*20|t*20|t*21L": "must be 4 stages with 80 blocks, but has 4 with 81",
+    "Et*20|t*20|t*20|t*20mL": "has 1 MTP layers m, but the model has 0; leave them out",
 }
 
 
@@ -211,7 +211,7 @@ def test_few_key_value_heads_are_held_several_times():
 LINE = "simulate 1f1b --model llama3_70b --system dgx_h100"
 LINES = {
     "--tp 8": "pp = nothing: is missing",
-    "--layout bloom_176b": r"layers = Et\*5.*: must be 12 stages with 80 blocks, and has 12 with 70",
+    "--layout bloom_176b": r"layers = Et\*5.*: must be 12 stages with 80 blocks, but has 12 with 70",
     "--layout bloom_176b --pp 4": "pp = 12: differs from the schedule's, 4",
     "--layout nowhere --pp 4": "--layout = nowhere: is neither a known name nor a path",
     "--pp 4 --microbatches 8 --tp 0": "--tp = 0: must be a whole number",
@@ -227,7 +227,7 @@ LINES = {
     "--pp 4 --microbatches 8 --dp 2 --global-batch 64": "--global-batch = 64: must be dp .2. x .* choose 32",
     "--pp 4 --microbatches 8 --layers 20,20,40": r"--layers = \[20, 20, 40\]: must be 4 stages with 80 blocks",
     "--pp 4 --microbatches 8 --layers fair": "--layers = fair: must be balanced, even, a list",
-    "--pp 4 --microbatches 8 --layers Ett|L|": r"--layers = Ett\|L\|: must be 4 stages .*, and has 3 with 2",
+    "--pp 4 --microbatches 8 --layers Ett|L|": r"--layers = Ett\|L\|: must be 4 stages .*, but has 3 with 2",
 }
 
 
@@ -291,7 +291,7 @@ def test_no_more_layers_are_recomputed_than_a_stage_has():
     """The fullest stage sets the limit."""
     table = build("1f1b", 4, 8)
     assert stage_layers(table, LLAMA, layout=LayoutSpec(layers="even", recompute=20)).blocks.max() == 20
-    with pytest.raises(CostError, match="recompute = 21: is more than any stage has: the fullest has 20 layers"):
+    with pytest.raises(CostError, match="recompute = 21: is more than any stage has: the largest has 20 layers"):
         stage_layers(table, LLAMA, layout=LayoutSpec(layers="even", recompute=21))
 
 

@@ -314,7 +314,7 @@ def test_a_system_without_a_link_to_its_host_offloads_nothing(capsys):
     """As Python and as the command say it."""
     line = "simulate stp --pp 2 --microbatches 8 --model {} --system {} --offload {}"
     assert main(line.format("paper", "mid_cp_mid_nw", 0.5).split()) == 2
-    said = "offload = 0.5: needs a system with a link to its host, and mid_cp_mid_nw states none"
+    said = "offload = 0.5: needs a system with a link to its host, and mid_cp_mid_nw gives none"
     assert said in capsys.readouterr().err
     assert main(line.format("stp_12b", "a800", 2).split()) == 2
     assert "--offload = 2: must be a number from 0 to 1" in capsys.readouterr().err
