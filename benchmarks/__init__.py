@@ -1,5 +1,5 @@
-"""Speed, run on demand: what each stage of the work costs, how it grows, and what the same takes elsewhere.
+"""Speed benchmarks, run on demand: the time of each stage of the work, its growth, and the same work by other tools.
 
 ``python -m benchmarks`` from the top of a clone measures everything and writes ``data/reference/benchmarks.json``;
-the README and the book show what stands there. See `benchmarks.timing` for how a time is taken.
+the README and the book show these results. `benchmarks.timing` explains how times are taken.
 """

@@ -1,4 +1,4 @@
-"""How the stages grow with the number of operations."""
+"""Growth of the stages with the number of operations."""
 
 from benchmarks.stages import NS, costs_of, fresh, ready
 from benchmarks.timing import measure
@@ -7,7 +7,7 @@ from ppmodel.simulation import makespans, run_graph
 
 
 def growth(plan):
-    """Times of generation, compile, evaluation and many systems over the size of 1F1B, B = 16 S.
+    """Time generation, compile, evaluation and many systems over the size of 1F1B, B = 16 S.
 
     Parameters
     ----------
@@ -16,8 +16,8 @@ def growth(plan):
     Yields
     ------
     dict
-        One row a size and stage: seconds of one call, and nanoseconds per operation (and system). A size that would
-        take longer than the plan allows, and all above it, are left out.
+        One row per size and stage: seconds per call, and nanoseconds per operation (and system). Sizes that would take
+        longer than the plan allows are left out.
     """
     spent, before = 0.0, 1
     for num_ranks in plan.growth:

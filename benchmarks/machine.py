@@ -1,4 +1,4 @@
-"""What the times were taken on."""
+"""The machine on which the times were taken."""
 
 import os
 import platform
@@ -10,12 +10,12 @@ _PACKAGES = ("numpy", "numba", "simpy", "networkx", "torch")
 
 
 def machine():
-    """Processor, caches, memory, versions, day and commit.
+    """Describe processor, caches, memory, versions, day and commit.
 
     Returns
     -------
     dict
-        Texts and numbers; a package that is not installed is left out.
+        Texts and numbers; packages that are not installed are left out.
     """
     from ppmodel.artefact.provenance import commit_of
 

@@ -422,11 +422,11 @@ def _csv(path, head, rows):
 def main(arguments=None):
     """Record, write and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.own_run", description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", metavar="FOLDER", default=FOLDER, help="where the recording goes")
+    parser.add_argument("--out", metavar="FOLDER", default=FOLDER, help="where to write the recording")
     parser.add_argument("--quick", action="store_true", help="four schedules, two repetitions; needs --out")
     chosen = parser.parse_args(arguments)
     if chosen.quick and chosen.out == FOLDER:
-        parser.error("--quick: would replace the recording by a small one; give --out")
+        parser.error("--quick: would replace the recording with a small one; pass --out")
     quick = {"workloads": WORKLOADS[:1], "runners": QUICK, "repetitions": 2, "warm_up": 1, "sizes": 1}
     runs, messages = measure(**quick if chosen.quick else {})
     write(runs, messages, chosen.out)

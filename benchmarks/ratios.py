@@ -1,4 +1,4 @@
-"""Side by side: each peer and ours take turns on the same table, and what counts is the ratio of a pair."""
+"""Comparison with peers: each peer and ours take turns on the same table, and the ratio of each pair counts."""
 
 import gc
 from statistics import median
@@ -13,14 +13,14 @@ AGREE = 1e-9
 SYSTEMS = 256
 
 LEAST_S = 0.01
-"""What is over sooner is timed as often in a row as fills so many seconds: one call alone is too short to be timed."""
+"""Shorter calls are repeated to fill this many seconds, because a single one is too short to time."""
 
 LEAST = {(4, 32): 3.0, (8, 64): 10.0, (16, 64): 15.0}
-"""What the plain Python sweep is to take at least, times ours, by S and B."""
+"""The least ratio of the plain Python sweep to ours, by S and B."""
 
 
 def ratios(plan):
-    """Times of every peer over ours, at every size of the plan.
+    """Measure the times of every peer over ours, at every size of the plan.
 
     Parameters
     ----------
@@ -29,14 +29,14 @@ def ratios(plan):
     Yields
     ------
     dict
-        One row a size and peer. ``ratio``: ours from a schedule's name to its makespan, table and costs included and
-        nothing kept; the median of the pairs' ratios, with the lowest and the highest. ``ratio_again``: of each further
-        system, the peer's run against ours with 256 systems in one call. ``goal``: the least that `ratio` may be.
+        One row per size and peer. ``ratio``: from a schedule's name to its makespan, including table and costs, with
+        nothing cached; the median of the pairs' ratios, with the lowest and the highest. ``ratio_again``: for each
+        further system, the peer's run over ours with 256 systems in one call. ``goal``: the least that `ratio` may be.
 
     Raises
     ------
     ValueError
-        If a peer's makespan is not ours: then its time means nothing.
+        If a peer's makespan differs from ours, in which case its time is meaningless.
     """
     for (num_ranks, num_microbatches), pairs in plan.pairs:
         schedule = build("1f1b", num_ranks, num_microbatches)
@@ -54,7 +54,7 @@ def ratios(plan):
 
 
 def _pairs(peer, case, pairs, ours_again):
-    """The pairs of one peer at one size; who goes first changes with every pair."""
+    """The pairs of one peer at one size; who goes first alternates."""
     small = build("1f1b", 2, 2)
     _theirs(peer, case_of(small, costs_of(small)))  # packages imported
     _ours(case)  # kernels compiled
@@ -98,7 +98,7 @@ def _theirs(peer, case):
 
 
 def _per_call(run, *arguments):
-    """Seconds of one call, and what the last one returns."""
+    """Seconds per call, and the result of the last call."""
     seconds, result = timed(run, *arguments)
     if seconds >= LEAST_S:
         return seconds, result
@@ -114,6 +114,6 @@ def _per_call(run, *arguments):
 
 
 def _refuse_disagreement(peer, result, expected):
-    """A peer in seconds must give our makespan; one in steps must give what a recurrence of its own rules gives."""
+    """A peer that counts seconds must give our makespan; one that counts steps, the result of its own recurrence."""
     if abs(result - expected) > AGREE * expected:
-        raise ValueError(f"{peer.name} gives {result} where {expected} is expected")
+        raise ValueError(f"{peer.name} gives {result}, but {expected} is expected")

@@ -15,9 +15,9 @@ def collect(quick, say):
     Parameters
     ----------
     quick : bool
-        At small sizes.
+        Whether to use small sizes.
     say : callable
-        Is told what is under way.
+        Called with progress messages.
 
     Returns
     -------
@@ -41,7 +41,7 @@ def collect(quick, say):
 
 
 def rounded(value):
-    """Six digits of every number, in whatever holds them.
+    """Round every number in a nested structure to six digits.
 
     >>> rounded({"best": [1.23456789e-5]})
     {'best': [1.23457e-05]}
@@ -54,7 +54,7 @@ def rounded(value):
 
 
 def write(results, file):
-    """Write the results as JSON, one row a line.
+    """Write the results as JSON, one row per line.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def write(results, file):
 
 
 def publish(results):
-    """Write the results where the book reads them, and their table into the README.
+    """Write the results where the book reads them, and their tables into the README.
 
     Parameters
     ----------

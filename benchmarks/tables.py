@@ -1,6 +1,6 @@
-"""What the benchmarks measured, as tables: each stage beside its goal, its growth, and the ratios to peers.
+"""Benchmark results as tables: each stage with its goal, its growth, and ratios to peers.
 
-Nothing is timed here. ``python -m benchmarks`` times, and writes ``data/reference/benchmarks.json``.
+Nothing is timed here; ``python -m benchmarks`` does that, and writes ``data/reference/benchmarks.json``.
 """
 
 import json
@@ -14,23 +14,23 @@ from ppmodel.errors import PPModelError
 SLOPE_GOAL = 1.1
 """The largest exponent of time over operations that counts as linear growth, caches included."""
 
-_TWO_DECADES = 101  # sizes are whole numbers: one of about a hundredth counts, too
+_TWO_DECADES = 101  # sizes are whole numbers, so about a hundredth counts too
 
 _BEGIN, _END = "<!-- speed: written by python -m benchmarks -->", "<!-- end of speed -->"
 
 
 def load_speed(file=RESULTS):
-    """The results of the benchmarks.
+    """Load the results of the benchmarks.
 
     Parameters
     ----------
     file : str or Path
-        As ``python -m benchmarks`` writes it; the project's own by default.
+        As written by ``python -m benchmarks``; the project's own by default.
 
     Returns
     -------
     dict
-        ``machine`` and ``how`` it was measured; rows of ``stages``, ``growth`` and ``peers``.
+        ``machine``, and ``how`` it was measured; rows of ``stages``, ``growth`` and ``peers``.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def load_speed(file=RESULTS):
 
 
 def cases_table(results):
-    """Every stage at every case, beside its goal.
+    """Tabulate every case of every stage, with its goal.
 
     Parameters
     ----------
@@ -52,8 +52,8 @@ def cases_table(results):
     Returns
     -------
     DataFrame
-        One row a case; columns ``stage, case, unit, operations, runs, best, median, goal, met``. The median decides;
-        without a goal ``met`` is empty, and where a case ran out of time or memory it says so.
+        One row per case; columns ``stage, case, unit, operations, runs, best, median, goal, met``. The median decides;
+        without a goal, ``met`` is empty; if a case ran out of time or memory, it says so.
     """
     table = pd.DataFrame(results["stages"]).astype({"best": float, "median": float, "goal": float})
     met = np.where(table.goal.isna(), "", np.where(table["median"] <= table.goal, "yes", "no"))
@@ -62,7 +62,7 @@ def cases_table(results):
 
 
 def headline_table(results):
-    """The case of each stage and goal that is the furthest from the goal, or the slowest; all that is in seconds.
+    """For each stage and goal, the case furthest from the goal, or the slowest; and all cases in seconds.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def headline_table(results):
     Returns
     -------
     DataFrame
-        Rows of `cases_table`; where a stage has goals, only cases that have one.
+        Rows of `cases_table`; if a stage has goals, only cases with a goal.
     """
     table = cases_table(results)
     has_goal = table.groupby("stage").goal.transform(lambda goals: goals.notna().any())
@@ -84,7 +84,7 @@ def headline_table(results):
 
 
 def growth_table(results):
-    """Times over the number of operations.
+    """Tabulate times by number of operations.
 
     Parameters
     ----------
@@ -94,14 +94,14 @@ def growth_table(results):
     Returns
     -------
     DataFrame
-        One row a stage and size; columns ``stage, pp, microbatches, operations, systems, runs, best_s, median_s,
-        ns_per_operation``: seconds of one call; nanoseconds per operation, and system where it is for several.
+        One row per stage and size; columns ``stage, pp, microbatches, operations, systems, runs, best_s, median_s,
+        ns_per_operation``: seconds per call; nanoseconds per operation and, if there are several, per system.
     """
     return pd.DataFrame(results["growth"])
 
 
 def slope_table(results):
-    """The exponent with which each stage grows: least squares through the logarithms of its medians.
+    """Fit the exponent with which each stage grows, by least squares through the logarithms of its medians.
 
     Parameters
     ----------
@@ -111,9 +111,9 @@ def slope_table(results):
     Returns
     -------
     DataFrame
-        One row a stage; columns ``stage, smallest, largest``, its operations, ``slope``, ``slope_of_large`` over the
-        two decades below the largest, ``steepest`` between two neighbouring sizes, and ``goal, met``, which the
-        slope decides; small sizes, for trying, have no goal.
+        One row per stage; columns ``stage, smallest, largest`` (numbers of operations), ``slope``, ``slope_of_large``
+        over the two decades below the largest, ``steepest`` between two neighbouring sizes, and ``goal, met`` for the
+        slope; small trial sizes have no goal.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def slope_table(results):
 
 
 def growth_text(results):
-    """Which slopes the goal is held against, and which stages grow more steeply at the large end.
+    """Say to which slopes the goal applies, and which stages grow more steeply at large sizes.
 
     Parameters
     ----------
@@ -152,18 +152,19 @@ def growth_text(results):
     --------
     >>> rows = [{"stage": "compile", "operations": n, "median_s": n * n} for n in (10, 100, 1000)]
     >>> growth_text({"growth": rows})
-    'The goal of 1.1 is held against all sizes; over the last two decades alone compile (2.00) exceeds it.'
+    'The goal of 1.1 applies to all sizes together; over the last two decades alone, compile (2.00) exceeds it.'
     """
     if _for_trying(results):
-        return "These sizes are too small for the goal of growth."
+        return "These sizes are too small for the growth goal."
     steep = [one for one in slope_table(results).itertuples() if one.slope_of_large > SLOPE_GOAL]
     named = " and ".join(f"{one.stage} ({one.slope_of_large:.2f})" for one in steep) or "no stage"
     verb = "exceed" if len(steep) > 1 else "exceeds"
-    return f"The goal of {SLOPE_GOAL:g} is held against all sizes; over the last two decades alone {named} {verb} it."
+    where = "over the last two decades alone"
+    return f"The goal of {SLOPE_GOAL:g} applies to all sizes together; {where}, {named} {verb} it."
 
 
 def _for_trying(results):
-    """Whether the sizes are small ones, for which there are no goals."""
+    """Whether these are small trial sizes, which have no goals."""
     return results.get("how", {}).get("quick", False)
 
 
@@ -173,7 +174,7 @@ def _slope(group):
 
 
 def ratio_table(results):
-    """What peers take against ours.
+    """Compare the times of peers with ours.
 
     Parameters
     ----------
@@ -183,8 +184,8 @@ def ratio_table(results):
     Returns
     -------
     DataFrame
-        One row a peer and size; columns ``peer, pp, microbatches, operations, pairs, peer_s, ours_s, ratio, goal, met,
-        ratio_low, ratio_high, peer_again_s, ours_again_s, ratio_again``. Empty where a peer was not installed.
+        One row per peer and size; columns ``peer, pp, microbatches, operations, pairs, peer_s, ours_s, ratio, goal, met,
+        ratio_low, ratio_high, peer_again_s, ours_again_s, ratio_again``. Empty if a peer was not installed.
     """
     columns = [
         "peer", "pp", "microbatches", "operations", "pairs", "peer_s", "ours_s", "ratio", "goal", "met", "ratio_low",
@@ -196,7 +197,7 @@ def ratio_table(results):
 
 
 def machine_text(results):
-    """One sentence on the machine, the versions and the day.
+    """Describe the machine, the versions and the day in one sentence.
 
     Parameters
     ----------
@@ -208,8 +209,8 @@ def machine_text(results):
     str
     """
     of = results["machine"]
-    changed = " and changes that are not in it" if of["state"] == "files differ" else ""
-    small = " Small sizes, for trying only." if _for_trying(results) else ""
+    changed = " and uncommitted changes" if of["state"] == "files differ" else ""
+    small = " Small trial sizes only." if _for_trying(results) else ""
     packages = ", ".join(f"{name} {found}" for name, found in of["packages"].items())
     return (
         f"Measured on {of['day']} at commit `{of['commit'][:10]}`{changed}: {of['processor']}, {of['cores']} cores, "
@@ -222,7 +223,7 @@ def machine_text(results):
 
 
 def speed_text(results):
-    """The tables of the README, in Markdown.
+    """Format the tables of the README, in Markdown.
 
     Parameters
     ----------
@@ -232,7 +233,7 @@ def speed_text(results):
     Returns
     -------
     str
-        Stages beside their goals, growth, ratios, and the machine; ends with a line's end.
+        Stages with their goals, growth, ratios, and the machine; ends with a newline.
     """
     stages = [
         (one.stage, one.case, _number(one.best), _number(one.median), one.unit, _number(one.goal), one.met)
@@ -260,12 +261,12 @@ def speed_text(results):
 
 
 def with_speed(page, text):
-    """A page with the tables between its two marks.
+    """Put the tables between the two marks of a page.
 
     Parameters
     ----------
     page : str
-        Has both marks, each on a line of its own.
+        Has both marks, each on a separate line.
     text : str
         From `speed_text`.
 
@@ -287,12 +288,14 @@ def with_speed(page, text):
     before, begin, rest = page.partition(f"{_BEGIN}\n")
     _, end, after = rest.partition(_END)
     if not begin or not end:
-        raise PPModelError("README", "no place for the tables", f"must hold {_BEGIN} and {_END}", "put the marks back")
+        raise PPModelError(
+            "README", "no place for the tables", f"must contain {_BEGIN} and {_END}", "put the marks back"
+        )
     return f"{before}{begin}{text}{end}{after}"
 
 
 def _ratios(table):
-    """Header and rows: a column for each size, and what each further system takes."""
+    """Header and rows: one column per size, with the ratios for each further system."""
     sizes = list(dict.fromkeys(zip(table.pp, table.microbatches, strict=True)))
     header = ["time of a peer over ours", *(f"S = {s}, B = {b}" for s, b in sizes)]
     rows = []
@@ -310,7 +313,7 @@ def _times(ratio):
 
 
 def _number(value):
-    """Three digits, without an exponent."""
+    """Three significant digits, without an exponent."""
     if pd.isna(value):
         return ""
     digits = max(0, 2 - int(np.floor(np.log10(abs(value))))) if value else 0
@@ -318,7 +321,7 @@ def _number(value):
 
 
 def _markdown(header, rows):
-    """A table in Markdown, its columns aligned for those who read it as text."""
+    """A table in Markdown, with columns aligned for reading as text."""
     table = [list(header), *([str(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     padded = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in table]

@@ -1,12 +1,12 @@
-"""How a time is taken: one thread, collector off, a first call that does not count, best and median of five.
+"""How times are taken: one thread, garbage collector off, a first call that does not count, best and median of five.
 
-Wall-clock time of ``time.perf_counter_ns``. What a call needs is prepared outside the timed part, anew for every
-call where something is kept between calls. The first call warms up: it compiles kernels and fills caches.
+Wall-clock time from ``time.perf_counter_ns``. Arguments are prepared outside the timed part, anew for every call if
+something is cached between calls. The first call warms up: it compiles kernels and fills caches.
 
-Before anything is measured, `benchmarks.stages.warm_up` lets a table four times the measured size go once through all
-stages, as in any process that has worked for a while. Until a process has freed larger blocks of memory, glibc gives
-freed pages back to the operating system and takes them anew with every call, which can double the time of a compile;
-whether it does depends on what the process did before. A row of its own says what compile takes with such fresh pages.
+Before anything is measured, `benchmarks.stages.warm_up` passes a table four times the measured size through all stages
+once, as in any process that has worked for a while. Until a process has freed larger blocks of memory, glibc returns
+freed pages to the operating system and requests them again with every call, which can double the time of a compile,
+depending on what the process did before. A separate row gives the time of a compile with such fresh pages.
 """
 
 import gc
@@ -32,7 +32,7 @@ class Seconds(NamedTuple):
     best, median : float
         In seconds.
     runs : int
-        How many calls they are of; fewer than five where a call takes long.
+        Number of calls; fewer than five if a call takes long.
     """
 
     best: float
@@ -41,7 +41,7 @@ class Seconds(NamedTuple):
 
     @classmethod
     def of(cls, seconds):
-        """The best and the median of some times.
+        """Compute the best and the median of some times.
 
         >>> Seconds.of([3.0, 1.0, 2.0])
         Seconds(best=1.0, median=2.0, runs=3)
@@ -50,7 +50,7 @@ class Seconds(NamedTuple):
 
 
 def timed(run, *arguments):
-    """Seconds of one call, and what it returns; the garbage collector is off until it is done.
+    """Time one call with the garbage collector off; return the seconds and the result.
 
     Examples
     --------
@@ -67,18 +67,18 @@ def timed(run, *arguments):
 
 
 def measure(run, prepare=tuple, budget_s=20.0, repeats=REPEATS):
-    """Times of a call after a first one that does not count.
+    """Time a function after a first call that does not count.
 
     Parameters
     ----------
     run : callable
-        What is timed.
+        The function to time.
     prepare : callable
-        Returns the arguments of one call; not timed.
+        Returns the arguments for one call; not timed.
     budget_s : float
-        Seconds for all calls: one that would need more of them runs less often, but once.
+        Seconds for all calls; a slower function is called less often, but at least once.
     repeats : int
-        Calls that count, where the budget allows them.
+        Number of calls, if the budget allows.
 
     Returns
     -------
@@ -96,29 +96,29 @@ def measure(run, prepare=tuple, budget_s=20.0, repeats=REPEATS):
 
 
 def environment(**changes):
-    """What a fresh process is started with: this clone on the path, one thread."""
+    """The environment of a fresh process: this clone on the path, one thread."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return os.environ | dict.fromkeys(ONE_THREAD, "1") | {"PYTHONPATH": path} | changes
 
 
 def in_fresh_process(task, *arguments, timeout_s=120.0, **changes):
-    """What a task of `benchmarks.fresh` reports from a process of its own.
+    """Run a task of `benchmarks.fresh` in a separate process, and return its report.
 
     Parameters
     ----------
     task : str
-        Its name.
+        Name of the task.
     *arguments : int
-        What it is given.
+        Its arguments.
     timeout_s : float
-        Seconds after which it is ended.
+        Time limit in seconds.
     **changes : str
-        Variables of the environment.
+        Environment variables.
 
     Returns
     -------
     dict
-        Empty where it ran out of time or memory.
+        Empty if it ran out of time or memory.
     """
     command = [sys.executable, "-m", "benchmarks.fresh", task, *map(str, arguments)]
     try:
@@ -133,7 +133,7 @@ def in_fresh_process(task, *arguments, timeout_s=120.0, **changes):
 
 
 def process_seconds(command):
-    """Seconds of a whole process, from its start to its end.
+    """Time a whole process, from start to end.
 
     Parameters
     ----------
