@@ -16,8 +16,8 @@ def growth(plan):
     Yields
     ------
     dict
-        One row per size and stage: seconds per call, and nanoseconds per operation (and system). Sizes that would take
-        longer than the plan allows are left out.
+        One row per size and stage: seconds per call, and nanoseconds per operation (and system). A size that would
+        take longer than the plan allows, and all larger ones, are left out.
     """
     spent, before = 0.0, 1
     for num_ranks in plan.growth:

@@ -184,8 +184,8 @@ def ratio_table(results):
     Returns
     -------
     DataFrame
-        One row per peer and size; columns ``peer, pp, microbatches, operations, pairs, peer_s, ours_s, ratio, goal, met,
-        ratio_low, ratio_high, peer_again_s, ours_again_s, ratio_again``. Empty if a peer was not installed.
+        One row per peer and size; columns ``peer, pp, microbatches, operations, pairs, peer_s, ours_s, ratio, goal,
+        met, ratio_low, ratio_high, peer_again_s, ours_again_s, ratio_again``. Empty if a peer was not installed.
     """
     columns = [
         "peer", "pp", "microbatches", "operations", "pairs", "peer_s", "ours_s", "ratio", "goal", "met", "ratio_low",
