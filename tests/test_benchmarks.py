@@ -172,7 +172,7 @@ def test_the_stages_that_are_too_steep_at_the_large_end_are_named():
     rows = [{"stage": "compile", "operations": n, "median_s": found} for n, found in seconds.items()]
     rows += [{"stage": "evaluation", "operations": n, "median_s": 1.0 * n} for n in seconds]
     assert slope_table({"growth": rows}).met.tolist() == ["yes", "yes"]
-    assert "alone compile (1.18) exceeds it" in growth_text({"growth": rows})
+    assert "alone, compile (1.18) exceeds it" in growth_text({"growth": rows})
 
 
 def test_small_sizes_have_no_goals(tiny):
