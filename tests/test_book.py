@@ -172,6 +172,8 @@ def test_the_first_page_says_what_stands(page):
     (low, high), (raw, worst) = re.findall(r"([\d.]+) to ([\d.]+) %", page.locator("#how-far-to-trust-it").inner_text())
     assert 0 < float(low) < float(high) < 10 < float(worst) < 100
     assert float(raw) < float(worst)
+    advised, measured = (json.loads((HTML / f"results/{name}.json").read_text()) for name in ("take", "measured_runs"))
+    assert not set(advised["schedules"].split(", ")) & set(measured["schedules"].split(", "))  # as the page says
     for about in ("claims_headline", "stp_verdicts"):
         facts = json.loads((HTML / f"results/{about}.json").read_text())
         marked = [facts.get(f"claims_{key}", 0) for key in ("hold", "depend", "part", "fail")]
