@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -453,14 +454,18 @@ def test_the_whole_book_for_another_system_in_a_folder_with_spaces_and_braces(tm
 
 # ---- foreign code --------------------------------------------------------------------------------
 
+_WORKER = "import os, signal; worker = int(open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[1])"
+"""A kernel's parent is the server that forked it, whose parent is the worker."""
+
 
 @pytest.mark.parametrize(
     ("code", "said"),
     [
         ("import os; os._exit(0)", "cannot be run: Kernel died in cell 1"),
-        ("import os; os.kill(os.getppid(), 9)", "odd.ipynb, cell 1: was running when its process died"),
+        ("import os, time; os.kill(os.getppid(), 9); time.sleep(60)", "cannot be run: Kernel died in cell 1"),
+        (f"{_WORKER}; os.kill(worker, 9)", "odd.ipynb, cell 1: was running when its process died"),
         ("import re; re.match('(a+)+$', 'a' * 60 + 'b')", "has not finished cell 1 after 2 s"),
-        ("import os, signal; os.kill(os.getppid(), signal.SIGSTOP)", "has not finished cell 1 after 2 s"),
+        (f"{_WORKER}; os.kill(worker, signal.SIGSTOP)", "has not finished cell 1 after 2 s"),
         ("import sys; sys.exit(0)", "failed in cell 1: SystemExit: 0"),
         ("import os; os.write(1, b'out\\n'); os.write(2, b'odd\\n' * 9)", "wrote a warning in cell 1: odd; nothing"),
         ("import os; os.system('echo out; echo odd >&2')", "wrote a warning in cell 1: odd; nothing"),
@@ -476,6 +481,21 @@ def test_what_becomes_of_a_kernel_is_one_line(tmp_path, capfd, monkeypatch, code
     assert said in err
     assert (out, err.count("\n")) == ("", 1)
     assert [path.name for path in tmp_path.iterdir()] == ["notebooks"]
+    assert_nothing_runs_below(tmp_path)
+
+
+def assert_nothing_runs_below(folder, seconds=10):
+    """No process has its working directory in a folder, or soon none has."""
+    until = time.monotonic() + seconds
+    while working := [place for place in Path("/proc").glob("[0-9]*/cwd") if below(place, folder)]:
+        assert time.monotonic() < until, working
+        time.sleep(0.1)
+
+
+def below(link, folder):
+    with suppress(OSError):
+        return os.readlink(link).startswith(f"{folder}/")
+    return False
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,9 @@ def _isolate(folder, parent):
 
 def _timed(source, folder, values, first):
     began, path = perf_counter(), _cell_file(source, folder.parent)
-    notebook = execute(source, folder, values, lambda number: path.write_text(str(number)), first)
+    from ppmodel.artefact.forked import ForkedKernels
+
+    notebook = execute(source, folder, values, lambda number: path.write_text(str(number)), first, ForkedKernels)
     path.unlink(missing_ok=True)
     return notebook, perf_counter() - began
 
@@ -202,7 +204,7 @@ def _timed(source, folder, values, first):
 # ---- one -----------------------------------------------------------------------------------------
 
 
-def execute(source, folder, values, at_cell=None, first=None):
+def execute(source, folder, values, at_cell=None, first=None, kernels=None):
     """Run one notebook with papermill in a folder, and remove what differs from run to run.
 
     Parameters
@@ -217,6 +219,8 @@ def execute(source, folder, values, at_cell=None, first=None):
         Called with the number of each cell as it starts.
     first : str, optional
         As in `execute_all`.
+    kernels : type, optional
+        Kernel manager that starts the kernel; jupyter's by default.
 
     Returns
     -------
@@ -227,7 +231,7 @@ def execute(source, folder, values, at_cell=None, first=None):
     ReproduceError
         If a cell raises or warns, or the kernel dies.
     """
-    done = _run_by_papermill(source, folder, values, at_cell or str, first)
+    done = _run_by_papermill(source, folder, values, at_cell or str, first, kernels)
     for number, cell in enumerate(done.cells):
         for output in cell.get("outputs", ()):
             if output.output_type == "error":  # papermill lets SystemExit pass
@@ -244,7 +248,7 @@ def execute(source, folder, values, at_cell=None, first=None):
     return _normalise(done)
 
 
-def _run_by_papermill(source, folder, values, at_cell, first):
+def _run_by_papermill(source, folder, values, at_cell, first, kernels):
     from papermill import execute_notebook
     from papermill.exceptions import PapermillExecutionError
 
@@ -255,12 +259,13 @@ def _run_by_papermill(source, folder, values, at_cell, first):
         place = f"in cell {cell_index}"
         at_cell(cell_index)
 
+    manager = {} if kernels is None else {"kernel_manager_class": kernels}
     lines = f"{_DIES_WITH_ITS_PARENT}; {first}" if first else _DIES_WITH_ITS_PARENT
     try:
         return execute_notebook(
             read(source), None, parameters=values, kernel_name="python3", cwd=str(folder), progress_bar=False,
             start_timeout=_START_S, extra_arguments=["--IPKernelApp.log_level=50", lines],
-            on_cell_start=begun,
+            on_cell_start=begun, **manager,
         )  # fmt: skip
     except PapermillExecutionError as error:
         rule = f"failed in cell {error.cell_index}: {error.ename}: {error.evalue}"
