@@ -33,6 +33,10 @@ class Collective(NamedTuple):
     bytes: float
 
 
+DATA_GROUPS = "data", "expert-data"
+"""Groups that sum gradients, for which a system may give an efficiency of its own."""
+
+
 class Group(NamedTuple):
     """The placement of the most widely spread group of its kind.
 
@@ -178,7 +182,7 @@ def collective_line(kind, group, layout, system):
 
 
 def _network_efficiency(attained, group, where, layout):
-    if group not in ("data", "expert-data"):
+    if group not in DATA_GROUPS:
         return attained.network_efficiency
     own = (attained.data_efficiency or attained.network_efficiency) / where.nodes**attained.data_congestion
     return own if attained.data_sharing == 1 else own * layout.tp ** (1 - attained.data_sharing)

@@ -236,14 +236,17 @@ def work_of(model, sequences, layout):
     )
 
 
-def list_bytes(work, layout, system):
-    """Bytes kept, bytes kept between the halves, and bytes of logits, shape (3, num_lists); and working bytes."""
-    factors, (between, logits, twice) = system.memory, work.held
-    kept, working = kept_and_working(work.sizes, factors)
+def list_bytes(sizes, held, tp, system):
+    """Bytes kept, bytes kept between the halves, and bytes of logits, shape (3, num_lists); and working bytes.
+
+    `sizes` and `held` are a `Work`'s, or those of several side by side; `tp` is a number, or one for each list.
+    """
+    factors, (between, logits, twice) = system.memory, held
+    kept, working = kept_and_working(sizes, factors)
     if factors is not None:
         logits = factors.logits_factor * logits
-    if layout is not None and system.framework and system.framework.gathered_logits:
-        logits = layout.tp * logits
+    if system.framework and system.framework.gathered_logits:
+        logits = tp * logits
     return np.array([kept, between, np.maximum(logits - twice, 0.0)]), working
 
 
@@ -262,7 +265,7 @@ def _lists(model, sequences, system, layout):
     if layout is not None and layout.zero:
         busy_s = seconds[..., PARTS_THAT_HIDE].sum(axis=2)
         seconds[..., PARTS.index("data")] += microbatch_data_s(work.parameters, busy_s, model, layout, system)
-    held, working = list_bytes(work, layout, system)
+    held, working = list_bytes(work.sizes, work.held, layout.tp if layout else 1, system)
     columns = np.concatenate([seconds.reshape(-1, _NUM_SECONDS), held.T, np.transpose(work.parameters)], axis=1)
     columns.flags.writeable = False
     return _Lists(columns, working, _layer_times(seconds.sum(axis=(1, 2)).tolist(), model, layout), {})

@@ -11,7 +11,7 @@ import numpy as np
 
 from ppmodel.cases import built, compiled
 from ppmodel.costs import Kernels, check_layout, hockney_s, kernels_s, receivers, stage_layers
-from ppmodel.costs.collectives import collective_line
+from ppmodel.costs.collectives import DATA_GROUPS, collective_line, group_of
 from ppmodel.costs.data_parallel import SHARED_GRADIENTS, SHARED_OPTIMIZER, Held, microbatch_data_s, shares
 from ppmodel.costs.host import launched, wait_for_host
 from ppmodel.costs.model import last_halves, work_of
@@ -90,7 +90,7 @@ class Batch:
     def __init__(self, rows, system, without=()):
         self.size = len(rows)
         laid = laid_by_kernels(rows, system)
-        self._groups = [(places, named, _Group(some, frozenset(without))) for places, named, some in laid]
+        self._groups = [(places, named, _Group(some, system, frozenset(without))) for places, named, some in laid]
 
     def seconds(self, systems):
         """Iteration times, shape (len(systems), num_rows)."""
@@ -103,8 +103,8 @@ class Batch:
 class _Group:
     """Rows of one kind of kernels, in the same arrays."""
 
-    def __init__(self, laid, without):
-        self.laid, self.without = laid, without
+    def __init__(self, laid, system, without):
+        self.laid, self.system, self.without = laid, system, without
         alike = {}
         for row, one in enumerate(laid):
             alike.setdefault((id(one.graph), one.run.flushes), []).append(row)
@@ -148,8 +148,8 @@ class _Group:
         self.zero = zero
 
     def _line(self, known, kind, group, layout):
-        """The number of a collective's line, one for all layouts of the same sizes."""
-        key = kind, group, layout.tp, layout.cp, layout.ep, layout.dp, layout.pp
+        """The number of a collective's line, one for all that do the same in groups that lie alike."""
+        key = kind, group in DATA_GROUPS, group_of(group, layout, self.system), layout.tp
         if key not in known:
             known[key] = len(self.lines)
             self.lines.append((kind, group, layout))

@@ -4,6 +4,7 @@ import numpy as np
 
 from ppmodel.costs import buffer_bytes
 from ppmodel.costs.data_parallel import Held, shares
+from ppmodel.costs.held import Sizes
 from ppmodel.costs.model import list_bytes
 from ppmodel.measured.batch import laid_by_kernels
 from ppmodel.measured.rows import with_kernels
@@ -40,7 +41,7 @@ class _Row:
     """The memory of a row that no fitted constant changes, by stage or by rank."""
 
     def __init__(self, one):
-        self.table, self.work, self.layout = one.table, one.work, one.layout
+        self.table = one.table
         counts = np.zeros((_LISTS, one.table.num_stages))
         counts[0] = one.layers.blocks
         counts[1, one.layers.embedding] = counts[2, one.layers.head] = 1
@@ -76,11 +77,17 @@ class _Group:
 
     def __init__(self, laid):
         self.rows = [_Row(one) for one in laid]
+        sizes = [len(one.work.sizes.saved) for one in laid]
+        self.first = np.cumsum([0, *sizes]).tolist()
+        self.sizes = Sizes(*map(np.concatenate, zip(*(one.work.sizes for one in laid), strict=True)))
+        self.held = np.concatenate([one.work.held for one in laid], axis=1)
+        self.tp = np.repeat([one.layout.tp for one in laid], sizes)
 
     def bytes(self, system):
         """Bytes of the most loaded rank of each row."""
+        held, working = list_bytes(self.sizes, self.held, self.tp, system)
         found = np.empty(len(self.rows))
         for place, row in enumerate(self.rows):
-            held, working = list_bytes(row.work, row.layout, system)
-            found[place] = row.total(*held, working).max() + system.reserve_bytes
+            own = slice(self.first[place], self.first[place + 1])
+            found[place] = row.total(*held[:, own], working[own]).max() + system.reserve_bytes
         return found
