@@ -6,6 +6,7 @@ anyway. They are taken out of the notebooks again, and the pages choose among th
 
 import re
 from base64 import b64decode, b64encode
+from contextlib import contextmanager
 from hashlib import sha256
 from io import BytesIO
 
@@ -66,21 +67,31 @@ def versions(figure):
 
 def _in_both_themes(figure, size):
     """A figure as it is and for a dark page; everything is given its place once."""
-    from matplotlib import rc_context
-
     from ppmodel.plot import dark, thin_labels
 
     figure.draw_without_rendering()
     thin_labels(figure)
+    with laid_out(figure):
+        box = figure.get_tightbbox().padded(_MARGIN)
+        given = {"format": "png", "dpi": _DPI[size], "bbox_inches": box, "metadata": {"Software": None}}
+        light, night = BytesIO(), BytesIO()
+        figure.savefig(light, **given)
+        with dark(figure):
+            figure.savefig(night, transparent=True, **given)
+    return {size: light.getvalue(), f"{size}.dark": night.getvalue()}
+
+
+@contextmanager
+def laid_out(figure):
+    """Leave everything in a figure where it is: matplotlib gives it its place anew for each file.
+
+    After each it also restores what lays a figure out, and takes the default where that was nothing.
+    """
+    from matplotlib import rc_context
+
     with rc_context({"figure.constrained_layout.use": False, "figure.autolayout": False}):
         figure.set_layout_engine(None)
-    box = figure.get_tightbbox().padded(_MARGIN)
-    given = {"format": "png", "dpi": _DPI[size], "bbox_inches": box, "metadata": {"Software": None}}
-    light, night = BytesIO(), BytesIO()
-    figure.savefig(light, **given)
-    with dark(figure):
-        figure.savefig(night, transparent=True, **given)
-    return {size: light.getvalue(), f"{size}.dark": night.getvalue()}
+        yield
 
 
 def take_out(notebooks, folder):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import nullcontext
 from hashlib import sha256
 from html import unescape
 from pathlib import Path
@@ -10,6 +11,7 @@ import pandas as pd
 from matplotlib import pyplot
 from pandas.io.formats.style import Styler
 
+from ppmodel.artefact import pictures
 from ppmodel.cli.text import columns
 
 _LONG_TEXT = 40
@@ -61,8 +63,9 @@ def record(name, folder, figure=None, table=None, page=None, **facts):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     if figure is not None:
-        figure.savefig(folder / f"{name}.svg", metadata={"Date": None}, bbox_inches="tight")
         made = getattr(figure, "versions", {})  # while a book is built
+        with pictures.laid_out(figure) if made else nullcontext():
+            figure.savefig(folder / f"{name}.svg", metadata={"Date": None}, bbox_inches="tight")
         for ending, picture in made.items():
             (folder / f"{name}{ending}.png").write_bytes(picture)
         if not made:
