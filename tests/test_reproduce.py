@@ -17,7 +17,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from ppmodel.artefact.build import _quoted, reproduce
+from ppmodel.artefact.build import LONGEST, _quoted, reproduce
 from ppmodel.artefact.folders import MARK, mark, publish, remove_leftovers
 from ppmodel.artefact.notebooks import execute
 from ppmodel.artefact.run import ROOT, run
@@ -427,6 +427,11 @@ def test_a_failed_run_names_files_as_they_were_given(tmp_path):
     with pytest.raises(ReproduceError) as caught:
         run(notebook(tmp_path, "raise ValueError(system)"), [("system", str(own))], out=tmp_path / "failed")
     assert caught.value.rule.endswith(f": ValueError: {own}")
+
+
+def test_notebooks_that_begin_first_are_notebooks():
+    """One that is renamed would otherwise wait for its letter, unnoticed."""
+    assert set(LONGEST) <= {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
 
 
 def test_notebooks_are_needed(tmp_path):
