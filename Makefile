@@ -1,6 +1,6 @@
-# make book  builds the environment where it is missing, runs every notebook and builds the book
+# make book  creates the environment if it is missing, runs every notebook and builds the book
 # make pdf   prints the built book as one PDF
-# make smoke makes one figure again in half a minute, and compares its numbers
+# make smoke reproduces one figure in half a minute, and compares its numbers
 # make test  runs the tests
 # make bench measures speed
 PYTHON ?= python3
@@ -8,8 +8,8 @@ BIN := .venv/bin
 HTML := book/_build/html/index.html
 SOURCES := $(wildcard ppmodel/*.py ppmodel/*/*.py notebooks/*.ipynb book/*.* book/_static/* data/*.* data/*/* data/*/*/*)
 
-# What is given on the command line reaches the shell through the environment, as it was written: neither make nor the
-# shell reads anything in it. A variable of the surrounding shell that happens to have the name does not count.
+# Values given on the command line reach the shell through the environment, exactly as written: neither make nor the
+# shell interprets them. A variable of the surrounding shell with the same name is ignored.
 given = $(if $(filter command,$(firstword $(origin $(1)))),$(value $(1)))
 export PPMODEL_SYSTEM = $(call given,SYSTEM)
 export PPMODEL_MODEL = $(call given,MODEL)
@@ -20,13 +20,13 @@ unexport SYSTEM MODEL MEMORY
 
 help:
 	@echo "make book   run the notebooks and build the book into $(dir $(HTML))"
-	@echo "make book SYSTEM=mine.yaml MODEL=my-model.yaml MEMORY='64 GiB'   the same for your own, into a folder of its own"
-	@echo "make pdf    print the book as one PDF, beside its pages and linked from them (needs Chromium)"
-	@echo "make smoke  make one figure again in half a minute, and compare its numbers"
-	@echo "make test   run the tests (and build the book where it is missing or old)"
-	@echo "make bench  time every stage of the work, and peers beside it, and write the tables of the README"
+	@echo "make book SYSTEM=mine.yaml MODEL=my-model.yaml MEMORY='64 GiB'   the same for your own, in a separate folder"
+	@echo "make pdf    print the book as one PDF, next to its pages and linked from them (needs Chromium)"
+	@echo "make smoke  reproduce one figure in half a minute, and compare its numbers"
+	@echo "make test   run the tests (and build the book if it is missing or out of date)"
+	@echo "make bench  time every stage of the work, and its peers, and write the tables of the README"
 	@echo "make lint   check the style"
-	@echo "make lock   pin the environment anew (needs uv)"
+	@echo "make lock   pin the environment again (needs uv)"
 	@echo "make clean  remove the environment and everything built"
 
 .venv/.ready: requirements.lock pyproject.toml

@@ -78,11 +78,11 @@ def calibrated(files, system, names=None, prior=0.5):
         ``memory_gb`` or with ``oom`` in ``status``; of those that are measured in a file with such rows it is known
         that they fit. Files weigh alike: the residuals of one with fewer rows by the root of how many fewer.
     system : SystemSpec
-        To start from, read from a file.
+        The starting system, read from a file.
     names : sequence of str, optional
-        Constants to fit; without it all that the system's file does not give as stated.
+        Constants to fit; by default, all whose kind in the system's file is not stated.
     prior : float
-        Standard deviation of the logarithm of a constant about its start.
+        Standard deviation of a constant's logarithm around its starting value.
 
     Returns
     -------
@@ -101,7 +101,7 @@ def calibrated(files, system, names=None, prior=0.5):
     ]
     parts = [part for part in parts if part is not None]
     if not any(part.fit.values for part in parts):
-        rule = "has no constant that these rows tell"
+        rule = "has no constant that these rows determine"
         raise PPModelError("system", system.name, rule, "choose other rows, or other constants")
     fit = Fitted(
         *(
@@ -183,7 +183,7 @@ class _Rows:
 
     def __init__(self, files, system):
         if system.nodes is not None and system.nodes.shared_nic:
-            rule = "is true, and a calibration knows no queues at a NIC"
+            rule = "is true, but a calibration cannot model queues at a NIC"
             raise PPModelError("nodes.shared_nic", "true", rule, "give each device its share of the NIC")
         self.rows, self.file = [], []
         for file in files:
@@ -198,13 +198,13 @@ class _Rows:
             or (self.file[place] in limited and row.get("status") == "measured")
         ]  # fmt: skip
         if not self.timed and not self.held:
-            rule = "has nothing that was measured: no number above 0 in iteration_s or memory_gb, and no oom in status"
-            raise PPModelError("rows", " ".join(map(str, files)), rule, "write what was measured")
+            rule = "have no measurements: no number above 0 in iteration_s or memory_gb, and no oom in status"
+            raise PPModelError("rows", " ".join(map(str, files)), rule, "add what was measured")
         for place in sorted({*self.timed, *self.held}):
             refused = predicted(self.rows[place], system)["refused"]
             if refused is not None:
                 where = f"{self.file[place]}, row {self.rows[place].get('id') or place + 1}"
-                rule = f"must be one that can be predicted: {refused}"
+                rule = f"cannot be predicted: {refused}"
                 raise PPModelError("row", "refused", rule, "fix it, or leave it out", where=where)
 
     def of(self, places):

@@ -1,4 +1,4 @@
-"""The constants of a system that can be fitted to measured rows: names as in its file, values, bounds."""
+"""The constants of a system that can be fitted to measured rows: names as in its file, values and bounds."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -35,11 +35,11 @@ class Constant:
     Parameters
     ----------
     name : str
-        As in the system's file, with its block.
+        Key in the system's file, with its block.
     start : float
-        Value of the starting system, in SI units; above 0.
+        Value in the starting system, in SI units; above 0.
     most : float
-        Largest value that the file may hold.
+        Largest legal value.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Constant:
 
 
 def chosen(system, names=None):
-    """The constants to fit: those named, or all that the system's file does not give as stated.
+    """List the constants to fit: those named, or all whose kind in the system's file is not stated.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def chosen(system, names=None):
     Raises
     ------
     PPModelError
-        If a name is not known, is not in the system's file, or is 0 there.
+        If a name is unknown, not in the system's file, or 0 there.
 
     Examples
     --------
@@ -85,17 +85,17 @@ def chosen(system, names=None):
 def _require(name, known, given, system):
     if name not in known:
         rule = f"cannot be fitted; constants are {', '.join(known)}"
-        raise PPModelError("constant", name, rule, "choose among them")
+        raise PPModelError("constant", name, rule, "choose from these")
     if name not in [one.field for one in given]:
-        remedy = "state in its file the value to start from"
+        remedy = "add a starting value to its file"
         raise PPModelError("constant", name, f"is not in the system {system.name}", remedy)
     if value_of(system, name) == 0:
-        rule = f"is 0 in the system {system.name}, and a fit starts above 0"
-        raise PPModelError("constant", name, rule, "state in its file the value to start from")
+        rule = f"is 0 in the system {system.name}, but a fit must start above 0"
+        raise PPModelError("constant", name, rule, "add a starting value to its file")
 
 
 def _place(system, name):
-    """The block that holds a constant, None for the system itself, and its field."""
+    """The block of a constant (None for the system itself), and its field."""
     block, _, key = name.rpartition(".")
     holder = getattr(system, block) if block else system
     return block, next(key + suffix for suffix in _SUFFIXES if hasattr(holder, key + suffix))
@@ -108,7 +108,7 @@ def value_of(system, name):
 
 
 def with_values(system, values):
-    """The system with other values of some constants.
+    """Replace the values of some constants of a system.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the model predicts for rows of training runs."""
+"""Predictions of the model for rows of training runs."""
 
 from ppmodel.errors import NO_MEMORY, PPModelError
 from ppmodel.evaluate import simulate
@@ -7,13 +7,13 @@ from ppmodel.measured.rows import read_rows, run_of, system_of
 from ppmodel.specs import FrameworkSpec
 
 PREDICTED = ("predicted_iteration_s", "predicted_memory_gb", "predicted_fits", "predicted_mfu", "refused")
-"""The columns that a prediction adds; memory is that of the most loaded GPU, in 1e9 bytes."""
+"""The columns that a prediction adds; memory is on the most loaded GPU, in 1e9 bytes."""
 
 _GB = 1e9
 
 
 def predicted(row, system):
-    """What the model predicts for one row.
+    """Predict one row.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ def predicted(row, system):
     Returns
     -------
     dict
-        A value for each of `PREDICTED`; if the row is refused, ``refused`` says why and the others are None.
+        A value for each of `PREDICTED`; if the row is refused, ``refused`` says why, and the others are None.
     """
     framework, system = system.framework or FrameworkSpec(), system_of(row, system)
     try:

@@ -45,13 +45,13 @@ COLUMNS = (
     "schedule", "chunks", "tp", "cp", "ep", "dp", "pp", "sequence_parallel", "zero", "recompute", "microbatch_size",
     "global_batch",
 )  # fmt: skip
-"""The columns that say what was run; a file may have others, which are kept."""
+"""The columns that describe a run; a file may have others, which are kept."""
 
 FLUSHES = "flushes"
-"""A column that a file may have: how many times an iteration runs the whole pipeline, 1 where it is empty."""
+"""An optional column: how many times an iteration runs the whole pipeline; empty means 1."""
 
 MEASURED = ("iteration_s", "memory_gb")
-"""What a file may say that was measured: in each row a number above 0, or nothing."""
+"""Optional columns with measurements: in each row, a number above 0 or nothing."""
 
 
 class MeasuredRun(NamedTuple):
@@ -65,10 +65,10 @@ class MeasuredRun(NamedTuple):
     layout : LayoutSpec
         Complete: with pp and the global batch.
     num_microbatches : int
-        Of one replica, B, in one run of the pipeline.
+        Microbatches per replica, B, in one run of the pipeline.
     flushes : int
-        Runs of the pipeline in an iteration, one after the other, before gradients are reduced; the layout's global
-        batch is that of one.
+        Consecutive runs of the pipeline in an iteration, before gradients are reduced; the layout's global batch is
+        that of one run.
     """
 
     case: Case
@@ -79,12 +79,12 @@ class MeasuredRun(NamedTuple):
 
 
 def read_rows(path):
-    """The rows of a file of training runs.
+    """Read the rows of a file of training runs.
 
     Parameters
     ----------
     path : str or Path
-        A CSV file with a heading; `COLUMNS` must be among its columns.
+        A CSV file with a header; `COLUMNS` must be among its columns.
 
     Returns
     -------
@@ -96,8 +96,8 @@ def read_rows(path):
     Raises
     ------
     PPModelError
-        If the file cannot be read, a column is missing or given twice, or a row has the wrong number of values or, in
-        one of `MEASURED`, no number above 0.
+        If the file cannot be read, a column is missing or occurs twice, or a row has the wrong number of values or a
+        number that is not above 0 in one of `MEASURED`.
     """
     lines = csv.reader(io.StringIO(read_text(path, _LARGEST_BYTES), newline=""), strict=True)
     try:
@@ -106,9 +106,9 @@ def read_rows(path):
         rows = [_row(path, lines.line_num, columns, values) for values in lines if values]
     except csv.Error as error:
         where = f"{path}:{lines.line_num}"
-        raise PPModelError("text", "a row", f"is not CSV ({error})", "quote its texts", where=where) from None
+        raise PPModelError("text", "a row", f"is not CSV ({error})", "put its texts in quotes", where=where) from None
     if not rows:
-        raise PPModelError("rows", "none", "must be at least one", "write a row for each run", where=str(path))
+        raise PPModelError("rows", "none", "must be at least one", "write one row for each run", where=str(path))
     return columns, rows
 
 
@@ -119,12 +119,12 @@ def _require_columns(path, columns):
     missing = [name for name in COLUMNS if name not in columns]
     if missing:
         rule = f"must have the columns {', '.join(COLUMNS)}"
-        raise PPModelError("columns", f"without {missing[0]}", rule, "add a heading of these names", where=f"{path}:1")
+        raise PPModelError("columns", f"without {missing[0]}", rule, "add a header with these names", where=f"{path}:1")
 
 
 def _row(path, line, columns, values):
     if len(values) != len(columns):
-        rule, remedy = f"must be {len(columns)}, as in the heading", "fill the row up with empty values"
+        rule, remedy = f"must be {len(columns)}, as in the header", "complete the row with empty values"
         raise PPModelError("values of the row", len(values), rule, remedy, where=f"{path}:{line}")
     row = dict(zip(columns, values, strict=True))
     for name in MEASURED:
@@ -138,7 +138,7 @@ def _require_measured(name, text, where):
     except ValueError:
         is_known = False
     if not is_known:
-        rule, remedy = "must be a number above 0, or empty where nothing was measured", "write, for example, 12.5"
+        rule, remedy = "must be a number above 0, or empty if nothing was measured", "write, for example, 12.5"
         raise PPModelError(name, repr(shown(text)), rule, remedy, where=where)
 
 
@@ -262,7 +262,7 @@ def _model(values, framework):
     gated = values["gated_mlp"]
     heads, kv_heads = values["heads"], values["kv_heads"]
     if heads % kv_heads:
-        raise PPModelError("kv_heads", kv_heads, f"must divide heads ({heads})", "write heads for ungrouped attention")
+        raise PPModelError("kv_heads", kv_heads, f"must divide heads ({heads})", "write heads if they are not grouped")
     return ModelSpec(
         name="row", title="", blocks=values["layers"], hidden=values["hidden"], heads=heads, kv_heads=kv_heads,
         head_size=values["hidden"] / heads, mlp_hidden=values["mlp_hidden"], gated_mlp=gated,

@@ -91,7 +91,7 @@ def plot_parts(
 
 
 def _axes(counts, horizontal, share, high):
-    """Axes side by side, as wide as their bars are many."""
+    """Axes side by side, with widths proportional to their numbers of bars."""
     if horizontal:
         rows, columns = (len(counts), 1) if on_phone() else (1, len(counts))
         size = (page_width(), 1.5 + rows * (high * max(counts) + 0.4 * on_phone()))
@@ -108,7 +108,7 @@ def _axes(counts, horizontal, share, high):
 
 
 def _stack(place, rows, there, parts, horizontal, thick):
-    """Bars that stand, or lie, each where the one before ends."""
+    """Vertical or horizontal bars, each starting where the one before ends."""
     ends = [0.0] * len(rows)
     for name, colour in there:
         sizes = rows[name].tolist()

@@ -183,7 +183,7 @@ def stacked_makespans(graph, tables):
     Raises
     ------
     CostError
-        As `run_graph`.
+        As for `run_graph`.
 
     Examples
     --------

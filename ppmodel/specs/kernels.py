@@ -18,7 +18,7 @@ class KernelSpec:
     ----------
     product_half_rows, product_half_width : float
         A GEMM of m rows, n columns and depth k attains e_c m / (m + half_rows) w / (w + half_width) of the
-        peak, with w the smaller of n and k: half of e_c where m, or w, is as large as its constant.
+        peak, where w is the smaller of n and k: half of e_c if m, or w, equals its constant.
     weight_grad_efficiency : float
         Factor on the efficiency of a matrix multiplication for a weight gradient.
     attention_efficiency, attention_backward_efficiency : float, optional

@@ -76,9 +76,9 @@ class LayoutSpec:
     context_exchange : {"ring", "all-gather"}
         How keys and values reach the other GPUs of a context-parallel group.
     overlap_tensor, overlap_backward, overlap_gradients, overlap_parameters : bool
-        Whether the framework hides, in this order: tensor-parallel collectives under the GEMMs beside them, those
-        of input gradients under the weight gradients of the same layers, the gradients' reduction under the backward,
-        and the gathering of parameters under the forward.
+        Whether the framework hides, respectively: tensor-parallel collectives under adjacent GEMMs; those
+        of input gradients under weight gradients of the same layers; gradient reduction under the backward; and the
+        gathering of parameters under the forward.
     pairing : {"alternating", "best"}
         The order in which the units of two operations in one cell run; see `costs.units.cell_duration`.
     hand_on : {"at_end", "when_ready"}
