@@ -78,7 +78,7 @@ def test_every_placement_is_a_schedule_in_slot_order():
 @pytest.mark.parametrize("second", [(0, 1, 2), (0, 1, 2, 2), (1, 2, 3, 4), ()])
 def test_what_is_no_permutation_is_refused(second):
     """The second pipeline names every rank once."""
-    with pytest.raises(ScheduleError, match="must name each of the ranks 0 to 3 once"):
+    with pytest.raises(ScheduleError, match="must name each of the ranks 0 to 3 exactly once"):
         placed_chimera(4, 4, second)
 
 
