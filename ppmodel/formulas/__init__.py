@@ -1,9 +1,9 @@
 """Closed forms: bubble ratios, makespans and memory, each with its source and what it assumes.
 
-Nothing here looks at a table: these are what tables and simulations are tested against. Rational inputs give
-exact results (`fractions.Fraction`). All formulas take the number of ranks S and most the microbatches of one
-iteration B, as `num_ranks` and `num_microbatches`. F and Bw are the times of the forward and of the whole backward of
-one microbatch on one stage, I and W those of the backward's halves, c is the time of one transfer.
+Nothing here reads a table: tables and simulations are tested against these formulas. Rational inputs give exact results
+(`fractions.Fraction`). All formulas take the number of ranks S as `num_ranks`, and most take the number of microbatches
+of one iteration B as `num_microbatches`. F and Bw are the times of the forward and of the whole backward of one
+microbatch on one stage, I and W those of the two halves of the backward, and c is the time of one transfer.
 """
 
 from ppmodel.formulas.chimera import *

@@ -31,7 +31,7 @@ def bubble_ratio_chimera_equal(num_ranks, num_microbatches):
 def bubble_ratio_chimera(num_ranks, num_microbatches):
     """Idle share of the total time of Chimera with direct concatenation, if Bw = 2 F.
 
-    From `makespan_chimera`: 1 - 3B/T, under what that assumes.
+    Follows from `makespan_chimera` as 1 - 3B/T, under the same assumptions.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def makespan_chimera(num_ranks, num_microbatches):
     Returns
     -------
     Fraction
-        Time of one iteration in forward-times: that of one microbatch on one stage.
+        Time of one iteration, in units of the forward of one microbatch on one stage.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def makespan_chimera_doubling(num_ranks, num_microbatches):
     Returns
     -------
     int
-        Time of one iteration in forward-times: that of one microbatch on one stage.
+        Time of one iteration, in units of the forward of one microbatch on one stage.
 
     Examples
     --------
@@ -131,21 +131,20 @@ def makespan_chimera_doubling(num_ranks, num_microbatches):
 def makespan_chimera_halving(num_ranks, num_microbatches):
     """Makespan in forward-times of Chimera with backward halving, 3B + (S-2), if Bw = 2 F.
 
-    For even S and S dividing B > S (at B = S nothing is halved). The slots are halves of a backward, each
-    as long as a forward, so that the ramp costs half of forward doubling's. Transfers and the all-reduce
-    take no time.
+    For even S and S dividing B > S (at B = S nothing is halved). The slots are half-backwards, each as long as a
+    forward, so the ramp costs half of what it costs with forward doubling. Transfers and the all-reduce take no time.
 
     Parameters
     ----------
     num_ranks : int
         Ranks, S.
     num_microbatches : int
-        Microbatches of one iteration, B; whole ones, not their halves.
+        Microbatches of one iteration, B; counted whole, not in halves.
 
     Returns
     -------
     int
-        Time of one iteration in forward-times: that of one microbatch on one stage.
+        Time of one iteration, in units of the forward of one microbatch on one stage.
 
     Examples
     --------
@@ -156,7 +155,7 @@ def makespan_chimera_halving(num_ranks, num_microbatches):
 
 
 def peak_activations_chimera(num_ranks):
-    """Peak activations of each rank of Chimera, in the same units: S/2 + 1 at the ends, S in the middle.
+    """Peak activations of each rank of Chimera: S/2 + 1 at the ends, S in the middle.
 
     For even S, direct concatenation and any B that S divides; the stages are of equal size.
 

@@ -1,4 +1,4 @@
-"""Closed forms of combined 1F1B: interleaved 1F1B in cells of a forward and a backward. Derived here."""
+"""Closed forms of combined 1F1B: interleaved 1F1B whose cells pair a forward with a backward. Derived here."""
 
 from fractions import Fraction
 
@@ -6,11 +6,11 @@ from ppmodel.formulas.interleaved import peaks_after_warm_up
 
 
 def makespan_combined_1f1b(num_ranks, num_microbatches, chunks=2, forward=1, backward=2, pair=None, group=None):
-    """Makespan of combined 1F1B: (S-1 + w)(F+Bw)/v and (vB - w) pairs of P/v, with w = (v-1)N + 1.
+    """Makespan of combined 1F1B: (S-1 + w)(F+Bw)/v plus (vB - w) pairs of P/v, with w = (v-1)N + 1.
 
-    The last rank runs w forwards and as many backwards alone, and all else in pairs. For any S, B and v >= 2, and a
-    pair no shorter than either of its operations and no longer than both; transfers take no time. With P = F + Bw it is
-    `makespan_interleaved`. With B < S the addition of `bubble_ratio_interleaved` to S-1 counts here, too.
+    The last rank runs w forwards and w backwards alone, and everything else in pairs. Holds for any S, B and v >= 2 if
+    a pair is no shorter than either of its operations and no longer than both together; transfers take no time. With P
+    = F + Bw it equals `makespan_interleaved`. With B < S, S-1 grows here too, as in `bubble_ratio_interleaved`.
 
     Source: derived here; Megatron-LM, whose order it is, publishes none.
 
@@ -27,7 +27,7 @@ def makespan_combined_1f1b(num_ranks, num_microbatches, chunks=2, forward=1, bac
     pair : int or Fraction, optional
         Time P of a pair on 1/S of the model; F + Bw if not given.
     group : int, optional
-        Microbatches that go through one chunk before the next has its turn, N; by default S, at most B.
+        Microbatches that pass through one chunk before the next chunk's turn, N; by default S, at most B.
 
     Returns
     -------
@@ -50,8 +50,8 @@ def makespan_combined_1f1b(num_ranks, num_microbatches, chunks=2, forward=1, bac
 def peak_activations_combined_1f1b(num_ranks, num_microbatches, chunks=2, group=None):
     """Peak activations of each rank of combined 1F1B, min(2(S-1-d) + (v-1)N + 2, vB)/v.
 
-    One chunk more than interleaved 1F1B, for the one forward more that runs ahead: a pair's forward takes its
-    activations before its backward gives any back.
+    One chunk more than interleaved 1F1B, because one more forward runs ahead: a pair's forward takes its activations
+    before its backward frees any.
 
     Source: Megatron-LM, for the warm-up; the peaks follow from it.
 

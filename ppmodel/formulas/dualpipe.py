@@ -1,23 +1,23 @@
-"""Closed forms of DualPipe and DualPipeV: pairs of a forward and a backward, F&B, that run as one."""
+"""Closed forms of DualPipe and DualPipeV: pairs of a forward and a backward, F&B, that run as one operation."""
 
 from fractions import Fraction
 
 
 def makespan_dualpipe(num_ranks, num_microbatches, forward=1, input_grad=1, weight_grad=1, pair=None):
-    """Makespan of DualPipe: what an innermost rank computes, and (S/2-1)(F&B + Bw - 3W).
+    """Makespan of DualPipe: the computing time of an innermost rank plus (S/2-1)(F&B + Bw - 3W).
 
-    An innermost rank runs B-S-1 pairs, and S+1 forwards and as many backwards alone. That bubble is the published
-    one (DeepSeek-AI, 2024, table 2), and exact where F = I >= W. In general, derived here, with n = S/2 it is
-    (n-1)(F&B + Bw - 3W + max(0, W-I)) + max((n-1)(F-I), -F). Ranks nearer to the ends run fewer pairs, and so wait
-    less where a pair is shorter than its two operations. For even S, even B >= 2S, and a pair no shorter than either of
-    its operations and no longer than both; transfers and the gradient all-reduces take no time.
+    An innermost rank runs B-S-1 pairs, and S+1 forwards and S+1 backwards alone. That bubble is the published one
+    (DeepSeek-AI, 2024, table 2), and is exact where F = I >= W. The general bubble, derived here with n = S/2, is
+    (n-1)(F&B + Bw - 3W + max(0, W-I)) + max((n-1)(F-I), -F). Ranks nearer to the ends run fewer pairs, and so wait less
+    where a pair is shorter than its two operations. Holds for even S, even B >= 2S, and a pair no shorter than either
+    of its operations and no longer than both together; transfers and the gradient all-reduces take no time.
 
     Parameters
     ----------
     num_ranks : int
         Ranks, S.
     num_microbatches : int
-        Microbatches of one iteration, B; of both directions.
+        Microbatches of one iteration, B; both directions together.
     forward, input_grad, weight_grad : int, float or Fraction
         Times F, I and W of one microbatch on one stage; Bw = I + W.
     pair : int, float or Fraction, optional
@@ -39,9 +39,9 @@ def makespan_dualpipe(num_ranks, num_microbatches, forward=1, input_grad=1, weig
 
 
 def makespan_dualpipev(num_ranks, num_microbatches, forward=1, input_grad=1, weight_grad=1, pair=None):
-    """Makespan of DualPipeV: that of DualPipe on twice the ranks and microbatches, of half a stage each.
+    """Makespan of DualPipeV: that of DualPipe with twice as many ranks and microbatches, and stages half the size.
 
-    For B >= 2S; transfers take no time. As `makespan_dualpipe`, exact for any F, I, W and F&B.
+    For B >= 2S; transfers take no time. Exact for any F, I, W and F&B, like `makespan_dualpipe`.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def makespan_dualpipev(num_ranks, num_microbatches, forward=1, input_grad=1, wei
 
 
 def _makespan(depth, num_microbatches, forward, input_grad, weight_grad, pair):
-    """Of `depth` ranks from the end to the turn, in the unit of one rank's operations."""
+    """Makespan with `depth` ranks from the end to the turn, in the unit of one rank's operations."""
     backward, ramp = input_grad + weight_grad, depth - 1
     pair = forward + backward if pair is None else pair
     computing = (2 * (num_microbatches - depth) - 1) * pair + (2 * depth + 1) * (forward + backward)
@@ -82,14 +82,14 @@ def bubble_ratio_dualpipe(num_ranks, num_microbatches):
 
     For even S and even B >= 2S; transfers and the gradient all-reduces take no time.
 
-    Source: DeepSeek-AI, 2024, table 2, of which this is the ratio.
+    Source: DeepSeek-AI, 2024, table 2; the ratio follows from its bubble.
 
     Parameters
     ----------
     num_ranks : int
         Ranks, S.
     num_microbatches : int
-        Microbatches of one iteration, B; of both directions.
+        Microbatches of one iteration, B; both directions together.
 
     Returns
     -------
@@ -109,7 +109,8 @@ def bubble_ratio_dualpipev(num_ranks, num_microbatches):
 
     For B >= 2S; transfers take no time.
 
-    Source: the authors' repository, DualPipe, whose table counts 2S stages: (S-1)(F&B + Bw - 3W) of half a stage each.
+    Source: the authors' DualPipe repository, whose table counts 2S stages: (S-1)(F&B + Bw - 3W), in times of half a
+    stage.
 
     Parameters
     ----------
@@ -134,7 +135,7 @@ def bubble_ratio_dualpipev(num_ranks, num_microbatches):
 def peak_activations_dualpipe(num_ranks):
     """Peak activations of each rank of DualPipe: S+1, over both replicas.
 
-    Source: DeepSeek-AI, 2024, table 2. A pair's forward takes its activations before its backward gives any back.
+    Source: DeepSeek-AI, 2024, table 2. A pair's forward takes its activations before its backward frees any.
 
     Parameters
     ----------
@@ -155,10 +156,9 @@ def peak_activations_dualpipe(num_ranks):
 
 
 def peak_activations_dualpipev(num_ranks):
-    """Peak activations of each rank of DualPipeV: S + 1/2, that is 2S+1 stages' of half the size.
+    """Peak activations of each rank of DualPipeV: S + 1/2, that is, those of 2S+1 half-size stages.
 
-    Source: the authors' repository, DualPipe. A pair's forward takes its activations before its backward gives any
-    back.
+    Source: the authors' DualPipe repository. A pair's forward takes its activations before its backward frees any.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 
 def bubble_ratio_hanayo(num_ranks, num_waves):
-    """Idle share of the total time of Hanayo, (2S-2)/(3SW+S-1), approximately, if Bw = 2 F and B = S.
+    """Idle share of the total time of Hanayo, approximately (2S-2)/(3SW+S-1), if Bw = 2 F and B = S.
 
     Transfers take no time.
 

@@ -6,9 +6,9 @@ from fractions import Fraction
 def bubble_ratio_interleaved(num_ranks, num_microbatches, chunks=2):
     """Idle share of the total time of interleaved 1F1B and of looped BFS, (S-1)/(vB+S-1), for any F and Bw.
 
-    Over the ideal time it is the published (S-1)/(vB). With fewer microbatches than ranks, where nothing is
-    published, each of the v-1 turns of the loop waits for S-B more of them: S-1 becomes S-1 + (v-1)(S-B), derived
-    here. Assumes stages of equal length and transfers that take no time.
+    Over the ideal time it is the published (S-1)/(vB). Nothing is published for fewer microbatches than ranks: there
+    each of the v-1 turns of the loop waits for the S-B microbatches that are missing, so that S-1 becomes S-1 +
+    (v-1)(S-B), derived here. Assumes stages of equal length and transfers that take no time.
 
     Source: Narayanan et al., 2021, section 2.2.2; Lamy-Poirier, 2023, arXiv:2211.05953, for looped BFS.
 
@@ -38,10 +38,10 @@ def bubble_ratio_interleaved(num_ranks, num_microbatches, chunks=2):
 def makespan_interleaved(num_ranks, num_microbatches, chunks=2, forward=1, backward=2, comm=0):
     """Makespan of interleaved 1F1B with two chunks or more, B(F+Bw) + (S-1)(F+Bw)/v + (2vS-2)c.
 
-    Without transfers exact for any B, with the addition of `bubble_ratio_interleaved` where B < S. With transfers that
-    occupy no rank, for S dividing B and c <= min(F, Bw)/v: the whole way of a microbatch through the stages and back
-    is exposed, and nothing else. Qi et al., 2024, count (2vS-S-2)c, which is S c less than Megatron's order takes.
-    With one chunk see `makespan_1f1b`.
+    Without transfers it is exact for any B; where B < S, S-1 grows as in `bubble_ratio_interleaved`. With transfers
+    that occupy no rank it holds for S dividing B and c <= min(F, Bw)/v: all transfers of one microbatch through the
+    stages and back are exposed, and no others. Qi et al., 2024, count (2vS-S-2)c, which is S c less than Megatron's
+    order takes. For one chunk, see `makespan_1f1b`.
 
     Source: Narayanan et al., 2021, section 2.2.2; the transfers are derived here.
 
@@ -74,11 +74,11 @@ def makespan_interleaved(num_ranks, num_microbatches, chunks=2, forward=1, backw
 
 
 def makespan_looped_bfs(num_ranks, num_microbatches, chunks=2, forward=1, backward=2, comm=0):
-    """Makespan of looped BFS: v loops of the forwards and v of the backwards, and once the way through the ranks.
+    """Makespan of looped BFS: v loops of forwards, v loops of backwards, and one trip through the ranks.
 
-    A loop takes the longer of a rank's work for it, B f, and a microbatch's way round the ranks, S (f + c), with
-    f = F/v; backwards alike. Without transfers and with B >= S this is B(F+Bw) + (S-1)(F+Bw)/v. Exact for any sizes
-    where a transfer occupies nothing, and where it occupies its link if c <= min(F, Bw)/v. Derived here.
+    A loop takes as long as a rank's work for it, B f, or a microbatch's trip round the ranks, S (f + c), whichever is
+    longer, with f = F/v; backwards likewise. Without transfers and with B >= S this is B(F+Bw) + (S-1)(F+Bw)/v. Exact
+    for any sizes where a transfer occupies nothing, and for c <= min(F, Bw)/v where it occupies its link. Derived here.
 
     Parameters
     ----------
@@ -114,9 +114,9 @@ def makespan_looped_bfs(num_ranks, num_microbatches, chunks=2, forward=1, backwa
 def peak_activations_interleaved(num_ranks, num_microbatches, chunks=2, group=None):
     """Peak activations of each rank of interleaved 1F1B, min(2(S-1-d) + (v-1)N + 1, vB)/v, for v >= 2.
 
-    In units of one microbatch on 1/S of the model; S + (S-1)/v on the first rank where groups are of N = S
-    microbatches and B is large. Assumes stages of equal size; the lengths of the operations do not matter. With one
-    chunk see `peak_activations_1f1b`.
+    In units of one microbatch on 1/S of the model; S + (S-1)/v on the first rank for groups of N = S microbatches and
+    large B. Assumes stages of equal size; the lengths of the operations do not matter. For one chunk, see
+    `peak_activations_1f1b`.
 
     Source: Narayanan et al., 2021, section 2.2.2, for the order; the peaks follow from its warm-up.
 
@@ -129,7 +129,7 @@ def peak_activations_interleaved(num_ranks, num_microbatches, chunks=2, group=No
     chunks : int
         Stages per rank, v; at least 2.
     group : int, optional
-        Microbatches that go through one chunk before the next has its turn, N; by default S, at most B.
+        Microbatches that pass through one chunk before the next chunk's turn, N; by default S, at most B.
 
     Returns
     -------
@@ -145,19 +145,19 @@ def peak_activations_interleaved(num_ranks, num_microbatches, chunks=2, group=No
 
 
 def peaks_after_warm_up(num_ranks, num_microbatches, chunks, group, beside):
-    """Peak activations of each rank: the 2(S-1-d) + (v-1)N forwards of Megatron's warm-up, and some beside.
+    """Peak activations of each rank: the 2(S-1-d) + (v-1)N forwards of Megatron's warm-up, plus some more.
 
     Parameters
     ----------
     num_ranks, num_microbatches, chunks, group
         As in `peak_activations_interleaved`.
     beside : int
-        Chunks that are held beyond those of the warm-up.
+        Chunks held in addition to those of the warm-up.
 
     Returns
     -------
     list of Fraction, length S
-        Microbatches on 1/S of the model, for d = 0 .. S-1; all v B chunks at most.
+        Microbatches on 1/S of the model, for d = 0 .. S-1; at most all v B chunks.
 
     Examples
     --------

@@ -8,7 +8,7 @@ def bubble_ratio_gpipe(num_ranks, num_microbatches):
 
     Assumes stages of equal length and transfers that take no time.
 
-    Source: Huang et al., 2019, section 2.3; Narayanan et al., 2021, section 2.2 over the ideal time.
+    Source: Huang et al., 2019, section 2.3; Narayanan et al., 2021, section 2.2, give it over the ideal time.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def bubble_ratio_gpipe(num_ranks, num_microbatches):
 
 
 def bubble_ratio_1f1b(num_ranks, num_microbatches):
-    """Idle share of the total time of 1F1B and eager 1F1B: as GPipe, for any F and Bw.
+    """Idle share of the total time of 1F1B and eager 1F1B: the same as for GPipe, for any F and Bw.
 
     Assumes stages of equal length and transfers that take no time.
 
@@ -69,7 +69,7 @@ def bubble_ratio_ideal(num_ranks, num_microbatches):
     Returns
     -------
     Fraction
-        Idle time over the computing time; it may exceed 1.
+        Idle time over the computing time; can exceed 1.
 
     Examples
     --------
@@ -80,13 +80,13 @@ def bubble_ratio_ideal(num_ranks, num_microbatches):
 
 
 def makespan_gpipe(num_ranks, num_microbatches, forward=1, backward=2, comm=0, p2p="overlapped"):
-    """Makespan of GPipe: (B+S-1)(F+Bw), and transfers that are exposed.
+    """Makespan of GPipe: (B+S-1)(F+Bw), plus the exposed transfers.
 
-    These are 2(S-1) where a transfer occupies no rank; 2(S-1) + 2(B-1) where it occupies one, and twice that where
-    it occupies both: every rank then takes its turn for each microbatch. With two stages no rank both receives
-    and sends in one direction, so that `blocking` exposes 4 + 2(B-1). Under `rendezvous` a transfer holds two ranks
-    once, and 2(S-1) + 4(B-1) are exposed, with two stages 2 + 2(B-1). Under `overlapped` assumes c <= min(F, Bw): a
-    link carries one message while the next is computed. Derived here.
+    2(S-1) transfers are exposed where a transfer occupies no rank, 2(S-1) + 2(B-1) where it occupies one, and twice
+    that where it occupies both: then every rank has to handle the transfers of each microbatch in turn. With two stages
+    no rank both receives and sends in one direction, so `blocking` exposes 4 + 2(B-1). Under `rendezvous` a transfer
+    holds two ranks at once, and 2(S-1) + 4(B-1) are exposed, or 2 + 2(B-1) with two stages. Under `overlapped`, c <=
+    min(F, Bw) is assumed: a link carries one message while the next is computed. Derived here.
 
     Parameters
     ----------
@@ -119,22 +119,22 @@ def makespan_gpipe(num_ranks, num_microbatches, forward=1, backward=2, comm=0, p
 
 
 def _blocked(num_ranks, num_microbatches, p2p, per_turn):
-    """Transfers in the way of the slowest rank: those of the first microbatch, then some for each that follows."""
+    """Transfers that delay the slowest rank: those of the first microbatch, then some for each microbatch after it."""
     both = 1 if p2p in ("blocking_send", "blocking_recv") else 2
-    through = both if num_ranks > 2 else 1  # a middle rank receives and sends; one of two does either
+    through = both if num_ranks > 2 else 1  # a middle rank receives and sends; with two ranks, each does one of them
     first = 4 if p2p == "blocking" else 2
     return first * (num_ranks - 1) + per_turn * through * (num_microbatches - 1)
 
 
 def makespan_1f1b(num_ranks, num_microbatches, forward=1, backward=2, comm=0, p2p="overlapped"):
-    """Makespan of 1F1B: (B+S-1)(F+Bw), and transfers that are exposed.
+    """Makespan of 1F1B: (B+S-1)(F+Bw), plus the exposed transfers.
 
-    Where a transfer occupies no rank these are 2[(S-1) + (B-1) - ceil((B-1)/S)]: in the steady state a rank
-    sends a forward and waits for the backward that answers it, so that both transfers of a round trip are exposed
-    in all but one of S rounds. Where it occupies one rank they are GPipe's less one, where it occupies both, less
-    two; with two stages, 2 + (B-1) and 4 + 2(B-1). Under `rendezvous` a forward and a gradient pass one another, and
-    2(S-1) + 2(B-1) - 1 are exposed, with what c is longer than F and than Bw; with two stages, 2 + (B-1). Exact for any
-    S, B, F, Bw and c; derived here, the first in the literature for S dividing B.
+    Where a transfer occupies no rank, 2[(S-1) + (B-1) - ceil((B-1)/S)] transfers are exposed: in the steady state a
+    rank sends a forward and waits for the backward that answers it, so that both transfers of a round trip are exposed
+    in all but one of S rounds. Where a transfer occupies one rank, one fewer than with GPipe is exposed; where it
+    occupies both, two fewer; with two stages, 2 + (B-1) and 4 + 2(B-1). Under `rendezvous` a forward and a gradient
+    pass one another, and 2(S-1) + 2(B-1) - 1 are exposed, plus the times by which c exceeds F and Bw; with two stages,
+    2 + (B-1). Exact for any S, B, F, Bw and c; derived here, though the literature has the first for S dividing B.
 
     Parameters
     ----------
@@ -175,8 +175,8 @@ def makespan_1f1b(num_ranks, num_microbatches, forward=1, backward=2, comm=0, p2
 def makespan_eager_1f1b(num_ranks, num_microbatches, forward=1, backward=2, comm=0):
     """Makespan of eager 1F1B where a transfer occupies no rank: that of GPipe, (B+S-1)(F+Bw) + 2(S-1)c.
 
-    Its warm-up of 2(S-1-d) forwards leaves two of them between a forward and the backward that answers it, which
-    hides a round trip while c <= (F+Bw)/2. Derived here.
+    Its warm-up of 2(S-1-d) forwards leaves two forwards between a forward and the backward that answers it, which hides
+    a round trip while c <= (F+Bw)/2. Derived here.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def makespan_eager_1f1b(num_ranks, num_microbatches, forward=1, backward=2, comm
 
 
 def peak_activations_gpipe(num_ranks, num_microbatches):
-    """Peak activations of each rank of GPipe in units of one microbatch on 1/S of the model: B.
+    """Peak activations of each rank of GPipe, in units of one microbatch on 1/S of the model: B.
 
     Assumes stages of equal size; the lengths of the operations do not matter.
 
@@ -224,10 +224,10 @@ def peak_activations_gpipe(num_ranks, num_microbatches):
 
 
 def peak_activations_1f1b(num_ranks, num_microbatches):
-    """Peak activations of each rank of 1F1B, in the same units: min(B, S-d).
+    """Peak activations of each rank of 1F1B, in units of one microbatch on 1/S of the model: min(B, S-d).
 
-    Narayanan et al., 2021, section 2.2.1 bounds it by S; the rank's own value follows from its warm-up.
-    Assumes stages of equal size; the lengths of the operations do not matter.
+    Narayanan et al., 2021, section 2.2.1, bound it by S; each rank's own value follows from its warm-up. Assumes stages
+    of equal size; the lengths of the operations do not matter.
 
     Parameters
     ----------
@@ -248,7 +248,8 @@ def peak_activations_1f1b(num_ranks, num_microbatches):
 
 
 def peak_activations_eager_1f1b(num_ranks, num_microbatches):
-    """Peak activations of each rank of eager 1F1B, in the same units: min(B, 2(S-1-d) + 1).
+    """Peak activations of each rank of eager 1F1B, in units of one microbatch on 1/S of the model: min(B, 2(S-1-d) +
+    1).
 
     Assumes stages of equal size; the lengths of the operations do not matter.
 

@@ -1,7 +1,7 @@
-"""Closed forms of STP, and its authors' comparison with interleaved 1F1B and ZB-V where tensor parallelism costs time.
+"""Closed forms of STP, and its authors' comparison with interleaved 1F1B and ZB-V when tensor parallelism costs time.
 
-Times here are of one chunk, half a rank's share of the model, as in the paper: F, I, W, and A of the all-reduces of one
-pass over it. A forward or an input gradient alone takes A longer; a whole backward hides its all-reduces under its
+As in the paper, times are those of one chunk, half a rank's share of the model: F, I, W, and A for the all-reduces of
+one pass over it. A forward or an input gradient alone takes A longer; a whole backward hides its all-reduces under its
 weight gradients, and a cell of two operations hides those of both.
 """
 
@@ -9,12 +9,12 @@ from fractions import Fraction
 
 
 def bubble_ratio_stp(num_ranks, num_microbatches, warm_up="full"):
-    """Idle share of the total time of STP at F = I = W, (S-1)/(6B+S-1); memory-saving 2(S-1)/(6B+2(S-1)).
+    """Idle share of the total time of STP at F = I = W: (S-1)/(6B+S-1); memory-saving 2(S-1)/(6B+2(S-1)).
 
-    For B >= 3S-1 (2S with the memory-saving warm-up); all-reduces and transfers take no time, a pair the sum of its
-    parts.
+    For B >= 3S-1 (2S with the memory-saving warm-up); all-reduces and transfers take no time, and a pair takes the sum
+    of its parts.
 
-    Source: Qi et al., 2025, table 1, of which the first is the ratio; the second is derived here.
+    Source: Qi et al., 2025, table 1, from whose bubble the first follows; the second is derived here.
 
     Parameters
     ----------
@@ -39,11 +39,11 @@ def bubble_ratio_stp(num_ranks, num_microbatches, warm_up="full"):
 
 
 def makespan_stp(num_ranks, num_microbatches, forward=1, input_grad=1, weight_grad=1):
-    """Makespan of STP with the full warm-up: what a rank computes, and S-1 times half of the longest of six.
+    """Makespan of STP with the full warm-up: a rank's computing time plus S-1 times half of the longest of six times.
 
-    They are F, I, 2I-W, 3F-2W, 2F+2I-3W and 3F+I-3W. The published (S-1)(F+I-W)/2 is exact at F = I = W, and less than
-    this wherever the three differ. Derived here, for B >= 3S-1 and W <= max(F, I); a pair takes the sum of its parts,
-    all-reduces and transfers take no time.
+    The six are F, I, 2I-W, 3F-2W, 2F+2I-3W and 3F+I-3W. The published (S-1)(F+I-W)/2 is exact at F = I = W, and too
+    short wherever F, I and W differ. Derived here, for B >= 3S-1 and W <= max(F, I); a pair takes the sum of its parts,
+    and all-reduces and transfers take no time.
 
     Parameters
     ----------
@@ -70,11 +70,11 @@ def makespan_stp(num_ranks, num_microbatches, forward=1, input_grad=1, weight_gr
 
 
 def peak_activations_stp(num_ranks, warm_up="full", weight_grads_hold=True):
-    """Peak activations of each rank of STP, (3S + max(1, d))/2; memory-saving S + max(2, d+1)/2.
+    """Peak activations of each rank of STP, (3S + max(1, d))/2; with the memory-saving warm-up S + max(2, d+1)/2.
 
-    What waits for its weight gradient counts in full. Without it every rank has (3S+1)/2, or S+1. The published peak is
-    3S chunks, 3S/2 here: it leaves out that a pair's forward takes its activations before its backward gives any back.
-    For B >= 3S-1 (2S with the memory-saving warm-up).
+    Activations that wait for their weight gradient count in full; if they do not count, every rank has (3S+1)/2, or
+    S+1. The published peak is 3S chunks, 3S/2 here: it overlooks that a pair's forward takes its activations before its
+    backward frees any. For B >= 3S-1 (2S with the memory-saving warm-up).
 
     Source: Qi et al., 2025, table 1, for the published peak; counted here.
 
@@ -84,7 +84,7 @@ def peak_activations_stp(num_ranks, warm_up="full", weight_grads_hold=True):
         Ranks, S; each holds two stages.
     warm_up : {"full", "memory-saving"}
     weight_grads_hold : bool
-        Whether the input gradient gives nothing back, or everything.
+        Whether the input gradient frees nothing, or everything.
 
     Returns
     -------
@@ -103,7 +103,7 @@ def peak_activations_stp(num_ranks, warm_up="full", weight_grads_hold=True):
 
 
 def tensor_bubble_interleaved(num_microbatches, all_reduce=1):
-    """Exposed all-reduces of interleaved 1F1B with two chunks, 2 B A on every rank: all its forwards are alone.
+    """Exposed all-reduces of interleaved 1F1B with two chunks, 2 B A on every rank: all its forwards run alone.
 
     Source: Qi et al., 2025, table 1.
 
@@ -117,7 +117,7 @@ def tensor_bubble_interleaved(num_microbatches, all_reduce=1):
     Returns
     -------
     int, float or Fraction
-        In the unit of `all_reduce`.
+        Time, in the unit of `all_reduce`.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def tensor_bubble_interleaved(num_microbatches, all_reduce=1):
 
 
 def tensor_bubble_zb_v(num_microbatches, all_reduce=1):
-    """Exposed all-reduces of ZB-V, 4 B A on every rank: all forwards and input gradients are alone.
+    """Exposed all-reduces of ZB-V, 4 B A on every rank: all its forwards and input gradients run alone.
 
     An implementation that runs a unit's weight gradient under the all-reduce of its input gradient exposes half of it.
 
@@ -152,11 +152,11 @@ def tensor_bubble_zb_v(num_microbatches, all_reduce=1):
 
 
 def tensor_bubble_stp(num_ranks, all_reduce=1):
-    """Exposed all-reduces of each rank of STP, (2S+1+d) A, whatever B is: the forwards of the warm-up are alone.
+    """Exposed all-reduces of each rank of STP, (2S+1+d) A for any B: the forwards of the warm-up run alone.
 
-    The published (2S+1) A is that of rank 0. With the full warm-up, for B >= 3S-1.
+    The published (2S+1) A is that of rank 0. Holds for the full warm-up and B >= 3S-1.
 
-    Source: Qi et al., 2025, table 1; rank by rank derived here.
+    Source: Qi et al., 2025, table 1; the values of the other ranks are derived here.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def pipeline_bubble_interleaved(num_ranks, forward=1, input_grad=1, weight_grad=
 def pipeline_bubble_zb_v(num_ranks, forward=1, input_grad=1, weight_grad=1, all_reduce=0):
     """Idle time within the span of rank 0 of ZB-V, (S-1)(F+2A+I-2W), exact at F = I = W.
 
-    Over the whole iteration every rank then waits (S-1)(F+A): the ranks begin one after another. For B >= 2S-1.
+    Over the whole iteration every rank also waits (S-1)(F+A), because the ranks begin one after another. For B >= 2S-1.
 
     Source: Qi et al., 2025, table 1.
 
@@ -229,9 +229,9 @@ def pipeline_bubble_zb_v(num_ranks, forward=1, input_grad=1, weight_grad=1, all_
 def pipeline_bubble_stp(num_ranks, forward=1, input_grad=1, weight_grad=1, all_reduce=0):
     """Idle time of the last rank of STP, (S-1)(F+A+I-W), exact at F = I = W with the full warm-up and B >= 3S-1.
 
-    There rank d waits (S-1-d) A longer. Where the three times differ see `makespan_stp`.
+    Under these conditions rank d waits (S-1-d) A longer. Where the three times differ, see `makespan_stp`.
 
-    Source: Qi et al., 2025, table 1; where it holds was found here.
+    Source: Qi et al., 2025, table 1; the conditions under which it holds were found here.
 
     Parameters
     ----------

@@ -9,8 +9,8 @@ from fractions import Fraction
 def bubble_ratio_zb_h1(num_ranks, num_microbatches):
     """Idle share of the total time of ZB-H1, (S-1)/(3B+S-1), if F = I = W.
 
-    The widely quoted third of 1F1B's bubble ratio, (S-1)/(3(B+S-1)), divides by 1F1B's total time and is smaller; over
-    the ideal time, (S-1)/(3B), it is a third exactly. Assumes transfers that take no time and B >= S.
+    One third of 1F1B's bubble ratio, (S-1)/(3(B+S-1)), is widely quoted; it divides by 1F1B's total time and is
+    smaller. Over the ideal time, (S-1)/(3B), it is exactly a third. Assumes transfers that take no time and B >= S.
 
     Source: Qi et al., 2024, section 2.3: an idle time of (S-1)(F+I-W).
 
@@ -33,9 +33,9 @@ def bubble_ratio_zb_h1(num_ranks, num_microbatches):
 
 
 def bubble_ratio_zb_h2(num_ranks, num_microbatches):
-    """Idle share of the total time of ZB-H2 if F = I = W: that of ZB-H1, (S-1)/(3B+S-1).
+    """Idle share of the total time of ZB-H2 if F = I = W: the same as ZB-H1's, (S-1)/(3B+S-1).
 
-    The published 0 is over the longest span from a rank's first to its last operation, `span_zb_h2`. The ranks
+    The published 0 is over the longest span of a rank, from its first operation to its last, `span_zb_h2`. The ranks
     begin one after another, S-1 forwards from the first to the last, and that ramp counts in the total. Assumes
     transfers that take no time and B >= 2S-1. Derived here.
 
@@ -85,11 +85,11 @@ def bubble_ratio_span_zb_h2(num_ranks, num_microbatches):
 def makespan_zb_h1(num_ranks, num_microbatches, forward=1, input_grad=1, weight_grad=1, comm=0):
     """Makespan of ZB-H1: B(F+I+W) + (S-1) max(F+I-W+4c, I+2c, F+3c).
 
-    Without transfers exact for any F, I and W; the published bubble, (S-1)(F+I-W), is the first term, the largest while
-    W <= min(F, I). With transfers that occupy no rank, for c <= W/2 and B > S; at B = S it is 2c less where
-    W <= min(F, I). Longer transfers are exposed in every round, as in 1F1B.
+    Without transfers it is exact for any F, I and W; the published bubble, (S-1)(F+I-W), is the first term, which is
+    the largest while W <= min(F, I). With transfers that occupy no rank it holds for c <= W/2 and B > S; at B = S it is
+    2c less where W <= min(F, I). Longer transfers are exposed in every round, as in 1F1B.
 
-    Source: Qi et al., 2024, section 2.3, the first term; the others and the transfers are derived here.
+    Source: Qi et al., 2024, section 2.3, for the first term; the others and the transfers are derived here.
 
     Parameters
     ----------
@@ -116,16 +116,16 @@ def makespan_zb_h1(num_ranks, num_microbatches, forward=1, input_grad=1, weight_
 
 
 def _saved(num_ranks, num_microbatches):
-    """Transfers that are hidden where no microbatch follows those of the first round."""
+    """Transfers that stay hidden when no microbatches follow those of the first round."""
     return 2 if num_ranks == num_microbatches > 1 else 0
 
 
 def makespan_zb_h2(num_ranks, num_microbatches, forward=1, input_grad=1, weight_grad=1, comm=0):
     """Makespan of ZB-H2: B(F+I+W) + (S-1) max(F+I-2W+2c, I-F+2c, F+c).
 
-    Exact for any F, I and W without transfers, and for c <= min(F, W)/2 where these occupy no rank. The last term
-    is the ramp: the last rank begins S-1 forwards after the first, and with the first two terms no larger than F
-    it never waits again. The published bubble, (S-1)(F+I-2W), is that of the span; see `span_zb_h2`. Derived here.
+    Exact for any F, I and W without transfers, and for c <= min(F, W)/2 with transfers that occupy no rank. The last
+    term is the ramp: the last rank begins S-1 forwards after the first, and never waits again while the first two terms
+    are no larger than F. The published bubble, (S-1)(F+I-2W), is that of the span; see `span_zb_h2`. Derived here.
 
     Parameters
     ----------
@@ -154,9 +154,9 @@ def makespan_zb_h2(num_ranks, num_microbatches, forward=1, input_grad=1, weight_
 def span_zb_h1(num_ranks, num_microbatches, forward=1, input_grad=1, weight_grad=1, comm=0):
     """Longest span of a rank of ZB-H1, from its first operation to its last: B(F+I+W) + (S-1) max(F+I-W+4c, I+2c).
 
-    Exact where `makespan_zb_h1` is. The denominator of the bubble rates of Qi et al., 2024.
+    Exact where `makespan_zb_h1` is. It is the denominator of the bubble rates of Qi et al., 2024.
 
-    Source: Qi et al., 2024, section 2.3, the first term; the second and the transfers are derived here.
+    Source: Qi et al., 2024, section 2.3, for the first term; the second and the transfers are derived here.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def span_zb_h1(num_ranks, num_microbatches, forward=1, input_grad=1, weight_grad
     Returns
     -------
     int, float or Fraction
-        In the unit of `forward`; exact where the times are.
+        Time, in the unit of `forward`; exact where the times are.
 
     Examples
     --------
@@ -181,9 +181,9 @@ def span_zb_h1(num_ranks, num_microbatches, forward=1, input_grad=1, weight_grad
 def span_zb_h2(num_ranks, num_microbatches, forward=1, input_grad=1, weight_grad=1, comm=0):
     """Longest span of a rank of ZB-H2, from first to last operation: B(F+I+W) + (S-1) max(F+I-2W+2c, I-F+2c, 0).
 
-    Exact where `makespan_zb_h2` is. The denominator of the bubble rates of Qi et al., 2024.
+    Exact where `makespan_zb_h2` is. It is the denominator of the bubble rates of Qi et al., 2024.
 
-    Source: Qi et al., 2024, section 2.3, the first term; the second and the transfers are derived here.
+    Source: Qi et al., 2024, section 2.3, for the first term; the second and the transfers are derived here.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def span_zb_h2(num_ranks, num_microbatches, forward=1, input_grad=1, weight_grad
     Returns
     -------
     int, float or Fraction
-        In the unit of `forward`; exact where the times are.
+        Time, in the unit of `forward`; exact where the times are.
 
     Examples
     --------
@@ -207,8 +207,8 @@ def span_zb_h2(num_ranks, num_microbatches, forward=1, input_grad=1, weight_grad
 def makespan_interleaved_zb(num_ranks, num_microbatches, chunks=2, forward=1, input_grad=1, weight_grad=1, comm=0):
     """Makespan of PyTorch's interleaved ZB: B(F+I+W) + (S-1) max(F+I-W, F, I)/v + (4(S-1) + (v-1)S)c.
 
-    Without transfers exact for any F, I, W and B >= S. With transfers that occupy no rank, for W <= min(F, I),
-    c <= W/(2v) and S dividing B; at B = S it is 2c less. Derived here: nothing is published.
+    Without transfers it is exact for any F, I, W and B >= S. With transfers that occupy no rank it holds for W <=
+    min(F, I), c <= W/(2v) and S dividing B; at B = S it is 2c less. Derived here: nothing is published.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ def makespan_interleaved_zb(num_ranks, num_microbatches, chunks=2, forward=1, in
 
 
 def peak_activations_zb_h1(num_ranks):
-    """Peak activations of each rank of ZB-H1 in units of one microbatch on 1/S of the model: S.
+    """Peak activations of each rank of ZB-H1, in units of one microbatch on 1/S of the model: S.
 
     Activations stay until the weight gradient is computed. Assumes B >= S and stages of equal size.
 
@@ -265,7 +265,7 @@ def peak_activations_zb_h1(num_ranks):
 
 
 def peak_activations_zb_h2(num_ranks):
-    """Peak activations of each rank of ZB-H2 in units of one microbatch on 1/S of the model: 2S-1.
+    """Peak activations of each rank of ZB-H2, in units of one microbatch on 1/S of the model: 2S-1.
 
     Activations stay until the weight gradient is computed. Assumes B >= 2S-1 and stages of equal size.
 
@@ -290,10 +290,10 @@ def peak_activations_zb_h2(num_ranks):
 
 
 def peak_activations_interleaved_zb(num_ranks, num_microbatches, chunks=2):
-    """Peak activations of each rank of PyTorch's interleaved ZB, min((S + (v-1)N)/v, B), alike on all of them.
+    """Peak activations of each rank of PyTorch's interleaved ZB, min((S + (v-1)N)/v, B), the same on all ranks.
 
-    In units of one microbatch on 1/S of the model; N = B // max(1, B // S) microbatches go through one chunk before the
-    next has its turn, so that it is S where S divides B. Assumes stages of equal size. Derived here.
+    In units of one microbatch on 1/S of the model; N = B // max(1, B // S) microbatches pass through one chunk before
+    the next chunk's turn, so N is S where S divides B. Assumes stages of equal size. Derived here.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Closed forms of ZB-V, V-Half and V-Min: two stages per rank, the backward split in I and W.
+"""Closed forms of ZB-V, V-Half and V-Min: two stages per rank, the backward split into I and W.
 
-The papers count bubbles on the longest span from a rank's first to its last operation; over the total time, as
-here, the first rank's start or the last one's end is in it too.
+The papers count bubbles over the longest span of a rank, from its first operation to its last; the total time, used
+here, also contains the late start of the last rank or the early end of the first.
 """
 
 from fractions import Fraction
@@ -10,9 +10,9 @@ from fractions import Fraction
 def makespan_zb_v(num_ranks, num_microbatches, forward=1, input_grad=1, weight_grad=1):
     """Makespan of ZB-V, B(F+I+W) + (S-1) max(I, 2(I-W))/2.
 
-    For B >= 2S-1, F <= I and W <= I; at F = I = W = 1 fewer microbatches leave max(S-1, 4(S-1) - 2(B-1)) chunks' times
-    in place of S-1, chunks being half a stage. No bubble is left within the span of any rank at F = I = W: the
-    last rank begins S-1 chunks late, which the total counts. Transfers take no time. Derived here.
+    For B >= 2S-1, F <= I and W <= I; at F = I = W = 1 fewer microbatches leave max(S-1, 4(S-1) - 2(B-1)) chunk-times in
+    place of S-1, a chunk being half a stage. At F = I = W no rank has a bubble within its span: the last rank begins
+    S-1 chunks late, which the total counts. Transfers take no time. Derived here.
 
     Parameters
     ----------
@@ -43,8 +43,8 @@ def makespan_zb_v(num_ranks, num_microbatches, forward=1, input_grad=1, weight_g
 def bubble_ratio_zb_v(num_ranks, num_microbatches):
     """Idle share of the total time of ZB-V, (S-1)/(6B+S-1), at F = I = W and B >= 2S-1.
 
-    Of a rank's span it is zero (Qi et al., 2024, section 6); over the total, derived here from `makespan_zb_v`,
-    which also serves fewer microbatches. Transfers take no time.
+    Over a rank's span it is zero (Qi et al., 2024, section 6). Over the total it is derived here from `makespan_zb_v`,
+    which also covers fewer microbatches. Transfers take no time.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def bubble_ratio_zb_v(num_ranks, num_microbatches):
 
 
 def bubble_ratio_span_zb_v(num_ranks, num_microbatches):
-    """Idle share of the longest span of a rank of ZB-V if F = I = W: 0 from B = 2S-1 on.
+    """Idle share of the longest span of a rank of ZB-V if F = I = W: 0 for B >= 2S-1.
 
     Over the total time it is `bubble_ratio_zb_v`. Assumes transfers that take no time.
 
@@ -94,7 +94,7 @@ def bubble_ratio_span_zb_v(num_ranks, num_microbatches):
 
 
 def peak_activations_zb_v(num_ranks):
-    """Peak activations of each rank of ZB-V: S, as 1F1B's first rank, if B >= 2S-1.
+    """Peak activations of each rank of ZB-V: S, like 1F1B's first rank, if B >= 2S-1.
 
     Source: Qi et al., 2024, section 6. The activations stay until the weight gradient.
 
@@ -119,12 +119,13 @@ def peak_activations_zb_v(num_ranks):
 def makespan_v_half(num_ranks, num_microbatches):
     """Makespan of V-Half in forward-times at F = I = W: 3B + (3S-7)/2 where S is even, 3B + (3S-4)/2 where it is odd.
 
-    For B >= S; of one and two ranks 3B + (S-1)/2. Transfers take no time. The paper gives the bubble's order, about
-    S/(2B) of the time; the exact numbers are those of the authors' generator, and of our table. The even S win because
-    their block holds the backward back by three slots, which the first and the last microbatches need not wait.
+    For B >= S; with one or two ranks it is 3B + (S-1)/2. Transfers take no time. The paper gives only the order of the
+    bubble, about S/(2B) of the time; the exact numbers are those of the authors' generator, and of our table. Even S do
+    better because their block delays the backward by three slots, which the first and the last microbatches need not
+    wait for.
 
-    At other times every further microbatch takes max(F + I + W, 2F + W/2, 2I + W/2), if S >= 2: no more than it has to
-    compute where W + 2I >= 2F and W + 2F >= 2I, the authors' condition; the rest is measured here.
+    At other times each further microbatch takes max(F + I + W, 2F + W/2, 2I + W/2), if S >= 2: only its computing time
+    where W + 2I >= 2F and W + 2F >= 2I, the authors' condition; the other terms are measured here.
 
     Parameters
     ----------
@@ -136,7 +137,7 @@ def makespan_v_half(num_ranks, num_microbatches):
     Returns
     -------
     Fraction
-        Time of one iteration in forward-times: that of one microbatch on 1/S of the model.
+        Time of one iteration, in units of the forward of one microbatch on 1/S of the model.
 
     Examples
     --------
@@ -150,8 +151,8 @@ def makespan_v_half(num_ranks, num_microbatches):
 def bubble_ratio_v_half(num_ranks, num_microbatches):
     """Idle share of the total time of V-Half at F = I = W, for B >= S.
 
-    (3S-7)/(6B+3S-7) where S is even and (3S-4)/(6B+3S-4) where it is odd; (S-1)/(6B+S-1) of one and two ranks.
-    Derived here from `makespan_v_half`, under what that assumes.
+    (3S-7)/(6B+3S-7) where S is even and (3S-4)/(6B+3S-4) where it is odd; (S-1)/(6B+S-1) with one or two ranks. Derived
+    here from `makespan_v_half`, under the same assumptions.
 
     Parameters
     ----------
@@ -198,13 +199,13 @@ def peak_activations_v_half(num_ranks):
 
 
 def makespan_v_min(num_ranks, num_microbatches):
-    """Makespan of V-Min in forward-times at F = I = W: 3B + (4S-7)/2, or 3B + (4S-5)/2 where S leaves 1 over threes.
+    """Makespan of V-Min in forward-times at F = I = W: 3B + (4S-7)/2, or 3B + (4S-5)/2 where S mod 3 is 1.
 
-    For B >= S; of one rank 3B, of two 3B + 1 from three microbatches on. Transfers take no time. The paper gives the
-    bubble's order, about 2S/(3B) of the time. The authors' generator takes 3B + (4S-5)/2 where S leaves 2 as well: our
-    table is one forward-time shorter there, for S = 2 half of one, within the same peak.
+    For B >= S; with one rank it is 3B, with two 3B + 1 from three microbatches on. Transfers take no time. The paper
+    gives only the order of the bubble, about 2S/(3B) of the time. The authors' generator also takes 3B + (4S-5)/2 where
+    S mod 3 is 2: our table is one forward-time shorter there (half of one for S = 2), within the same peak.
 
-    At other times every further microbatch takes max(F + I + W, 3F, 3I), if S >= 3: what the authors' block takes where
+    At other times each further microbatch takes max(F + I + W, 3F, 3I), if S >= 3: the time of the authors' block when
     nothing but its order holds the ranks back; measured here.
 
     Parameters
@@ -217,7 +218,7 @@ def makespan_v_min(num_ranks, num_microbatches):
     Returns
     -------
     Fraction
-        Time of one iteration in forward-times: that of one microbatch on 1/S of the model.
+        Time of one iteration, in units of the forward of one microbatch on 1/S of the model.
 
     Examples
     --------
@@ -231,9 +232,8 @@ def makespan_v_min(num_ranks, num_microbatches):
 def bubble_ratio_v_min(num_ranks, num_microbatches):
     """Idle share of the total time of V-Min as its authors generate it, at F = I = W: (4S-5)/(6B+4S-5), for B >= S.
 
-    Where 3 divides S, (4S-7)/(6B+4S-7). The paper gives its order alone; these are the lengths that the authors'
-    generator was seen to give. Our table is better where S leaves 2 over multiples of 3, see `makespan_v_min`.
-    Transfers take no time.
+    Where 3 divides S it is (4S-7)/(6B+4S-7). The paper gives only the order; these are the lengths observed from the
+    authors' generator. Our table is better where S mod 3 is 2, see `makespan_v_min`. Transfers take no time.
 
     Parameters
     ----------

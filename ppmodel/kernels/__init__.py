@@ -1,7 +1,7 @@
-"""Compiled loops over the operations of a table; each has a plain twin, beside which it is tested to the last bit.
+"""Compiled loops over the operations of a table, each with a plain twin whose results it must match to the last bit.
 
-Integers are of 32 bits, and what belongs together stands side by side: how much a loop reads for each operation decides
-how fast it is. A small function that a loop calls is inlined, since handing arrays over costs as much as the work.
+Integers have 32 bits, and values that are used together are stored together: a loop is as fast as the little it reads
+for each operation. Small functions that a loop calls are inlined, since passing arrays costs as much as the work.
 """
 
 from ppmodel.kernels.automatic import zero_bubble_order, zero_bubble_span

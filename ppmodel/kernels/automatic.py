@@ -34,7 +34,7 @@ def zero_bubble_order(sizes, times, memory, rule):
             return program
         forwards, input_grads, weight_grads = done[rank, _F], done[rank, _I], done[rank, _W]
 
-        # what may come, and when
+        # what can run next, and when
         forward_there = soonest_forward = input_grad_there = soonest_input_grad = NEVER
         if forwards < num_microbatches:
             if rank == 0:
@@ -57,7 +57,7 @@ def zero_bubble_order(sizes, times, memory, rule):
         if depth > 0 and forwards - input_grads > depth * (num_ranks - 1 - rank):
             room = False
 
-        # what to begin
+        # which one to start
         kind = NOTHING
         may_forward, may_input_grad = room and forward_there <= now, input_grad_there <= now
         if may_input_grad and held + kept - whole > limit:
@@ -81,7 +81,7 @@ def zero_bubble_order(sizes, times, memory, rule):
         if kind == NOTHING and may_input_grad:
             kind = _I
 
-        # wait, or begin it
+        # wait, or start it
         if kind == NOTHING:
             due[rank] = input_grad_there if input_grad_there > now else NEVER
             if room and forward_there > now:

@@ -1,4 +1,4 @@
-"""Building blocks moved together: the twin of `schedules.building_block.squeeze`."""
+"""Building blocks packed together: the twin of `schedules.building_block.squeeze`."""
 
 import numpy as np
 
@@ -24,7 +24,7 @@ def squeeze(home, slot, turns, stable, limit, length):
             held, owed = _after(cells[rank, at], count[rank, at, 0], count[rank, at, 1], num_forwards)
             count[rank, at + 1, 0], count[rank, at + 1, 1] = held, owed
 
-    # each operation of the warm-up and the cool-down to the first free slot that its inputs and the limit allow
+    # move each operation of the warm-up and cool-down to the first free slot that its inputs and the limit allow
     for number in turns:
         step, microbatch = divmod(number, num_microbatches)
         rank, at, here = home[step], slot[step, microbatch], 0
@@ -50,7 +50,7 @@ def squeeze(home, slot, turns, stable, limit, length):
             filled[rank] = at + 1
         slot[step, microbatch] = here
 
-    # weight gradients in the slots that remain, the oldest first
+    # fill the remaining slots with weight gradients, oldest first
     waiting = np.empty(length, np.int32)
     for rank in range(num_ranks):
         first, last = 0, 0
@@ -88,7 +88,7 @@ def _reach(count, filled, rank, slot):
 
 @inlined
 def _move(cells, count, filled, trial, rank, slot, at, num_forwards, limit):
-    """Move an operation, unless the limit is broken: then where, else ``NOWHERE``."""
+    """Move an operation unless that breaks the limit; return its new slot, or ``NOWHERE``."""
     until, number, broken = max(filled[rank], slot + 1), cells[rank, at], NOWHERE
     held, owed = _after(number, count[rank, slot, 0], count[rank, slot, 1], num_forwards)
     trial[slot + 1, 0], trial[slot + 1, 1] = held, owed

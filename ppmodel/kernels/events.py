@@ -1,4 +1,4 @@
-"""Discrete events, compiled: the twin of `engine.run_events`, with its rule for ties."""
+"""Discrete events, compiled: the twin of `engine.run_events`, with the same rule for ties."""
 
 import numpy as np
 
@@ -15,13 +15,13 @@ def events(
     stream, source, link, group_start, routes, remote, reduces, overlaps, gates, sizes, durations, overlap_factor,
     occupied, shares, copies,
 ):  # fmt: skip
-    """Start, end, leaving and arrival of every operation, shape (4, num_operations).
+    """Return start, end, departure and arrival of every operation, shape (4, num_operations).
 
-    `gates` are the places that the reductions of each rank hold, and where each rank's begin; without any they hold
-    none. `sizes` are the numbers of streams and of places where messages queue; `durations` those of each operation;
-    `shares` and `copies` are as in `paths.longest_path`. In each round streams that may go on do so, new events join
-    the queue of events, and the first of them is handled.
-    The phases of a round are one function, since handing arrays over costs as much as the work; a comment marks each.
+    `gates` are the places that the reductions of each rank hold, and where each rank's places begin; if there are none,
+    reductions hold nothing. `sizes` are the numbers of streams and of places where messages queue; `durations` are
+    those of each operation; `shares` and `copies` are as in `paths.longest_path`. In each round, streams that can go on
+    do so, new events join the event queue, and the first event is handled.
+    The phases of a round are one function, since passing arrays costs as much as the work; a comment marks each.
     """
     compute, occupancy, latency = durations
     sends, receives, queues = occupied
@@ -52,7 +52,7 @@ def events(
     awake, num_awake = np.arange(count + 2 * num_streams), num_streams
     now = 0.0
     while True:
-        # streams that were woken take a message in, or start the group at their head
+        # streams that were woken receive a message, or start the group at their head
         while num_awake:
             num_awake -= 1
             here = awake[num_awake]
@@ -64,7 +64,7 @@ def events(
                 needed = source[op]
                 if stream[op] == here and remote[op] and not taken[needed]:
                     free_to_start = False
-                    if delivered[needed]:  # the rank takes the message in, which occupies it
+                    if delivered[needed]:  # the rank receives the message, which occupies it
                         idle[here] = False
                         arrived[needed] = now + (occupancy[needed] + latency[needed])
                         if not sends:
@@ -97,7 +97,7 @@ def events(
             duration = together if last - first > 1 and not reduces[first] else longest
             new_when[num_new], new_key[num_new] = now + duration, (_END << _KIND) + 2 * first
             num_new += 1
-            if shares is not None and not sends:  # results that are sent before the cell ends
+            if shares is not None and not sends:  # results sent before the cell ends
                 for op in range(first, last):
                     share = _share(shares, link, first, op, queues)
                     if share < 1 and link[op] != NONE:
@@ -114,10 +114,10 @@ def events(
         num_events -= 1
         _pop(when, key, num_events)
 
-        # what it changes at once
+        # the event's immediate effects
         kind, op, side = what >> _KIND, (what & ((1 << _KIND) - 1)) >> 1, what & 1
-        first = last = group = NONE  # the operations whose results are sent now, and their group where it has ended
-        served = NONE  # a link or a side of a nic that is free again
+        first = last = group = NONE  # operations whose results are sent now, and their group if it has ended
+        served = NONE  # a link or a side of a NIC that has become free
         if kind == _END:
             group = group_of[op]
             first, last = group_start[group], group_start[group + 1]
@@ -131,7 +131,7 @@ def events(
                 if beside[done] != NONE:  # a reduction beside the rank
                     awake[num_awake] = beside[done]
                     num_awake += 1
-            if copies is not None:  # copies in begin with the next cell
+            if copies is not None:  # copies back in start with the next cell
                 here = stream[first]
                 following = programs[head[here]] if head[here] < program_end[here] else group
                 for done in range(group_start[following], group_start[following + 1]):
@@ -143,7 +143,7 @@ def events(
                         if not back[one]:
                             new_when[num_new], new_key[num_new] = copied[3, one], (_BACK << _KIND) + 2 * one
                             num_new += 1
-            if holds and reduces[op]:  # it lets go of its places
+            if holds and reduces[op]:  # it releases its places
                 for done in range(first, last):
                     here = stream[done] - num_streams // 2
                     for g in range(gate_start[here], gate_start[here + 1]):
@@ -156,7 +156,7 @@ def events(
             if side == 1 or routes[link[op], 1] == NONE:
                 new_when[num_new], new_key[num_new] = now + latency[op], (_ARRIVE << _KIND) + 2 * op
                 num_new += 1
-        elif kind == _REDUCE:  # a reduction comes to all places of its ranks
+        elif kind == _REDUCE:  # a reduction joins the queues of all its ranks' places
             for one in range(op, group_start[group_of[op] + 1]):
                 here = stream[one] - num_streams // 2
                 for g in range(gate_start[here], gate_start[here + 1]):
@@ -178,14 +178,14 @@ def events(
             taken[op] = idle[receiver[op]] = True
             awake[num_awake] = receiver[op]
             num_awake += 1
-        else:  # _ARRIVE, or _SENT by a rank that goes on with the next message of its group, or is free
+        else:  # _ARRIVE, or _SENT: the rank sends its group's next message or is free
             arrived[op], delivered[op], taken[op] = now, True, not receives
             awake[num_awake] = receiver[op]
             num_awake += 1
             if kind == _SENT:
                 first, last, group = op + 1, group_start[group_of[op] + 1], group_of[op]
 
-        # a rank that its messages occupy sends the next one
+        # a rank occupied by its messages sends the next one
         if sends and group != NONE:
             while first < last and link[first] == NONE:
                 first += 1
@@ -196,7 +196,7 @@ def events(
                 num_new += 1
         free_again = group != NONE and not (sends and first < last)
 
-        # messages join queues, and links and nics that are free serve them
+        # messages join queues, and free links and NICs serve them
         while served != NONE or next_due < num_due or (first < last and not sends):
             if served == NONE and next_due < num_due:
                 served = due[next_due]
@@ -222,7 +222,7 @@ def events(
             if serves[place] != NONE or message == NONE:
                 continue
             waiting[place], serves[place] = behind[message], message
-            if message >= first_ticket:  # a reduction, which begins when the last of its places serves it
+            if message >= first_ticket:  # a reduction, which starts when the last of its places serves it
                 one = group_start[programs[head[owner[message - first_ticket] + num_streams // 2]]]
                 missing[one] -= 1
                 if missing[one] == 0:
@@ -235,13 +235,13 @@ def events(
             new_when[num_new], new_key[num_new] = now + occupancy[message], (_FREE << _KIND) + 2 * message + side
             num_new += 1
             second = routes[link[message], 1]
-            if not side and second != NONE:  # what leaves one nic is at the other at once
+            if not side and second != NONE:  # what leaves one NIC reaches the other at once
                 _join(waiting, last_waiting, behind, second, message)
                 served = second
 
         num_due = next_due = 0
 
-        # the streams of a group that has sent all go on
+        # the streams of a group that has sent everything go on
         if free_again:
             for done in range(group_start[group], group_start[group + 1]):
                 idle[stream[done]], awake[num_awake] = True, stream[done]
@@ -253,7 +253,7 @@ def events(
 
 @inlined
 def _share(shares, link, first, op, queues):
-    """The share of its cell after which a result is sent: on one link none before one that stands first."""
+    """The share of its cell after which a result is sent; on one link, no earlier than the results before it."""
     share = shares[op]
     for other in range(first, op if queues else first):
         if link[other] == link[op]:
@@ -263,7 +263,7 @@ def _share(shares, link, first, op, queues):
 
 @inlined
 def _begin(first, last, now, start, compute, new_when, new_key, num_new):
-    """A reduction begins, and ends with the slowest participant."""
+    """Start a reduction, which ends with its slowest participant."""
     longest = 0.0
     for op in range(first, last):
         start[op] = now
@@ -273,7 +273,7 @@ def _begin(first, last, now, start, compute, new_when, new_key, num_new):
 
 @inlined
 def _push(when, key, count, new_when, new_key):
-    """An event joins the queue, a binary heap."""
+    """Add an event to the queue, a binary heap."""
     place = count
     while place:
         above = (place - 1) // 2
@@ -286,7 +286,7 @@ def _push(when, key, count, new_when, new_key):
 
 @inlined
 def _pop(when, key, count):
-    """The first event leaves; the one behind the `count` that remain takes a place among them."""
+    """Take out the first event; the one behind the `count` that remain takes a place among them."""
     place, below = 0, 1
     while below < count:
         if below + 1 < count and (when[below + 1], key[below + 1]) < (when[below], key[below]):
@@ -300,7 +300,7 @@ def _pop(when, key, count):
 
 @inlined
 def _join(waiting, last_waiting, behind, place, message):
-    """A message queues at a link or at a side of a nic."""
+    """Queue a message at a link or at a side of a NIC."""
     if waiting[place] == NONE:
         waiting[place] = message
     else:
@@ -310,7 +310,7 @@ def _join(waiting, last_waiting, behind, place, message):
 
 @kernel
 def _programs(stream, group_start, num_streams):
-    """The group of each operation, the groups of each stream in order, and where each stream's begin and end."""
+    """The group of each operation, each stream's groups in order, and where each stream's groups begin and end."""
     group_of = np.empty(len(stream), np.int32)
     start = np.zeros(num_streams + 1, np.int64)
     for group in range(len(group_start) - 1):
@@ -330,7 +330,7 @@ def _programs(stream, group_start, num_streams):
 
 @kernel
 def _first_on_its_stream(op, first, stream):
-    """Whether no operation of the group before this one, from `first` on, is on the same stream."""
+    """Whether no earlier operation of the group, from `first` on, is on the same stream."""
     found = False
     for other in range(first, op):
         found = found or stream[other] == stream[op]
@@ -339,7 +339,8 @@ def _first_on_its_stream(op, first, stream):
 
 @kernel
 def _consumers(stream, source, remote):
-    """The stream that takes each operation's message, and that of the reduction that waits for it beside its rank."""
+    """The stream that receives each operation's message, and that of the reduction that waits for it beside its
+    rank."""
     receiver, beside = np.full(len(stream), NONE, np.int32), np.full(len(stream), NONE, np.int32)
     for op in range(len(stream)):
         if source[op] != NONE and stream[op] != stream[source[op]]:

@@ -1,4 +1,4 @@
-"""How the kernels are compiled: once, kept on disk, and without the interpreter's lock."""
+"""How kernels are compiled: once, cached on disk, and run without the interpreter's lock."""
 
 from numba import njit
 
@@ -7,8 +7,8 @@ inlined = njit(inline="always")
 
 
 def kernel(function):
-    """Compile a loop at its first call; where no folder for compiled code can be written, each process does it anew."""
+    """Compile a loop at its first call; if no folder for compiled code is writable, each process compiles it again."""
     try:
         return njit(function, cache=True, nogil=True)
-    except RuntimeError:  # neither the package's folder, nor the user's, nor NUMBA_CACHE_DIR
+    except RuntimeError:  # the package's folder, the user's and NUMBA_CACHE_DIR are all unwritable
         return njit(function, nogil=True)

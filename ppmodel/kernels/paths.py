@@ -15,11 +15,12 @@ CLASS, STREAM, TAKE, GIVE, LINK, KEEP, STEP, OPERATION = _COLUMNS = range(8)
 
 
 def instructions(cost_class, stream, source, remote, link, overlaps, group_start, num_links, first_reduction, beside):
-    """What `longest_path` reads of a graph: a row for each operation, two for reductions and where it shares a group.
+    """What `longest_path` reads of a graph: a row per operation, two for reductions and for operations that share a
+    group.
 
-    A message has a register from when it is sent until it is taken, so that only those under way need a place: TAKE
-    is the one to read and GIVE the one to write, KEEP one more for a reduction beside the rank, where there are such.
-    Register 0 stands for none, and holds nothing. Returns the rows and the number of registers.
+    A message occupies a register from when it is sent until it is received, so that only messages under way need one:
+    TAKE is the register to read and GIVE the one to write; KEEP is a further one for a reduction beside the rank, if
+    there are any. Register 0 stands for none and holds nothing. Returns the rows and the number of registers.
     """
     size = np.diff(group_start)
     twice = (size > 1) | (cost_class[group_start[:-1]] >= first_reduction)
@@ -36,7 +37,7 @@ def by_operation(rows):
 
 
 def by_class(rows, classes):
-    """The instructions with other cost classes, given for each operation."""
+    """The instructions with other cost classes, one given for each operation."""
     rows = rows.copy()
     rows[:, CLASS] = classes[rows[:, OPERATION]]
     return rows
@@ -46,7 +47,7 @@ def by_class(rows, classes):
 def fill_instructions(
     rows, cost_class, stream, source, remote, link, overlaps, group_start, num_links, first_reduction, beside
 ):
-    """Fill the rows and count the registers; the plain part of `instructions` says what is what."""
+    """Fill the rows and count the registers; see `instructions` for their meaning."""
     count, num_groups = len(cost_class), len(group_start) - 1
     give = np.zeros(count, np.uint32)
     keep = np.zeros(count if beside else 0, np.uint32)
@@ -94,12 +95,13 @@ def fill_instructions(
 
 @kernel
 def longest_path(rows, sizes, tables, overlap_factor, occupied, times, shares, copies):
-    """Fill `times`: start and end of every operation; of four rows also leaving and arrival, NaN where nothing leaves.
+    """Fill `times`: start and end of every operation; with four rows also departure and arrival, NaN if nothing is
+    sent.
 
-    `sizes` are the numbers of registers, streams and links; `tables` durations, occupancies and latencies by class;
-    `occupied` tells whether a transfer occupies the sender, the receiver, its link. `shares` are those of its cell
-    after which each result can be sent, and `copies` the arrays of a `simulation.copies.Copies` with the times of the
-    copies, to be filled; where one is None, the compiled loop has no trace of it.
+    `sizes` are the numbers of registers, streams and links; `tables` hold durations, occupancies and latencies by
+    class; `occupied` says whether a transfer occupies the sender, the receiver and its link. `shares` are the shares of
+    its cell after which each result can be sent, and `copies` the arrays of a `simulation.copies.Copies`, whose copy
+    times are filled in; where one is None, the compiled loop contains no trace of it.
     """
     compute, occupancy, latency = tables
     sends, receives, queues = occupied
@@ -125,7 +127,7 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times, shares, c
                 ready += cost[take]
                 if wanted:
                     times[3, sender[take]] = ready
-            if copies is not None:  # copies in begin, and those that are needed are waited for
+            if copies is not None:  # start copies back in, and wait for those that are needed
                 for place in range(fetch_start[op], fetch_start[op + 1]):
                     one = fetch[place]
                     copied[2, one] = max(ended[stream], copied[1, one], in_free[stream])
@@ -180,7 +182,7 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times, shares, c
         there[give] = leaves + takes + later
         if receives:
             cost[give], sender[give] = takes + later, op
-            if not sends:  # ready to be fetched; when it is, the receiver decides
+            if not sends:  # ready to be fetched, at a time the receiver decides
                 there[give] = leaves
         if wanted:
             times[2, op], times[3, op] = leaves, there[give]
@@ -188,11 +190,11 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times, shares, c
 
 @kernel
 def many_longest_paths(rows, sizes, tables, overlap_factor, occupied, ends):
-    """Makespans, longest spans and ends of ranks of some systems: `longest_path`, each step for all systems at once.
+    """Makespans, longest spans and ends of ranks of several systems: `longest_path`, each step for all systems at once.
 
-    `tables` are three of shape (classes, systems) and `overlap_factor` is of shape (systems,). What is held is a number
-    for each register, stream and link and system; never one for each operation. `ends` says of each operation whether
-    it is the first (1), the last (2) or the only one (3) that its rank computes; without it spans and ends are 0.
+    `tables` are three arrays of shape (classes, systems), and `overlap_factor` has shape (systems,). One number is held
+    per register, stream or link and system, never one per operation. `ends` says of each operation whether it is the
+    first (1), the last (2) or the only one (3) that its rank computes; without it spans and ends are 0.
     """
     compute, occupancy, latency = tables[0], tables[1], tables[2]
     sends, receives, queues = occupied
@@ -259,7 +261,7 @@ def many_longest_paths(rows, sizes, tables, overlap_factor, occupied, ends):
                 link_free[link, k] = finished[k] if finished[k] > link_free[link, k] else link_free[link, k]
                 link_free[link, k] += occupancy[class_, k]
                 there[give, k] = link_free[link, k] + latency[class_, k]
-        elif receives:  # ready to be fetched; when it is, the receiver decides
+        elif receives:  # ready to be fetched, at a time the receiver decides
             for k in range(systems):
                 there[give, k] = finished[k]
         else:

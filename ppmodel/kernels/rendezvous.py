@@ -10,10 +10,10 @@ NONE = -1
 
 @kernel
 def rendezvous(stream, source, group_start, remote, reduces, overlaps, exchanges, durations, overlap_factor):
-    """Start, end, leaving and arrival of every operation, shape (4, num_operations); ends that never come are NaN.
+    """Start, end, departure and arrival of every operation, shape (4, num_operations); NaN for ends that never come.
 
-    `exchanges` are the arrays of `simulation.exchanges.Exchanges`. Each stream goes on until it must wait; who ends a
-    wait wakes it.
+    `exchanges` are the arrays of `simulation.exchanges.Exchanges`. Each stream goes on until it must wait; the stream
+    that ends a wait wakes it.
     """
     phase_start, group_of, first_batch, batch_start, message, receiver, taken_in = exchanges
     compute, occupancy, latency = durations
@@ -32,7 +32,7 @@ def rendezvous(stream, source, group_start, remote, reduces, overlaps, exchanges
         num_awake -= 1
         here = awake[num_awake]
         while left[here] == 0:
-            # post the next batch: what both sides have posted goes through
+            # post the next batch: messages that both sides have posted go through
             if batch[here] < first_batch[phase[here] + 1]:
                 first = batch_start[batch[here]]
                 left[here] = batch_start[batch[here] + 1] - first
@@ -61,7 +61,7 @@ def rendezvous(stream, source, group_start, remote, reduces, overlaps, exchanges
                                 num_awake += 1
                 continue
 
-            # execute the next group, where all of its streams have come to it
+            # run the next group once all of its streams have reached it
             group = group_of[phase[here]]
             if group == NONE:
                 break
@@ -96,9 +96,9 @@ def rendezvous(stream, source, group_start, remote, reduces, overlaps, exchanges
 
 @kernel
 def rendezvous_events(stream, source, group_start, remote, reduces, overlaps, exchanges, durations, overlap_factor):
-    """The same by discrete events: the twin of `simulation.events` where a transfer holds both ends.
+    """The same with discrete events: the twin of `simulation.events` where a transfer holds both ends.
 
-    In each round streams that were woken do what they can, and then the first of the events to come is handled.
+    In each round, streams that were woken do what they can; then the first pending event is handled.
     """
     phase_start, group_of, first_batch, batch_start, message, receiver, taken_in = exchanges
     compute, occupancy, latency = durations
@@ -143,7 +143,7 @@ def rendezvous_events(stream, source, group_start, remote, reduces, overlaps, ex
                         num_events += 1
                 continue
 
-            # start the next group, where all of its streams have come to it
+            # start the next group once all of its streams have reached it
             group = group_of[phase[here]]
             first, last = (0, 0) if group == NONE else (group_start[group], group_start[group + 1])
             together = longest = 0.0
@@ -169,7 +169,7 @@ def rendezvous_events(stream, source, group_start, remote, reduces, overlaps, ex
         num_events -= 1
         _pop(when, key, num_events)
         op = what >> 1
-        if what & 1:  # a message is through
+        if what & 1:  # a message has gone through
             times[3, op], through[op], sending[stream[op]] = now, True, False
             for end in (stream[op], receiver[op]):
                 left[end] -= 1

@@ -16,7 +16,7 @@ def rounds(count, kinds, first):
         begins, place = first[:, rank], 0
         here, end = begins.min(), begins.max() + count
         while here < end:
-            until = end  # up to there no kind begins or ends
+            until = end  # no kind begins or ends before it
             for one in range(num_kinds):
                 for edge in (begins[one], begins[one] + count):
                     if here < edge < until:
@@ -39,7 +39,8 @@ def rounds(count, kinds, first):
 
 @kernel
 def loops(columns, num_microbatches, chunks, group):
-    """Turn number and rank of `rounds` into microbatch and stage, of chunks that groups of microbatches go through."""
+    """Turn number and rank of `rounds` into microbatch and stage, for chunks that groups of microbatches pass
+    through."""
     num_ranks, forwards = columns.shape[1], chunks * num_microbatches
     chunk, microbatch = np.empty(forwards, np.int32), np.empty(forwards, np.int32)
     place = 0

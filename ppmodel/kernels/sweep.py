@@ -1,7 +1,7 @@
-"""From a table straight to times, for one system: no graph is made that a single simulation would use once.
+"""From a table straight to times, for one system, without building a graph that a single simulation would use once.
 
-Each rank runs on until it must wait for a message, and the message wakes it, as in `kernels.tables._levels`. Every time
-is a sum and a maximum of the same numbers, in the same order, as on the longest path through the graph.
+Each rank runs on until it must wait for a message, and that message wakes it, as in `kernels.tables._levels`. Every
+time is a sum and a maximum of the same numbers, in the same order, as on the longest path through the graph.
 """
 
 import numpy as np
@@ -37,11 +37,11 @@ def sweep(
     messages.
 
     The three tables are by class, as `ExecutionGraph.cost_class`; `shares` are factors on the duration of each
-    operation, or empty; `sends`, `receives` and `queues` say whether a transfer occupies the sender, the receiver, its
-    link, and `reduces` whether reductions take part. Reductions that take none have NaN, and so have optimizer steps,
-    which follow when all else has ended. A makespan below 0 says that the table is none that this sweep serves: one
-    with reductions that take part, or with a mistake, which the graph finds. The longest span is the one of
-    `metrics.longest_span_s`.
+    operation, or empty; `sends`, `receives` and `queues` say whether a transfer occupies the sender, the receiver and
+    its link, and `reduces` says whether reductions take part. Reductions that do not take part are NaN, and so are
+    optimizer steps, which follow when everything else has ended. A makespan below 0 means that this sweep does not
+    serve the table: it has reductions that take part, or a mistake, which the graph reports. The longest span is that
+    of `metrics.longest_span_s`.
     """
     num_replicas, num_stages = placement.shape
     num_homes, num_ranks, begin, end = placement.size, len(rank_start) - 1, times[0], times[1]
@@ -62,8 +62,8 @@ def sweep(
         now, op, stop = free[here], head[here], rank_start[here + 1]
         while op < stop:
             ready, together, forward, backward, waits, after = now, 0.0, False, False, False, op
-            while True:  # what the operations of a cell need, and how long they take
-                k, s = np.uint32(kind[after]), np.uint32(stage[after])  # as these, what is below 0 is too large
+            while True:  # what a cell's operations need, and how long they take
+                k, s = np.uint32(kind[after]), np.uint32(stage[after])  # unsigned: negative values are too large
                 m, r = np.uint32(microbatch[after]), np.uint32(replica[after])
                 if k > _W or s >= num_stages or m >= num_microbatches or r >= num_replicas:
                     if k < _R or k > _O or after > op or (op + 1 < stop and joined[op + 1]):
@@ -81,7 +81,7 @@ def sweep(
                     arrived = there[needed]
                     if arrived < 0:
                         if needs == OWN:
-                            return NOT_SERVED  # waits for what comes later on its own rank, or has had its turn
+                            return NOT_SERVED  # waits for something later on its own rank, or has run before
                         there[needed], waits = ABSENT - 1 - here, True
                         break
                     if needs == MESSAGE:
@@ -109,7 +109,7 @@ def sweep(
                 together = overlap_factor * together
             now = finished = ready + together
             several = after > op + 1
-            while op < after:  # what they give
+            while op < after:  # what they produce
                 if several:
                     k, at = np.uint32(kind[op]), np.uint32(replica[op]) * num_stages + np.uint32(stage[op])
                     class_, place = np.uint64(k * num_homes + at), at * num_microbatches + np.uint32(microbatch[op])
@@ -119,7 +119,7 @@ def sweep(
                 waiting = there[given]
                 if k == _W:
                     if waiting < 0:
-                        return NOT_SERVED  # stands twice in the table
+                        return NOT_SERVED  # occurs twice in the table
                     there[given] = OVER
                     op += 1
                     continue
@@ -145,7 +145,7 @@ def sweep(
         free[here], head[here] = now, op
     for rank in range(num_ranks):
         if head[rank] < rank_start[rank + 1]:
-            return NOT_SERVED  # some wait for ever
+            return NOT_SERVED  # some wait forever
     for first in range(0, num_homes, num_stages):
         last = first + num_stages - 1
         if count[first] != count[last]:
@@ -163,7 +163,7 @@ def sweep(
 
 @kernel
 def _sound(rank_start, placement, joined):
-    """Whether every rank has its place in the table's arrays."""
+    """Whether every rank has a place in the table's arrays."""
     if rank_start[0] != 0 or rank_start[-1] != len(joined):
         return False
     sound = True
@@ -216,7 +216,7 @@ def _classes(placement, num_ranks, num_microbatches):
 
 @kernel
 def _spans(kind, rank_start, times):
-    """Makespan, and the longest time of a rank from its first start to its last end."""
+    """Makespan, and the longest time from a rank's first start to its last end."""
     makespan, longest = 0.0, 0.0
     for rank in range(len(rank_start) - 1):
         first, last = rank_start[rank], rank_start[rank + 1] - 1

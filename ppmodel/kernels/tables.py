@@ -16,7 +16,7 @@ _F, _B, _I, _W, _R, _O = (int(kind) for kind in OpKind)
 
 @kernel
 def dependencies(kind, stage, microbatch, replica, rank, rank_start, group, sharing, steps, sizes):
-    """Source, remote, level, order and level starts of a table; the level of what waits for ever is ``NONE``.
+    """Source, remote, level, order and level starts of a table; operations that wait forever have level ``NONE``.
 
     `group` is the group of each operation, `sharing` whether any two may share one, `steps` are the optimizer steps,
     and `sizes` the numbers of replicas, stages and microbatches.
@@ -71,7 +71,7 @@ def _sources(kind, stage, microbatch, replica, sizes):
 
 @kernel
 def _lift_steps(level, kind, rank_start, rank, steps):
-    """Put the optimizer steps on levels of their own, behind those of all other operations."""
+    """Put the optimizer steps on levels of their own, after those of all other operations."""
     stuck = False
     for op in steps:
         stuck |= level[op] == NONE
@@ -87,7 +87,8 @@ def _lift_steps(level, kind, rank_start, rank, steps):
 
 @kernel
 def _shared(group, sharing):
-    """Whether each operation is ALONE in its group, its FIRST or a LATER one; and the one after it there."""
+    """Whether each operation is ALONE in its group, its FIRST or a LATER one; and the one that follows it in the
+    group."""
     share, following = np.zeros(len(group), np.uint8), np.empty(len(group), np.int32)
     latest = np.full(group.max() + 1 if sharing else 0, NONE, np.int32)
     for op in range(len(group) if sharing else 0):
@@ -101,9 +102,9 @@ def _shared(group, sharing):
 
 @kernel
 def _levels(source, group, rank, rank_start, share, following):
-    """Each rank runs on until it must wait; what it waits for wakes it. Levels are those of Kahn's algorithm.
+    """Run each rank on until it must wait; what it waits for wakes it. Levels are those of Kahn's algorithm.
 
-    Until its level is known, an operation that rank d waits for holds ``NONE - 1 - d`` in its place.
+    Until its level is known, an operation that rank d waits for stores ``NONE - 1 - d`` in its place.
     """
     level = np.full(len(source), NONE, np.int32)
     first, missing, depth_of = (
@@ -142,7 +143,7 @@ def _levels(source, group, rank, rank_start, share, following):
                     num_awake += 1
                 level[op] = depth
                 continue
-            missing[current] -= 1  # the level of a group is known when all its operations have come up
+            missing[current] -= 1  # a group's level is known once all its operations have been reached
             depth_of[current] = max(depth_of[current], depth)
             done = NONE if missing[current] else first[current]
             while done != NONE:
@@ -185,7 +186,7 @@ def _by_level(level, share, following):
 
 @kernel
 def slots(length, source, rank, group, order, num_ranks):
-    """Start and end of every group in slots, each as early as its ranks and its inputs allow."""
+    """Start and end of every group in slots, each as early as its ranks and inputs allow."""
     start, end = np.zeros(len(length), np.int64), np.zeros(len(length), np.int64)
     free = np.zeros(num_ranks, np.int64)
     first = 0
@@ -207,13 +208,13 @@ def slots(length, source, rank, group, order, num_ranks):
 
 @kernel
 def renumbered(order, kind, replica, stage, rank, source, remote, group, reductions, sizes):
-    """The arrays of an `ExecutionGraph`, in the order by level.
+    """The arrays of an `ExecutionGraph`, ordered by level.
 
-    `order` is without the optimizer steps. `reductions` is 0 where reductions are left out, 1 where they occupy the
-    ranks, 2 where they have streams of their own; `sizes` are the numbers of replicas, stages and ranks.
+    `order` excludes the optimizer steps. `reductions` is 0 if reductions are left out, 1 if they occupy the ranks, 2 if
+    they have streams of their own; `sizes` are the numbers of replicas, stages and ranks.
     """
     num_replicas, num_stages, num_ranks = sizes
-    packed = np.empty((len(kind), 4), np.int32)  # one place to read for each operation, and not six
+    packed = np.empty((len(kind), 4), np.int32)  # one place to read for each operation instead of six
     for op in range(len(kind)):
         sums = kind[op] == _R
         packed[op, 0] = (kind[op] * num_replicas + replica[op]) * num_stages + stage[op]
@@ -265,7 +266,7 @@ def renumbered(order, kind, replica, stage, rank, source, remote, group, reducti
 
 @kernel
 def _number_links(link, stream, source, messages, num_ranks):
-    """Fill the link of what is sent, by sender and receiver; their number."""
+    """Fill in the link of each message, numbered by sender and receiver; return how many there are."""
     pairs = stream[source[messages]].astype(np.int64) * num_ranks + stream[messages]
     used = np.unique(pairs)
     link[source[messages]] = np.searchsorted(used, pairs)
@@ -274,9 +275,9 @@ def _number_links(link, stream, source, messages, num_ranks):
 
 @kernel
 def class_counts(kind, stage, replica, joined, sizes):
-    """Operations of each class, shape (2, classes): those of cells that overlap last; `sizes` are replicas and stages.
+    """Operations of each class, shape (2, classes), overlapping cells last; `sizes` are replicas and stages.
 
-    Of a table that names what is not there nothing is counted: shape (0, classes).
+    If the table names something that does not exist, nothing is counted: shape (0, classes).
     """
     count = np.zeros((2, (_O + 1) * sizes[0] * sizes[1]), np.int64)
     first = 0
@@ -299,12 +300,12 @@ def class_counts(kind, stage, replica, joined, sizes):
 
 @kernel
 def peaks(kind, stage, joined, rank_start, changes):
-    """The most that each rank holds, of what its operations take and give back; see `metrics.peak_activations`."""
+    """The most that each rank holds, given what its operations take and free; see `metrics.peak_activations`."""
     found = np.empty(len(rank_start) - 1)
-    total = 0.0  # of all ranks one after the other, as the plain twin adds
+    total = 0.0  # over all ranks one after the other, as the plain twin adds
     for rank in range(len(found)):
         if not 0 <= rank_start[rank] < rank_start[rank + 1] <= len(kind) or joined[rank_start[rank]]:
-            return found[:0]  # none that this serves, and the plain twin says why
+            return found[:0]  # not served here; the plain twin says why
         op, base, found[rank] = rank_start[rank], 0.0, -np.inf
         while op < rank_start[rank + 1]:
             begun, taken, given = op, 0.0, 0.0

@@ -1,4 +1,4 @@
-"""The order of two operations in which their cell ends first: the twin of `costs.unit_order._search`."""
+"""The order of two operations that ends their cell first: the twin of `costs.unit_order._search`."""
 
 import numpy as np
 
@@ -9,15 +9,15 @@ _STATE = 6
 
 @kernel
 def unit_order(ours, theirs, our_rest, their_rest, contention, enough):
-    """Whose turn it is, item by item; empty where no order takes less than `enough`.
+    """Whose turn it is, item by item; empty if no order takes less than `enough`.
 
-    Each operation comes as what its items wait for, and their seconds of kernels and collectives; and as the seconds
-    that are left from each item on.
+    Each operation is given as what its items wait for and their seconds of kernels and collectives, and as the seconds
+    left from each item on.
     """
     num_ours, num_theirs = len(ours[0]), len(theirs[0])
     above, row = np.empty((64, _STATE)), np.empty((64, _STATE))
     above_start, row_start = np.zeros(num_theirs + 2, np.int64), np.zeros(num_theirs + 2, np.int64)
-    came = np.empty(1024, np.int64)  # of every state that was kept, twice the state before, plus whose turn it was
+    came = np.empty(1024, np.int64)  # for every state kept: twice the previous state, plus whose turn it was
     front, from_where = np.empty((64, _STATE)), np.empty(64, np.int64)
     above_first, row_first = 0, 0  # the number of the first state of each row
     state = np.empty(_STATE)
@@ -83,7 +83,7 @@ def _after(states, index, own, compute, comm, contention, new):
 
 @kernel
 def _offer(front, from_where, kept, state, before, compute, comm, contention, enough):
-    """Keep a state, and drop those that it dominates, unless it is too late or dominated itself."""
+    """Keep a state and drop those that it dominates, unless it is too late or itself dominated."""
     ahead = state[1] + comm
     if not state[0] + (max(compute, ahead) + (contention - 1) * min(compute, ahead)) < enough:
         return front, from_where, kept
@@ -117,7 +117,7 @@ def _copy(front, from_where, source, target):
 
 @kernel
 def _sort(front, from_where, kept):
-    """In ascending order."""
+    """Sort in ascending order."""
     state = np.empty(_STATE)
     for place in range(1, kept):
         state[:] = front[place]
