@@ -14,16 +14,16 @@ _COMPUTE, _COMM, _WEIGHT, _WEIGHT_COMM = range(len(Unit._fields))
 def list_units(phases, seconds, system, layout):
     """The units of each list of operations, forward and backward.
 
-    Each collective of a half ends a unit; a half is the forward, or the input gradient together with the forward that
-    is recomputed before it. Weight gradients belong to the unit of their operation's input gradient.
+    Each collective of a half ends a unit; a half is the forward, or the input gradient together with the forward
+    recomputed before it. Weight gradients belong to the same unit as their operation's input gradient.
 
     Parameters
     ----------
     phases : Phases
-        Of the lists.
+        Phases of the lists.
     seconds : ndarray of float, shape (num_lists, 3, 5)
-        Time of each list, by forward, input and weight gradient and by part. Kernels that wait for the host are
-        stretched to it; what data parallelism exchanges for each microbatch comes at the end of a list.
+        Time of each list, by forward, input gradient and weight gradient and by part. Kernels that wait for the host
+        are stretched to its time; what data parallelism exchanges for each microbatch comes at the end of a list.
     system : SystemSpec
     layout : LayoutSpec
 
@@ -57,7 +57,7 @@ def _stretch(units, column, whole):
 
 
 def _places(phases):
-    """The place of each kernel, then of each collective: unit and field as one number; and where halves begin."""
+    """The place of each kernel, then of each collective: unit and field as one number; and where the halves begin."""
     kernels, collectives = _by_list(phases)
     place = np.zeros(len(phases.kernel_of) + len(phases.collective_of), dtype=np.intp)
     bounds, unit = [0], 0
@@ -96,7 +96,7 @@ def _by_list(phases):
 
 
 def _steps(kernels, collectives, half):
-    """Phase and operation, in the order in which they run; recomputation runs before the gradient of its last one."""
+    """Phase and operation, in the order in which they run; recomputation runs before its last operation's gradient."""
     count = 1 + max((one for phases in (kernels, collectives) for phase in phases for one in phase), default=-1)
     if half == FORWARD:
         return [(FORWARD, one) for one in range(count)]
@@ -110,15 +110,15 @@ def _steps(kernels, collectives, half):
 
 
 def contention(system):
-    """How much slower kernels and collectives run on a system when they run at once."""
+    """How much slower a system's kernels and collectives run when they run at the same time."""
     return system.collectives.contention if system.collectives else 1.0
 
 
 def hidden_in_backward_s(phases, system, layout):
-    """Seconds by which weight gradients hide tensor-parallel collectives of input gradients, list by list.
+    """Seconds by which weight gradients hide the tensor-parallel collectives of input gradients, list by list.
 
-    Each runs under the weight gradients of its unit, as in Megatron-LM: those of the layers whose input gradient it
-    sums. While they share the device, both are slowed down by the system's contention.
+    Each collective runs under the weight gradients of its unit, as in Megatron-LM: those of the layers whose input
+    gradient it sums. While they share the device, the system's contention slows both down.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ class PairTimes:
     overhead_s : float
         Fixed cost of a forward or a backward of a stage.
     hides : bool
-        Whether a backward alone hides its collectives under its weight gradients.
+        Whether a backward on its own hides its collectives under its weight gradients.
     """
 
     def __init__(self, units, forward_order, order, contention, overhead_s=0.0, hides=False):
@@ -164,7 +164,7 @@ class PairTimes:
         self._known, self._handed, self._operations = {}, {}, {}
 
     def seconds(self, forward, kind, backward):
-        """Seconds of a forward paired with another kind; each is given by how often its stage has each list."""
+        """Seconds of a forward paired with another kind; each is given by how often each list occurs in its stage."""
         key = forward, kind, backward
         if key not in self._known:
             both = self._operation(OpKind.F, forward), self._operation(kind, backward)
@@ -172,7 +172,7 @@ class PairTimes:
         return self._known[key]
 
     def handed_on(self, forward, kind, backward):
-        """When their results are there, as shares of the cell; see `units.handed_on`."""
+        """When their results are available, as shares of the cell; see `units.handed_on`."""
         key = forward, kind, backward
         if key not in self._handed:
             both = self._operation(OpKind.F, forward), self._operation(kind, backward)
@@ -180,17 +180,17 @@ class PairTimes:
         return self._handed[key]
 
     def streams(self, operations):
-        """What runs when on the two streams of a cell.
+        """What the two streams of a cell run, and when.
 
         Parameters
         ----------
         operations : list of (OpKind, tuple of int)
-            In the order of the cell: each one's kind, and how often its stage has each list.
+            In the order of the cell: each operation's kind, and how often each list occurs in its stage.
 
         Returns
         -------
         CellStreams
-            A forward and a backward run as a pair; others one after the other.
+            A forward and a backward run as a pair; other operations run one after the other.
         """
         kinds = [kind for kind, _ in operations]
         if len(kinds) != 2 or kinds.count(OpKind.F) != 1:
@@ -219,12 +219,12 @@ class PairTimes:
 
 
 def _renumbered(streams, places):
-    """The streams with the operations at other places of their cell."""
+    """The streams with their operations renumbered to other places in their cell."""
     return CellStreams(*([one._replace(operation=places[one.operation]) for one in stream] for stream in streams))
 
 
 def _one_after_the_other(cells):
-    """The streams of cells that follow one another, as those of one."""
+    """The streams of consecutive cells, joined into one."""
     found, end_s = CellStreams([], []), 0.0
     for place, streams in enumerate(cells):
         for stream, more in zip(found, _renumbered(streams, (place,)), strict=True):
@@ -234,12 +234,12 @@ def _one_after_the_other(cells):
 
 
 def operation_units(units, kind):
-    """The units of one kind of operation, merged up to each collective; of a backward one half or both.
+    """The units of one kind of operation, merged up to each collective; for a backward one half or both.
 
     Parameters
     ----------
     units : list of Unit
-        Of a forward or of a whole backward.
+        Units of a forward or of a whole backward.
     kind : OpKind
         F, B, I or W.
 

@@ -1,7 +1,7 @@
-"""The walk of a cell's items along two streams, and the order of two operations in which it ends first.
+"""The walk of a cell's items along two streams, and the order of two operations that ends the cell first.
 
-The state after each item is a tuple: the time at which its kernels end, the seconds of work that the communication
-stream still has ahead, and how much of that each kind of item waits for.
+The state after each item is a tuple: the time at which its kernels end, the seconds of work still queued on the
+communication stream, and how much of that each kind of item waits for.
 """
 
 import numpy as np
@@ -24,7 +24,7 @@ def after(state, item, contention):
     ----------
     state : tuple of float
     item : tuple
-        Begins with what it waits for, seconds of its kernels, and of the collective that it issues.
+        Begins with what it waits for, the seconds of its kernels, and those of the collective that it issues.
     contention : float
 
     Returns
@@ -51,26 +51,26 @@ def after(state, item, contention):
 
 
 def finished(state):
-    """When both streams have ended."""
+    """The time at which both streams have ended."""
     return state[0] + state[1]
 
 
 def best_order(ours, theirs, contention, shortest):
-    """The order of the items of two operations, each keeping its own, in which the cell ends first.
+    """The order of two operations' items that ends the cell first; each operation keeps its own order.
 
-    It searches first the few orders that nearly fill one stream, then more.
+    The search first tries the few orders that nearly fill one stream, then more.
 
     Parameters
     ----------
     ours, theirs : list of tuple
     contention : float
     shortest : float
-        Seconds that an order is known to take.
+        Seconds that some known order takes.
 
     Returns
     -------
     list of tuple or None
-        None where no order is shorter.
+        None if no order is shorter.
     """
     rest = _remaining(ours), _remaining(theirs)
     least = _least(*map(sum, zip(rest[0][0], rest[1][0], strict=True)), contention)
@@ -85,7 +85,7 @@ def best_order(ours, theirs, contention, shortest):
 
 
 def _searcher(ours, theirs, rest, contention):
-    """The search, compiled where that is quicker."""
+    """The search, compiled if that is faster."""
     fast = kernels(_WORK * len(ours) * len(theirs))
     if not fast:
         return lambda enough: _search(ours, theirs, rest, contention, enough)
@@ -105,8 +105,8 @@ def _searcher(ours, theirs, rest, contention):
 def _search(ours, theirs, rest, contention, enough):
     """Whose turn it is, item by item, in the order that ends first, if it takes less than `enough`; else None.
 
-    After i items of one operation and j of the other, those states are kept that no other dominates, and from which the
-    cell can still become as short. Each comes with the turns that led to it.
+    After i items of one operation and j of the other, the states kept are those that no other state dominates and from
+    which the cell can still become as short. Each comes with the turns that led to it.
     """
     row = {}
     for i in range(len(ours) + 1):
@@ -147,7 +147,7 @@ def _remaining(items):
 
 
 def _front(found):
-    """The states that no other matches or beats in every respect, in ascending order; of equal ones the first."""
+    """The states that no other matches or beats in every respect, in ascending order; of equal states, the first."""
     kept = []
     for state, turns in sorted(found, key=lambda one: one[0]):
         if not any(all(a <= b for a, b in zip(other, state, strict=True)) for other, _ in kept):

@@ -1,12 +1,12 @@
-"""Cells of one operation or two: how long their units take on two streams, one for computation, one for communication.
+"""Cells of one or two operations: how long their units take on two streams, one for compute, one for communication.
 
 The compute stream runs units in the order of the cell; the communication stream runs their collectives in the order in
 which they are issued. A unit begins when the compute stream is free and the collective of the preceding unit of the
-same operation has ended. Weight gradients wait only for their turn, and for the parts of their input that are gathered
-first. A cell ends when both streams have finished.
+same operation has ended. Weight gradients wait only for their turn, and for the gathering of those parts of their input
+that are not kept. A cell ends when both streams have finished.
 
 While both streams are busy, each runs `contention` times slower than alone: 1 means that they do not disturb each
-other, 2 that overlap gains nothing. Kernels and collectives share the multiprocessors and the memory of a GPU.
+other, 2 that overlap gains nothing. Kernels and collectives share a GPU's multiprocessors and memory.
 """
 
 from bisect import bisect_left
@@ -39,11 +39,11 @@ class Unit(NamedTuple):
     compute_s : float
         Kernels of a forward or of an input gradient, in seconds.
     comm_s : float
-        The collective that follows and that the next unit waits for, as far as no kernel of its operation hides it.
+        The collective that follows and that the next unit waits for, minus what a kernel of its own operation hides.
     weight_s : float
         Kernels of the weight gradients of the same layers.
     weight_comm_s : float
-        Gathering the input that these need.
+        Gathering the input that the weight gradients need.
     """
 
     compute_s: float = 0.0
@@ -60,12 +60,12 @@ class Interval(NamedTuple):
     operation : int
         0 for the first operation of the cell, 1 for the second.
     unit : int
-        The unit's place in its operation.
+        The unit's index in its operation.
     field : str
-        What of the `Unit` runs: the name of its field.
+        The part of the `Unit` that runs: the name of its field.
     start_s, end_s : float
-        Seconds from the start of the cell. While both streams are busy, contention makes a piece longer than the unit
-        says.
+        Seconds from the start of the cell. Under contention, while both streams are busy, a piece takes longer than the
+        unit states.
     """
 
     operation: int
@@ -76,19 +76,19 @@ class Interval(NamedTuple):
 
 
 class CellStreams(NamedTuple):
-    """What the two streams of a cell run, each a list of `Interval` in the order of time."""
+    """What the two streams of a cell run, each a list of `Interval` in order of time."""
 
     compute: list
     comm: list
 
     @property
     def end_s(self):
-        """When both have ended, in seconds from the start of the cell."""
+        """The time at which both streams have ended, in seconds from the start of the cell."""
         return max((stream[-1].end_s for stream in self if stream), default=0.0)
 
 
 def cell_duration(first, second=(), order="alternating", contention=1.0):
-    """Seconds of a cell with one operation or two.
+    """Seconds of a cell with one or two operations.
 
     A single operation exposes its collectives. With two, one computes while the other communicates.
 
@@ -102,7 +102,7 @@ def cell_duration(first, second=(), order="alternating", contention=1.0):
         programming (as DHelix, 2024, pairs units). Weight gradients come right after the input gradients of their
         unit, and their input is gathered one unit ahead.
     contention : float
-        From 1 to 2; see above.
+        From 1 to 2; see the top of this module.
 
     Returns
     -------
@@ -124,7 +124,7 @@ def cell_duration(first, second=(), order="alternating", contention=1.0):
 
 
 def cell_streams(first, second=(), order="alternating", contention=1.0):
-    """What runs when on the streams of a cell: the walk whose end `cell_duration` returns.
+    """What the streams of a cell run, and when: the walk whose end `cell_duration` returns.
 
     Parameters
     ----------
@@ -164,20 +164,20 @@ def cell_streams(first, second=(), order="alternating", contention=1.0):
 
 
 def handed_on(first, second, order="alternating", contention=1.0):
-    """When the results of a cell of two operations are there, as shares of its duration.
+    """When the results of a cell of two operations are available, as shares of its duration.
 
-    A result is there when the last unit of its operation and the collective behind it have ended. Weight gradients
-    have no result that is handed on.
+    A result is available when the last unit of its operation and the collective after it have ended. Weight gradients
+    have no result to pass on.
 
     Parameters
     ----------
     first, second, order, contention
-        As in `cell_duration`. Where several orders take as long, that of `cell_streams` counts.
+        As in `cell_duration`. If several orders take equally long, that of `cell_streams` counts.
 
     Returns
     -------
     tuple of float
-        For both operations, from 0 to 1; 1 where nothing is handed on.
+        For both operations, from 0 to 1; 1 if nothing is passed on.
 
     Examples
     --------
@@ -196,14 +196,14 @@ def handed_on(first, second, order="alternating", contention=1.0):
 
 
 def _in_turn(issued, pieces):
-    """The collectives on their stream, one after the other, without a gap while there are any.
+    """The collectives on their stream, one after the other, without a gap while any are waiting.
 
     Parameters
     ----------
     issued : list of (float, float, tuple)
-        In order: when, how many seconds of work, and what.
+        In order: the time of issue, seconds of work, and what it is.
     pieces : list of (float, float, float)
-        When the stream works: start, seconds of work, and how much longer than alone that takes.
+        When the stream works: start, seconds of work, and how many times longer than alone that takes.
     """
     least = _ROUNDING * sum(seconds for _, seconds, _ in issued)
     busy, slack = [piece for piece in pieces if piece[1] > least], len(pieces) * least
@@ -220,10 +220,10 @@ def _in_turn(issued, pieces):
 
 
 def _cell(first, second, order, contention):
-    """The items of the compute stream in their order, and how long the cell takes.
+    """The items of the compute stream in order, and how long the cell takes.
 
-    An item is a tuple: which collectives must have ended before it begins, of which its own is the next; seconds of its
-    kernels, and of the collective that they issue; operation, unit, and which field of the unit it is.
+    An item is a tuple: the collectives that must have ended before it begins, of which its own is the next; seconds of
+    its kernels, and of the collective that they issue; the operation, the unit, and the field of the unit.
     """
     if order not in ORDERS:
         raise CostError("pairing", order, f"must be one of {', '.join(ORDERS)}", "choose one of them")
@@ -249,7 +249,7 @@ def _cell(first, second, order, contention):
 
 
 def _alone(units, own):
-    """The items of one operation: nothing runs beside anything."""
+    """The items of one operation that runs with nothing beside it."""
     items = []
     for number, unit in enumerate(units):
         items += [
@@ -276,13 +276,13 @@ def _turns(units, own):
 
 
 def _alternate(ours, theirs):
-    """One turn of each, then the rest of the longer."""
+    """One turn of each, then the rest of the longer one."""
     both = min(len(ours), len(theirs))
     return [*chain(*zip(ours[:both], theirs[:both], strict=True)), *ours[both:], *theirs[both:]]
 
 
 def _timed(items, contention):
-    """The items, and seconds from the first to the end of both streams."""
+    """The items, and the seconds from the first item to the end of both streams."""
     state = START
     for item in items:
         state = after(state, item, contention)

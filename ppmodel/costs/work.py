@@ -6,14 +6,14 @@ from ppmodel.costs.collectives import Collective
 
 
 class Work(NamedTuple):
-    """Arithmetic and memory traffic of one kernel or of several.
+    """Arithmetic and memory traffic of one or several kernels.
 
     Parameters
     ----------
     flops : float
         Floating-point operations, in FLOP.
     bytes : float
-        Bytes read from memory and written to it.
+        Bytes read from and written to memory.
     """
 
     flops: float
@@ -29,13 +29,13 @@ class BlockOperation(NamedTuple):
     Parameters
     ----------
     name : str
-        What it is called in tables; no two of a block have the same.
+        Its name in tables; unique within a block.
     forward, input_grad, weight_grad : Work
-        Of the forward and of the two halves of the backward.
+        Work of the forward and of the two halves of the backward.
     saved_bytes : float
-        Bytes of the activations that the backward needs and the forward keeps, those of `core_bytes` left out.
+        Bytes of the activations that the forward keeps for the backward, except those of `core_bytes`.
     core_bytes : float
-        Bytes of those that grow with the square of the sequence, and that selective recomputation drops.
+        Bytes of the activations that grow with the square of the sequence and that selective recomputation drops.
     weight_grad_bytes : float
         Bytes that the weight-gradient half still needs once the input-gradient half is done.
     parameters : float
@@ -43,18 +43,18 @@ class BlockOperation(NamedTuple):
     core : bool
         Whether selective recomputation runs its forward again.
     kind : {"product", "attention", "memory", "collective"}
-        Which efficiency it has: of a matrix product by its shape, of an attention kernel, or of a pass over memory; a
-        collective has no work.
+        Which efficiency applies: that of a matrix product by its shape, of an attention kernel, or of a pass over
+        memory; a collective has no work.
     shape : tuple of float
-        Of a product rows, columns and depth (m, n, k) forward, for one of `count`; of an attention kernel heads of all
-        sequences, queries, keys and size of a head.
+        For a product, rows, columns and depth (m, n, k) of the forward, for one of `count`; for an attention kernel,
+        heads over all sequences, queries, keys and head size.
     count : float
-        Kernels that it is made of, such as a GPU's experts; each has the fixed cost. Work, bytes and parameters are
-        those of all.
+        Number of kernels, such as a GPU's experts; each has the fixed cost. Work, bytes and parameters are totals over
+        all of them.
     forward_comm, input_grad_comm, weight_grad_comm : Collective, optional
-        Of a collective, what it does in the forward, and in each half of the backward.
+        For a collective, what it does in the forward and in each half of the backward.
     experts : bool
-        Whether its parameters are those of experts, which the data-parallel ranks share out among them.
+        Whether its parameters belong to experts, which the data-parallel ranks share out among themselves.
     """
 
     name: str
@@ -76,7 +76,7 @@ class BlockOperation(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What one GPU has of a microbatch under a layout.
+    """What one GPU holds of a microbatch under a layout.
 
     Parameters
     ----------
@@ -85,11 +85,11 @@ class Share(NamedTuple):
     tokens : float
         Its tokens, bs/cp; products that are split over tp see all of them.
     stream : float
-        Tokens that norms, dropout and residuals see: bs/cp, with sequence parallelism bs/(cp tp).
+        Tokens that norms, dropout and residuals see: bs/cp, or bs/(cp tp) with sequence parallelism.
     tp, cp, ep : int
         Sizes of the layout.
     sequence_parallel : bool
-        Whether `stream` is a part of `tokens`.
+        Whether `stream` is only a part of `tokens`.
     causal : bool
         Whether fused attention skips the masked half of the scores.
     context_exchange : {"ring", "all-gather"}
@@ -108,7 +108,7 @@ class Share(NamedTuple):
 
 
 def share_of(model, sequences, layout=None):
-    """The share of one GPU; without a layout it has the whole microbatch, and no attention is causal."""
+    """The share of one GPU; without a layout it is the whole microbatch, and no attention is causal."""
     tokens = sequences * model.sequence
     if layout is None:
         return Share(sequences, tokens, tokens)
@@ -120,12 +120,12 @@ def share_of(model, sequences, layout=None):
 
 
 def linear(name, model, rows, inputs, outputs, *, kept_rows=None, count=1, experts=False):
-    """A dense layer: one matrix product forward, one for each gradient; that of its weights needs input and gradient.
+    """A dense layer: a matrix product forward and one per gradient; the weight gradient needs input and gradient.
 
-    Of its input `kept_rows` rows are kept, fewer than it multiplies where they are gathered before each use. Of
-    `count` products, such as those of experts, each has its part of the rows and weights of its own.
+    `kept_rows` rows of its input are kept: fewer than it multiplies if they are gathered before each use. If there are
+    `count` products, such as those of experts, each has its part of the rows and its own weights.
 
-    Normalisations have weights as well, but so few that their gradients are held to be computed with the input's.
+    Normalisations have weights too, but so few that their gradients are taken to be computed with the input's.
     """
     width = model.element_bytes
     kept_rows = rows if kept_rows is None else kept_rows
@@ -141,14 +141,15 @@ def linear(name, model, rows, inputs, outputs, *, kept_rows=None, count=1, exper
 
 
 def sharing_input(operation):
-    """A product whose input another operation keeps: it counts once, for the backward and for its second half."""
+    """A product whose input another operation keeps: it counts only once, for the backward and for its second half."""
     kept = operation.saved_bytes
     return operation._replace(saved_bytes=0.0, weight_grad_bytes=operation.weight_grad_bytes - kept)
 
 
 def elementwise(name, model, elements, *, flops, reads, saved):
-    """A pass over memory that writes one result; the backward reads its gradient and what was saved, and
-    writes a gradient for each input.
+    """A pass over memory that writes one result; backward it reads its gradient and what was saved.
+
+    It also writes a gradient for each input.
     """
     width = model.element_bytes
     forward = Work(flops * elements, width * elements * (reads + 1))
@@ -157,10 +158,10 @@ def elementwise(name, model, elements, *, flops, reads, saved):
 
 
 def residual(name, model, rows):
-    """Dropout of a branch's output and its sum with the stream; backward, the sum of both gradients."""
+    """Dropout of a branch's output and its sum with the stream; in the backward, the sum of both gradients."""
     elements, width = rows * model.hidden, model.element_bytes
     mask = elements if model.dropout else 0.0
-    undropped = 2 if model.dropout else 0  # the gradient in front of the dropout: one read, one written
+    undropped = 2 if model.dropout else 0  # the gradient before the dropout is read and written once
     forward = Work(2.0 * elements, 3.0 * width * elements + mask)
     backward = Work(2.0 * elements, (3.0 + undropped) * width * elements + mask)
     return BlockOperation(name, forward, backward, NO_WORK, saved_bytes=mask)
@@ -178,20 +179,20 @@ def norm(name, model, rows, size=None):
 
 
 def exchange(name, forward=None, input_grad=None, weight_grad=None, *, core=False):
-    """A place in the order at which GPUs wait for a collective in the forward or a half of the backward."""
+    """A point in the order where GPUs wait for a collective, in the forward or in a half of the backward."""
     comm = {"forward_comm": forward, "input_grad_comm": input_grad, "weight_grad_comm": weight_grad}
     return BlockOperation(name, NO_WORK, NO_WORK, NO_WORK, kind="collective", core=core, **comm)
 
 
 def gather(place, model, share, size, users, *, beside=0):
-    """Products that are split over tp by columns, `users`, and the collectives of their input of `size` columns.
+    """Products split over tp by columns, `users`, and the collectives for their input of `size` columns.
 
-    Columns `beside` them are gathered, too, but no product reads them.
+    Columns `beside` them are gathered too, but no product reads them.
 
-    In front stands Megatron-LM's f: nothing forward, an all-reduce backward (Shoeybi et al., 2019). With sequence
-    parallelism it gathers forward and reduces and scatters backward, and the input, of which only a part is kept, is
-    gathered once more for the weight gradient (Korthikanti et al., 2022, section 4.2.2). As the backward walks the
-    list in reverse, this last gather stands behind the products that need it.
+    They are preceded by Megatron-LM's f: nothing forward, an all-reduce backward (Shoeybi et al., 2019). With sequence
+    parallelism it gathers forward and reduce-scatters backward, and the input, of which only a part is kept, is
+    gathered again for the weight gradient (Korthikanti et al., 2022, section 4.2.2). As the backward walks the list in
+    reverse, this last gather is listed after the products that need it.
     """
     if share.tp == 1:
         return users
@@ -207,9 +208,9 @@ def gather(place, model, share, size, users, *, beside=0):
 
 
 def reduce(place, model, share):
-    """Megatron-LM's g, behind a product that is split over tp by rows: an all-reduce forward, nothing backward.
+    """Megatron-LM's g, after a product split over tp by rows: an all-reduce forward, nothing backward.
 
-    With sequence parallelism a reduce-scatter forward and an all-gather backward.
+    With sequence parallelism, a reduce-scatter forward and an all-gather backward.
     """
     if share.tp == 1:
         return []

@@ -248,8 +248,7 @@ def peak_activations_1f1b(num_ranks, num_microbatches):
 
 
 def peak_activations_eager_1f1b(num_ranks, num_microbatches):
-    """Peak activations of each rank of eager 1F1B, in units of one microbatch on 1/S of the model: min(B, 2(S-1-d) +
-    1).
+    """Peak activations of each rank of eager 1F1B: min(B, 2(S-1-d) + 1), in microbatches on 1/S of the model.
 
     Assumes stages of equal size; the lengths of the operations do not matter.
 

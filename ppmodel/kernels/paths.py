@@ -15,8 +15,7 @@ CLASS, STREAM, TAKE, GIVE, LINK, KEEP, STEP, OPERATION = _COLUMNS = range(8)
 
 
 def instructions(cost_class, stream, source, remote, link, overlaps, group_start, num_links, first_reduction, beside):
-    """What `longest_path` reads of a graph: a row per operation, two for reductions and for operations that share a
-    group.
+    """What `longest_path` reads of a graph: a row per operation, two for reductions and for those that share a group.
 
     A message occupies a register from when it is sent until it is received, so that only messages under way need one:
     TAKE is the register to read and GIVE the one to write; KEEP is a further one for a reduction beside the rank, if
@@ -95,8 +94,7 @@ def fill_instructions(
 
 @kernel
 def longest_path(rows, sizes, tables, overlap_factor, occupied, times, shares, copies):
-    """Fill `times`: start and end of every operation; with four rows also departure and arrival, NaN if nothing is
-    sent.
+    """Fill `times`: start and end of every operation; with four rows also departure and arrival, NaN if none is sent.
 
     `sizes` are the numbers of registers, streams and links; `tables` hold durations, occupancies and latencies by
     class; `occupied` says whether a transfer occupies the sender, the receiver and its link. `shares` are the shares of

@@ -39,8 +39,7 @@ def rounds(count, kinds, first):
 
 @kernel
 def loops(columns, num_microbatches, chunks, group):
-    """Turn number and rank of `rounds` into microbatch and stage, for chunks that groups of microbatches pass
-    through."""
+    """Turn number and rank of `rounds` into microbatch and stage, for groups that pass through the chunks in turn."""
     num_ranks, forwards = columns.shape[1], chunks * num_microbatches
     chunk, microbatch = np.empty(forwards, np.int32), np.empty(forwards, np.int32)
     place = 0

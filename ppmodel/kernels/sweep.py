@@ -33,8 +33,7 @@ def sweep(
     kind, stage, microbatch, replica, joined, rank_start, placement, num_microbatches, compute, occupancy, latency,
     shares, overlap_factor, sends, receives, queues, reduces, times,
 ):  # fmt: skip
-    """Fill `times` with start and end of every operation, in the table's order; return makespan, longest span and
-    messages.
+    """Fill `times` with every operation's start and end in table order; return makespan, longest span and messages.
 
     The three tables are by class, as `ExecutionGraph.cost_class`; `shares` are factors on the duration of each
     operation, or empty; `sends`, `receives` and `queues` say whether a transfer occupies the sender, the receiver and

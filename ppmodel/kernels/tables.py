@@ -87,8 +87,7 @@ def _lift_steps(level, kind, rank_start, rank, steps):
 
 @kernel
 def _shared(group, sharing):
-    """Whether each operation is ALONE in its group, its FIRST or a LATER one; and the one that follows it in the
-    group."""
+    """Whether each operation is ALONE in its group, its FIRST or a LATER one; and the one that follows it there."""
     share, following = np.zeros(len(group), np.uint8), np.empty(len(group), np.int32)
     latest = np.full(group.max() + 1 if sharing else 0, NONE, np.int32)
     for op in range(len(group) if sharing else 0):

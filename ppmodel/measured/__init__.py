@@ -1,4 +1,4 @@
-"""Training runs that others measured: their rows, read and predicted."""
+"""Training runs that others measured: reading their rows and predicting them."""
 
 from ppmodel.measured.margin import is_tight, memory_errors
 from ppmodel.measured.predict import PREDICTED, predict_file, predicted

@@ -1,4 +1,4 @@
-"""What each part of the model buys: errors without it, with the other constants as they are and fitted anew."""
+"""What each part of the model buys: errors without it, with the other constants kept and with them fitted again."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -23,7 +23,7 @@ class Part(NamedTuple):
     ----------
     without : tuple of str
         What a `Batch` leaves out.
-    change : callable
+    Takes a system and returns one without the part.
         From a system to the one that knows nothing of the part.
     """
 
@@ -61,23 +61,23 @@ PARTS = {
 
 
 def ablated(rows, files, start, system, part, prior=0.5):
-    """Iteration times of rows without one part of the model.
+    """Iteration times of rows, predicted without one part of the model.
 
     Parameters
     ----------
     rows : sequence of dict of str to str
         With a number in ``iteration_s``.
     files : sequence of str
-        Of each row; files weigh alike.
+        The file of each row; all files weigh the same.
     start, system : SystemSpec
-        What was fitted, and the outcome.
+        The system from which the fit started, and the fitted one.
     part : Part
     prior : float
 
     Returns
     -------
     kept, refitted : ndarray of float, shape (num_rows,)
-        In seconds, with the constants of `system`, and with all of them fitted to the same rows again.
+        In seconds, with the constants of `system`, and with all of them fitted again to the same rows.
     """
     batch = Batch(rows, system, part.without)
     measured = np.array([float(row["iteration_s"]) for row in rows])

@@ -1,4 +1,4 @@
-"""The model that every engineer has in mind: a constant share of the peak, and the bubble by its formula."""
+"""The simple model that every engineer has in mind: a constant share of the peak, and the bubble by its formula."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from ppmodel.measured.rows import run_of
 
 
 def ideal_s(row, system):
-    """Seconds of an iteration at the peak: its arithmetic, recomputation included, and the bubble by its formula.
+    """Seconds of an iteration at the peak: its arithmetic, including recomputation, and the bubble by its formula.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def ideal_s(row, system):
 
 
 def constant_utilization(rows, system):
-    """Iteration times by a constant utilization, for each row that of the rows of the other folds.
+    """Iteration times at a constant utilization, which for each row is that of the other folds' rows.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def constant_utilization(rows, system):
     Returns
     -------
     ndarray of float, shape (num_rows,)
-        In seconds. The utilization is the median of the other folds', the folds are those of `calibrated`.
+        In seconds. The utilization is the median over the other folds; the folds are those of `calibrated`.
     """
     ideal = np.array([ideal_s(row, system) for row in rows])
     shares = ideal / np.array([float(row["iteration_s"]) for row in rows])

@@ -1,8 +1,8 @@
 """Iteration times of many rows of training runs on many systems: the fast twin of `predicted`.
 
 The kernels of a row's blocks, its collectives and the stages of its table do not depend on the system's constants. They
-are laid out once, in the same arrays for all rows; many systems at a time then take a few array operations and one pass
-through the graph of each row.
+are laid out once, in the same arrays for all rows; predicting many systems at once then takes a few array operations
+and one pass through the graph of each row.
 """
 
 from typing import NamedTuple
@@ -30,7 +30,7 @@ LEFT_OUT = ("recomputation", "tensor", "data", "transfers", "bubble")
 
 
 class Laid(NamedTuple):
-    """A row laid out: what it runs, the graph of its pipeline, and that with the end of an iteration."""
+    """A row laid out: what it runs, the graph of its pipeline, and the same graph with the end of an iteration."""
 
     run: object
     layout: object
@@ -64,7 +64,7 @@ def lay_out(row, system):
 
 
 def laid_by_kernels(rows, system):
-    """Rows laid out, by the kernels that they name: their places, `kernels_named`, and a list of `Laid`."""
+    """Rows laid out, grouped by the kernels that they name: their places, `kernels_named`, and a list of `Laid`."""
     groups = {}
     for place, row in enumerate(rows):
         groups.setdefault(kernels_named(row), []).append((place, lay_out(row, system)))
@@ -79,12 +79,12 @@ class Batch:
     Parameters
     ----------
     rows : sequence of dict of str to str
-        None of them may be refused; see `read_rows`.
+        All of them must be accepted; see `read_rows`.
     system : SystemSpec
-        Gives the framework and the nodes, which stay fixed. No NIC may be shared.
+        Gives the framework and the nodes, which stay fixed. It must not share a NIC.
     without : collection of str
-        Parts to leave out, of `LEFT_OUT`: all that is computed again, collectives of tensor and of data parallelism,
-        transfers between stages, and all waiting, so that an iteration takes what the most loaded rank is busy.
+        Parts to leave out, of `LEFT_OUT`: all recomputation, the collectives of tensor and of data parallelism,
+        transfers between stages, and all waiting, so that an iteration takes the busy time of the most loaded rank.
     """
 
     def __init__(self, rows, system, without=()):
@@ -101,7 +101,7 @@ class Batch:
 
 
 class _Group:
-    """Rows of one kind of kernels, in the same arrays."""
+    """Rows that name the same kernels, in the same arrays."""
 
     def __init__(self, laid, system, without):
         self.laid, self.system, self.without = laid, system, without
@@ -148,7 +148,7 @@ class _Group:
         self.zero = zero
 
     def _line(self, known, kind, group, layout):
-        """The number of a collective's line, one for all that do the same in groups that lie alike."""
+        """The number of a collective's line: one for all that do the same in groups placed alike."""
         key = kind, group in DATA_GROUPS, group_of(group, layout, self.system), layout.tp
         if key not in known:
             known[key] = len(self.lines)
@@ -233,7 +233,7 @@ class _Group:
         return tables
 
     def _lists(self, system, fixed, slope):
-        """Seconds of each list of each row, F, I and W by part; shape (num_rows, 3, 3, 5)."""
+        """Seconds of each list of each row, by F, I and W and by part; shape (num_rows, 3, 3, 5)."""
         taken = kernels_s(self.kernels, system, self.precision)
         size = len(self.laid) * _LISTS * _PHASES
         seconds = np.zeros((size, _PARTS))
@@ -267,7 +267,7 @@ class _Group:
         seconds[:, 0] = blocks
 
     def _once(self, system, lines, forward_s, backward_s):
-        """Seconds of each stage's reduction, and of its step with the gathering of parameters."""
+        """Seconds of each stage's reduction, and of its optimizer step with the gathering of parameters."""
         reduced, gathered = (
             np.where(self.parameters > 0, fixed[self.row] + (slope * width)[self.row] * self.parameters, 0.0)
             for (fixed, slope), width in (
@@ -303,9 +303,9 @@ class _Group:
 
 
 def _busy_s(table, compute_s, flushes):
-    """What the most loaded rank takes if it never waits, of seconds of shape (num_systems, kinds, num_stages).
+    """The most loaded rank's time if it never waits, from seconds of shape (num_systems, kinds, num_stages).
 
-    Of the reductions of its chunks only the longest counts: the others may run under later backwards.
+    Of the reductions of its chunks only the longest counts: the others can run under later backwards.
     """
     ranks, counts = table.placement[0], np.zeros(compute_s.shape[1:])
     np.add.at(counts, (table.kind, table.stage), float(flushes))

@@ -26,14 +26,14 @@ class Source(NamedTuple):
     Parameters
     ----------
     file : str
-        Its name.
+        The file's name.
     what : {"time", "memory", "fits"}
     rows : int
-        That say it.
+        Number of rows that state it.
     fitted : float
-        Mean error on the rows that were fitted: of |predicted / measured - 1|; of "fits" the share that is wrong.
+        Mean of |predicted / measured - 1| on the rows that were fitted; for "fits", the share that is wrong.
     mean, median, nine_tenths, worst : float
-        The same on rows that the fit had not seen.
+        The same for rows that the fit had not seen.
     """
 
     file: str
@@ -54,7 +54,7 @@ class Calibration(NamedTuple):
     system : SystemSpec
         With the fitted values, rounded to four digits.
     constants : list of Constant
-        All that were to be fitted.
+        All constants that were to be fitted.
     fit : Fitted
     sources : list of Source
     rows : dict of str to int
@@ -74,13 +74,14 @@ def calibrated(files, system, names=None, prior=0.5):
     Parameters
     ----------
     files : sequence of str or Path
-        CSV files; see `read_rows`. Rows count for time with a number in ``iteration_s``, and for memory with one in
-        ``memory_gb`` or with ``oom`` in ``status``; of those that are measured in a file with such rows it is known
-        that they fit. Files weigh alike: the residuals of one with fewer rows by the root of how many fewer.
+        CSV files; see `read_rows`. Rows with a number in ``iteration_s`` count for time; rows with one in
+        ``memory_gb``, or with ``oom`` in ``status``, count for memory. If a file has ``oom`` rows, its measured rows
+        count as known to fit. All files weigh the same: the residuals of a file with fewer rows are scaled by the root
+        of the ratio.
     system : SystemSpec
         The starting system, read from a file.
     names : sequence of str, optional
-        Constants to fit; by default, all whose kind in the system's file is not stated.
+        Constants to fit; by default, all those whose kind in the system's file is not stated.
     prior : float
         Standard deviation of a constant's logarithm around its starting value.
 
@@ -114,7 +115,7 @@ def calibrated(files, system, names=None, prior=0.5):
 
 
 class Unseen(NamedTuple):
-    """What fits that had not seen a row predict of it.
+    """What fits that had not seen a row predict for it.
 
     Parameters
     ----------
@@ -129,19 +130,19 @@ class Unseen(NamedTuple):
 
 
 def unseen(files, start, system, prior=0.5, by=(), kinds=("time", "memory")):
-    """Predictions of each row by a fit to the rows of the other folds, as `calibrated` judges its fit.
+    """Predictions of each row by a fit to the rows of the other folds, the way `calibrated` judges its fit.
 
     Parameters
     ----------
     files : sequence of str or Path
     start : SystemSpec
-        From which `system` was fitted.
+        The system that `system` was fitted from.
     system : SystemSpec
-        A calibrated one: its values of kind ``fitted`` are fitted anew for each fold.
+        A calibrated one: its values of kind ``fitted`` are fitted again for each fold.
     prior : float
-        As it was fitted with.
+        The prior that it was fitted with.
     by : sequence of str
-        Columns: rows that agree in all of them are one fold, so that ``("hidden", "layers")`` leaves out whole models.
+        Columns: rows that agree in all of them form one fold, so that ``("hidden", "layers")`` leaves out whole models.
         Without it the folds are those of `calibrated`.
     kinds : sequence of str
         What to predict.
@@ -173,7 +174,7 @@ def unseen(files, start, system, prior=0.5, by=(), kinds=("time", "memory")):
 
 
 def fitted_values(system, names):
-    """The values of those constants that a calibrated system's file gives as fitted, in SI units, by name."""
+    """The values of the constants that a calibrated system's file marks as fitted, in SI units, by name."""
     fitted_ones = [one.field for one in system.provenance if one.kind == "fitted" and one.field in names]
     return {name: value_of(system, name) for name in fitted_ones}
 
@@ -243,13 +244,13 @@ def _fit_part(given, constants, names, kind, prior, system):
 
 
 def equal_weights(files):
-    """Weights of rows by their files, so that all files weigh alike: the root of how many fewer rows one has."""
+    """Weights of rows such that all files weigh the same: the root of the largest row count over the file's own."""
     counts = Counter(files)
     return np.sqrt([max(counts.values()) / counts[name] for name in files])
 
 
 class _Data:
-    """Rows of several files that weigh alike."""
+    """Rows of several files that weigh the same."""
 
     def __init__(self, files, system):
         self.files, self.system = files, system
@@ -299,7 +300,7 @@ class _Memory(_Data):
         return self.batch.bytes(self._systems(many))
 
     def residuals(self, many):
-        """Of a row without a number, the root of the logistic loss of what is known: that it fits, or does not."""
+        """For a row without a number, the root of the logistic loss of what is known: that it fits, or does not."""
         found = self.predicted(many)
         over = np.log(found / self.system.memory_capacity_bytes) / _FITS_WIDTH
         fits = SCALE * np.sqrt(np.logaddexp(0.0, np.where(self.out, -over, over)))

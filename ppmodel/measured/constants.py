@@ -1,4 +1,4 @@
-"""The constants of a system that can be fitted to measured rows: names as in its file, values and bounds."""
+"""The constants of a system that can be fitted to measured rows: their names as in its file, values and bounds."""
 
 from dataclasses import dataclass, fields, replace
 
@@ -35,7 +35,7 @@ class Constant:
     Parameters
     ----------
     name : str
-        Key in the system's file, with its block.
+        Key in the system's file, including its block.
     start : float
         Value in the starting system, in SI units; above 0.
     most : float
@@ -48,12 +48,12 @@ class Constant:
 
 
 def chosen(system, names=None):
-    """List the constants to fit: those named, or all whose kind in the system's file is not stated.
+    """List the constants to fit: those named, or all those whose kind in the system's file is not stated.
 
     Parameters
     ----------
     system : SystemSpec
-        With its provenance: read from a file.
+        The system, with its provenance: it must have been read from a file.
     names : sequence of str, optional
 
     Returns

@@ -1,10 +1,10 @@
 """Constants fitted to measurements in log error: robustly, with weak priors, and only those that the data determine.
 
 A residual is the logarithm of predicted over measured. Its loss is scipy's soft L1, 2 (sqrt(1 + z) - 1) with z its
-square over a scale, so that rows which the model cannot explain weigh less than under squares. The logarithm of every
-constant has a normal prior around its starting value. A constant keeps that value if the data narrow its prior by less
-than three tenths; the least determined is dropped first, with all that the data hardly touch, and the others are fitted
-again.
+square over a scale, so that rows that the model cannot explain weigh less than under least squares. The logarithm of
+each constant has a normal prior around its starting value. A constant keeps its starting value if the data narrow its
+prior by less than three tenths; the least determined constant is dropped first, together with all those that the data
+hardly touch, and the others are fitted again.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ _NORMAL_95 = 1.96
 
 
 class Problem(NamedTuple):
-    """What is fitted.
+    """What is to be fitted.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class Problem(NamedTuple):
     residuals : callable
         Takes a list of dicts of values by name; returns residuals, shape (len(list), num_rows).
     scale : float
-        The size of an ordinary residual.
+        The size of a typical residual.
     prior : float
         Standard deviation of a constant's logarithm around its starting value.
     """
@@ -43,17 +43,17 @@ class Problem(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """Constants that were fitted.
+    """Fitted constants.
 
     Parameters
     ----------
     values : dict of str to float
         By name, in SI units.
     factors : dict of str to float
-        The 95 % interval reaches from the value divided by its factor to the value times it; given the other constants'
-        structure and priors.
+        The 95 % interval goes from the value divided by its factor to the value times its factor; it takes the
+        structure and priors of the other constants as given.
     untold : dict of str to str or None
-        Constants that the data do not determine, each with the one that it trades off with most, if any.
+        Constants that the data do not determine, each with the one that it trades off with most, if there is one.
     """
 
     values: dict
@@ -115,12 +115,12 @@ def solve(problem, rows=slice(None), start=None, tolerance=_TOLERANCE):
 
 
 def refitted(problem, values):
-    """Values of the constants fitted again from where an earlier fit ended.
+    """Fit the constants again, starting from where an earlier fit ended, and return their values.
 
     Parameters
     ----------
     problem : Problem
-        Those of its constants that `values` does not name are left out.
+        Constants that `values` does not name are left out.
     values : dict of str to float
 
     Returns
@@ -137,7 +137,7 @@ def _values(problem, point):
 
 
 def _spread(problem, result):
-    """Standard deviations of the logarithms, and the constant that each trades off with most, where it does."""
+    """Standard deviations of the logarithms, and the constant that each trades off with most, if it does."""
     number = len(result.fun) - len(problem.constants)
     variance = max(2 * result.cost / max(number - len(problem.constants), 1), problem.scale**2)
     told = result.jac[:number]
@@ -156,14 +156,14 @@ def cross_validated(problem, values, parts, num_rows, predict, tolerance=_TOLERA
     ----------
     problem : Problem
     values : dict of str to float
-        Of the fit to all rows, from which those of the folds start.
+        From the fit to all rows; the fits of the folds start there.
     parts : iterable of (ndarray of int, ndarray of int)
         From `parted` or `parted_by`.
     num_rows : int
     predict : callable
-        Of a dict of values: a prediction for each row.
+        Takes a dict of values and returns a prediction for each row.
     tolerance : float
-        Relative, of the loss and of the constants: a fit ends where either changes less.
+        Relative, of the loss and of the constants: a fit ends when either changes by less.
 
     Returns
     -------
@@ -179,9 +179,9 @@ def cross_validated(problem, values, parts, num_rows, predict, tolerance=_TOLERA
 
 
 def parted(num_rows, folds, seed):
-    """The folds of a cross-validation: pairs of the rows that a fit sees, and those on which it is judged.
+    """The folds of a cross-validation: pairs of the rows that a fit sees and the rows on which it is judged.
 
-    The rows are permuted by numpy's default generator and cut into parts as equal as can be.
+    The rows are permuted by numpy's default generator and cut into parts as equal as possible.
     """
     rows = np.arange(num_rows)
     for held_out in np.array_split(np.random.default_rng(seed).permutation(num_rows), min(folds, num_rows)):
@@ -189,7 +189,7 @@ def parted(num_rows, folds, seed):
 
 
 def parted_by(labels):
-    """The same with a fold for each label, in order of appearance, so that alike rows are left out together.
+    """The same with one fold per label, in order of appearance, so that similar rows are left out together.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How far off predictions of memory have been, and which runs therefore may not fit."""
+"""How far off memory predictions have been, and which runs therefore may not fit."""
 
 import re
 from functools import cache
@@ -11,7 +11,7 @@ _SAID = re.compile(r"^# (\S+)\.csv memory: .*unseen mean ([\d.]+)%", re.MULTILIN
 
 @cache
 def memory_errors():
-    """Mean errors of predicted memory on measured runs that no fit had seen, as the files of fitted systems state them.
+    """Mean errors of predicted memory on measured runs that no fit had seen, as stated in the files of fitted systems.
 
     Returns
     -------
@@ -28,19 +28,19 @@ def memory_errors():
 
 
 def is_tight(held_bytes, capacity_bytes):
-    """Whether a run fits by less than predictions of memory have been off, so that it may not fit in practice.
+    """Whether a run fits by less than memory predictions have been off, so that it may not fit in practice.
 
     Parameters
     ----------
     held_bytes : float, or an array or Series of them
         Predicted, with the system's reserve.
     capacity_bytes : float, or as many of them
-        What a GPU has.
+        The capacity of a GPU.
 
     Returns
     -------
     bool, or as many of them
-        By the largest mean error of `memory_errors`.
+        Judged by the largest mean error of `memory_errors`.
 
     Examples
     --------

@@ -20,7 +20,7 @@ class PeakBatch:
     Parameters
     ----------
     rows : sequence of dict of str to str
-        None of them refused; see `read_rows`.
+        All of them must be accepted; see `read_rows`.
     system : SystemSpec
         Gives the framework, which does not change.
     """
@@ -38,7 +38,7 @@ class PeakBatch:
 
 
 class _Row:
-    """The memory of a row that no fitted constant changes, by stage or by rank."""
+    """The memory of a row that does not depend on fitted constants, by stage or by rank."""
 
     def __init__(self, one):
         self.table = one.table
@@ -73,7 +73,7 @@ class _Row:
 
 
 class _Group:
-    """Rows of one kind of kernels."""
+    """Rows that name the same kernels."""
 
     def __init__(self, laid):
         self.rows = [_Row(one) for one in laid]

@@ -18,13 +18,13 @@ def predicted(row, system):
     Parameters
     ----------
     row : dict of str to str
-        With `COLUMNS`.
+        A row with `COLUMNS`.
     system : SystemSpec
 
     Returns
     -------
     dict
-        A value for each of `PREDICTED`; if the row is refused, ``refused`` says why, and the others are None.
+        A value for each of `PREDICTED`; if the row is refused, ``refused`` says why and the other values are None.
     """
     framework, system = system.framework or FrameworkSpec(), system_of(row, system)
     try:
@@ -46,7 +46,7 @@ def predicted(row, system):
 
 
 def predict_file(rows_file, system, out):
-    """Predict every row of a file, and write the rows with the predictions.
+    """Predict every row of a file, and write the rows together with the predictions.
 
     Parameters
     ----------

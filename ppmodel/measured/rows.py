@@ -55,7 +55,7 @@ MEASURED = ("iteration_s", "memory_gb")
 
 
 class MeasuredRun(NamedTuple):
-    """What a row says was run.
+    """The run that a row describes.
 
     Parameters
     ----------
@@ -63,12 +63,12 @@ class MeasuredRun(NamedTuple):
         The schedule.
     model : ModelSpec
     layout : LayoutSpec
-        Complete: with pp and the global batch.
+        Complete, including pp and the global batch.
     num_microbatches : int
-        Microbatches per replica, B, in one run of the pipeline.
+        Microbatches per replica in one run of the pipeline, B.
     flushes : int
-        Consecutive runs of the pipeline in an iteration, before gradients are reduced; the layout's global batch is
-        that of one run.
+        Consecutive runs of the pipeline in an iteration before gradients are reduced; the layout's global batch is that
+        of one run.
     """
 
     case: Case
@@ -148,14 +148,14 @@ def system_of(row, system):
     Parameters
     ----------
     row : dict of str to str
-        Its column ``source`` may name a kernel behind the word kernel: ``flash_attention2`` or ``flash_attention2 + RMS
+        Its column ``source`` may name a kernel after the word kernel: ``flash_attention2`` or ``flash_attention2 + RMS
         kernel``; ``flash_attention`` and ``flash_attentionv1.0.8`` are the first version of that kernel.
     system : SystemSpec
 
     Returns
     -------
     SystemSpec
-        Unchanged if the row names no kernel, or the system does not tell kernels apart.
+        Unchanged if the row names no kernel, or if the system does not tell kernels apart.
 
     Examples
     --------
@@ -168,13 +168,13 @@ def system_of(row, system):
 
 
 def kernels_named(row):
-    """Whether a row names a first version of attention, and fused norms; None where it names no kernel."""
+    """Whether a row names a first version of attention, and whether fused norms; None if it names no kernel."""
     named = _KERNEL.search(row.get("source", ""))
     return named and (named["attention"] in _FIRST_ATTENTION, named["norm"] is not None)
 
 
 def with_kernels(system, named):
-    """The system with the efficiencies of the kernels of `kernels_named`, where it has them."""
+    """The system with the efficiencies of the kernels in `kernels_named`, if it has them."""
     own, (first_attention, fused_norm) = system.kernels, named or (False, False)
     if own is None or not (first_attention or fused_norm):
         return system
@@ -193,14 +193,14 @@ def with_kernels(system, named):
 
 
 def run_of(row, framework=None):
-    """What a row says was run.
+    """The run that a row describes.
 
     Parameters
     ----------
     row : dict of str to str
-        With `COLUMNS`, and maybe `FLUSHES`.
+        With `COLUMNS`, and optionally `FLUSHES`.
     framework : FrameworkSpec, optional
-        What the framework does that no column says, such as the precision of gradients.
+        What the framework does that no column states, such as the precision of gradients.
 
     Returns
     -------
@@ -258,7 +258,7 @@ def _case(name, chunks):
 
 
 def _model(values, framework):
-    """The model; what no column says follows from its family: Llama with a gated MLP, GPT without."""
+    """The model; properties without a column follow from its family: Llama with a gated MLP, GPT without."""
     gated = values["gated_mlp"]
     heads, kv_heads = values["heads"], values["kv_heads"]
     if heads % kv_heads:
@@ -277,8 +277,8 @@ def _model(values, framework):
 def _layers(values):
     """Even shares, as Megatron-LM requires; if they do not divide, embedding and loss count as layers where that helps.
 
-    That is Megatron-LM's ``--account-for-embedding-in-pipeline-split`` and its twin for the loss, which the recipes of
-    Llama 3.1 405B set.
+    That is Megatron-LM's ``--account-for-embedding-in-pipeline-split`` and its counterpart for the loss, which the
+    recipes of Llama 3.1 405B set.
     """
     stages, layers = values["pp"] * values["chunks"], values["layers"]
     share = (layers + _ENDS) // stages

@@ -1,4 +1,4 @@
-"""A calibrated system written as a system file, with the rows it was fitted to and its errors."""
+"""A calibrated system written as a system file, with its errors and the rows it was fitted to."""
 
 import json
 from textwrap import wrap
@@ -17,15 +17,15 @@ def system_text(found, title, command, date):
     found : Calibration
     title : str
     command : str
-        That made it.
+        The command that made it.
     date : str
-        Of the fit, as YYYY-MM-DD.
+        Date of the fit, as YYYY-MM-DD.
 
     Returns
     -------
     str
-        Each value in the order of the starting system's file; what was fitted has the kind ``fitted``, with its
-        interval, its rows and the date, and all other values stay as they are. Comments say how far off it is.
+        Values in the order of the starting system's file; fitted values have the kind ``fitted``, with their interval,
+        rows and date, and all other values stay as they are. Comments state the errors.
     """
     lines = [f"# {line}" for line in _heading(found, command)]
     lines.append(f"title: {json.dumps(title, ensure_ascii=False)}")
@@ -52,7 +52,7 @@ def _heading(found, command):
 
 
 def error_names(source):
-    """Names and values of the errors on unseen rows; of "fits" only the mean."""
+    """Names and values of the errors on unseen rows; for "fits" only the mean."""
     named = (("mean", source.mean), ("median", source.median), ("90 %", source.nine_tenths), ("worst", source.worst))
     return named[:1] if source.what == "fits" else named
 
@@ -73,7 +73,7 @@ def _entry(indent, key, one, found, date):
 
 
 def _rows(field, found):
-    """The rows that a constant was fitted to, and the errors on unseen ones."""
+    """The rows that a constant was fitted to, and the errors on unseen rows."""
     part = "memory" if field in MEMORY else "time"
     errors = [one for one in found.sources if (one.what == "time") == (part == "time")]
     told = [f"{one.file} ({'wrong' if one.what == 'fits' else 'mean error'} {one.mean:.1%})" for one in errors]

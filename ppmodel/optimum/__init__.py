@@ -1,7 +1,7 @@
-"""How good any schedule could be: lower bounds on its time, and the optimum itself from a solver where it is small.
+"""How good any schedule could be: lower bounds on its time, and for small problems the optimum from a solver.
 
-A problem is a placement, sizes, times and a limit of memory; what is free is the order of the operations. Transfers
-take time and occupy nothing (``latency``); a reduction of replicas is left out. Times are fractions: bounds are exact.
+A problem is a placement, sizes, times and a memory limit; only the order of the operations is free. Transfers take time
+and occupy nothing (``latency``); a reduction of replicas is left out. Times are fractions, so bounds are exact.
 """
 
 from ppmodel.optimum.lower_bounds import Bounds, bounds

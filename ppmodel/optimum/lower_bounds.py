@@ -10,17 +10,17 @@ from ppmodel.ops import OpKind
 
 
 class Bounds(NamedTuple):
-    """Lower bounds on the time of any schedule of a problem, each for a reason of its own.
+    """Lower bounds on the time of any schedule of a problem, each with a reason of its own.
 
     Parameters
     ----------
     critical_path : Fraction
-        One microbatch, all the way there and back.
+        One microbatch's trip through all stages and back.
     busiest_rank : Fraction
-        Computing time of a rank, and the least time before its first operation and after its last.
+        Computing time of a rank, plus the least time before its first operation and after its last.
     memory : Fraction
-        What the limit adds: too few forwards fit to fill the time until the first gradient returns, or
-        microbatches must wait for those that came before. 0 without a limit.
+        The bound that the limit adds: too few forwards fit to fill the time until the first gradient returns, or
+        microbatches must wait for earlier ones. 0 without a limit.
     """
 
     critical_path: Fraction
@@ -29,7 +29,7 @@ class Bounds(NamedTuple):
 
     @property
     def best(self):
-        """The highest of them."""
+        """The highest of the bounds."""
         return max(self)
 
 
@@ -48,11 +48,12 @@ def bounds(problem, objective="makespan"):
 
     Notes
     -----
-    Until the first gradient can reach a rank, the rank runs forwards only, and no more of them than fit; all its other
-    work comes later. A whole backward is followed by those of the stages before it. Of split backwards the weight
-    gradients may come last: then either they count or what follows the input gradients, whichever takes longer. A
-    stage's activations stay from its forward to its (weight) gradient, at least for the way to the last stage and back.
-    With room for k microbatches, one of the k places holds at least B/k of them, rounded up, one after the other.
+    Until the first gradient can reach a rank, the rank runs only forwards, and no more of them than fit; all its other
+    work comes later. A whole backward is followed by the backwards of the stages before it. With split backwards, the
+    weight gradients may come last: then either they or the operations that follow the input gradients count, whichever
+    takes longer. A stage's activations stay from its forward to its (weight) gradient, at least for the trip to the
+    last stage and back. With room for k microbatches, one of the k places holds at least B/k of them, rounded up, one
+    after the other.
 
     Examples
     --------
@@ -73,7 +74,7 @@ def bounds(problem, objective="makespan"):
 
 
 class _Ways:
-    """How long a microbatch takes before, beyond and after each stage; for a span, from a rank's own first start."""
+    """A microbatch's time before, beyond and after each stage; for a span, counted from a rank's own first start."""
 
     def __init__(self, problem, objective):
         self.problem, self.whole = problem, objective == "makespan"
@@ -95,12 +96,12 @@ class _Ways:
         return (sum(self.forward[:stage]) + self._hops(copy, 0, stage)) if self.whole else Fraction(0)
 
     def around(self, copy, stage):
-        """From the end of a stage's forward until the gradient may be there."""
+        """From the end of a stage's forward until its gradient can arrive."""
         beyond = slice(stage + 1, None)
         return sum(self.forward[beyond]) + sum(self.gradient[beyond]) + 2 * self._hops(copy, stage, len(self.forward))
 
     def tail(self, copy, stage):
-        """What must follow a stage's gradient: those of the stages before it, and the last weight gradient."""
+        """What must follow a stage's gradient: the gradients of the stages before it, and the last weight gradient."""
         if not self.whole:
             return Fraction(0)
         return sum(self.gradient[:stage]) + self._hops(copy, 0, stage) + self.after[0]
@@ -111,7 +112,7 @@ class _Ways:
         return self.forward[0] + self.around(copy, 0) + self.gradient[0] + self.after[0]
 
     def of_rank(self, rank, *, limited=True):
-        """All work of a rank, with at most as many forwards before its first gradient as fit."""
+        """All work of a rank, with no more forwards before its first gradient than fit."""
         own = self.stages[rank]
         begins = min(self.head(*stage) for stage in own)
         gradient_there = min(self.head(*one) + self.forward[one[1]] + self.around(*one) for one in own)
@@ -124,7 +125,7 @@ class _Ways:
         return begins + max(work, work - without + follows)
 
     def _fitting(self, own):
-        """Time of the forwards that fit on a rank at once: in whole ones where its stages are alike."""
+        """Time of the forwards that fit on a rank at once: whole ones if its stages are alike."""
         sizes = {self.problem.sizes[stage] for _, stage in own}
         if len(sizes) > 1:
             return self.problem.limit * self.problem.forward
@@ -132,7 +133,7 @@ class _Ways:
         return self.problem.limit // size * size * self.problem.forward
 
     def in_turn(self, copy, stage):
-        """A stage's microbatches in turn: they share the places that the memory has for them."""
+        """A stage's microbatches in turn: they share the places that memory has for them."""
         places = int(self.problem.limit / self.problem.sizes[stage])
         rounds = ceil(Fraction(self.problem.microbatches_per_copy, places))
         stays = self.forward[stage] + self.around(copy, stage) + self.gradient[stage] + self.after[stage]

@@ -1,4 +1,4 @@
-"""Problems for a scheduler: what is to be run and with what; which schedules solve one, and how long they take."""
+"""Problems for a scheduler: what is to be run, and on what; which schedules solve one, and how long they take."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -25,27 +25,27 @@ TIMES = ("forward", "input_grad", "weight_grad", "comm")
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What a schedule must run, and with what; only the order of the operations is open.
+    """What a schedule must run, and under which limits; only the order of the operations is open.
 
     Parameters
     ----------
     placement : array of int, shape (num_replicas, num_stages)
         The rank of each stage of each copy of the pipeline, as in `Schedule`.
     num_microbatches : int
-        B; every copy of the pipeline runs as many.
+        B; every copy of the pipeline runs the same number.
     forward, input_grad, weight_grad, comm : number
-        Times of one microbatch on 1/S of the model, in one unit, and of one transfer; the first three above 0.
+        Times of one microbatch on 1/S of the model and of one transfer, in one unit; the first three must be above 0.
     limit : number, optional
-        Activations that fit on a rank, in microbatches on 1/S of the model; no limit if not given.
+        Activations that fit on a rank, in microbatches on 1/S of the model; if not given, there is no limit.
     split : bool
-        Whether input and weight gradients may stand apart; else a backward is one operation.
+        Whether input and weight gradients may be separate; otherwise a backward is one operation.
     shares : sequence of number, optional
-        Sizes of the stages, relative to their mean; equal if not given.
+        Sizes of the stages, relative to their mean; if not given, all are equal.
 
     Raises
     ------
     ScheduleError
-        If a time or a share is not positive, copies cannot share the microbatches, or not one microbatch fits.
+        If a time or a share is not positive, the copies cannot share the microbatches, or not even one microbatch fits.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class Problem:
 
     @property
     def times(self):
-        """Time of an operation on a unit, by kind: of F, I and W, or of F and B."""
+        """Time of an operation on one unit of the model, by kind: F, I and W, or F and B."""
         halves = {OpKind.I: self.input_grad, OpKind.W: self.weight_grad}
         return {OpKind.F: self.forward} | (halves if self.split else {OpKind.B: sum(halves.values())})
 
@@ -119,12 +119,12 @@ class Problem:
 
     @property
     def gradient(self):
-        """The kind of operation that hands a gradient on."""
+        """The kind of operation that passes a gradient on."""
         return OpKind.I if self.split else OpKind.B
 
     @property
     def last(self):
-        """The kind of operation that gives the activations back."""
+        """The kind of operation that frees the activations."""
         return OpKind.W if self.split else OpKind.B
 
     @property
@@ -139,17 +139,17 @@ class Problem:
 
     @cached_property
     def hops(self):
-        """Transfers between a stage and the one before it: 0 on one rank, else 1; shape of `placement`."""
+        """Transfers between a stage and the one before it: 0 if both are on one rank, else 1; shape of `placement`."""
         return (np.diff(self.placement, axis=1, prepend=self.placement[:, :1]) != 0).astype(int)
 
 
 def problem_of(schedule, forward=1, input_grad=1, weight_grad=1, comm=0, limit=None, split=True):
-    """The `Problem` that a schedule solves: its placement and its microbatches, with these times and this limit.
+    """The `Problem` that a schedule solves: its placement and microbatches, with these times and this limit.
 
     Raises
     ------
     ScheduleError
-        If it cuts microbatches.
+        If the schedule cuts microbatches.
 
     Examples
     --------
@@ -166,7 +166,7 @@ def problem_of(schedule, forward=1, input_grad=1, weight_grad=1, comm=0, limit=N
 
 
 def _shares(schedule):
-    """A schedule's shares as fractions, None where they are equal."""
+    """A schedule's shares as fractions; None if they are equal."""
     if not np.ptp(schedule.stage_shares):
         return None
     return tuple(Fraction(share).limit_denominator(_FINEST) for share in schedule.stage_shares.tolist())
@@ -199,7 +199,7 @@ def time_of(schedule, problem, objective="makespan"):
 
 
 def simulated(schedule, problem):
-    """The timeline of a schedule with a problem's times, in the problem's unit; its limit does not matter here."""
+    """The timeline of a schedule with a problem's times, in the problem's unit; the limit does not matter here."""
     forward, *grads, latency = (float(getattr(problem, name)) for name in TIMES)
     costs = uniform_costs(schedule, forward, input_grad=grads[0], weight_grad=grads[1], latency=latency)
     return run_graph(compile_graph(schedule, p2p="latency"), costs)
@@ -221,7 +221,7 @@ def peak_of(schedule):
     Parameters
     ----------
     schedule : Schedule
-        With whole microbatches.
+        A schedule of whole microbatches.
 
     Returns
     -------
@@ -250,7 +250,8 @@ def answers(schedule, problem):
     Returns
     -------
     bool
-        Whether it has the problem's placement and microbatches, fits its limit, and has whole backwards if asked for.
+        Whether it has the problem's placement and microbatches, fits its limit, and has whole backwards if those are
+        required.
 
     Examples
     --------

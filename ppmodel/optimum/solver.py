@@ -21,11 +21,11 @@ class Optimum(NamedTuple):
     Parameters
     ----------
     time : Fraction or None
-        Of the best schedule found, in the problem's unit; None if none was found within the limit of work.
+        Time of the best schedule found, in the problem's unit; None if none was found within the limit of work.
     bound : Fraction
         No schedule is faster than this; proven by the solver or by `bounds`.
     proven : bool
-        Whether the two are equal: the time is the optimum.
+        Whether the two are equal, so that the time is the optimum.
     schedule : Schedule or None
     """
 
@@ -39,18 +39,18 @@ def solve(problem, objective="makespan", hint=None, work=10.0):
     """The fastest order of a problem's operations, by OR-tools' CP-SAT; deterministic, on one core.
 
     Microbatches of one copy are alike: any schedule stays as fast, and holds as much, if each stage takes them in
-    order. So they do here, which spares the solver most of its search.
+    order. The solver is therefore told to keep them in order, which spares it most of its search.
 
     Parameters
     ----------
     problem : Problem
     objective : {"makespan", "span"}
     hint : Schedule, optional
-        Of the same placement and size; where it fits the limit, the search starts from it, and it is the answer
-        where nothing faster is found.
+        A schedule of the same placement and size; if it fits the limit, the search starts from it, and it is the answer
+        if nothing faster is found.
     work : float
-        Limit in the solver's deterministic units, about seconds of a core; the result does not depend on the
-        machine. Where it is reached, `time` is only the best found and `bound` only a bound.
+        Limit in the solver's deterministic units, about seconds of one core; the result does not depend on the machine.
+        If it is reached, `time` is only the best found and `bound` only a bound.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def solve(problem, objective="makespan", hint=None, work=10.0):
 
 
 class _Model:
-    """The problem as CP-SAT sees it, in units in which all times are whole, so that simulated times are exact."""
+    """The problem as CP-SAT sees it, in units in which all times are whole numbers, so simulated times are exact."""
 
     def __init__(self, problem, objective, hint):
         from ortools.sat.python import cp_model
@@ -100,7 +100,7 @@ class _Model:
         self.horizon = self._horizon()
 
     def given(self):
-        """The hint as an answer: the optimum at once, where it takes no longer than a bound."""
+        """The hint as an answer; it is the optimum already if it takes no longer than a bound."""
         if self.hint is None:
             return None
         reached = Fraction(round(time_of(self.hint, self.whole, self.objective)), self.scale)
@@ -134,7 +134,7 @@ class _Model:
         return [(OpKind(hint.kind[op]), 0)]
 
     def _horizon(self):
-        """A time by which everything can be over: the hint's, or that of one microbatch after the other."""
+        """A time by which everything can be finished: the hint's, or that of one microbatch after the other."""
         if self.begun and self.objective == "makespan":
             return max(starts[-1] + self.length[kind, stage] for (kind, _, stage), starts in self.begun.items())
         one = sum(self.length.values()) + 2 * self.comm * self.problem.placement.shape[1]
@@ -154,7 +154,7 @@ class _Model:
                         self.model.add_hint(begin, self._given_start(key))
 
     def _after(self, later, earlier, lag=0):
-        """One operation begins no sooner than another ends, and a lag more."""
+        """Let an operation begin no sooner than a lag after another one ends."""
         self.model.add(self.start[later] >= self._end(earlier) + lag)
 
     def _end(self, key):
@@ -199,7 +199,7 @@ class _Model:
                 self.model.add_cumulative([self._stay(key) for key in held], demands, int(self.problem.limit / unit))
 
     def _in_turn(self, held, places):
-        """With one stage on a rank, a forward waits until the microbatch `places` before it has gone."""
+        """With one stage on a rank, a forward waits until the microbatch `places` before it has been freed."""
         for _, copy, stage, number in held[places:]:
             self._after((OpKind.F, copy, stage, number), (self.problem.last, copy, stage, number - places))
 
@@ -207,7 +207,7 @@ class _Model:
         return self.begun[key[:3]][key[3]]
 
     def _stay(self, key):
-        """From the start of a forward to the end of what gives its activations back."""
+        """From the start of a forward to the end of the operation that frees its activations."""
         last = (self.problem.last, *key[1:])
         length = self.model.new_int_var(0, self.horizon, "")
         if self.begun:
