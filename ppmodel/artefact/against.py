@@ -1,4 +1,4 @@
-"""The model held against training runs that others measured: what fits that had not seen a run predict of it."""
+"""The model compared with training runs that others measured, each predicted by a fit that had not seen it."""
 
 import re
 from dataclasses import replace
@@ -24,7 +24,7 @@ _GB = 1e9
 
 
 def files_of(system):
-    """Stems of the files of runs that a packaged system says it was fitted to.
+    """Stems of the files of runs that a packaged system states it was fitted to.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def files_of(system):
     Raises
     ------
     PPModelError
-        If no value of the system is fitted.
+        If none of the system's values is fitted.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def files_of(system):
 
 
 def runs_of(names):
-    """All runs of the sources of some fitted systems, with predictions by fits that had not seen them.
+    """All runs in the sources of some fitted systems, each predicted by a fit that had not seen it.
 
     Parameters
     ----------
@@ -62,10 +62,10 @@ def runs_of(names):
     Returns
     -------
     DataFrame
-        A row for each run: its own columns, with numbers as numbers; ``runs``, the stem of its file; ``system``;
-        ``predicted_iteration_s``, ``predicted_memory_gb`` and ``predicted_fits``; ``baseline_s``, by a constant
-        utilization of each file; and ``unfitted_s``, by the packaged system of the same device that is fitted to
-        nothing. Empty where nothing was measured to compare with.
+        One row per run: its own columns, with numbers as numbers; ``runs``, the stem of its file; ``system``;
+        ``predicted_iteration_s``, ``predicted_memory_gb`` and ``predicted_fits``; ``baseline_s``, from a constant
+        utilization per file; and ``unfitted_s``, from the packaged system of the same device that is not fitted to
+        anything. Empty where there is no measurement to compare with.
     """
     return pd.concat([_runs_of(name) for name in names], ignore_index=True)
 
@@ -91,7 +91,7 @@ def _runs_of(name):
 
 
 def _unfitted(system):
-    """The packaged system of the same device, ``a100`` for ``a100_vtrain``, with the source's framework."""
+    """The packaged system of the same device (``a100`` for ``a100_vtrain``), with the source's framework."""
     return replace(load_system(system.name.split("_")[0]), framework=system.framework)
 
 
@@ -102,19 +102,19 @@ def fitted_rows(name):
 
 
 def start_of(name):
-    """The system from which a packaged one was fitted."""
+    """The system that a packaged one was fitted from."""
     return load_system(DATA / "starts" / f"{name}.yaml")
 
 
 def _by_id(found, what):
-    """Predictions by the identifiers of their rows; of nothing, none."""
+    """Predictions indexed by their rows' identifiers; empty if there are none."""
     if what not in found:
         return pd.Series(dtype=float)
     return pd.Series(found[what].values, [row["id"] for row in found[what].rows])
 
 
 def without_parts(names):
-    """Mean errors of time without one part of the model at a time.
+    """Mean errors of time, leaving out one part of the model at a time.
 
     Parameters
     ----------
@@ -124,8 +124,8 @@ def without_parts(names):
     Returns
     -------
     DataFrame
-        A row for each source and part of `PARTS`, and one for the whole model; columns ``runs, part``, and the mean
-        error with the constants ``kept`` as they are and ``refitted`` to the same rows: neither is on unseen rows.
+        One row per source and part of `PARTS`, and one for the whole model; columns ``runs, part``, and the mean error
+        with the constants ``kept`` as they are and ``refitted`` to the same rows; neither is measured on unseen rows.
     """
     frames = []
     for name in names:
@@ -140,7 +140,7 @@ def without_parts(names):
 
 
 def models_left_out(names):
-    """Mean errors of time on models that no fit had seen, a model being a hidden size and a number of layers.
+    """Mean errors of time on models that no fit had seen; a model is a hidden size and a number of layers.
 
     Parameters
     ----------
@@ -150,8 +150,8 @@ def models_left_out(names):
     Returns
     -------
     DataFrame
-        A row for each run; columns ``id, runs, hidden, layers`` and ``error``, predicted over measured less 1, by the
-        fit to all other models of the sources of its system.
+        One row per run; columns ``id, runs, hidden, layers`` and ``error``, predicted over measured minus 1, from the
+        fit to all other models in the sources of its system.
     """
     frames = []
     for name in names:
@@ -167,7 +167,7 @@ _THEIRS = {"time": "iteration_s", "memory": "memory_gb"}
 
 
 def others(runs):
-    """What the simulators of others reach on the same runs.
+    """What other simulators achieve on the same runs.
 
     Parameters
     ----------
@@ -177,9 +177,9 @@ def others(runs):
     Returns
     -------
     DataFrame
-        A row for each simulator, source and kind of number; columns ``simulator, runs, what``; ``rows``, how many runs
-        are published one by one; ``theirs`` and ``ours``, mean errors on these, or if there are none, ``theirs`` is
-        the mean that the authors state of all runs of the source, and ``ours`` that of the runs that are here.
+        One row per simulator, source and kind of number; columns ``simulator, runs, what``; ``rows``, how many runs are
+        published individually; ``theirs`` and ``ours``, mean errors on these runs. If there are none, ``theirs`` is the
+        mean that the authors state for all runs of the source, and ``ours`` that of the runs available here.
     """
     published = pd.read_csv(DATA / "reference" / "simulators.csv")
     published["predicted_memory_gb"] = published.predicted_memory_gib * 2**30 / _GB
@@ -199,7 +199,7 @@ def others(runs):
 
 
 def error_of(runs, column):
-    """Predicted over measured of a column of numbers, less 1.
+    """Predicted over measured values of a column, minus 1.
 
     Parameters
     ----------
@@ -210,23 +210,23 @@ def error_of(runs, column):
     Returns
     -------
     Series
-        NaN where nothing was measured.
+        NaN if nothing was measured.
     """
     return runs[f"predicted_{column}"] / runs[column] - 1
 
 
 def ordered_wrongly(runs, by, measured, predicted, over=0.0):
-    """Pairs of runs of one size that measurement orders and prediction orders the other way.
+    """Count pairs of runs of equal size that prediction orders differently from measurement.
 
     Parameters
     ----------
     runs : DataFrame
     by : list of str
-        Columns that say the size.
+        Columns that define the size.
     measured, predicted : str
-        Columns of numbers; rows that lack one are left out.
+        Columns of numbers; rows where one is missing are left out.
     over : float
-        Pairs that differ by no more than this share in the measurement are left out.
+        Pairs whose measurements differ by no more than this share are left out.
 
     Returns
     -------
@@ -260,7 +260,7 @@ def left_out(runs):
     Returns
     -------
     DataFrame
-        Columns ``runs, what, reason, rows``; the rows of each source and kind of number add up to its file's.
+        Columns ``runs, what, reason, rows``; for each source and kind of number, the rows add up to the file's.
     """
     frames = []
     for what, column in (("time", "iteration_s"), ("memory", "memory_gb")):

@@ -1,6 +1,6 @@
-"""A schedule in one look, as SVG within a page: its table, and below it a timeline with the transfers.
+"""A schedule at a glance, as SVG within a page: its table, and below it a timeline with the transfers.
 
-Text has the colour of the page, so that one drawing serves light and dark ones; a second, narrower one is for phones.
+Text takes the page's colour, so one drawing serves light and dark pages; a second, narrower one is for phones.
 """
 
 from itertools import pairwise
@@ -23,7 +23,7 @@ _TICK = 34
 
 
 class _Panel(NamedTuple):
-    """Where operations are drawn: pixels of a unit of time, the top, and what the drawing is called by."""
+    """Where operations are drawn: pixels per unit of time, the top edge, and the drawing's name."""
 
     schedule: object
     scale: float
@@ -32,22 +32,22 @@ class _Panel(NamedTuple):
 
 
 def drawing(schedule, timeline, name, point):
-    """A schedule's table and timeline, wide and narrow.
+    """A schedule's table and timeline as a wide and a narrow drawing.
 
     Parameters
     ----------
     schedule : Schedule
     timeline : Timeline
-        Of the same table.
+        A timeline of the same table.
     name : str
-        What its parts are called in the page, where it is unique.
+        Prefix for names of its parts; must be unique in the page.
     point : str
-        What the drawing shows, for those who do not see it.
+        A description of what the drawing shows, for readers who cannot see it.
 
     Returns
     -------
     str
-        HTML, in one line.
+        HTML, on one line.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def _box(panel, op, place):
 
 
 def _axis(panel, last, unit):
-    """Round numbers below a panel, far enough apart, and the unit at the end."""
+    """Round numbers below a panel, spaced far enough apart, with the unit at the end."""
     under = _row(panel, panel.schedule.num_ranks) + 11
     step = next((step for step in _STEPS if step * panel.scale >= _TICK), _STEPS[-1])
     for value in range(0, int(last - 2.5 * _TICK / panel.scale) + 1, step):
@@ -134,7 +134,7 @@ def _axis(panel, last, unit):
 
 
 def _transfers(panel, timeline):
-    """A line from rank to rank for each operation whose input comes from another one."""
+    """A line from rank to rank for each operation whose input comes from another rank."""
     schedule, waits = panel.schedule, panel.schedule.dependencies
     for consumer in range(schedule.num_operations):
         if waits.remote[consumer]:

@@ -1,4 +1,4 @@
-"""Links into the explorer, the page of the book on which schedules are simulated in the browser."""
+"""Links into the explorer, the book's page that simulates schedules in the browser."""
 
 from numbers import Real
 from urllib.parse import quote
@@ -24,24 +24,25 @@ _KEYS = (*_SECONDS, "p2p", "slow_rank", "slow_factor", "view")
 
 
 def link(schedule, pp, microbatches, against=None, page=PAGE, **shown):
-    """A link that opens the explorer at a point.
+    """A link that opens the explorer at a given point.
 
     Its form is ``explorer.html#schedule=zb-v&against=1f1b&pp=8&microbatches=16&comm=0.1``: a schedule with its options
-    as on the command line, and what is left out takes the explorer's default.
+    as on the command line; anything left out takes the explorer's default.
 
     Parameters
     ----------
     schedule : str, (str, dict) or Case
         As in `cases.as_case`.
     pp, microbatches : int
-        Ranks, of `RANKS`, and microbatches, one of `sizes`.
+        Ranks, one of `RANKS`, and microbatches, one of `sizes`.
     against : str, (str, dict) or Case, optional
-        A second schedule beside it.
+        A second schedule to compare with.
     page : str
-        Where the explorer lies, seen from the page with the link; ``../explorer.html`` from a notebook's.
+        Path to the explorer from the page with the link; ``../explorer.html`` from a notebook's page.
     **shown
         ``forward``, ``input_grad``, ``weight_grad``, ``comm``: times, in any unit; ``p2p``: one of `SEMANTICS`;
-        ``slow_rank`` and ``slow_factor``: a rank whose operations take longer; ``view``: ``timeline`` or ``table``.
+        ``slow_rank`` and ``slow_factor``: a rank whose operations take longer, and how much; ``view``: ``timeline`` or
+        ``table``.
 
     Returns
     -------
@@ -68,7 +69,7 @@ def link(schedule, pp, microbatches, against=None, page=PAGE, **shown):
 
 
 def written(schedule):
-    """A schedule with its options as the command line and the explorer's links write it.
+    """A schedule with its options, as the command line and the explorer's links write it.
 
     >>> written(("stp", {"warm_up": "memory-saving"})), written("1f1b")
     ('stp:warm-up=memory-saving', '1f1b')
@@ -79,7 +80,7 @@ def written(schedule):
 
 
 def sizes(pp):
-    """The numbers of microbatches that the explorer has orders for.
+    """The numbers of microbatches for which the explorer has orders.
 
     >>> sizes(4)
     [4, 8, 12, 16, 24, 32, 64]

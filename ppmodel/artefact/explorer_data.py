@@ -1,10 +1,10 @@
-"""The orders of all registered schedules as scripts that the explorer loads: a page on ``file://`` cannot fetch.
+"""The orders of all registered schedules as scripts that the explorer loads: on ``file://`` a page cannot fetch data.
 
-Each schedule has a script, which registers its tables: those of each variant by ranks and microbatches. An operation is
-a byte, ``joined * 64 + kind * 16 + replica * 8 + chunk``, rank by rank in program order; its stage follows from the
-placement. Its microbatch is one more than that of the operation of the same kind, copy and chunk before it. Where that
-does not hold, as many bytes follow, each saying how far off it is, modulo 256. The bytes are compressed by zlib and
-written in base 64. Reductions are left out.
+Each schedule has a script that registers its tables: those of each variant by ranks and microbatches. An operation is a
+byte, ``joined * 64 + kind * 16 + replica * 8 + chunk``, rank by rank in program order; its stage follows from the
+placement. Its microbatch is one more than that of the preceding operation of the same kind, copy and chunk. If that
+does not hold throughout a table, as many bytes follow, each saying how far off its operation is, modulo 256. The bytes
+are compressed with zlib and written in base 64. Reductions are left out.
 """
 
 import json
@@ -47,7 +47,7 @@ def write_explorer(folder):
     Parameters
     ----------
     folder : Path
-        It is made; the same orders give the same bytes.
+        Created if missing; the same orders give the same bytes.
     """
     folder.mkdir(parents=True, exist_ok=True)
     listed = []
@@ -72,7 +72,7 @@ def variants(name):
 
 
 def tables_of(case):
-    """The packed tables of a case, by ranks; those at which it is not defined are left out.
+    """The packed tables of a case, by ranks; ranks for which it is not defined are left out.
 
     Parameters
     ----------
@@ -81,13 +81,13 @@ def tables_of(case):
     Returns
     -------
     dict of int to dict
-        For each number of ranks the placement of the stages, their shares where they are unlike, and ``tables`` by
+        For each number of ranks, the placement of the stages, their shares if these differ, and ``tables`` by
         microbatches; see `packed`.
 
     Raises
     ------
     ReproduceError
-        If a table has more chunks, replicas or microbatches than a byte can say.
+        If a table has more chunks, replicas or microbatches than a byte can hold.
     """
     return {pp: found for pp in RANKS if (found := _of_ranks(case, pp))}
 
@@ -107,7 +107,7 @@ def _of_ranks(case, pp):
 
 
 def packed(table):
-    """A table as the explorer reads it.
+    """A table in the form that the explorer reads.
 
     Parameters
     ----------
@@ -116,8 +116,8 @@ def packed(table):
     Returns
     -------
     dict
-        ``microbatches``; ``lengths``, the operations of each rank; ``codes``, as this file says; ``jumps`` where
-        microbatches do not follow one another; ``parts`` and ``held`` where they are not 1.
+        ``microbatches``; ``lengths``, the number of operations of each rank; ``codes``, as described at the top of this
+        module; ``jumps`` if microbatches do not follow one another; ``parts`` and ``held`` if they are not 1.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def _require_fit(table, kept):
 
 
 def _chunks(table):
-    """The number of each stage among those of its rank and replica, shape (num_replicas, num_stages)."""
+    """The index of each stage among those of its rank and replica, shape (num_replicas, num_stages)."""
     chunk = np.zeros_like(table.placement)
     for replica, homes in enumerate(table.placement):
         for rank in range(table.num_ranks):
@@ -165,7 +165,7 @@ def _chunks(table):
 
 
 def _jumps(of, microbatch):
-    """How far each microbatch is from the one after that of the last operation of its kind, modulo 256."""
+    """How far each microbatch is from the one expected after the last operation of its kind, modulo 256."""
     order = np.argsort(of, kind="stable")
     first = np.diff(of[order], prepend=-1) != 0
     expected = np.where(first, 0, np.roll(microbatch[order], 1) + 1)
@@ -180,7 +180,7 @@ def _formula(case, pp, microbatches):
 
 
 def _about(name, tables):
-    """What the page says of a schedule before its orders are loaded."""
+    """What the page says about a schedule before its orders are loaded."""
     entry = schedules.get(name)
     return {
         "name": name, "title": entry.title, "legal": entry.legal,
@@ -191,12 +191,12 @@ def _about(name, tables):
 
 
 def _mask(found, pp):
-    """For which of `sizes` there is a table: a bit for each, the first the lowest."""
+    """A bit for each of `sizes`, lowest first: whether there is a table for it."""
     return sum(1 << bit for bit, size in enumerate(sizes(pp)) if size in found.get(pp, {}).get("tables", ()))
 
 
 def _write(path, function, *arguments):
-    """A classic script that hands data to the page."""
+    """Write a classic script that hands data to the page."""
     written_out = ",\n".join(json.dumps(one, separators=(",", ":"), ensure_ascii=False) for one in arguments)
     text = f"ppmodelExplorer.{function}({written_out});\n"
     Path(path).write_text(text, encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Kernels of notebooks as forks of one process that has loaded what all of them load.
+"""Notebook kernels as forks of one process that has already loaded what they all need.
 
-A kernel takes two seconds of a core to start: it imports numpy, pandas, matplotlib, numba and ours. Where many
-notebooks run, a server beside each worker does it once. No notebook sees another's state: each has a fork of its own.
+A kernel takes two seconds of a core to start: it imports numpy, pandas, matplotlib, numba and our own code. When many
+notebooks run, a server beside each worker does this once. No notebook sees another's state: each has its own fork.
 """
 
 import os
@@ -21,7 +21,7 @@ _LOADED = [
 
 
 class ForkedKernels(AsyncKernelManager):
-    """Starts kernels as forks, and is else what papermill uses by default."""
+    """Starts kernels as forks; otherwise the same as papermill's default."""
 
     def __init__(self, **given):
         super().__init__(**given)
@@ -29,7 +29,7 @@ class ForkedKernels(AsyncKernelManager):
 
 
 class _Provisioner(LocalProvisioner):
-    """Has a server fork the kernel whose command line it gets."""
+    """Gets a kernel's command line and has a server fork that kernel."""
 
     async def launch_kernel(self, cmd, cwd=None, env=None, **_):
         self.process = _Process(cmd[cmd.index("ipykernel_launcher") + 1 :], cwd, env)
@@ -38,7 +38,7 @@ class _Provisioner(LocalProvisioner):
 
 
 class _Process:
-    """A forked kernel as jupyter wants a process: like a `subprocess.Popen`, which it is not."""
+    """A forked kernel with the interface of `subprocess.Popen` that jupyter expects of a process."""
 
     stdin = stdout = stderr = None
 
@@ -68,10 +68,10 @@ class _Process:
 
 
 def _kernel(arguments, cwd, env):
-    """Be a kernel, in a session of its own, so that a signal for its group reaches no other."""
+    """Become a kernel, in its own session, so that a signal to its group reaches no other process."""
     from ipykernel.kernelapp import launch_new_instance
 
-    os.close(forkserver._forkserver._forkserver_alive_fd)  # a server with this open outlives a worker that is killed
+    os.close(forkserver._forkserver._forkserver_alive_fd)  # if this stays open, the server outlives a killed worker
     os.setsid()
     os.environ.update(env or {})
     os.chdir(cwd or ".")

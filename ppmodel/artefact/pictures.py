@@ -1,7 +1,7 @@
 """Pictures of the book: each for light and dark pages, wide and narrow, with a text that says what it shows.
 
-While a book is built, every kernel hands over a figure's other versions beside the picture that a notebook has
-anyway. They are taken out of the notebooks again, and the pages choose among them without a script.
+While a book is built, every kernel outputs a figure's other versions along with the picture that a notebook has anyway.
+They are then taken out of the notebooks, and the pages choose among them without a script.
 """
 
 import re
@@ -30,7 +30,7 @@ _IMAGE = re.compile(r'<img ([^>]*?)src="((?:\.\./)*)_images/([^"/]+)\.png"([^>]*
 
 
 def bundle(figure):
-    """A figure in all its versions and its point, for a notebook's output.
+    """A figure in all its versions, with its point, for a notebook's output.
 
     Parameters
     ----------
@@ -39,24 +39,24 @@ def bundle(figure):
     Returns
     -------
     dict of str to object
-        The plain one as any notebook has it, the others under `MIME`.
+        The plain version as in any notebook, and the others under `MIME`.
     """
     encoded = {ending: b64encode(picture).decode() for ending, picture in versions(figure).items()}
     return {"image/png": encoded.pop(""), MIME: {"point": getattr(figure, "point", ""), "versions": encoded}}
 
 
 def versions(figure):
-    """A figure as PNG for light and for dark pages, wide and narrow. It keeps them as ``figure.versions``.
+    """A figure as PNG for light and dark pages, wide and narrow, also stored as ``figure.versions``.
 
     Parameters
     ----------
     figure : matplotlib Figure
-        Drawn by `ppmodel.plot`, or else it has no narrow versions.
+        Must be drawn by `ppmodel.plot` to have narrow versions.
 
     Returns
     -------
     dict of str to bytes
-        By their endings: the plain one has none, and of `VERSIONS` those that it has.
+        By file ending: the plain version has an empty one, the others are those of `VERSIONS` that exist.
     """
     from ppmodel.plot import narrow
 
@@ -66,7 +66,7 @@ def versions(figure):
 
 
 def _in_both_themes(figure, size):
-    """A figure as it is and for a dark page; everything is given its place once."""
+    """A figure as it is and for a dark page; its layout is computed once."""
     from ppmodel.plot import dark, thin_labels
 
     figure.draw_without_rendering()
@@ -83,9 +83,9 @@ def _in_both_themes(figure, size):
 
 @contextmanager
 def laid_out(figure):
-    """Leave everything in a figure where it is: matplotlib gives it its place anew for each file.
+    """Keep a figure's layout fixed: matplotlib would compute it again for each file.
 
-    After each it also restores what lays a figure out, and takes the default where that was nothing.
+    After each file matplotlib also restores the layout engine, and takes the default if there was none.
     """
     from matplotlib import rc_context
 
@@ -95,14 +95,14 @@ def laid_out(figure):
 
 
 def take_out(notebooks, folder):
-    """Take the versions of pictures out of executed notebooks, and let each picture's text begin with its point.
+    """Take the versions of pictures out of executed notebooks, and start each picture's text with its point.
 
     Parameters
     ----------
     notebooks : Path
-        Folder of the notebooks; they are written again.
+        Folder of the notebooks, which are rewritten.
     folder : Path
-        Receives the versions, under the names that the book gives to pictures: the digests of the plain ones.
+        Receives the versions, under the names that the book gives to pictures: the digests of the plain versions.
     """
     folder.mkdir(exist_ok=True)
     for path in sorted(notebooks.glob("*.ipynb")):
@@ -126,14 +126,14 @@ def _take_out(cell, data, folder):
 
 
 def choose(html, *folders):
-    """Let the pages of a book show the version of each picture that fits the reader's screen and theme.
+    """Make the pages of a book show the version of each picture that fits the reader's screen and theme.
 
     Parameters
     ----------
     html : Path
-        The built pages; those with such pictures are written again.
+        The built pages; those with such pictures are rewritten.
     *folders : Path
-        Where versions lie.
+        Folders that hold the versions.
     """
     known = {path.stem: path for folder in reversed(folders) for path in sorted(folder.glob("*.png"))}
     for page in sorted(html.rglob("*.html")):
@@ -144,7 +144,7 @@ def choose(html, *folders):
 
 
 def _markup(found, known, images):
-    """A picture in its light and in its dark version, each with its narrow one for phones."""
+    """A picture in its light and dark versions, each with its narrow one for phones."""
     before, up, name, after = found.groups()
     there = {ending: f"{up}_images/{name}{ending}.png" for ending in VERSIONS if f"{name}{ending}" in known}
     if ".dark" not in there:

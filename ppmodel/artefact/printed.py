@@ -1,4 +1,4 @@
-"""All pages of a built book as one document to print: in the order of its contents, links and pictures rewritten."""
+"""All pages of a built book as one document for printing, in book order, with links and pictures rewritten."""
 
 import posixpath
 import re
@@ -10,7 +10,7 @@ from bs4 import BeautifulSoup
 
 _DROPPED = (
     "script, style, link, button, [hidden], .headerlink, .copybtn, .cell_input, .cell.tag_parameters, "
-    ".only-dark, source, svg.narrow"  # light pictures, wide
+    ".only-dark, source, svg.narrow"  # keeps the light, wide pictures
 )
 _SHEETS = re.compile(r'<link [^>]*rel="stylesheet"[^>]*>')
 _SIGNS = re.compile(r"[^\w-]")
@@ -27,7 +27,7 @@ def contents(index):
     Returns
     -------
     list of (str or None, str, str)
-        Of each page the part's caption where it opens one, its address and its title.
+        For each page: the part's caption if the page opens one, its address and its title.
     """
     found, part = [], None
     for one in index.select("nav.bd-docs-nav p.caption, nav.bd-docs-nav li[class*=toctree-l] > a"):
@@ -42,7 +42,7 @@ def contents(index):
 
 
 def anchor(address, fragment=""):
-    """The name of a place in the document.
+    """The anchor of a place in the document.
 
     >>> anchor("nb/table.html"), anchor("nb/table.html", "a-b")
     ('nb-table', 'nb-table--a-b')
@@ -52,7 +52,7 @@ def anchor(address, fragment=""):
 
 
 def document(html, colophon):
-    """One document of all pages.
+    """One document with all pages.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def document(html, colophon):
     Returns
     -------
     text : str
-        HTML, to be opened from `html`.
+        HTML, to be opened from the folder `html`.
     entries : list of (str or None, str, str)
         Part, anchor and title of each chapter, as in the list of contents.
     """
@@ -90,7 +90,7 @@ def document(html, colophon):
 
 
 def _cover(index):
-    """The light pictures that the first page opens with, without their links."""
+    """The light pictures at the top of the first page, without their links."""
     opening = index.select_one("article .race")
     pictures = [one["src"] for one in opening.select("img:not(.only-dark)")] if opening else []
     return "".join(f'<img src="{escape(one)}" alt=""/>' for one in pictures)
@@ -109,7 +109,7 @@ def _listed(entries):
 
 
 def _chapter(html, address, known, part):
-    """A page's article with names and addresses that hold in the whole document."""
+    """A page's article, with names and addresses that are valid in the whole document."""
     article = BeautifulSoup((html / address).read_text(encoding="utf-8"), "html.parser").select_one("article")
     for one in article.select(_DROPPED):
         one.decompose()
@@ -137,13 +137,13 @@ def _beside(address, link):
 
 
 def _relink(link, address, known):
-    """Lead a link to a chapter of the document; what is no page of the book is named and not linked."""
+    """Point a link at a chapter of the document; a local link to anything else becomes plain text."""
     parts = urlsplit(link["href"])
     if parts.scheme in ("http", "https", "mailto"):
         return
     target = _beside(address, unquote(parts.path)) if parts.path else address
     if target in known:
-        fragment = "" if "=" in parts.fragment else unquote(parts.fragment)  # a view of the explorer is no place
+        fragment = "" if "=" in parts.fragment else unquote(parts.fragment)  # a view of the explorer is not an anchor
         link["href"] = f"#{anchor(target, fragment)}"
     else:
         link.unwrap()

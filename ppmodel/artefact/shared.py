@@ -1,4 +1,4 @@
-"""Systems of one kind of device fitted at once: constants that they share, beside those that each has of its own."""
+"""Systems with the same kind of device fitted together: shared constants, and constants that each has of its own."""
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ class _Source:
         self._batch, self._known = Batch(rows, self.start), {}
 
     def seconds(self, many, shared):
-        """Iteration times with many values of a joint fit; those that differ in other sources' constants are one."""
+        """Iteration times for many values of a joint fit; values that differ only for other sources run once."""
         asked = [tuple((self._own(values) | {key: values[key] for key in shared}).items()) for values in many]
         new = [items for items in dict.fromkeys(asked) if items not in self._known]
         if len(self._known) > _KEPT:
@@ -39,28 +39,28 @@ class _Source:
         return {key.removeprefix(f"{self.name} "): value for key, value in values.items() if key.startswith(self.name)}
 
     def constants(self, shared):
-        """Those that stay its own, by names that no other source has."""
+        """The constants that are not shared, under names that no other source has."""
         named = chosen(self.start, [name for name in self.values if name not in shared])
         return [Constant(f"{self.name} {one.name}", one.start, one.most) for one in named]
 
 
 def fitted_together(names, shared, prior=0.5):
-    """Errors of systems fitted one by one, and fitted at once with some constants in common.
+    """Errors of systems fitted one by one, and fitted together with some constants in common.
 
     Parameters
     ----------
     names : sequence of str
-        Packaged systems of one kind of device.
+        Packaged systems with the same kind of device.
     shared : sequence of str
-        Constants that all of their starts have, as `constants.TIME` names them.
+        Constants that all the systems they were fitted from have, as `constants.TIME` names them.
     prior : float
         As in `calibrated`.
 
     Returns
     -------
     errors : DataFrame
-        A row for each file of runs: ``runs, rows``, and the mean errors of time ``own`` and ``together``, both on the
-        rows that were fitted; files weigh alike.
+        One row per file of runs: ``runs, rows``, and the mean errors of time ``own`` and ``together``, both on the rows
+        that were fitted; all files weigh the same.
     values : dict of str to float
         The shared constants.
     """
@@ -97,6 +97,6 @@ def _named(source):
 
 
 def _common(sources, name):
-    """A shared constant, which starts at the geometric mean of what the systems have."""
+    """A shared constant, which starts at the geometric mean of the systems' values."""
     start = float(np.exp(np.mean([np.log(value_of(source.system, name)) for source in sources])))
     return Constant(name, start, chosen(sources[0].start, [name])[0].most)

@@ -147,9 +147,9 @@ def sharing_input(operation):
 
 
 def elementwise(name, model, elements, *, flops, reads, saved):
-    """A pass over memory that writes one result; backward it reads its gradient and what was saved.
+    """A pass over memory that writes one result.
 
-    It also writes a gradient for each input.
+    Backward, it reads the result's gradient and what was saved, and writes a gradient for each input.
     """
     width = model.element_bytes
     forward = Work(flops * elements, width * elements * (reads + 1))

@@ -339,8 +339,7 @@ def _first_on_its_stream(op, first, stream):
 
 @kernel
 def _consumers(stream, source, remote):
-    """The stream that receives each operation's message, and that of the reduction beside the rank that waits for
-    it."""
+    """The stream that receives each operation's message, and that of the reduction waiting for it beside the rank."""
     receiver, beside = np.full(len(stream), NONE, np.int32), np.full(len(stream), NONE, np.int32)
     for op in range(len(stream)):
         if source[op] != NONE and stream[op] != stream[source[op]]:

@@ -23,8 +23,8 @@ class Part(NamedTuple):
     ----------
     without : tuple of str
         What a `Batch` leaves out.
-    Takes a system and returns one without the part.
-        From a system to the one that knows nothing of the part.
+    change : callable
+        Takes a system and returns one without the part.
     """
 
     without: tuple = ()

@@ -1,1 +1,1 @@
-"""The claim on asymmetric Chimera, settled: exact peaks of every split, and the front of every placement."""
+"""The claim about asymmetric Chimera, settled: exact peaks of every split, and the front of every placement."""

@@ -1,9 +1,9 @@
-"""Chimera's operations in other orders: for each split of the model the fastest order, found once and kept as data.
+"""Chimera's operations in other orders: the fastest order for each split of the model, found once and kept as data.
 
-The placement is Chimera's own, backwards are whole, transfers take time and occupy nothing. A solver is asked twice for
-each split and size: for the fastest order within the peak of the generated table, and for the fastest of all.
-``python -m ppmodel.artefact.asymmetric.orders`` asks it again and writes the file; with one core, a fixed seed and a
-limit of work it comes to the same on every machine.
+The placement is Chimera's own, backwards are whole, transfers take time and occupy nothing. For each split and size a
+solver is asked two questions: the fastest order within the peak of the generated table, and the fastest order of all.
+``python -m ppmodel.artefact.asymmetric.orders`` asks them again and writes the file; with one core, a fixed seed and a
+limit of work, the result is the same on every machine.
 """
 
 from fractions import Fraction
@@ -29,7 +29,7 @@ _BACKWARD = 2.0
 
 
 def table_of(pp, microbatches, split):
-    """The generated table of a split; Chimera's own where it is even.
+    """The generated table of a split; Chimera's own if the split is even.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def question(table, comm, limit):
 
 
 def solved(pp, microbatches, split, comm, limit, work=_WORK):
-    """The row of the file for a question: what the solver finds, as text."""
+    """The file's row for a question: what the solver finds, as text."""
     table = table_of(pp, microbatches, split)
     found = solve(question(table, comm, limit), hint=table, work=work)
     rows = [" ".join(f"{cell[0]}" for cell in row if cell[0].microbatch >= 0) for row in found.schedule.rows()]
@@ -59,14 +59,14 @@ def solved(pp, microbatches, split, comm, limit, work=_WORK):
 
 @cache
 def orders():
-    """The orders that were found, played again.
+    """The orders that were found, simulated again.
 
     Returns
     -------
     DataFrame
-        A row for each question; columns ``pp, microbatches, split, comm, limit, table, time, events, peak, proven``:
-        the time of the generated table, of the order found by the longest path and by the event queue, its peak, and
-        whether the solver proved it to be the fastest. Times in forwards of 1/S of the model.
+        One row per question; columns ``pp, microbatches, split, comm, limit, table, time, events, peak, proven``: the
+        time of the generated table, the time of the order found, by the longest path and by the event queue, its peak,
+        and whether the solver proved it to be the fastest. Times in forwards of 1/S of the model.
 
     Examples
     --------
@@ -96,13 +96,13 @@ def _played(row):
 
 
 def gains():
-    """How much less time the splits take than the even one, as generated and in their fastest orders.
+    """How much less time the splits take than the even one, both as generated and in their fastest orders.
 
     Returns
     -------
     DataFrame
-        A row for each split but the even one, size, transfer and limit: ``pp, microbatches, comm, limit, split,
-        generated, reordered, peak, even_peak, proven``; gains are 1 - T(split) / T(even).
+        One row per uneven split, size, transfer and limit: ``pp, microbatches, comm, limit, split, generated,
+        reordered, peak, even_peak, proven``; gains are 1 - T(split) / T(even).
 
     Examples
     --------

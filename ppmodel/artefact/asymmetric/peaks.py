@@ -1,7 +1,7 @@
 """Whether any split or placement lowers asymmetric Chimera's peak of activations: proofs in whole numbers.
 
-What a rank holds after each of its cells is linear in the stages' shares of the model. A convex combination of
-such rows bounds the peak of every split from below; one that meets the bound is proven to be lowest.
+What a rank holds after each of its cells is linear in the stages' shares of the model. A convex combination of such
+rows bounds the peak of every split from below; a split whose peak meets the bound is proven to have the lowest.
 """
 
 from fractions import Fraction
@@ -26,14 +26,15 @@ def _in_use(schedule):
     """The most that each rank holds within each of its cells, rank by rank in program order.
 
     Returns the first operation of each cell, shape (num_cells,), and the microbatches whose activations its rank holds,
-    shape (num_cells, num_replicas, num_stages); in a cell of several operations all are taken before any is given back.
+    shape (num_cells, num_replicas, num_stages); a cell of several operations takes all its activations before it frees
+    any.
     """
     operation = np.flatnonzero(~schedule.joined)
     taken, given = (np.zeros((len(operation), schedule.num_replicas, schedule.num_stages), dtype=int) for _ in "FB")
     where = (schedule.cell, schedule.replica, schedule.stage)
     np.add.at(taken, where, schedule.kind == OpKind.F)
     np.add.at(given, where, np.isin(schedule.kind, (OpKind.B, OpKind.W)))
-    return operation, np.cumsum(taken - given, axis=0) + given  # one sum serves all ranks: each ends with nothing
+    return operation, np.cumsum(taken - given, axis=0) + given  # one sum serves all ranks, since each ends with nothing
 
 
 def split_peaks(schedule, splits):
@@ -49,8 +50,8 @@ def split_peaks(schedule, splits):
     Returns
     -------
     ndarray of int, shape (num_splits,)
-        In parts of the model for one microbatch; times S over the parts of a whole model, in units of one
-        microbatch on 1/S of it.
+        In parts of the model for one microbatch; multiply by S and divide by the number of parts for units of one
+        microbatch on 1/S of the model.
 
     Examples
     --------
@@ -66,7 +67,7 @@ def split_peaks(schedule, splits):
 
 
 def compositions(parts, num_ranks):
-    """Every split of a whole of equal parts into stages of at least one, in lexicographic order.
+    """Every split of a model of equal parts into stages of at least one part, in lexicographic order.
 
     Parameters
     ----------
@@ -82,7 +83,7 @@ def compositions(parts, num_ranks):
     Raises
     ------
     PPModelError
-        If there are fewer parts than stages, or an even split is not among them.
+        If there are fewer parts than stages, or none of the splits is even.
 
     Examples
     --------
@@ -97,7 +98,7 @@ def compositions(parts, num_ranks):
 
 
 def front_back_splits(parts, num_ranks):
-    """Every split a : b, a + b parts, of front and back half of the pipeline.
+    """Every split a : b of a + b parts between the front and back half of the pipeline.
 
     Parameters
     ----------
@@ -114,7 +115,7 @@ def front_back_splits(parts, num_ranks):
     Raises
     ------
     PPModelError
-        If the parts are odd, so that 1 : 1 would be missing.
+        If the number of parts is odd, so that 1 : 1 would be missing.
 
     Examples
     --------
@@ -128,7 +129,7 @@ def front_back_splits(parts, num_ranks):
 
 
 def extreme_splits(family, num_ranks):
-    """The corners of a family of splits of the mirrored placement: each of its splits is a mixture of them.
+    """The corners of a family of splits of the mirrored placement; each split in the family is a mixture of them.
 
     Parameters
     ----------
@@ -174,13 +175,13 @@ class CertificateRow(NamedTuple):
     Parameters
     ----------
     rank, cell : int
-        The rank, and the place of the cell in its row.
+        The rank, and the index of the cell in its row.
     operation : str
         The first operation of the cell.
     in_flight : tuple of int, length num_ranks
         Microbatches held, by stage, over both pipelines.
     weight : Fraction
-        Of this row among the rows of a certificate; they sum to 1.
+        Weight of this row among the rows of a certificate; the weights sum to 1.
     """
 
     rank: int
@@ -191,14 +192,14 @@ class CertificateRow(NamedTuple):
 
 
 class LowestPeak(NamedTuple):
-    """The lowest peak of a family of splits, a split that has it, and why there is no lower one.
+    """The lowest peak of a family of splits, a split that attains it, and why none is lower.
 
     Parameters
     ----------
     peak : Fraction
         In units of one microbatch on 1/S of the model.
     shares : tuple of Fraction, length num_ranks
-        A split with this peak. Where a share is zero the peak is a limit: splits come as close as one likes.
+        A split with this peak. If a share is zero, the peak is a limit: splits come arbitrarily close to it.
     certificate : tuple of CertificateRow
         Rows whose weighted mean is at least `peak` for every split of the family.
     """
@@ -211,13 +212,13 @@ class LowestPeak(NamedTuple):
 def front_back_certificate(schedule):
     """The proof that no split a : b of front and back half has a lower peak than the even split.
 
-    Each row of the table is a line over the front's share, and the peak, their maximum, is convex. The even split
-    is its minimum if one of the rows that make its peak is level, or if one rises and one falls.
+    Each row of the table is a line over the front's share, and the peak, their maximum, is convex. The even split is
+    its minimum if one of the rows that reach the peak there is level, or if one of them rises and another falls.
 
     Parameters
     ----------
     schedule : Schedule
-        The table, of an even number of stages.
+        The table, with an even number of stages.
 
     Returns
     -------
@@ -249,8 +250,8 @@ def front_back_certificate(schedule):
 def lowest_peak(schedule, family=OWN):
     """The lowest peak over all real splits of a family, with an exact proof.
 
-    The split that keeps the fullest cell lowest solves a matrix game between the family's corners and the rows of
-    the table. It is solved by the simplex method in whole numbers, and the solution checked by both its sides.
+    The split that keeps the fullest cell lowest solves a matrix game between the family's corners and the rows of the
+    table. The game is solved by the simplex method in whole numbers, and the solution is checked from both sides.
 
     Parameters
     ----------
@@ -279,7 +280,7 @@ def lowest_peak(schedule, family=OWN):
     count, corners = count.sum(axis=1), extreme_splits(family, schedule.num_stages)
     payoff, cell = np.unique(count @ corners.T, axis=0, return_index=True)
     higher = (payoff[:, None] <= payoff).all(axis=2)
-    matter = np.flatnonzero(higher.sum(axis=1) == 1)  # rows below another in every corner never decide
+    matter = np.flatnonzero(higher.sum(axis=1) == 1)  # rows below another one in every corner never matter
     peak, mixture, weights = _solve_game(payoff[matter])
     shares = tuple(sum(part * int(share) for part, share in zip(mixture, column, strict=True)) for column in corners.T)
     rows = {int(cell[row]): weight for row, weight in zip(matter, weights, strict=True) if weight}
@@ -287,26 +288,26 @@ def lowest_peak(schedule, family=OWN):
 
 
 def verified(lowest, schedule, family):
-    """Check a lowest peak by both its sides, operation by operation and in fractions.
+    """Check a lowest peak from both sides, operation by operation and in fractions.
 
     Parameters
     ----------
     lowest : LowestPeak
         What is claimed.
     schedule : Schedule
-        The table that it is claimed of.
+        The table that the claim is about.
     family : str
         As in `extreme_splits`.
 
     Returns
     -------
     LowestPeak
-        The same.
+        The same object.
 
     Raises
     ------
     PPModelError
-        If a row is not in the table, if its rows allow a lower peak, or if the split has a higher one.
+        If a row is not in the table, if the rows allow a lower peak, or if the split has a higher one.
 
     Examples
     --------
@@ -335,15 +336,15 @@ def verified(lowest, schedule, family):
 
 
 def even_work_bound(schedule):
-    """A peak below which no split gets that leaves every rank as much work as the others, on any placement.
+    """A lower bound on the peak of every split that gives all ranks the same amount of work, on any placement.
 
-    A rank with one stage of each of two pipelines then holds shares x and 2 - x of them. While it holds at
-    least n microbatches of both, that is n x + n (2 - x) = 2 n, whatever x is.
+    A rank with one stage of each of two pipelines then holds shares x and 2 - x of them. While it holds at least n
+    microbatches of both, that is n x + n (2 - x) = 2 n, for any x.
 
     Parameters
     ----------
     schedule : Schedule
-        The table of two pipelines, one stage of each on every rank.
+        The table of two pipelines, with one stage of each on every rank.
 
     Returns
     -------
@@ -364,7 +365,7 @@ def _dot(left, right):
 
 
 def _recounted(row, num_ranks):
-    """What a rank holds in each cell of its row, counted one operation after the other: the slow way."""
+    """What a rank holds in each cell of its row, counted one operation at a time: the slow way."""
     held = [0] * num_ranks
     for cell in row:
         for op in cell:
@@ -383,11 +384,11 @@ def _evidence(schedule, operation, count, weights):
 
 
 def _solve_game(payoff):
-    """Value and optimal mixtures of a matrix game whose columns' player minimises; no column without a positive entry.
+    """Value and optimal mixtures of a matrix game whose column player minimises; each column needs a positive entry.
 
-    The simplex method on max sum(u), payoff u <= 1, u >= 0, whose optimum is 1 / value. All entries stay whole
-    numbers over one common denominator (Edmonds, 1967). Of several choices the variable of the lowest number
-    enters and leaves (Bland, 1977), which ends.
+    The simplex method on max sum(u), payoff u <= 1, u >= 0, whose optimum is 1 / value. All entries stay whole numbers
+    over one common denominator (Edmonds, 1967). Among several choices the variable with the lowest number enters and
+    leaves (Bland, 1977), which guarantees that the method ends.
     """
     rows, columns = payoff.shape
     table = np.ones((rows + 1, columns + 1), dtype=object)
@@ -403,7 +404,7 @@ def _solve_game(payoff):
         table = (table * pivot - np.outer(down, across)) // denominator
         table[row], table[:, column], table[row, column] = across, -down, denominator
         inside[row], outside[column], denominator = outside[column], inside[row], pivot
-    total = Fraction(table[rows, columns])  # over the denominator, as all that follows
+    total = Fraction(table[rows, columns])  # over the denominator, like everything that follows
     solution = dict(zip(inside, table[:rows, columns], strict=True))
     prices = dict(zip(outside, table[rows, :columns], strict=True))
     mixture = [solution.get(column, 0) / total for column in range(columns)]

@@ -1,4 +1,4 @@
-"""Time and memory of Chimera under every split of the model on a grid, and every placement of its second pipeline."""
+"""Time and memory of Chimera for every split of the model on a grid, and every placement of its second pipeline."""
 
 from dataclasses import replace
 from itertools import permutations
@@ -28,14 +28,14 @@ _DIGITS = 9
 
 
 class Rates(NamedTuple):
-    """What a system takes for one microbatch, in seconds.
+    """A system's times for one microbatch, in seconds.
 
     Parameters
     ----------
     forward_s, backward_s : float
         On 1/S of the model.
     occupancy_s, latency_s : float
-        Of one transfer.
+        Times of one transfer.
     """
 
     forward_s: float
@@ -67,20 +67,20 @@ def every_placement(num_ranks):
 
 
 def split_rates(model, system, num_ranks, sequences=32):
-    """Times of a model on a system as plain numbers: each stage takes its share of them, in fractions of blocks.
+    """Times of a model on a system as plain numbers; each stage takes its share of them, in fractions of blocks.
 
-    Nodes of the system are left out: shares and placements are compared where all links are alike.
+    The system's nodes are left out: shares and placements are compared with all links alike.
 
     Parameters
     ----------
     model : ModelSpec
-        The model; an embedding and a head, where it has them, are spread over the stages.
+        The model; if it has an embedding and a head, they are spread over the stages.
     system : SystemSpec
         The system.
     num_ranks : int
         Ranks S, even.
     sequences : int
-        Sequences in a microbatch, b; so a minibatch fits every S.
+        Sequences in a microbatch, b, fixed so that a minibatch fits every S.
 
     Returns
     -------
@@ -106,7 +106,7 @@ def split_rates(model, system, num_ranks, sequences=32):
 
 
 def split_points(rates, num_ranks, parts, placed_parts=None, front_back=60, units=1, p2p="overlapped"):
-    """Time and peak of every split on a grid and every placement, against symmetric Chimera.
+    """Time and peak of every split on a grid and every placement, relative to symmetric Chimera.
 
     Parameters
     ----------
@@ -115,10 +115,10 @@ def split_points(rates, num_ranks, parts, placed_parts=None, front_back=60, unit
     num_ranks : int
         Ranks S, even.
     parts : int
-        Into how many parts the model is cut for the mirrored placement; a multiple of S.
+        The number of parts into which the model is cut for the mirrored placement; a multiple of S.
     placed_parts : int, optional
-        Into how many parts the model is cut on every other placement; without it these are left out. The mirrored
-        one gets these splits, too.
+        The number of parts into which the model is cut for every other placement; if not given, those are left out. The
+        mirrored placement gets these splits too.
     front_back : int
         Parts of the splits a : b, even.
     units : int
@@ -129,15 +129,15 @@ def split_points(rates, num_ranks, parts, placed_parts=None, front_back=60, unit
     Returns
     -------
     DataFrame
-        A row a split and placement; columns ``pp, microbatches, family, second, split, peak, relative_peak,
-        makespan_s, relative_time``: peaks in units of one microbatch on 1/S of the model, times in seconds, both
-        against symmetric Chimera less 1. Placements in the order of `every_placement`, splits even first, then in
-        lexicographic order.
+        One row per split and placement; columns ``pp, microbatches, family, second, split, peak, relative_peak,
+        makespan_s, relative_time``: peaks in units of one microbatch on 1/S of the model, times in seconds, and both
+        relative to symmetric Chimera, minus 1. Placements are in the order of `every_placement`; splits start with the
+        even one and continue in lexicographic order.
 
     Raises
     ------
     PPModelError
-        If a size or a grid is illegal, or a semantics is unknown.
+        If a size or a grid is illegal, or the semantics is unknown.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def split_points(rates, num_ranks, parts, placed_parts=None, front_back=60, unit
 
 
 def frontier(points):
-    """The points that matter for time against peak, and which of them nothing beats on both.
+    """The points that matter for time against peak, and which of them no other point beats on both.
 
     Parameters
     ----------
@@ -174,9 +174,9 @@ def frontier(points):
     Returns
     -------
     DataFrame
-        Of each S, family, peak and whole percent of time the fastest point, of equal ones the first; with a column
+        The fastest point for each S, family, peak and whole percent of time, the first of equal ones; with a column
         ``frontier``: whether no point of any family of this S is faster with as low a peak, or lower and as fast. Of
-        equal points on the frontier the first family counts.
+        equal points on the frontier, that of the first family counts.
 
     Examples
     --------
@@ -198,7 +198,7 @@ def _families(num_ranks, parts, placed_parts, front_back):
     """Each family with its placements and splits."""
     mirrored, *others = every_placement(num_ranks) if placed_parts else every_placement(num_ranks)[:1]
     own = compositions(parts, num_ranks)
-    if placed_parts:  # what every placement has the mirrored one has too, or the frontier would compare grids
+    if placed_parts:  # the mirrored one gets these too, or the frontier would compare grids
         own = _union(own, compositions(placed_parts, num_ranks))
     even = own[(own + own[:, ::-1] == 2 * own[0].sum() // num_ranks).all(axis=1)]
     families = [
@@ -209,13 +209,13 @@ def _families(num_ranks, parts, placed_parts, front_back):
 
 
 def _union(left, right):
-    """Two grids as one, in parts that both are whole numbers of."""
+    """Two grids as one, in parts of which both use whole numbers."""
     whole = np.lcm(left[0].sum(), right[0].sum())
     return np.unique(np.vstack([grid * (whole // grid[0].sum()) for grid in (left, right)]), axis=0)
 
 
 def _measured(rates, size, placements, splits, p2p):
-    """Peak and time of every split on every placement, splits fastest."""
+    """Peak and time of every split on every placement; splits vary fastest."""
     import pandas as pd
 
     splits = splits[np.argsort((splits != splits[:, :1]).any(axis=1), kind="stable")]  # the even one first
@@ -229,13 +229,13 @@ def _measured(rates, size, placements, splits, p2p):
     return pd.DataFrame({
         "second": np.repeat([" ".join(map(str, second)) for second in placements], len(splits)),
         "split": np.tile(np.array(said, dtype=object), len(placements)),
-        "peak": size[0] * np.concatenate(peaks) / whole,  # whole numbers, so that equal peaks stay equal when divided
+        "peak": size[0] * np.concatenate(peaks) / whole,  # whole numbers, so that equal peaks stay equal after division
         "makespan_s": np.concatenate(times),
     })  # fmt: skip
 
 
 def _split_costs(rates, splits):
-    """The costs of each split: stages take their share, transfers carry a microbatch whatever the stage's size."""
+    """The costs of each split: stages take their share; a transfer carries a microbatch whatever the stage's size."""
     num_ranks = splits.shape[1]
     compute = np.zeros((len(splits), len(OpKind), num_ranks))
     shares = splits * num_ranks / splits.sum(axis=1, keepdims=True)

@@ -1,8 +1,8 @@
-"""The paper's claims, judged: a criterion is data, its quantity is computed, its verdict follows.
+"""The paper's claims, judged: each criterion is data, its quantity is computed, and the verdict follows.
 
-``data/claims.yaml`` holds an entry for each claim, and in it a row for each number or statement that can be
-checked. A row names a quantity and what it is asked of; it is computed under a setting and under all
-assumptions tried, and the verdict says whether the row holds under all of them, under some, or under none.
+``data/claims.yaml`` holds an entry for each claim, with a row for each number or statement that can be checked. A row
+names a quantity and a requirement on it. The quantity is computed under a setting and under all assumptions tried, and
+the verdict says whether the row holds under all of them, under some, or under none.
 """
 
 from ppmodel.artefact.claims.bench import GROUPS, NINE, Bench, change_of

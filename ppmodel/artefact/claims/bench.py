@@ -1,4 +1,4 @@
-"""Where claims are measured: a model, a setting, systems, and what is changed of them."""
+"""Where claims are measured: a model, a setting, systems, and the changes applied to them."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -26,14 +26,14 @@ GROUPS = {
 
 
 def change_of(setting, middle):
-    """What a setting changes of the paper's nine systems as they are specified.
+    """What a setting changes in the paper's nine systems as they are specified.
 
     Parameters
     ----------
     setting : SettingSpec
         Its memory bandwidth, efficiencies and backward.
     middle : SystemSpec
-        The middle of the nine, whose memory bandwidth and efficiencies the setting's take the place of.
+        The middle of the nine, whose memory bandwidth and efficiencies the setting replaces.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def change_of(setting, middle):
 
 @lru_cache(_KEPT)
 def _on_top(base, changes):
-    """Changes of a change; the same ones, which are known by what they are, for every bench that asks."""
+    """Changes on top of a change, cached so that every bench that asks gets the same objects."""
     return tuple(replace(base, **change.given()) for change in changes)
 
 
@@ -68,18 +68,18 @@ def _without_network(changes):
 
 @dataclass(frozen=True)
 class Bench:
-    """A model on systems under a setting, and under changes of it; quantities are measured on it.
+    """A model on systems under a setting and changes of it; quantities are measured on a bench.
 
     Parameters
     ----------
     model : ModelSpec
         The model.
     setting : SettingSpec
-        Semantics, concatenation and waves; of hardware and backward only the paper's nine systems take note.
+        Semantics, concatenation and waves; its hardware and backward affect only the paper's nine systems.
     systems : tuple of SystemSpec
-        The paper's nine in the order of `NINE`, or one of one's own, which takes the place of every group of them.
+        The paper's nine in the order of `NINE`, or a single other system, which stands in for every group of them.
     changes : tuple of Change
-        Applied to the systems on top of the setting, one after the other; results have an axis for them.
+        Applied to the systems one at a time, on top of the setting; results have an axis for the changes.
 
     Examples
     --------
@@ -96,7 +96,7 @@ class Bench:
 
     @classmethod
     def of(cls, model, setting, system=None):
-        """A bench of the paper's nine systems, or of one of one's own.
+        """A bench of the paper's nine systems, or of one other system.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class Bench:
         setting : SettingSpec
             The setting.
         system : SystemSpec, optional
-            In place of the nine.
+            Used instead of the nine.
 
         Returns
         -------
@@ -116,19 +116,19 @@ class Bench:
 
     @property
     def is_nine(self):
-        """Whether it holds the paper's nine systems."""
+        """Whether the bench holds the paper's nine systems."""
         return len(self.systems) == len(NINE)
 
     @cached_property
     def applied(self):
-        """The changes with the setting's hardware in them; a change's own values go before the setting's."""
+        """The changes with the setting's hardware included; a change's own values override the setting's."""
         if not self.is_nine:
             return self.changes
         base = change_of(self.setting, self.systems[NINE.index("mid_cp_mid_nw")])
         return _on_top(base, self.changes)
 
     def columns(self, group):
-        """Indices of the systems that a word or name stands for.
+        """Indices of the systems that a group or name stands for.
 
         Parameters
         ----------
@@ -138,7 +138,7 @@ class Bench:
         Returns
         -------
         list of int
-            All of them where a system was given.
+            All systems of the bench if a system was given.
 
         Raises
         ------
@@ -151,7 +151,7 @@ class Bench:
         return [NINE.index(name) for name in names] if self.is_nine else [0]
 
     def case(self, schedule):
-        """A schedule with the options that the setting decides where it leaves them open.
+        """A schedule, with the options that it leaves open set as the setting decides.
 
         Parameters
         ----------
@@ -207,7 +207,7 @@ class Bench:
         return times(*size, "latency", changes=_without_network(self.applied))
 
     def everywhere(self, value):
-        """A number that depends on no system as an array of one for every change and system.
+        """A number that does not depend on the system, as an array with one value for every change and system.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""``data/claims.yaml``: its form, its rows, and the published numbers in them."""
+"""``data/claims.yaml``: its format, its rows, and the published numbers in them."""
 
 import inspect
 from typing import Annotated, Literal
@@ -32,14 +32,14 @@ class _Form(BaseModel):
 
 
 class Expected(_Form):
-    """What a row comes to today: its verdict, and its margin under the default setting."""
+    """The result expected of a row today: its verdict, and its margin under the default setting."""
 
     verdict: Literal["holds", "depends", "fails"]
     margin: float
 
 
 class Row(_Form):
-    """One number or statement that can be checked; the head of ``data/claims.yaml`` explains its fields."""
+    """One number or statement that can be checked; the head of ``data/claims.yaml`` explains the fields."""
 
     id: Annotated[str, Field(pattern=r"^[a-z0-9_]+$")]
     statement: str
@@ -57,7 +57,7 @@ class Row(_Form):
     expected: Expected
 
     def margin(self, measured):
-        """How far inside what is claimed a number lies; below 0 where it is outside.
+        """How far inside the claimed range a number lies; below 0 if it is outside.
 
         Parameters
         ----------
@@ -67,16 +67,16 @@ class Row(_Form):
         Returns
         -------
         float or ndarray
-            In the row's unit. A row that `equals` has room for its tolerance; `at least` and `at most` have none.
+            In the row's unit. With `equals`, the tolerance counts as room; `at least` and `at most` have none.
         """
         if self.relation == "equals":
             margin = self.tolerance - abs(measured - self.value)
         else:
             margin = (measured - self.value) * (1 if self.relation == "at least" else -1)
-        return np.round(margin, _DIGITS) + 0.0  # what rounding leaves of a zero is no margin
+        return np.round(margin, _DIGITS) + 0.0  # turns -0.0 into 0.0
 
     def number(self, value):
-        """A number in the row's unit as it is printed.
+        """A number in the row's unit, as it is printed.
 
         Parameters
         ----------
@@ -86,7 +86,7 @@ class Row(_Form):
         Returns
         -------
         str
-            Ratios in percent; NaN as nothing.
+            Ratios in percent; NaN as an empty string.
         """
         if np.isnan(value):
             return ""
@@ -97,7 +97,7 @@ class Row(_Form):
 
     @property
     def reference(self):
-        """What the row claims of its number, as it is printed."""
+        """What the row claims about its number, as it is printed."""
         value = self.number(self.value)
         if self.relation != "equals":
             return f"{'≥' if self.relation == 'at least' else '≤'} {value}"
@@ -105,7 +105,7 @@ class Row(_Form):
 
 
 class Claim(_Form):
-    """A conclusion of the paper, or a check that somebody else asks for, and the rows that it comes down to."""
+    """A conclusion of the paper, or a check requested by someone else, and the rows that it comes down to."""
 
     number: int
     title: str
@@ -117,11 +117,11 @@ class Claim(_Form):
 
     @property
     def deciding(self):
-        """The rows that the claim's verdict follows from: its conclusions, or all where none is one."""
+        """The rows that decide the claim's verdict: its conclusions, or all rows if none is a conclusion."""
         return [row for row in self.rows if row.conclusion] or self.rows
 
     def by_of(self, row):
-        """Whose claim a row of it checks; see `By`."""
+        """Whose claim one of its rows checks; see `By`."""
         return row.by or self.by
 
 
@@ -136,9 +136,9 @@ def load_claims(path=None, about="paper"):
     Parameters
     ----------
     path : Path, optional
-        Another file than ``data/claims.yaml``.
+        A file to read instead of ``data/claims.yaml``.
     about : {"paper", "stp"}
-        The paper that this book rebuilds, or STP's.
+        The paper that this book rebuilds, or STP's paper.
 
     Returns
     -------
@@ -167,7 +167,7 @@ def load_claims(path=None, about="paper"):
 
 
 def _check_criterion(row, path):
-    """Refuse a criterion that names no known quantity, or something that its quantity does not take."""
+    """Refuse a criterion that names no known quantity, or gives something that its quantity does not take."""
     name = row.criterion.get("quantity")
     if name not in (*QUANTITIES, FLIPS, *STP_QUANTITIES):
         remedy = f"choose one of {', '.join((*QUANTITIES, FLIPS, *STP_QUANTITIES))}"
@@ -180,7 +180,7 @@ def _check_criterion(row, path):
 
 
 def _allowed(name):
-    """The parts of a criterion with some quantity."""
+    """The parts that a criterion with some quantity may have."""
     if name == FLIPS:
         return _FLIPS
     if name in STP_QUANTITIES:
@@ -212,18 +212,18 @@ def rows_of(claims):
 
 
 def published(where=None):
-    """The rows of the claims that compare with one number, with the kind of its source.
+    """The rows of the claims that compare with a single number, with the kind of its source.
 
     Parameters
     ----------
     where : str, optional
-        Only those of one figure or table, by the name in the column ``where``.
+        Only the rows of one figure or table, by its name in the column ``where``.
 
     Returns
     -------
     DataFrame
-        Indexed by ``id``; columns ``where, statement, value, tolerance, unit, kind, source``: the rows whose
-        relation is ``equals``. Not all of these numbers are the paper's; ``where`` says whose.
+        Indexed by ``id``; columns ``where, statement, value, tolerance, unit, kind, source``: the rows whose relation
+        is ``equals``. Not all of these numbers come from the paper; ``where`` says whose they are.
 
     Examples
     --------
@@ -247,13 +247,13 @@ def compare(ours):
     Returns
     -------
     DataFrame
-        One row an id; columns ``figure, quantity, published, kind, ours, difference``. The last is ours less
-        the published one.
+        One row per id; columns ``figure, quantity, published, kind, ours, difference``. The last is ours minus the
+        published one.
 
     Raises
     ------
     PPModelError
-        If an id is not a published number.
+        If an id does not belong to a published number.
 
     Examples
     --------

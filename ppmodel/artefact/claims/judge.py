@@ -1,4 +1,4 @@
-"""From rows to verdicts: measured under a setting, and under every other assumption."""
+"""From rows to verdicts: measured under a setting, and under every alternative assumption."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -47,8 +47,8 @@ WAVES = (1, 2, 4)
 MEMORY_BANDWIDTHS = (34e12, 3.4e12)
 BACKWARDS = (0.0, 2.5, 3.0)
 _TAKE = {"max": np.max, "min": np.min, "median": np.median, "sum": np.sum}
-_MODEL_BACKWARD = 1.9  # between the values of its knob that lie on either side of the models' own
-_AGREES = 0.05  # of a row's tolerance: what a margin may differ from the expected one
+_MODEL_BACKWARD = 1.9  # between the knob's values on either side of the models' own ratio
+_AGREES = 0.05  # share of a row's tolerance by which a margin may differ from the expected one
 
 
 # ---- one row -------------------------------------------------------------------------------------
@@ -60,16 +60,16 @@ def measure(row, bench, rows=()):
     Parameters
     ----------
     row : Row
-        Its criterion gives the quantity, the sizes, the systems and what is taken of all points.
+        Its criterion gives the quantity, the sizes, the systems, and how all points are reduced to one number.
     bench : Bench
         Sizes that do not divide its model's batch are left out.
     rows : sequence of Row
-        All rows; the ones that are conclusions are what ``flips`` counts.
+        All rows; ``flips`` counts those that are conclusions.
 
     Returns
     -------
     ndarray of float, shape (num_changes,)
-        In the row's unit; NaN where no size is left.
+        In the row's unit; NaN if no size is left.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def measure(row, bench, rows=()):
 
 
 def _count_flips(row, bench, rows):
-    """How many conclusions that hold no longer do under any of some factors."""
+    """How many of the conclusions that hold stop holding under any of some factors."""
     given, conclusions = row.criterion, [other for other in rows if other.conclusion]
     setting = replace(bench.setting, allreduce=given.get("allreduce", bench.setting.allreduce))
     counts = []
@@ -110,7 +110,7 @@ def _count_flips(row, bench, rows):
 
 
 def _answers(row, bench):
-    """Whether a row holds under each change, or None where it cannot be measured."""
+    """Whether a row holds under each change, or None if it cannot be measured."""
     with suppress(ScheduleError, CostError):
         return row.margin(measure(row, bench)) >= 0
 
@@ -124,15 +124,15 @@ class Assumption(NamedTuple):
     Parameters
     ----------
     anchor : str
-        Name of the setting that one thing is changed of.
+        Name of the setting in which one thing is changed.
     axis : str
-        What is varied, a key of `AXES`; ``semantics`` are transfers and all-reduce together.
+        What is varied, a key of `AXES`; ``semantics`` is transfers and all-reduce together.
     value : str
-        To what, in words.
+        The value it is changed to, in words.
     setting : SettingSpec
-        The setting with it.
+        The setting with that value.
     changed : bool
-        Whether that is another setting than the one that it is a change of.
+        Whether that setting differs from the one that it is a change of.
     """
 
     anchor: str
@@ -143,22 +143,22 @@ class Assumption(NamedTuple):
 
 
 def assumptions(bench):
-    """Every assumption under which the claims are judged: what two settings say, with one thing changed at a time.
+    """Every assumption under which the claims are judged: two settings, with one thing changed at a time.
 
-    The settings are the book's default and the one that the published numbers imply, and the bench's own where that
-    is a third one. Changed are the communication semantics, `BUFFERED` by all three ways of the replicas' all-reduce;
-    how Chimera concatenates; Hanayo's waves; and the memory of the paper's nine systems and how long a backward
-    takes on them.
+    The settings are the book's default and the one that the published numbers imply, plus the bench's own if that is a
+    third one. The changes are: the communication semantics, `BUFFERED` times the three ways to run the replicas'
+    all-reduce; how Chimera concatenates; Hanayo's waves; and the memory of the paper's nine systems and how long a
+    backward takes on them.
 
     Parameters
     ----------
     bench : Bench
-        Gives the setting, and whether the paper's nine systems are judged; one's own system has its own memory.
+        Gives the setting, and says whether the paper's nine systems are judged; any other system has its own memory.
 
     Returns
     -------
     list of Assumption
-        One an axis and value. A setting itself is among those of each of its axes, so that some come more than once.
+        One per axis and value. A setting itself appears on each of its axes, so some assumptions occur more than once.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def assumptions(bench):
 
 
 def _around(setting, is_nine):
-    """One thing at a time changed of a setting."""
+    """Change one thing of a setting at a time."""
     found = [
         ("semantics", f"{p2p}, {allreduce}", {"p2p": p2p, "allreduce": allreduce})
         for p2p in BUFFERED
@@ -192,14 +192,14 @@ def _around(setting, is_nine):
 
 
 class Judgement(NamedTuple):
-    """What a row comes to.
+    """The outcome of judging a row.
 
     Parameters
     ----------
     row : Row
-        What was judged.
+        The row that was judged.
     measured, margin : float
-        Under the setting itself, in the row's unit; NaN where there was no case.
+        Under the setting itself, in the row's unit; NaN if there was no case.
     verdict : str
         A key of `VERDICTS`.
     anchor : str
@@ -207,7 +207,7 @@ class Judgement(NamedTuple):
     outcomes : dict of Assumption to float
         The margin under each assumption.
     reason : str
-        Why there is no case; else empty.
+        Why there is no case; otherwise empty.
     """
 
     row: object
@@ -241,7 +241,7 @@ def judge(claims, model, setting, system=None):
     Returns
     -------
     list of Judgement
-        One a row, in order.
+        One per row, in order.
     """
     prepare(LARGE)  # thousands of small graphs, each on many systems
     rows, bench = rows_of(claims), Bench.of(model, setting, system)
@@ -251,9 +251,9 @@ def judge(claims, model, setting, system=None):
 
 
 def _simulate_ahead(rows, bench, varied):
-    """Simulate at once what the rows will ask for one setting and one change after the other.
+    """Simulate in one go what the rows will otherwise ask for one setting and one change at a time.
 
-    Settings that differ in hardware alone need one graph; they are changes of one another.
+    Settings that differ only in hardware share a graph; they are changes of one another.
     """
     flips = [row.criterion for row in rows if row.criterion["quantity"] == FLIPS]
     knobs = [{given["knob"]: factor} for given in flips for factor in given["factors"]]
@@ -271,7 +271,7 @@ def _simulate_ahead(rows, bench, varied):
     for row in tqdm(rows, desc="claims", leave=False, disable=None):  # all settings of a row share its costs
         settings = turned if row.conclusion and flips else alone
         for setting, changes in settings.items() if row.criterion["quantity"] != FLIPS else ():
-            with suppress(ScheduleError, CostError):  # what cannot be measured is said where it is judged
+            with suppress(ScheduleError, CostError):  # what cannot be measured is reported when it is judged
                 measure(row, replace(bench, setting=setting, changes=tuple(changes)))
 
 
@@ -284,14 +284,14 @@ def _judge_row(row, rows, bench, varied):
     if np.isnan(measured):
         reason = f"global_batch = {bench.model.global_batch} divides into none of the row's B"
         return Judgement(row, measured, measured, "no case", anchor, {}, reason)
-    if row.criterion["quantity"] == FLIPS:  # these turn the costs themselves
+    if row.criterion["quantity"] == FLIPS:  # these vary the costs themselves
         varied = [each for each in varied if each.axis not in HARDWARE]
     outcomes = _outcomes(row, rows, bench, varied)
     return Judgement(row, measured, float(row.margin(measured)), verdict_of(outcomes), anchor, outcomes)
 
 
 def verdict_of(outcomes):
-    """The verdict of margins by assumption: holds under all, depends on them, or fails under all."""
+    """The verdict for margins by assumption: holds under all, depends on them, or fails under all."""
     held = [margin >= 0 for margin in outcomes.values()]
     if all(held):
         return "holds"
@@ -299,7 +299,7 @@ def verdict_of(outcomes):
 
 
 def _outcomes(row, rows, bench, varied):
-    """The margin under each assumption that the model can have; more waves may need more blocks than there are."""
+    """The margin under each assumption that the model can meet; more waves may need more blocks than there are."""
     margins = {}
     for setting in dict.fromkeys(each.setting for each in varied):
         with suppress(ScheduleError, CostError):
@@ -308,14 +308,14 @@ def _outcomes(row, rows, bench, varied):
 
 
 def disagreements(judgements, margins=True):
-    """The judgements that are not the expected ones.
+    """The judgements that differ from the expected ones.
 
     Parameters
     ----------
     judgements : iterable of Judgement
         From `judge`.
     margins : bool
-        Whether margins count as well; they are those of the default setting, model and systems.
+        Whether margins count as well; the expected margins are for the default setting, model and systems.
 
     Returns
     -------
@@ -346,16 +346,16 @@ ranks by factors from 0.1 to 10, fine around 1; a backward in forwards; the slow
 
 
 class Turn(NamedTuple):
-    """The nearest change that turns a row's answer.
+    """The nearest change that reverses a row's answer.
 
     Parameters
     ----------
     row : Row
-        Whose answer.
+        The row whose answer it is.
     knob : str
         A key of `KNOBS`.
     below, above : float
-        The nearest values on either side of no change at which the answer is another; NaN where there is none.
+        The nearest values on either side of no change that reverse the answer; NaN if there is none.
     """
 
     row: object
@@ -365,25 +365,25 @@ class Turn(NamedTuple):
 
 
 def turns(claims, model, setting, system=None, knobs=None):
-    """Where turning one knob at a time changes an answer that a setting gives.
+    """Where turning one knob at a time reverses an answer that a setting gives.
 
     Parameters
     ----------
     claims : list of Claim
         From `load_claims`.
     model : ModelSpec
-        The model; its own ratio of backward to forward lies near 1.9.
+        The model; its own ratio of backward to forward is about 1.9.
     setting : SettingSpec
         The setting.
     system : SystemSpec, optional
         Judge on this system instead of the paper's nine.
     knobs : dict of str to sequence of float, optional
-        Instead of `KNOBS`.
+        Used instead of `KNOBS`.
 
     Returns
     -------
     list of Turn
-        One a row and knob; rows without a case are left out.
+        One per row and knob; rows without a case are left out.
     """
     knobs, bench, found = knobs or KNOBS, Bench.of(model, setting, system), []
     points = [(knob, value) for knob, values in knobs.items() for value in values]
@@ -406,7 +406,7 @@ def turns(claims, model, setting, system=None, knobs=None):
 
 
 def condition(judgement):
-    """What turns a row's answer, in words; empty where nothing that is assumed does.
+    """What reverses a row's answer, in words; empty if no assumption does.
 
     Parameters
     ----------
@@ -416,9 +416,9 @@ def condition(judgement):
     Returns
     -------
     str
-        The assumptions that make a row hold that does not under the setting itself (``holds with ...``), or that make
-        one fail that does (``does not hold with ...``): one change of the setting at a time, then another setting as a
-        whole, and only if neither does, one change of another.
+        The assumptions that make a row hold that does not hold under the setting itself (``holds with ...``), or that
+        make a row fail that does hold (``does not hold with ...``): first single changes of the setting, then another
+        setting as a whole, and only if neither does, single changes of another setting.
     """
     if judgement.verdict != "depends":
         return ""
@@ -435,20 +435,20 @@ def condition(judgement):
 
 
 def _own(judgement, axis):
-    """Assumptions that change one thing of the judgement's own setting, with their margins."""
+    """The assumptions that change one thing of the judgement's own setting, with their margins."""
     return [
         (each, m) for each, m in judgement.outcomes.items() if each.axis == axis and each.anchor == judgement.anchor
     ]
 
 
 def _other_anchors(judgement):
-    """Whether the row holds under the other settings as they are."""
+    """Whether the row holds under each of the other settings, unchanged."""
     held = {each.anchor: margin >= 0 for each, margin in judgement.outcomes.items() if not each.changed}
     return [(name, held[name]) for name in ANCHORS if name != judgement.anchor and name in held]
 
 
 def _semantics(held):
-    """The transfers and all-reduces that are marked, in words."""
+    """The combinations of transfers and all-reduce that hold, in words."""
     grid = {tuple(words.split(", ")): holds for words, holds in held.items()}
     by_p2p = {p2p: [grid[p2p, allreduce] for allreduce in APART] for p2p in BUFFERED}
     by_sum = {allreduce: [grid[p2p, allreduce] for p2p in BUFFERED] for allreduce in APART}

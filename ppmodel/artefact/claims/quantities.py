@@ -1,7 +1,7 @@
-"""What the rows of the claims ask for: each quantity by name, measured at one size.
+"""The quantities that the rows of the claims ask for, by name, each measured at one size.
 
-A quantity is a function of a `Bench`, of a size (S, B), and of what its criterion gives; it returns an array of
-one value for every change and system.
+A quantity is a function of a `Bench`, a size (S, B), and what its criterion gives; it returns an array with one value
+for every change and system.
 """
 
 from fractions import Fraction
@@ -37,7 +37,7 @@ def _quantity(function):
 
 @_quantity
 def level_gap(bench, size, of):
-    """The largest difference between bubble ratio by formula, table and simulation without communication."""
+    """The largest difference between the bubble ratios by formula, table and simulation without communication."""
     return bench.everywhere(_level_gap(as_case(of), *size))
 
 
@@ -53,7 +53,7 @@ def _level_gap(case, num_ranks, num_microbatches):
 def _formula(bench, size, of):
     case = bench.case(of)
     if case.name == "chimera":
-        return formulas.bubble_ratio_chimera_equal(*size)  # the paper's, however units follow
+        return formulas.bubble_ratio_chimera_equal(*size)  # the paper's, however units follow one another
     return published_bubble_ratio(case, *size)
 
 
@@ -72,7 +72,7 @@ def _forward_times(table):
 
 @_quantity
 def bubble(bench, size, of, level):
-    """Bubble ratio over the total time, by the schedule's own published formula or from its table."""
+    """Bubble ratio over the total time, from the schedule's own published formula or from its table."""
     if level == "formula":
         return bench.everywhere(_formula(bench, size, of))
     return bench.everywhere(_table_ratio(bench, size, of))
@@ -80,19 +80,19 @@ def bubble(bench, size, of, level):
 
 @_quantity
 def understatement(bench, size, of):
-    """Bubble ratio from the table less that by formula."""
+    """Bubble ratio from the table minus that by formula."""
     return bench.everywhere(_table_ratio(bench, size, of) - _formula(bench, size, of))
 
 
 @_quantity
 def forward_times(bench, size, of):
-    """Length of the table in forwards of 1/S of the model, a backward of two."""
+    """Length of the table in forwards of 1/S of the model, a backward counting as two."""
     return bench.everywhere(_length(bench, size, of))
 
 
 @_quantity
 def first_loss(bench, size, of, over):
-    """The smallest multiple of S at which a table is longer than another; searched up to the given B."""
+    """The smallest multiple of S at which a table is longer than another; the search ends at the given B."""
     num_ranks, most = size
     sizes = [(num_ranks, count) for count in range(num_ranks, most + 1, num_ranks)]
     lost = [
@@ -112,29 +112,29 @@ def gain(bench, size, of, over):
 
 @_quantity
 def gain_drop(bench, size, of, over, to):
-    """A gain less that with more microbatches."""
+    """A gain minus the gain with more microbatches."""
     return gain(bench, size, of, over) - gain(bench, (size[0], to), of, over)
 
 
 @_quantity
 def gain_lead(bench, size, of, over, less):
-    """A gain less its median over another group of systems."""
+    """A gain minus its median over another group of systems."""
     gains = gain(bench, size, of, over)
     return gains - np.median(gains[:, bench.columns(less)], axis=1, keepdims=True)
 
 
 @_quantity
 def idle(bench, size, of):
-    """Idle-time ratio: share of all ranks' simulated time in which they do not compute."""
+    """Idle-time ratio: the share of all ranks' simulated time in which they do not compute."""
     return bench.times(of, *size).idle_ratio
 
 
 @_quantity
 def reversals(bench, size, of, level):
-    """1 where two of some schedules stand in another order by bubble ratio than by simulated time, else 0.
+    """1 if some two of the schedules are ordered differently by bubble ratio than by simulated time, else 0.
 
-    Equal bubbles and equal times are no order. By the table, only what the network reverses counts: the order
-    without it is that of the bubbles. By formula, everything counts.
+    Equal bubbles and equal times give no order. With bubbles from the table, only reversals caused by the network
+    count: without it, times have the order of the bubbles. With bubbles by formula, every reversal counts.
     """
     bubbles = np.array([bubble(bench, size, one, level) for one in of], dtype=float)
     seconds = np.array([bench.times(one, *size).makespan_s for one in of])
@@ -144,7 +144,7 @@ def reversals(bench, size, of, level):
 
 @_quantity
 def negations(bench, size, of, over):
-    """1 where a schedule has the smaller bubble in its table and takes at least as long, else 0."""
+    """1 if a schedule has the smaller bubble in its table but takes at least as long, else 0."""
     bubbles = (bubble(bench, size, one, "table") for one in (of, over))
     return negated(*bubbles, *(bench.times(one, *size).makespan_s for one in (of, over)))
 
@@ -160,7 +160,7 @@ def peak(bench, size, of):
 
 @_quantity
 def peak_over(bench, size, of, over, less=None):
-    """Peak activations over those of another schedule, less 1, or less min(B, S)/B where `less` says so."""
+    """Peak activations over those of another schedule, minus 1, or minus min(B, S)/B if `less` says so."""
     known = min(size) / size[1] if less == "min(B, S)/B" else 1
     return peak(bench, size, of) / peak(bench, size, over) - known
 
@@ -175,7 +175,7 @@ def peak_tib(bench, size, of):
 
 @_quantity
 def split_minimum(bench, size):
-    """1 where it is proven that no real split a : b has a lower peak than the even one, else 0."""
+    """1 if it is proven that no real split a : b has a lower peak than the even one, else 0."""
     return bench.everywhere(_split_minimum(*size))
 
 
@@ -191,7 +191,7 @@ def _split_minimum(num_ranks, num_microbatches):
 
 @_quantity
 def reordered_gain(bench, size, limit):
-    """The most that a split a : b gains on the even one where each has its fastest order; see `asymmetric.orders`."""
+    """The most that a split a : b gains over the even one when each has its fastest order; see `asymmetric.orders`."""
     return bench.everywhere(_most_reordered(*size, limit))
 
 
@@ -213,7 +213,7 @@ def _measurements(name):
 
 @cache
 def _profiled(entry, num_microbatches):
-    """1F1B with times that were profiled on hardware, under Zero Bubble's semantics."""
+    """1F1B with times profiled on hardware, under Zero Bubble's semantics."""
     table = built(as_case("1f1b"), entry.devices, num_microbatches)
     backward = entry.t_input_grad_ms + entry.t_weight_grad_ms
     costs = uniform_costs(table, entry.t_forward_ms, backward, entry.t_comm_ms)
@@ -222,14 +222,14 @@ def _profiled(entry, num_microbatches):
 
 @cache
 def _profiles():
-    """Times that were profiled, a named tuple for each model and number of microbatches."""
+    """Times profiled on hardware, a named tuple for each model and number of microbatches."""
     rates = _measurements("zero_bubble_bubble_rates.csv").rename(columns={"1f1b": "rate"})
     return list(rates.itertuples(index=False, name="Profile"))
 
 
 @_quantity
 def published_rates(bench, _size):
-    """Largest difference between our bubble rate of 1F1B and the published ones at profiled times."""
+    """Largest difference between our bubble rate of 1F1B and the published ones, at profiled times."""
     gaps = [abs(bubble_ratios(_profiled(one, one.microbatches)).span - one.rate) for one in _profiles()]
     return bench.everywhere(max(gaps))
 
@@ -247,13 +247,13 @@ def _memory_errors():
 
 @_quantity
 def measured_rate(bench, _size, schedule, per_operation_ms):
-    """Mean of the simulated over the measured samples per second, less 1, over all runs of a schedule."""
+    """Mean of simulated over measured samples per second, minus 1, over all runs of a schedule."""
     return bench.everywhere(_rate_errors(per_operation_ms).get(schedule, np.nan))
 
 
 @_quantity
 def measured_memory(bench, _size, schedule):
-    """Mean of the simulated over the measured memory, less 1, over all models that ran a schedule."""
+    """Mean of simulated over measured memory, minus 1, over all models that ran a schedule."""
     return bench.everywhere(_memory_errors().get(schedule, np.nan))
 
 
@@ -265,5 +265,5 @@ def _throughput_errors(compute_efficiency):
 
 @_quantity
 def measured_throughput(bench, _size, figure, chunks, compute_efficiency):
-    """Mean of the predicted over the measured throughput, less 1, over the runs of a figure with so many chunks."""
+    """Mean of predicted over measured throughput, minus 1, over the runs of a figure with this number of chunks."""
     return bench.everywhere(_throughput_errors(compute_efficiency).get((figure, chunks), np.nan))

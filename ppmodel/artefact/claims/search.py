@@ -1,4 +1,4 @@
-"""What the published numbers imply: every setting of the unknowns against every published number."""
+"""What the published numbers imply: every setting of the unknowns, compared with every published number."""
 
 from dataclasses import replace
 from itertools import product
@@ -33,7 +33,7 @@ TARGETS = (
 )  # fmt: skip
 """The published numbers, by the ids of their rows in ``data/claims.yaml``."""
 
-_FARTHEST = 10.0  # tolerances: how much one number that is missed can weigh where settings are compared
+_FARTHEST = 10.0  # tolerances: the most that one missed number can count when settings are compared
 
 
 def search(model, unknowns=None, targets=TARGETS):
@@ -44,17 +44,17 @@ def search(model, unknowns=None, targets=TARGETS):
     model : ModelSpec
         The model.
     unknowns : dict of str to sequence, optional
-        Instead of `UNKNOWNS`; what it leaves out is the default setting's.
+        Used instead of `UNKNOWNS`; unknowns that it leaves out are as in the default setting.
     targets : sequence of str
         Ids of rows.
 
     Returns
     -------
     DataFrame
-        One row a setting, the best first: a column for each unknown, one for what each target is measured at,
-        ``met``, the number of targets within their tolerance, and ``distance``, the sum of the targets' distances
-        from their values, in tolerances and each at most 10. Better is what meets more, then what is nearer, then
-        what comes first in the order of the unknowns.
+        One row per setting, the best first: a column for each unknown, one for the measured value of each target,
+        ``met``, the number of targets within their tolerance, and ``distance``, the sum of the targets' distances from
+        their published values, in tolerances and at most 10 each. A setting is better if it meets more targets, then if
+        it is nearer, then if it comes first in the order of the unknowns.
 
     Examples
     --------
@@ -84,12 +84,12 @@ def _rows(targets):
 
 
 def _missed(measured, rows):
-    """By how many tolerances each number is missed, one line a row and one column a setting."""
+    """By how many tolerances each number is missed, one line per row and one column per setting."""
     return np.stack([abs(measured[row.id] - row.value) / row.tolerance for row in rows])
 
 
 def _hardware(bench, unknowns):
-    """Every hardware and backward, line by line, and as changes of the default setting's."""
+    """Every combination of hardware and backward, as rows of a table and as changes of the default hardware."""
     names = [name for name in UNKNOWNS if name not in STRUCTURE]
     settings = [
         replace(bench.setting, **dict(zip(names, values, strict=True)))
@@ -101,7 +101,7 @@ def _hardware(bench, unknowns):
 
 
 def _measure_hardware(rows, bench, hardware, structure):
-    """One structure of the schedules on every hardware, which is an axis of changes."""
+    """Measure one structure of the schedules on all hardware, along an axis of changes."""
     table, changes = hardware
     varied = replace(bench, setting=replace(bench.setting, **structure), changes=changes)
     measured = {row.id: measure(row, varied) for row in rows}
@@ -116,7 +116,7 @@ def in_words(unknown, value):
     unknown : str
         A key of `UNKNOWNS`.
     value : object
-        What it is set to.
+        The value it is set to.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""STP's paper, its reviews and the authors' answers, judged: under every way to fill in what they leave open."""
+"""STP's paper, its reviews and its authors' replies, judged under every way to fill in what they leave open."""
 
 from functools import partial
 
@@ -20,7 +20,7 @@ def judge_stp(claims):
     Returns
     -------
     list of Judgement
-        One a row, in order; the number shown is that of the first assumption.
+        One per row, in order; the number shown is that of the first assumption.
     """
     return [_judge(row) for row in rows_of(claims)]
 

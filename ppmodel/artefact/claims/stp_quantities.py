@@ -1,4 +1,4 @@
-"""What STP's claims ask for: each quantity by name, on tables and on the runs that were measured."""
+"""The quantities that STP's claims ask for, by name, from tables and for the runs that were measured."""
 
 from dataclasses import replace
 from functools import cache
@@ -40,7 +40,7 @@ def _quantity(function):
 
 @cache
 def stp_assumptions():
-    """Ways to fill in what STP's paper leaves open: system and further keywords of `compare`, by name.
+    """Ways to fill in what STP's paper leaves open, by name: a system and further keywords of `compare`.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def _sizes(name):
 
 @_quantity
 def exposed_more(_, of, ranks):
-    """All-reduces exposed on the first rank, or on the most loaded, less the published number: the largest."""
+    """Exposed all-reduces of the first or the most loaded rank minus the published number: the largest difference."""
     published = {
         "1f1b_i": lambda _, count: 2 * count,
         "zb_v": lambda _, count: 4 * count,
@@ -85,14 +85,14 @@ def exposed_more(_, of, ranks):
 
 @_quantity
 def exposed_less(_):
-    """Share of interleaved 1F1B's exposed all-reduces that STP hides on its most loaded rank: least of Table 6."""
+    """Share of interleaved 1F1B's exposed all-reduces that STP's most loaded rank hides: the least in Table 6."""
     sizes = {(row.pipeline, row.batch) for row in load_throughputs().itertuples()}
     return min(1 - exposed_passes(table_of("stp", *size)).max() / (2 * size[1]) for size in sizes)
 
 
 @_quantity
 def bubble_more(_, of, times):
-    """Least idle time of a rank over the published pipeline bubble, less 1: the largest."""
+    """Least idle time of any rank over the published pipeline bubble, minus 1: the largest difference."""
     form = getattr(formulas, f"pipeline_bubble_{_FORMULAS[of]}")
     found = []
     for ranks in range(2, _LARGEST_RANKS + 1):
@@ -104,7 +104,7 @@ def bubble_more(_, of, times):
 
 @_quantity
 def peak_more(_, weight_grads):
-    """Chunks at STP's peak less the published 3S: the largest."""
+    """Chunks at STP's peak minus the published 3S: the largest difference."""
     held = {} if weight_grads == "hold" else {"held_for_weight_grad": 0.0}
     return float(
         max(2 * peak_activations(table_of("stp", *size), **held).max() - 3 * size[0] for size in _sizes("stp"))
@@ -113,7 +113,7 @@ def peak_more(_, weight_grads):
 
 @_quantity
 def peak_ratio(_, over):
-    """Peak activations of STP over those of another schedule, less 1: the least."""
+    """Peak activations of STP over those of another schedule, minus 1: the smallest value."""
     found = [
         peak_activations(table_of("stp", *size)).max() / peak_activations(table_of(over, *size)).max()
         for size in _sizes(over)
@@ -132,19 +132,19 @@ def _predicted(assumption, name, zb_v="exposed"):
 
 @_quantity
 def gain_off(assumption, over, zb_v="exposed", rows="throughput", of="largest"):
-    """Predicted gain of STP less the measured one: the largest of all rows, or the mean of the absolute values."""
+    """Predicted gain of STP minus the measured one: the largest over all rows, or the mean of absolute values."""
     return _TAKES[of](_predicted(assumption, rows, zb_v)[f"off_{over}"])
 
 
 @_quantity
 def run_gain(assumption, over, zb_v="exposed", rows="throughput", of="max"):
-    """Predicted gain of STP: the largest or the smallest of all rows."""
+    """Predicted gain of STP: the largest or the smallest over all rows."""
     return float(getattr(_predicted(assumption, rows, zb_v)[f"ours_{over}"], of)())
 
 
 @_quantity
 def deep_gain(assumption):
-    """Predicted gain on interleaved 1F1B at tp 4: with eight ranks less with four, at the most microbatches."""
+    """Predicted gain over interleaved 1F1B at tp 4: with eight ranks minus with four, at the most microbatches."""
     found = _predicted(assumption, "throughput")
     found = found[found.tensor == 4].groupby("pipeline").ours_1f1b_i.last()
     return float(found[8] - found[4])
@@ -161,14 +161,14 @@ def _gains(assumption, tensor, sequence, **options):
 
 @_quantity
 def overlapped_gain(assumption, tensor, sequence_parallel):
-    """Gain of STP, nothing else hidden, over the faster baseline whose tensor collectives run under its products."""
+    """Gain of STP, hiding nothing else, over the faster baseline whose tensor collectives run under its products."""
     hidden = _gains(assumption, tensor, 4096, overlap_tensor=True, sequence_parallel=sequence_parallel)[:2]
     return float(hidden.min() / _gains(assumption, tensor, 4096)[2]) - 1
 
 
 @_quantity
 def long_gain(assumption, tensor, sequence):
-    """Gain of STP over the faster of the other two, for sequences of some length."""
+    """Gain of STP over the faster of the other two, for a given sequence length."""
     *others, ours = _gains(assumption, tensor, sequence)
     return float(min(others) / ours) - 1
 
@@ -181,7 +181,7 @@ def alone_gain(assumption):
 
 @_quantity
 def share_growth(assumption):
-    """All-reduces in a layer's forward with eight GPUs over those with two, in shares of its time."""
+    """Share of a layer's forward spent in all-reduces: with eight GPUs over that with two."""
     system, _ = stp_assumptions()[assumption]
     shares = [
         exposed / (computing + exposed)
@@ -192,7 +192,7 @@ def share_growth(assumption):
 
 @_quantity
 def seconds_growth(assumption):
-    """Seconds of a layer's all-reduces with eight GPUs over those with two."""
+    """Seconds of a layer's all-reduces: with eight GPUs over those with two."""
     system, _ = stp_assumptions()[assumption]
     return layer_s("stp_12b", system, 8, 6144)[1] / layer_s("stp_12b", system, 2, 6144)[1]
 
@@ -201,7 +201,7 @@ def seconds_growth(assumption):
 
 
 def _stp_run(assumption, row, **layout):
-    """STP's row of `compare` on a measured run, under a layout; on a host link of so many times the bandwidth."""
+    """STP's row of `compare` for a measured run under a layout; `link` multiplies the bandwidth of the host link."""
     system, more = stp_assumptions()[assumption]
     link = layout.pop("link", 1.0) * system.host_bandwidth_bytes_per_s
     given = {"overlap_backward": True, **run_of(row), **more, **layout}
@@ -215,35 +215,35 @@ def _layouts():
 
 
 def _recomputed_run():
-    """The run of Table 6 whose throughput is that of the answers' table on recomputation."""
+    """The run of Table 6 whose throughput matches that in the replies' table on recomputation."""
     found = load_throughputs().query("tensor == 4 and pipeline == 4 and batch == 128")
     return next(found.itertuples(index=False))
 
 
 @cache
 def _peaks(assumption, share):
-    """Peak memory of STP in Table 6's layouts in bytes, with offloading if a share is given."""
+    """Peak memory of STP in bytes in Table 6's layouts, with offloading if a share is given."""
     layout = {} if share is None else offloads(share)
     return [_stp_run(assumption, row, **layout).peak_memory_bytes for row in _layouts()]
 
 
 @_quantity
 def offload_saves(assumption, share, of):
-    """Share of the peak memory that offloading saves, as STP offloads: the least or the most of Table 6's layouts."""
+    """Share of the peak memory that STP's way of offloading saves: the least or the most in Table 6's layouts."""
     plain, less = _peaks(assumption, None), _peaks(assumption, share)
     return float({"min": min, "max": max}[of](1 - one / other for one, other in zip(less, plain, strict=True)))
 
 
 @_quantity
 def offload_waits(assumption):
-    """Share of the iteration that waiting for the offloaded first chunks takes: the most of Table 6's layouts."""
+    """Share of the iteration spent waiting for the offloaded first chunks: the most in Table 6's layouts."""
     rows = [_stp_run(assumption, row, **offloads()) for row in _layouts()]
     return float(max(row.offload_s / row.iteration_s for row in rows))
 
 
 @_quantity
 def offload_over_recompute(assumption, link):
-    """Throughput with the first chunks offloaded over that with full recomputation, less 1, on a slower link or not."""
+    """Throughput with the first chunks offloaded over that with full recomputation, minus 1, over a given host link."""
     run = _recomputed_run()
     offloaded, again = (
         _stp_run(assumption, run, **layout).iteration_s
@@ -254,13 +254,13 @@ def offload_over_recompute(assumption, link):
 
 @_quantity
 def peak_off(assumption, recompute, measured):
-    """Predicted peak memory of STP over the measured one in GB, less 1."""
+    """Predicted peak memory of STP over the measured one in GB, minus 1."""
     return float(_stp_run(assumption, _recomputed_run(), recompute=recompute).peak_memory_bytes / 1e9 / measured) - 1
 
 
 @_quantity
 def filled_gain(assumption, offload):
-    """Gain of STP over the faster of the other two where each fills the memory, as Table 5 is read here."""
+    """Gain of STP over the faster of the other two if each fills the memory, as we read Table 5."""
     system, more = stp_assumptions()[assumption]
     spec = replace(load_model("stp_12b"), sequence=8192)
     given = {"tp": 4, "global_batch": 192, "overlap_backward": True, "recompute": ["none", "selective", "full"], **more}

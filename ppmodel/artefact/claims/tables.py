@@ -1,4 +1,4 @@
-"""Judgements as tables for a page: every row, the claims in short, every assumption, what changes."""
+"""Judgements as tables for a page: every row, a summary of the claims, every assumption, what reverses answers."""
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ _AXES_SAID = {
 
 
 def claims_table(claims, judgements, turned=()):
-    """Every row with its verdict, its number and what changes the answer.
+    """Every row with its verdict, its number and what reverses its answer.
 
     Parameters
     ----------
@@ -33,10 +33,10 @@ def claims_table(claims, judgements, turned=()):
     Returns
     -------
     DataFrame
-        One row a row; columns ``claim, id, statement, where, by, kind, verdict, here, measured, claimed, margin,
-        depends, page``: the claim's number; whose claim the row checks; whether it holds under the setting itself;
-        numbers as they are printed; the assumptions under which it holds and the nearest changes that turn the answer,
-        in words.
+        One line per row; columns ``claim, id, statement, where, by, kind, verdict, here, measured, claimed, margin,
+        depends, page``. ``claim`` is the claim's number, ``by`` says whose claim the row checks, and ``here`` whether
+        it holds under the setting itself. Numbers are as they are printed. ``depends`` names, in words, the assumptions
+        under which the row holds and the nearest changes that reverse the answer.
     """
     of = {row.id: claim for claim in claims for row in claim.rows}
     return pd.DataFrame([
@@ -59,12 +59,12 @@ def depends(judgement, turned=()):
     judgement : Judgement
         From `judge`.
     turned : list of Turn
-        From `turns`; those of other rows are left out.
+        From `turns`; those of other rows are ignored.
 
     Returns
     -------
     str
-        The assumptions under which the row holds, or why it could not be judged; then what turns the answer.
+        The assumptions under which the row holds, or why it could not be judged; then what reverses the answer.
     """
     said, row = condition(judgement), judgement.row.id
     words = [said] if said else [judgement.reason] * bool(judgement.reason)
@@ -85,7 +85,7 @@ def signed(row, margin):
     Returns
     -------
     str
-        Empty where there is none.
+        Empty if there is none.
     """
     if abs(margin) <= row.tolerance <= EXACT:
         return "exact"
@@ -93,7 +93,7 @@ def signed(row, margin):
 
 
 def turns_in_words(turned):
-    """The nearest changes that turn an answer, in words.
+    """The nearest changes that reverse an answer, in words.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def turns_in_words(turned):
     Returns
     -------
     str
-        Empty where nothing within reach does.
+        Empty if nothing within reach does.
 
     Examples
     --------
@@ -120,23 +120,24 @@ def turns_in_words(turned):
 
 
 def headline_table(claims, judgements, implied, turned=()):
-    """One line a claim: the verdict that follows from its deciding rows, and the weakest of these in numbers.
+    """One line per claim: the verdict that follows from its deciding rows, and the numbers of the weakest of these.
 
     Parameters
     ----------
     claims : list of Claim
         From `load_claims`.
     judgements, implied : list of Judgement
-        From `judge`, under the setting of the book and under the one that the published numbers imply.
+        From `judge`, under the book's setting and under the one that the published numbers imply.
     turned : list of Turn
         From `turns`.
 
     Returns
     -------
     DataFrame
-        One row a claim; columns ``claim, title, statement, by, verdict, row, measured, claimed, margin, depends, rows,
-        holding, holding_implied, page``; ``row`` is the weakest of the rows that decide, of equally weak ones the first
-        in the file; then how many of all rows hold under the two settings.
+        One line per claim; columns ``claim, title, statement, by, verdict, row, measured, claimed, margin, depends,
+        rows, holding, holding_implied, page``. ``row`` is the weakest of the deciding rows, and of equally weak ones
+        the first in the file; ``rows`` counts all rows, ``holding`` and ``holding_implied`` those that hold under the
+        two settings.
     """
     table = claims_table(claims, judgements, turned).set_index("id")
     here = {one.row.id: one for one in judgements}
@@ -156,12 +157,12 @@ def headline_table(claims, judgements, implied, turned=()):
 
 
 def _strength(judgement):
-    """How well a row stands: by its verdict, then by whether it holds under the setting itself."""
+    """How strong a row is: by its verdict, then by whether it holds under the setting itself."""
     return ["no case", "fails", "depends", "holds"].index(judgement.verdict), judgement.holds_here
 
 
 def _verdict(verdicts):
-    """A claim's verdict from those of its deciding rows: that of all of them, or what they have in common."""
+    """A claim's verdict from those of its deciding rows: the one they all have, or what they have in common."""
     found = set(verdicts) - {"no case"} or {"no case"}
     if len(found) == 1:
         return VERDICTS[found.pop()]
@@ -181,7 +182,8 @@ def outcome_table(claims, judgements):
     Returns
     -------
     DataFrame
-        One row a row and assumption; columns ``claim, id, anchor, axis, value, margin``; rows without a case have none.
+        One line per row and assumption; columns ``claim, id, anchor, axis, value, margin``; rows without a case have
+        none.
     """
     numbers = {row.id: claim.number for claim in claims for row in claim.rows}
     return pd.DataFrame(
@@ -201,7 +203,7 @@ def outcome_table(claims, judgements):
 
 
 def write_marks(claims, judgements):
-    """A sentence for each claim with a mark: it holds, it depends on something, it does not; for a page to include.
+    """One marked sentence per claim, for a page to include: it holds, it depends on something, or it does not hold.
 
     Parameters
     ----------
@@ -213,9 +215,9 @@ def write_marks(claims, judgements):
     Returns
     -------
     page : str
-        In MyST, an item a claim.
+        In MyST, one item per claim.
     counts : dict of str to int
-        How many ``hold``, ``depend`` on assumptions, hold ``in part``, and how many ``fail``.
+        How many ``hold``, ``depend`` on assumptions, hold ``in part``, and ``fail``.
     """
     judged = {one.row.id: one for one in judgements}
     items, counts = [], dict.fromkeys(_MARKS, 0)
