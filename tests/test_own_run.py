@@ -185,4 +185,4 @@ def test_a_quick_recording_does_not_replace_the_long_one(capsys):
     """--quick without a folder is refused."""
     with pytest.raises(SystemExit):
         recorder.main(["--quick"])
-    assert "give --out" in capsys.readouterr().err
+    assert "pass --out" in capsys.readouterr().err

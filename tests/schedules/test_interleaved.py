@@ -156,7 +156,7 @@ def test_interleaved_zb_with_communication():
 
 def test_interleaved_zb_needs_whole_rounds():
     """Nine microbatches make no two rounds over four ranks; the remedy names the most below that do."""
-    with pytest.raises(ScheduleError, match="multiple of the rounds, B // S = 2") as refused:
+    with pytest.raises(ScheduleError, match="multiple of the number of rounds, B // S = 2") as refused:
         build("interleaved-zb", 4, 9)
     assert (refused.value.field, "pass microbatches 8" in refused.value.remedy) == ("microbatches", True)
 
