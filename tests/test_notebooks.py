@@ -522,10 +522,10 @@ def test_take(recorded):
         here = one_of_take(in_its_place, overlap_backward=True)
         within = parts.loc[where, ["hidden", "bubble", "rest", "again_here"]].sum()
         assert within * there.iteration_s == pytest.approx(here - row.iteration_s, abs=1e-9 * here)
+    require_baselines_of_take(recorded)
 
 
-@of("take")
-def test_baselines_of_take(recorded):
+def require_baselines_of_take(recorded):
     """The more the framework hides, the faster the base; what is hidden by default gives the gains of the page."""
     bases, best = recorded("take_bases.csv"), recorded("take.csv")
     seconds = bases.pivot(index="where", columns="overlap", values="iteration_s_base")

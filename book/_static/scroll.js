@@ -10,9 +10,12 @@
       if (scrolls && part.tabIndex < 0) part.tabIndex = 0; // the theme sets -1, and changes it late
     }
   };
-  addEventListener("resize", () => requestAnimationFrame(reach)); // after what else changes with the width
+  addEventListener("resize", () => requestAnimationFrame(reach));
+  document.addEventListener("laid-out", reach); // tables.js has given parts another width
   addEventListener("load", () => {
     reach();
+    const theme = new MutationObserver(reach); // what it finds at 0 stays, so it ends
+    theme.observe(document.body, { attributes: true, attributeFilter: ["tabindex"], subtree: true });
     window.MathJax?.startup?.promise?.then(reach);
   });
 })();

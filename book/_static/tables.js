@@ -171,7 +171,10 @@
     PHONE.addEventListener("change", all);
     const code = document.querySelectorAll("article .cell_output pre, article [class*='highlight-'] pre");
     const parts = [...found, ...code];
-    const reach = () => giveWay(parts.map(widen).filter(Boolean));
+    const reach = () => {
+      giveWay(parts.map(widen).filter(Boolean));
+      document.dispatchEvent(new Event("laid-out"));
+    };
     reach();
     addEventListener("load", () => {
       reach(); // fonts are there

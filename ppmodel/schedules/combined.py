@@ -24,8 +24,8 @@ _CHUNKS = Option(
     "combined-1f1b", label="combined 1F1B", title="interleaved 1F1B, with forwards and backwards in pairs",
     legal="B >= 1; groups of S if S divides B", options=[_CHUNKS],
     bubble_ratio=formulas.bubble_ratio_interleaved, published=False,
-    when="The all-to-all of expert parallelism takes much of a layer; otherwise it is interleaved 1F1B that holds "
-    "one more chunk.",
+    when="Collectives of experts or tensor parallelism take much of a layer; otherwise it is interleaved 1F1B that "
+    "holds one more chunk.",
     source="shoeybi2019",
 )  # fmt: skip
 def combined_one_f_one_b(num_ranks, num_microbatches, chunks=2):

@@ -19,7 +19,7 @@ from ppmodel.tables import Schedule
     "dualpipe", label="DualPipe",
     title="two directions through two copies of the weights, with forwards and backwards in pairs",
     legal="S even, B even, B >= 2S", bubble_ratio=formulas.bubble_ratio_dualpipe,
-    when="Pairs can hide an all-to-all, with many microbatches and room for two copies of the weights.",
+    when="Pairs can hide collectives, with many microbatches and room for two copies of the weights.",
     source="deepseek2024",
 )  # fmt: skip
 def dualpipe(num_ranks, num_microbatches):

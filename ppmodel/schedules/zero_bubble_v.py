@@ -22,7 +22,7 @@ _MAX_SQUEEZED = 1024
     title="two stages per rank in a V, backward split, no bubble within a rank's span at F = I = W",
     legal="B >= 1 (without a bubble from B = 2S-1)", bubble_ratio=formulas.bubble_ratio_zb_v,
     published=formulas.bubble_ratio_span_zb_v,
-    when="You have a fast network, and no more memory than 1F1B needs.", source="qi2024",
+    when="You have a fast network, no more memory than 1F1B needs, and few collectives to hide.", source="qi2024",
 )  # fmt: skip
 def zb_v(num_ranks, num_microbatches):
     """ZB-V (Qi et al., arXiv:2401.10241, section 6), as PyTorch orders it.
