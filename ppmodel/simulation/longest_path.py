@@ -196,16 +196,11 @@ def stacked_makespans(graph, tables):
     fits = tables.shape[-1] == schedule.num_stages and schedule.num_replicas == 1
     if graph.meets or graph.dynamic or not fast or not fits or not are_seconds(tables):
         return makespans(graph, [OpCosts.stacked(np.ascontiguousarray(one)) for one in tables])
-    side, found = tables.reshape(len(tables), 3, -1).transpose(1, 2, 0), np.empty(len(tables))
-    for first in range(0, len(tables), _SIDE_BY_SIDE):
-        some, here = np.ascontiguousarray(side[..., first : first + _SIDE_BY_SIDE]), slice(first, first + _SIDE_BY_SIDE)
-        no_ends, whole = np.empty(0, dtype=np.uint8), np.ones(some.shape[-1])
-        found[here] = fast.many_longest_paths(*graph.instructions, some, whole, graph.occupied, no_ends)[0]
-    if len(schedule.steps):
-        lengths = tables[:, 0, OpKind.O, schedule.stage[schedule.steps]].T
-        found = np.max(step_times(schedule, found, lengths)[1], axis=0)
-    refuse_overflow(found.max(initial=0))
-    return found
+
+    def block(some):
+        return graph.instructions, np.ascontiguousarray(some.reshape(len(some), 3, -1).transpose(1, 2, 0)), 1.0
+
+    return _side_by_side(graph, fast, tables, block, _MAKESPANS).makespan_s
 
 
 class Iterations(NamedTuple):
@@ -279,24 +274,34 @@ def _evaluated(graph, many_costs, wanted):
     apart = any(costs.handed or costs.offload for costs in many_costs)
     if len(many_costs) == 1 or graph.meets or graph.dynamic or apart or not fast:
         return _one_by_one(graph, many_costs, wanted)
-    found = _no_iterations(graph, len(many_costs))
-    ends = graph.ends_by_operation if wanted else np.empty(0, dtype=np.uint8)
-    classes = len(OpKind) * graph.schedule.num_replicas * graph.schedule.num_stages
     in_pairs = any(costs.pairs for costs in many_costs)
-    at_once = _SIDE_BY_SIDE if classes < _MANY_CLASSES else _FEWER
-    for first in range(0, len(many_costs), at_once):
-        some = many_costs[first : first + at_once]
-        here = slice(first, first + at_once)
+
+    def block(some):
         tables, instructions = side_by_side(some, graph.schedule.num_replicas), graph.instructions
         if in_pairs:
             tables, instructions = with_pairs(tables, graph.schedule, some), graph.instructions_by_pair
-        factors = np.array([float(costs.overlap_factor) for costs in some])
+        return instructions, tables, [float(costs.overlap_factor) for costs in some]
+
+    return _side_by_side(graph, fast, many_costs, block, wanted)
+
+
+def _side_by_side(graph, fast, systems, block, wanted):
+    """`_evaluated` by the compiled engine; `block` gives the instructions, cost tables and overlap factors of some."""
+    schedule, found = graph.schedule, _no_iterations(graph, len(systems))
+    ends = graph.ends_by_operation if wanted else np.empty(0, dtype=np.uint8)
+    at_once = _SIDE_BY_SIDE if len(OpKind) * schedule.placement.size < _MANY_CLASSES else _FEWER
+    steps, lengths = schedule.steps, np.empty((len(schedule.steps), len(systems)))
+    for first in range(0, len(systems), at_once):
+        here = slice(first, first + at_once)
+        instructions, tables, factors = block(systems[here])
+        factors = np.full(tables.shape[-1], factors)
         times = fast.many_longest_paths(*instructions, tables, factors, graph.occupied, ends)
         found.reduced_s[here], found.span_s[here], found.computed_s[:, here] = times
+        if len(steps):
+            lengths[:, here] = tables[0, schedule.cost_class[steps]]
     found.makespan_s[:] = found.reduced_s
-    if len(graph.schedule.steps):
-        lengths = np.array([step_lengths(graph.schedule, costs) for costs in many_costs]).T
-        np.max(step_times(graph.schedule, found.reduced_s, lengths)[1], axis=0, out=found.makespan_s)
+    if len(steps):
+        np.max(step_times(schedule, found.reduced_s, lengths)[1], axis=0, out=found.makespan_s)
     refuse_overflow(found.makespan_s.max(initial=0))
     return found
 
