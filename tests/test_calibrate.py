@@ -18,7 +18,7 @@ from ppmodel.specs import DATA, load_system
 
 MEASURED = DATA / "reference" / "measured"
 STARTS = {path.stem: path for path in sorted((DATA / "starts").glob("*.yaml"))}
-SAID = re.compile(r"# (\S+\.csv) (time|memory|fits): (\d+) rows, as fitted ([\d.]+)%; unseen mean ([\d.]+)%")
+SAID = re.compile(r"(\S+\.csv): (\d+) rows, as fitted ([\d.]+)%, unseen mean ([\d.]+)%")
 FEW = {
     "a100_vtrain": 40, "a100_layouts": 12, "a100_bigscience": 8, "b200_simumax": 1, "h100_mlperf": 1,
     "a100_selene": 1,
@@ -75,9 +75,16 @@ def test_batches_know_what_the_measured_files_lack(row, overlaps):
 
 
 def stated(name):
-    """File, what, rows, error as fitted and on unseen rows, in per cent, as the comments of a packaged system say."""
-    text = (DATA / "systems" / f"{name}.yaml").read_text()
-    return [(file, what, int(rows), fitted, float(mean)) for file, what, rows, fitted, mean in SAID.findall(text)]
+    """File, what, rows, error as fitted and on unseen rows, in per cent, as the sources of a packaged system say."""
+    return [
+        (file, what, int(rows), fitted, float(mean))
+        for what in ("time", "memory", "fits")
+        for file, rows, fitted, mean in SAID.findall(sources_of(load_system(name)).get(f"errors.{what}", ""))
+    ]
+
+
+def sources_of(system):
+    return {one.field: one.source for one in system.provenance}
 
 
 def errors(name, file, what):
@@ -94,6 +101,15 @@ def errors(name, file, what):
     rows = [row for row in rows if not row["memory_gb"] and row["status"] in ("oom", "measured")]
     out = np.array([row["status"] == "oom" for row in rows])
     return ((PeakBatch(rows, system).bytes([system])[0] > system.memory_capacity_bytes) != out).astype(float)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_errors_are_the_means_of_what_their_sources_state(name):
+    """Over the files of runs; what no file states is None."""
+    errors = load_system(name).errors
+    for what in ("time", "memory", "fits"):
+        means = [mean / 100 for _, known, *_, mean in stated(name) if known == what]
+        assert getattr(errors, what) == (pytest.approx(np.mean(means), abs=1e-4) if means else None)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -124,12 +140,7 @@ def test_errors_on_unseen_rows_are_within_what_was_reached():
 
 def test_memory_is_called_tight_by_what_the_files_state():
     """The mean errors of memory on unseen rows, of all fitted systems; the largest of them is the margin."""
-    said = {
-        file.removesuffix(".csv"): mean / 100
-        for name in FILES
-        for file, what, *_, mean in stated(name)
-        if what == "memory"
-    }
+    said = {name: mean / 100 for name in FILES for _, what, *_, mean in stated(name) if what == "memory"}
     assert memory_errors() == pytest.approx(said)
     most = 1 - max(said.values())
     assert [bool(is_tight(held, 1.0)) for held in (most - 1e-6, most + 1e-6, 1.0, 1 + 1e-6)] == [
@@ -144,7 +155,7 @@ def test_memory_is_called_tight_by_what_the_files_state():
 def test_what_is_fitted_says_to_which_rows(name):
     """Of kind fitted, with interval, rows, files, error and date; inside its interval; no value left of kind stated."""
     system, constants = load_system(name), {*TIME, *MEMORY}
-    fitted = [one for one in system.provenance if one.kind == "fitted"]
+    fitted = [one for one in system.provenance if one.kind == "fitted" and not one.field.startswith("errors.")]
     assert fitted
     assert {one.field for one in fitted} <= constants
     for one in fitted:
@@ -200,12 +211,14 @@ def test_constants_that_made_the_rows_are_found_again(tmp_path, noise):
     assert fit(tmp_path, rows, "--prior", "1", "--constants", ",".join(names)) == 0
     found = load_system(tmp_path / "fitted.yaml")
     for one in found.provenance:
-        if one.kind == "fitted":
+        if one.field in names:
             low, high = map(float, re.match(r"95 %: (\S+) to (\S+),", one.source).groups())
             value = value_of(true, one.field)
             assert low * 0.99 <= value <= high * 1.01
             assert noise or value_of(found, one.field) == pytest.approx(value, rel=0.01)
-    assert {one.field for one in found.provenance if one.kind == "fitted"} == set(names)
+    errors = {"errors.time", "errors.memory"}
+    assert {one.field for one in found.provenance if one.kind == "fitted"} == {*names, *errors}
+    assert (found.errors.time < 0.001) == (noise == 0)
 
 
 def test_constants_that_the_rows_cannot_tell_stay(tmp_path, capsys):
@@ -217,7 +230,8 @@ def test_constants_that_the_rows_cannot_tell_stay(tmp_path, capsys):
     names = "compute_efficiency,kernels.softmax_efficiency,collectives.data_efficiency"
     assert fit(tmp_path, made(tmp_path, start, rows), "--constants", names) == 0
     found = load_system(tmp_path / "fitted.yaml")
-    assert [one.field for one in found.provenance if one.kind == "fitted"] == ["compute_efficiency"]
+    fitted = [one.field for one in found.provenance if one.kind == "fitted"]
+    assert fitted == ["compute_efficiency", "errors.time", "errors.memory"]
     kept = {one.field: one for one in start.provenance}
     assert all(one == kept[one.field] for one in found.provenance if one.kind != "fitted")
     assert capsys.readouterr().out.count("not determined by these rows") == 2
@@ -234,6 +248,15 @@ def test_the_packaged_fit_is_made_again_byte_for_byte(tmp_path):
     for one, other in zip(packaged.provenance, found.provenance, strict=True):
         assert (one.field, one.kind) == (other.field, other.kind)
         assert one.value == (pytest.approx(other.value, rel=2e-3) if one.kind == "fitted" else other.value)
+
+
+def test_a_second_fit_states_its_own_errors(tmp_path):
+    """Those of the system that it starts from are replaced."""
+    pytest.importorskip("scipy")
+    rows, names = made(tmp_path, load_system("b200_simumax"), rows_of("b200_simumax")), "compute_efficiency"
+    assert fit(tmp_path, rows, "--constants", names, start="b200_simumax") == 0
+    assert load_system("b200_simumax").errors.time > 0.01
+    assert load_system(tmp_path / "fitted.yaml").errors.time < 0.001
 
 
 def test_a_model_that_is_left_out_is_not_learned_from(tmp_path):

@@ -407,9 +407,9 @@ def test_measured(recorded):
 
 
 def said_of(system, source):
-    """Mean errors of time, as fitted and on unseen rows, in the comments of a packaged system."""
+    """Mean errors of time, as fitted and on unseen rows, in the file of a packaged system."""
     text = (DATA / "systems" / f"{system}.yaml").read_text()
-    said = re.search(rf"# {source}\.csv time: \d+ rows, as fitted ([\d.]+)%; unseen mean ([\d.]+)%", text)
+    said = re.search(rf"{source}\.csv: \d+ rows, as fitted ([\d.]+)%, unseen mean ([\d.]+)%", text)
     return float(said[1]) / 100, float(said[2]) / 100
 
 

@@ -1,30 +1,26 @@
 """How far off memory predictions have been, and which runs therefore may not fit."""
 
-import re
 from functools import cache
 
-from ppmodel.files import read_text
-from ppmodel.specs import DATA
-
-_SAID = re.compile(r"^# (\S+)\.csv memory: .*unseen mean ([\d.]+)%", re.MULTILINE)
+from ppmodel.specs import DATA, load_system
 
 
 @cache
 def memory_errors():
-    """Mean errors of predicted memory on measured runs that no fit had seen, as stated in the files of fitted systems.
+    """Mean errors of predicted memory on measured runs that no fit had seen, as the packaged fitted systems state them.
 
     Returns
     -------
     dict of str to float
-        By the stem of the file of runs in ``data/reference/measured``; 0.05 is 5 %.
+        By system; 0.05 is 5 %.
 
     Examples
     --------
     >>> sorted(memory_errors())
-    ['bigscience_a100', 'simumax_b200']
+    ['a100_bigscience', 'b200_simumax']
     """
-    files = (read_text(path) for path in sorted((DATA / "systems").glob("*.yaml")))
-    return {runs: float(mean) / 100 for file in files for runs, mean in _SAID.findall(file)}
+    systems = [load_system(path.stem) for path in sorted((DATA / "starts").glob("*.yaml"))]
+    return {system.name: system.errors.memory for system in systems if system.errors.memory is not None}
 
 
 def is_tight(held_bytes, capacity_bytes):

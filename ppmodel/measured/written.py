@@ -4,7 +4,7 @@ import json
 from textwrap import wrap
 
 from ppmodel.measured.constants import MEMORY, value_of
-from ppmodel.specs import to_unit
+from ppmodel.specs import Provenance, to_unit
 
 _DIGITS, _WIDTH = 4, 116
 
@@ -25,30 +25,40 @@ def system_text(found, title, command, date):
     -------
     str
         Values in the order of the starting system's file; fitted values have the kind ``fitted``, with their interval,
-        rows and date, and all other values stay as they are. Comments state the errors.
+        rows and date, and all other values stay as they are. `errors` states the errors.
     """
     lines = [f"# {line}" for line in _heading(found, command)]
     lines.append(f"title: {json.dumps(title, ensure_ascii=False)}")
+    kept = [one for one in found.system.provenance if not one.field.startswith("errors.")]
     block = ""
-    for one in found.system.provenance:
+    for one in [*(_fitted(one, found, date) for one in kept), *_errors(found, date)]:
         own, _, key = one.field.rpartition(".")
         if own and own != block:
             lines.append(f"{own}:")
         block = own
-        lines += _entry("  " if own else "", key, one, found, date)
+        lines += _entry("  " if own else "", key, one)
     return "\n".join(lines) + "\n"
 
 
 def _heading(found, command):
     yield f"Made by: ppmodel {command}"
-    yield "Rows, and mean error of |predicted / measured - 1| as fitted; mean, median, 90 % and worst on rows that a"
-    yield "fit to the other four fifths had not seen. Of runs that fit in memory or not, the share predicted wrongly."
-    for one in found.sources:
-        errors = ", ".join(f"{name} {error:.2%}" for name, error in error_names(one))
-        yield f"{one.file} {one.what}: {one.rows} rows, as fitted {one.fitted:.6%}; unseen {errors}"
     untold = [name + (f" (beside {partner})" if partner else "") for name, partner in found.fit.untold.items()]
     if untold:
         yield from wrap(f"Not told by these rows, and left as they were: {', '.join(untold)}.", _WIDTH)
+
+
+def _errors(found, date):
+    """The entries of `ErrorSpec`: the mean on unseen rows, and in the source what is known of each file."""
+    for what in dict.fromkeys(one.what for one in found.sources):
+        of_files = [one for one in found.sources if one.what == what]
+        mean = round(sum(one.mean for one in of_files) / len(of_files), _DIGITS)
+        said = "; ".join(_said(one) for one in of_files)
+        yield Provenance(f"errors.{what}", mean, "", "fitted", f"five-fold cross-validation; {said}; {date}")
+
+
+def _said(one):
+    errors = ", ".join(f"{name} {error:.2%}" for name, error in error_names(one))
+    return f"{one.file}: {one.rows} rows, as fitted {one.fitted:.6%}, unseen {errors}"
 
 
 def error_names(source):
@@ -57,19 +67,21 @@ def error_names(source):
     return named[:1] if source.what == "fits" else named
 
 
-def _entry(indent, key, one, found, date):
-    value, kind, source = one.value, one.kind, one.source
-    if one.field in found.fit.values:
-        si, factor = value_of(found.system, one.field), found.fit.factors[one.field]
-        value = float(f"{to_unit(si, one.unit):.{_DIGITS}g}")
-        low, high = (f"{to_unit(end, one.unit):.3g}" for end in (si / factor, si * factor))
-        kind, source = "fitted", f"95 %: {low} to {high}, from {one.value:g}; {_rows(one.field, found)}; {date}"
+def _fitted(one, found, date):
+    """An entry of the starting system, with the fitted value if it has one."""
+    if one.field not in found.fit.values:
+        return one
+    si, factor = value_of(found.system, one.field), found.fit.factors[one.field]
+    low, high = (f"{to_unit(end, one.unit):.3g}" for end in (si / factor, si * factor))
+    source = f"95 %: {low} to {high}, from {one.value:g}; {_rows(one.field, found)}; {date}"
+    return one._replace(value=float(f"{to_unit(si, one.unit):.{_DIGITS}g}"), kind="fitted", source=source)
+
+
+def _entry(indent, key, one):
+    value = int(one.value) if isinstance(one.value, float) and one.value % 1 == 0 and one.value < 1e15 else one.value
     unit = f" unit: {one.unit}," if one.unit else ""
-    shown = json.dumps(
-        value if not isinstance(value, float) or value % 1 else int(value) if abs(value) < 1e15 else value
-    )
-    text = json.dumps(source, ensure_ascii=False)
-    return [f"{indent}{key}:", f"{indent}  {{value: {shown},{unit} kind: {kind},", f"{indent}   source: {text}}}"]
+    start = f"{indent}  {{value: {json.dumps(value)},{unit} kind: {one.kind},"
+    return [f"{indent}{key}:", start, f"{indent}   source: {json.dumps(one.source, ensure_ascii=False)}}}"]
 
 
 def _rows(field, found):

@@ -17,5 +17,5 @@ from ppmodel.specs.layers import parse_layers
 from ppmodel.specs.layout import LAYER_WORDS, LayoutSpec, load_layout
 from ppmodel.specs.model import ExpertSpec, LatentAttentionSpec, ModelSpec, Recompute, load_model
 from ppmodel.specs.setting import SettingSpec, load_setting
-from ppmodel.specs.system import SystemSpec, load_system
+from ppmodel.specs.system import ErrorSpec, SystemSpec, load_system
 from ppmodel.specs.topology import PLACEMENTS, NodeSpec, nodes_of, one_node_text

@@ -3,11 +3,46 @@
 from __future__ import annotations  # help() shows a field's type by its name
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from ppmodel.specs.entries import Bandwidth, Efficiency, Rate, Size, Time, load_specification
+from ppmodel.specs.entries import (
+    Bandwidth,
+    Efficiency,
+    NumberOrZero,
+    Rate,
+    Share,
+    Size,
+    Time,
+    file_form,
+    load_specification,
+)
 from ppmodel.specs.framework import Framework
 from ppmodel.specs.kernels import Collectives, Kernels, Memory
 from ppmodel.specs.topology import Nodes
+
+
+@dataclass(frozen=True)
+class ErrorSpec:
+    """How far off a fitted system is, on measured runs that a fit to the other runs had not seen.
+
+    `ppmodel calibrate` writes these entries; their sources have the errors on each file of runs. Of several files, the
+    mean counts: all weigh the same.
+
+    Parameters
+    ----------
+    time, memory : float, optional
+        Mean of |predicted / measured - 1|: 0.05 is 5 %.
+    fits : float, optional
+        Of runs that are only known to fit in memory or not, the share predicted wrongly.
+    """
+
+    time: NumberOrZero = None
+    memory: NumberOrZero = None
+    fits: Share = None
+
+
+Errors = Annotated[ErrorSpec | None, file_form(ErrorSpec)]
+"""The field that holds them; a file of a system that is not fitted has no such block."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +81,8 @@ class SystemSpec:
     host_bandwidth_bytes_per_s : float, optional
         Bandwidth between one device's memory and its host's, in each direction, in bytes per second; used to offload
         activations.
+    errors : ErrorSpec, optional
+        How far off the system is, if it is fitted; no result depends on it.
     provenance : tuple of Provenance
         One entry for each value of the file.
     """
@@ -69,6 +106,7 @@ class SystemSpec:
     fp8_peak_compute_flops: Rate = None
     reserve_bytes: Size = 0.0
     host_bandwidth_bytes_per_s: Bandwidth = None
+    errors: Errors = field(default=None, compare=False)
     provenance: tuple = field(default=(), compare=False, repr=False)
 
 

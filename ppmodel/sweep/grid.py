@@ -146,7 +146,7 @@ def _plain(entry):
     """A list's entry without types; what rows do not depend on, such as sources, is left out."""
     if not hasattr(entry, "__dataclass_fields__"):
         return entry
-    return {key: value for key, value in asdict(entry).items() if key not in ("title", "provenance")}
+    return {key: value for key, value in asdict(entry).items() if key not in ("title", "errors", "provenance")}
 
 
 def _graph_work(sweep):
