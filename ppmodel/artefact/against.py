@@ -15,7 +15,7 @@ from ppmodel.measured.calibrate import unseen
 from ppmodel.specs import DATA, load_system
 
 MEASURED = DATA / "reference" / "measured"
-_FILE = re.compile(r"(\w+)\.csv \(")
+_FILE = re.compile(r"(\w+\.csv) \(")
 _NUMBERS = (
     "gpus", "hidden", "layers", "sequence", "chunks", "tp", "cp", "dp", "pp", "microbatch_size", "global_batch",
     "iteration_s", "memory_gb",
@@ -24,7 +24,7 @@ _GB = 1e9
 
 
 def files_of(system):
-    """Stems of the files of runs that a packaged system states it was fitted to.
+    """The files of runs that a packaged system states it was fitted to.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def files_of(system):
 
     Returns
     -------
-    list of str
+    list of Path
 
     Raises
     ------
@@ -41,12 +41,12 @@ def files_of(system):
 
     Examples
     --------
-    >>> files_of(load_system("a100_vtrain"))
+    >>> [path.stem for path in files_of(load_system("a100_vtrain"))]
     ['vtrain_single', 'vtrain_multi']
     """
     for one in system.provenance:
         if one.kind == "fitted":
-            return _FILE.findall(one.source)
+            return [MEASURED / name for name in _FILE.findall(one.source)]
     remedy = "choose one that ppmodel calibrate made"
     raise PPModelError("system", system.name, "has no fitted value", remedy)
 
@@ -72,16 +72,15 @@ def runs_of(names):
 
 def _runs_of(name):
     system, rows = load_system(name), fitted_rows(name)
-    stems = list(dict.fromkeys(row["runs"] for row in rows))
     frame = pd.DataFrame(rows).assign(system=name).set_index("id", drop=False)
     for column in _NUMBERS:
         frame[column] = pd.to_numeric(frame[column])
-    found = unseen([MEASURED / f"{stem}.csv" for stem in stems], start_of(name), system)
+    found = _unseen(name)
     frame["predicted_iteration_s"] = _by_id(found, "time")
     frame["predicted_memory_gb"] = _by_id(found, "memory") / _GB
     fits = frame.predicted_memory_gb * _GB <= system.memory_capacity_bytes
     frame["predicted_fits"] = fits.where(frame.predicted_memory_gb.notna())
-    for stem in stems:
+    for stem in frame.runs.unique():
         timed = [row for row in rows if row["runs"] == stem and row["iteration_s"]]
         ids = [row["id"] for row in timed]
         frame.loc[ids, "baseline_s"] = constant_utilization(timed, system)
@@ -97,13 +96,18 @@ def _unfitted(system):
 
 def fitted_rows(name):
     """The rows of runs that a packaged system was fitted to, with ``runs``, the stem of their file."""
-    stems = files_of(load_system(name))
-    return [row | {"runs": stem} for stem in stems for row in read_rows(MEASURED / f"{stem}.csv")[1]]
+    return [row | {"runs": path.stem} for path in files_of(load_system(name)) for row in read_rows(path)[1]]
 
 
 def start_of(name):
     """The system that a packaged one was fitted from."""
     return load_system(DATA / "starts" / f"{name}.yaml")
+
+
+def _unseen(name, **how):
+    """`unseen` on the files of runs that a packaged system was fitted to."""
+    system = load_system(name)
+    return unseen(files_of(system), start_of(name), system, **how)
 
 
 def _by_id(found, what):
@@ -155,8 +159,7 @@ def models_left_out(names):
     """
     frames = []
     for name in names:
-        files = [MEASURED / f"{stem}.csv" for stem in files_of(load_system(name))]
-        found = unseen(files, start_of(name), load_system(name), by=("hidden", "layers"), kinds=("time",))["time"]
+        found = _unseen(name, by=("hidden", "layers"), kinds=("time",))["time"]
         frame = pd.DataFrame(found.rows)
         error = found.values / pd.to_numeric(frame.iteration_s) - 1
         frames.append(frame[["id", "hidden", "layers"]].assign(runs=frame.file.str.removesuffix(".csv"), error=error))
