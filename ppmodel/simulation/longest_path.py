@@ -63,40 +63,38 @@ def run_graph(graph, costs, factors=None):
     if graph.dynamic:
         return run_events(graph, costs, factors)
     check_fit(graph, costs, factors)
-    steps_s = step_lengths(graph.schedule, costs, factors)
-    if graph.meets:
-        plan = plan_of(graph, costs)
-        times, copied = rendezvous_times(graph, durations(graph, costs, factors), costs.overlap_factor, plan)
-        timeline = Timeline(graph, times[:2], lambda: times[2:], steps_s, copies=plan and (plan, copied))
-        refuse_overflow(timeline.makespan_s)
-        return timeline
-    fast = kernels(graph.schedule.num_operations)
-    if costs.handed or costs.offload:
-        return _run_in_cells(graph, costs, factors, steps_s, fast)
-    if fast and factors is None and graph.nics is None and graph.first_use():
-        times, spans_s = _swept(graph, costs, fast)
-        if spans_s[0] >= 0:
-            timeline = Timeline(graph, times, lambda: run_graph(graph, costs).transfers(), steps_s, spans_s)
-            refuse_overflow(timeline.makespan_s)
-            return timeline
-    if fast:
-        instructions, tables = _by_class(graph, costs) if factors is None else _by_operation(graph, costs, factors)
-
-        def path(num_columns):
-            times = np.empty((num_columns, graph.num_operations))
-            fast.longest_path(*instructions, tables, float(costs.overlap_factor), graph.occupied, times, None, None)
-            return times
-
-        timeline = Timeline(graph, path(2), lambda: path(4)[2:], steps_s)
-    else:
-        times = _longest_path(graph, *durations(graph, costs, factors), costs.overlap_factor)
-        timeline = Timeline(graph, times[:2], lambda: times[2:], steps_s)
+    timeline = _timeline(graph, costs, factors, step_lengths(graph.schedule, costs, factors))
     refuse_overflow(timeline.makespan_s)
     return timeline
 
 
-def _run_in_cells(graph, costs, factors, steps_s, fast):
-    """`run_graph` if results are sent before their cell ends, or activations are offloaded."""
+def _timeline(graph, costs, factors, steps_s):
+    if graph.meets:
+        plan = plan_of(graph, costs)
+        times, copied = rendezvous_times(graph, durations(graph, costs, factors), costs.overlap_factor, plan)
+        return Timeline(graph, times[:2], lambda: times[2:], steps_s, copies=plan and (plan, copied))
+    fast = kernels(graph.schedule.num_operations)
+    if costs.handed or costs.offload:
+        return _in_cells(graph, costs, factors, steps_s, fast)
+    if not fast:
+        times = _longest_path(graph, *durations(graph, costs, factors), costs.overlap_factor)
+        return Timeline(graph, times[:2], lambda: times[2:], steps_s)
+    if factors is None and graph.nics is None and graph.first_use():
+        times, spans_s = _swept(graph, costs, fast)
+        if spans_s[0] >= 0:
+            return Timeline(graph, times, lambda: run_graph(graph, costs).transfers(), steps_s, spans_s)
+    instructions, tables = _by_class(graph, costs) if factors is None else _by_operation(graph, costs, factors)
+
+    def path(num_columns):
+        times = np.empty((num_columns, graph.num_operations))
+        fast.longest_path(*instructions, tables, float(costs.overlap_factor), graph.occupied, times, None, None)
+        return times
+
+    return Timeline(graph, path(2), lambda: path(4)[2:], steps_s)
+
+
+def _in_cells(graph, costs, factors, steps_s, fast):
+    """`_timeline` if results are sent before their cell ends, or activations are offloaded."""
     shares, plan = shares_of(graph, costs), plan_of(graph, costs)
     if fast:
         instructions, tables = _by_class(graph, costs) if factors is None else _by_operation(graph, costs, factors)
@@ -108,9 +106,7 @@ def _run_in_cells(graph, costs, factors, steps_s, fast):
         copies = plan and CopyStreams(plan, 2 * graph.schedule.num_ranks)
         times = _longest_path(graph, *durations(graph, costs, factors), costs.overlap_factor, shares, copies)
         copied = copies and copies.times_s
-    timeline = Timeline(graph, times[:2], lambda: times[2:], steps_s, copies=plan and (plan, copied))
-    refuse_overflow(timeline.makespan_s)
-    return timeline
+    return Timeline(graph, times[:2], lambda: times[2:], steps_s, copies=plan and (plan, copied))
 
 
 def _by_class(graph, costs):
