@@ -52,40 +52,21 @@ def refused_in_one_line(read, *given):
         assert re.match(r".* = .*: .*; .*", line), line
 
 
-@settings(max_examples=150)
-@given(text=mutated(SYSTEM) | st.text(alphabet=string.printable, max_size=200))
-def test_any_system_file_is_read_or_refused(text, tmp_path_factory):
-    """A system file with anything in it is a system, or refused in one line."""
-    path = tmp_path_factory.mktemp("systems") / "mine.yaml"
-    path.write_text(text, encoding="utf-8", errors="surrogateescape")
-    refused_in_one_line(load_system, path)
+FILES = {
+    load_system: mutated(SYSTEM) | st.text(alphabet=string.printable, max_size=200), load_model: mutated(MODEL),
+    load_setting: mutated(SETTING),
+    load_sweep: mutated("".join(line for line in SWEEP.splitlines(keepends=True) if not line.startswith("#"))),
+}  # fmt: skip
 
 
-@settings(max_examples=100)
-@given(text=mutated(MODEL))
-def test_any_model_file_is_read_or_refused(text, tmp_path_factory):
-    """A model file with anything in it is a model, or refused in one line."""
-    path = tmp_path_factory.mktemp("models") / "mine.yaml"
-    path.write_text(text, encoding="utf-8", errors="surrogateescape")
-    refused_in_one_line(load_model, path)
-
-
-@settings(max_examples=50)
-@given(text=mutated(SETTING))
-def test_any_setting_is_read_or_refused(text, tmp_path_factory):
-    """A setting with anything in it is a setting, or refused in one line."""
-    path = tmp_path_factory.mktemp("settings") / "mine.yaml"
-    path.write_text(text, encoding="utf-8", errors="surrogateescape")
-    refused_in_one_line(load_setting, path)
-
-
+@pytest.mark.parametrize("load", FILES)
 @settings(max_examples=100, deadline=None)
-@given(text=mutated("".join(line for line in SWEEP.splitlines(keepends=True) if not line.startswith("#"))))
-def test_any_sweep_is_read_or_refused(text, tmp_path_factory):
-    """The file of a sweep with anything in it is a sweep, or refused in one line."""
-    path = tmp_path_factory.mktemp("sweeps") / "mine.yaml"
-    path.write_text(text, encoding="utf-8", errors="surrogateescape")
-    refused_in_one_line(load_sweep, path)
+@given(data=st.data())
+def test_any_file_is_read_or_refused(load, data, tmp_path_factory):
+    """A system, model, setting or sweep with anything in its file is read, or refused in one line."""
+    path = tmp_path_factory.mktemp("files") / "mine.yaml"
+    path.write_text(data.draw(FILES[load]), encoding="utf-8", errors="surrogateescape")
+    refused_in_one_line(load, path)
 
 
 @settings(max_examples=300)
