@@ -17,12 +17,18 @@ NOTEBOOK_PAGES = sorted(path.relative_to(HTML).as_posix() for path in (HTML / "n
 
 @pytest.mark.parametrize("name", NOTEBOOK_PAGES)
 def test_figures_have_captions_and_data(page, name):
-    """Each figure carries a numbered caption; code stays away until it is asked for, and begins with the parameters."""
+    """Each figure carries a numbered caption; code stays away until it is asked for, and begins with the parameters.
+
+    Only the few lines that teach are open.
+    """
     page.goto((HTML / name).as_uri())
     asked = page.locator(".code-toggle")
     assert asked.count() == (name not in ("nb/tutorial.html", "nb/own-schedule.html"))
     for button in asked.all():
-        assert page.locator("article .cell_input:visible").count() == 0
+        assert page.locator("article .cell:not(.tag_shown) .cell_input:visible").count() == 0
+        opened = page.locator("article .cell_input:visible")
+        assert opened.count() == {"nb/table.html": 3, "nb/timeline.html": 2}.get(name, 0)
+        assert all(len(text.splitlines()) <= 7 for text in opened.all_inner_texts())
         button.click()
         assert button.get_attribute("aria-expanded") == "true"
     assert "results = " in page.locator("article").inner_text()
@@ -191,6 +197,11 @@ def test_every_public_name_and_every_command_has_its_entry(page):
     page.goto((HTML / "api.html").as_uri())
     for name in set(ppmodel.__all__) - {"__version__"}:
         assert page.locator(f"dt[id='ppmodel.{name}']").count() == 1, name
+    entry = page.locator("dl:has(> dt[id='ppmodel.compare'])")  # a name and a sentence; the rest unfolds
+    assert entry.locator("p").first.is_visible()
+    assert not entry.get_by_text("Returns", exact=False).nth(1).is_visible()
+    entry.locator("summary").press("Enter")
+    assert entry.locator("dl.field-list").is_visible()
     page.goto((HTML / "commands.html").as_uri())
     shown = page.locator("article").inner_text()
     for name in cli.list_commands(None):

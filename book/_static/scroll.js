@@ -12,6 +12,7 @@
   };
   addEventListener("resize", () => requestAnimationFrame(reach));
   document.addEventListener("laid-out", reach); // tables.js has given parts another width
+  document.addEventListener("toggle", reach, true); // what was folded has a width now
   addEventListener("load", () => {
     reach();
     const theme = new MutationObserver(reach); // what it finds at 0 stays, so it ends

@@ -77,7 +77,7 @@
   // What is wider than the text, or breaks short cells or has high rows there, reaches into the margin as far as there
   // is room.
   function widen(part) {
-    const frame = part.closest(".cell_output, .pst-scrollable-table-container, div[class*='highlight-']");
+    const frame = part.closest(".cell_output") || part.closest(".pst-scrollable-table-container, div[class*='highlight-']");
     if (!frame) return null;
     frame.style.width = part.style.width = "";
     frame.classList.remove("wide");

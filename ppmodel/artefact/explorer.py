@@ -3,8 +3,11 @@
 from numbers import Real
 from urllib.parse import quote
 
+import numpy as np
+
 from ppmodel.cases import as_case
 from ppmodel.errors import PPModelError
+from ppmodel.ops import OpKind
 from ppmodel.schedules.registry import option_text
 
 PAGE = "explorer.html"
@@ -16,9 +19,24 @@ MULTIPLES = 1, 2, 3, 4, 6, 8, 16
 
 MOST_MICROBATCHES = 128
 
+VARIANTS = {
+    "asymmetric-chimera": ("concat=forward-doubling",),
+    "chimera": ("concat=overlapping", "concat=forward-doubling", "concat=backward-halving"),
+    "combined-1f1b": ("chunks=4",),
+    "hanayo": ("waves=2", "waves=4"),
+    "interleaved-1f1b": ("chunks=3", "chunks=4"),
+    "interleaved-zb": ("chunks=4",),
+    "looped-bfs": ("chunks=4",),
+    "stp": ("warm-up=memory-saving",),
+    "zb-1p": ("times=4:4:4:1", "times=2:2:2:1", "times=1:1:1:1"),
+    "zb-2p": ("times=4:4:4:1", "times=2:2:2:1", "times=1:1:1:1"),
+}
+"""Options with which the explorer offers a schedule, beside its defaults; a new schedule comes with its own at once."""
+
 SEMANTICS = "latency", "overlapped", "blocking_send", "blocking_recv", "blocking", "rendezvous"
 """Communication semantics that it simulates."""
 
+_EVEN = 1e-9
 _SECONDS = "forward", "input_grad", "weight_grad", "comm"
 _KEYS = (*_SECONDS, "p2p", "slow_rank", "slow_factor", "view")
 
@@ -51,7 +69,7 @@ def link(schedule, pp, microbatches, against=None, page=PAGE, **shown):
     Raises
     ------
     PPModelError
-        If the explorer has no orders for the size, or an argument is unknown.
+        If the explorer has no orders for a schedule or the size, or an argument is unknown.
 
     Examples
     --------
@@ -62,10 +80,62 @@ def link(schedule, pp, microbatches, against=None, page=PAGE, **shown):
     for key in shown:
         if key not in _KEYS:
             raise PPModelError(key, shown[key], "is not known to the explorer", f"give {', '.join(_KEYS)}")
+    if shown.get("p2p", SEMANTICS[0]) not in SEMANTICS:
+        raise PPModelError("p2p", shown["p2p"], "is not simulated by the explorer", f"choose {', '.join(SEMANTICS)}")
     cases = {"schedule": written(schedule), "against": None if against is None else written(against)}
+    for case in (schedule, against):
+        _require_orders(case)
     values = cases | {"pp": pp, "microbatches": microbatches} | shown
     pairs = (f"{key}={quote(_text(value), safe=':,=')}" for key, value in values.items() if value is not None)
     return f"{page}#{'&'.join(pairs)}"
+
+
+def offer(figure, schedules, pp, microbatches, **shown):
+    """Give a figure a link into the explorer, which pages show behind its caption.
+
+    Where the explorer does not have the point, because a notebook's parameters were changed, there is none.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+        Its attribute ``explorer`` is set.
+    schedules : sequence
+        One or two, as in `cases.as_case`; the second is compared with the first.
+    pp, microbatches, **shown
+        As in `link`.
+    """
+    first, *others = schedules[:2]
+    try:
+        figure.explorer = link(first, pp, microbatches, *others, page=f"../{PAGE}", **shown)
+    except PPModelError:
+        figure.explorer = ""
+
+
+def times_of(costs):
+    """The times of even costs in forwards, as `link` takes them.
+
+    Parameters
+    ----------
+    costs : OpCosts
+        Of one stage per rank.
+
+    Returns
+    -------
+    dict of str to float
+        Empty where stages differ: the explorer has no such point.
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> times_of(pp.simulate("1f1b", 4, 8, forward=2, backward=4, comm=1).costs)
+    {'forward': 1.0, 'input_grad': 1.0, 'weight_grad': 1.0, 'comm': 0.5}
+    """
+    compute, transfer = costs.compute_s, costs.occupancy_s + costs.latency_s
+    seconds = {"forward": compute[OpKind.F], "input_grad": compute[OpKind.I], "weight_grad": compute[OpKind.W]}
+    seconds["comm"] = transfer[[OpKind.F, OpKind.B, OpKind.I]]
+    if any(np.ptp(one) > _EVEN * one.max() for one in seconds.values()):
+        return {}
+    return {name: float(one.flat[0] / compute[OpKind.F, 0]) for name, one in seconds.items()}
 
 
 def written(schedule):
@@ -79,6 +149,15 @@ def written(schedule):
     return f"{case.name}:{options}" if options else case.name
 
 
+def variants(name):
+    """The cases of a schedule that the explorer offers.
+
+    >>> [case.label for case in variants("hanayo")]
+    ['Hanayo', 'Hanayo W = 2', 'Hanayo W = 4']
+    """
+    return [as_case(name), *(as_case(f"{name}:{options}") for options in VARIANTS.get(name, ()))]
+
+
 def sizes(pp):
     """The numbers of microbatches for which the explorer has orders.
 
@@ -86,6 +165,12 @@ def sizes(pp):
     [4, 8, 12, 16, 24, 32, 64]
     """
     return [multiple * pp for multiple in MULTIPLES if multiple * pp <= MOST_MICROBATCHES]
+
+
+def _require_orders(schedule):
+    if schedule is not None and as_case(schedule) not in variants(as_case(schedule).name):
+        said = as_case(schedule).label
+        raise PPModelError("schedule", said, "has no orders in the explorer", "choose one that it lists")
 
 
 def _require_sizes(pp, microbatches):

@@ -16,26 +16,12 @@ from pathlib import Path
 import numpy as np
 
 from ppmodel import schedules
-from ppmodel.artefact.explorer import RANKS, SEMANTICS, sizes, written
+from ppmodel.artefact.explorer import RANKS, SEMANTICS, sizes, variants, written
 from ppmodel.cases import as_case, formula_bubble_ratio, generated
 from ppmodel.errors import ReproduceError, SizeError
 from ppmodel.ops import OpKind
 from ppmodel.plot import palette
 from ppmodel.plot.timelines import KIND_COLOURS, PATH_COLOUR
-
-VARIANTS = {
-    "asymmetric-chimera": ("concat=forward-doubling",),
-    "chimera": ("concat=overlapping", "concat=forward-doubling", "concat=backward-halving"),
-    "combined-1f1b": ("chunks=4",),
-    "hanayo": ("waves=2", "waves=4"),
-    "interleaved-1f1b": ("chunks=3", "chunks=4"),
-    "interleaved-zb": ("chunks=4",),
-    "looped-bfs": ("chunks=4",),
-    "stp": ("warm-up=memory-saving",),
-    "zb-1p": ("times=4:4:4:1", "times=2:2:2:1", "times=1:1:1:1"),
-    "zb-2p": ("times=4:4:4:1", "times=2:2:2:1", "times=1:1:1:1"),
-}
-"""Options with which the explorer offers a schedule, beside its defaults; a new schedule comes with its own at once."""
 
 _MOST_CHUNKS, _MOST_REPLICAS, _MOST_MICROBATCHES = 8, 2, 256
 _LEVEL = 9
@@ -60,15 +46,6 @@ def write_explorer(folder):
         "colours": {kind.name: KIND_COLOURS[kind] for kind in OpKind if kind < OpKind.R},
         "path": PATH_COLOUR, "pair": [palette.BLUE, palette.VERMILION],
     })  # fmt: skip
-
-
-def variants(name):
-    """The cases of a schedule that the explorer offers.
-
-    >>> [case.label for case in variants("hanayo")]
-    ['Hanayo', 'Hanayo W = 2', 'Hanayo W = 4']
-    """
-    return [as_case(name), *(as_case(f"{name}:{options}") for options in VARIANTS.get(name, ()))]
 
 
 def tables_of(case):

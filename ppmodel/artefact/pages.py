@@ -3,6 +3,8 @@
 import re
 import tomllib
 
+from bs4 import BeautifulSoup
+
 _REMOVED = (
     r'<script>const THEBE_JS_URL = .*?</script>\s*',  # twice the same constant, for cells that no server runs
     r'<script type="text/x-thebe-config">.*?</script>\s*(<script>kernelName = .*?</script>\s*)?',
@@ -21,6 +23,10 @@ _NAMED = (
 )
 """The arrow that unfolds pages below a page, which the theme leaves without a name."""
 
+_REFERENCE = '<dl class="py '
+"""What only a page of the reference of names has."""
+
+_ARTICLE = re.compile(r"<article\b.*</article>", re.DOTALL)
 _MENDED = re.compile("|".join(_REMOVED), re.DOTALL)
 
 
@@ -95,4 +101,40 @@ def mended(text):
     >>> mended('<div role="list" class="citation-list"><p>one</p></div>')
     '<div class="citation-list"><p>one</p></div>'
     """
-    return _MENDED.sub("", text).replace(*_LAUNCHED).replace(*_NAMED)
+    text = _MENDED.sub("", text).replace(*_LAUNCHED).replace(*_NAMED)
+    return folded(text) if _REFERENCE in text else text
+
+
+def folded(text):
+    """A page of the reference with each name, its signature and its first sentence; the rest unfolds.
+
+    Parameters
+    ----------
+    text : str
+        As Sphinx wrote it.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> entry = "<dt>build()</dt><dd><p>Build.</p><p>How.</p><dl class='py method'><dd><p>One.</p></dd></dl></dd>"
+    >>> page = folded(f"<article><dl class='py function'>{entry}</dl></article>")
+    >>> page[page.index("<details") : page.index("</details>")]
+    '<details class="entry"><summary>More</summary><p>How.</p>'
+    """
+    return _ARTICLE.sub(lambda found: _folded(found[0]), text)
+
+
+def _folded(article):
+    page = BeautifulSoup(article, "html.parser")
+    for body in page.select("dl.py > dd"):
+        rest = [part for part in body.find_all(True, recursive=False)[1:] if "py" not in part.get("class", ())]
+        if rest:
+            fold, summary = page.new_tag("details", attrs={"class": "entry"}), page.new_tag("summary")
+            rest[0].insert_before(fold)
+            fold.extend([summary, *(part.extract() for part in rest)])
+            names = [one.get_text().rstrip(":").lower() for one in fold.select("dl.field-list > dt, p.rubric")]
+            summary.string = ", ".join(names).capitalize() or "More"
+    return str(page)

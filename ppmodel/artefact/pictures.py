@@ -8,6 +8,7 @@ import re
 from base64 import b64decode, b64encode
 from contextlib import contextmanager
 from hashlib import sha256
+from html import escape
 from io import BytesIO
 
 import nbformat
@@ -25,12 +26,14 @@ VERSIONS = (".dark", ".narrow", ".narrow.dark")
 """Endings of a picture's versions, before ``.png``; the plain one is light and wide."""
 
 _DPI, _MARGIN = {"": 150, ".narrow": 220}, 0.1
+_STRETCHED = "width: 100%;"  # as notebooks ask for
+_TEXT, _NEARLY_FULL = 43.0, 0.95  # the width of the text in rem; shares of it
 _PHONE = "(max-width: 600px)"
 _IMAGE = re.compile(r'<img ([^>]*?)src="((?:\.\./)*)_images/([^"/]+)\.png"([^>]*?)/?>')
 
 
 def bundle(figure):
-    """A figure in all its versions, with its point, for a notebook's output.
+    """A figure in all its versions, with its point and its link into the explorer, for a notebook's output.
 
     Parameters
     ----------
@@ -42,7 +45,8 @@ def bundle(figure):
         The plain version as in any notebook, and the others under `MIME`.
     """
     encoded = {ending: b64encode(picture).decode() for ending, picture in versions(figure).items()}
-    return {"image/png": encoded.pop(""), MIME: {"point": getattr(figure, "point", ""), "versions": encoded}}
+    said = {name: getattr(figure, name, "") for name in ("point", "explorer")}
+    return {"image/png": encoded.pop(""), MIME: said | {"versions": encoded}}
 
 
 def versions(figure):
@@ -95,7 +99,7 @@ def laid_out(figure):
 
 
 def take_out(notebooks, folder):
-    """Take the versions of pictures out of executed notebooks, and start each picture's text with its point.
+    """Take the versions of pictures out of executed notebooks; texts start with points, captions end with links.
 
     Parameters
     ----------
@@ -120,7 +124,10 @@ def _take_out(cell, data, folder):
     name = sha256(b64decode(data["image/png"])).hexdigest()
     for ending, encoded in picture["versions"].items():
         (folder / f"{name}{ending}.png").write_bytes(b64decode(encoded))
-    image = cell.metadata.setdefault("mystnb", {}).setdefault("image", {})
+    given = cell.metadata.setdefault("mystnb", {})
+    if picture["explorer"] and "figure" in given:
+        given["figure"]["caption"] += f' <a href="{escape(picture["explorer"])}">Open in the explorer</a>'
+    image = given.setdefault("image", {})
     said = [" ".join(part.split()).rstrip(".") for part in (picture["point"], image.get("alt", "")) if part]
     image["alt"] = ". ".join(said) + "."
 
@@ -151,12 +158,23 @@ def _markup(found, known, images):
         return found[0]
     for ending in there:
         (images / f"{name}{ending}.png").write_bytes(known[f"{name}{ending}"].read_bytes())
+    before, after = (part.replace(_STRETCHED, _width(images / f"{name}.png")) for part in (before, after))
     themes = {"light": (f"{up}_images/{name}.png", ".narrow"), "dark": (there[".dark"], ".narrow.dark")}
     return "".join(
         f'<picture class="only-{theme}">{_source(there.get(ending))}'
         f'<img class="only-{theme}" {before}src="{wide}"{after}/></picture>'
         for theme, (wide, ending) in themes.items()
     )
+
+
+def _width(picture):
+    """The style of a picture's width: of a narrow one its own, so that its letters are as large as in the others."""
+    from ppmodel.plot.style import page_width
+
+    with picture.open("rb") as file:
+        pixels = int.from_bytes(file.read(20)[-4:])  # as every PNG's header has it
+    share = pixels / (_DPI[""] * page_width())
+    return _STRETCHED if share > _NEARLY_FULL else f"width: min(100%, {_TEXT * share:.3g}rem);"
 
 
 def _source(path):

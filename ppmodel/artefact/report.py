@@ -172,7 +172,7 @@ def list_table(rows, header, widths):
     rows : iterable of sequence of str
         Cells: plain text, or `MyST` where they hold links and formulas.
     header : sequence of str
-        Of the columns.
+        Of the columns; without one, the first column names the rows.
     widths : sequence of int
         Shares of the page.
 
@@ -194,8 +194,9 @@ def list_table(rows, header, widths):
     :::
     <BLANKLINE>
     """
-    lines = [":::{list-table}", ":header-rows: 1", f":widths: {' '.join(map(str, widths))}", ""]
-    for cells in [header, *rows]:
+    kind = ":header-rows: 1" if header else ":stub-columns: 1"
+    lines = [":::{list-table}", kind, f":widths: {' '.join(map(str, widths))}", ""]
+    for cells in [header, *rows] if header else rows:
         texts = [cell if isinstance(cell, MyST) else literal(cell) for cell in cells]
         lines += [f"{'  - ' if number else '* - '}{text}" for number, text in enumerate(texts)]
     return MyST("\n".join([*lines, ":::", ""]))

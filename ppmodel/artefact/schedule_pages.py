@@ -101,12 +101,13 @@ def section(name):
     """
     found = facts(name)
     rows = [
-        ("when to take it", found.when), ("bubble", found.bubble), ("peak activations", found.peak),
-        ("messages", found.messages), ("legal sizes", found.legal), ("options", found.options),
+        ("name", f"`{name}`"), ("when to take it", found.when),
+        ("bubble", found.bubble), ("peak activations", found.peak), ("messages", found.messages),
+        ("legal sizes", found.legal), ("options", found.options),
         ("in frameworks", found.frameworks),
         ("source", found.source), ("to try", found.link),
     ]  # fmt: skip
-    table = list_table([(fact, MyST(said)) for fact, said in rows], ["name", MyST(f"`{name}`")], [24, 76])
+    table = list_table([(fact, MyST(said)) for fact, said in rows], None, [24, 76])
     picture = drawing(found.table, _run(found.table).timeline, f"drawing-{name}", f"{found.point}.")
     size = f"Its table and, below, its timeline at $S = {found.table.num_ranks}$, $B = {found.table.num_microbatches}$"
     point = literal(found.point[:1].upper() + found.point[1:])
