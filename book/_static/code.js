@@ -1,4 +1,5 @@
-// A page opens as prose, tables and figures; a button shows the code that made them. Pages that teach Python show it.
+// A page opens as prose, tables and figures; a button shows the code that made them. Pages that teach Python show it,
+// others only their cells tagged `shown`.
 (() => {
   const taught = ["tutorial.html", "own-schedule.html"];
   const kept = "ppmodel-code";

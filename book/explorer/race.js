@@ -100,7 +100,8 @@
       });
       shown.textContent = comm.toFixed(2);
       slider.setAttribute("aria-valuetext", `${comm.toFixed(2)} of a forward`);
-      said.textContent = sentence(rows);
+      const text = sentence(rows);
+      if (said.textContent !== text) said.textContent = text; // a reader hears what changed
       strip.forEach((part) => part.classList.toggle("now", part.textContent === order[0].label));
       const [first, last] = [order[0].key, order[order.length - 1].key];
       link.href = `../explorer.html#schedule=${first}&against=${last}&pp=${pp}&microbatches=${microbatches}&comm=${comm}&p2p=${p2p}`;
