@@ -104,7 +104,7 @@ def test_texts_become_values(name, text, value):
         ("microbatches", "[8", "cannot be read as YAML"),
         ("microbatches", "&a [*a]", "cannot be read as YAML"),
         ("microbatches", "[*a]", "cannot be read as YAML"),
-        ("microbatches", "[" * 5000, r"microbatches = \[{120}\.\.\.: cannot be read as YAML"),
+        ("microbatches", "[" * 100_000, r"microbatches = \[{120}\.\.\.: cannot be read as YAML"),
         ("base", "[chimera, {concat: up}]", "chimera.concat = up: must be one of"),
         ("schedules", "[gpip]", "schedules = gpip: is not a known schedule; did you mean gpipe"),
         ("schedules", "[[chimera, {concat: up}]]", "chimera.concat = up: must be one of"),
