@@ -1,4 +1,4 @@
-"""Every notebook runs by plain papermill with other parameters, and records the numbers that follow from them."""
+"""Every notebook runs by papermill with other parameters, and records the numbers that follow from them."""
 
 import json
 import re
@@ -9,11 +9,13 @@ import numpy as np
 import pandas as pd
 import papermill
 import pytest
+from sizes import PARAMETERS
 
 import ppmodel
 from benchmarks.tables import load_speed
 from ppmodel import build, formulas, iteration, names, read_table, simulate
 from ppmodel.artefact.claims import TARGETS, load_claims, rows_of
+from ppmodel.artefact.forked import ForkedKernels
 from ppmodel.artefact.frameworks import runs_as_modelled
 from ppmodel.artefact.stp import load_throughputs, run_of
 from ppmodel.cases import label, legal_cases
@@ -24,154 +26,6 @@ from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA, load_model, load_system, template_path
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
-PARAMETERS = {
-    "table": {"pp": 6, "microbatches": 6, "schedules": ["gpipe", "chimera"]},
-    "timeline": {"pp": 3, "microbatches": 4, "schedules": ["1f1b", "eager-1f1b"], "system": "mid_cp_slow_nw"},
-    "bubble": {"pp": 4, "microbatches": [4, 8], "max_pp": 3, "max_microbatches": 4},
-    "runtime": {"pp": 4, "microbatches": [4, 8, 16], "systems": ["dgx_h100"], "p2p": "blocking"},
-    "nine-systems": {"pp": 4, "microbatches": [4, 8], "systems": ["mid_cp_slow_nw", "fast_cp_fast_nw"]},
-    "memory": {"pp": [4], "microbatches": [4, 8], "system": "mi300x"},
-    "asymmetric": {"pp": [4], "microbatches": [4, 8], "splits": [[1, 2]], "systems": ["mid_cp_fast_nw"]},
-    "placements": {
-        "pp": [4],
-        "parts": [16],
-        "placed_pp": [4],
-        "placed_parts": [8],
-        "front_back": 12,
-        "units": [1, 2],
-        "system": "mid_cp_slow_nw",
-    },
-    "hanayo": {"pp": 4, "waves": [1, 2], "systems": ["mid_cp_slow_nw", "mid_cp_fast_nw"]},
-    "systems": {"models": ["paper"], "systems": ["dgx_a100"], "pp": 4, "microbatches": 8},
-    "your-system": {
-        "system": "mi300x",
-        "layout": "my-layout.yaml",
-        "pp": [2, 4],
-        "tp": [1, 2],
-        "microbatch_size": [1],
-        "schedules": ["1f1b", "gpipe", "v-half"],
-        "memory_limit": "0.4 TiB",
-    },
-    "beside": {
-        "model": "gpt3_175b",
-        "pp": 2,
-        "tps": [1, 8],
-        "dps": [1, 4],
-        "global_batch": 16,
-        "gpus": 16,
-        "splits": [[2, 8], [4, 4], [4, 3]],
-        "batches": [16, 64],
-        "schedules": ["1f1b", "gpipe", "zb-h1"],
-    },
-    "tensor-pipeline": {"max_pp": 3, "max_microbatches": 12},
-    "tensor-gains": {
-        "global_batch": 16,
-        "tps": [1, 4],
-        "sequences": [2048],
-        "factors": [0.5],
-        "overlap_sequence": 2048,
-        "gpus": 8,
-        "filled_batch": 16,
-        "shares": [0.0, 1.0],
-    },
-    "pairs": {"schedules": ["1f1b", "dualpipev"], "paired": ["dualpipev"], "factors": [0.5], "contentions": [1.2]},
-    "take": {
-        "models": ["llama3_8b", "llama3_70b"],
-        "systems": ["h100", "b200"],
-        "gpus": [8, 32],
-        "global_batch": [64, 128],
-        "base": ["1f1b", ["interleaved-1f1b", {"chunks": 2}]],
-        "schedules": ["zb-v", "dualpipev"],
-        "pp": [1, 2, 4],
-        "tp": [4, 8],
-    },
-    "tutorial": {"pp": 2, "microbatches": 4},
-    "measured": {"systems": ["a100_bigscience", "b200_simumax"]},
-    "claims": {"implied": "default"},
-    "semantics": {
-        "pp": 4,
-        "form_microbatches": 8,
-        "ratios": [0.1, 0.5],
-        "picture_microbatches": 4,
-        "systems": ["mid_cp_slow_nw"],
-        "sizes": [4],
-        "microbatches": [8],
-    },
-    "real-transfers": {"fixed_costs": [0.0, 0.0007]},
-    "implied": {
-        "p2ps": ["overlapped", "blocking_recv"],
-        "allreduces": ["overlapped"],
-        "concats": ["direct", "overlapping"],
-        "waves": [2],
-        "compute_efficiencies": [0.75],
-        "memory_efficiencies": [0.5, 1.0],
-        "backwards": [0.0, 3.0],
-        "fine_compute": [0.75, 0.8],
-        "fine_memory": [0.5],
-        "fine_backwards": [3.0],
-        "num_draws": 50,
-    },
-    "speed": {"shown": ["compile"]},
-    "phases": {
-        "pp": [4],
-        "multiples": [1, 2],
-        "ratio_steps": 5,
-        "systems": ["mid_cp_slow_nw", "fast_cp_slow_nw"],
-        "microbatches": [8],
-    },
-    "field": {
-        "pp": [4],
-        "multiples": [1, 2],
-        "picture_pp": 4,
-        "systems": ["mid_cp_mid_nw", "fast_cp_slow_nw"],
-        "race_comms": [0.1, 2.0],
-    },
-    "field-causes": {
-        "pp": 4,
-        "long_multiples": [2, 4, 8],
-        "picture_systems": ["fast_cp_slow_nw", "slow_cp_fast_nw"],
-        "ratio_steps": 11,
-        "factors": [0.5],
-    },
-    "field-choice": {
-        "pp": [4],
-        "multiples": [1, 2],
-        "picture_pp": 4,
-        "long_multiple": 8,
-        "systems": ["mid_cp_mid_nw", "fast_cp_slow_nw"],
-        "picture_systems": ["fast_cp_slow_nw", "slow_cp_fast_nw"],
-    },
-    "sensitivity": {"pp": 4, "microbatches": 8, "factors": [0.5, 1.0, 2.0]},
-    "uncertainty": {
-        "pp": 4,
-        "microbatches": [4, 8],
-        "systems": ["mid_cp_slow_nw"],
-        "jitters": [0.05, 0.5],
-        "slowdown": 2.0,
-        "runs": 20,
-    },
-    "own-schedule": {"mistakes": ["deadlock", "my_table"], "comm": 1.5},
-    "nodes": {
-        "node_systems": ["slow_between_nodes"],
-        "schedules": ["1f1b", "chimera"],
-        "pp": 8,
-        "microbatches": 8,
-        "search_pp": 8,
-        "search_microbatches": 8,
-        "picture_placement": "blocked",
-    },
-    "optimum": {
-        "pp": [2],
-        "multiples": [1, 2],
-        "comms": [0.0, 0.5],
-        "schedules": ["1f1b", "zb-1p", "chimera"],
-        "span_pp": [2],
-        "span_schedules": ["zb-1p", "zb-2p"],
-        "large_pp": [4],
-        "work": 0.5,
-    },
-    "provenance": {"system": "dgx_a100", "model": "gpt3_175b"},
-}
 
 
 def labels_at(num_ranks, microbatches):
@@ -186,11 +40,11 @@ def t_sim(name, stages, count, model, system, p2p="overlapped", **options):
     ).makespan_s
 
 
-def executed(name, parameters, folder):
+def executed(name, parameters, folder, **kernels):
     """Run a notebook; from the name of a file in its results folder to what it left there."""
     papermill.execute_notebook(
         str(NOTEBOOKS / f"{name}.ipynb"), str(folder / "out.ipynb"), parameters | {"results": "results"},
-        cwd=str(folder), progress_bar=False, extra_arguments=["--IPKernelApp.log_level=50"],
+        cwd=str(folder), progress_bar=False, extra_arguments=["--IPKernelApp.log_level=50"], **kernels,
     )  # fmt: skip
 
     def read(stem):
@@ -202,8 +56,8 @@ def executed(name, parameters, folder):
 
 @pytest.fixture
 def recorded(request, tmp_path):
-    """What a notebook leaves in its results folder with the parameters above."""
-    return executed(request.param, PARAMETERS[request.param], tmp_path)
+    """What a notebook leaves in its results folder at small sizes; its kernel starts as those of the book do."""
+    return executed(request.param, PARAMETERS[request.param], tmp_path, kernel_manager_class=ForkedKernels)
 
 
 def of(name):

@@ -16,10 +16,12 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from sizes import PARAMETERS
 
+from ppmodel.artefact import build, parameters
 from ppmodel.artefact.build import LONGEST, _quoted, reproduce
 from ppmodel.artefact.folders import MARK, mark, publish, remove_leftovers
-from ppmodel.artefact.notebooks import execute
+from ppmodel.artefact.notebooks import execute, read
 from ppmodel.artefact.run import ROOT, run
 from ppmodel.cli import main
 from ppmodel.errors import PPModelError, ReproduceError
@@ -441,11 +443,15 @@ def test_notebooks_are_needed(tmp_path):
 
 
 @pytest.mark.long
-def test_the_whole_book_for_another_system_in_a_folder_with_spaces_and_braces(tmp_path):
+def test_the_whole_book_for_another_system_in_a_folder_with_spaces_and_braces(tmp_path, monkeypatch):
     """A user's own system gives a whole book in a folder of its own; its file's path appears nowhere."""
     mine = tmp_path / "my {own} system.yaml"
     shutil.copy(ROOT / "data" / "systems" / "dgx_h100.yaml", mine)
-    out = tmp_path / "a {book} of mine"
+    out, clone = tmp_path / "a {book} of mine", tmp_path / "clone"
+    shortened({"system": str(mine), "model": None, "memory_limit": "64 GiB"}, clone / "notebooks")
+    for name in (".git", "book", "pyproject.toml"):
+        (clone / name).symlink_to(ROOT / name)
+    monkeypatch.setattr(build, "ROOT", clone)
     assert main(["reproduce", "--system", str(mine), "--memory-limit", "64 GiB", "--out", str(out)]) == 0
     for page in ("runtime", "your-system"):
         text = (out / "html" / "nb" / f"{page}.html").read_text()
@@ -455,6 +461,19 @@ def test_the_whole_book_for_another_system_in_a_folder_with_spaces_and_braces(tm
     assert "64 GiB" in text
     assert (out / "html" / "introduction.html").exists()
     assert {path.name for path in out.iterdir()} == {"html", "run.js"}
+
+
+def shortened(given, folder):
+    """Write the book's notebooks, at small sizes those that a system of one's own leaves as they are in the book."""
+    folder.mkdir(parents=True)
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        whole = read(path)
+        own = parameters.declared(whole)
+        if path.stem != "measured" and not parameters.substitutes(given, own):  # its page names every source
+            cell = next(cell for cell in whole.cells if "parameters" in (cell.metadata.get("tags") or ()))
+            lines = [f"{key} = {value!r}  # {own[key].word}: small" for key, value in PARAMETERS[path.stem].items()]
+            cell.source = "\n".join([cell.source, *lines])
+        nbformat.write(whole, folder / path.name)
 
 
 # ---- foreign code --------------------------------------------------------------------------------
