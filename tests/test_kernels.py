@@ -300,8 +300,10 @@ def test_each_kernel_is_compiled_once():
                     peak_activations(graph.schedule)
     with using(kernels):
         cell_streams([Unit(1.0, 0.5, 1.0, 0.5)] * 2, [Unit(1.0, 0.5, 1.0, 0.5)] * 2, "best", 1.2)
-    signatures = {one.__name__: len(one.signatures) for one in own_kernels()}
-    assert set(signatures.values()) == {1}, signatures
+    for one in own_kernels():  # what a run may lack is None, or always of one type
+        assert one.signatures, one.__name__
+        for types in zip(*one.signatures, strict=True):
+            assert len({str(each) for each in types} - {"none"}) <= 1, one.__name__
 
 
 seconds = st.sampled_from([0.0, 0.25, 0.5, 1.0]) | st.floats(0, 2)
