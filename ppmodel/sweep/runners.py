@@ -20,7 +20,7 @@ from ppmodel.sweep.versions import versions
 _CONNECT_S = 10
 _SAY_S = 30
 _LOOK_S = 5
-_CLOSE_S = 2
+_CLOSE_S, _END_S = 2, 10  # of a connection; of workers, which end what they compute: cut short, Dask waits at exit
 _CHUNKS_A_THREAD = 2
 _GO_ON = "the same command then goes on"
 
@@ -111,7 +111,7 @@ def _local_cluster(workers):
             yield cluster
         finally:
             with suppress(OSError):
-                cluster.close(timeout=_CLOSE_S)
+                cluster.close(timeout=_END_S)
 
 
 @contextmanager
