@@ -70,7 +70,7 @@ microbatches: 256
 systems: mid_cp_slow_nw
 models: gpt3_175b
 noise: {jitter: 0.1}
-seeds: {from: 1, to: 8}
+seeds: {from: 1, to: 2}
 """
 SHORT = """
 schedules: [gpipe, 1f1b, eager-1f1b]
@@ -129,6 +129,11 @@ def plain_rows(plain):
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
+@pytest.fixture(scope="module")
+def noisy_rows(noisy):
+    return compute_rows(noisy, 0, noisy.num_rows)
+
+
 # ---- rows ----------------------------------------------------------------------------------------
 
 
@@ -166,9 +171,9 @@ def test_points_that_are_not_defined_are_rows(plain_rows):
         assert not indivisible or re.match("global_batch = 256: must divide", row["refused"])
 
 
-def test_noisy_rows_are_runs_with_their_seeds(noisy):
+def test_noisy_rows_are_runs_with_their_seeds(noisy, noisy_rows):
     """One row a seed, in the order of the file; makespan and computing time are those of that run."""
-    columns = compute_rows(noisy, 0, noisy.num_rows)
+    columns = noisy_rows
     seeds = [3, 4, 5, 6, 7, 8, 9, 1]
     assert columns["seed"] == seeds * (noisy.num_rows // len(seeds))
     schedule, model, system = build("1f1b", 4, 8), load_model("paper"), load_system("mid_cp_slow_nw")
@@ -209,15 +214,14 @@ def test_rows_say_what_fits_and_whether_nics_are_shared(file):
             assert shared == (p2p == "overlapped" and system == "a2_highgpu_8g" and size == 16)
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(cuts=st.lists(st.integers(1, 127), max_size=4, unique=True))
-def test_rows_do_not_depend_on_the_cuts(noisy, cuts):
+def test_rows_do_not_depend_on_the_cuts(noisy, noisy_rows, cuts):
     """Any cut of the rows, also inside a case or its seeds, gives the same rows."""
     assert noisy.num_rows == 128
     bounds = [0, *sorted(cuts), noisy.num_rows]
     parts = [compute_rows(noisy, *pair) for pair in itertools.pairwise(bounds)]
-    joined = {name: [value for part in parts for value in part[name]] for name in columns_of(noisy)}
-    assert joined == compute_rows(noisy, 0, noisy.num_rows)
+    assert {name: [value for part in parts for value in part[name]] for name in columns_of(noisy)} == noisy_rows
 
 
 def test_one_system_that_overflows_leaves_the_others(file):
@@ -389,19 +393,20 @@ def test_schedules_of_ones_own_stand_beside_the_registered_ones(own, tmp_path, c
     assert parquet.read_table(out).to_pylist() == rows
 
 
-def test_workers_know_the_schedules_of_ones_own(own, tmp_path, capsys):
-    """Their text travels with the sweep: the same bytes from workers, which have no such files."""
+def test_workers_of_this_machine_give_the_same_bytes(own, tmp_path, capsys):
+    """Schedules of one's own travel with the sweep as text; nothing is printed but the result."""
     assert run(capsys, own, "--out", tmp_path / "here.parquet")[0] == 0
-    assert run(capsys, own, "--out", tmp_path / "there.parquet", "--workers", 2)[0] == 0
+    code, said, waited = run(capsys, own, "--out", tmp_path / "there.parquet", "--workers", 2)
+    assert (code, said.count("\n"), waited) == (0, 1, "")
     assert (tmp_path / "here.parquet").read_bytes() == (tmp_path / "there.parquet").read_bytes()
 
 
 def test_many_single_seeds_are_read_at_once(file):
-    """Ten thousand of them cost as much as there are, and not their square."""
-    text = NOISY.replace("[{from: 3, to: 9}, 1]", f"{list(range(10_000))}")
+    """Thousands of them cost as much as there are, and not their square."""
+    text = NOISY.replace("[{from: 3, to: 9}, 1]", f"{list(range(3000))}")
     began = time.monotonic()
-    assert load_sweep(file(text)).num_runs == 10_000
-    assert time.monotonic() - began < 20
+    assert load_sweep(file(text)).num_runs == 3000
+    assert time.monotonic() - began < 10
 
 
 # ---- the output ----------------------------------------------------------------------------------
@@ -583,7 +588,10 @@ CHILD = """
 import os, signal, sys
 from ppmodel.cli import run
 name, before, number = sys.argv[1], sys.argv[2] == "before", int(sys.argv[3])
-replace, count = os.replace, 0
+replace, listdir, count = os.replace, os.listdir, 0
+def again(folder):
+    os.kill(os.getpid(), signal.SIGINT)
+    return listdir(folder)
 def counted(*paths):
     global count
     count += 1
@@ -591,6 +599,7 @@ def counted(*paths):
         os.kill(os.getpid(), getattr(signal, name))
     replace(*paths)
     if count == number and not before:
+        os.listdir = again
         os.kill(os.getpid(), getattr(signal, name))
 os.replace = counted
 sys.argv[1:] = ["sweep", *sys.argv[4:]]
@@ -603,15 +612,13 @@ run()
     [
         ("SIGKILL", "before", 1),  # the record of the sweep
         ("SIGKILL", "before", 3),  # a part
-        ("SIGKILL", "after", 3),
         ("SIGKILL", "before", -1),  # the output
         ("SIGKILL", "after", -1),
-        ("SIGINT", "after", 4),
         ("SIGTERM", "after", 4),
     ],
 )
 def test_a_sweep_may_be_ended_at_any_moment(file, tmp_path, capsys, expected, name, moment, number):
-    """Killed or stopped around any rename, in a process of its own: the same command gives the same bytes."""
+    """Killed around any rename, or stopped and stopped again on its way out: the same command gives the same bytes."""
     path, out = file(SHORT), tmp_path / "results.parquet"
     chunks = len(chunk_bounds(load_sweep(path))) - 1
     number = chunks + 2 if number == -1 else number
@@ -636,11 +643,10 @@ def test_a_sweep_may_be_ended_at_any_moment(file, tmp_path, capsys, expected, na
     assert sorted(path.name for path in tmp_path.iterdir()) == ["results.parquet", "sweep.yaml"]
 
 
-@pytest.mark.parametrize("workers", [(), ("--workers", "2")])
-def test_whoever_repeats_ctrl_c_only_waits(file, tmp_path, workers):
-    """Signals that follow the first one change nothing, until the process has ended."""
-    path = file(PLAIN.replace("systems:", "noise: {jitter: 0.1}\nseeds: {from: 1, to: 1000}\nsystems:"))
-    command = [sys.executable, "-m", "ppmodel", "sweep", str(path), "--out", str(tmp_path / "r.parquet"), *workers]
+def test_whoever_repeats_ctrl_c_only_waits(file, tmp_path):
+    """With workers, signals that follow the first one change nothing, until the process has ended."""
+    path = file(PLAIN.replace("systems:", "noise: {jitter: 0.1}\nseeds: {from: 1, to: 100}\nsystems:"))
+    command = [sys.executable, "-m", "ppmodel", "sweep", path, "--out", tmp_path / "r.parquet", "--workers", "2"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as child:
         while not list(tmp_path.glob("*.parts/part-*.parquet")):
@@ -655,10 +661,9 @@ def test_whoever_repeats_ctrl_c_only_waits(file, tmp_path, workers):
         finally:
             child.kill()  # where it has not ended
         _, said = child.communicate(timeout=60)
-    announced = r"stopping the workers...\n" if workers else ""
     assert child.returncode == 130
     said = re.sub(r".* left\n", "", said)  # progress, on a slow machine
-    assert re.fullmatch(announced + r"\d+ of \d+ rows done; the same command goes on\n", said)
+    assert re.fullmatch(r"stopping the workers...\n\d+ of \d+ rows done; the same command goes on\n", said)
 
 
 STUCK = """
@@ -787,18 +792,6 @@ def test_parts_of_another_sweep_are_refused(file, tmp_path, capsys, monkeypatch,
     assert out.read_bytes() == expected[PLAIN]
 
 
-@pytest.mark.parametrize("name", ["thesis.txt", "thesis.tmp", "part-mine.parquet", "part-000001-00.parquet", "lock"])
-def test_nothing_that_is_not_a_part_is_removed(file, tmp_path, capsys, name):
-    """A folder that holds anything else is refused, and left as it is."""
-    folder = tmp_path / "results.parquet.parts"
-    folder.mkdir()
-    (folder / name).write_text("mine")
-    code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "results.parquet", "--force")
-    assert (code, said.count("\n")) == (2, 1)
-    assert f"contain another file ({name})" in said
-    assert (folder / name).read_text() == "mine"
-
-
 def test_a_foreign_record_stays(file, tmp_path, capsys):
     """A file of somebody else's that has the name of the record, alone in the folder, is refused and left."""
     folder = tmp_path / "results.parquet.parts"
@@ -808,32 +801,43 @@ def test_a_foreign_record_stays(file, tmp_path, capsys):
     assert (folder / "sweep.json").read_text() == "mine"
 
 
-@pytest.mark.parametrize("name", ["results.parquet.parts/lock", "results.parquet.parts"])
-def test_a_link_in_the_place_of_parts_or_lock_is_not_followed(file, tmp_path, capsys, name):
-    """What it leads to is neither emptied nor written to."""
-    elsewhere = tmp_path / "elsewhere"
-    link = tmp_path / name
-    link.parent.mkdir(exist_ok=True)
-    elsewhere.mkdir() if name.endswith("parts") else elsewhere.write_text("mine")
-    link.symlink_to(elsewhere)
-    code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "results.parquet", "--force")
-    assert (code, said.count("\n")) == (2, 1)
-    assert re.search(
-        r"parts = .*: (are a link|contain another file \(lock\)); move them, or choose another --out", said
-    )
-    assert list(elsewhere.iterdir()) == [] if elsewhere.is_dir() else elsewhere.read_text() == "mine"
+def _text(path):
+    path.write_text("mine")
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("../elsewhere")])
-@pytest.mark.parametrize("name", ["lock", "part-000001-" + "0" * 16 + ".parquet"])
-def test_what_is_no_file_is_no_part(file, tmp_path, capsys, make, name):
-    """A pipe is not waited for, and a link is not followed."""
+def _link(path):
+    path.symlink_to("../elsewhere")
+
+
+STRANGE = [
+    (name, _text) for name in ("thesis.txt", "thesis.tmp", "part-mine.parquet", "part-000001-00.parquet", "lock")
+]
+STRANGE += itertools.product(("lock", "part-000001-" + "0" * 16 + ".parquet"), (os.mkfifo, os.mkdir, _link))
+
+
+@pytest.mark.parametrize(("name", "make"), STRANGE)
+def test_nothing_that_is_not_a_part_is_touched(file, tmp_path, capsys, name, make):
+    """A folder that holds anything else is refused and left as it is; pipes are not waited for, links not followed."""
     folder = tmp_path / "results.parquet.parts"
     folder.mkdir()
     make(folder / name)
-    code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "results.parquet")
+    before = os.lstat(folder / name)
+    code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "results.parquet", "--force")
     assert (code, said.count("\n")) == (2, 1)
-    assert f"contain another file ({name}" in said
+    assert f"contain another file ({name})" in said
+    after = os.lstat(folder / name)
+    assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_link_in_the_place_of_the_parts_is_not_followed(file, tmp_path, capsys):
+    """Nothing is written to what it leads to."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "results.parquet.parts").symlink_to("elsewhere")
+    code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "results.parquet", "--force")
+    assert (code, said.count("\n")) == (2, 1)
+    assert re.search(r"parts = .*: are a link; move them, or choose another --out", said)
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_one_sweep_at_a_time_writes_an_output(file, tmp_path, capsys):
@@ -906,14 +910,6 @@ def test_the_time_left_counts_what_this_run_has_done(monkeypatch):
 # ---- on a cluster --------------------------------------------------------------------------------
 
 
-def test_workers_of_this_machine_give_the_same_bytes(file, tmp_path, capsys, expected):
-    """A local cluster of two processes; nothing is printed but the result."""
-    out = tmp_path / "results.parquet"
-    code, _, said = run(capsys, file(PLAIN), "--out", out, "--workers", 2)
-    assert (code, said) == (0, "")
-    assert out.read_bytes() == expected[PLAIN]
-
-
 @contextmanager
 def process(*words):
     """A Dask process that is ended with the test, and its standard error."""
@@ -951,28 +947,6 @@ def test_an_empty_address_is_refused(file, tmp_path, capsys):
     code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "r.parquet", "--scheduler", "")
     assert (code, said.count("\n")) == (2, 1)
     assert said.startswith("error: --scheduler = '': must be an address")
-
-
-def test_a_worker_that_is_killed_half_way_is_survived(file, tmp_path, capsys, monkeypatch, cluster, expected):
-    """Two workers of an existing scheduler, one killed with chunks under way: the same bytes."""
-    address, worker, _ = cluster
-    first, _ = worker(), worker()
-    path, out, put = file(PLAIN), tmp_path / "results.parquet", store.Store.put
-    half = (len(chunk_bounds(load_sweep(path))) - 1) // 2
-    stored = []
-
-    def put_and_kill(self, chunk, columns):
-        put(self, chunk, columns)
-        stored.append(chunk)
-        if len(stored) == half:
-            first.send_signal(signal.SIGKILL)
-
-    monkeypatch.setattr(store.Store, "put", put_and_kill)
-    code, _, said = run(capsys, path, "--out", out, "--scheduler", address)
-    assert (code, said) == (0, f"connecting to {address}\n")
-    assert first.wait() == -signal.SIGKILL
-    assert sorted(stored) == list(range(len(chunk_bounds(load_sweep(path))) - 1))
-    assert out.read_bytes() == expected[PLAIN]
 
 
 def test_a_cluster_that_cannot_serve_is_named(file, tmp_path, capsys, monkeypatch, cluster):
@@ -1018,9 +992,9 @@ def test_a_scheduler_that_goes_away_leaves_the_parts(file, tmp_path, capsys, mon
 
 
 def test_workers_are_waited_for(file, tmp_path, capsys, monkeypatch, cluster, expected):
-    """Before the first one comes and after the last one has gone; what is waited for is said each time."""
+    """Before the first one comes, and after the last one is killed with chunks under way; each chunk is stored once."""
     address, worker, _ = cluster
-    path, out, put, started = file(PLAIN), tmp_path / "results.parquet", store.Store.put, []
+    path, out, put, started, stored = file(PLAIN), tmp_path / "results.parquet", store.Store.put, [], []
 
     def say_and_start(text):
         progress.say(text)
@@ -1029,6 +1003,7 @@ def test_workers_are_waited_for(file, tmp_path, capsys, monkeypatch, cluster, ex
 
     def put_and_kill(self, chunk, columns):
         put(self, chunk, columns)
+        stored.append(chunk)
         if len(started) == 1:
             started[0].send_signal(signal.SIGKILL)
 
@@ -1039,6 +1014,7 @@ def test_workers_are_waited_for(file, tmp_path, capsys, monkeypatch, cluster, ex
     waiting = f"waiting for workers; start some with: dask worker {address} --nthreads 1\n"
     said = re.sub(r".* left\n", "", said)  # progress, on a slow machine
     assert (code, said) == (0, f"connecting to {address}\n{waiting}{waiting}")
+    assert sorted(stored) == list(range(len(chunk_bounds(load_sweep(path))) - 1))
     assert out.read_bytes() == expected[PLAIN]
 
 
@@ -1074,18 +1050,14 @@ def _web(connection):
     connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
 
-def _secure_shell(connection):
-    connection.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
-
-
 def _garbage(connection):
     connection.sendall(bytes(range(256)) * 9)
 
 
-@pytest.mark.parametrize("answer", [_silent, _web, _secure_shell, _garbage])
+@pytest.mark.parametrize("answer", [_silent, _web, _garbage])
 def test_a_port_of_something_else_costs_one_line(file, tmp_path, capsys, monkeypatch, answer):
     """Whatever listens there, the answer comes in time and nothing is left."""
-    monkeypatch.setattr(runners, "_CONNECT_S", 1)
+    monkeypatch.setattr(runners, "_CONNECT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve():
@@ -1097,17 +1069,14 @@ def test_a_port_of_something_else_costs_one_line(file, tmp_path, capsys, monkeyp
         threading.Thread(target=serve, daemon=True).start()
         code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "r.parquet", "--scheduler", address)
     assert (code, said.count("\n")) == (2, 2)
-    why = "no answer within 1 s" if answer is _silent else "what answers is not a Dask scheduler"
+    why = "no answer within 0.5 s" if answer is _silent else "what answers is not a Dask scheduler"
     assert f"cannot be reached ({why})" in said
     assert not list(tmp_path.glob("*.parquet*"))
 
 
-@pytest.mark.parametrize("line", ["import os; os._exit(0)", "raise SystemExit(0)", "while True: pass"])
-def test_a_generator_that_ends_or_holds_its_process_is_one_line(line, tmp_path, capsys, monkeypatch):
-    """Whatever a generator of one's own does while a sweep loads it, the sweep ends in one line, and writes nothing."""
-    monkeypatch.setattr("ppmodel.cli.guard.TIME_LIMIT_S", 3.0)
-    (tmp_path / "mine.py").write_text(line + "\n")
+def test_a_generator_that_ends_its_process_is_one_line(tmp_path, capsys):
+    """It is tried in a process of its own before the sweep loads it, and nothing is written."""
+    (tmp_path / "mine.py").write_text("raise SystemExit(0)\n")
     out, template = tmp_path / "rows.parquet", DATA / "templates" / "sweep.yaml"
-    code = main(["sweep", str(template), "--out", str(out), "--schedule-file", str(tmp_path / "mine.py")])
-    assert (code, out.exists()) == (2, False)
-    assert capsys.readouterr().err.count("\n") == 1
+    assert run(capsys, template, "--out", out, "--schedule-file", tmp_path / "mine.py")[0] == 2
+    assert not out.exists()
