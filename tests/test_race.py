@@ -7,6 +7,7 @@ import pytest
 from conftest import HTML
 
 import ppmodel as pp
+from ppmodel.artefact.explorer import link, offer, times_of
 from ppmodel.artefact.race import Race, levels, sentence
 from ppmodel.cases import as_case
 from ppmodel.errors import PPModelError
@@ -97,3 +98,26 @@ def test_a_race_is_data_too():
         assert other._repr_html_().count("<rect") == 2 * 2 * other.size[0] * other.size[1]
     with pytest.raises(PPModelError):
         Race(["nothing"], 4, 8, 0.5, 1)
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb-v", "interleaved-1f1b"])
+def test_a_system_is_a_point_of_the_explorer(name):
+    """Times in forwards, as captions link them, give the times on the system; where stages differ there is no link."""
+    system = {"model": "paper", "system": "mid_cp_slow_nw"}
+    one_stage = pp.simulate("gpipe", 8, 16, **system)
+    there = pp.simulate(name, 8, 16, **times_of(one_stage.costs)).makespan_s * one_stage.costs.compute_s[0, 0]
+    assert there == pytest.approx(pp.simulate(name, 8, 16, **system).makespan_s, rel=1e-9)
+    layout = {"tp": 8, "microbatch_size": 1}
+    assert times_of(pp.simulate(name, 8, 16, model="llama3_70b", system="dgx_h100", **layout).costs) == {}
+
+
+def test_no_link_where_the_explorer_has_no_orders():
+    """A variant that it does not offer, or semantics that it does not simulate."""
+    figure = type("Figure", (), {})()
+    for schedules, given in ((["hanayo:waves=8", "gpipe"], {}), (["gpipe"], {"p2p": "overlapped_nic"})):
+        with pytest.raises(PPModelError):
+            link(schedules[0], 4, 8, *schedules[1:], **given)
+        offer(figure, schedules, 4, 8, **given)
+        assert figure.explorer == ""
+    offer(figure, ["hanayo:waves=2", "gpipe"], 4, 8)
+    assert figure.explorer.startswith("../explorer.html#schedule=hanayo:waves=2&against=gpipe")
