@@ -56,7 +56,7 @@ class Race:
     Examples
     --------
     >>> Race(["v-half", "gpipe"], 4, 8, 0, most=1)
-    V-Half is the fastest; GPipe takes 25 % longer. Their bubbles say the same.
+    c/F = 0: V-Half is the fastest; GPipe takes 25 % longer. Their bubbles say the same.
     """
 
     def __init__(self, schedules, pp, microbatches, comm, most, p2p="overlapped"):
@@ -75,15 +75,16 @@ class Race:
         return {label: run.makespan_s for label, run in self.runs.items()}
 
     def __repr__(self):
-        return sentence(self._times, self.bubbles)
+        return f"c/F = {self.comm:g}: {sentence(self._times, self.bubbles)}"
 
     def _repr_html_(self):
+        said = escape(sentence(self._times, self.bubbles))
         latest = _ROOM * float(self.frame.makespan_s.max())
         order = [label for level in levels(self._times) for label in level]
         rows = "".join(self._row(label, order.index(label), latest) for label in self.runs)
         return (
             f'<div class="racing" {self._data(latest)}>'
-            f'<p class="racing-said" aria-live="polite">{escape(repr(self))}</p>'
+            f'<p class="racing-said" aria-live="polite">{said}</p>'
             f'<div class="racing-control">{self._slider()}{self._strip()}</div>'
             f'<div class="racing-rows" style="--rows: {len(order)}">{rows}</div>'
             f"{self._foot(order)}</div>{self._scripts(order)}"
