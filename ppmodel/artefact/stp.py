@@ -79,6 +79,9 @@ def load_throughputs(name="throughput"):
 def one_constant(share=SHARE, model="stp_12b", system="a800"):
     """A system on which nothing takes time but floating-point operations and all-reduces of the tensor group.
 
+    Activations that are offloaded take time as well; the paper's constant says nothing of them. Beside the computing,
+    the link to the host is as fast as on the machine.
+
     Parameters
     ----------
     share : float
@@ -86,7 +89,7 @@ def one_constant(share=SHARE, model="stp_12b", system="a800"):
         constant. It sets the bandwidth inside a node.
     model : str
     system : str
-        Gives the peak, of which only ratios to the bandwidth count, and the nodes.
+        The machine: gives the peak, of which only ratios to bandwidths count, the nodes and the link to the host.
 
     Returns
     -------
@@ -104,12 +107,14 @@ def one_constant(share=SHARE, model="stp_12b", system="a800"):
     bare = replace(
         machine, name=f"share {share:g}", compute_efficiency=1.0, compute_latency_s=0.0, memory_latency_s=0.0,
         memory_bandwidth_bytes_per_s=_AT_ONCE, network_bandwidth_bytes_per_s=_AT_ONCE, network_latency_s=0.0,
-        host_bandwidth_bytes_per_s=_AT_ONCE, kernels=None, collectives=None,
+        kernels=None, collectives=None,
         nodes=replace(machine.nodes, node_latency_s=0.0, node_bandwidth_bytes_per_s=1.0),
     )  # fmt: skip
     computing, exposed = layer_s(model, bare, **_SHARE_AT)
     bandwidth = exposed / computing * (1 - share) / share
-    return replace(bare, nodes=replace(bare.nodes, node_bandwidth_bytes_per_s=bandwidth))
+    link = machine.host_bandwidth_bytes_per_s * layer_s(model, machine, **_SHARE_AT)[0] / computing
+    nodes = replace(bare.nodes, node_bandwidth_bytes_per_s=bandwidth)
+    return replace(bare, nodes=nodes, host_bandwidth_bytes_per_s=link)
 
 
 def layer_s(model, system, tp, sequence):
