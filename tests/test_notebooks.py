@@ -481,6 +481,8 @@ def test_claims(recorded):
     assert facts["own_here"] == own.here.sum() == facts["targets_default"] + facts["rest_here"]
     assert facts["targets"] == len(TARGETS) == facts["own_rows"] - facts["rest"]
     assert facts["targets_fitted"] == facts["targets_default"] == 3  # of eleven, under the default setting
+    judged = [facts[f"own_claims_{key}"] for key in ("hold", "depend", "part", "fail")]
+    assert sum(judged) == facts["own_claims"] == len([claim for claim in load_claims() if claim.by == "paper"])
     assert facts["tried"] == 19_440
     outcomes = recorded("verdicts.csv")
     asked = outcomes.groupby("id").size()
@@ -535,9 +537,12 @@ def test_implied(recorded):
     assert (best.p2p, best.concat, best.backward, best.memory_efficiency) == ("blocking_recv", "overlapping", 3.0, 0.5)
     assert recorded("implied_search.json")["most_met"] == best.met == 10
     others = recorded("implied_unseen.csv")
-    assert set(others.id) == {row.id for row in rows_of(load_claims()) if row.expected.verdict != "holds"} - set(
-        TARGETS
-    )
+    claims = load_claims()
+    own = [row for claim in claims for row in claim.rows if claim.by_of(row) == "paper" and row.id not in TARGETS]
+    assert set(others.id) == {row.id for row in own if row.expected.verdict != "holds"}
+    facts = recorded("implied_unseen.json")
+    assert facts["rest"] == len(own) == facts["always"] + facts["unseen"]
+    assert facts["rest_here"] == facts["always"] + facts["unseen_default"]
     null = recorded("implied_null.csv").set_index("numbers met")
     assert (null.sum() == 50).all()
     chance = null["random targets"]

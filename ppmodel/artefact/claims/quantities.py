@@ -111,6 +111,12 @@ def gain(bench, size, of, over):
 
 
 @_quantity
+def longer(bench, size, of, over):
+    """How much longer a schedule takes than another: T(of) / T(over) - 1."""
+    return -gain(bench, size, of, over)
+
+
+@_quantity
 def gain_drop(bench, size, of, over, to):
     """A gain minus the gain with more microbatches."""
     return gain(bench, size, of, over) - gain(bench, (size[0], to), of, over)

@@ -7,8 +7,9 @@ from ppmodel.artefact.claims.file import EXACT
 from ppmodel.artefact.claims.judge import VERDICTS, condition
 
 _KNOB_WORDS = {
-    "bandwidth": "bandwidth x{:g}", "latency": "latency x{:g}", "compute": "compute x{:g}",
-    "straggler": "a last stage {:g} times as slow", "backward": "a backward of {:g} forwards",
+    "bandwidth": "{:g} times the bandwidth", "latency": "{:g} times the latency", "compute": "{:g} times the compute",
+    "straggler": "a last stage that takes {:g} times as long",
+    "backward": "a backward {:g} times as long as the forward",
 }  # fmt: skip
 _MARKS = {"holds": "✓", "depends": "◐", "holds in part": "◔", "fails": "✗"}
 _AXES_SAID = {
@@ -69,7 +70,7 @@ def depends(judgement, turned=()):
     said, row = condition(judgement), judgement.row.id
     words = [said] if said else [judgement.reason] * bool(judgement.reason)
     nearest = turns_in_words([turn for turn in turned if turn.row.id == row])
-    return "; ".join([*words, *[f"overturned at {nearest}"] * bool(nearest)])
+    return "; ".join([*words, *[f"reversed by {nearest}"] * bool(nearest)])
 
 
 def signed(row, margin):
@@ -109,7 +110,7 @@ def turns_in_words(turned):
     --------
     >>> from ppmodel.artefact.claims import Turn
     >>> turns_in_words([Turn(None, "bandwidth", 0.5, float("nan")), Turn(None, "backward", float("nan"), 2.5)])
-    'bandwidth x0.5; a backward of 2.5 forwards'
+    '0.5 times the bandwidth; a backward 2.5 times as long as the forward'
     """
     words = []
     for turn in turned:
