@@ -377,6 +377,20 @@ def test_take(recorded):
         within = parts.loc[where, ["hidden", "bubble", "rest", "again_here"]].sum()
         assert within * there.iteration_s == pytest.approx(here - row.iteration_s, abs=1e-9 * here)
     require_baselines_of_take(recorded)
+    require_certainty_of_take(recorded, gains)
+
+
+def require_certainty_of_take(recorded, gains):
+    """A saving has a word of its own, by its size and the error; what to run follows from it for every case."""
+    sure = recorded("take_sure.csv")
+    base = sure.groupby("where").first()
+    np.testing.assert_allclose(base.apart, gains[base.index])
+    assert ((sure.sure == "a tie") == (sure.apart < 0.01)).all()
+    assert ((sure.sure == "within the error") == sure.apart.between(0.01, sure.error)).all()
+    beyond = sure[sure.apart > np.maximum(sure.error, 0.01)]
+    assert ((beyond.sure == "clear") == (beyond["reversed"] <= 0.05)).all()
+    said = recorded("take.json")["stay"]
+    assert all(where.split(",")[0] in said for where in base.index)
 
 
 def require_baselines_of_take(recorded):
@@ -394,7 +408,7 @@ def require_baselines_of_take(recorded):
 def one_of_take(row, **overlap):
     """Seconds of an iteration of a row, simulated alone."""
     again = int(row.recompute) if str(row.recompute).isdigit() else row.recompute
-    given = {name: int(row[name]) for name in ("tp", "dp", "zero", "global_batch")}
+    given = {name: int(row[name]) for name in ("tp", "cp", "dp", "zero", "global_batch")}
     chunked = str(row.options).startswith("chunks=")
     case = (row.schedule, {"chunks": int(row.options.removeprefix("chunks="))}) if chunked else row.schedule
     given |= {"model": row.model, "system": row.system, "sequence_parallel": True, "recompute": again}

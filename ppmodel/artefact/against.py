@@ -6,13 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from ppmodel.costs import model_flops
 from ppmodel.errors import PPModelError
 from ppmodel.measured import read_rows
 from ppmodel.measured.ablation import PARTS, Part, ablated
 from ppmodel.measured.baseline import constant_utilization
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import unseen
-from ppmodel.specs import DATA, load_system
+from ppmodel.measured.rows import run_of
+from ppmodel.specs import DATA, load_system, system_names
 
 MEASURED = DATA / "reference" / "measured"
 _FILE = re.compile(r"(\w+\.csv) \(")
@@ -20,6 +22,9 @@ _NUMBERS = (
     "gpus", "hidden", "layers", "sequence", "chunks", "tp", "cp", "dp", "pp", "microbatch_size", "global_batch",
     "iteration_s", "memory_gb",
 )  # fmt: skip
+SIZE = ("hidden", "layers", "gpus", "sequence", "global_batch")
+"""What runs have in common that differ only in their layout: the model, the GPUs and the batch."""
+
 _GB = 1e9
 
 
@@ -49,6 +54,21 @@ def files_of(system):
             return [MEASURED / name for name in _FILE.findall(one.source)]
     remedy = "choose one that ppmodel calibrate made"
     raise PPModelError("system", system.name, "has no fitted value", remedy)
+
+
+def fitted_systems():
+    """Names of the packaged systems that were fitted to measured runs.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> "a100_vtrain" in fitted_systems(), "a100" in fitted_systems()
+    (True, False)
+    """
+    return [name for name in system_names() if any(one.kind == "fitted" for one in load_system(name).provenance)]
 
 
 def runs_of(names):
@@ -154,16 +174,49 @@ def models_left_out(names):
     Returns
     -------
     DataFrame
-        One row per run; columns ``id, runs, hidden, layers`` and ``error``, predicted over measured minus 1, from the
-        fit to all other models in the sources of its system.
+        One row per run; columns ``id, runs, system``, those of `SIZE`, ``iteration_s`` and ``error``, predicted over
+        measured minus 1, from the fit to all other models in the sources of its system.
     """
     frames = []
     for name in names:
         found = _unseen(name, by=("hidden", "layers"), kinds=("time",))["time"]
-        frame = pd.DataFrame(found.rows)
-        error = found.values / pd.to_numeric(frame.iteration_s) - 1
-        frames.append(frame[["id", "hidden", "layers"]].assign(runs=frame.file.str.removesuffix(".csv"), error=error))
+        frame = pd.DataFrame(found.rows).assign(system=name)
+        frame["runs"], frame["iteration_s"] = frame.file.str.removesuffix(".csv"), pd.to_numeric(frame.iteration_s)
+        frame["error"] = found.values / frame.iteration_s - 1
+        frames.append(frame[["id", "runs", "system", *SIZE, "iteration_s", "error"]])
     return pd.concat(frames, ignore_index=True)
+
+
+def utilizations(names):
+    """Model FLOPs utilization that runs were measured to reach.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Packaged systems.
+
+    Returns
+    -------
+    DataFrame
+        One row per run with a time in the sources of each system; columns ``id, runs, system, gpus, fp8`` and
+        ``model_flops_utilization``, of the bf16 peak of that system, also where a run multiplies in FP8.
+
+    Examples
+    --------
+    >>> found = utilizations(["a100_selene"])
+    >>> len(found), bool(found.model_flops_utilization.between(0.3, 0.6).all())
+    (6, True)
+    """
+    found = []
+    for name in names:
+        system = load_system(name)
+        for row in fitted_rows(name):
+            if row["iteration_s"]:
+                run, gpus = run_of(row, system.framework), int(row["gpus"])
+                flops = run.flushes * model_flops(run.model, sequences=run.layout.global_batch)
+                reached = flops / (gpus * system.peak_compute_flops * float(row["iteration_s"]))
+                found.append((row["id"], row["runs"], name, gpus, "FP8" in row["source"], reached))
+    return pd.DataFrame(found, columns=["id", "runs", "system", "gpus", "fp8", "model_flops_utilization"])
 
 
 _THEIRS = {"time": "iteration_s", "memory": "memory_gb"}

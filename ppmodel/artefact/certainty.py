@@ -1,0 +1,134 @@
+"""How sure a predicted difference is: measured runs that differ by about as much, and which of them is the faster."""
+
+import numpy as np
+import pandas as pd
+
+from ppmodel.artefact.against import SIZE
+
+TIE, WITHIN, LIKELY, CLEAR = "a tie", "within the error", "likely", "clear"
+"""The words for a difference, from the least to the most certain."""
+
+REVERSED = 0.05
+"""A difference is clear if at most this share of pairs of runs that differ by about as much are reversed."""
+
+_ABOUT = 1.5  # times as much, or as little
+
+
+def kind_of(system):
+    """The kind of GPU that the name of a packaged system begins with.
+
+    Parameters
+    ----------
+    system : str
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> kind_of("a100_vtrain")
+    'a100'
+    """
+    return system.split("_")[0]
+
+
+def errors_by_gpu(left_out):
+    """Mean error of time on models that no fit had seen, by kind of GPU.
+
+    Parameters
+    ----------
+    left_out : DataFrame
+        From `ppmodel.artefact.against.models_left_out`.
+
+    Returns
+    -------
+    Series
+    """
+    return left_out.error.abs().groupby(left_out.system.map(kind_of)).mean()
+
+
+def pairs_of(left_out):
+    """Every two runs of one source with the same model, GPUs and batch, that is, in two layouts.
+
+    Parameters
+    ----------
+    left_out : DataFrame
+        From `ppmodel.artefact.against.models_left_out`.
+
+    Returns
+    -------
+    DataFrame
+        One row per pair; columns ``gpu``; ``apart``, the share of time that one of the two saves by prediction;
+        ``reversed``, whether that one was the slower in the measurement.
+
+    Examples
+    --------
+    >>> size = dict.fromkeys(SIZE, 1)
+    >>> runs = pd.DataFrame({**size, "runs": "one", "system": "a100", "iteration_s": [1.0, 2.0], "error": [1.0, -0.5]})
+    >>> pairs_of(runs).apart.tolist(), pairs_of(runs)["reversed"].tolist()
+    ([0.5], [True])
+    """
+    found = []
+    for (system, *_), group in left_out.groupby(["system", "runs", *SIZE], sort=False):
+        ran = group.iteration_s.to_numpy()
+        ours = ran * (1 + group.error.to_numpy())
+        first, second = np.triu_indices(len(ran), 1)
+        apart = 1 - np.minimum(ours[first], ours[second]) / np.maximum(ours[first], ours[second])
+        wrong = (ran[first] - ran[second]) * (ours[first] - ours[second]) < 0
+        found.append(pd.DataFrame({"gpu": kind_of(system), "apart": apart, "reversed": wrong}))
+    return pd.concat(found, ignore_index=True)
+
+
+def like(pairs, apart):
+    """The pairs that differ by about as much: at most half as much again, and at least two thirds.
+
+    Parameters
+    ----------
+    pairs : DataFrame
+        From `pairs_of`.
+    apart : float
+
+    Returns
+    -------
+    DataFrame
+
+    Examples
+    --------
+    >>> like(pd.DataFrame({"apart": [0.01, 0.05, 0.1]}), 0.04).apart.tolist()
+    [0.05]
+    """
+    return pairs[pairs.apart.between(apart / _ABOUT, apart * _ABOUT)]
+
+
+def in_a_word(apart, error, pairs, tie):
+    """How certain it is that the faster of two predictions is the faster.
+
+    Parameters
+    ----------
+    apart : float
+        The share of the other's time that it saves.
+    error : float
+        Mean error of predicted times on that kind of GPU.
+    pairs : DataFrame
+        From `pairs_of`.
+    tie : float
+        Differences below are a tie.
+
+    Returns
+    -------
+    str
+        `TIE`; `WITHIN` if the error is no smaller than the difference; `CLEAR` if at most `REVERSED` of the pairs that
+        differ by about as much are reversed; else `LIKELY`.
+
+    Examples
+    --------
+    >>> pairs = pd.DataFrame({"apart": [0.1, 0.1, 0.5], "reversed": [True, False, False]})
+    >>> [in_a_word(apart, 0.05, pairs, 0.01) for apart in (0.001, 0.03, 0.1, 0.5)]
+    ['a tie', 'within the error', 'likely', 'clear']
+    """
+    if apart < tie:
+        return TIE
+    if apart <= error:
+        return WITHIN
+    return CLEAR if like(pairs, apart)["reversed"].mean() <= REVERSED else LIKELY
