@@ -1,4 +1,4 @@
-"""What to take is the fastest of what fits, and what stands beside it."""
+"""What is chosen is the fastest of what fits, and what stands beside it."""
 
 import pandas as pd
 import pytest

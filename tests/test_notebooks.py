@@ -672,7 +672,7 @@ def test_field_causes(recorded):
 
 @of("field-choice")
 def test_field_choice(recorded):
-    """What to take is the best of its kind on every system; verdicts follow from what is counted."""
+    """What is chosen is the best of its kind on every system; verdicts follow from what is counted."""
     advice = recorded("field_advice.csv")
     assert (advice.groupby(["kind", "asked"]).best_on.sum() == advice.groupby(["kind", "asked"]).of.first()).all()
     assert (advice[advice.asked.str.contains("within")].memory_high <= 1e-9).all()

@@ -28,7 +28,7 @@ from ppmodel.artefact.files import bring, files_of, require_names
 from ppmodel.artefact.folders import publish, require_ours, workspace
 from ppmodel.artefact.kinds import KINDS
 from ppmodel.artefact.notebooks import DEATH_SIGNAL, KEPT, OWN_PAGE, execute_all, named, read
-from ppmodel.artefact.pages import add_buttons, mend, repository
+from ppmodel.artefact.pages import add_buttons, how_to_get, mend, repository
 from ppmodel.artefact.provenance import git
 from ppmodel.artefact.report import literal
 from ppmodel.artefact.run import ROOT
@@ -208,10 +208,11 @@ def _configure(book, own):
     facts = {path.stem: _quoted(json.loads(path.read_text())) for path in sorted((book / "results").glob("*.json"))}
     facts["published"] = published().value.to_dict()
     facts["build"] = {"id": _digest(book)}
+    facts["project"] = {"get_it": how_to_get(address := repository(ROOT / "pyproject.toml"))}
     yaml = YAML()
     config = yaml.load(book / "_config.yml")
     config["sphinx"]["config"]["myst_substitutions"] = facts
-    add_buttons(config, repository(ROOT / "pyproject.toml"))
+    add_buttons(config, address)
     if own and (book / f"{OWN_PAGE}.ipynb").exists():
         config["title"] = f"{config['title']}: {own}"
         _lead_with(OWN_PAGE, book)

@@ -48,6 +48,31 @@ def repository(project):
     return tomllib.loads(project.read_text(encoding="utf-8"))["project"].get("urls", {}).get("Repository")
 
 
+def how_to_get(address):
+    """How a reader gets the project, as the sentence before the command to run in it.
+
+    Parameters
+    ----------
+    address : str or None
+        Of the repository.
+
+    Returns
+    -------
+    str
+        In MyST.
+
+    Examples
+    --------
+    >>> how_to_get(None)
+    'In the folder of this project, as you cloned or unpacked it, run'
+    >>> how_to_get("https://example.org/ppmodel")
+    'Clone the project with `git clone https://example.org/ppmodel ppmodel && cd ppmodel`, and run'
+    """
+    if address is None:
+        return "In the folder of this project, as you cloned or unpacked it, run"
+    return f"Clone the project with `git clone {address} ppmodel && cd ppmodel`, and run"
+
+
 def add_buttons(config, address):
     """Give every page buttons for the repository, an issue, and Binder.
 
