@@ -43,8 +43,8 @@ _JUPYTER_BOOK = (  # it ends with the run that waits for it, even if that is kil
 _RECORD = "ppmodelRun = "
 _EXPLORER = "explorer"
 LONGEST = (
-    "measured", "optimum", "implied", "your-system", "claims", "uncertainty", "tensor-pipeline", "real-transfers",
-    "placements", "field", "phases", "take", "field-choice",
+    "measured", "optimum", "take", "implied", "your-system", "claims", "uncertainty", "tensor-pipeline",
+    "real-transfers", "placements", "field", "phases", "field-choice",
 )  # fmt: skip
 """Notebooks that run first, so that no worker is left with a long one while the others have ended.
 
@@ -210,6 +210,7 @@ def _configure(book, own):
     facts["build"] = {"id": _digest(book)}
     facts["project"] = {"get_it": how_to_get(address := repository(ROOT / "pyproject.toml"))}
     yaml = YAML()
+    yaml.width = 2**20  # a line that is folded at a backslash of a fact gets a space there
     config = yaml.load(book / "_config.yml")
     config["sphinx"]["config"]["myst_substitutions"] = facts
     add_buttons(config, address)
