@@ -108,21 +108,26 @@ def as_case(given):
     if isinstance(given, Schedule):
         return Case(given.name, (), given)
     if callable(given):
-        registered = [name for name in schedules.names() if schedules.get(name).generate is given]
-        if registered:
-            return Case(registered[0])
-        return Case(getattr(given, "__name__", type(given).__name__), (), given)
+        registered = [Case(name) for name in schedules.names() if schedules.get(name).generate is given]
+        return registered[0] if registered else Case(getattr(given, "__name__", type(given).__name__), (), given)
     if isinstance(given, str) and (":" in given or is_file(given)):
-        found = cases_of_text(given)
-        if len(found) > 1:
-            rule = f"registers several schedules: {', '.join(case.name for case in found)}"
-            raise ScheduleError("schedule", given, rule, "name one of them")
-        return found[0]
+        return _only(cases_of_text(given), given)
     given = (given, {}) if isinstance(given, str) else given
     if not _is_pair(given):
         rule = "is not a schedule's name, a (name, options) pair, a table, or a function that generates one"
         raise ScheduleError("schedule", repr(given), rule, 'write, for example, ("interleaved-1f1b", {"chunks": 4})')
-    name, options = given
+    return _registered(*given)
+
+
+def _only(found, text):
+    if len(found) > 1:
+        rule = f"registers several schedules: {', '.join(case.name for case in found)}"
+        raise ScheduleError("schedule", text, rule, "name one of them")
+    return found[0]
+
+
+def _registered(name, options):
+    """The case of a registered schedule, with options that it has."""
     known = [option.name for option in schedules.get(name).options]
     for key in options:
         if key not in known:
