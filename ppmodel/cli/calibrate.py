@@ -72,11 +72,12 @@ def _said_command(rows_files, system, constants, prior):
 def _said(found, out):
     from ppmodel.measured.written import error_names
 
-    lines = [f"{out}: {counted(len(found.fit.values), 'constant')} fitted, {len(found.fit.untold)} left unchanged"]
-    for name, value in found.fit.values.items():
-        factor = found.fit.factors[name]
+    fit = found.fit
+    lines = [f"{out}: {counted(len(fit.values), 'constant')} fitted, {len(fit.undetermined)} left unchanged"]
+    for name, value in fit.values.items():
+        factor = fit.factors[name]
         lines.append(f"  {name:36} {value:.4g}  (95 %: {value / factor:.3g} to {value * factor:.3g})")
-    for name, partner in found.fit.untold.items():
+    for name, partner in fit.undetermined.items():
         lines.append(f"  {name:36} not determined by these rows" + (f"; trades off with {partner}" if partner else ""))
     lines.append("errors on rows that the fit had not seen (five-fold cross-validation):")
     for one in found.sources:

@@ -14,7 +14,7 @@ import numpy as np
 from ppmodel.errors import PPModelError
 
 _STEP, _MOST_PASSES, _FARTHEST, _TOLERANCE = 1e-3, 60, 3.0, 1e-8
-_TOLD, _PLAINLY_UNTOLD, _TOGETHER = 0.7, 0.95, 0.7
+_DETERMINED, _CLEARLY_UNDETERMINED, _TOGETHER = 0.7, 0.95, 0.7
 _NORMAL_95 = 1.96
 
 
@@ -52,13 +52,13 @@ class Fitted(NamedTuple):
     factors : dict of str to float
         The 95 % interval goes from the value divided by its factor to the value times its factor; it takes the
         structure and priors of the other constants as given.
-    untold : dict of str to str or None
+    undetermined : dict of str to str or None
         Constants that the data do not determine, each with the one that it trades off with most, if there is one.
     """
 
     values: dict
     factors: dict
-    untold: dict
+    undetermined: dict
 
 
 def fitted(problem):
@@ -72,22 +72,22 @@ def fitted(problem):
     -------
     Fitted
     """
-    untold, start = {}, None
+    undetermined, start = {}, None
     while problem.constants:
         result = solve(problem, start=start)
         spread, partners = _spread(problem, result)
-        if spread.max() <= _TOLD * problem.prior:
+        if spread.max() <= _DETERMINED * problem.prior:
             break
         alone = np.array([partner is None for partner in partners])
-        gone = (spread == spread.max()) | (alone & (spread > _PLAINLY_UNTOLD * problem.prior))
-        untold |= {problem.constants[place].name: partners[place] for place in np.flatnonzero(gone)}
+        gone = (spread == spread.max()) | (alone & (spread > _CLEARLY_UNDETERMINED * problem.prior))
+        undetermined |= {problem.constants[place].name: partners[place] for place in np.flatnonzero(gone)}
         problem = problem.of([one for one, leaves in zip(problem.constants, gone, strict=True) if not leaves])
         start = result.x[~gone]
     if not problem.constants:
-        return Fitted({}, {}, untold)
+        return Fitted({}, {}, undetermined)
     names = [one.name for one in problem.constants]
     values = dict(zip(names, np.exp(result.x).tolist(), strict=True))
-    return Fitted(values, dict(zip(names, np.exp(_NORMAL_95 * spread).tolist(), strict=True)), untold)
+    return Fitted(values, dict(zip(names, np.exp(_NORMAL_95 * spread).tolist(), strict=True)), undetermined)
 
 
 def solve(problem, rows=slice(None), start=None, tolerance=_TOLERANCE):

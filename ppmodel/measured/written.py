@@ -42,9 +42,10 @@ def system_text(found, title, command, date):
 
 def _heading(found, command):
     yield f"Made by: ppmodel {command}"
-    untold = [name + (f" (beside {partner})" if partner else "") for name, partner in found.fit.untold.items()]
-    if untold:
-        yield from wrap(f"Not told by these rows, and left as they were: {', '.join(untold)}.", _WIDTH)
+    left = found.fit.undetermined.items()
+    if left:
+        names = ", ".join(f"{name} (trades off with {partner})" if partner else name for name, partner in left)
+        yield from wrap(f"Not determined by these rows, and left unchanged: {names}.", _WIDTH)
 
 
 def _errors(found, date):
@@ -88,5 +89,5 @@ def _rows(field, found):
     """The rows that a constant was fitted to, and the errors on unseen rows."""
     part = "memory" if field in MEMORY else "time"
     errors = [one for one in found.sources if (one.what == "time") == (part == "time")]
-    told = [f"{one.file} ({'wrong' if one.what == 'fits' else 'mean error'} {one.mean:.1%})" for one in errors]
-    return f"{found.rows[part]} rows of {', '.join(told)}"
+    of_files = [f"{one.file} ({'wrong' if one.what == 'fits' else 'mean error'} {one.mean:.1%})" for one in errors]
+    return f"{found.rows[part]} rows of {', '.join(of_files)}"
