@@ -39,7 +39,7 @@ CASES = {
 
 def stages(num_ranks, chunks, rank=0, **more):
     """Stand-ins for the stages of a rank: what a schedule asks of them to find its order, without a process group."""
-    same = {"num_ranks": num_ranks * chunks, "group_size": num_ranks, "group_rank": rank, "submod": None}
+    same = {"num_stages": num_ranks * chunks, "group_size": num_ranks, "group_rank": rank, "submod": None}
     return [SimpleNamespace(stage_index=rank + chunk * num_ranks, **same, **more) for chunk in range(chunks)]
 
 
