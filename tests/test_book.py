@@ -193,6 +193,15 @@ def test_the_first_page_says_what_stands(page):
         assert item.locator("a").first.get_attribute("href").startswith("nb/")
 
 
+def test_a_long_fact_is_quoted_as_it_was_recorded(page):
+    """Several sentences with commas and apostrophes: nothing of their way through the configuration is left."""
+    page.goto((HTML / "nb" / "take.html").as_uri())
+    shown = page.locator("article").inner_text().replace("’", "'")
+    facts = json.loads((HTML / "results/take_interleaved.json").read_text())
+    assert facts["said"] in shown
+    assert json.loads((HTML / "results/take.json").read_text())["stay"] in shown
+
+
 def test_every_public_name_and_every_command_has_its_entry(page):
     """The Python reference has all that `import ppmodel` gives, the other one every command with its help."""
     page.goto((HTML / "api.html").as_uri())
