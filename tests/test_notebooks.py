@@ -270,6 +270,10 @@ def said_of(system, source):
 @of("beside")
 def test_beside(recorded):
     """Parts sum to the iteration; a group of one waits for nobody; gains are against 1F1B in the same layout."""
+    edges = recorded("layout.csv").set_index(["group", "rank"])
+    gpt = load_model("gpt3_175b")
+    assert (edges.bytes[["tensor", "pipeline"]] == 2 * gpt.sequence * gpt.hidden).all()
+    assert edges.iteration_bytes["pipeline", 0] == 16 / 2 * edges.bytes["pipeline", 0]
     block = recorded("beside_block.csv")
     assert set(block.group) == {"tensor"}
     study = recorded("beside.csv")

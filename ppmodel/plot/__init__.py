@@ -1,6 +1,7 @@
 """Pictures of tables, timelines and frames; no other part of the library imports matplotlib."""
 
 from ppmodel.plot.heatmap import plot_heatmap
+from ppmodel.plot.layout import plot_layout
 from ppmodel.plot.lines import legend, plot_bars, plot_lines
 from ppmodel.plot.palette import family_styles, style_of
 from ppmodel.plot.parts import plot_parts
