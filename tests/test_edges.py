@@ -76,7 +76,7 @@ def test_links_are_those_that_costs_use(tp, dp, out):
     said = edge_words(found, model, system, layout)
     assert all(said[group].endswith("nodes, 50 GB/s" if between[group] else "node, 450 GB/s") for group in said)
     assert size(found.bytes.max()) in said["data"]
-    occupied = model_costs(schedule, model, system, layout=layout).occupancy_s[OpKind.F]
+    occupied = model_costs(schedule, model, system, layout=layout).occupancy_s[OpKind.F, 0]
     message = message_bytes(schedule, model, layout)
     for rank in range(3):
         leaves = found[(found.group == "pipeline") & (found["rank"] == rank)].between.item()

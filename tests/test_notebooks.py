@@ -270,7 +270,7 @@ def said_of(system, source):
 @of("beside")
 def test_beside(recorded):
     """Parts sum to the iteration; a group of one waits for nobody; gains are against 1F1B in the same layout."""
-    edges = recorded("layout.csv").set_index(["group", "rank"])
+    edges = recorded("beside_layout.csv").set_index(["group", "rank"])
     gpt = load_model("gpt3_175b")
     assert (edges.bytes[["tensor", "pipeline"]] == 2 * gpt.sequence * gpt.hidden).all()
     assert edges.iteration_bytes["pipeline", 0] == 16 / 2 * edges.bytes["pipeline", 0]

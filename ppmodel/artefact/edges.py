@@ -39,7 +39,7 @@ def edges(schedule, model, system, layout):
     >>> run = load_model("llama3_70b"), load_system("dgx_h100_nodes"), LayoutSpec(pp=4, tp=8, dp=2)
     >>> found = edges(build("1f1b", 4, 8), *run).set_index(["group", "rank"])
     >>> [size(one) for one in found.bytes.loc[["tensor", "pipeline", "data"], 1]]
-    ['128 MiB', '128 MiB', '8 GiB']
+    ['128 MiB', '128 MiB', '7.97 GiB']
     """
     layout = check_layout(layout, model, system, schedule)
     given = schedule, model, system, layout

@@ -1,5 +1,6 @@
 """A picture of a run's layout: the model's stages, the ranks that hold them, their GPUs, and the replicas."""
 
+import re
 from textwrap import fill
 
 from matplotlib import pyplot as plt
@@ -14,9 +15,10 @@ EDGE_COLOURS = {"tensor": VERMILION, "pipeline": BLUE, "data": GREEN}
 """What passes inside a rank, between stages, and between replicas."""
 
 _HELD = (SKY, YELLOW, PURPLE, ORANGE)  # by rank, for its stages
+_UNIT = re.compile(r"(?<=\d) (?=[KMGTP]i?B)")  # stays on the line of its number
 _MOST_RANKS, _MOST_GPUS, _MOST_REPLICAS = 4, 16, 2
 _HEAD, _UNDER, _GAP = 0.2, 0.27, 0.34  # inches: a rank's name, its collectives, the way to the next
-_LINE, _LETTER = 0.13, 4.15  # inches and points, of the words below
+_LINE, _LETTER = 0.13, 4.05  # inches and points, of the words below
 _SMALL, _TINY, _NARROW_LETTER, _BOLD_LETTER = 7.5, 6.8, 3.7, 4.5  # points
 _DIGIT = 0.66  # of a digit's size, its width with some room
 _TWO_LINES, _ONE_LINE = 0.26, 0.125  # inches that a stage needs for its name and layers
@@ -59,7 +61,8 @@ def plot_layout(layout, cuts, edges, words, title, context="", *, devices_per_no
     if not cuts:
         raise PPModelError("cuts", cuts, "must have at least one way to cut the model", "give the stages of a schedule")
     place = _Places(layout, cuts)
-    below = [(group, fill(text, int((page_width() - 0.3) * 72 / _LETTER))) for group, text in words.items()]
+    letters = int((page_width() - 0.3) * 72 / _LETTER)
+    below = [(group, fill(_UNIT.sub("\u00a0", text), letters)) for group, text in words.items()]
     height = place.top + place.height + 0.17 + sum(_LINE * (text.count("\n") + 1) + 0.05 for _, text in below)
     above = 0.48 if on_phone() else 0.32  # for the context
     figure = plt.figure(figsize=(page_width(), height + above), layout="none")
