@@ -528,6 +528,16 @@ def test_words_of_a_layout_have_room(size, phone):
             assert around.x0 <= extent.x0 < extent.x1 <= around.x1, said
 
 
+def test_a_layout_is_written_as_it_is_drawn(tmp_path):
+    """Twice, without a warning that nothing lays it out, and in one place."""
+    figure = drawn_layout(4, 8, 2)
+    before = figure.axes[0].get_position().bounds
+    for name in ("first.png", "second.svg"):
+        figure.savefig(tmp_path / name, bbox_inches="tight")
+    figure.draw_without_rendering()
+    assert figure.axes[0].get_position().bounds == before
+
+
 def test_a_layout_numbers_its_gpus():
     """As Megatron-LM does: tensor groups, then replicas, then ranks; a node of eight GPUs by its number."""
     words = [text.get_text() for text in drawn_layout(4, 8, 2).axes[0].texts]

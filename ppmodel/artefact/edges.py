@@ -1,6 +1,7 @@
 """What passes between the GPUs of a run: inside a rank, between stages, and between replicas."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pandas as pd
 
@@ -96,7 +97,7 @@ def block_collectives(model, layout):
 
 
 def stage_ranks(schedule, model, system, layout):
-    """The layers of each stage, and the rank that holds it.
+    """The layers of each stage, and the rank that holds it; for any number of microbatches.
 
     Examples
     --------
@@ -106,7 +107,7 @@ def stage_ranks(schedule, model, system, layout):
     >>> stage_ranks(build("interleaved-1f1b", 2, 2, chunks=2), *run)
     [(20, 0), (20, 1), (20, 0), (20, 1)]
     """
-    found = stages(schedule, model, system, layout=layout)
+    found = stages(schedule, model, system, layout=replace(layout, global_batch=None))
     return [(stage.blocks, rank) for stage, rank in zip(found, schedule.placement[0].tolist(), strict=True)]
 
 

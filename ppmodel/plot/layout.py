@@ -65,7 +65,8 @@ def plot_layout(layout, cuts, edges, words, title, context="", *, devices_per_no
     below = [(group, fill(_UNIT.sub("\u00a0", text), letters)) for group, text in words.items()]
     height = place.top + place.height + 0.17 + sum(_LINE * (text.count("\n") + 1) + 0.05 for _, text in below)
     above = 0.48 if on_phone() else 0.32  # for the context
-    figure = plt.figure(figsize=(page_width(), height + above), layout="none")
+    figure = plt.figure(figsize=(page_width(), height + above))
+    figure.set_layout_engine("none")  # not as an argument: files would then be laid out by the default
     axis = figure.add_axes((0, 0, 1, height / (height + above)), xlim=(0, page_width()), ylim=(height, 0))
     axis.axis("off")
     for column, stages in enumerate(cuts.values()):
