@@ -2,7 +2,8 @@
 
 from functools import cache
 
-from ppmodel.specs import DATA, load_system
+from ppmodel.specs import DATA
+from ppmodel.specs.document import read_last_block
 
 
 @cache
@@ -19,8 +20,9 @@ def memory_errors():
     >>> sorted(memory_errors())
     ['a100_bigscience', 'b200_simumax']
     """
-    systems = [load_system(path.stem) for path in sorted((DATA / "starts").glob("*.yaml"))]
-    return {system.name: system.errors.memory for system in systems if system.errors.memory is not None}
+    names = sorted(path.stem for path in (DATA / "starts").glob("*.yaml"))
+    stated = {name: read_last_block(DATA / "systems" / f"{name}.yaml", "errors") for name in names}
+    return {name: float(errors["memory"]["value"]) for name, errors in stated.items() if "memory" in errors}
 
 
 def is_tight(held_bytes, capacity_bytes):
