@@ -73,6 +73,7 @@ def test_an_unknown_kind_is_refused():
         ("schedules", "[gpipe, [chimera, {concat: direct}], [hanayo, {waves: 2}]]", None),
         ("schedules", "[[asymmetric-chimera, {split: [1, 2]}]]", None),
         ("splits", "[[1, 3]]", [[1, 3]]),
+        ("splits", f"[{'[1, 3], ' * 300}]", [[1, 3]] * 300),
         ("p2p", "blocking", "blocking"),
         ("memory_limit", "1.5 TiB", "1.5 TiB"),
         ("memory_limit", "", ""),

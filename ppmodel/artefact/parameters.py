@@ -20,8 +20,7 @@ from ruamel.yaml.events import AliasEvent
 from ppmodel.artefact.kinds import KINDS, Kind, like, shown
 from ppmodel.errors import PPModelError
 from ppmodel.specs import load_model, load_system
-
-_MOST_OPENED = 500  # brackets in a value that is typed
+from ppmodel.specs.document import refuse_depth
 
 
 class Parameter(NamedTuple):
@@ -156,8 +155,7 @@ def parse(pairs, own):
 
 def _read_yaml(name, text):
     try:
-        if text.count("[") + text.count("{") > _MOST_OPENED:  # nested, they would take minutes to read
-            raise ValueError
+        refuse_depth(text)
         if any(isinstance(event, AliasEvent) for event in YAML(typ="safe", pure=True).parse(text)):
             raise ValueError
         return YAML(typ="safe", pure=True).load(text)

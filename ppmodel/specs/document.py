@@ -14,7 +14,7 @@ from ppmodel.errors import SpecificationError
 from ppmodel.files import read_text
 
 _FORM = "write 'key: {value: ..., unit: ..., kind: ..., source: ...}', as the files in data do"
-_LARGEST_BYTES, _MOST_BRACKETS = 2**18, 1000
+_LARGEST_BYTES, _MOST_BRACKETS = 2**18, 100
 _KEPT = 64
 _MOST_VALUES, _DEEPEST = 10**5, 20  # a sweep of 10,000 seeds has as many; no file is deeper than five
 
@@ -133,12 +133,12 @@ def _read_yaml(path, form=_FORM):
 @lru_cache(_KEPT)
 def _parsed(text):
     """The document of a text, which nobody changes; a study reads the same few files again and again."""
-    _refuse_depth(text)
+    refuse_depth(text)
     return YAML().load(text)
 
 
-def _refuse_depth(text):
-    """Refuse brackets nested by the hundred, which take the parser minutes."""
+def refuse_depth(text):
+    """Raise RecursionError for brackets nested by the hundred, which would take the parser minutes."""
     depth = 0
     for bracket in re.findall(r"[][{}]", text):
         depth += 1 if bracket in "[{" else -1
