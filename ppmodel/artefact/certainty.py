@@ -1,4 +1,6 @@
-"""How sure a predicted difference is: measured runs that differ by about as much, and which of them is the faster."""
+"""How sure a predicted difference is: what became of such differences between runs that were measured."""
+
+import re
 
 import numpy as np
 import pandas as pd
@@ -9,13 +11,14 @@ TIE, WITHIN, LIKELY, CLEAR = "a tie", "within the error", "likely", "clear"
 """The words for a difference, from the least to the most certain."""
 
 REVERSED = 0.05
-"""A difference is clear if at most this share of pairs of runs that differ by about as much are reversed."""
+"""A difference is clear if at most this share of the measured pairs that differ by about as much is reversed."""
 
 _ABOUT = 1.5  # times as much, or as little
+_GPU = re.compile(r"[a-z]+\d+[a-z]?")
 
 
 def kind_of(system):
-    """The kind of GPU that the name of a packaged system begins with.
+    """The kind of GPU that a system is named after.
 
     Parameters
     ----------
@@ -24,13 +27,14 @@ def kind_of(system):
     Returns
     -------
     str
+        The first part of the name that is letters and a number; the whole name if there is none.
 
     Examples
     --------
-    >>> kind_of("a100_vtrain")
-    'a100'
+    >>> [kind_of(name) for name in ("a100_vtrain", "dgx_h100_nodes", "mi300x", "mid_cp_slow_nw")]
+    ['a100', 'h100', 'mi300x', 'mid_cp_slow_nw']
     """
-    return system.split("_")[0]
+    return next((part for part in system.split("_") if _GPU.fullmatch(part)), system)
 
 
 def errors_by_gpu(left_out):
@@ -81,13 +85,14 @@ def pairs_of(left_out):
 
 
 def like(pairs, apart):
-    """The pairs that differ by about as much: at most half as much again, and at least two thirds.
+    """The pairs that differ by about as much: between two thirds and one and a half times as much.
 
     Parameters
     ----------
     pairs : DataFrame
         From `pairs_of`.
     apart : float
+        As in `pairs_of`.
 
     Returns
     -------
@@ -113,13 +118,13 @@ def in_a_word(apart, error, pairs, tie):
     pairs : DataFrame
         From `pairs_of`.
     tie : float
-        Differences below are a tie.
+        Smaller differences are a tie.
 
     Returns
     -------
     str
         `TIE`; `WITHIN` if the error is no smaller than the difference; `CLEAR` if at most `REVERSED` of the pairs that
-        differ by about as much are reversed; else `LIKELY`.
+        differ by about as much are reversed; else `LIKELY`, also if there are no such pairs.
 
     Examples
     --------
