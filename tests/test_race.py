@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 from conftest import HTML
@@ -67,8 +68,11 @@ def test_the_slider_reverses_the_order(page):
     assert page.thrown == page.elsewhere == []
 
 
+_BOXES = """boxes => boxes.map(box => ['x', 'width'].map(key => parseFloat(box.getAttribute(key))))"""
+
+
 def test_the_race_without_scripts(page):
-    """The picture, its sentence and its numbers stand there, and no slider that does nothing."""
+    """The picture and its numbers stand there, box by box as a script would draw them, and no slider without use."""
     plain = page.context.browser.new_page(java_script_enabled=False, viewport={"width": 390, "height": 844})
     plain.goto(PAGE.as_uri())
     assert not plain.locator(".racing input").is_visible()
@@ -77,7 +81,11 @@ def test_the_race_without_scripts(page):
     assert found == pytest.approx(list(simulated(comm).values()), abs=0.05)
     last = plain.locator(".racing-row text").last.bounding_box()
     assert last["x"] + last["width"] <= 390
+    drawn = plain.locator(".racing rect").evaluate_all(_BOXES)
     plain.close()
+    page.goto(PAGE.as_uri())
+    page.wait_for_selector(".racing[data-ready]")
+    assert np.array(page.locator(".racing rect").evaluate_all(_BOXES)) == pytest.approx(np.array(drawn), abs=1e-3)
 
 
 def test_no_other_page_loads_it():
@@ -98,6 +106,8 @@ def test_a_race_is_data_too():
         assert other._repr_html_().count("<rect") == 2 * 2 * other.size[0] * other.size[1]
     with pytest.raises(PPModelError):
         Race(["nothing"], 4, 8, 0.5, 1)
+    with pytest.raises(PPModelError, match="not defined at pp = 3"):
+        Race(["chimera"], 3, 5, 0.5, 1)
 
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb-v", "interleaved-1f1b"])

@@ -4,7 +4,7 @@
   "use strict";
   const E = window.ppmodelEngine;
   const base = document.currentScript.src.replace(/[^/]*$/, "");
-  const EQUAL = 1e6; // as in race.py: numbers that round to the same of these parts are equal
+  const EQUAL = 1e6; // as in race.py: values are equal if they round to the same multiple of one over this
   const orders = new Map();
 
   // Data are classic scripts, since a page on file:// cannot fetch.
@@ -20,7 +20,7 @@
 
   // ---- sentences, as in race.py ------------------------------------------------------------------
 
-  // Labels in the order of their values, those that are equal together.
+  // Rows by value, the smallest first, with equal ones in one list.
   function levels(rows, value) {
     const whole = (row) => Math.floor(value(row) * EQUAL + 0.5), found = [];
     for (const row of [...rows].sort((a, b) => whole(a) - whole(b))) {

@@ -13,13 +13,13 @@ import numpy as np
 from ppmodel import evaluate
 from ppmodel.artefact import explorer
 from ppmodel.cases import legal_cases
-from ppmodel.errors import PPModelError
+from ppmodel.errors import PPModelError, shown
 from ppmodel.metrics import table_bubble_ratio
 from ppmodel.ops import OpKind
 from ppmodel.plot.timelines import KIND_COLOURS, KIND_NAMES
 
 STEPS = 100
-"""Positions of the slider, beside its start."""
+"""Steps of the slider from end to end."""
 
 SCRIPTS = "engine.js", "race.js"
 """What the page loads from the explorer's folder; the second loads the orders of the schedules."""
@@ -27,7 +27,7 @@ SCRIPTS = "engine.js", "race.js"
 _FOLDER = "../explorer/"
 _ROOM = 1.13  # the axis ends behind the longest makespan: its number stands there
 _HEIGHT, _GAP = 50, 2  # px: of all ranks of a schedule, and between two of them
-_EQUAL = 1e6  # numbers that round to the same of these parts are equal
+_EQUAL = 1e6  # values are equal if they round to the same multiple of one over this
 
 
 class Race:
@@ -36,7 +36,7 @@ class Race:
     Parameters
     ----------
     schedules : list
-        As in `cases.as_case`; those that are not defined at the size are left out.
+        Each as in `cases.as_case`; those that are not defined at the size are left out.
     pp, microbatches : int
         Ranks and microbatches.
     comm : float
@@ -53,6 +53,11 @@ class Race:
     frame : DataFrame
         ``label``, ``comm`` and ``makespan_s`` at every position of the slider.
 
+    Raises
+    ------
+    PPModelError
+        If none of the schedules is defined at the size.
+
     Examples
     --------
     >>> Race(["v-half", "gpipe"], 4, 8, 0, most=1)
@@ -63,6 +68,9 @@ class Race:
         given = {"forward": 1, "backward": 2, "p2p": p2p}
         self.size, self.comm, self.most, self.p2p = (pp, microbatches), comm, most, p2p
         tables = {case.label: (case, table) for case, table in legal_cases(schedules, pp, microbatches)}
+        if not tables:
+            rule = f"are not defined at pp = {pp}, microbatches = {microbatches}"
+            raise PPModelError("schedules", shown(schedules), rule, "choose another size, or other schedules")
         self.cases = {label: case for label, (case, _) in tables.items()}
         self.bubbles = {label: float(table_bubble_ratio(table)) for label, (_, table) in tables.items()}
         self.runs = {label: evaluate.simulate(table, **given, comm=comm) for label, (_, table) in tables.items()}
@@ -128,11 +136,11 @@ class Race:
         return f'<p class="racing-foot"><span>{" ".join(said)}</span>{link}</p>'
 
     def _link(self, order):
-        """Into the explorer, with the first against the last; nothing where it does not have this point."""
+        """Into the explorer, with the fastest against the slowest; empty where it lacks this point."""
         first, last = self.cases[order[0]], self.cases[order[-1]]
-        shown = {"comm": self.comm, "p2p": self.p2p}
+        point = {"comm": self.comm, "p2p": self.p2p}
         try:
-            return explorer.link(first, *self.size, against=last, page=f"../{explorer.PAGE}", **shown)
+            return explorer.link(first, *self.size, against=last, page=f"../{explorer.PAGE}", **point)
         except PPModelError:
             return ""
 
@@ -141,7 +149,7 @@ class Race:
 
 
 def levels(values):
-    """Labels in the order of their values, the smallest first; those that are equal together.
+    """Labels by value, the smallest first, with equal ones in one list.
 
     Parameters
     ----------
