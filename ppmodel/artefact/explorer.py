@@ -91,9 +91,9 @@ def link(schedule, pp, microbatches, against=None, page=PAGE, **shown):
 
 
 def offer(figure, schedules, pp, microbatches, **shown):
-    """Give a figure a link into the explorer, which pages show behind its caption.
+    """Give a figure a link into the explorer, which pages show after its caption.
 
-    Where the explorer does not have the point, because a notebook's parameters were changed, there is none.
+    There is none where the explorer lacks the point, for example because a notebook's parameters were changed.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ def repository(project):
 
 
 def how_to_get(address):
-    """How a reader gets the project, as the sentence before the command to run in it.
+    """The sentence before a command of the project: where to run it, and how to get there.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def how_to_get(address):
     Returns
     -------
     str
-        In MyST.
+        In MyST; the command follows.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def mended(text):
 
 
 def folded(text):
-    """A page of the reference with each name, its signature and its first sentence; the rest unfolds.
+    """A page of the reference whose entries show name, signature and first paragraph, and fold the rest.
 
     Parameters
     ----------

@@ -99,7 +99,9 @@ def laid_out(figure):
 
 
 def take_out(notebooks, folder):
-    """Take the versions of pictures out of executed notebooks; texts start with points, captions end with links.
+    """Take the versions of pictures out of executed notebooks, and complete their alternative texts and captions.
+
+    The text begins with the figure's point, and the caption ends with its link into the explorer.
 
     Parameters
     ----------
@@ -168,7 +170,7 @@ def _markup(found, known, images):
 
 
 def _width(picture):
-    """The style of a picture's width: of a narrow one its own, so that its letters are as large as in the others."""
+    """The style of a picture's width; a narrow one keeps its own, so that its letters are as large as in the others."""
     from ppmodel.plot.style import page_width
 
     with picture.open("rb") as file:

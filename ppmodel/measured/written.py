@@ -25,7 +25,7 @@ def system_text(found, title, command, date):
     -------
     str
         Values in the order of the starting system's file; fitted values have the kind ``fitted``, with their interval,
-        rows and date, and all other values stay as they are. `errors` states the errors.
+        rows and date, and all other values stay as they are. The last block is that of `ErrorSpec`.
     """
     lines = [f"# {line}" for line in _heading(found, command)]
     lines.append(f"title: {json.dumps(title, ensure_ascii=False)}")
