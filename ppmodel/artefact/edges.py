@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from ppmodel.cli.text import counted
+from ppmodel.cli.text import counted, joined
 from ppmodel.costs import block_operations, check_layout, group_of, stages
 from ppmodel.costs.transfers import pipeline_links, sent_bytes
 from ppmodel.metrics.messages import messages_sent
@@ -156,14 +156,15 @@ def edge_point(found, layout):
     gpus = layout.tp * layout.cp
     most = found.groupby("group").iteration_bytes.max().map(size)
     parts = [f"{most[group]} {where}" for group, where in _WHERE.items() if group in most]
-    listed = " and ".join([", ".join(parts[:-1]), *parts[-1:]][not parts[:-1] :])
-    said = f"{'it' if gpus == 1 else 'each'} exchanges {listed} in an iteration"
-    return f"A rank is {counted(gpus, 'GPU')}" + f"; {said}" * bool(parts)
+    rank = f"A rank is {counted(gpus, 'GPU')}"
+    if not parts:
+        return rank
+    return f"{rank}; {'it' if gpus == 1 else 'each'} exchanges {joined(parts)} in an iteration"
 
 
 def _counted(collectives):
     kinds = Counter(one.kind for one in collectives)
-    return " and ".join(counted(count, kind) for kind, count in kinds.items())
+    return joined([counted(count, kind) for kind, count in kinds.items()])
 
 
 def _span(sizes):

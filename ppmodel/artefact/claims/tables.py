@@ -5,6 +5,7 @@ import pandas as pd
 
 from ppmodel.artefact.claims.file import EXACT
 from ppmodel.artefact.claims.judge import VERDICTS, condition
+from ppmodel.cli.text import joined
 
 _KNOB_WORDS = {
     "bandwidth": "{:g} times the bandwidth", "latency": "{:g} times the latency", "compute": "{:g} times the compute",
@@ -228,11 +229,7 @@ def write_marks(claims, judgements):
         key = next(key for key in _MARKS if VERDICTS.get(key, key) == verdict)
         counts[key] += 1
         on = [words for axis, words in _AXES_SAID.items() if any(_turns_on(one, axis) for one in deciding)]
-        said = (
-            f"depends on {' and '.join([', '.join(on[:-1])] * (len(on) > 1) + on[-1:])}"
-            if key == "depends" and on
-            else verdict
-        )
+        said = f"depends on {joined(on)}" if key == "depends" and on else verdict
         page = claim.rows[0].page
         items.append(
             f"- {_MARKS[key]} {claim.statement} *{said[:1].upper()}{said[1:]}* ({{doc}}`{claim.title} </{page}>`)."
