@@ -23,7 +23,7 @@ _NUMBERS = (
     "iteration_s", "memory_gb",
 )  # fmt: skip
 SIZE = ("hidden", "layers", "gpus", "sequence", "global_batch")
-"""What runs have in common that differ only in their layout: the model, the GPUs and the batch."""
+"""What two runs share if they differ only in their layout: the model, the GPUs and the batch."""
 
 _GB = 1e9
 
@@ -164,7 +164,7 @@ def without_parts(names):
 
 
 def models_left_out(names):
-    """Mean errors of time on models that no fit had seen; a model is a hidden size and a number of layers.
+    """Errors of time of all runs, each predicted by a fit that had not seen its model: its hidden size and layers.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def utilizations(names):
     -------
     DataFrame
         One row per run with a time in the sources of each system; columns ``id, runs, system, gpus, fp8`` and
-        ``model_flops_utilization``, of the bf16 peak of that system, also where a run multiplies in FP8.
+        ``model_flops_utilization``, relative to the system's bf16 peak even where a run multiplies in FP8.
 
     Examples
     --------

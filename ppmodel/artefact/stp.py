@@ -77,10 +77,10 @@ def load_throughputs(name="throughput"):
 
 
 def one_constant(share=SHARE, model="stp_12b", system="a800"):
-    """A system on which nothing takes time but floating-point operations and all-reduces of the tensor group.
+    """A system on which only floating-point operations, all-reduces of the tensor group and copies to the host take time.
 
-    Activations that are offloaded take time as well; the paper's constant says nothing of them. Beside the computing,
-    the link to the host is as fast as on the machine.
+    The paper's constant does not cover the copies, of activations that are offloaded: relative to the computing, the
+    link to the host is as fast as on the machine.
 
     Parameters
     ----------
