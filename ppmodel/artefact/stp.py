@@ -77,10 +77,10 @@ def load_throughputs(name="throughput"):
 
 
 def one_constant(share=SHARE, model="stp_12b", system="a800"):
-    """A system on which only floating-point operations, all-reduces of the tensor group and copies to the host take time.
+    """A system on which only floating-point operations, all-reduces of the tensor group and offloading take time.
 
-    The paper's constant does not cover the copies, of activations that are offloaded: relative to the computing, the
-    link to the host is as fast as on the machine.
+    The paper's constant says nothing of offloading, so the link to the host is as fast, relative to the computing, as
+    on the machine.
 
     Parameters
     ----------
