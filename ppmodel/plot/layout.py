@@ -113,6 +113,10 @@ def _shown(count, most):
     return [*range(min(count, most) - 1), count - 1]
 
 
+def _counted(number, word):
+    return f"{number} {word}{'s' * (number != 1)}"
+
+
 def _held(rank):
     return _HELD[rank % len(_HELD)]
 
@@ -125,7 +129,7 @@ def _draw_cut(axis, place, column, stages):
     for number, (layers, rank) in enumerate(stages):
         high = place.height * layers / total
         axis.add_patch(Rectangle((left, top), place.cut, high, fc=_held(rank), ec="#555555", lw=0.7))
-        lines = [f"stage {number}", f"{layers} layer{'s' * (layers != 1)}"][: (high >= _ONE_LINE) + (high >= _TWO_LINES)]
+        lines = [f"stage {number}", _counted(layers, "layer")][: (high >= _ONE_LINE) + (high >= _TWO_LINES)]
         if lines:
             centre = left + place.cut / 2, top + high / 2
             axis.text(*centre, "\n".join(lines), fontsize=_TINY, ha="center", va="center", color=ON_LIGHT)
@@ -135,7 +139,7 @@ def _draw_cut(axis, place, column, stages):
 def _draw_replica(axis, place, layout, replica, labels, room):
     """A column of ranks, each with its GPUs, and what passes inside and between them."""
     left, middle = place.of_replica(replica), place.of_replica(replica) + place.width / 2
-    named = f"replica {replica}:{chr(10) if on_phone() else ' '}{layout.replica_gpus} GPU{'s' * (layout.replica_gpus > 1)}"
+    named = f"replica {replica}:{chr(10) if on_phone() else ' '}{_counted(layout.replica_gpus, 'GPU')}"
     axis.text(left, place.top - 0.06, named, fontsize=_SMALL, va="bottom", fontweight="bold")
     for one, rank in enumerate(place.ranks):
         first = layout.tp * layout.cp * (replica + layout.dp * rank)
