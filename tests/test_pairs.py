@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ppmodel import Schedule, build
 from ppmodel.costs import OpCosts, model_costs, stages
+from ppmodel.costs.collectives import collective_line
 from ppmodel.costs.model import work_of
 from ppmodel.costs.pairs import list_units, operation_units
 from ppmodel.costs.units import ORDERS, Unit, cell_duration, cell_streams, handed_on
@@ -301,6 +302,27 @@ def test_a_backward_alone_hides_its_collectives_as_its_two_streams_would(llama, 
         one, stage, other, beside = key
         both = [costs.compute_s[one, stage] + costs.compute_s[other, beside] for costs in (first, second)]
         assert both[1] * second.pairs[key] == pytest.approx(both[0] * factor)
+
+
+@pytest.mark.parametrize("contention", [1.0, 1.2])
+@pytest.mark.parametrize(("tp", "whole"), [(2, True), (8, False)])
+def test_input_is_gathered_again_under_the_input_gradient_of_its_product(llama, tp, whole, contention):
+    """With sequence parallelism a backward alone also hides what its weight gradients wait for, product by product: all
+    of it if it is shorter than both products of a block, else a part."""
+    system, layout = load_system("h100"), LayoutSpec(pp=4, tp=tp, layers="even", sequence_parallel=True)
+    system = replace(system, collectives=replace(system.collectives, contention=contention))
+    table = build("dualpipev", 4, 8)
+    exposed, found = (
+        stages(table, llama, system, layout=replace(layout, overlap_backward=hides))[1] for hides in (False, True)
+    )
+    latency, rate = collective_line("all-gather", "tensor", layout, system)
+    gather = latency + rate * 2 * llama.sequence * llama.hidden
+    columns = llama.hidden + 2 * llama.kv_heads * llama.head_size, 2 * llama.mlp_hidden
+    least = 2 * llama.sequence * llama.hidden * min(columns) / tp / system.peak_compute_flops
+    assert (gather < least) == whole
+    share = (exposed.weight_grad_s - found.weight_grad_s) / (exposed.blocks * (2 - contention) * 2 * gather)
+    assert share == pytest.approx(1) if whole else 0.5 < share < 0.95
+    assert found.forward_s == exposed.forward_s
 
 
 def test_parts_of_an_iteration_shrink_with_its_cells(llama):

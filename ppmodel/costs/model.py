@@ -14,7 +14,7 @@ from ppmodel.costs.host import host_s, wait_for_host
 from ppmodel.costs.offload import offload_of
 from ppmodel.costs.pairs import PairTimes, contention, hidden_in_backward_s, list_units
 from ppmodel.costs.partition import LayerTimes, StageLayers, microbatch_sequences, stage_layers
-from ppmodel.costs.phases import AGAIN, INPUT_GRAD, PARTS, PARTS_THAT_HIDE, phase_seconds, phases_of
+from ppmodel.costs.phases import AGAIN, INPUT_GRAD, PARTS, PARTS_THAT_HIDE, WEIGHT_GRAD, phase_seconds, phases_of
 from ppmodel.costs.table import OpCosts
 from ppmodel.costs.transfers import hockney_s, pipeline_links, ring_s, transfer_costs
 from ppmodel.ops import OpKind
@@ -261,7 +261,8 @@ def _lists(model, sequences, system, layout):
     seconds = taken[:, :AGAIN]
     seconds[:, INPUT_GRAD] += taken[:, AGAIN]
     if layout is not None and layout.overlap_backward:
-        seconds[:, INPUT_GRAD, PARTS.index("tensor")] -= hidden_in_backward_s(work.phases, system, layout)
+        halves = slice(INPUT_GRAD, WEIGHT_GRAD + 1)
+        seconds[:, halves, PARTS.index("tensor")] -= hidden_in_backward_s(work.phases, system, layout)
     if layout is not None and layout.zero:
         busy_s = seconds[..., PARTS_THAT_HIDE].sum(axis=2)
         seconds[..., PARTS.index("data")] += microbatch_data_s(work.parameters, busy_s, model, layout, system)

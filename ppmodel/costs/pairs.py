@@ -4,7 +4,7 @@ from itertools import groupby
 
 import numpy as np
 
-from ppmodel.costs.phases import AGAIN, FORWARD, INPUT_GRAD, PARTS, WEIGHT_GRAD, taken_s
+from ppmodel.costs.phases import AGAIN, FORWARD, INPUT_GRAD, NOTHING, PARTS, WEIGHT_GRAD, taken_s
 from ppmodel.costs.units import CellStreams, Unit, cell_duration, cell_streams, handed_on
 from ppmodel.ops import OpKind
 
@@ -115,10 +115,11 @@ def contention(system):
 
 
 def hidden_in_backward_s(phases, system, layout):
-    """Seconds by which weight gradients hide the tensor-parallel collectives of input gradients, list by list.
+    """Seconds of tensor-parallel collectives that a backward on its own hides, list by list.
 
-    Each collective runs under the weight gradients of its unit, as in Megatron-LM: those of the layers whose input
-    gradient it sums. While they share the device, the system's contention slows both down.
+    As in Megatron-LM (``LinearWithGradAccumulationAndAsyncCommunication``): the sum of an input gradient runs under the
+    weight gradients of its unit, and input that is gathered for a weight gradient under the input gradient of the same
+    product. While they share the device, the system's contention slows both down.
 
     Parameters
     ----------
@@ -127,17 +128,37 @@ def hidden_in_backward_s(phases, system, layout):
 
     Returns
     -------
-    ndarray of float, shape (num_lists,)
-        In seconds.
+    ndarray of float, shape (num_lists, 2)
+        In seconds, of the collectives of input gradients and of weight gradients.
     """
-    place, bounds = _places(phases)
     taken, exposed = taken_s(phases, system, layout)
-    fields, row = len(Unit._fields), phases.slot // len(PARTS)
+    row, part = np.divmod(phases.slot, len(PARTS))
+    hidden = np.zeros((len(phases.ends) // 4, 2))
+    shared = 2 - contention(system)
+    for half, under in enumerate((_weights_of_units(phases, taken), _input_gradients_beside(phases, taken))):
+        counted = (row % 4 == (INPUT_GRAD, WEIGHT_GRAD)[half]) & (part == PARTS.index("tensor"))
+        hidden[:, half] = np.bincount(row // 4, shared * np.minimum(exposed, under) * counted, len(hidden))
+    return hidden
+
+
+def _weights_of_units(phases, taken):
+    """For each collective, the seconds of the weight gradients of its unit."""
+    place, bounds = _places(phases)
+    fields = len(Unit._fields)
     units = np.bincount(place[: len(taken)], taken, bounds[-1] * fields).reshape(-1, fields)
-    under = units[place[len(taken) :] // fields, _WEIGHT]
-    counted = (row % 4 == INPUT_GRAD) & (phases.slot % len(PARTS) == PARTS.index("tensor"))
-    hidden = (2 - contention(system)) * np.minimum(exposed, under) * counted
-    return np.bincount(row // 4, hidden, len(phases.ends) // 4)
+    return units[place[len(taken) :] // fields, _WEIGHT]
+
+
+def _input_gradients_beside(phases, taken):
+    """For each collective of a weight gradient, the seconds of the input gradient of its product; 0 for others."""
+    row_of = np.searchsorted(phases.ends, np.arange(len(taken)), side="right")
+    number = {of: kernel for kernel, of in enumerate(zip(row_of, phases.kernel_of, strict=True))}
+    seconds = np.zeros(len(phases.slot))
+    for collective, kernel in enumerate(phases.beside):
+        if kernel != NOTHING and row_of[kernel] % 4 == WEIGHT_GRAD:
+            beside = number.get((row_of[kernel] - WEIGHT_GRAD + INPUT_GRAD, phases.kernel_of[kernel]))
+            seconds[collective] = 0.0 if beside is None else taken[beside]
+    return seconds
 
 
 class PairTimes:

@@ -76,9 +76,10 @@ class LayoutSpec:
     context_exchange : {"ring", "all-gather"}
         How keys and values reach the other GPUs of a context-parallel group.
     overlap_tensor, overlap_backward, overlap_gradients, overlap_parameters : bool
-        Whether the framework hides, respectively: tensor-parallel collectives under adjacent GEMMs; those
-        of input gradients under weight gradients of the same layers; gradient reduction under the backward; and the
-        gathering of parameters under the forward.
+        Whether the framework hides, respectively: tensor-parallel collectives under adjacent GEMMs; those of the
+        backward as Megatron-LM does, sums of input gradients under the weight gradients of the same layers, and input
+        gathered for weight gradients under input gradients; gradient reduction under the backward; and the gathering of
+        parameters under the forward.
     pairing : {"alternating", "best"}
         The order in which the units of two operations in one cell run; see `costs.units.cell_duration`.
     hand_on : {"at_end", "when_ready"}
