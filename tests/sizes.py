@@ -26,7 +26,8 @@ PARAMETERS = {
         "tp": [1, 2],
         "cp": [1],
         "microbatch_size": [1],
-        "schedules": ["1f1b", "gpipe", "v-half"],
+        "base": ["1f1b"],
+        "schedules": ["gpipe", "v-half"],
         "memory_limit": "0.4 TiB",
     },
     "beside": {

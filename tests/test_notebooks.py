@@ -204,7 +204,7 @@ def test_your_system(tmp_path):
     recorded = executed("your-system", PARAMETERS["your-system"], tmp_path)
     own, points = recorded("your_layout.csv").iloc[0], recorded("your_candidates.csv")
     same = {"model": "llama3_70b", "system": "mi300x", "zero": 1, "sequence_parallel": True, "global_batch": 16}
-    ours = simulate("1f1b", 2, tp=2, dp=4, **same).to_dict()
+    ours = simulate("1f1b", 2, tp=2, dp=4, overlap_backward=True, **same).to_dict()
     assert own.iteration_s == pytest.approx(ours["iteration_s"])
     plain = recorded("your_layouts.csv")
     sizes = {(one.pp, one.tp, one.dp, one.recompute) for one in plain.itertuples()}
@@ -217,6 +217,9 @@ def test_your_system(tmp_path):
     best = recorded("your_best.csv")
     assert best.fits.all()
     assert best.iteration_s[0] == points.iteration_s[points.fits].min()
+    advice, base = recorded("your_advice.json"), plain[plain.fits].iteration_s.min()
+    assert f"{base:.4g} s)" in advice["today"]  # no framework runs a faster one, and there are no runs on this GPU
+    assert best.against_base[0] == pytest.approx(best.iteration_s[0] / base - 1)
     choices = recorded("your_schedules.csv").set_index(["pp", "choice"])
     assert choices.iteration_s[4, "fastest that fits"] == points.query("fits and pp == 4").iteration_s.min()
     facts = recorded("your_layouts.json")

@@ -1,0 +1,115 @@
+"""What to run on one GPU cluster, in two sentences: what a public framework runs, and what would be fastest."""
+
+from ppmodel import schedules
+from ppmodel.artefact.against import fitted_systems, models_left_out
+from ppmodel.artefact.certainty import TIE, WITHIN, errors_by_gpu, in_a_word, kind_of, pairs_of
+from ppmodel.artefact.frameworks import NOWHERE, frameworks_of, runs_as_modelled
+
+ORDER = ["iteration_s", "peak_memory_bytes", "label"]
+"""What a list of layouts and schedules is sorted by: the fastest first, and of two that are as fast the smaller."""
+
+EQUAL = 0.01
+"""A schedule that saves a smaller share of the time is as fast."""
+
+UNKNOWN = "with no measured runs on this kind of GPU to check it"
+
+
+def layout_in_words(row):
+    """The layout of a row in words.
+
+    Parameters
+    ----------
+    row : Series
+        Of a frame from `evaluate.compare`.
+
+    Returns
+    -------
+    str
+    """
+    sizes = f"pp {row.pp}, tp {row.tp}" + (f", cp {row.cp}" if row.cp > 1 else "") + f", dp {row.dp}"
+    sizes += f", {row.microbatch_size} sequences a microbatch" if row.microbatch_size > 1 else ""
+    return sizes + ("" if row.recompute == "none" else f", recompute {row.recompute}")
+
+
+def certainty_on(system):
+    """A function that says how sure a saving is on a system.
+
+    Parameters
+    ----------
+    system : str
+        Its name, which tells the kind of GPU.
+
+    Returns
+    -------
+    callable
+        From the share of time that is saved to a word of `certainty`, or `UNKNOWN`.
+
+    Examples
+    --------
+    >>> certainty_on("h100")(0.001), certainty_on("mi300x")(0.2)
+    ('a tie', 'with no measured runs on this kind of GPU to check it')
+    """
+    left_out = models_left_out(fitted_systems())
+    error, pairs = errors_by_gpu(left_out).get(kind_of(system)), pairs_of(left_out)
+
+    def word(saved):
+        if error is None:
+            return TIE if saved < EQUAL else UNKNOWN
+        return in_a_word(saved, error, pairs, EQUAL)
+
+    return word
+
+
+def advise(fits, usual, sure):
+    """What a public framework runs today, and what would be fastest.
+
+    Parameters
+    ----------
+    fits : DataFrame
+        Points that fit, from `evaluate.compare`, with ``room`` (yes or tight).
+    usual : list of str
+        Labels of the schedules that the others are compared with.
+    sure : callable
+        From `certainty_on`.
+
+    Returns
+    -------
+    tuple of str
+        Two sentences; one that says so and an empty one if none of the usual schedules fits.
+    """
+    fits = fits.sort_values(ORDER, kind="stable")
+    base = fits[fits.label.isin(usual)]
+    if base.empty:
+        return "In none of the layouts tried does 1F1B or interleaved 1F1B fit into memory.", ""
+    runs = fits[[runs_as_modelled(name) for name in fits.schedule]]
+    return _today(base, runs.iloc[0], sure), _fastest(base.iloc[0], fits.iloc[0], sure)
+
+
+def _today(base, runs, sure):
+    there, safe = base.iloc[0], base[base.room == "yes"]
+    stay = f"stay with {_named(there)}"
+    if there.room == "tight" and len(safe):
+        stay += f", or, if that does not fit, {_named(safe.iloc[0])}"
+    saved = 1 - runs.iteration_s / there.iteration_s
+    if (word := sure(saved)) not in (TIE, WITHIN):
+        return f"Try {_named(runs)}, which saves {100 * saved:.1f} % ({word}), or {stay}."
+    limit = "the model's error" if word == WITHIN else f"{100 * EQUAL:g} %"
+    return f"S{stay[1:]}: no schedule that a public framework runs as modelled is faster by more than {limit}."
+
+
+def _fastest(there, winner, sure):
+    saved = 1 - winner.iteration_s / there.iteration_s
+    if not saved:
+        return "Nothing that fits is faster in the model."
+    said = f"Fastest in the model is {_named(winner)}, which saves {100 * saved:.1f} % ({sure(saved)})"
+    found = frameworks_of(winner.schedule)
+    if runs_as_modelled(winner.schedule):
+        return f"{said}; it exists in {found}."
+    needs = "hides the collectives of its pairs" if schedules.small(winner.schedule).joined.any() else "runs it"
+    so_far = "is in no framework that we know of" if found == NOWHERE else f"exists in {found}"
+    return f"{said} if a framework {needs} as modelled; so far it {so_far}."
+
+
+def _named(row):
+    layout = layout_in_words(row) + ", tight" * (row.room == "tight")
+    return f"{row.label} ({layout}; {row.iteration_s:.4g} s)"
