@@ -90,6 +90,7 @@ PARAMETERS = {
         "fine_memory": [0.5],
         "fine_backwards": [3.0],
         "num_draws": 50,
+        "num_settings": 3,
     },
     "speed": {"shown": ["compile"]},
     "phases": {

@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import ppmodel as pp
@@ -217,11 +218,24 @@ def test_a_claims_verdict_follows_from_the_rows_that_decide(judgements):
     """All hold, some never do, or it depends; the row that is shown is the weakest."""
     table = claims.headline_table(load_claims(), judgements.values(), judgements.values()).set_index("claim")
     for claim in load_claims():
+        own = [row.id for row in claim.rows if claim.by_of(row) == claim.by]
+        assert table.rows[claim.number] == len(own) <= len(claim.rows)
+        assert table.holding[claim.number] == sum(judgements[name].holds_here for name in own)
         found = {judgements[row.id].verdict for row in claim.deciding}
         if len(found) == 1:
             assert table.verdict[claim.number] == claims.VERDICTS[next(iter(found))]
         assert (table.verdict[claim.number] == "holds in part") == ("fails" in found and len(found) > 1)
         assert judgements[table.row[claim.number]].verdict == min(found, key=["fails", "depends", "holds"].index)
+
+
+@pytest.mark.parametrize("name", ["hanayo_effective", "asymmetric_gains"])
+def test_rows_hold_under_a_setting_as_they_are_judged(model, judgements, name):
+    """Under every setting that an assumption gives, those under which the row does not hold included."""
+    outcomes = judgements[name].outcomes
+    assert {margin >= 0 for margin in outcomes.values()} == {True, False}
+    fields = [{field: getattr(each.setting, field) for field in claims.UNKNOWNS} for each in outcomes]
+    held = claims.holding(model, pd.DataFrame(fields), [name])
+    assert held[name].tolist() == [margin >= 0 for margin in outcomes.values()]
 
 
 def test_an_assumption_that_a_model_cannot_have_is_left_out(bench, model):

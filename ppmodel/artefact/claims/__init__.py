@@ -20,7 +20,7 @@ from ppmodel.artefact.claims.judge import (
     measure,
     turns,
 )
-from ppmodel.artefact.claims.search import TARGETS, UNKNOWNS, in_words, search
+from ppmodel.artefact.claims.search import TARGETS, UNKNOWNS, holding, in_words, search
 from ppmodel.artefact.claims.stp import judge_stp
 from ppmodel.artefact.claims.tables import claims_table, headline_table, outcome_table, signed, write_marks
 
@@ -45,6 +45,7 @@ __all__ = [
     "condition",
     "disagreements",
     "headline_table",
+    "holding",
     "in_words",
     "judge",
     "judge_stp",

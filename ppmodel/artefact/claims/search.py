@@ -78,6 +78,37 @@ def search(model, unknowns=None, targets=TARGETS):
     return table.sort_values(["met", "distance"], ascending=[False, True], kind="stable", ignore_index=True)
 
 
+def holding(model, settings, rows):
+    """Whether rows hold under settings of the unknowns.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        The model.
+    settings : DataFrame
+        A column for each of `UNKNOWNS`, as in what `search` returns.
+    rows : sequence of str
+        Ids of rows.
+
+    Returns
+    -------
+    DataFrame of bool
+        One line per setting, with its index; one column per row.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_model
+    >>> settings = pd.DataFrame([{name: values[0] for name, values in UNKNOWNS.items()}])
+    >>> holding(load_model("paper"), settings, ["fig3_formula", "fig3_table"]).values.tolist()
+    [[True, False]]
+    """
+    asked, every = _rows(rows), rows_of(load_claims())
+    default = load_setting("default")
+    benches = [Bench.of(model, replace(default, **one)) for one in settings[list(UNKNOWNS)].to_dict("records")]
+    held = [[bool(row.margin(measure(row, bench, every)) >= 0) for row in asked] for bench in benches]
+    return pd.DataFrame(held, index=settings.index, columns=list(rows))
+
+
 def _rows(targets):
     rows = {row.id: row for row in rows_of(load_claims())}
     return [rows[name] for name in targets]

@@ -138,22 +138,23 @@ def headline_table(claims, judgements, implied, turned=()):
     DataFrame
         One line per claim; columns ``claim, title, statement, by, verdict, row, measured, claimed, margin, depends,
         rows, holding, holding_implied, page``. ``row`` is the weakest of the deciding rows, and of equally weak ones
-        the first in the file; ``rows`` counts all rows, ``holding`` and ``holding_implied`` those that hold under the
-        two settings.
+        the first in the file; ``rows`` counts those of whoever makes the claim, ``holding`` and ``holding_implied``
+        those of them that hold under the two settings.
     """
     table = claims_table(claims, judgements, turned).set_index("id")
     here = {one.row.id: one for one in judgements}
     there = {one.row.id: one.holds_here for one in implied}
     found = []
     for claim in claims:
+        own = [row for row in claim.rows if claim.by_of(row) == claim.by]
         weakest = min(claim.deciding, key=lambda row: (*_strength(here[row.id]), claim.rows.index(row)))
         shown = table.loc[weakest.id]
         found.append({
             "claim": claim.number, "title": claim.title, "statement": claim.statement,
             "by": claim.by, "verdict": _verdict([here[row.id].verdict for row in claim.deciding]), "row": weakest.id,
             "measured": shown.measured, "claimed": shown.claimed, "margin": shown.margin, "depends": shown.depends,
-            "rows": len(claim.rows), "holding": sum(here[row.id].holds_here for row in claim.rows),
-            "holding_implied": sum(there[row.id] for row in claim.rows), "page": shown.page,
+            "rows": len(own), "holding": sum(here[row.id].holds_here for row in own),
+            "holding_implied": sum(there[row.id] for row in own), "page": shown.page,
         })  # fmt: skip
     return pd.DataFrame(found)
 
