@@ -6,7 +6,7 @@ from test_calibrate import rows_of
 
 from ppmodel.artefact.against import left_out, others
 from ppmodel.measured.ablation import PARTS, Part, ablated
-from ppmodel.measured.baseline import constant_utilization, ideal_s
+from ppmodel.measured.baseline import constant_utilization, ideal_s, scaled_to_others
 from ppmodel.measured.batch import Batch
 from ppmodel.specs import DATA, load_system
 
@@ -72,6 +72,7 @@ def test_a_constant_utilization_is_found_again():
     assert constant_utilization(rows, system) == pytest.approx(made, rel=1e-12)
     rows[0] = rows[0] | {"iteration_s": str(10 * made[0])}
     assert constant_utilization(rows, system) == pytest.approx(made, rel=1e-12)
+    assert scaled_to_others(made / 3, rows) == pytest.approx(made, rel=1e-12)
 
 
 def test_others_and_what_is_left_out_are_told_of_the_rows_that_are_here():

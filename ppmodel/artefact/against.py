@@ -10,7 +10,7 @@ from ppmodel.costs import model_flops
 from ppmodel.errors import PPModelError
 from ppmodel.measured import read_rows
 from ppmodel.measured.ablation import PARTS, Part, ablated
-from ppmodel.measured.baseline import constant_utilization
+from ppmodel.measured.baseline import constant_utilization, scaled_to_others
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import unseen
 from ppmodel.measured.rows import run_of
@@ -84,8 +84,9 @@ def runs_of(names):
     DataFrame
         One row per run: its own columns, with numbers as numbers; ``runs``, the stem of its file; ``system``;
         ``predicted_iteration_s``, ``predicted_memory_gb`` and ``predicted_fits``; ``baseline_s``, from a constant
-        utilization per file; and ``unfitted_s``, from the packaged system of the same device that is not fitted to
-        anything. Empty where there is no measurement to compare with.
+        utilization per file; ``unfitted_s``, from the packaged system of the same device that is not fitted to
+        anything; and ``scaled_s``, that times one factor, as in `scaled_to_others`. Empty where there is no measurement
+        to compare with.
     """
     return pd.concat([_runs_of(name) for name in names], ignore_index=True)
 
@@ -105,7 +106,8 @@ def _runs_of(name):
         ids = [row["id"] for row in timed]
         frame.loc[ids, "baseline_s"] = constant_utilization(timed, system)
         plain = _unfitted(system)
-        frame.loc[ids, "unfitted_s"] = Batch(timed, plain).seconds([plain])[0]
+        unfitted = Batch(timed, plain).seconds([plain])[0]
+        frame.loc[ids, "unfitted_s"], frame.loc[ids, "scaled_s"] = unfitted, scaled_to_others(unfitted, timed)
     return frame.reset_index(drop=True)
 
 

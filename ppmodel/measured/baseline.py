@@ -60,9 +60,27 @@ def constant_utilization(rows, system):
     ndarray of float, shape (num_rows,)
         In seconds. The utilization is the median over the other folds; the folds are those of `calibrated`.
     """
-    ideal = np.array([ideal_s(row, system) for row in rows])
-    shares = ideal / np.array([float(row["iteration_s"]) for row in rows])
+    return scaled_to_others(np.array([ideal_s(row, system) for row in rows]), rows)
+
+
+def scaled_to_others(seconds, rows):
+    """Predicted times by one factor, which for each row is that of the other folds' rows.
+
+    Parameters
+    ----------
+    seconds : ndarray of float, shape (num_rows,)
+        Predicted, up to a factor.
+    rows : sequence of dict of str to str
+        With a number in ``iteration_s``.
+
+    Returns
+    -------
+    ndarray of float, shape (num_rows,)
+        Predicted over measured times then have a median of one over the other folds; the folds are those of
+        `calibrated`.
+    """
+    shares = seconds / np.array([float(row["iteration_s"]) for row in rows])
     found = np.empty(len(rows))
     for seen, held_out in parted(len(rows), FOLDS, SEED):
-        found[held_out] = ideal[held_out] / np.median(shares[seen])
+        found[held_out] = seconds[held_out] / np.median(shares[seen])
     return found

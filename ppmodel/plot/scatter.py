@@ -21,7 +21,7 @@ _BESIDE = ((1, 1), (1, -1), (0, 2), (1, 0), (-1, 0), (0, -2), (-1, 1), (-1, -1))
 @redrawn
 def plot_scatter(
     frame, x, y, title, context="", *, group=None, panel=None, name=None, front=None, styles=None, labels=None,
-    log=("x", "y"), percent=False, in_row=1, limits=None,
+    log=("x", "y"), percent=False, in_row=1, limits=None, ringed=False,
 ):  # fmt: skip
     """Draw points by two numbers, with names and with the Pareto front as a stepped line.
 
@@ -48,6 +48,9 @@ def plot_scatter(
         As in `plot_lines`.
     limits : dict of str to float, optional
         Vertical reference lines, by their names in the legend.
+    ringed : bool
+        Whether points with a name get a ring, and the name goes to the lower left: there is room if they are the best
+        within a limit.
     percent : bool
         Whether both numbers are ratios to a baseline, to be shown in percent; two lines then cross at the baseline,
         and all panels have the same axes.
@@ -74,6 +77,9 @@ def plot_scatter(
         if front:
             best = here[here[front].astype(bool)].sort_values([x, y])
             axis.step(best[x], best[y], where="post", color="black", lw=1.2, zorder=1)
+        if ringed:
+            best = here[here[name] != ""]
+            axis.plot(best[x], best[y], ls="", marker="o", ms=12, mfc="none", mec="black", mew=1.3, zorder=4)
         for value in (limits or {}).values():
             axis.axvline(value, color="black", lw=1.0, ls="--", zorder=0.9)
         _scales(axis, log)
@@ -95,7 +101,8 @@ def plot_scatter(
         figure.draw_without_rendering()  # positions are known after layout
         for axis, here in zip(axes.flat, panels.values(), strict=False):
             rows = here[here[name] != ""]
-            free = _name_points(axis, rows, x, y, name, _BESIDE[:: -1 if front else 1])
+            places = _BESIDE[:: -1 if front or ringed else 1]
+            free = _name_points(axis, rows, x, y, name, places, 7.5 if ringed else 4.5)
             if panel is None and not free:
                 for text in list(axis.texts):
                     text.remove()
@@ -103,7 +110,7 @@ def plot_scatter(
     return figure
 
 
-def _name_points(axis, rows, x, y, name, places):
+def _name_points(axis, rows, x, y, name, places, away):
     """Put a name at every point, at the first free position; names that share a point share it.
 
     A position where the name crosses the front is used only if all others are worse. Returns whether no name overlaps
@@ -115,14 +122,14 @@ def _name_points(axis, rows, x, y, name, places):
     for point, here in points:
         text = axis.annotate(_joined(here[name]), point, (0, 0), textcoords="offset points", fontsize=7.5)
         text.set_bbox({"facecolor": "white", "alpha": 0.75, "lw": 0, "pad": 0.6})
-        boxes = {place: _moved(text, *place) for place in places}
+        boxes = {place: _moved(text, *place, away) for place in places}
         hidden = {
             place: sum(box.overlaps(other) for other in taken) + (box.x1 > axis.bbox.x1) + (box.x0 < axis.bbox.x0)
             + any(box.overlaps(step) for step in crossed) / 2
             for place, box in boxes.items()
         }  # fmt: skip
         best = min(places, key=hidden.get)
-        taken.append(_moved(text, *best))
+        taken.append(_moved(text, *best, away))
         free &= hidden[best] < 1
     return free
 
@@ -138,9 +145,9 @@ def _joined(names):
     return " = ".join(dict.fromkeys(names))
 
 
-def _moved(text, across, up):
+def _moved(text, across, up, away):
     """The area that a name covers, in pixels, at a position next to its point."""
-    text.set(position=(4.5 * across, 4.5 * up), ha=_SIDES[across], va=_HEIGHTS[up])
+    text.set(position=(away * across, away * up), ha=_SIDES[across], va=_HEIGHTS[up])
     return text.get_window_extent()
 
 
