@@ -46,7 +46,11 @@ def test_the_slider_reverses_the_order(page):
     ours = {url for url in loaded if "/explorer/" in url}
     assert sum((HTML / "explorer" / url.partition("/explorer/")[2]).stat().st_size for url in ours) < MOST_BYTES
     bubbles = {as_case(one).label: float(table_bubble_ratio(pp.build(one, 4, 8))) for one in RACERS}
-    slider, orders = page.locator(".racing input"), []
+    slider, orders, keys_of = (
+        page.get_by_role("slider", name="Transfer time, in forwards"),
+        [],
+        {as_case(one).label: one for one in RACERS},
+    )
     slider.focus()
     for keys in (["Home"], ["ArrowRight"] * 3, ["PageUp"] * 4, ["End"]):
         for key in keys:
@@ -57,6 +61,8 @@ def test_the_slider_reverses_the_order(page):
         assert page.locator(".racing-said").inner_text() == sentence(times, bubbles)
         assert f"{comm:.2f}" in slider.get_attribute("aria-valuetext")
         assert page.locator(".racing-strip .now").inner_text() == levels(times)[0][0]
+        first, last = (keys_of[level[0]] for level in (levels(times)[0], levels(times)[-1]))
+        assert f"#schedule={first}&against={last}&" in page.locator(".racing a").get_attribute("href")
         orders.append(list(numbers))
     assert float(slider.input_value()) == 1
     assert orders[0] == sorted(bubbles, key=bubbles.get) == orders[-1][::-1]

@@ -104,7 +104,8 @@ class Race:
 
     def _slider(self):
         """The slider is hidden until the script has what it needs."""
-        given = f'min="0" max="{self.most:g}" step="{self.most / STEPS:g}" value="{self.comm:g}" autocomplete="off"'
+        name = 'aria-label="Transfer time, in forwards" autocomplete="off"'
+        given = f'{name} min="0" max="{self.most:g}" step="{self.most / STEPS:g}" value="{self.comm:g}"'
         return (
             f"<label><span>Transfer time: <output>{self.comm:.2f}</output> of a forward</span>"
             f'<input type="range" {given} hidden></label>'
