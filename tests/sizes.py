@@ -62,6 +62,7 @@ PARAMETERS = {
         "schedules": ["zb-v", "dualpipev"],
         "pp": [1, 2, 4],
         "tp": [4, 8],
+        "usual_tp": [4, 8],
         "cp": [1, 2],
         "fitted": ["a100_bigscience", "b200_simumax"],
     },

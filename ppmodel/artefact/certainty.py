@@ -137,3 +137,29 @@ def in_a_word(apart, error, pairs, tie):
     if apart <= error:
         return WITHIN
     return CLEAR if like(pairs, apart)["reversed"].mean() <= REVERSED else LIKELY
+
+
+def evidence(rows):
+    """Describe the runs that a mean error rests on: how many, in which precision, of which schedules.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        Rows of files of measured runs, from `ppmodel.artefact.against.fitted_rows`.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from ppmodel.artefact.against import fitted_rows
+    >>> evidence(fitted_rows("h100_mlperf"))
+    '6 runs, all in FP8, of interleaved 1F1B with V = 8 or 12'
+    """
+    eights, chunks = sum("FP8" in row["source"] for row in rows), {int(row["chunks"] or 1) for row in rows} - {1}
+    precision = {0: "none", len(rows): "all"}.get(eights, str(eights))
+    kinds = ["1F1B"] if any(row["schedule"] == "1f1b" for row in rows) else []
+    if chunks:
+        kinds.append(f"interleaved 1F1B with V = {' or '.join(map(str, sorted(chunks)))}")
+    return f"{len(rows)} runs, {precision} in FP8, of {' and '.join(kinds)}"
