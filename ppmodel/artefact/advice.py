@@ -1,8 +1,8 @@
 """What to run on one GPU cluster, in two sentences: what a public framework runs, and what would be fastest."""
 
 from ppmodel import schedules
-from ppmodel.artefact.against import fitted_systems, models_left_out
-from ppmodel.artefact.certainty import TIE, WITHIN, errors_by_gpu, in_a_word, kind_of, pairs_of
+from ppmodel.artefact.against import fitted_systems, unfitted_runs
+from ppmodel.artefact.certainty import TIE, WITHIN, in_a_word, kind_of, pairs_of
 from ppmodel.artefact.frameworks import NOWHERE, frameworks_of, runs_as_modelled
 
 ORDER = ["iteration_s", "peak_memory_bytes", "label"]
@@ -49,13 +49,11 @@ def certainty_on(system):
     >>> certainty_on("h100")(0.001), certainty_on("mi300x")(0.2)
     ('a tie', 'with no measured runs on this kind of GPU to check it')
     """
-    left_out = models_left_out(fitted_systems())
-    error, pairs = errors_by_gpu(left_out).get(kind_of(system)), pairs_of(left_out)
+    runs = unfitted_runs(fitted_systems())
+    known, pairs = kind_of(system) in set(runs.system.map(kind_of)), pairs_of(runs)
 
     def word(saved):
-        if error is None:
-            return TIE if saved < EQUAL else UNKNOWN
-        return in_a_word(saved, error, pairs, EQUAL)
+        return in_a_word(saved, pairs, EQUAL) if known or saved < EQUAL else UNKNOWN
 
     return word
 

@@ -189,6 +189,38 @@ def models_left_out(names):
     return pd.concat(frames, ignore_index=True)
 
 
+def unfitted_runs(names):
+    """Errors of time of all runs, each predicted by the packaged system of its device that is not fitted to anything.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Packaged systems whose sources have the runs.
+
+    Returns
+    -------
+    DataFrame
+        As `models_left_out` returns it, and ``schedule`` and ``chunks``.
+
+    Examples
+    --------
+    >>> found = unfitted_runs(["a100_selene"])
+    >>> len(found), bool(found.error.abs().max() < 0.2)
+    (6, True)
+    """
+    frames = []
+    for name in names:
+        plain, rows = _unfitted(load_system(name)), [row for row in fitted_rows(name) if row["iteration_s"]]
+        frame = pd.DataFrame(rows).assign(system=name)
+        for column in (*SIZE, "iteration_s"):
+            frame[column] = pd.to_numeric(frame[column])
+        for stem, some in frame.groupby("runs", sort=False):
+            seconds = Batch([row for row in rows if row["runs"] == stem], plain).seconds([plain])[0]
+            frame.loc[some.index, "error"] = seconds / some.iteration_s - 1
+        frames.append(frame[["id", "runs", "system", *SIZE, "iteration_s", "error", "schedule", "chunks"]])
+    return pd.concat(frames, ignore_index=True)
+
+
 def utilizations(names):
     """Model FLOPs utilization that runs were measured to reach.
 

@@ -1,4 +1,8 @@
-"""How sure a predicted difference is: what became of such differences between runs that were measured."""
+"""How sure a predicted difference is: what became of such differences between runs that were measured.
+
+The error of a predicted time says little about this: what two predictions have in common cancels. So the rule counts
+pairs of measured runs that were predicted to be about as far apart, and came out the other way round.
+"""
 
 import re
 
@@ -10,8 +14,11 @@ from ppmodel.artefact.against import SIZE
 TIE, WITHIN, LIKELY, CLEAR = "a tie", "within the error", "likely", "clear"
 """The words for a difference, from the least to the most certain."""
 
-REVERSED = 0.05
-"""A difference is clear if at most this share of the measured pairs that differ by about as much is reversed."""
+REVERSED, OFTEN = 0.05, 0.25
+"""A difference is clear if at most the first share of such pairs is reversed, and likely if at most the second."""
+
+ENOUGH = 20
+"""Fewer pairs say nothing: the difference is within the error."""
 
 _ABOUT = 1.5  # times as much, or as little
 _GPU = re.compile(r"[a-z]+\d+[a-z]?")
@@ -37,28 +44,28 @@ def kind_of(system):
     return next((part for part in system.split("_") if _GPU.fullmatch(part)), system)
 
 
-def errors_by_gpu(left_out):
-    """Mean error of time on models that no fit had seen, by kind of GPU.
+def errors_by_gpu(runs):
+    """Mean error of time, by kind of GPU.
 
     Parameters
     ----------
-    left_out : DataFrame
-        From `ppmodel.artefact.against.models_left_out`.
+    runs : DataFrame
+        From `ppmodel.artefact.against.unfitted_runs`.
 
     Returns
     -------
     Series
     """
-    return left_out.error.abs().groupby(left_out.system.map(kind_of)).mean()
+    return runs.error.abs().groupby(runs.system.map(kind_of)).mean()
 
 
-def pairs_of(left_out):
+def pairs_of(runs):
     """Every two runs of one source with the same model, GPUs and batch, that is, in two layouts.
 
     Parameters
     ----------
-    left_out : DataFrame
-        From `ppmodel.artefact.against.models_left_out`.
+    runs : DataFrame
+        From `ppmodel.artefact.against.unfitted_runs`.
 
     Returns
     -------
@@ -74,7 +81,7 @@ def pairs_of(left_out):
     ([0.5], [True])
     """
     found = []
-    for (system, *_), group in left_out.groupby(["system", "runs", *SIZE], sort=False):
+    for (system, *_), group in runs.groupby(["system", "runs", *SIZE], sort=False):
         ran = group.iteration_s.to_numpy()
         ours = ran * (1 + group.error.to_numpy())
         first, second = np.triu_indices(len(ran), 1)
@@ -106,15 +113,13 @@ def like(pairs, apart):
     return pairs[pairs.apart.between(apart / _ABOUT, apart * _ABOUT)]
 
 
-def in_a_word(apart, error, pairs, tie):
+def in_a_word(apart, pairs, tie):
     """How certain it is that the faster of two predictions is the faster.
 
     Parameters
     ----------
     apart : float
         The share of the other's time that it saves.
-    error : float
-        Mean error of predicted times on that kind of GPU.
     pairs : DataFrame
         From `pairs_of`.
     tie : float
@@ -123,20 +128,21 @@ def in_a_word(apart, error, pairs, tie):
     Returns
     -------
     str
-        `TIE`; `WITHIN` if the error is no smaller than the difference; `CLEAR` if at most `REVERSED` of the pairs that
-        differ by about as much are reversed; else `LIKELY`, also if there are no such pairs.
+        `TIE`; `CLEAR` or `LIKELY` if at most `REVERSED` or `OFTEN` of the pairs that differ by about as much are
+        reversed; `WITHIN` if more are, or if there are fewer than `ENOUGH` such pairs.
 
     Examples
     --------
-    >>> pairs = pd.DataFrame({"apart": [0.1, 0.1, 0.5], "reversed": [True, False, False]})
-    >>> [in_a_word(apart, 0.05, pairs, 0.01) for apart in (0.001, 0.03, 0.1, 0.5)]
+    >>> pairs = pd.DataFrame({"apart": [0.1] * 40 + [0.5] * 40, "reversed": [True] * 10 + [False] * 70})
+    >>> [in_a_word(apart, pairs, 0.01) for apart in (0.001, 0.03, 0.1, 0.5)]
     ['a tie', 'within the error', 'likely', 'clear']
     """
     if apart < tie:
         return TIE
-    if apart <= error:
+    such = like(pairs, apart)["reversed"]
+    if len(such) < ENOUGH or such.mean() > OFTEN:
         return WITHIN
-    return CLEAR if like(pairs, apart)["reversed"].mean() <= REVERSED else LIKELY
+    return CLEAR if such.mean() <= REVERSED else LIKELY
 
 
 def evidence(rows):
