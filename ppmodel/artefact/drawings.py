@@ -68,15 +68,23 @@ def _svg(schedule, timeline, name, point, width, kind):
     times = timeline.start_s, timeline.end_s
     height = schedule.num_ranks * (_ROW + _GAP) + _PANEL
     parts = [_hatch(name)]
+    lasts = [float(np.nanmax(end)) for end in (slots[1], timeline.end_s)]  # reductions that are left out have no time
+    scales = _scales(width - _LEFT - 2, *lasts, int(schedule.chunks_per_rank))
     for number, (start, end) in enumerate((slots, times)):
-        last = float(np.nanmax(end))  # reductions that are left out have no time
-        panel = _Panel(schedule, (width - _LEFT - 2) / last, number * height, name)
+        last = lasts[number]
+        panel = _Panel(schedule, scales[number], number * height, name)
         parts += _ranks(panel)
         parts += _operations(panel, start, end)
         parts += _axis(panel, last, ("slots", "time (F)")[number])
     parts += _transfers(panel, timeline)
     size = f'viewBox="0 0 {width} {2 * height}" width="{width}" height="{2 * height}"'
     return f'<svg class="{kind}" role="img" aria-label={quoteattr(point)} {size}>{"".join(parts)}</svg>'
+
+
+def _scales(room, slots, time, chunks):
+    """Pixels of a slot and of a forward of a rank, which has as many slots as the rank has chunks."""
+    whole = room / max(slots / chunks, time)
+    return whole / chunks, whole
 
 
 def _hatch(name):

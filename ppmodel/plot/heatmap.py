@@ -14,6 +14,7 @@ _LONG_NAME = 7  # letters that fit under a cell
 _LETTER, _DIGIT = 5.3, 0.68  # points of a letter under a cell, and the size's share that one in it takes
 _LEAST, _MOST = 6.5, 8  # points of a number that is easily read
 _LINE = 0.17  # inches of a name above its row
+_MANY = 20  # rows: from here on, columns are named above them too
 
 
 @redrawn
@@ -90,7 +91,8 @@ def plot_heatmap(
                 corner = (place[1] + 0.06, place[0] + 1 - 0.92 * share)
                 axis.add_patch(plt.Rectangle(corner, 0.88, 0.84 * share, fill=False, ec=ON_LIGHT, lw=1.3, zorder=2))
         _colour(axis, np.clip(cells, norm.vmin, norm.vmax), share, colours, norm)
-        _name_columns(axis, [str(said.get(one, one)) for one in columns], figure, beside=not above)
+        names = [str(said.get(one, one)) for one in columns]
+        _name_columns(axis, names, figure, not above, twice=len(rows) >= _MANY)
         if above:
             write_above(axis, called, share, 1 - share / 2)
         else:
@@ -136,8 +138,11 @@ def _text_size(panels, columns, name, text):
     return min(_MOST, 72 * left / beside / columns / (_DIGIT * text))
 
 
-def _name_columns(axis, names, figure, beside):
-    """Write the columns' names below them: aslant where they are long, on a phone where they are wider than a cell."""
+def _name_columns(axis, names, figure, beside, twice):
+    """Write the columns' names below them: aslant where they are long, on a phone where they are wider than a cell.
+
+    They may stand above them, too.
+    """
     aslant = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
     long = max(map(len, names)) > _LONG_NAME
     if on_phone():
@@ -145,7 +150,13 @@ def _name_columns(axis, names, figure, beside):
         long = _LETTER * max(len(line) for name in names for line in name.split("\n")) > cell
         names = [name.replace("\n", " ") for name in names] if long else names
         aslant |= {"rotation": 60}
-    axis.set_xticks(np.arange(len(names)) + 0.5, names, **(aslant if long else {}))
+    places = np.arange(len(names)) + 0.5
+    axis.set_xticks(places, names, **(aslant if long else {}))
+    if twice:
+        top = axis.secondary_xaxis("top")
+        top.set_xticks(places, names, **(aslant | {"ha": "left"} if long else {}))
+        top.tick_params(length=0)
+        top.spines[:].set_visible(False)
 
 
 def _written(form, value):
