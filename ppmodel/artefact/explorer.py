@@ -14,10 +14,10 @@ PAGE = "explorer.html"
 RANKS = tuple(range(2, 17))
 """Numbers of ranks that the explorer has orders for."""
 
-MULTIPLES = 1, 2, 3, 4, 6, 8, 16
-"""Microbatches that it has orders for, as multiples of the ranks, up to `MOST_MICROBATCHES`."""
+MULTIPLES = 1, 2, 3, 4, 6, 8, 16, 24, 32, 64, 128
+"""Microbatches that it has orders for, as multiples of the ranks, up to `MOST_MICROBATCHES` and `MOST_CELLS`."""
 
-MOST_MICROBATCHES = 128
+MOST_MICROBATCHES, MOST_CELLS = 256, 2048
 
 VARIANTS = {
     "asymmetric-chimera": ("concat=forward-doubling",),
@@ -162,9 +162,10 @@ def sizes(pp):
     """The numbers of microbatches for which the explorer has orders.
 
     >>> sizes(4)
-    [4, 8, 12, 16, 24, 32, 64]
+    [4, 8, 12, 16, 24, 32, 64, 96, 128, 256]
     """
-    return [multiple * pp for multiple in MULTIPLES if multiple * pp <= MOST_MICROBATCHES]
+    most = min(MOST_MICROBATCHES, MOST_CELLS // pp)
+    return [multiple * pp for multiple in MULTIPLES if multiple * pp <= most]
 
 
 def _require_orders(schedule):

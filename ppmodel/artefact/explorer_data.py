@@ -76,6 +76,8 @@ def _of_ranks(case, pp):
             table = generated(case, pp, microbatches)
         except SizeError:
             continue
+        if table.table_microbatches > _MOST_MICROBATCHES:  # one that halves its microbatches
+            continue
         found.setdefault("placement", table.placement.tolist())
         if len(set(table.stage_shares.tolist())) > 1:
             found.setdefault("shares", table.stage_shares.tolist())
