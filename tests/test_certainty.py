@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ppmodel.artefact.against import SIZE, fitted_systems, runs_of, unfitted_runs, utilizations
+from ppmodel.artefact.against import SIZE, runs_of, unfitted_runs, utilizations
 from ppmodel.artefact.certainty import CLEAR, LIKELY, TIE, WITHIN, errors_by_gpu, in_a_word, like, pairs_of
+from ppmodel.measured import fitted_systems
 
 
 @pytest.fixture

@@ -1,9 +1,10 @@
 """What to run on one GPU cluster, in two sentences: what a public framework runs, and what would be fastest."""
 
 from ppmodel import schedules
-from ppmodel.artefact.against import fitted_systems, unfitted_runs
+from ppmodel.artefact.against import unfitted_runs
 from ppmodel.artefact.certainty import TIE, WITHIN, in_a_word, kind_of, pairs_of
 from ppmodel.artefact.frameworks import NOWHERE, frameworks_of, runs_as_modelled
+from ppmodel.measured import fitted_systems
 
 ORDER = ["iteration_s", "peak_memory_bytes", "label"]
 """What a list of layouts and schedules is sorted by: the fastest first, and of two that are as fast the smaller."""

@@ -14,7 +14,7 @@ from ppmodel.measured.baseline import constant_utilization, scaled_to_others
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import unseen
 from ppmodel.measured.rows import run_of
-from ppmodel.specs import DATA, load_system, system_names
+from ppmodel.specs import DATA, load_system
 
 MEASURED = DATA / "reference" / "measured"
 _FILE = re.compile(r"(\w+\.csv) \(")
@@ -54,21 +54,6 @@ def files_of(system):
             return [MEASURED / name for name in _FILE.findall(one.source)]
     remedy = "choose one that ppmodel calibrate made"
     raise PPModelError("system", system.name, "has no fitted value", remedy)
-
-
-def fitted_systems():
-    """Names of the packaged systems that were fitted to measured runs.
-
-    Returns
-    -------
-    list of str
-
-    Examples
-    --------
-    >>> "a100_vtrain" in fitted_systems(), "a100" in fitted_systems()
-    (True, False)
-    """
-    return [name for name in system_names() if any(one.kind == "fitted" for one in load_system(name).provenance)]
 
 
 def runs_of(names):
@@ -121,6 +106,11 @@ def fitted_rows(name):
     return [row | {"runs": path.stem} for path in files_of(load_system(name)) for row in read_rows(path)[1]]
 
 
+def timed_rows(name):
+    """`fitted_rows` that have a measured time."""
+    return [row for row in fitted_rows(name) if row["iteration_s"]]
+
+
 def start_of(name):
     """The system that a packaged one was fitted from."""
     return load_system(DATA / "starts" / f"{name}.yaml")
@@ -156,7 +146,7 @@ def without_parts(names):
     frames = []
     for name in names:
         system, start = load_system(name), start_of(name)
-        rows = [row for row in fitted_rows(name) if row["iteration_s"]]
+        rows = timed_rows(name)
         of_file, measured = [row["runs"] for row in rows], np.array([float(row["iteration_s"]) for row in rows])
         for label, part in {"nothing": Part(), **PARTS}.items():
             both = [np.abs(seconds / measured - 1) for seconds in ablated(rows, of_file, start, system, part)]
@@ -210,7 +200,7 @@ def unfitted_runs(names):
     """
     frames = []
     for name in names:
-        plain, rows = _unfitted(load_system(name)), [row for row in fitted_rows(name) if row["iteration_s"]]
+        plain, rows = _unfitted(load_system(name)), timed_rows(name)
         frame = pd.DataFrame(rows).assign(system=name)
         for column in (*SIZE, "iteration_s"):
             frame[column] = pd.to_numeric(frame[column])
@@ -244,12 +234,11 @@ def utilizations(names):
     found = []
     for name in names:
         system = load_system(name)
-        for row in fitted_rows(name):
-            if row["iteration_s"]:
-                run, gpus = run_of(row, system.framework), int(row["gpus"])
-                flops = run.flushes * model_flops(run.model, sequences=run.layout.global_batch)
-                reached = flops / (gpus * system.peak_compute_flops * float(row["iteration_s"]))
-                found.append((row["id"], row["runs"], name, gpus, "FP8" in row["source"], reached))
+        for row in timed_rows(name):
+            run, gpus = run_of(row, system.framework), int(row["gpus"])
+            flops = run.flushes * model_flops(run.model, sequences=run.layout.global_batch)
+            reached = flops / (gpus * system.peak_compute_flops * float(row["iteration_s"]))
+            found.append((row["id"], row["runs"], name, gpus, "FP8" in row["source"], reached))
     return pd.DataFrame(found, columns=["id", "runs", "system", "gpus", "fp8", "model_flops_utilization"])
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from ppmodel.artefact.against import fitted_rows, start_of
+from ppmodel.artefact.against import start_of, timed_rows
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import SCALE, equal_weights, fitted_values
 from ppmodel.measured.constants import TIME, Constant, chosen, value_of, with_values
@@ -18,7 +18,7 @@ class _Source:
 
     def __init__(self, name):
         self.name, self.system, self.start = name, load_system(name), start_of(name)
-        rows = [row for row in fitted_rows(name) if row["iteration_s"]]
+        rows = timed_rows(name)
         self.runs = [row["runs"] for row in rows]
         self.measured = np.array([float(row["iteration_s"]) for row in rows])
         self.values = fitted_values(self.system, TIME)

@@ -6,6 +6,21 @@ from ppmodel.specs import DATA
 from ppmodel.specs.document import read_last_block
 
 
+def fitted_systems():
+    """Names of the packaged systems that were fitted to measured runs.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> "a100_vtrain" in fitted_systems(), "a100" in fitted_systems()
+    (True, False)
+    """
+    return sorted(path.stem for path in (DATA / "starts").glob("*.yaml"))
+
+
 @cache
 def memory_errors():
     """Mean errors of predicted memory on measured runs that no fit had seen, as the packaged fitted systems state them.
@@ -20,8 +35,7 @@ def memory_errors():
     >>> sorted(memory_errors())
     ['a100_bigscience', 'b200_simumax']
     """
-    names = sorted(path.stem for path in (DATA / "starts").glob("*.yaml"))
-    stated = {name: read_last_block(DATA / "systems" / f"{name}.yaml", "errors") for name in names}
+    stated = {name: read_last_block(DATA / "systems" / f"{name}.yaml", "errors") for name in fitted_systems()}
     return {name: float(errors["memory"]["value"]) for name, errors in stated.items() if "memory" in errors}
 
 
