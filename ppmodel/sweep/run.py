@@ -4,7 +4,8 @@ import os
 import signal
 import sys
 import threading
-from contextlib import contextmanager
+import warnings
+from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -167,6 +168,9 @@ def _stopped_once(process_ends, how_far):
         return
     before, shown = {number: signal.signal(number, stop) for number in _STOP}, sys.unraisablehook
     sys.unraisablehook = lambda found: None if found.exc_type is KeyboardInterrupt else shown(found)
+    filters = ExitStack()
+    filters.enter_context(warnings.catch_warnings())  # an interrupted call of Dask may leave a coroutine behind
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     if process_ends:
         threading.Thread(target=_give_up, args=(stopped, over, how_far), daemon=True).start()
     try:
@@ -176,6 +180,7 @@ def _stopped_once(process_ends, how_far):
         if not (stopped.is_set() and process_ends):
             stopped.set()
             sys.unraisablehook = shown
+            filters.close()
             for number, handler in before.items():
                 signal.signal(number, handler)
 
