@@ -1,12 +1,15 @@
 """How sure a predicted difference is: what is compared with what, and the words that follow."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from ppmodel.artefact.against import SIZE, runs_of, unfitted_runs, utilizations
+from ppmodel.artefact.against import SIZE, timed_rows, unfitted_runs, utilizations
 from ppmodel.artefact.certainty import CLEAR, LIKELY, TIE, WITHIN, errors_by_gpu, in_a_word, like, pairs_of
-from ppmodel.measured import fitted_systems
+from ppmodel.measured import fitted_systems, predicted
+from ppmodel.specs import load_system
 
 
 @pytest.fixture
@@ -48,8 +51,11 @@ def test_errors_are_those_of_the_systems_that_are_not_fitted():
     runs = unfitted_runs(["a100_selene", "b200_simumax"])
     errors = errors_by_gpu(runs)
     assert set(errors.index) == {"a100", "b200"}
-    alone = runs_of(["b200_simumax"])
-    assert errors["b200"] == pytest.approx((alone.unfitted_s / alone.iteration_s - 1).abs().mean())
+    plain = replace(load_system("b200"), framework=load_system("b200_simumax").framework)
+    alone = [
+        predicted(row, plain)["predicted_iteration_s"] / float(row["iteration_s"]) for row in timed_rows("b200_simumax")
+    ]
+    assert errors["b200"] == pytest.approx(np.abs(np.array(alone) - 1).mean())
     reached = utilizations(fitted_systems())
     assert set(reached[reached.fp8].system) == {"h100_mlperf"}
     assert reached.model_flops_utilization.between(0, 1).all()

@@ -86,19 +86,23 @@ def _runs_of(name):
     frame["predicted_memory_gb"] = _by_id(found, "memory") / _GB
     fits = frame.predicted_memory_gb * _GB <= system.memory_capacity_bytes
     frame["predicted_fits"] = fits.where(frame.predicted_memory_gb.notna())
+    frame["unfitted_s"] = _unfitted(name)
     for stem in frame.runs.unique():
         timed = [row for row in rows if row["runs"] == stem and row["iteration_s"]]
         ids = [row["id"] for row in timed]
         frame.loc[ids, "baseline_s"] = constant_utilization(timed, system)
-        plain = _unfitted(system)
-        unfitted = Batch(timed, plain).seconds([plain])[0]
-        frame.loc[ids, "unfitted_s"], frame.loc[ids, "scaled_s"] = unfitted, scaled_to_others(unfitted, timed)
+        frame.loc[ids, "scaled_s"] = scaled_to_others(frame.unfitted_s[ids].to_numpy(), timed)
     return frame.reset_index(drop=True)
 
 
-def _unfitted(system):
-    """The packaged system of the same device (``a100`` for ``a100_vtrain``), with the source's framework."""
-    return replace(load_system(system.name.split("_")[0]), framework=system.framework)
+def _unfitted(name):
+    """Seconds of `timed_rows`, by identifier, on the packaged system of the same device, with the source's framework.
+
+    The system of ``a100_vtrain`` is ``a100``.
+    """
+    system, rows = load_system(name), timed_rows(name)
+    plain = replace(load_system(name.split("_")[0]), framework=system.framework)
+    return pd.Series(Batch(rows, plain).seconds([plain])[0], [row["id"] for row in rows])
 
 
 def fitted_rows(name):
@@ -200,13 +204,10 @@ def unfitted_runs(names):
     """
     frames = []
     for name in names:
-        plain, rows = _unfitted(load_system(name)), timed_rows(name)
-        frame = pd.DataFrame(rows).assign(system=name)
+        frame = pd.DataFrame(timed_rows(name)).assign(system=name)
         for column in (*SIZE, "iteration_s"):
             frame[column] = pd.to_numeric(frame[column])
-        for stem, some in frame.groupby("runs", sort=False):
-            seconds = Batch([row for row in rows if row["runs"] == stem], plain).seconds([plain])[0]
-            frame.loc[some.index, "error"] = seconds / some.iteration_s - 1
+        frame["error"] = frame.id.map(_unfitted(name)) / frame.iteration_s - 1
         frames.append(frame[["id", "runs", "system", *SIZE, "iteration_s", "error", "schedule", "chunks"]])
     return pd.concat(frames, ignore_index=True)
 
