@@ -40,9 +40,9 @@ def test_words_never_get_less_certain_as_a_difference_grows():
     """A tie, and then by the pairs that are like it; too few of them say nothing."""
     apart = np.linspace(0.001, 0.6, 200)
     pairs = pd.DataFrame({"apart": apart, "reversed": apart < 0.2})
-    words = [in_a_word(one, pairs, 0.01) for one in apart]
+    words = [in_a_word(one, pairs) for one in apart]
     assert list(dict.fromkeys(words)) == [TIE, WITHIN, LIKELY, CLEAR]
-    assert {in_a_word(one, pairs[::50], 0.01) for one in apart} == {TIE, WITHIN}
+    assert {in_a_word(one, pairs[::50]) for one in apart} == {TIE, WITHIN}
     assert like(pairs, 0.3).apart.between(0.2, 0.45).all()
 
 

@@ -2,15 +2,12 @@
 
 from ppmodel import schedules
 from ppmodel.artefact.against import unfitted_runs
-from ppmodel.artefact.certainty import TIE, WITHIN, in_a_word, kind_of, pairs_of
+from ppmodel.artefact.certainty import EQUAL, TIE, WITHIN, in_a_word, kind_of, pairs_of
 from ppmodel.artefact.frameworks import NOWHERE, frameworks_of, runs_as_modelled
 from ppmodel.measured import fitted_systems
 
 ORDER = ["iteration_s", "peak_memory_bytes", "label"]
 """What a list of layouts and schedules is sorted by: the fastest first, and of two that are as fast the smaller."""
-
-EQUAL = 0.01
-"""A schedule that saves a smaller share of the time is as fast."""
 
 UNKNOWN = "with no measured runs on this kind of GPU to check it"
 
@@ -54,7 +51,7 @@ def certainty_on(system):
     known, pairs = kind_of(system) in set(runs.system.map(kind_of)), pairs_of(runs)
 
     def word(saved):
-        return in_a_word(saved, pairs, EQUAL) if known or saved < EQUAL else UNKNOWN
+        return in_a_word(saved, pairs) if known or saved < EQUAL else UNKNOWN
 
     return word
 

@@ -14,6 +14,9 @@ from ppmodel.artefact.against import SIZE
 TIE, WITHIN, LIKELY, CLEAR = "a tie", "within the error", "likely", "clear"
 """The words for a difference, from the least to the most certain."""
 
+EQUAL = 0.01
+"""A schedule that saves a smaller share of the time is as fast: a tie."""
+
 REVERSED, OFTEN = 0.05, 0.25
 """A difference is clear if at most the first share of such pairs is reversed, and likely if at most the second."""
 
@@ -113,7 +116,7 @@ def like(pairs, apart):
     return pairs[pairs.apart.between(apart / _ABOUT, apart * _ABOUT)]
 
 
-def in_a_word(apart, pairs, tie):
+def in_a_word(apart, pairs):
     """How certain it is that the faster of two predictions is the faster.
 
     Parameters
@@ -122,22 +125,20 @@ def in_a_word(apart, pairs, tie):
         The share of the other's time that it saves.
     pairs : DataFrame
         From `pairs_of`.
-    tie : float
-        Smaller differences are a tie.
 
     Returns
     -------
     str
-        `TIE`; `CLEAR` or `LIKELY` if at most `REVERSED` or `OFTEN` of the pairs that differ by about as much are
-        reversed; `WITHIN` if more are, or if there are fewer than `ENOUGH` such pairs.
+        `TIE` below `EQUAL`; `CLEAR` or `LIKELY` if at most `REVERSED` or `OFTEN` of the pairs that differ by about as
+        much are reversed; `WITHIN` if more are, or if there are fewer than `ENOUGH` such pairs.
 
     Examples
     --------
     >>> pairs = pd.DataFrame({"apart": [0.1] * 40 + [0.5] * 40, "reversed": [True] * 10 + [False] * 70})
-    >>> [in_a_word(apart, pairs, 0.01) for apart in (0.001, 0.03, 0.1, 0.5)]
+    >>> [in_a_word(apart, pairs) for apart in (0.001, 0.03, 0.1, 0.5)]
     ['a tie', 'within the error', 'likely', 'clear']
     """
-    if apart < tie:
+    if apart < EQUAL:
         return TIE
     such = like(pairs, apart)["reversed"]
     if len(such) < ENOUGH or such.mean() > OFTEN:
