@@ -992,6 +992,7 @@ def test_a_scheduler_that_goes_away_leaves_the_parts(file, tmp_path, capsys, mon
     assert out.read_bytes() == expected[PLAIN]
 
 
+@pytest.mark.timeout(120)  # who is not told of the second wait starts no second worker
 def test_workers_are_waited_for(file, tmp_path, capsys, monkeypatch, cluster, expected):
     """Before the first one comes, and after the last one is killed with chunks under way; each chunk is stored once."""
     address, worker, _ = cluster
