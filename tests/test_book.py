@@ -99,9 +99,9 @@ def test_of_many_cards_the_first_are_shown(page):
     button = table.locator("xpath=following-sibling::button")
     for folded, toggle in ((True, button.click), (False, lambda: button.press("Enter")), (True, None)):
         assert button.get_attribute("aria-expanded") == str(not folded).lower()
-        assert shown.count() == (5 if folded else rows)
+        assert shown.count() == (3 if folded else rows)
         if toggle:
-            assert str(rows if folded else 5) in button.inner_text()
+            assert str(rows if folded else 3) in button.inner_text()
             toggle()
     page.emulate_media(media="print")
     assert shown.count() == rows
@@ -109,6 +109,40 @@ def test_of_many_cards_the_first_are_shown(page):
     plain = page.context.browser.new_page(java_script_enabled=False, viewport={"width": 390, "height": 844})
     plain.goto((HTML / "nb" / "claims.html").as_uri())
     assert plain.locator("article table tbody tr:visible").count() == plain.locator("article table tbody tr").count()
+    plain.close()
+
+
+@pytest.mark.parametrize("name", ["measured", "take"])
+def test_cards_of_a_kind_are_under_one_heading(page, name):
+    """A click or a key opens one, a button opens all; printed, sideways, and without a script, every row is there."""
+    page.goto((HTML / "nb" / f"{name}.html").as_uri())
+    written = page.locator("article tbody tr").all_text_contents()
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_selector("article table.grouped")
+    table = page.locator("article table.grouped", has=page.locator("tr.group:nth-child(3)")).first
+    rows, opened = table.locator("tbody tr:not(.group)"), table.locator("tbody tr:not(.group):visible")
+    button, all_rows = table.locator("tr.group button").last, table.locator("xpath=following-sibling::button")
+    last = rows.last.locator("td, th")
+    assert last.first.text_content().strip() in button.text_content()
+    before = opened.count()
+    for toggle in (button.click, lambda: button.press("Enter")):
+        is_open = rows.last.is_visible()
+        assert button.get_attribute("aria-expanded") == str(is_open).lower()
+        toggle()
+        assert rows.last.is_visible() != is_open
+    assert opened.count() == before < rows.count()
+    page.emulate_media(media="print")
+    assert last.nth(1).is_visible()
+    assert opened.count() == rows.count()
+    page.emulate_media(media="screen")
+    all_rows.press("Enter")
+    assert opened.count() == rows.count()
+    page.set_viewport_size({"width": 844, "height": 390})
+    page.wait_for_selector("article table.grouped", state="detached")
+    assert page.locator("article tbody tr").all_text_contents() == written
+    plain = page.context.browser.new_page(java_script_enabled=False, viewport={"width": 390, "height": 844})
+    plain.goto(page.url)
+    assert plain.locator("article tbody tr:visible").all_text_contents() == written
     plain.close()
 
 

@@ -1,9 +1,11 @@
-// Tables: on a phone a card for each row, the first of them until all are asked for; long ones sorted by a click or a
-// key on a heading; wide ones use the margin. Without a script, and on paper, a table is a table.
+// Tables: on a phone a card for each row, under one heading those that share their first cell, else the first of them,
+// until all are asked for; long ones sorted by a click or a key on a heading; wide ones use the margin. Without a script,
+// and on paper, a table is a table.
 (function () {
   "use strict";
   const SORTED_FROM = 12, PHONE = window.matchMedia("(max-width: 480px)"), WIDE = 3;
-  const FEW = 5, FOLDED_FROM = 10; // rows: as in book.css, which hides the others
+  const FEW = 3, FOLDED_FROM = 6; // rows: as in book.css, which hides the others
+  const MOST_GROUPS = 8, SHARED = 0.75, HIGH = 160; // headings of a table, and for each row; px of a card
   const SIZES = [[8, "quarter"], [11, "third"], [17, "half"], [Infinity, "whole"]]; // of a card, by letters
   const BRIEF = 11; // letters of a cell that is not broken
   const MARGIN = window.matchMedia("(min-width: 1200px)"), EDGE = 16, TALL = 100; // px
@@ -29,12 +31,17 @@
   }
 
   function lay(table) {
+    ungroup(table);
     table.classList.remove("cards");
     const row = table.tBodies[0].rows[0];
     if (PHONE.matches && row) {
       table.classList.toggle("cards", row.cells.length > (table.scrollWidth > table.clientWidth ? 2 : WIDE));
     }
-    if (table.classList.contains("cards") && !table.dataset.tiled) tile(table);
+    if (!table.classList.contains("cards")) return;
+    if (!table.dataset.tiled) tile(table);
+    if (!grouped.has(table)) grouped.set(table, groupsOf(table));
+    if (grouped.get(table)) group(table, grouped.get(table));
+    else if (table.tBodies[0].rows.length >= FOLDED_FROM && !table.dataset.folded) fold(table);
   }
 
   // How wide each cell of a card is: the same place on every card, so that the eye can run down a column.
@@ -53,25 +60,80 @@
       });
     }
     table.dataset.tiled = "yes";
-    if (rows.length >= FOLDED_FROM) fold(table, rows.length);
   }
 
-  function fold(table, count) {
+  function fold(table) {
+    const count = table.tBodies[0].rows.length, button = switchOf((open) => {
+      table.classList.toggle("few", !open);
+      button.textContent = open ? `Show the first ${FEW} rows` : `Show all ${count} rows`;
+      if (!open && table.dataset.folded) table.scrollIntoView({ block: "start" }); // not left far below the table
+    });
+    button.className = "all-rows";
+    button.set(false);
+    table.dataset.folded = "yes";
+    table.after(button);
+  }
+
+  function switchOf(change) {
     const button = document.createElement("button");
     button.type = "button";
-    button.className = "all-rows";
-    const set = (open) => {
-      table.classList.toggle("few", !open);
+    button.set = (open) => {
       button.setAttribute("aria-expanded", String(open));
-      button.textContent = open ? `Show the first ${FEW} rows` : `Show all ${count} rows`;
+      change(open);
     };
-    set(false);
-    button.addEventListener("click", () => {
-      const open = table.classList.contains("few");
-      set(open);
-      if (!open) table.scrollIntoView({ block: "start" }); // else the reader is left far below the table
+    button.addEventListener("click", () => button.set(button.getAttribute("aria-expanded") !== "true"));
+    return button;
+  }
+
+  // Rows that share their first cell, or one each where the cards of a notebook's table are high; null where neither is.
+  const grouped = new Map();
+  function groupsOf(table) {
+    const rows = [...table.tBodies[0].rows], groups = [];
+    for (const row of rows) {
+      const name = row.cells[0].textContent.trim(), last = groups[groups.length - 1];
+      if (last && last.name === name) last.rows.push(row);
+      else groups.push({ name, rows: [row] });
+    }
+    const high = table.closest(".cell_output") && table.tBodies[0].offsetHeight > HIGH * rows.length;
+    const plain = ({ name, rows: [row] }) => name && row.cells[0].rowSpan === 1 && !row.cells[0].querySelector(".math");
+    const named = groups.every(plain) && new Set(groups.map(({ name }) => name)).size === groups.length;
+    const fair = rows.length > FEW && groups.length > 1 && groups.length <= MOST_GROUPS;
+    return named && fair && (high || groups.length <= SHARED * rows.length) ? groups : null;
+  }
+
+  function group(table, groups) {
+    groups.forEach(({ rows }) => table.tBodies[0].append(...rows)); // as written, whatever they were sorted by
+    table.tHead.querySelectorAll("[aria-sort]").forEach((head) => head.setAttribute("aria-sort", "none"));
+    const buttons = groups.map(({ name, rows }) => heading(name, rows)), count = groups.flatMap(({ rows }) => rows).length;
+    buttons[0].set(groups[0].rows.length <= FEW);
+    const all = switchOf((open) => {
+      all.textContent = open ? `Fold the ${count} rows` : `Show all ${count} rows`;
+      if (all.isConnected) buttons.forEach((button) => button.set(open));
     });
-    table.after(button);
+    all.className = "all-rows";
+    all.set(false);
+    table.classList.add("grouped");
+    table.after(all);
+  }
+
+  function heading(name, rows) {
+    const line = document.createElement("tr"), cell = line.insertCell();
+    const button = switchOf((open) => rows.forEach((row) => row.classList.toggle("folded", !open)));
+    line.className = "group";
+    cell.colSpan = rows[0].cells.length;
+    button.textContent = name + (rows.length > 1 ? ` (${rows.length})` : "");
+    button.dataset.label = rows[0].cells[0].dataset.label || "";
+    button.set(false);
+    cell.append(button);
+    rows[0].before(line);
+    return button;
+  }
+
+  function ungroup(table) {
+    if (!table.classList.contains("grouped")) return;
+    table.querySelectorAll("tr.group").forEach((line) => line.remove());
+    table.classList.remove("grouped");
+    table.nextElementSibling.remove();
   }
 
   // What is wider than the text, or breaks short cells or has high rows there, reaches into the margin as far as there
