@@ -62,6 +62,13 @@ def test_dark_mode_is_dark(page):
     for first in page.locator(".race img:visible").all():  # its colours are those of the text below
         assert first.evaluate("image => image.currentSrc").endswith(".dark.png")
         assert first.evaluate("image => getComputedStyle(image).filter") == "none"
+    page.goto((HTML / "nb" / "tutorial.html").as_uri())
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    drawn = page.locator("article .text_html", has=page.locator(".slots"))
+    assert drawn.evaluate("part => getComputedStyle(part).backgroundColor") == "rgba(0, 0, 0, 0)"
+    assert drawn.locator("th").first.evaluate("part => getComputedStyle(part).color") == page.evaluate(
+        "getComputedStyle(document.body).color"
+    )
 
 
 def test_every_figure_of_a_notebook_has_its_versions():

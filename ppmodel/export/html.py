@@ -47,7 +47,7 @@ def table_html(schedule, slots=32, ranks=16):
         caption += f"; shown: {shown[0]} of {end.max()} slots, {shown[1]} of {schedule.num_ranks} ranks"
     rows = "".join(_row(schedule, rank, start, end, shown[0]) for rank in range(shown[1]))
     style = "border-collapse:collapse;font-size:80%;white-space:nowrap"
-    return f'<div style="overflow-x:auto"><p>{caption}</p><table style="{style}">{rows}</table></div>'
+    return f'<div class="slots" style="overflow-x:auto"><p>{caption}</p><table style="{style}">{rows}</table></div>'
 
 
 def _row(schedule, rank, start, end, slots):
