@@ -7,7 +7,7 @@ for each operation. Small functions that a loop calls are inlined, since passing
 from ppmodel.kernels.automatic import zero_bubble_order, zero_bubble_span
 from ppmodel.kernels.building_block import squeeze
 from ppmodel.kernels.events import events
-from ppmodel.kernels.paths import by_class, by_operation, instructions, longest_path, many_longest_paths
+from ppmodel.kernels.paths import by_class, instructions, longest_path, many_longest_paths
 from ppmodel.kernels.rendezvous import rendezvous, rendezvous_events
 from ppmodel.kernels.rounds import loops, rounds
 from ppmodel.kernels.sweep import sweep
@@ -16,7 +16,6 @@ from ppmodel.kernels.units import unit_order
 
 __all__ = [
     "by_class",
-    "by_operation",
     "class_counts",
     "dependencies",
     "events",

@@ -5,40 +5,31 @@ import numpy as np
 from ppmodel.kernels.jit import kernel
 
 NONE = -1
-WHOLE, JOIN, JOINED, PAIRED, FINISH, SUM, SUMMED = range(7)
-"""Steps of an instruction: an operation alone; one of a cell's and the last of them, also where they overlap; what
-follows for each of them; one participant of a reduction and the last of them."""
+WHOLE, JOIN, JOINED, PAIRED, SUM, SUMMED = range(6)
+"""Steps of an instruction: an operation alone; one of a cell's and the last of them, also where they overlap; one
+participant of a reduction and the last of them. With the last, all operations of the cell or the reduction end."""
 
 
-CLASS, STREAM, TAKE, GIVE, LINK, KEEP, STEP, OPERATION = _COLUMNS = range(8)
+CLASS, STREAM, TAKE, GIVE, LINK, KEEP, STEP = _COLUMNS = range(7)
 """Columns of an instruction; see `instructions`."""
 
 
 def instructions(cost_class, stream, source, remote, link, overlaps, group_start, num_links, first_reduction, beside):
-    """What `longest_path` reads of a graph: a row per operation, two for reductions and for those that share a group.
+    """What `longest_path` reads of a graph: a row per operation.
 
     A message occupies a register from when it is sent until it is received, so that only messages under way need one:
     TAKE is the register to read and GIVE the one to write; KEEP is a further one for a reduction beside the rank, if
     there are any. Register 0 stands for none and holds nothing. Returns the rows and the number of registers.
     """
-    size = np.diff(group_start)
-    twice = (size > 1) | (cost_class[group_start[:-1]] >= first_reduction)
-    rows = np.empty((len(cost_class) + size[twice].sum(), len(_COLUMNS)), np.uint32)  # numpy asks for large pages
+    rows = np.empty((len(cost_class), len(_COLUMNS)), np.uint32)  # numpy asks for large pages
     columns = (cost_class, stream, source, remote, link, overlaps, group_start)
     return rows, fill_instructions(rows, *columns, num_links, first_reduction, beside)
-
-
-def by_operation(rows):
-    """The instructions with each operation as a cost class of its own."""
-    rows = rows.copy()
-    rows[:, CLASS] = rows[:, OPERATION]
-    return rows
 
 
 def by_class(rows, classes):
     """The instructions with other cost classes, one given for each operation."""
     rows = rows.copy()
-    rows[:, CLASS] = classes[rows[:, OPERATION]]
+    rows[:, CLASS] = classes
     return rows
 
 
@@ -54,41 +45,32 @@ def fill_instructions(
         if source[op] != NONE and not remote[op] and stream[op] != stream[source[op]]:
             keep[source[op]] = 1
     free, num_free, num_registers = np.empty(count + len(keep), np.uint32), 0, np.uint32(1)
-    row = 0
     for group in range(num_groups):
         first, last = group_start[group], group_start[group + 1]
         summing = cost_class[first] >= first_reduction
-        alone = last - first == 1 and not summing
         for op in range(first, last):
             take = np.uint32(0)
             if remote[op] or (beside and source[op] != NONE and stream[op] != stream[source[op]]):
                 take = give[source[op]] if remote[op] else keep[source[op]]
                 free[num_free] = take
                 num_free += 1
-            rows[row, CLASS], rows[row, STREAM], rows[row, OPERATION] = cost_class[op], stream[op], op
-            rows[row, TAKE], rows[row, STEP] = take, WHOLE
-            if not alone:
-                rows[row, STEP] = SUM if summing else JOIN
-                if op == last - 1:
-                    rows[row, STEP] = SUMMED if summing else PAIRED if overlaps[op] else JOINED
-                row += 1
+            rows[op, CLASS], rows[op, STREAM], rows[op, TAKE] = cost_class[op], stream[op], take
+            rows[op, STEP] = SUM if summing else JOIN
+        ends = PAIRED if overlaps[first] else JOINED
+        rows[last - 1, STEP] = SUMMED if summing else WHOLE if last - first == 1 else ends
         for op in range(first, last):
-            if not alone:
-                rows[row, CLASS], rows[row, STREAM], rows[row, OPERATION] = cost_class[op], stream[op], op
-                rows[row, STEP] = FINISH
-            rows[row, GIVE], rows[row, LINK], rows[row, KEEP] = 0, num_links, 0
+            rows[op, GIVE], rows[op, LINK], rows[op, KEEP] = 0, num_links, 0
             if link[op] != NONE:
                 if num_free == 0:
                     free[0], num_free, num_registers = num_registers, 1, num_registers + np.uint32(1)
                 num_free -= 1
-                give[op] = rows[row, GIVE] = free[num_free]
-                rows[row, LINK] = link[op]
+                give[op] = rows[op, GIVE] = free[num_free]
+                rows[op, LINK] = link[op]
             if beside and keep[op]:
                 if num_free == 0:
                     free[0], num_free, num_registers = num_registers, 1, num_registers + np.uint32(1)
                 num_free -= 1
-                keep[op] = rows[row, KEEP] = free[num_free]
-            row += 1
+                keep[op] = rows[op, KEEP] = free[num_free]
     return int(num_registers)
 
 
@@ -111,10 +93,13 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times, shares, c
         seconds, needs, fetch_start, fetch, copied = copies
         ended, out_free, in_free = np.zeros(sizes[1]), np.zeros(sizes[1]), np.zeros(sizes[1])
     ready = together = longest = began = finished = 0.0
-    for row in range(len(rows)):
-        class_, stream, step, op = rows[row, CLASS], rows[row, STREAM], rows[row, STEP], rows[row, OPERATION]
-        if step != FINISH:
-            take = rows[row, TAKE]
+    row = reached = -1
+    while row < len(rows) - 1:
+        row += 1
+        op = np.uint32(row)  # unsigned: never counted from the end
+        class_, stream, step = rows[op, CLASS], rows[op, STREAM], rows[op, STEP]
+        if row > reached:
+            take = rows[op, TAKE]
             if free[stream] > ready:
                 ready = free[stream]
             if there[take] > ready:
@@ -139,29 +124,33 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times, shares, c
                 if shares is not None:
                     length = compute[class_]
                 ready = 0.0
+                reached = row
             else:
                 together += compute[class_]
                 longest = max(longest, compute[class_])
-                if step in (JOINED, PAIRED, SUMMED):
-                    if step == SUMMED:
-                        together = longest
-                    began, finished = ready, ready + (overlap_factor * together if step == PAIRED else together)
-                    if shares is not None:
-                        length = overlap_factor * together if step == PAIRED else together
-                    ready = together = longest = 0.0
-                continue
+                if step in (JOIN, SUM):
+                    continue
+                if step == SUMMED:
+                    together = longest
+                began, finished = ready, ready + (overlap_factor * together if step == PAIRED else together)
+                if shares is not None:
+                    length = overlap_factor * together if step == PAIRED else together
+                ready = together = longest = 0.0
+                row, reached = reached + 1, row  # back to the first of those that end
+                op = np.uint32(row)
+                class_, stream = rows[op, CLASS], rows[op, STREAM]
 
         times[0, op], times[1, op] = began, finished
-        if finished > free[stream]:
+        if not sends or finished > free[stream]:  # sending may already occupy the rank for longer
             free[stream] = finished
         if copies is not None:
             ended[stream] = finished
             if seconds[op] >= 0:
                 copied[0, op] = max(finished, out_free[stream])
                 copied[1, op] = out_free[stream] = copied[0, op] + seconds[op]
-        if rows[row, KEEP]:
-            there[rows[row, KEEP]] = finished
-        give = rows[row, GIVE]
+        if rows[op, KEEP]:
+            there[rows[op, KEEP]] = finished
+        give = rows[op, GIVE]
         if give == 0:
             if wanted:
                 times[2, op] = times[3, op] = np.nan
@@ -173,7 +162,7 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times, shares, c
             leaves = free[stream]
             free[stream] = leaves + takes + later
         elif queues:
-            link = rows[row, LINK]
+            link = rows[op, LINK]
             if link_free[link] > leaves:
                 leaves = link_free[link]
             link_free[link] = leaves + takes
@@ -203,71 +192,73 @@ def many_longest_paths(rows, sizes, tables, overlap_factor, occupied, ends):
     of_ranks = len(ends) > 0
     began, longest_span = np.zeros(systems), np.zeros(systems)
     begun, computed = np.zeros((sizes[1] if of_ranks else 0, systems)), np.zeros((sizes[1] // 2, systems))
+    first = 0
     for row in range(len(rows)):
         class_, stream, step = rows[row, CLASS], rows[row, STREAM], rows[row, STEP]
-        if step != FINISH:
-            take = rows[row, TAKE]
-            for k in range(systems):
-                ready[k] = free[stream, k] if free[stream, k] > ready[k] else ready[k]
-                ready[k] = there[take, k] if there[take, k] > ready[k] else ready[k]
-            if receives and take and step < SUM:
-                for k in range(systems):
-                    ready[k] += cost[take, k]
-            if of_ranks and step not in (JOIN, SUM):
-                for k in range(systems):
-                    began[k] = ready[k]
-            if step == WHOLE:
-                for k in range(systems):
-                    finished[k] = ready[k] + compute[class_, k]
-                    ready[k] = 0.0
-            else:
-                if step < SUM:
-                    for k in range(systems):
-                        together[k] += compute[class_, k]
-                else:
-                    for k in range(systems):
-                        longest[k] = compute[class_, k] if compute[class_, k] > longest[k] else longest[k]
-                if step in (JOINED, PAIRED, SUMMED):
-                    for k in range(systems):
-                        length = longest[k] if step == SUMMED else together[k]
-                        finished[k] = ready[k] + (overlap_factor[k] * length if step == PAIRED else length)
-                        ready[k] = together[k] = longest[k] = 0.0
-                continue
-
-        if of_ranks and ends[rows[row, OPERATION]]:
-            end = ends[rows[row, OPERATION]]
-            for k in range(systems):
-                begun[stream, k] = began[k] if end & 1 else begun[stream, k]
-                if end & 2:
-                    longest_span[k] = max(longest_span[k], finished[k] - begun[stream, k])
-                    computed[stream, k] = finished[k]
+        take = rows[row, TAKE]
         for k in range(systems):
-            free[stream, k] = finished[k] if finished[k] > free[stream, k] else free[stream, k]
-        if sends:  # the rank is busy beyond the end of the operation
+            ready[k] = free[stream, k] if free[stream, k] > ready[k] else ready[k]
+            ready[k] = there[take, k] if there[take, k] > ready[k] else ready[k]
+        if receives and take and step < SUM:
             for k in range(systems):
-                span[k] = finished[k] if finished[k] > span[k] else span[k]
-        if rows[row, KEEP]:
-            there[rows[row, KEEP]] = finished
-        give, link = rows[row, GIVE], rows[row, LINK]
-        if give == 0:
-            continue
-        if sends:
+                ready[k] += cost[take, k]
+        if of_ranks and step not in (JOIN, SUM):
             for k in range(systems):
-                free[stream, k] = there[give, k] = free[stream, k] + occupancy[class_, k] + latency[class_, k]
-        elif queues:
+                began[k] = ready[k]
+        if step == WHOLE:
             for k in range(systems):
-                link_free[link, k] = finished[k] if finished[k] > link_free[link, k] else link_free[link, k]
-                link_free[link, k] += occupancy[class_, k]
-                there[give, k] = link_free[link, k] + latency[class_, k]
-        elif receives:  # ready to be fetched, at a time the receiver decides
-            for k in range(systems):
-                there[give, k] = finished[k]
+                finished[k] = ready[k] + compute[class_, k]
+                ready[k] = 0.0
         else:
+            if step < SUM:
+                for k in range(systems):
+                    together[k] += compute[class_, k]
+            else:
+                for k in range(systems):
+                    longest[k] = compute[class_, k] if compute[class_, k] > longest[k] else longest[k]
+            if step in (JOIN, SUM):
+                continue
             for k in range(systems):
-                there[give, k] = finished[k] + occupancy[class_, k] + latency[class_, k]
-        if receives:
+                length = longest[k] if step == SUMMED else together[k]
+                finished[k] = ready[k] + (overlap_factor[k] * length if step == PAIRED else length)
+                ready[k] = together[k] = longest[k] = 0.0
+
+        for op in range(first, row + 1):
+            class_, stream = rows[op, CLASS], rows[op, STREAM]
+            if of_ranks and ends[op]:
+                for k in range(systems):
+                    begun[stream, k] = began[k] if ends[op] & 1 else begun[stream, k]
+                    if ends[op] & 2:
+                        longest_span[k] = max(longest_span[k], finished[k] - begun[stream, k])
+                        computed[stream, k] = finished[k]
             for k in range(systems):
-                cost[give, k] = occupancy[class_, k] + latency[class_, k]
+                free[stream, k] = finished[k] if finished[k] > free[stream, k] else free[stream, k]
+            if sends:  # the rank is busy beyond the end of the operation
+                for k in range(systems):
+                    span[k] = finished[k] if finished[k] > span[k] else span[k]
+            if rows[op, KEEP]:
+                there[rows[op, KEEP]] = finished
+            give, link = rows[op, GIVE], rows[op, LINK]
+            if give == 0:
+                continue
+            if sends:
+                for k in range(systems):
+                    free[stream, k] = there[give, k] = free[stream, k] + occupancy[class_, k] + latency[class_, k]
+            elif queues:
+                for k in range(systems):
+                    link_free[link, k] = finished[k] if finished[k] > link_free[link, k] else link_free[link, k]
+                    link_free[link, k] += occupancy[class_, k]
+                    there[give, k] = link_free[link, k] + latency[class_, k]
+            elif receives:  # ready to be fetched, at a time the receiver decides
+                for k in range(systems):
+                    there[give, k] = finished[k]
+            else:
+                for k in range(systems):
+                    there[give, k] = finished[k] + occupancy[class_, k] + latency[class_, k]
+            if receives:
+                for k in range(systems):
+                    cost[give, k] = occupancy[class_, k] + latency[class_, k]
+        first = row + 1
     for stream in range(0 if sends else len(free)):
         for k in range(systems):
             span[k] = max(span[k], free[stream, k])

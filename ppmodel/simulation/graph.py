@@ -252,14 +252,13 @@ class ExecutionGraph:
     def instructions_by_operation(self):
         """`instructions` with a separate cost class for each operation."""
         rows, sizes = self.instructions
-        return kernels(LARGE).by_operation(rows), sizes
+        return kernels(LARGE).by_class(rows, np.arange(len(rows))), sizes
 
     @cached_property
     def instructions_by_pair(self):
         """`instructions` with the cost classes of `Schedule.pairs`."""
         rows, sizes = self.instructions
-        classes = self.schedule.pairs.cost_class[self.index].astype(np.uint32)
-        return kernels(LARGE).by_class(rows, classes), sizes
+        return kernels(LARGE).by_class(rows, self.schedule.pairs.cost_class[self.index]), sizes
 
     @property
     def occupied(self):
