@@ -188,40 +188,37 @@ def many_longest_paths(rows, sizes, tables, overlap_factor, occupied, ends):
     systems = len(overlap_factor)
     there, cost = np.zeros((sizes[0], systems)), np.zeros((sizes[0], systems))
     free, link_free = np.zeros((sizes[1], systems)), np.zeros((sizes[2] + 1, systems))
-    ready, together, longest, finished, span = np.zeros((5, systems))
+    ready, together, began, finished, span, longest_span = np.zeros((6, systems))
     of_ranks = len(ends) > 0
-    began, longest_span = np.zeros(systems), np.zeros(systems)
     begun, computed = np.zeros((sizes[1] if of_ranks else 0, systems)), np.zeros((sizes[1] // 2, systems))
     first = 0
     for row in range(len(rows)):
         class_, stream, step = rows[row, CLASS], rows[row, STREAM], rows[row, STEP]
         take = rows[row, TAKE]
-        for k in range(systems):
-            ready[k] = free[stream, k] if free[stream, k] > ready[k] else ready[k]
-            ready[k] = there[take, k] if there[take, k] > ready[k] else ready[k]
-        if receives and take and step < SUM:
+        at_once = step == WHOLE and not receives and not (of_ranks and ends[row])  # most operations, in one pass
+        if at_once:
             for k in range(systems):
-                ready[k] += cost[take, k]
-        if of_ranks and step not in (JOIN, SUM):
-            for k in range(systems):
-                began[k] = ready[k]
-        if step == WHOLE:
-            for k in range(systems):
-                finished[k] = ready[k] + compute[class_, k]
-                ready[k] = 0.0
+                begin = free[stream, k] if free[stream, k] > there[take, k] else there[take, k]
+                finished[k] = free[stream, k] = begin + compute[class_, k]
         else:
+            for k in range(systems):
+                ready[k] = free[stream, k] if free[stream, k] > ready[k] else ready[k]
+                ready[k] = there[take, k] if there[take, k] > ready[k] else ready[k]
+            if receives and take and step < SUM:
+                for k in range(systems):
+                    ready[k] += cost[take, k]
             if step < SUM:
                 for k in range(systems):
                     together[k] += compute[class_, k]
             else:
                 for k in range(systems):
-                    longest[k] = compute[class_, k] if compute[class_, k] > longest[k] else longest[k]
+                    together[k] = compute[class_, k] if compute[class_, k] > together[k] else together[k]
             if step in (JOIN, SUM):
                 continue
             for k in range(systems):
-                length = longest[k] if step == SUMMED else together[k]
-                finished[k] = ready[k] + (overlap_factor[k] * length if step == PAIRED else length)
-                ready[k] = together[k] = longest[k] = 0.0
+                began[k] = ready[k]
+                finished[k] = ready[k] + (overlap_factor[k] * together[k] if step == PAIRED else together[k])
+                ready[k] = together[k] = 0.0
 
         for op in range(first, row + 1):
             class_, stream = rows[op, CLASS], rows[op, STREAM]
@@ -231,8 +228,9 @@ def many_longest_paths(rows, sizes, tables, overlap_factor, occupied, ends):
                     if ends[op] & 2:
                         longest_span[k] = max(longest_span[k], finished[k] - begun[stream, k])
                         computed[stream, k] = finished[k]
-            for k in range(systems):
-                free[stream, k] = finished[k] if finished[k] > free[stream, k] else free[stream, k]
+            if not at_once:
+                for k in range(systems):
+                    free[stream, k] = finished[k] if finished[k] > free[stream, k] else free[stream, k]
             if sends:  # the rank is busy beyond the end of the operation
                 for k in range(systems):
                     span[k] = finished[k] if finished[k] > span[k] else span[k]
@@ -246,9 +244,9 @@ def many_longest_paths(rows, sizes, tables, overlap_factor, occupied, ends):
                     free[stream, k] = there[give, k] = free[stream, k] + occupancy[class_, k] + latency[class_, k]
             elif queues:
                 for k in range(systems):
-                    link_free[link, k] = finished[k] if finished[k] > link_free[link, k] else link_free[link, k]
-                    link_free[link, k] += occupancy[class_, k]
-                    there[give, k] = link_free[link, k] + latency[class_, k]
+                    leaves = finished[k] if finished[k] > link_free[link, k] else link_free[link, k]
+                    link_free[link, k] = leaves = leaves + occupancy[class_, k]
+                    there[give, k] = leaves + latency[class_, k]
             elif receives:  # ready to be fetched, at a time the receiver decides
                 for k in range(systems):
                     there[give, k] = finished[k]
