@@ -198,10 +198,10 @@
     }
   }
 
-  function transferLine(ctx, scene, panel, op, x) {
-    const { table, run } = panel, here = table.rank[op], there = table.rank[table.taker[op]], down = there > here;
-    ctx.moveTo(x(run.sent[op]), panel.rows + (here + (down ? 1 : 0)) * panel.row + (down ? -2 : 2));
-    ctx.lineTo(x(run.arrived[op]), panel.rows + (there + (down ? 0 : 1)) * panel.row + (down ? 2 : -2));
+  function transferLine(ctx, panel, op, x, [begin, end] = [panel.run.sent[op], panel.run.arrived[op]]) {
+    const { table } = panel, here = table.rank[op], there = table.rank[table.taker[op]], down = there > here;
+    ctx.moveTo(x(begin), panel.rows + (here + (down ? 1 : 0)) * panel.row + (down ? -2 : 2));
+    ctx.lineTo(x(end), panel.rows + (there + (down ? 0 : 1)) * panel.row + (down ? 2 : -2));
   }
 
   function paintTransfers(ctx, scene, panel) {
@@ -213,7 +213,7 @@
     ctx.strokeStyle = scene.theme.transfer;
     ctx.lineWidth = 1;
     ctx.beginPath();
-    for (const op of seen) transferLine(ctx, scene, panel, op, x);
+    for (const op of seen) transferLine(ctx, panel, op, x);
     ctx.stroke();
   }
 
@@ -227,7 +227,7 @@
       const [begin, end] = E.span(run, node);
       if (end < from || begin > to) continue;
       if (node < table.cells) boxes.push([x(begin), x(end), table.rank[table.cellStart[node]]]);
-      else transferLine(ctx, scene, panel, (node - table.cells) % table.size, x);
+      else transferLine(ctx, panel, (node - table.cells) % table.size, x, run.queues ? [begin, end] : undefined);
     }
     ctx.stroke();
     for (const [left, right, rank] of boxes) {
@@ -248,7 +248,7 @@
     if (why.message !== NONE) {
       ctx.lineWidth = 2;
       ctx.beginPath();
-      transferLine(ctx, scene, panel, why.message, x);
+      transferLine(ctx, panel, why.message, x);
       ctx.stroke();
     }
     ctx.setLineDash([3, 2]);

@@ -1,138 +1,15 @@
-// The engine of the explorer: a table's order, its dependencies, and the longest path through them. The same rules as
-// ppmodel/simulation, operation by operation; tests/test_explorer.py holds the two together. No page, no drawing.
+// The engine of the explorer: the longest path through a table, or its events where the order of messages depends on
+// times. The same rules as ppmodel/simulation, operation by operation; tests/test_explorer.py holds the two together. No
+// page, no drawing.
 (() => {
   "use strict";
-  const F = 0, B = 1, I = 2, W = 3, NONE = -1;
-  const LETTERS = "FBIW";
+  const { NONE, LETTERS, B, unpack, programs, levels, name, cellName } = window.ppmodelOrders;
+
   // What a transfer occupies: the sender, the receiver, its link.
   const OCCUPIED = {
     latency: [false, false, false], overlapped: [false, false, true], blocking_send: [true, false, false],
     blocking_recv: [false, true, false], blocking: [true, true, false], rendezvous: [true, true, false],
   };
-
-  // ---- orders: what Python's generators wrote ---------------------------------------------------
-
-  async function inflate(text) {
-    const packed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-    return new Uint8Array(await new Response(stream).arrayBuffer());
-  }
-
-  // A table from its bytes: one for each operation, rank by rank, then how far each microbatch is from the next of its
-  // kind where they do not simply follow one another. See ppmodel/artefact/explorer_data.py.
-  async function unpack(packed, about) {
-    const bytes = await inflate(packed.codes);
-    const ranks = packed.lengths.length, size = packed.lengths.reduce((sum, length) => sum + length, 0);
-    const replicas = about.placement.length, stages = about.placement[0].length;
-    const table = {
-      ranks, stages, replicas, size, microbatches: packed.microbatches, parts: packed.parts || 1,
-      held: packed.held === undefined ? 1 : packed.held, placement: about.placement,
-      kind: new Uint8Array(size), stage: new Uint16Array(size), microbatch: new Uint16Array(size),
-      replica: new Uint8Array(size), rank: new Uint8Array(size), chunk: new Uint8Array(size),
-      rankStart: new Int32Array(ranks + 1), cell: new Int32Array(size),
-    };
-    const homes = stagesOf(about.placement, ranks);
-    const starts = [];
-    let op = 0;
-    for (let rank = 0; rank < ranks; rank++) {
-      const next = new Int32Array(64);
-      for (let left = packed.lengths[rank]; left > 0; left--, op++) {
-        const code = bytes[op], own = code & 63;
-        table.kind[op] = own >> 4;
-        table.replica[op] = (own >> 3) & 1;
-        table.chunk[op] = own & 7;
-        table.stage[op] = homes[table.replica[op]][rank][table.chunk[op]];
-        table.rank[op] = rank;
-        table.microbatch[op] = packed.jumps ? (next[own] + bytes[size + op]) & 255 : next[own];
-        next[own] = table.microbatch[op] + 1;
-        if (!(code & 64)) starts.push(op);
-        table.cell[op] = starts.length - 1;
-      }
-      table.rankStart[rank + 1] = op;
-    }
-    table.cellStart = Int32Array.from([...starts, size]);
-    table.cells = starts.length;
-    const pieces = (stages / ranks) * table.parts;
-    table.shares = Float64Array.from({ length: stages }, (_, s) => (about.shares ? about.shares[s] : 1) / pieces);
-    connect(table);
-    return table;
-  }
-
-  function stagesOf(placement, ranks) {
-    return placement.map((homes) => {
-      const own = Array.from({ length: ranks }, () => []);
-      homes.forEach((rank, stage) => own[rank].push(stage));
-      return own;
-    });
-  }
-
-  // ---- dependencies ------------------------------------------------------------------------------
-
-  // Which operation's result each one needs, whether from another rank, the link on which each result leaves, which
-  // cells hold a forward and a backward, and an order in which every cell comes after all that it needs.
-  function connect(table) {
-    const { size, stages, replicas, kind, stage, microbatch, replica, rank } = table;
-    const count = table.microbatches * table.parts;
-    const at = new Int32Array(4 * replicas * stages * count).fill(NONE);
-    const place = (k, r, s, m) => ((k * replicas + r) * stages + s) * count + m;
-    for (let op = 0; op < size; op++) at[place(kind[op], replica[op], stage[op], microbatch[op])] = op;
-    const source = (table.source = new Int32Array(size).fill(NONE));
-    for (let op = 0; op < size; op++) {
-      const r = replica[op], s = stage[op], m = microbatch[op];
-      if (kind[op] === F) source[op] = s ? at[place(F, r, s - 1, m)] : NONE;
-      else if (kind[op] === W) source[op] = at[place(I, r, s, m)];
-      else if (s === stages - 1) source[op] = at[place(F, r, s, m)];
-      else source[op] = Math.max(at[place(B, r, s + 1, m)], at[place(I, r, s + 1, m)]);
-    }
-    const links = new Map();
-    table.remote = new Uint8Array(size);
-    table.link = new Int32Array(size).fill(NONE);
-    table.taker = new Int32Array(size).fill(NONE);
-    table.messages = 0;
-    for (let op = 0; op < size; op++) {
-      const needed = source[op];
-      if (needed === NONE || rank[needed] === rank[op]) continue;
-      const way = rank[needed] * table.ranks + rank[op];
-      if (!links.has(way)) links.set(way, links.size);
-      table.remote[op] = 1;
-      table.link[needed] = links.get(way);
-      table.taker[needed] = op;
-      table.messages++;
-    }
-    table.links = links.size;
-    table.overlaps = new Uint8Array(table.cells);
-    for (let cell = 0; cell < table.cells; cell++) {
-      let forwards = 0;
-      for (let op = table.cellStart[cell]; op < table.cellStart[cell + 1]; op++) forwards += kind[op] === F;
-      table.overlaps[cell] = forwards > 0 && forwards < table.cellStart[cell + 1] - table.cellStart[cell];
-    }
-    table.order = orderOf(table);
-  }
-
-  function orderOf(table) {
-    const { ranks, cells, cell, cellStart, source, rankStart } = table;
-    const order = new Int32Array(cells), done = new Uint8Array(cells);
-    const next = Int32Array.from({ length: ranks }, (_, rank) => cell[rankStart[rank]]);
-    const last = Int32Array.from({ length: ranks }, (_, rank) => cell[rankStart[rank + 1] - 1]);
-    const ready = (at) => {
-      for (let op = cellStart[at]; op < cellStart[at + 1]; op++) {
-        if (source[op] !== NONE && !done[cell[source[op]]]) return false;
-      }
-      return true;
-    };
-    let found = 0;
-    for (let before = -1; before < found; ) {
-      before = found;
-      for (let rank = 0; rank < ranks; rank++) {
-        while (next[rank] <= last[rank] && ready(next[rank])) {
-          done[next[rank]] = 1;
-          order[found++] = next[rank]++;
-        }
-      }
-    }
-    if (found < cells) throw new Error("a table in which operations wait for one another in a circle");
-    return order;
-  }
 
   // ---- times -------------------------------------------------------------------------------------
 
@@ -147,8 +24,9 @@
     return seconds;
   }
 
-  // The times of a run. Nodes are cells; behind them the transfers of operations' results; and where a rank first sends
-  // and another then receives, a node for each half of a transfer. `cause` is the node whose end lets a node begin.
+  // The times of a run. Nodes are cells; behind them the transfers of operations' results; and where a transfer occupies
+  // the end that sends and the end that receives by themselves, a node for each half. `cause` is the node whose end lets a
+  // node begin.
   function blank(table, halves) {
     const { size, cells } = table;
     const nothing = () => new Float64Array(size).fill(NaN);
@@ -320,14 +198,94 @@
     return run;
   }
 
+  // ---- overlapped_nic: a rank's messages queue at its NIC -----------------------------------------
+
+  // A NIC sends one message at a time, in the order in which they are ready, and takes in one at a time, in the order in
+  // which they are sent; what leaves one NIC passes through the other meanwhile, or once that is free. Which of several
+  // ranks' messages is first depends on times, so events are handled one by one: a rank has at most one cell that ends,
+  // one message that has left, and one that arrives next. Of events at the same time, cells come first, then messages
+  // that have left, then arrivals; and of one kind, that whose cell has the lowest level or, if these are equal, number.
+  const ENDED = 0, LEFT = 1, CAME = 2, KINDS = 3;
+
+  function queued(table, seconds, transfer, overlap) {
+    const { ranks, rank, taker, remote, cell, cellStart, cells, size } = table, { first: next, last } = programs(table);
+    const run = Object.assign(blank(table, true), { queues: true });
+    const { start, end, sent, arrived, gone, taken, cause } = run;
+    const level = levels(table), missing = new Int32Array(cells);
+    for (let op = 0; op < size; op++) missing[cell[op]] += remote[op];
+    const idle = new Uint8Array(ranks).fill(1);
+    const [leaving, coming] = [0, 1].map(() => Array.from({ length: ranks }, () => []));
+    const busyUntil = new Float64Array(ranks), lastTaken = new Int32Array(ranks).fill(NONE);
+    const when = new Float64Array(KINDS * ranks).fill(Infinity), tie = new Float64Array(KINDS * ranks);
+    const what = new Int32Array(KINDS * ranks);
+    let now = 0;
+
+    const expect = (kind, own, time, op) => {
+      const slot = kind * ranks + own;
+      when[slot] = time;
+      what[slot] = op;
+      tie[slot] = (kind * cells + level[cell[op]]) * cells + cell[op];
+    };
+    const begin = (own, because) => {
+      const at = next[own];
+      if (!idle[own] || at > last[own] || missing[at]) return;
+      idle[own] = 0;
+      start[at] = now;
+      cause[at] = because;
+      end[at] = now + cellSeconds(table, at, seconds, overlap);
+      expect(ENDED, own, end[at], cellStart[at]);
+    };
+    const send = (own, because) => {
+      const op = leaving[own][0], message = cells + op, other = rank[taker[op]], late = busyUntil[other] > now;
+      cause[message] = because;
+      sent[op] = now;
+      gone[op] = now + transfer;
+      expect(LEFT, own, gone[op], op);
+      cause[message + size] = late ? cells + size + lastTaken[other] : because;
+      taken[op] = late ? busyUntil[other] : now;
+      arrived[op] = busyUntil[other] = taken[op] + transfer;
+      lastTaken[other] = op;
+      if (coming[other].push(op) === 1) expect(CAME, other, arrived[op], op);
+    };
+    const ended = (own, op) => {
+      for (let one = op; one < cellStart[cell[op] + 1]; one++) {
+        if (taker[one] !== NONE && leaving[own].push(one) === 1) send(own, cell[op]);
+      }
+      idle[own] = 1;
+      next[own]++;
+      begin(own, cell[op]);
+    };
+    const left = (own, op) => {
+      leaving[own].shift();
+      if (leaving[own].length) send(own, cells + op);
+    };
+    const came = (own, op) => {
+      coming[own].shift();
+      if (coming[own].length) expect(CAME, own, arrived[coming[own][0]], coming[own][0]);
+      missing[cell[taker[op]]]--;
+      begin(own, cells + size + op);
+    };
+    const handle = [ended, left, came];
+    for (let own = 0; own < ranks; own++) begin(own, NONE);
+    for (;;) {
+      let first = 0;
+      for (let slot = 1; slot < when.length; slot++) {
+        if (when[slot] < when[first] || (when[slot] === when[first] && tie[slot] < tie[first])) first = slot;
+      }
+      now = when[first];
+      if (now === Infinity) return run;
+      when[first] = Infinity;
+      handle[Math.floor(first / ranks)](first % ranks, what[first]);
+    }
+  }
+
   // ---- what is read off ----------------------------------------------------------------------------
 
   function simulate(table, costs) {
     const seconds = durations(table, costs), overlap = costs.overlap === undefined ? 1 : costs.overlap;
     const transfer = costs.comm / table.parts;
-    const run = costs.p2p === "rendezvous"
-      ? rendezvous(table, seconds, transfer, overlap)
-      : longestPath(table, seconds, transfer, costs.p2p, overlap);
+    const engine = { rendezvous, overlapped_nic: queued }[costs.p2p];
+    const run = engine ? engine(table, seconds, transfer, overlap) : longestPath(table, seconds, transfer, costs.p2p, overlap);
     run.table = table;
     if (run.deadlock) return Object.assign(run, { makespan: NaN, idle: NaN, span: NaN });
     let busy = 0, span = 0;
@@ -421,18 +379,7 @@
     return { message, cell: table.cell[message], since, seconds };
   }
 
-  function name(table, op) {
-    const copy = table.replica[op] ? `@${table.replica[op]}` : "";
-    return `${table.stage[op]}${LETTERS[table.kind[op]]}${table.microbatch[op]}${copy}`;
-  }
-
-  function cellName(table, cell) {
-    const names = [];
-    for (let op = table.cellStart[cell]; op < table.cellStart[cell + 1]; op++) names.push(name(table, op));
-    return names.join("&");
-  }
-
   window.ppmodelEngine = {
-    unpack, simulate, slots, scaledSlots, activations, criticalPath, span, waited, name, cellName, SEMANTICS: Object.keys(OCCUPIED), NONE, LETTERS,
+    unpack, simulate, slots, scaledSlots, activations, criticalPath, span, waited, name, cellName, NONE, LETTERS,
   };
 })();

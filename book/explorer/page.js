@@ -21,7 +21,8 @@
     "Less memory": { schedule: "v-half", against: "zb-v", pp: 8, microbatches: 16 },
   };
   const HOLDS = {
-    latency: "nothing: latency", overlapped: "its link: overlapped", blocking_send: "the sender: blocking_send",
+    latency: "nothing: latency", overlapped: "its link: overlapped", overlapped_nic: "both NICs: overlapped_nic",
+    blocking_send: "the sender: blocking_send",
     blocking_recv: "the receiver: blocking_recv", blocking: "both in turn: blocking",
     rendezvous: "both at once: rendezvous",
   };

@@ -30,7 +30,14 @@
     const what = `${table.kind[message] ? "gradient" : "activations"} of ${E.name(table, message)}`;
     if (table.rank[message] === rank) return `${idle} until it had sent the ${what} to rank ${table.rank[table.taker[message]]}.`;
     const way = panel.slots ? "" : `, sent at ${number(run.sent[message])}, there at ${number(run.arrived[message])}`;
-    return `${idle} for the ${what} from rank ${table.rank[message]}${way}.`;
+    return `${idle} for the ${what} from rank ${table.rank[message]}${way}.${run.queues ? queueing(panel, message) : ""}`;
+  }
+
+  // How long a message queued at the NICs of its two ranks.
+  function queueing({ table, run }, op) {
+    const waits = [[run.sent[op] - run.end[table.cell[op]], table.rank[op]], [run.taken[op] - run.sent[op], table.rank[table.taker[op]]]];
+    const said = waits.filter(([seconds]) => seconds > 1e-12 * run.makespan).map(([seconds, rank]) => `${number(seconds)} at the NIC of rank ${rank}`);
+    return said.length ? ` The message had queued ${said.join(" and ")}.` : "";
   }
 
   class Stage {

@@ -9,6 +9,7 @@ from ppmodel.cases import as_case
 from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
 from ppmodel.schedules.registry import option_text
+from ppmodel.simulation import APART, P2P, require_semantics
 
 PAGE = "explorer.html"
 RANKS = tuple(range(2, 17))
@@ -33,9 +34,6 @@ VARIANTS = {
 }
 """Options with which the explorer offers a schedule, beside its defaults; a new schedule comes with its own at once."""
 
-SEMANTICS = "latency", "overlapped", "blocking_send", "blocking_recv", "blocking", "rendezvous"
-"""Communication semantics that it simulates."""
-
 _EVEN = 1e-9
 _SECONDS = "forward", "input_grad", "weight_grad", "comm"
 _KEYS = (*_SECONDS, "p2p", "slow_rank", "slow_factor", "view")
@@ -58,7 +56,7 @@ def link(schedule, pp, microbatches, against=None, page=PAGE, **shown):
     page : str
         Path to the explorer from the page with the link; ``../explorer.html`` from a notebook's page.
     **shown
-        ``forward``, ``input_grad``, ``weight_grad``, ``comm``: times, in any unit; ``p2p``: one of `SEMANTICS`;
+        ``forward``, ``input_grad``, ``weight_grad``, ``comm``: times, in any unit; ``p2p``: one of `simulation.P2P`;
         ``slow_rank`` and ``slow_factor``: a rank whose operations take longer, and how much; ``view``: ``timeline`` or
         ``table``.
 
@@ -80,8 +78,7 @@ def link(schedule, pp, microbatches, against=None, page=PAGE, **shown):
     for key in shown:
         if key not in _KEYS:
             raise PPModelError(key, shown[key], "is not known to the explorer", f"give {', '.join(_KEYS)}")
-    if shown.get("p2p", SEMANTICS[0]) not in SEMANTICS:
-        raise PPModelError("p2p", shown["p2p"], "is not simulated by the explorer", f"choose {', '.join(SEMANTICS)}")
+    require_semantics(shown.get("p2p", P2P[0]), APART[0])
     cases = {"schedule": written(schedule), "against": None if against is None else written(against)}
     for case in (schedule, against):
         _require_orders(case)

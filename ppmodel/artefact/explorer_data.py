@@ -16,12 +16,13 @@ from pathlib import Path
 import numpy as np
 
 from ppmodel import schedules
-from ppmodel.artefact.explorer import RANKS, SEMANTICS, sizes, variants, written
+from ppmodel.artefact.explorer import RANKS, sizes, variants, written
 from ppmodel.cases import as_case, formula_bubble_ratio, generated
 from ppmodel.errors import ReproduceError, SizeError
 from ppmodel.ops import OpKind
 from ppmodel.plot import palette
 from ppmodel.plot.timelines import KIND_COLOURS, PATH_COLOUR
+from ppmodel.simulation import P2P
 
 _MOST_CHUNKS, _MOST_REPLICAS, _MOST_MICROBATCHES = 8, 2, 256
 _LEVEL = 9
@@ -42,7 +43,7 @@ def write_explorer(folder):
         _write(folder / f"{name}.js", "orders", name, tables)
         listed.append(_about(name, tables))
     _write(folder / "index.js", "index", {
-        "schedules": listed, "ranks": RANKS, "microbatches": {pp: sizes(pp) for pp in RANKS}, "semantics": SEMANTICS,
+        "schedules": listed, "ranks": RANKS, "microbatches": {pp: sizes(pp) for pp in RANKS}, "semantics": P2P,
         "colours": {kind.name: KIND_COLOURS[kind] for kind in OpKind if kind < OpKind.R},
         "path": PATH_COLOUR, "pair": [palette.BLUE, palette.VERMILION],
     })  # fmt: skip

@@ -21,8 +21,8 @@ from ppmodel.plot.timelines import KIND_COLOURS, KIND_NAMES
 STEPS = 100
 """Steps of the slider from end to end."""
 
-SCRIPTS = "engine.js", "race.js"
-"""What the page loads from the explorer's folder; the second loads the orders of the schedules."""
+SCRIPTS = "orders.js", "engine.js", "race.js"
+"""What the page loads from the explorer's folder; the last loads the orders of the schedules."""
 
 _FOLDER = "../explorer/"
 _ROOM = 1.13  # the axis ends behind the longest makespan: its number stands there
