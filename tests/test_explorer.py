@@ -4,6 +4,7 @@ import io
 import json
 import random
 import re
+from dataclasses import replace
 from itertools import pairwise
 from xml.etree import ElementTree
 
@@ -96,6 +97,7 @@ def points(count):
             continue
         seconds = {name: round(draw.uniform(0.1, 3), 3) for name in ("forward", "input_grad", "weight_grad")}
         seconds["comm"] = draw.choice((0, round(draw.uniform(0, 2), 3)))
+        seconds["overlap"] = draw.choice((1, round(draw.uniform(0.5, 1.2), 3)))
         slow = {"slow_rank": draw.randrange(-1, ranks), "slow_factor": round(draw.uniform(0.5, 3), 2)}
         size = {"schedule": written(case), "pp": ranks, "microbatches": microbatches, "p2p": draw.choice(P2P)}
         yield table, size | seconds | slow
@@ -107,6 +109,7 @@ def simulated(table, point):
     costs = uniform_costs(
         table, point["forward"], input_grad=point["input_grad"], weight_grad=point["weight_grad"], comm=point["comm"]
     )
+    costs = replace(costs, overlap_factor=point.get("overlap", 1))
     factors = np.where(table.rank == point["slow_rank"], point["slow_factor"], 1.0)
     try:
         return run_graph(compile_graph(table, point["p2p"]), costs, factors)

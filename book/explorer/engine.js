@@ -282,8 +282,7 @@
   // ---- what is read off ----------------------------------------------------------------------------
 
   function simulate(table, costs) {
-    const seconds = durations(table, costs), overlap = costs.overlap === undefined ? 1 : costs.overlap;
-    const transfer = costs.comm / table.parts;
+    const seconds = durations(table, costs), transfer = costs.comm / table.parts, { overlap = 1 } = costs;
     const engine = { rendezvous, overlapped_nic: queued }[costs.p2p];
     const run = engine ? engine(table, seconds, transfer, overlap) : longestPath(table, seconds, transfer, costs.p2p, overlap);
     run.table = table;

@@ -10,7 +10,7 @@
 
   const DEFAULTS = {
     schedule: "interleaved-1f1b:chunks=4", against: "1f1b", pp: 4, microbatches: 8, forward: 1, input_grad: 1, weight_grad: 1,
-    comm: 0.1, p2p: "overlapped", slow_rank: -1, slow_factor: 1.5, view: "timeline", window: null, path: true,
+    overlap: 1, comm: 0.1, p2p: "overlapped", slow_rank: -1, slow_factor: 1.5, view: "timeline", window: null, path: true,
     transfers: true, order: "time", all: false,
   };
   const PRESETS = {
@@ -27,7 +27,7 @@
     rendezvous: "both at once: rendezvous",
   };
   const OCCUPIED = { blocking_send: [1, 0], blocking_recv: [0, 1], blocking: [1, 1], rendezvous: [1, 1] };
-  const NUMBERS = ["forward", "input_grad", "weight_grad", "slow_factor", "comm"];
+  const NUMBERS = ["forward", "input_grad", "weight_grad", "overlap", "slow_factor", "comm"];
 
   let state = { ...DEFAULTS }, index = null, stage = null, lists = null, shown = [], round = 0, curve = null;
   const variants = new Map(), loading = new Map(), orders = new Map(), tables = new Map();
@@ -108,7 +108,7 @@
     if (key === "window") return value.length === 2 && value.every((one) => Number.isFinite(one) && one >= 0) && value[0] < value[1];
     if (key === "slow_rank") return Number.isInteger(value) && value >= -1;
     if (key === "microbatches") return Number.isInteger(value) && value > 0;
-    if (NUMBERS.includes(key)) return Number.isFinite(value) && value >= 0 && value <= 1e6;
+    if (NUMBERS.includes(key)) return Number.isFinite(value) && value >= (key === "overlap" ? 1e-6 : 0) && value <= 1e6;
     return true;
   }
 
