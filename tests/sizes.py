@@ -67,6 +67,7 @@ PARAMETERS = {
         "fitted": ["a100_bigscience", "b200_simumax"],
     },
     "tutorial": {"pp": 2, "microbatches": 4},
+    "exercises": {},
     "measured": {"systems": ["a100_bigscience", "b200_simumax"]},
     "claims": {"implied": "default"},
     "semantics": {
