@@ -1,4 +1,4 @@
-"""Shared fixtures: a browser for the pages, and no windows for the figures."""
+"""Shared fixtures: notebooks at small sizes, a browser for the pages, and no windows for the figures."""
 
 import os
 from pathlib import Path
@@ -27,6 +27,17 @@ def own_registry(monkeypatch):
     from ppmodel.schedules import registry
 
     monkeypatch.setattr(registry, "_registry", dict(registry._registry))
+
+
+@pytest.fixture
+def recorded(request, tmp_path):
+    """What a notebook leaves in its results folder at small sizes; its kernel starts as those of the book do."""
+    from executed import executed
+    from sizes import PARAMETERS
+
+    from ppmodel.artefact.forked import ForkedKernels
+
+    return executed(request.param, PARAMETERS[request.param], tmp_path, kernel_manager_class=ForkedKernels)
 
 
 @pytest.fixture(scope="session")

@@ -1,35 +1,22 @@
-"""The command line: one call in, text or JSON out, one line where something is wrong."""
+"""What commands print, as text and as JSON, and where to."""
 
-import csv
 import json
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from commands import SECONDS, SIMULATE, run
 
 from ppmodel import build, names, simulate
-from ppmodel.cli import main
 from ppmodel.costs import stages
-from ppmodel.evaluate import COLUMNS, compared
-from ppmodel.export import read_table, write_table
+from ppmodel.evaluate import compared
+from ppmodel.export import write_table
 from ppmodel.measured import memory_errors
 from ppmodel.metrics import memory
 from ppmodel.specs import DATA, layout_names, load_model, load_system, model_names, system_names
-
-ROOT = Path(__file__).parents[1]
-BAD = ROOT / "tests" / "bad"
-SIMULATE = "simulate 1f1b --pp 4 --microbatches 8"
-SECONDS = "--forward 1 --backward 2"
-
-
-def run(capsys, line):
-    code = main(line if isinstance(line, list) else line.split())
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 def test_schedules_are_listed(capsys):
@@ -270,117 +257,6 @@ def test_ranks_that_never_meet_are_shown(capsys):
     assert [row["refused"] and row["refused"][:12] for row in json.loads(out)] == [None, "rank 2 = 2F4"]
 
 
-MARKED = ("deadlock", "doubled", "early", "misplaced", "missing")
-
-REFUSED = {
-    f"simulate gpip --pp 4 --microbatches 8 {SECONDS}": "schedule = gpip: .*did you mean gpipe",
-    f"simulate gpipe --pp 4 --microbatches 0 {SECONDS}": "--microbatches = 0: must be a whole number",
-    f"simulate gpipe --pp x --microbatches 8 {SECONDS}": "--pp = x: must be a whole number",
-    f"simulate gpipe --microbatches 8 {SECONDS}": "--pp = nothing: is missing",
-    f"simulate chimera --pp 5 --microbatches 5 {SECONDS}": "--pp = 5: must be even",
-    f"simulate hanayo --pp 4 --microbatches 8 {SECONDS}": "--microbatches = 8: must equal pp",
-    f"simulate hanayo --pp 4 --microbatches 4 --waves two {SECONDS}": "--waves = two: must be a whole number",
-    f"simulate asymmetric-chimera --pp 4 --microbatches 4 --split 1:0 {SECONDS}": "--split = 1:0: must be two",
-    f"simulate chimera --pp 4 --microbatches 4 --concat up {SECONDS}": "--concat = up: must be one of",
-    f"{SIMULATE} --waves 2 {SECONDS}": "--waves = 2: is not an option of 1f1b",
-    f"{SIMULATE} --forward 1 --input-grad 1": "--backward = nothing: is missing; give backward, or",
-    f"{SIMULATE} {SECONDS} --input-grad 1": "--backward = .*: cannot be combined with its halves",
-    f"{SIMULATE} {SECONDS} --pair 0": "--pair = 0: must be a finite number of seconds, above 0",
-    f"{SIMULATE} {SECONDS} --pair 2": "--pair = 2.0: has no effect: no cell of 1f1b has both a forward and a backward",
-    f"{SIMULATE} --forward nan --backward 2": "--forward = nan: must be a finite number",
-    f"{SIMULATE} --forward -1 --backward 2": "--forward = -1: must be a finite number",
-    f"{SIMULATE} --forward 1 --backward two": "--backward = two: must be a finite number",
-    f"{SIMULATE} {SECONDS} --comm inf": "--comm = inf: must be a finite number",
-    f"{SIMULATE} --forward 1": "--backward = nothing: is missing",
-    SIMULATE: "--forward = nothing: is missing",
-    f"{SIMULATE} --model paper": "--system = nothing: is missing",
-    f"{SIMULATE} {SECONDS} --model paper": "--forward = 1.0: cannot be combined with model and system",
-    f"{SIMULATE} --model paper --system mid": "system = mid: is neither a known name",
-    f"{SIMULATE} --model paper --system none.yaml": "system = none.yaml: is not a file",
-    "simulate 1f1b --pp 4 --microbatches 7 --model paper --system dgx_h100": "global_batch = 256: must divide",
-    f"{SIMULATE} {SECONDS} --p2p mail": "--p2p = mail: must be one of",
-    f"{SIMULATE} {SECONDS} --frwrd 1": "--frwrd is not an option of ppmodel simulate; did you mean --forward",
-    f"simulate {SECONDS}": "NAME = nothing: must be given",
-    "table gpipe --pp 2 --microbatches 2 --format xml": "--format = xml: must be one of",
-    "table chimera --pp 4 --microbatches 4 --format pytorch": "has stage 0 on ranks 0 and 3; .*--format csv",
-    "table gpipe --pp 2 --microbatches 2 --format pytorch --weight-grad-slots 2": "--weight-grad-slots = 2: has no",
-    f"{SIMULATE} {SECONDS} --trace nowhere/trace.json": "--trace = .*nowhere, which is no folder",
-    "check nowhere.csv": "cannot be read",
-    "check": "NAME = nothing: must be given",
-    f"simulate gpipe --pp 1_0 --microbatches 8 {SECONDS}": "--pp = 1_0: must be a whole number",
-    f"simulate gpipe --pp 99999999999 --microbatches 8 {SECONDS}": "must be a whole number",
-    f"simulate hanayo --pp 8 --microbatches 8 --waves 1000000 {SECONDS}": "must be at most",
-    f"simulate asymmetric-chimera --pp 4 --microbatches 4 --split 1:9999 {SECONDS}": "1:9999: must be two",
-    f"{SIMULATE} --forward 1e308 --backward 1e308": "--forward = 1e.308: must be 0, or from 1e-30 to 1e.30 seconds",
-    f"simulate chimera --pp 4 --microbatches 8 {SECONDS} --allreduce blocking": "--reduction = nothing: is missing",
-    "table gpipe --pp 4 --microbatches 4 --backward-slots 100000000": "to be drawn",
-    f"{SIMULATE} --model paper --system {'a' * 300}.yaml": "is not a file",
-    "run runtim": "notebook = runtim: .*did you mean runtime",
-    "run runtime -p microbatch 8": "microbatch = 8: is not a parameter of this notebook; did you mean microbatches",
-    "run runtime -p microbatches eight": "runtime.ipynb: microbatches = eight: must be",
-    "run runtime -p systems [nowhere]": "runtime.ipynb: systems = nowhere: is neither a known name",
-    "run your-system -p memory_limit 80GB/s": "memory_limit = 80GB/s: must be a number above 0, followed by one of",
-    "run runtime -p microbatches": "requires 2 arguments",
-    "reproduce --system dgx_h100 --memory-limit 64": "--memory-limit = 64: must be a number above 0",
-    "reproduce --memory-limit 64GiB": "--memory-limit = 64GiB: has no effect without a system",
-    "run nowhere.ipynb": "error: notebook = nowhere.ipynb: ",
-    "simulate nowhere.py --pp 4 --microbatches 8": "error: file = nowhere.py: is not a file; check the path",
-    "frobnicate": "frobnicate is not a command of ppmodel; choose one of schedules, .*claims",
-    "simulte": "simulte is not a command of ppmodel; did you mean simulate",
-    f"{SIMULATE} {SECONDS} --tp 4": "--tp = 4: needs a model and a system; pass --model and --system",
-    f"{SIMULATE} {SECONDS} --stages 4": "--stages is not an option of ppmodel simulate; it is called --pp now",
-    "simulate --table mine.csv": "--table is not an option of ppmodel simulate; it is called --schedule-file now",
-    "compare 1f1b --stages 4": "--stages is not an option of ppmodel compare; it is called --pp now",
-    f"simulate 1f1b --microbatches 8 {SECONDS} --pp 0": "--pp = 0: must be a whole number",
-    f"{SIMULATE} {SECONDS} --pp 4": "--pp = given twice: must be given only once",
-    f"{SIMULATE} {SECONDS} --comm": "--comm.* requires an argument",
-    f"{SIMULATE} {SECONDS} --reduction 1": "--reduction = 1.0: has no effect: the all-reduce is excluded",
-    "simulate zb-1p --pp 4 --microbatches 8 --forward 1 --input-grad 1 --weight-grad 0": "times of forward and halves",
-    "compare --pp 4 --microbatches 8 --forward 1 --backward 2": "NAME = nothing: is missing",
-    f"compare 1f1b gpip --pp 4 --microbatches 8 {SECONDS}": "schedule = gpip: .*did you mean gpipe",
-    f"compare 1f1b {SECONDS}": "--pp = nothing: is missing",
-    f"compare 1f1b:chunks=2 --pp 4 --microbatches 8 {SECONDS}": "chunks = 2: is not an option of 1f1b",
-    f"compare hanayo:waves=two --pp 4 --microbatches 8 {SECONDS}": "waves = two: must be a whole number",
-    f"compare 1f1b nowhere.csv --pp 4 --microbatches 8 {SECONDS}": "nowhere.csv: cannot be read",
-    f"compare 1f1b nowhere.py --pp 4 --microbatches 8 {SECONDS}": "nowhere.py: .*check the path",
-    "compare 1f1b --pp 4 --microbatches 8": "--forward = nothing: is missing",
-    f"compare 1f1b --pp 4 --microbatches 8 {SECONDS} --csv nowhere/out.csv": "--csv = .*nowhere, which is no folder",
-    "compare 1f1b --pp 4 --microbatches 8 --model paper --system mid": "system = mid: is neither",
-    "": None,
-}
-
-
-@pytest.mark.parametrize("line", REFUSED)
-def test_mistakes_cost_one_line_and_exit_code_2(capsys, line):
-    """What a user typed wrong is named with its value, the rule and a remedy, on one line."""
-    code, out, err = run(capsys, line)
-    if REFUSED[line] is None:
-        assert "Usage" in out + err
-        return
-    assert code == 2
-    assert out == ""
-    assert err.count("\n") == 1
-    assert re.search(REFUSED[line], err), err
-
-
-@pytest.mark.parametrize("path", sorted((BAD / "systems").iterdir()), ids=lambda path: path.stem)
-def test_bad_systems_are_refused(capsys, path):
-    """Every broken system file: one line, exit code 2."""
-    code, out, err = run(capsys, [*SIMULATE.split(), "--model", "paper", "--system", str(path)])
-    assert (code, out, err.count("\n")) == (2, "", 1)
-
-
-@pytest.mark.parametrize("path", sorted((BAD / "tables").iterdir()), ids=lambda path: path.stem)
-def test_bad_tables_are_refused(capsys, path):
-    """Every broken table: one line, exit code 2, and the grid with the cell marked where there is one."""
-    code, out, err = run(capsys, ["check", str(path)])
-    assert (code, out) == (2, "")
-    first, *grid = err.splitlines()
-    assert first.startswith(f"error: {path}")
-    assert not grid or grid[0].startswith("rank 0")
-    assert (path.stem not in MARKED) or ">" in err
-
-
 def test_the_installed_command_exits_with_its_code():
     """The process itself: 0 and one JSON object, or 2 and nothing but the message."""
     command = [sys.executable, "-m", "ppmodel", *SIMULATE.split()]
@@ -419,184 +295,6 @@ def test_a_reader_that_leaves_is_no_error():
     assert writer.wait(60) == 0
     with writer.stderr as stderr:
         assert b"Traceback" not in stderr.read()
-
-
-# ---- own schedules -------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def own(tmp_path, monkeypatch):
-    """A folder with a table and a generator of one's own; what is registered is forgotten afterwards."""
-    monkeypatch.chdir(tmp_path)
-    for template, copy in (("my_table.csv", "mine.csv"), ("my_schedule.py", "mine.py")):
-        shutil.copy(DATA / "templates" / template, copy)
-    return tmp_path
-
-
-@pytest.mark.usefixtures("own")
-@pytest.mark.parametrize(
-    "named", ["mine.py --pp 4 --microbatches 8", "--schedule-file mine.py --pp 4 --microbatches 8",
-              "node-1f1b --schedule-file mine.py --pp 4 --microbatches 8", "mine.csv", "--schedule-file mine.csv"],
-)  # fmt: skip
-@pytest.mark.parametrize("command", [f"simulate {{}} {SECONDS} --json", "table {} --format pytorch", "check {}"])
-def test_own_files_stand_wherever_a_schedule_is_named(capsys, command, named):
-    """A generator or a table, as the name or as --schedule-file, in every command that takes one schedule."""
-    assert run(capsys, command.format(named))[::2] == (0, "")
-
-
-@pytest.mark.usefixtures("own")
-def test_a_generators_options_are_written_behind_its_name(capsys):
-    """At two ranks a node the generator writes the table by hand; PyTorch's form of either is read again."""
-    by_name = run(capsys, "table mine.py:node=2 --pp 4 --microbatches 8 --format pytorch")[1]
-    by_hand = run(capsys, "table mine.csv --format pytorch")[1]
-    assert by_name == by_hand
-    Path("theirs.csv").write_text(by_hand)
-    assert run(capsys, "table theirs.csv --format pytorch")[1] == by_hand
-
-
-@pytest.mark.usefixtures("own")
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("simulate mine.csv --pp 4", "--pp = 4: is part of the table; leave --pp out"),
-        ("simulate mine.csv --chunks 4", "--chunks = 4: is not an option of node-aware 1F1B by hand"),
-        ("simulate 1f1b --schedule-file mine.csv", "NAME = 1f1b: cannot be combined with the table mine.csv"),
-        ("simulate node-2f2b --schedule-file mine.py", "schedule = node-2f2b: .*did you mean node-1f1b"),
-        ("simulate two.py --pp 4 --microbatches 8", "registers several schedules: one, two; name one of them"),
-        ("check broken.py --pp 4 --microbatches 8", "broken.py:1: file = broken.py: cannot be run .*ZeroDivisionError"),
-        ("check leaves.py --pp 4 --microbatches 8", "leaves.py:1: file = leaves.py: cannot be run .*SystemExit"),
-        (f"simulate mine.csv {SECONDS} --trace mine.csv", "--trace = mine.csv: is what this command reads"),
-        (f"compare mine.csv 1f1b {SECONDS} --csv mine.csv", "--csv = mine.csv: is what this command reads"),
-    ],
-)
-def test_own_files_are_refused_in_one_line(capsys, line, said):
-    """A size beside a table, two schedules for one, a file that cannot be run: exit code 2, and the file stays."""
-    two = "from ppmodel import build\nfrom ppmodel.schedules.registry import schedule\n" + "".join(
-        f"@schedule('{name}', label='', title='', legal='')\ndef {name}(s, b): pass\n" for name in ("one", "two")
-    )
-    before = Path("mine.csv").read_text()
-    for name, text in {"two.py": two, "broken.py": "1 / 0", "leaves.py": "raise SystemExit(0)"}.items():
-        Path(name).write_text(text)
-    code, out, err = run(capsys, line)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert re.search(said, err), err
-    assert Path("mine.csv").read_text() == before
-
-
-PAGE = (ROOT / "book" / "idea-to-rank.md").read_text()
-
-
-def test_what_the_page_shows_is_what_the_commands_print(own, capsys):
-    """Every command of the page in turn, in a folder of its own: the same lines, to the character."""
-    for path in own.iterdir():
-        path.unlink()
-    blocks = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    shown = "".join(blocks).rstrip("\n").split("\n")
-    printed = []
-    for line in [line for line in shown if line.startswith("$ ")]:
-        program, *arguments = shlex.split(line[2:])
-        printed.append(line)
-        if program == "cp":
-            shutil.copy(ROOT / arguments[0], arguments[1])
-        else:
-            assert program == "ppmodel"
-            main(arguments)
-            said = capsys.readouterr()
-            printed += (said.out + said.err).rstrip("\n").split("\n")
-    assert shown == printed
-
-
-@pytest.mark.usefixtures("own")
-def test_the_python_of_the_page_runs():
-    """The generator's copy is registered, its table is written and read again, and it is simulated."""
-    (block,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    variables = {}
-    exec(block, variables)
-    assert read_table("sixteen.csv").rows() == variables["table"].rows()
-    assert variables["run"].makespan_s > 0
-
-
-# ---- comparing -----------------------------------------------------------------------------------
-
-COMPARE = "compare 1f1b zb-v mine.py interleaved-1f1b:chunks=4 hanayo --pp 8 --microbatches 64"
-
-
-@pytest.mark.usefixtures("own")
-def test_schedules_are_ranked_by_time(capsys):
-    """A line a schedule, the fastest first; those that are not defined at the size below, with their reason."""
-    code, out, err = run(capsys, f"{COMPARE} {SECONDS} --comm 0.1")
-    head, columns, *lines = out.splitlines()
-    assert (code, err) == (0, "")
-    assert head == "8 ranks, 64 microbatches; transfers overlapped, all-reduce excluded"
-    assert columns.split("  ")[-1].strip() == "messages"
-    cells = [re.split(r"\s{2,}", line) for line in lines[:4]]
-    assert [cell[0] for cell in cells] == ["1", "2", "3", "4"]
-    times = {cell[1]: float(cell[2]) for cell in cells}
-    assert list(times.values()) == sorted(times.values())
-    assert times["1F1B"] == pytest.approx(simulate("1f1b", 8, 64, forward=1, backward=2, comm=0.1).makespan_s)
-    assert [float(cell[3]) for cell in cells] == pytest.approx(
-        [t / min(times.values()) for t in times.values()], abs=5e-4
-    )
-    assert "node-aware 1F1B" in times
-    assert lines[4] == "refused:"
-    assert lines[5].startswith("  Hanayo: microbatches = 64: must equal")
-
-
-@pytest.mark.usefixtures("own")
-def test_a_comparison_is_written_as_json_and_csv(capsys):
-    """The rows of `evaluate.compared` in the order of the ranking, under its columns; the file is the same."""
-    line = f"{COMPARE} --model paper --system slow_between_nodes --json --csv out.csv"
-    rows = json.loads(run(capsys, line)[1])
-    assert all(list(row) == list(COLUMNS) for row in rows)
-    expected = compared("1f1b", 8, 64, model="paper", system="slow_between_nodes")[1][0]
-    assert next(row for row in rows if row["label"] == "1F1B") == expected
-    assert [row["refused"] is None for row in rows] == [True] * 4 + [False]
-    with open("out.csv", newline="") as file:
-        written = list(csv.DictReader(file))
-    for row, again in zip(rows, written, strict=True):
-        assert {key: "" if value is None else str(value) for key, value in row.items()} == again
-
-
-@pytest.mark.usefixtures("own")
-def test_a_comparison_takes_the_size_of_a_table(capsys):
-    """That of the table counts unless another is given; equally fast ones share a place; equal names are told apart."""
-    shutil.copy("mine.csv", "again.csv")
-    out = run(capsys, f"compare mine.csv again.csv 1f1b {SECONDS} --comm 0.5")[1]
-    assert out.startswith("4 ranks, 8 microbatches;")
-    assert [line.split()[0] for line in out.splitlines()[2:]] == ["1", "1", "3"]
-    assert "by hand (mine.csv)" in out
-    assert "by hand (again.csv)" in out
-    one = run(capsys, f"compare mine.csv --pp 8 --microbatches 8 {SECONDS}")
-    assert one[0] == 1
-    assert "is a table for pp = 4, microbatches = 8" in one[1]
-
-
-def test_searched_orders_are_searched_for_the_times_compared(capsys):
-    """The same makespan as simulate gives, and for the same times."""
-    costs = "--pp 8 --microbatches 32 --input-grad 1.16 --weight-grad 0.72 --forward 1 --comm 0.05 --json"
-    single = json.loads(run(capsys, f"simulate zb-2p {costs}")[1])
-    row = json.loads(run(capsys, f"compare zb-2p 1f1b {costs}")[1])[0]
-    assert (row["ordered_for"], row["makespan_s"]) == ("times=1:1.16:0.72:0.05", single["makespan_s"])
-
-
-@pytest.mark.usefixtures("own")
-def test_names_are_no_formulas_in_a_csv_file(capsys):
-    """A name that a spreadsheet would compute begins with an apostrophe."""
-    path = Path("mine.csv")
-    path.write_text(path.read_text().replace("node-aware 1F1B by hand", "=1+1"))
-    assert run(capsys, f"compare mine.csv {SECONDS} --csv out.csv")[0] == 0
-    assert Path("out.csv").read_text().splitlines()[1].startswith("'=1+1,,'=1+1,4,8,")
-
-
-def test_a_pairs_seconds_are_for_those_that_have_pairs(capsys):
-    """Beside DualPipe, 1F1B is compared as ever; alone it refuses seconds that nothing of it takes."""
-    line = f"compare 1f1b dualpipe --pp 4 --microbatches 8 {SECONDS} --json"
-    plain, paired = (
-        {row["schedule"]: row["makespan_s"] for row in json.loads(run(capsys, line + more)[1])}
-        for more in ("", " --pair 2")
-    )
-    assert plain["1f1b"] == paired["1f1b"]
-    assert plain["dualpipe"] > paired["dualpipe"]
 
 
 # ---- lists, streams and terminals ----------------------------------------------------------------

@@ -1,0 +1,93 @@
+"""Schedules compared on the command line."""
+
+import csv
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from commands import SECONDS, run
+
+from ppmodel import simulate
+from ppmodel.evaluate import COLUMNS, compared
+
+COMPARE = "compare 1f1b zb-v mine.py interleaved-1f1b:chunks=4 hanayo --pp 8 --microbatches 64"
+
+
+@pytest.mark.usefixtures("own")
+def test_schedules_are_ranked_by_time(capsys):
+    """A line a schedule, the fastest first; those that are not defined at the size below, with their reason."""
+    code, out, err = run(capsys, f"{COMPARE} {SECONDS} --comm 0.1")
+    head, columns, *lines = out.splitlines()
+    assert (code, err) == (0, "")
+    assert head == "8 ranks, 64 microbatches; transfers overlapped, all-reduce excluded"
+    assert columns.split("  ")[-1].strip() == "messages"
+    cells = [re.split(r"\s{2,}", line) for line in lines[:4]]
+    assert [cell[0] for cell in cells] == ["1", "2", "3", "4"]
+    times = {cell[1]: float(cell[2]) for cell in cells}
+    assert list(times.values()) == sorted(times.values())
+    assert times["1F1B"] == pytest.approx(simulate("1f1b", 8, 64, forward=1, backward=2, comm=0.1).makespan_s)
+    assert [float(cell[3]) for cell in cells] == pytest.approx(
+        [t / min(times.values()) for t in times.values()], abs=5e-4
+    )
+    assert "node-aware 1F1B" in times
+    assert lines[4] == "refused:"
+    assert lines[5].startswith("  Hanayo: microbatches = 64: must equal")
+
+
+@pytest.mark.usefixtures("own")
+def test_a_comparison_is_written_as_json_and_csv(capsys):
+    """The rows of `evaluate.compared` in the order of the ranking, under its columns; the file is the same."""
+    line = f"{COMPARE} --model paper --system slow_between_nodes --json --csv out.csv"
+    rows = json.loads(run(capsys, line)[1])
+    assert all(list(row) == list(COLUMNS) for row in rows)
+    expected = compared("1f1b", 8, 64, model="paper", system="slow_between_nodes")[1][0]
+    assert next(row for row in rows if row["label"] == "1F1B") == expected
+    assert [row["refused"] is None for row in rows] == [True] * 4 + [False]
+    with open("out.csv", newline="") as file:
+        written = list(csv.DictReader(file))
+    for row, again in zip(rows, written, strict=True):
+        assert {key: "" if value is None else str(value) for key, value in row.items()} == again
+
+
+@pytest.mark.usefixtures("own")
+def test_a_comparison_takes_the_size_of_a_table(capsys):
+    """That of the table counts unless another is given; equally fast ones share a place; equal names are told apart."""
+    shutil.copy("mine.csv", "again.csv")
+    out = run(capsys, f"compare mine.csv again.csv 1f1b {SECONDS} --comm 0.5")[1]
+    assert out.startswith("4 ranks, 8 microbatches;")
+    assert [line.split()[0] for line in out.splitlines()[2:]] == ["1", "1", "3"]
+    assert "by hand (mine.csv)" in out
+    assert "by hand (again.csv)" in out
+    one = run(capsys, f"compare mine.csv --pp 8 --microbatches 8 {SECONDS}")
+    assert one[0] == 1
+    assert "is a table for pp = 4, microbatches = 8" in one[1]
+
+
+def test_searched_orders_are_searched_for_the_times_compared(capsys):
+    """The same makespan as simulate gives, and for the same times."""
+    costs = "--pp 8 --microbatches 32 --input-grad 1.16 --weight-grad 0.72 --forward 1 --comm 0.05 --json"
+    single = json.loads(run(capsys, f"simulate zb-2p {costs}")[1])
+    row = json.loads(run(capsys, f"compare zb-2p 1f1b {costs}")[1])[0]
+    assert (row["ordered_for"], row["makespan_s"]) == ("times=1:1.16:0.72:0.05", single["makespan_s"])
+
+
+@pytest.mark.usefixtures("own")
+def test_names_are_no_formulas_in_a_csv_file(capsys):
+    """A name that a spreadsheet would compute begins with an apostrophe."""
+    path = Path("mine.csv")
+    path.write_text(path.read_text().replace("node-aware 1F1B by hand", "=1+1"))
+    assert run(capsys, f"compare mine.csv {SECONDS} --csv out.csv")[0] == 0
+    assert Path("out.csv").read_text().splitlines()[1].startswith("'=1+1,,'=1+1,4,8,")
+
+
+def test_a_pairs_seconds_are_for_those_that_have_pairs(capsys):
+    """Beside DualPipe, 1F1B is compared as ever; alone it refuses seconds that nothing of it takes."""
+    line = f"compare 1f1b dualpipe --pp 4 --microbatches 8 {SECONDS} --json"
+    plain, paired = (
+        {row["schedule"]: row["makespan_s"] for row in json.loads(run(capsys, line + more)[1])}
+        for more in ("", " --pair 2")
+    )
+    assert plain["1f1b"] == paired["1f1b"]
+    assert plain["dualpipe"] > paired["dualpipe"]

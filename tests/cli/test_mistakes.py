@@ -1,0 +1,116 @@
+"""Mistakes on the command line: one line each, and exit code 2."""
+
+import re
+
+import pytest
+from commands import ROOT, SECONDS, SIMULATE, run
+
+BAD = ROOT / "tests" / "bad"
+MARKED = ("deadlock", "doubled", "early", "misplaced", "missing")
+REFUSED = {
+    f"simulate gpip --pp 4 --microbatches 8 {SECONDS}": "schedule = gpip: .*did you mean gpipe",
+    f"simulate gpipe --pp 4 --microbatches 0 {SECONDS}": "--microbatches = 0: must be a whole number",
+    f"simulate gpipe --pp x --microbatches 8 {SECONDS}": "--pp = x: must be a whole number",
+    f"simulate gpipe --microbatches 8 {SECONDS}": "--pp = nothing: is missing",
+    f"simulate chimera --pp 5 --microbatches 5 {SECONDS}": "--pp = 5: must be even",
+    f"simulate hanayo --pp 4 --microbatches 8 {SECONDS}": "--microbatches = 8: must equal pp",
+    f"simulate hanayo --pp 4 --microbatches 4 --waves two {SECONDS}": "--waves = two: must be a whole number",
+    f"simulate asymmetric-chimera --pp 4 --microbatches 4 --split 1:0 {SECONDS}": "--split = 1:0: must be two",
+    f"simulate chimera --pp 4 --microbatches 4 --concat up {SECONDS}": "--concat = up: must be one of",
+    f"{SIMULATE} --waves 2 {SECONDS}": "--waves = 2: is not an option of 1f1b",
+    f"{SIMULATE} --forward 1 --input-grad 1": "--backward = nothing: is missing; give backward, or",
+    f"{SIMULATE} {SECONDS} --input-grad 1": "--backward = .*: cannot be combined with its halves",
+    f"{SIMULATE} {SECONDS} --pair 0": "--pair = 0: must be a finite number of seconds, above 0",
+    f"{SIMULATE} {SECONDS} --pair 2": "--pair = 2.0: has no effect: no cell of 1f1b has both a forward and a backward",
+    f"{SIMULATE} --forward nan --backward 2": "--forward = nan: must be a finite number",
+    f"{SIMULATE} --forward -1 --backward 2": "--forward = -1: must be a finite number",
+    f"{SIMULATE} --forward 1 --backward two": "--backward = two: must be a finite number",
+    f"{SIMULATE} {SECONDS} --comm inf": "--comm = inf: must be a finite number",
+    f"{SIMULATE} --forward 1": "--backward = nothing: is missing",
+    SIMULATE: "--forward = nothing: is missing",
+    f"{SIMULATE} --model paper": "--system = nothing: is missing",
+    f"{SIMULATE} {SECONDS} --model paper": "--forward = 1.0: cannot be combined with model and system",
+    f"{SIMULATE} --model paper --system mid": "system = mid: is neither a known name",
+    f"{SIMULATE} --model paper --system none.yaml": "system = none.yaml: is not a file",
+    "simulate 1f1b --pp 4 --microbatches 7 --model paper --system dgx_h100": "global_batch = 256: must divide",
+    f"{SIMULATE} {SECONDS} --p2p mail": "--p2p = mail: must be one of",
+    f"{SIMULATE} {SECONDS} --frwrd 1": "--frwrd is not an option of ppmodel simulate; did you mean --forward",
+    f"simulate {SECONDS}": "NAME = nothing: must be given",
+    "table gpipe --pp 2 --microbatches 2 --format xml": "--format = xml: must be one of",
+    "table chimera --pp 4 --microbatches 4 --format pytorch": "has stage 0 on ranks 0 and 3; .*--format csv",
+    "table gpipe --pp 2 --microbatches 2 --format pytorch --weight-grad-slots 2": "--weight-grad-slots = 2: has no",
+    f"{SIMULATE} {SECONDS} --trace nowhere/trace.json": "--trace = .*nowhere, which is no folder",
+    "check nowhere.csv": "cannot be read",
+    "check": "NAME = nothing: must be given",
+    f"simulate gpipe --pp 1_0 --microbatches 8 {SECONDS}": "--pp = 1_0: must be a whole number",
+    f"simulate gpipe --pp 99999999999 --microbatches 8 {SECONDS}": "must be a whole number",
+    f"simulate hanayo --pp 8 --microbatches 8 --waves 1000000 {SECONDS}": "must be at most",
+    f"simulate asymmetric-chimera --pp 4 --microbatches 4 --split 1:9999 {SECONDS}": "1:9999: must be two",
+    f"{SIMULATE} --forward 1e308 --backward 1e308": "--forward = 1e.308: must be 0, or from 1e-30 to 1e.30 seconds",
+    f"simulate chimera --pp 4 --microbatches 8 {SECONDS} --allreduce blocking": "--reduction = nothing: is missing",
+    "table gpipe --pp 4 --microbatches 4 --backward-slots 100000000": "to be drawn",
+    f"{SIMULATE} --model paper --system {'a' * 300}.yaml": "is not a file",
+    "run runtim": "notebook = runtim: .*did you mean runtime",
+    "run runtime -p microbatch 8": "microbatch = 8: is not a parameter of this notebook; did you mean microbatches",
+    "run runtime -p microbatches eight": "runtime.ipynb: microbatches = eight: must be",
+    "run runtime -p systems [nowhere]": "runtime.ipynb: systems = nowhere: is neither a known name",
+    "run your-system -p memory_limit 80GB/s": "memory_limit = 80GB/s: must be a number above 0, followed by one of",
+    "run runtime -p microbatches": "requires 2 arguments",
+    "reproduce --system dgx_h100 --memory-limit 64": "--memory-limit = 64: must be a number above 0",
+    "reproduce --memory-limit 64GiB": "--memory-limit = 64GiB: has no effect without a system",
+    "run nowhere.ipynb": "error: notebook = nowhere.ipynb: ",
+    "simulate nowhere.py --pp 4 --microbatches 8": "error: file = nowhere.py: is not a file; check the path",
+    "frobnicate": "frobnicate is not a command of ppmodel; choose one of schedules, .*claims",
+    "simulte": "simulte is not a command of ppmodel; did you mean simulate",
+    f"{SIMULATE} {SECONDS} --tp 4": "--tp = 4: needs a model and a system; pass --model and --system",
+    f"{SIMULATE} {SECONDS} --stages 4": "--stages is not an option of ppmodel simulate; it is called --pp now",
+    "simulate --table mine.csv": "--table is not an option of ppmodel simulate; it is called --schedule-file now",
+    "compare 1f1b --stages 4": "--stages is not an option of ppmodel compare; it is called --pp now",
+    f"simulate 1f1b --microbatches 8 {SECONDS} --pp 0": "--pp = 0: must be a whole number",
+    f"{SIMULATE} {SECONDS} --pp 4": "--pp = given twice: must be given only once",
+    f"{SIMULATE} {SECONDS} --comm": "--comm.* requires an argument",
+    f"{SIMULATE} {SECONDS} --reduction 1": "--reduction = 1.0: has no effect: the all-reduce is excluded",
+    "simulate zb-1p --pp 4 --microbatches 8 --forward 1 --input-grad 1 --weight-grad 0": "times of forward and halves",
+    "compare --pp 4 --microbatches 8 --forward 1 --backward 2": "NAME = nothing: is missing",
+    f"compare 1f1b gpip --pp 4 --microbatches 8 {SECONDS}": "schedule = gpip: .*did you mean gpipe",
+    f"compare 1f1b {SECONDS}": "--pp = nothing: is missing",
+    f"compare 1f1b:chunks=2 --pp 4 --microbatches 8 {SECONDS}": "chunks = 2: is not an option of 1f1b",
+    f"compare hanayo:waves=two --pp 4 --microbatches 8 {SECONDS}": "waves = two: must be a whole number",
+    f"compare 1f1b nowhere.csv --pp 4 --microbatches 8 {SECONDS}": "nowhere.csv: cannot be read",
+    f"compare 1f1b nowhere.py --pp 4 --microbatches 8 {SECONDS}": "nowhere.py: .*check the path",
+    "compare 1f1b --pp 4 --microbatches 8": "--forward = nothing: is missing",
+    f"compare 1f1b --pp 4 --microbatches 8 {SECONDS} --csv nowhere/out.csv": "--csv = .*nowhere, which is no folder",
+    "compare 1f1b --pp 4 --microbatches 8 --model paper --system mid": "system = mid: is neither",
+    "": None,
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_mistakes_cost_one_line_and_exit_code_2(capsys, line):
+    """What a user typed wrong is named with its value, the rule and a remedy, on one line."""
+    code, out, err = run(capsys, line)
+    if REFUSED[line] is None:
+        assert "Usage" in out + err
+        return
+    assert code == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert re.search(REFUSED[line], err), err
+
+
+@pytest.mark.parametrize("path", sorted((BAD / "systems").iterdir()), ids=lambda path: path.stem)
+def test_bad_systems_are_refused(capsys, path):
+    """Every broken system file: one line, exit code 2."""
+    code, out, err = run(capsys, [*SIMULATE.split(), "--model", "paper", "--system", str(path)])
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize("path", sorted((BAD / "tables").iterdir()), ids=lambda path: path.stem)
+def test_bad_tables_are_refused(capsys, path):
+    """Every broken table: one line, exit code 2, and the grid with the cell marked where there is one."""
+    code, out, err = run(capsys, ["check", str(path)])
+    assert (code, out) == (2, "")
+    first, *grid = err.splitlines()
+    assert first.startswith(f"error: {path}")
+    assert not grid or grid[0].startswith("rank 0")
+    assert (path.stem not in MARKED) or ">" in err

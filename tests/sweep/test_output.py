@@ -1,0 +1,204 @@
+"""What a sweep writes and prints: its table, its errors and its progress."""
+
+import io
+import json
+import os
+import pickle
+import re
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+from sweeps import PLAIN, SHORT, run
+
+from ppmodel.errors import SweepError
+from ppmodel.evaluate import COLUMNS
+from ppmodel.specs import DATA
+from ppmodel.sweep import compute_rows, load_sweep, progress, run_sweep, runners, store
+from ppmodel.sweep import run as whole
+
+
+def test_the_output_is_a_table_that_knows_its_sweep(file, tmp_path, capsys, plain_rows):
+    """Columns, types and rows as promised; the specification with all contents stands in the file."""
+    out = tmp_path / "results.parquet"
+    code, said, _ = run(capsys, file(PLAIN), "--out", out)
+    table = parquet.read_table(out)
+    refused = sum(row["refused"] is not None for row in plain_rows)
+    alike = sum(row["schedule"] == "hanayo" and row["pp"] != row["microbatches"] for row in plain_rows)
+    assert (code, said) == (
+        0,
+        f"{out}: {len(plain_rows)} rows, {len(plain_rows)} computed now; {refused} refused, {alike} like this: "
+        "microbatches = 4: must equal pp (2) for hanayo, which is defined only there; "
+        "pass microbatches 2\n",
+    )
+    assert table.column_names == list(COLUMNS)
+    assert table.to_pylist() == plain_rows
+    record = json.loads(table.schema.metadata[b"ppmodel_sweep"])
+    assert record["sweep"]["systems"][1]["name"] == "dgx_h100"
+    assert record["sweep"]["systems"][1]["network_bandwidth_bytes_per_s"] == 50e9
+    assert not list(tmp_path.glob("*.parts"))
+
+
+FITTING = """
+schedules: [gpipe, 1f1b, chimera]
+pp: 32
+microbatches: [256, 512]
+p2p: [latency, overlapped]
+systems: [roomy.yaml, dgx_h100]
+models: llama3_70b
+"""
+
+
+@pytest.mark.parametrize("noise", ["", "noise: [{jitter: 0.5}, {jitter: 0.1}]\nseeds: {from: 1, to: 2}\n"])
+def test_the_page_chooses_the_fastest_that_fits(file, tmp_path, monkeypatch, noise):
+    """Its lines run on an output, with and without noise: of each setting the best mean over the seeds that fits."""
+    monkeypatch.chdir(tmp_path)
+    system = (DATA / "systems" / "dgx_h100.yaml").read_text()
+    file(re.sub(r"(memory_capacity:\n?\s*\{value: )[^,]+", r"\g<1>512", system), "roomy.yaml")
+    run_sweep(file(FITTING + noise), "results.parquet")
+    blocks = re.findall(r"```python\n(.*?)```", (DATA.parent / "book" / "sweeps.md").read_text(), re.DOTALL)
+    found = {}
+    for block in blocks:
+        exec(block, found)
+    runs, best = {}, {}
+    names = ("system", "model", "pp", "microbatches", "p2p", "allreduce", "jitter", "straggling", "slowdown")
+    for row in parquet.read_table("results.parquet").to_pylist():
+        if row["refused"] is None and row["peak_memory_bytes"] <= row["memory_capacity_bytes"]:
+            runs.setdefault((*(row.get(name) for name in names), row["label"]), []).append(row["makespan_s"])
+    for (*setting, _), spans in runs.items():
+        best[tuple(setting)] = min(best.get(tuple(setting), np.inf), np.mean(spans))
+    assert {label for *_, label in runs} == {"1F1B", "Chimera"}  # what GPipe holds does not fit
+    assert len(best) == (8 if noise else 4)  # of each microbatches, semantics and noise
+    assert sorted(found["fastest"]["makespan_s"]) == pytest.approx(sorted(best.values()))
+
+
+def test_a_finished_sweep_is_not_computed_again(file, tmp_path, capsys, monkeypatch):
+    """The same command finds its rows; another sweep is refused, and replaces them only when forced."""
+    path, out = file(SHORT), tmp_path / "results.parquet"
+    run_sweep(path, out)
+    before = out.read_bytes()
+    monkeypatch.setattr(runners, "compute_rows", None)
+    assert run(capsys, path, "--out", out) == (0, f"{out}: 96 rows, already complete, nothing to do; 0 refused\n", "")
+    monkeypatch.undo()
+    path.write_text(SHORT.replace("dgx_h100", "dgx_a100"))
+    code, _, said = run(capsys, path, "--out", out)
+    assert code == 2
+    assert re.match(r"error: --out = .*exists already, from another.*pass --force", said)
+    assert out.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir() if "parts" in path.name] == []
+    assert run(capsys, path, "--out", out, "--force")[0] == 0
+    assert set(parquet.read_table(out)["system"].to_pylist()) == {"dgx_a100"}
+
+
+def test_row_groups_do_not_depend_on_the_chunks(file, tmp_path, monkeypatch):
+    """The same bytes from few large chunks and from many small ones, in groups of a fixed number of rows."""
+    monkeypatch.setattr(store, "_ROWS_PER_GROUP", 40)
+    outputs = []
+    for limit in (10**9, 4 * 10**6):
+        monkeypatch.setattr("ppmodel.sweep.grid._LARGEST_CHUNK_NS", limit)
+        outputs.append(tmp_path / f"{limit}.parquet")
+        run_sweep(file(SHORT), outputs[-1])
+    assert outputs[0].read_bytes() == outputs[1].read_bytes()
+    metadata = parquet.read_metadata(outputs[0])
+    assert [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)] == [40, 40, 16]
+
+
+WRONG_OUTPUTS = {
+    "results.csv": "must be a name ending in .parquet",
+    "nowhere/results.parquet": "nowhere, which is no folder; create it",
+    "folder.parquet": "exists but is not a file; name another file",
+}
+
+
+@pytest.mark.parametrize("name", WRONG_OUTPUTS)
+def test_wrong_outputs_are_refused_at_once(file, tmp_path, capsys, name):
+    """Before anything is computed, in one line."""
+    (tmp_path / "folder.parquet").mkdir()
+    code, _, said = run(capsys, file(SHORT), "--out", tmp_path / name)
+    assert (code, said.count("\n")) == (2, 1)
+    assert WRONG_OUTPUTS[name] in said
+
+
+def test_options_that_exclude_one_another(file, tmp_path, capsys):
+    """Workers of this machine and a scheduler are two ways, and one is chosen."""
+    words = (file(SHORT), "--out", tmp_path / "r.parquet", "--workers", 2, "--scheduler", "tcp://127.0.0.1:1")
+    assert run(capsys, *words)[2].startswith("error: --workers = 2: cannot be combined with --scheduler")
+
+
+@pytest.mark.parametrize(("library", "extra"), [("pyarrow", "sweep"), ("tqdm", "sweep"), ("distributed", "cluster")])
+def test_a_missing_extra_is_named(file, tmp_path, capsys, monkeypatch, library, extra):
+    """What is not installed is named with the extra that brings it."""
+    monkeypatch.setattr(whole, "find_spec", lambda name: None if name == library else name)
+    words = (file(SHORT), "--out", tmp_path / "r.parquet", "--workers", 2)
+    said = f"error: {library} = nothing: is not installed; install ppmodel with its extra '{extra}'\n"
+    assert run(capsys, *words) == (2, "", said)
+    assert not list(tmp_path.glob("*.parts"))
+
+
+@pytest.mark.parametrize(("ranks", "shown"), [("3", ": "), ("[3, 5]", ", all like this: ")])
+def test_a_sweep_without_a_defined_row_says_so(file, tmp_path, capsys, ranks, shown):
+    """Every row refused: exit code 1 and the reason, at the first run and at the second."""
+    path, out = file(SHORT.replace("[gpipe, 1f1b, eager-1f1b]", "hanayo")), tmp_path / "results.parquet"
+    text = path.read_text().replace("[2, 3, 4, 5]", ranks).replace("[2, 4, 8, 16]", "4").replace("[latency, ", "[")
+    path.write_text(text)
+    for _ in range(2):
+        code, said, _ = run(capsys, path, "--out", out)
+        assert code == 1
+        assert f"every row is refused{shown}microbatches = 4: must equal pp (3) for hanayo" in said
+
+
+def test_a_full_disk_costs_one_line(file, tmp_path, capsys, monkeypatch, expected):
+    """What is stored stays, and the same command goes on when there is room."""
+    path, out, synced = file(SHORT), tmp_path / "results.parquet", []
+
+    def full(_):
+        synced.append(None)
+        if len(synced) == 4:
+            raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        code, _, said = run(capsys, path, "--out", out)
+    assert (code, said.count("\n")) == (2, 1)
+    assert re.search(r"cannot be written \(No space left on device\); free some space", said)
+    assert len(list(tmp_path.glob("*.parts/part-*.parquet"))) == 2
+    assert run(capsys, path, "--out", out)[0] == 0
+    assert out.read_bytes() == expected[SHORT]
+
+
+def test_a_failure_is_one_line(file, tmp_path, capsys, monkeypatch):
+    """Rows that cannot be computed are named with the reason; the error survives its way from a worker."""
+    monkeypatch.setattr("ppmodel.evaluate.iterations", lambda *_, **__: 1 / 0)
+    code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "r.parquet")
+    assert code == 2
+    assert re.match(r"error: rows = 0 to \d+: cannot be computed \(ZeroDivisionError: division by zero\)", said)
+    with pytest.raises(SweepError) as caught:
+        compute_rows(load_sweep(file(SHORT)), 0, 1)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_progress_is_a_bar_or_plain_lines(monkeypatch):
+    """A terminal gets a bar with the time left, a log a line now and then."""
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    with progress.progress(100, 20, terminal := Terminal()) as advance:
+        advance(30)
+        advance(50)
+    assert re.search(r"100 of 100 rows, 00:00 so far, .* left", terminal.getvalue())
+    monkeypatch.setattr(progress, "_EVERY_S", 0)
+    with progress.progress(100, 20, log := io.StringIO()) as advance:
+        advance(30)
+        advance(50)
+    assert re.fullmatch(r"50 of 100 rows \(50 %\), about 0 s left\n", log.getvalue())
+
+
+def test_the_time_left_counts_what_this_run_has_done(monkeypatch):
+    """Rows that were there before took no time of this run's."""
+    times = iter([100.0, 120.0, 121.0])
+    monkeypatch.setattr(progress, "monotonic", lambda: next(times))
+    with progress.progress(1000, 900, log := io.StringIO()) as advance:
+        advance(20)
+    assert log.getvalue() == "920 of 1000 rows (92 %), about 80 s left\n"

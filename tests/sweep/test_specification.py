@@ -1,0 +1,175 @@
+"""The file of a sweep: what it may say, what is refused, and schedules of one's own in it."""
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+from pyarrow import parquet
+from sweeps import NOISY, SHORT, run
+
+from ppmodel import build
+from ppmodel.errors import SpecificationError
+from ppmodel.specs import DATA
+from ppmodel.sweep import load_sweep, store
+
+BAD = Path(__file__).parents[1] / "bad" / "sweeps"
+REFUSED = {
+    "bad_option": ":1: schedules.0.concat = up: must be one of direct, .*write, for example, concat: direct",
+    "broken_file": "zero.yaml:[0-9]+: network_bandwidth.value = 0: must be greater than 0",
+    "fraction": ":3: microbatches = 8.0: must be a valid integer; write a whole number",
+    "list": ": document = a list: must be a mapping of keys to values; write 'key: value'",
+    "mapping": ":2: pp = .*: must be a valid integer",
+    "missing_file": ":5: models.1 = mine.yaml: is not a file",
+    "missing_file_of_ones_own": ":1: schedules.0.file = nowhere.py: is not a file",
+    "missing_key": ": pp = nothing: is missing; add the key pp",
+    "name_in_list": r":1: schedules.0 = \['1f1b'\]: must be a valid string",
+    "no_schedule": r":1: schedules = \[\]: must have an entry",
+    "no_values": r":1: schedules.0.waves = \[\]: must have an entry",
+    "noise_alone": ":6: noise = given: needs seeds; add, for example, seeds: {from: 1, to: 100}",
+    "noise_key": ":7: noise.jiter = 0.1: is not a known key; did you mean jitter",
+    "noise_number": ":7: noise = 5: must be a mapping of keys to values",
+    "noise_range": ":7: noise.1.straggling = 2: must be less than or equal to 1",
+    "nothing": ":2: pp = nothing: must be a valid integer",
+    "nothing_in_list": r":1: schedules.0 = \[\]: must be a valid string",
+    "number_for_name": ":5: models = 7: must be a valid string",
+    "option_twice": r":1: schedules.0.waves = \[2, 2\]: has an entry twice",
+    "pair_option": ":1: schedules.0.concat = up: must be one of direct",
+    "pair_split": ":1: schedules.0.split = 1:0: must be two whole numbers",
+    "same_name": ":4: systems.1 = .*dgx_h100.yaml: has the same name as dgx_h100",
+    "same_schedule": ":1: schedules.1 = chimera: is listed twice with the same options",
+    "seed_in_list": r":7: seeds.0 = \[1\]: must be a valid integer",
+    "seed_text": ":6: seeds.1 = 'two': must be a valid integer",
+    "seeds_alone": ":6: seeds = given: needs noise; add, for example, noise: {jitter: 0.1}",
+    "seeds_key": ":6: seeds.first = 1: is not a known key; did you mean from",
+    "seeds_backward": r":6: seeds.0.to = 1: must be at least from \(9\)",
+    "seeds_overlap": ":6: seeds.1 = 5: is listed twice",
+    "seeds_too_many": ":7: seeds = 9223372036854775808 of them: must be at most 10000000",
+    "semantics": ":6: p2p.1 = 'mail': must be 'latency', ",
+    "table_option": ":1: schedules.0.chunks = 2: is not an option of node-aware 1F1B by hand; its options: none",
+    "text": ":2: pp.1 = 'eight': must be a valid integer",
+    "too_many": ": seeds = 1000000000001 of them: must be at most 10000000",
+    "twice": ":3: microbatches.2 = 8: is listed twice",
+    "unknown_key": ":6: wavs = 2: is not a known key; delete it; the keys are schedules, pp",
+    "unknown_option": ":1: schedules.0.waves = 2: is not an option of 1f1b; its options: none",
+    "unknown_schedule": ":1: schedules.1 = gpip: is not a known schedule; did you mean gpipe",
+    "unknown_system": ":4: systems.1 = dgx_h10: is neither a known name .*did you mean dgx_h100",
+    "unnamed_schedule": ":1: schedules.0.name = nothing: is missing",
+    "useless_slowdown": r":8: noise.0.slowdown = 1.3: has no effect: no rank is slow; add.*straggling: 0.02",
+    "useless_straggling": ":9: noise.1.straggling = 0.02: has no effect: slow ranks are as .*add, .*slowdown: 1.5",
+    "zero": ":3: microbatches.1 = 0: must be greater than or equal to 1; write 1 or a larger number",
+}
+
+
+def test_every_bad_file_has_its_message():
+    """The folder of bad sweeps and the messages here name the same files."""
+    assert {path.stem for path in BAD.iterdir()} == set(REFUSED)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_files_are_refused(name):
+    """Each broken file costs one line with file, line, field, value, rule and remedy."""
+    with pytest.raises(SpecificationError, match=REFUSED[name]) as caught:
+        load_sweep(BAD / f"{name}.yaml")
+    assert str(caught.value).startswith(f"{BAD}")
+    assert "\n" not in str(caught.value)
+
+
+def test_files_are_looked_up_from_the_specification(file, tmp_path, monkeypatch):
+    """A system beside the file is found from any folder, and its contents are part of the sweep."""
+    (tmp_path / "mine.yaml").write_text((DATA / "systems" / "dgx_h100.yaml").read_text())
+    path = file(SHORT.replace("dgx_h100", "mine.yaml"))
+    monkeypatch.chdir("/")
+    sweep = load_sweep(path)
+    assert sweep.systems[0].name == "mine"
+    before = store.record_of(sweep)
+    text = (tmp_path / "mine.yaml").read_text()
+    (tmp_path / "mine.yaml").write_text(re.sub(r"(network_latency:\n?\s*\{value: )\S+,", r"\g<1>77,", text))
+    assert store.record_of(load_sweep(path)) != before
+
+
+def test_the_template_explains_every_key():
+    """It is a legal sweep, and each key follows a comment of its own, those among them that are left away."""
+    from ppmodel.sweep.specification import _SweepFile
+
+    path = DATA / "templates" / "sweep.yaml"
+    load_sweep(path)
+    explained = re.findall(r"\n\n# [A-Z](?:.*\n#)*.*\n(?:#\n# )?(\w+):", path.read_text())
+    assert explained == list(_SweepFile.model_fields)
+
+
+GENERATOR = """
+from ppmodel.schedules import build
+from ppmodel.schedules.registry import Option, schedule
+from dataclasses import replace
+@schedule("mine", label="mine", title="mine", legal="any", options=[Option.count("odd", 1, "O", "nothing")])
+def mine(num_ranks, num_microbatches, odd=1):
+    if num_ranks == 5:
+        raise IndexError("no five")
+    return replace(build("1f1b", num_ranks, num_microbatches), name="mine")
+"""
+OWN = """
+schedules: [1f1b, [chimera, {concat: forward-doubling}], [asymmetric-chimera, {split: [1, 3]}],
+  {file: mine.py, odd: [1, 2]}, {file: table.csv}]
+pp: [4, 5]
+microbatches: 8
+systems: dgx_h100
+models: paper
+"""
+
+
+@pytest.fixture
+def own(file, tmp_path):
+    """A sweep with a generator, a table, and pairs of name and options."""
+    file(GENERATOR, "mine.py")
+    build("gpipe", 4, 8).to_csv(tmp_path / "table.csv")
+    text = (tmp_path / "table.csv").read_text().replace("# schedule: gpipe", "# schedule: by hand")
+    file(text, "table.csv")
+    return file(OWN)
+
+
+def test_schedules_of_ones_own_stand_beside_the_registered_ones(own, tmp_path, capsys):
+    """Generators with their options, tables at their size, pairs as notebooks write them; also by the command line."""
+    out = tmp_path / "r.parquet"
+    assert run(capsys, own, "--out", out)[0] == 0
+    rows = parquet.read_table(out).to_pylist()
+    assert [row["label"] for row in rows if row["pp"] == 4] == [
+        "1F1B", "Chimera forward-doubling", "asymmetric Chimera 1:3", "mine O = 1", "mine O = 2", "by hand",
+    ]  # fmt: skip
+    times = {row["label"]: row["makespan_s"] for row in rows if row["pp"] == 4}
+    assert times["mine O = 1"] == times["1F1B"]
+    refused = [row["refused"] for row in rows if row["pp"] == 5]
+    assert refused[0] is None
+    assert refused[3].startswith("mine.py:8: generator = mine: fails at S = 5, B = 8 (IndexError: no five)")
+    assert refused[5].startswith("table = by hand at pp = 5, microbatches = 8: is a table for pp = 4")
+    record = json.loads(parquet.read_schema(out).metadata[b"ppmodel_sweep"])
+    assert dict(record["sweep"]["files"])["mine.py"] == GENERATOR
+    own.write_text(OWN.replace(", {file: table.csv}", ""))
+    more = ("--schedule-file", tmp_path / "table.csv")
+    assert run(capsys, own, "--out", out, *more, "--force")[0] == 0
+    assert parquet.read_table(out).to_pylist() == rows
+
+
+def test_workers_of_this_machine_give_the_same_bytes(own, tmp_path, capsys):
+    """Schedules of one's own travel with the sweep as text; nothing is printed but the result."""
+    assert run(capsys, own, "--out", tmp_path / "here.parquet")[0] == 0
+    code, said, waited = run(capsys, own, "--out", tmp_path / "there.parquet", "--workers", 2)
+    assert (code, said.count("\n"), waited) == (0, 1, "")
+    assert (tmp_path / "here.parquet").read_bytes() == (tmp_path / "there.parquet").read_bytes()
+
+
+def test_many_single_seeds_are_read_at_once(file):
+    """Thousands of them cost as much as there are, and not their square."""
+    text = NOISY.replace("[{from: 3, to: 9}, 1]", f"{list(range(3000))}")
+    began = time.monotonic()
+    assert load_sweep(file(text)).num_runs == 3000
+    assert time.monotonic() - began < 10
+
+
+def test_a_generator_that_ends_its_process_is_one_line(tmp_path, capsys):
+    """It is tried in a process of its own before the sweep loads it, and nothing is written."""
+    (tmp_path / "mine.py").write_text("raise SystemExit(0)\n")
+    out, template = tmp_path / "rows.parquet", DATA / "templates" / "sweep.yaml"
+    assert run(capsys, template, "--out", out, "--schedule-file", tmp_path / "mine.py")[0] == 2
+    assert not out.exists()
