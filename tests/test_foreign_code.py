@@ -4,6 +4,7 @@ import os
 import re
 import time
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import nbformat
@@ -79,7 +80,9 @@ def test_a_cell_that_takes_long_is_named(tmp_path, capfd, monkeypatch):
     """Which cell of which notebook, and for how long."""
     monkeypatch.setattr("ppmodel.artefact.notebooks._SAY_S", 1)
     assert main(["run", str(notebook(tmp_path, "import time; time.sleep(4)")), "--out", str(tmp_path / "out")]) == 0
-    assert "small.ipynb: cell 1 has been running for 2 s" in capfd.readouterr().err
+    said = re.findall(r"small.ipynb: cell 1 has been running for (\d+) s\n", capfd.readouterr().err)
+    assert len(said) > 1
+    assert all(0 < int(one) < int(other) for one, other in pairwise(said))  # a busy machine leaves seconds out
 
 
 @pytest.mark.parametrize("cells", ["null", "[5]", '[{"cell_type": "code"}]', "[" * 10**5, '{"a": 1}'])
