@@ -2,6 +2,7 @@
 
 Integers have 32 bits, and values that are used together are stored together: a loop is as fast as the little it reads
 for each operation. Small functions that a loop calls are inlined, since passing arrays costs as much as the work.
+Indices are unsigned where it matters, since a negative one might count from the end and has to be checked.
 """
 
 from ppmodel.kernels.automatic import zero_bubble_order, zero_bubble_span

@@ -39,38 +39,38 @@ def fill_instructions(
 ):
     """Fill the rows and count the registers; see `instructions` for their meaning."""
     count, num_groups = len(cost_class), len(group_start) - 1
-    give = np.zeros(count, np.uint32)
-    keep = np.zeros(count if beside else 0, np.uint32)
+    keep = np.zeros(count if beside else 0, np.bool_)
     for op in range(len(keep)):
         if source[op] != NONE and not remote[op] and stream[op] != stream[source[op]]:
-            keep[source[op]] = 1
+            keep[source[op]] = True
     free, num_free, num_registers = np.empty(count + len(keep), np.uint32), 0, np.uint32(1)
     for group in range(num_groups):
         first, last = group_start[group], group_start[group + 1]
         summing = cost_class[first] >= first_reduction
-        for op in range(first, last):
-            take = np.uint32(0)
-            if remote[op] or (beside and source[op] != NONE and stream[op] != stream[source[op]]):
-                take = give[source[op]] if remote[op] else keep[source[op]]
-                free[num_free] = take
+        for place in range(first, last):
+            op = np.uint32(place)
+            needed, take = np.uint32(source[op]), np.uint32(0)
+            if remote[op] or (beside and source[op] != NONE and stream[op] != stream[needed]):
+                take = rows[needed, GIVE] if remote[op] else rows[needed, KEEP]
+                free[np.uint32(num_free)] = take
                 num_free += 1
             rows[op, CLASS], rows[op, STREAM], rows[op, TAKE] = cost_class[op], stream[op], take
             rows[op, STEP] = SUM if summing else JOIN
         ends = PAIRED if overlaps[first] else JOINED
         rows[last - 1, STEP] = SUMMED if summing else WHOLE if last - first == 1 else ends
-        for op in range(first, last):
+        for place in range(first, last):
+            op = np.uint32(place)
             rows[op, GIVE], rows[op, LINK], rows[op, KEEP] = 0, num_links, 0
             if link[op] != NONE:
                 if num_free == 0:
                     free[0], num_free, num_registers = num_registers, 1, num_registers + np.uint32(1)
                 num_free -= 1
-                give[op] = rows[op, GIVE] = free[num_free]
-                rows[op, LINK] = link[op]
+                rows[op, GIVE], rows[op, LINK] = free[np.uint32(num_free)], link[op]
             if beside and keep[op]:
                 if num_free == 0:
                     free[0], num_free, num_registers = num_registers, 1, num_registers + np.uint32(1)
                 num_free -= 1
-                keep[op] = rows[op, KEEP] = free[num_free]
+                rows[op, KEEP] = free[np.uint32(num_free)]
     return int(num_registers)
 
 
@@ -96,7 +96,7 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, times, shares, c
     row = reached = -1
     while row < len(rows) - 1:
         row += 1
-        op = np.uint32(row)  # unsigned: never counted from the end
+        op = np.uint32(row)
         class_, stream, step = rows[op, CLASS], rows[op, STREAM], rows[op, STEP]
         if row > reached:
             take = rows[op, TAKE]

@@ -44,14 +44,15 @@ def _sources(kind, stage, microbatch, replica, sizes):
     index = np.full((num_kinds, sizes[0], sizes[1], sizes[2]), NONE, np.int32)
     finished = np.full((sizes[0], sizes[1]), NONE, np.int32)
     for op in range(len(kind)):
-        if kind[op] < _R:
-            index[kind[op], replica[op], stage[op], microbatch[op]] = op
-        if kind[op] == _B or kind[op] == _W:
-            finished[replica[op], stage[op]] = op
+        k, r, s, m = np.uint32(kind[op]), np.uint32(replica[op]), np.uint32(stage[op]), np.uint32(microbatch[op])
+        if k < _R:
+            index[k, r, s, m] = op
+        if k == _B or k == _W:
+            finished[r, s] = op
 
     source = np.full(len(kind), NONE, np.int32)
     for op in range(len(kind)):
-        k, r, s, m = kind[op], replica[op], stage[op], microbatch[op]
+        k, r, s, m = np.uint32(kind[op]), np.uint32(replica[op]), np.uint32(stage[op]), np.uint32(microbatch[op])
         if k >= _R:
             source[op] = finished[r, s]
             finished[r, s] = op  # a step needs the stage's reduction, or its gradients where there is none
@@ -59,13 +60,13 @@ def _sources(kind, stage, microbatch, replica, sizes):
             source[op] = index[_I, r, s, m]
         elif k == _F:
             if s > 0:
-                source[op] = index[_F, r, s - 1, m]
+                source[op] = index[_F, r, np.uint32(s - 1), m]
         elif s == last_stage:
             source[op] = index[_F, r, s, m]
         else:
-            source[op] = index[_B, r, s + 1, m]
+            source[op] = index[_B, r, np.uint32(s + 1), m]
             if source[op] == NONE and num_kinds == 4:
-                source[op] = index[_I, r, s + 1, m]
+                source[op] = index[_I, r, np.uint32(s + 1), m]
     return source
 
 
@@ -165,7 +166,7 @@ def _by_level(level, share, following):
     start = np.zeros(level.max() + 2, np.int32)
     for op in range(len(level)):
         if level[op] != NONE:
-            start[level[op] + 1] += 1
+            start[np.uint32(level[op] + 1)] += 1
     for k in range(len(start) - 1):
         start[k + 1] += start[k]
     place = start[:-1].copy()
@@ -173,13 +174,14 @@ def _by_level(level, share, following):
     for op in range(len(level)):
         if level[op] == NONE or share[op] == LATER:
             continue
-        order[place[level[op]]] = op
-        place[level[op]] += 1
+        depth = np.uint32(level[op])
+        order[np.uint32(place[depth])] = op
+        place[depth] += 1
         following_op = following[op] if share[op] == FIRST else NONE
         while following_op != NONE:
-            order[place[level[op]]] = following_op
-            place[level[op]] += 1
-            following_op = following[following_op]
+            order[np.uint32(place[depth])] = following_op
+            place[depth] += 1
+            following_op = following[np.uint32(following_op)]
     return order, start
 
 
@@ -233,18 +235,20 @@ def renumbered(order, kind, replica, stage, rank, source, remote, group, reducti
     dense = num_ranks <= MOST_RANKS
     used = np.full((2 * num_ranks, num_ranks) if dense else (0, 0), NONE, np.int32)
     count, num_groups, previous = 0, 0, NONE
-    for op in order:
+    for one in order:
+        op = np.uint32(one)
         if packed[op, 0] == NONE:
             continue
+        at = np.uint32(count)
         position[op] = count
-        index[count], class_[count], stream[count], link[count] = op, packed[op, 0], packed[op, 1] >> 1, NONE
+        index[at], class_[at], stream[at], link[at] = op, packed[op, 0], packed[op, 1] >> 1, NONE
         needed = packed[op, 2]
-        source_[count] = NONE if needed == NONE else position[needed]
-        remote_[count] = packed[op, 1] & 1
-        if remote_[count] and dense:
-            used[stream[source_[count]], stream[count]] = 0
+        source_[at] = NONE if needed == NONE else position[np.uint32(needed)]
+        remote_[at] = packed[op, 1] & 1
+        if remote_[at] and dense:
+            used[np.uint32(stream[np.uint32(source_[at])]), np.uint32(stream[at])] = 0
         if packed[op, 3] != previous:
-            group_start[num_groups], previous = count, packed[op, 3]
+            group_start[np.uint32(num_groups)], previous = count, packed[op, 3]
             num_groups += 1
         count += 1
     group_start[num_groups] = count
@@ -256,7 +260,8 @@ def renumbered(order, kind, replica, stage, rank, source, remote, group, reducti
                 num_links += 1
     for place in range(count if dense else 0):
         if remote_[place]:
-            link[source_[place]] = used[stream[source_[place]], stream[place]]
+            sent = np.uint32(source_[place])
+            link[sent] = used[np.uint32(stream[sent]), np.uint32(stream[place])]
     if not dense:
         num_links = _number_links(link, stream, source_, np.flatnonzero(remote_[:count]), num_ranks)
     index, class_, stream, source_, link = index[:count], class_[:count], stream[:count], source_[:count], link[:count]
