@@ -101,12 +101,9 @@ def _shared(group, sharing):
 
 
 @kernel
-def _levels(source, group, rank, rank_start, share, following):
-    """Run each rank on until it must wait; what it waits for wakes it. Levels are those of Kahn's algorithm.
-
-    Until its level is known, an operation that rank d waits for stores ``NONE - 1 - d`` in its place.
-    """
-    level = np.full(len(source), NONE, np.int32)
+def _spread(group, rank, share, following):
+    """Whether each group is more than one cell of one rank; its first operation, how many it has, and zeros."""
+    spread = np.zeros(len(group), np.bool_)
     first, missing, depth_of = (
         np.empty(len(group), np.int32),
         np.zeros(len(group), np.int32),
@@ -117,33 +114,67 @@ def _levels(source, group, rank, rank_start, share, following):
             missing[group[op]] += 1
             if share[op] == FIRST:
                 first[group[op]] = op
+            if following[op] != NONE and (following[op] != op + 1 or rank[op + 1] != rank[op]):
+                spread[group[op]] = True
+    return spread, first, missing, depth_of
+
+
+@kernel
+def _levels(source, group, rank, rank_start, share, following):
+    """Run each rank on until it must wait; what it waits for wakes it. Levels are those of Kahn's algorithm.
+
+    Until its level is known, an operation that rank d waits for stores ``NONE - 1 - d`` in its place.
+    """
+    level = np.full(len(source), NONE, np.int32)
+    spread, first, missing, depth_of = _spread(group, rank, share, following)
     head = rank_start[:-1].copy()
-    awake, num_awake = np.empty(len(head) + 2 * len(group), np.int32), len(head)
+    awake, num_awake = np.empty(len(head) + 2 * len(group) + 1, np.int32), len(head)
     for here in range(len(head)):
         awake[here] = len(head) - 1 - here
     while num_awake:
         num_awake -= 1
-        here = awake[num_awake]
-        while head[here] < rank_start[here + 1]:
-            op, depth = head[here], np.int32(0)
-            needed, current, alone = source[op], group[op], share[op] == ALONE
-            if op > rank_start[here] and (alone or group[op - 1] != current):
-                if level[op - 1] <= NONE:
-                    break  # its group waits for other ranks, and wakes this one
-                depth = level[op - 1] + 1
-            if needed != NONE and (alone or group[needed] != current):
-                if level[needed] <= NONE:
-                    level[needed] = NONE - 1 - here
-                    break
-                depth = max(depth, level[needed] + 1)
-            head[here] += 1
-            if alone:  # its level is known
+        here = np.uint32(awake[num_awake])
+        place, stop, before = head[here], rank_start[here + 1], np.int32(NONE)
+        if rank_start[here] < place < stop:
+            before = max(level[place - 1], np.int32(NONE))
+            if before == NONE and (share[place] == ALONE or group[place - 1] != group[place]):
+                continue  # its group waits for other ranks, and wakes this one
+        while place < stop:
+            op, depth = np.uint32(place), before + np.int32(1)
+            if share[op] == ALONE:
+                needed = np.uint32(source[op])
+                if source[op] != NONE:
+                    if level[needed] <= NONE:
+                        level[needed] = NONE - 1 - here
+                        break
+                    depth = max(depth, level[needed] + np.int32(1))
                 if level[op] < NONE:
                     awake[num_awake] = NONE - 1 - level[op]
                     num_awake += 1
-                level[op] = depth
+                level[op] = before = depth
+                place += 1
                 continue
-            missing[current] -= 1  # a group's level is known once all its operations have been reached
+            current, last, waits = np.uint32(group[op]), place + 1, False
+            while not spread[current] and following[np.uint32(last - 1)] != NONE:
+                last += 1  # a whole cell at once
+            for one in range(op, last):
+                needed = np.uint32(source[np.uint32(one)])
+                if source[np.uint32(one)] != NONE and group[needed] != current:
+                    if level[needed] <= NONE:
+                        level[needed], waits = NONE - 1 - here, True
+                        break
+                    depth = max(depth, level[needed] + np.int32(1))
+            if waits:
+                break
+            if not spread[current]:
+                for one in range(op, last):
+                    if level[np.uint32(one)] < NONE:
+                        awake[num_awake] = NONE - 1 - level[np.uint32(one)]
+                        num_awake += 1
+                    level[np.uint32(one)] = depth
+                place, before = last, depth
+                continue
+            missing[current] -= 1  # the level is known once all operations of the group have been reached
             depth_of[current] = max(depth_of[current], depth)
             done = NONE if missing[current] else first[current]
             while done != NONE:
@@ -155,6 +186,10 @@ def _levels(source, group, rank, rank_start, share, following):
                     num_awake += 1
                 level[done] = depth_of[current]
                 done = following[done]
+            place, awake[num_awake] = place + 1, here
+            num_awake += 1
+            break
+        head[here] = place
     for op in range(len(level)):
         level[op] = max(level[op], NONE)
     return level
