@@ -165,13 +165,13 @@ def test_slots_are_the_same(case, forward, backward):
 
 @given(cases() | random_cases(), st.sampled_from([0.0, 0.3, 1.0]))
 def test_numbers_of_a_table_are_the_same(case, held):
-    """Its length, busy slots and messages, its operations by class, and what each rank holds at its peak."""
+    """Its pairs, length, busy slots and messages, its operations by class, and what each rank holds at its peak."""
     table = case[0]
     weights = np.random.default_rng(table.num_operations).uniform(0, 1, table.num_stages)
 
     def numbers():
         one = again(table)
-        return one.class_counts, brief(one), peak_activations(one), peak_activations(one, weights, held)
+        return one.overlaps, one.class_counts, brief(one), peak_activations(one), peak_activations(one, weights, held)
 
     for plain, fast in zip(*both(numbers), strict=True):
         np.testing.assert_array_equal(plain, fast)

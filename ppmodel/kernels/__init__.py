@@ -12,7 +12,7 @@ from ppmodel.kernels.paths import by_class, instructions, longest_path, many_lon
 from ppmodel.kernels.rendezvous import rendezvous, rendezvous_events
 from ppmodel.kernels.rounds import loops, rounds
 from ppmodel.kernels.sweep import sweep
-from ppmodel.kernels.tables import class_counts, dependencies, peaks, renumbered, slots
+from ppmodel.kernels.tables import class_counts, dependencies, overlaps, peaks, renumbered, slots
 from ppmodel.kernels.units import unit_order
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "longest_path",
     "loops",
     "many_longest_paths",
+    "overlaps",
     "peaks",
     "rendezvous",
     "rendezvous_events",

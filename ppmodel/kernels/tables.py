@@ -47,7 +47,7 @@ def _sources(kind, stage, microbatch, replica, sizes):
         k, r, s, m = np.uint32(kind[op]), np.uint32(replica[op]), np.uint32(stage[op]), np.uint32(microbatch[op])
         if k < _R:
             index[k, r, s, m] = op
-        if k == _B or k == _W:
+        if k in (_B, _W):
             finished[r, s] = op
 
     source = np.full(len(kind), NONE, np.int32)
@@ -313,27 +313,35 @@ def _number_links(link, stream, source, messages, num_ranks):
 
 
 @kernel
-def class_counts(kind, stage, replica, joined, sizes):
-    """Operations of each class, shape (2, classes), overlapping cells last; `sizes` are replicas and stages.
+def overlaps(kind, joined):
+    """Whether each operation is in a cell with a forward and a backward."""
+    found = np.zeros(len(kind), np.bool_)
+    first = 0
+    while first < len(kind):
+        last, forward, backward = first, False, False
+        while last == first or (last < len(kind) and joined[np.uint32(last)]):
+            forward |= kind[np.uint32(last)] == _F
+            backward |= kind[np.uint32(last)] != _F and kind[np.uint32(last)] < _R
+            last += 1
+        if forward and backward:
+            found[first:last] = True
+        first = last
+    return found
+
+
+@kernel
+def class_counts(kind, stage, replica, overlaps, sizes):
+    """Operations of each class, shape (2, classes), overlapping ones last; `sizes` are replicas and stages.
 
     If the table names something that does not exist, nothing is counted: shape (0, classes).
     """
     count = np.zeros((2, (_O + 1) * sizes[0] * sizes[1]), np.int64)
-    first = 0
-    while first < len(kind):
-        last, forward, backward = first, False, False
-        while last == first or (last < len(kind) and joined[last]):
-            forward |= kind[last] == _F
-            backward |= kind[last] != _F and kind[last] < _R
-            last += 1
-        together = 1 if last - first > 1 and forward and backward else 0
-        for op in range(first, last):
-            known = 0 <= kind[op] <= _O and 0 <= replica[op] < sizes[0] and 0 <= stage[op] < sizes[1]
-            if not known:
-                return count[:0]
-            if kind[op] < _R or together:
-                count[together, (kind[op] * sizes[0] + replica[op]) * sizes[1] + stage[op]] += 1
-        first = last
+    for op in range(len(kind)):
+        known = 0 <= kind[op] <= _O and 0 <= replica[op] < sizes[0] and 0 <= stage[op] < sizes[1]
+        if not known:
+            return count[:0]
+        if kind[op] < _R or overlaps[op]:
+            count[int(overlaps[op]), (kind[op] * sizes[0] + replica[op]) * sizes[1] + stage[op]] += 1
     return count
 
 

@@ -252,6 +252,9 @@ class Schedule:
         """Whether each operation is in a cell with a forward and a backward (F&B); shape (num_operations,)."""
         if not self.joined.any():
             return np.zeros(self.num_operations, dtype=bool)
+        fast = kernels(self.num_operations)
+        if fast:
+            return fast.overlaps(self.kind, self.joined)
         first, forward = np.flatnonzero(~self.joined), self.kind == OpKind.F
         pairs = np.logical_or.reduceat(forward, first)
         pairs &= np.logical_or.reduceat(~forward & (self.kind < OpKind.R), first)
@@ -268,7 +271,7 @@ class Schedule:
         fast = kernels(self.num_operations)
         if fast:
             sizes = self.num_replicas, self.num_stages
-            found = fast.class_counts(self.kind, self.stage, self.replica, self.joined, sizes)
+            found = fast.class_counts(self.kind, self.stage, self.replica, self.overlaps, sizes)
             if len(found):
                 return found
         classes = len(OpKind) * self.num_replicas * self.num_stages
