@@ -168,6 +168,7 @@ def test_your_system(tmp_path):
     best = recorded("your_best.csv")
     assert best.fits.all()
     assert best.iteration_s[0] == points.iteration_s[points.fits].min()
+    assert 0 < int(recorded("your_advice.json")["too_short"]) < 100
     advice, base = recorded("your_advice.json"), plain[plain.fits].iteration_s.min()
     assert f"{base:.4g} s)" in advice["today"]  # no framework runs a faster one, and there are no runs on this GPU
     assert best.against_base[0] == pytest.approx(best.iteration_s[0] / base - 1)

@@ -80,7 +80,7 @@ def test_cells_are_text_unless_they_are_myst():
 
 
 def test_a_run_says_its_answer(tmp_path):
-    """Numbers of the results stand in the prose, links are plain, and tables are text, long ones cut."""
+    """Numbers of the results stand in the prose, links are plain, tables are text, and cautions in bold are kept."""
     (tmp_path / "mine.json").write_text('{"gain": 0.125}')
     prose = """# Title
 
@@ -89,7 +89,9 @@ See {doc}`../method` and {download}`a.csv <../results/a.csv>`."""
     table = show(pd.DataFrame({"pp": range(40), "label": "x's < y"}))
     data = {"text/html": table.to_html(), "text/plain": repr(table)}
     cell = new_code_cell("", outputs=[new_output("execute_result", data, execution_count=1)])
-    notebook = resolved(new_notebook(cells=[new_markdown_cell(prose), new_markdown_cell("## All"), cell]), tmp_path)
+    caution = new_markdown_cell("Not said.\n\n**Beside it**: 7 % in {doc}`b`.")
+    cells = [new_markdown_cell(prose), new_markdown_cell("## All"), cell, caution]
+    notebook = resolved(new_notebook(cells=cells), tmp_path)
     assert "12.5 %, else ...; ..." in notebook.cells[0].source
     assert "*method*" in notebook.cells[0].source
     assert "[a.csv](results/a.csv)" in notebook.cells[0].source
@@ -97,7 +99,9 @@ See {doc}`../method` and {download}`a.csv <../results/a.csv>`."""
     assert lines[0] == "Title"
     assert lines[lines.index("All") + 3].split() == ["S", "schedule"]
     assert lines[lines.index("All") + 4].split(maxsplit=1) == ["0", "x's < y"]
-    assert lines[-1] == "... and 25 more rows in the notebook"
+    assert lines[-3] == "... and 25 more rows in the notebook"
+    assert lines[-1] == "Beside it: 7 % in *b*."
+    assert lines[2].startswith("See *method*")  # the sentence with theirs needs a number that is not here
 
 
 def test_every_notebook_checks_its_parameters():

@@ -1,5 +1,7 @@
 """What to run on one GPU cluster, in two sentences: what a public framework runs, and what would be fastest."""
 
+from functools import cache
+
 from ppmodel import schedules
 from ppmodel.artefact.against import unfitted_runs
 from ppmodel.artefact.certainty import EQUAL, TIE, WITHIN, in_a_word, kind_of, pairs_of
@@ -47,13 +49,35 @@ def certainty_on(system):
     >>> certainty_on("h100")(0.001), certainty_on("mi300x")(0.2)
     ('a tie', 'with no measured runs on this kind of GPU to check it')
     """
-    runs = unfitted_runs(fitted_systems())
+    runs = _runs()
     known, pairs = kind_of(system) in set(runs.system.map(kind_of)), pairs_of(runs)
 
     def word(saved):
         return in_a_word(saved, pairs) if known or saved < EQUAL else UNKNOWN
 
     return word
+
+
+def largest_mean_error():
+    """How far systems that are not fitted are off on the runs of the source where they are off most.
+
+    Returns
+    -------
+    float
+        The mean of |predicted / measured - 1|.
+
+    Examples
+    --------
+    >>> f"{largest_mean_error():.0%}"
+    '41%'
+    """
+    runs = _runs()
+    return runs.error.abs().groupby(runs.runs).mean().max()
+
+
+@cache
+def _runs():
+    return unfitted_runs(fitted_systems())
 
 
 def advise(fits, usual, sure):

@@ -10,6 +10,8 @@ from jinja2 import ChainableUndefined, Environment
 _SUBSTITUTION = re.compile(r"\{\{(.+?)\}\}")
 _ROLE = re.compile(r"\{[\w:]+\}`([^`<]*?)(?:\s*<([^`>]*)>)?`")
 _NOT_HERE = re.compile(r"\bnan\b")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+_ELSEWHERE = "..."
 _WIDTH, _MOST_ROWS = 100, 15
 
 
@@ -30,10 +32,13 @@ def resolved(notebook, results):
     """
     facts = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(results.glob("*.json"))}
     render = Environment(undefined=_Elsewhere, autoescape=False).from_string
+
+    def known(found):
+        return _NOT_HERE.sub(_ELSEWHERE, render(found[0]).render(facts))
+
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            text = _SUBSTITUTION.sub(lambda found: _NOT_HERE.sub("...", render(found[0]).render(facts)), cell.source)
-            cell.source = _ROLE.sub(_link, text)
+            cell.source = _ROLE.sub(_link, _SUBSTITUTION.sub(known, cell.source))
     return notebook
 
 
@@ -41,7 +46,7 @@ class _Elsewhere(ChainableUndefined):
     """Stands for a number that another page records."""
 
     def __str__(self):
-        return "..."
+        return _ELSEWHERE
 
     def __float__(self):
         return math.nan
@@ -58,7 +63,7 @@ def _link(found):
 
 
 def answer(notebook):
-    """Extract the answer of a page: title, first paragraphs, and tables under their headings.
+    """Extract the answer of a page: title, first paragraphs, tables under their headings, and what opens in bold.
 
     Parameters
     ----------
@@ -68,23 +73,34 @@ def answer(notebook):
     Returns
     -------
     str
-        Lines of text; only the first rows of long tables.
+        Lines of text; only the first rows of long tables, and no sentence with a number from another page.
     """
     title, *opening = notebook.cells[0].source.strip().split("\n\n")
-    parts = [
-        title.lstrip("# "),
-        *(fill(" ".join(part.split()), _WIDTH) for part in opening if not part.startswith("```")),
-    ]
+    parts = [title.lstrip("# "), *(_plain(part) for part in opening if not part.startswith("```"))]
     heading = ""
-    for cell in notebook.cells:
+    for cell in notebook.cells[1:]:
         if cell.cell_type == "markdown":
             heading = next((line.lstrip("# ") for line in cell.source.splitlines() if line.startswith("## ")), heading)
-        for output in cell.get("outputs", ()):
-            data = output.get("data", {})
-            if "text/html" in data and "text/plain" in data and "hide-output" not in cell.metadata.get("tags", ()):
-                parts += [f"{heading}\n{'-' * len(heading)}"] * bool(heading) + [_first_rows(data["text/plain"])]
-                heading = ""
+        if said := _said(cell):
+            parts += [f"{heading}\n{'-' * len(heading)}"] * bool(heading) + said
+            heading = ""
     return "\n\n".join(parts)
+
+
+def _said(cell):
+    """What a cell contributes: paragraphs that open in bold, or tables that are shown."""
+    if cell.cell_type == "markdown":
+        return [_plain(part) for part in cell.source.split("\n\n") if part.startswith("**")]
+    if cell.cell_type != "code" or "hide-output" in cell.metadata.get("tags", ()):
+        return []
+    shown = [output.get("data", {}) for output in cell.outputs]
+    return [_first_rows(data["text/plain"]) for data in shown if "text/html" in data and "text/plain" in data]
+
+
+def _plain(part):
+    """A paragraph as text, without the sentences that need a number from another page."""
+    sentences = _SENTENCE_END.split(" ".join(part.replace("**", "").split()))
+    return fill(" ".join(one for one in sentences if _ELSEWHERE not in one), _WIDTH)
 
 
 def _first_rows(table):
