@@ -1,6 +1,7 @@
 """One tree of exceptions. Each says which value was given, which rule it breaks, and what to do instead."""
 
 import re
+from difflib import get_close_matches
 
 _LONGEST_VALUE, LONGEST_LINE = 200, 1200
 
@@ -29,6 +30,24 @@ def cause(error):
     ("KeyError: 'pp'", 'MemoryError')
     """
     return f"{type(error).__name__}: {shown(error)}".removesuffix(": ")
+
+
+_SHORT, _MOST_MEANT = 3, 3
+
+
+def did_you_mean(word, known):
+    """What was probably meant by an unknown word, as a remedy: words that begin with it, else the one most alike.
+
+    >>> did_you_mean("interleaved", ["1f1b", "interleaved-1f1b", "interleaved-zb"])
+    'did you mean interleaved-1f1b or interleaved-zb?'
+    >>> did_you_mean("gpip", ["gpipe"]), did_you_mean("layers", ["experts"])
+    ('did you mean gpipe?', '')
+    """
+    word, known = str(word).lower(), list(known)
+    begun = [one for one in known if len(word) > 1 and one.startswith(word)]
+    alike = get_close_matches(word, known, n=1, cutoff=0.5 if len(word) <= _SHORT else 0.6)
+    near = begun if 0 < len(begun) <= _MOST_MEANT else alike
+    return f"did you mean {' or '.join(near)}?" if near else ""
 
 
 class PPModelError(ValueError):

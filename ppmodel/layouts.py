@@ -1,7 +1,6 @@
 """Run layouts as users give them: by name, as a file, as a mapping, or as single keywords."""
 
 from dataclasses import replace
-from difflib import get_close_matches
 from itertools import product
 
 from ppmodel.errors import SpecificationError
@@ -133,8 +132,9 @@ def _values(name, value):
 
 
 def _unknown(name, value, known):
-    near = get_close_matches(str(name), known, n=1, cutoff=0.6)
-    remedy = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
+    from ppmodel.specs.meant import meant_key
+
+    remedy = meant_key(name, known) or f"it has {', '.join(known)}"
     return SpecificationError(name, value, "is not a known value of a layout", remedy)
 
 

@@ -50,6 +50,7 @@ REFUSED = {
     "layers_two_losses": STRING.format("must end with its only loss head L"),
     "layers_word": LISTED,
     "list": ": document = a list: must be a mapping",
+    "megatron": ":2: tensor_model_parallel_size = .*: is not a known key; did you mean tp",
     "misspelt": ":2: tq = .*: is not a known key; did you mean tp",
     "negative_dp": ": dp.value = -2: must be greater than or equal to 1",
     "no_source": ":2: tp.source = nothing: is missing",

@@ -10,7 +10,6 @@ import math
 import re
 import tokenize
 from contextlib import suppress
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from ruamel.yaml import YAML
@@ -18,7 +17,7 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import AliasEvent
 
 from ppmodel.artefact.kinds import KINDS, Kind, like, shown
-from ppmodel.errors import PPModelError
+from ppmodel.errors import PPModelError, did_you_mean
 from ppmodel.specs import load_model, load_system
 from ppmodel.specs.document import refuse_depth
 
@@ -104,15 +103,10 @@ def _comments(source):
 
 def _declared_one(name, value, word):
     if word and word not in KINDS:
-        remedy = _did_you_mean(word, KINDS) or f"choose one of {', '.join(KINDS)}"
+        remedy = did_you_mean(word, KINDS) or f"choose one of {', '.join(KINDS)}"
         raise PPModelError(name, f"# {word}: ...", "is not a kind of parameter", remedy)
     kind = KINDS[word] if word else like(value)
     return Parameter(value, word, kind, isinstance(value, list) and not kind.holds(value))
-
-
-def _did_you_mean(word, words):
-    near = get_close_matches(word, words, n=1, cutoff=0.5)
-    return f"did you mean {near[0]}?" if near else ""
 
 
 # ---- what is given -------------------------------------------------------------------------------
@@ -166,7 +160,7 @@ def _read_yaml(name, text):
 
 def _require_name(name, value, own):
     if name not in own:
-        remedy = _did_you_mean(name, own) or f"it has {', '.join(own)}"
+        remedy = did_you_mean(name, own) or f"it has {', '.join(own)}"
         raise PPModelError(name, shown(value), "is not a parameter of this notebook", remedy)
 
 

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from difflib import get_close_matches
 from pathlib import Path
 
 import nbformat
@@ -13,7 +12,7 @@ from ppmodel.artefact.answer import answer, resolved
 from ppmodel.artefact.files import bring, files_of, given_paths, require_names
 from ppmodel.artefact.folders import publish, require_ours, workspace
 from ppmodel.artefact.notebooks import execute_all, named, read
-from ppmodel.errors import ReproduceError
+from ppmodel.errors import ReproduceError, did_you_mean
 
 ROOT = Path(__file__).parents[2]
 """The clone, which has the notebooks and the book's sources next to the package."""
@@ -92,8 +91,7 @@ def _find(notebook):
         return known[str(notebook)]
     if Path(notebook).is_file():
         return Path(notebook)
-    near = get_close_matches(str(notebook), known, n=1, cutoff=0.4)
-    remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(known)}, or a file"
+    remedy = did_you_mean(notebook, known) or f"choose one of {', '.join(known)}, or a file"
     if not known:
         remedy = "run from a clone of the project, or pass a file: an installed package has no notebooks"
     raise ReproduceError("notebook", notebook, "is neither the name nor the file of a notebook", remedy)

@@ -4,13 +4,12 @@ import os
 import re
 import resource
 from collections.abc import Callable
-from difflib import get_close_matches
 from pathlib import Path
 from runpy import run_path
 from traceback import extract_tb
 from typing import NamedTuple
 
-from ppmodel.errors import PPModelError, ScheduleError, SizeError, TableError, cause
+from ppmodel.errors import PPModelError, ScheduleError, SizeError, TableError, cause, did_you_mean
 from ppmodel.files import read_text
 from ppmodel.tables import Schedule
 
@@ -295,8 +294,7 @@ def get(name):
         if str(name).endswith(".py"):
             rule, remedy = "is a file, not a schedule's name", "register_file(path) gives the names of its schedules"
             raise ScheduleError("schedule", name, rule, remedy)
-        near = get_close_matches(str(name).lower(), names(), n=1, cutoff=0.6)
-        remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(names())}"
+        remedy = did_you_mean(name, names()) or f"choose one of {', '.join(names())}"
         raise ScheduleError("schedule", name, "is not a known schedule", remedy)
     return _registry[name]
 

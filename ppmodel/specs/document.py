@@ -1,7 +1,6 @@
 """Read a YAML file against a form, or report the first thing wrong with it in one line."""
 
 import re
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import get_args
 
@@ -12,6 +11,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from ppmodel.errors import SpecificationError
 from ppmodel.files import read_text
+from ppmodel.specs.meant import looks_like, meant_key
 
 _FORM = "write 'key: {value: ..., unit: ..., kind: ..., source: ...}', as the files in data do"
 _LARGEST_BYTES, _MOST_BRACKETS = 2**18, 100
@@ -183,6 +183,10 @@ def _first_problem(error, document, path, file_type, form):
     A misspelt key is also missing under its right name; the misspelling is the mistake that its writer can see.
     """
 
+    other = looks_like(document, file_type)
+    if other:
+        return SpecificationError("file", path, f"looks like a {other} file", f"give it as the {other}")
+
     def place(problem):
         return problem["type"] == "missing", _line(document, problem["loc"]), problem["loc"]
 
@@ -193,8 +197,7 @@ def _first_problem(error, document, path, file_type, form):
     if problem["type"] == "extra_forbidden":
         fields = _form_at(file_type, parents).model_fields
         allowed = [field.alias or key for key, field in fields.items()]
-        near = get_close_matches(str(last), allowed, n=1, cutoff=0.4)
-        remedy = f"did you mean {near[0]}?" if near else f"delete it; the keys are {', '.join(allowed)}"
+        remedy = meant_key(last, allowed, parents) or f"delete it; the keys are {', '.join(allowed)}"
         return SpecificationError(name, problem["input"], "is not a known key", remedy, where=where)
     if problem["type"] == "missing":
         return SpecificationError(name, "nothing", "is missing", f"add the key {last}", where=where)

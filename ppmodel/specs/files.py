@@ -1,10 +1,9 @@
 """The specifications and templates that come with the package, and the file that a name or a path stands for."""
 
 import os
-from difflib import get_close_matches
 from pathlib import Path
 
-from ppmodel.errors import SpecificationError
+from ppmodel.errors import SpecificationError, did_you_mean
 
 _PACKAGED = Path(__file__).parents[1] / "data"
 DATA = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[2] / "data"
@@ -115,8 +114,8 @@ def _path_of(name, packaged, field, suffixes):
         return Path(name)
     if os.sep in str(name) or str(name).endswith(suffixes):
         raise SpecificationError(field, name, "is not a file", "check the path")
-    near = get_close_matches(str(name), paths, n=1, cutoff=0.4)
-    remedy = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(paths)}"
+    written = [f"write {name}{suffix}" for suffix in suffixes if os.path.isfile(f"{name}{suffix}")]
+    remedy = next(iter(written), did_you_mean(name, paths) or f"choose one of {', '.join(paths)}")
     raise SpecificationError(field, name, f"is neither a known name nor a path to a {suffixes[0]} file", remedy)
 
 

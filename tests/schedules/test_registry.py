@@ -53,6 +53,8 @@ def test_unknown_names_get_the_nearest():
     """A misspelt name is refused with the nearest known one."""
     with pytest.raises(ScheduleError, match="did you mean chimera"):
         build("chimaera", 4, 4)
+    with pytest.raises(ScheduleError, match=r"did you mean interleaved-1f1b or interleaved-zb\?"):
+        build("interleaved", 4, 8)
 
 
 @pytest.mark.parametrize(("pp", "microbatches"), [(0, 4), (4, 0), (-1, 4), (2.0, 4), (4, "4"), (True, 4)])
