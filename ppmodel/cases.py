@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ppmodel import schedules
 from ppmodel.errors import ScheduleError, SizeError
+from ppmodel.given import listed, plain
 from ppmodel.schedules.registry import option_text
 from ppmodel.simulation import ALLREDUCE, compile_graph
 from ppmodel.tables import Schedule
@@ -133,8 +134,9 @@ def _registered(name, options):
         if key not in known:
             rule = f"is not an option of {name}"
             raise ScheduleError(key, options[key], rule, f"its options: {', '.join(known) or 'none'}")
-    options = ((key, tuple(value) if isinstance(value, list) else value) for key, value in options.items())
-    return Case(name, tuple(options))
+    values = {key: plain(value) for key, value in options.items()}
+    pairs = ((key, tuple(listed(value)) if isinstance(value, list | tuple) else value) for key, value in values.items())
+    return Case(name, tuple(pairs))
 
 
 def as_cases(given):
@@ -145,8 +147,7 @@ def as_cases(given):
     >>> [case.label for case in as_cases(["gpipe", ("hanayo", {"waves": 2})])]
     ['GPipe', 'Hanayo W = 2']
     """
-    several = isinstance(given, list | tuple) and not isinstance(given, Case) and not _is_pair(given)
-    return [as_case(one) for one in (given if several else [given])]
+    return [as_case(one) for one in ([given] if isinstance(given, Case) or _is_pair(given) else listed(given))]
 
 
 def _is_pair(given):
@@ -266,8 +267,9 @@ def built(case, num_ranks, num_microbatches):
     SizeError
         If the schedule is not defined at this size, or the table has a different size.
     """
+    size = schedules.registry.require_counts(pp=num_ranks, microbatches=num_microbatches)  # 8.0 would be found as 8
     generate = schedules.get(case.name).generate if case.source is None else None
-    return _built(case, generate, num_ranks, num_microbatches)  # a schedule that is registered again is built again
+    return _built(case, generate, *size)  # a schedule that is registered again is built again
 
 
 @lru_cache(_KEPT)
@@ -377,9 +379,9 @@ def legal_cases(cases, num_ranks, num_microbatches):
     >>> [case.name for case, _ in legal_cases(["gpipe", "chimera"], 4, 6)]
     ['gpipe']
     """
-    schedules.registry.require_counts(pp=num_ranks, microbatches=num_microbatches)
+    size = schedules.registry.require_counts(pp=num_ranks, microbatches=num_microbatches)
     for case in map(as_case, cases):
         try:
-            yield case, built(case, num_ranks, num_microbatches)
+            yield case, built(case, *size)
         except SizeError:
             continue

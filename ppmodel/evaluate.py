@@ -13,9 +13,10 @@ from ppmodel import iteration, metrics
 from ppmodel.cases import as_case, as_cases, built, compiled
 from ppmodel.costs import comm_over_forward
 from ppmodel.errors import NO_MEMORY, CostError, PPModelError
+from ppmodel.given import listed, plain
 from ppmodel.layouts import LAYOUT_COLUMNS, LAYOUT_FIELDS, as_layouts, layout_columns, layout_size
 from ppmodel.ordering import ordered_case, ordered_cases, ordered_for
-from ppmodel.prices import SECONDS, Price, costs_of, listed, priced, require_used, table_numbers
+from ppmodel.prices import SECONDS, Price, costs_of, priced, require_used, table_numbers
 from ppmodel.run import Run
 from ppmodel.schedules.registry import option_text
 from ppmodel.simulation import iterations, require_semantics, run_graph
@@ -420,7 +421,7 @@ def _told_apart(given):
 
 
 def _one_layout(layout, values):
-    several = [name for name, value in values.items() if isinstance(value, list | range)]
+    several = [name for name, value in values.items() if isinstance(plain(value), list | range)]
     layouts = as_layouts(layout, values)
     if len(layouts) > 1:
         field = several[0] if several else "layout"
@@ -446,7 +447,7 @@ def _size(case, pp, microbatches, layout=None):
 
 
 def _one_size(case, pp, microbatches, layout=None):
-    size = _size(case, pp, microbatches, layout)
+    size = tuple(map(plain, _size(case, pp, microbatches, layout)))
     for field, value in zip(("pp", "microbatches"), size, strict=True):
         if isinstance(value, list | tuple | range):
             raise CostError(field, value, "must be one number", "ppmodel.compare takes several")

@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import product
 
 from ppmodel.errors import SpecificationError
+from ppmodel.given import listed, plain
 
 LAYOUT_FIELDS = (
     "gpus", "tp", "cp", "ep", "dp", "microbatch_size", "global_batch", "sequence_parallel", "zero",
@@ -53,7 +54,7 @@ def as_layouts(layout=None, keywords=None):
     for name in given:
         if name not in LAYOUT_FIELDS:
             raise _unknown(name, keywords[name], LAYOUT_FIELDS)
-    layouts = list(layout) if isinstance(layout, list | tuple) else [layout]
+    layouts = listed(layout)
     if layouts == [None] and not given:
         return [None]
     points = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
@@ -93,7 +94,8 @@ def as_layout(layout=None, keywords=None):
         layout = LayoutSpec()
     elif not isinstance(layout, LayoutSpec):
         layout = load_layout(layout)
-    changed = {name: value for name, value in (keywords or {}).items() if value != getattr(layout, name)}
+    keywords = {name: plain(value) for name, value in (keywords or {}).items()}
+    changed = {name: value for name, value in keywords.items() if value != getattr(layout, name)}
     if not changed:
         return layout
     if layout.name and "name" not in changed:
@@ -124,11 +126,11 @@ def layout_size(layout, pp=None, microbatches=None):
 
 def _values(name, value):
     """The values of a keyword as a list, possibly with a single entry."""
-    several = isinstance(value, list | tuple | range)
-    if several and not value:
+    values, value = listed(value), plain(value)
+    if not values:
         raise SpecificationError(name, "[]", "must have an entry", "list at least one value, or leave it out")
-    one_cut = name == "layers" and several and all(isinstance(entry, int) for entry in value)
-    return list(value) if several and not one_cut else [value]
+    one_cut = name == "layers" and values != [value] and all(isinstance(entry, int) for entry in values)
+    return [values] if one_cut else values
 
 
 def _unknown(name, value, known):

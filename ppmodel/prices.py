@@ -5,12 +5,11 @@ from numbers import Real
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
 from ppmodel import metrics
 from ppmodel.change import UNCHANGED
 from ppmodel.costs import check_layout, imbalance, model_costs, stages, uniform_costs
 from ppmodel.errors import CostError
+from ppmodel.given import listed
 from ppmodel.layouts import layout_columns
 from ppmodel.tables import brief
 
@@ -226,11 +225,6 @@ def once(table, key, compute):
 
 
 # ---- what was given ------------------------------------------------------------------------------
-
-
-def listed(given):
-    """Turn a single value into a list of one."""
-    return list(given) if isinstance(given, list | tuple | range | np.ndarray) else [given]
 
 
 def as_model(given):

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -172,6 +173,22 @@ def test_compare_takes_lists_of_seconds():
     frame = pp.compare(pp.build("1f1b", 2, 4), forward=1, backward=[2, 3], comm=[0, 0.5])
     assert frame[["backward", "comm"]].values.tolist() == [[2, 0], [2, 0.5], [3, 0], [3, 0.5]]
     assert frame.makespan_s.tolist() == [15, 17, 20, 22]
+
+
+def test_arrays_are_lists_and_numpys_numbers_are_numbers():
+    """Of sizes, options, seconds and layouts, also those of a frame; a float stays refused when its size is known."""
+    chunks = [("interleaved-1f1b", {"chunks": 2}), ("interleaved-1f1b", {"chunks": np.int64(2)})]
+    plain, arrays = (
+        pp.compare([*kind(["1f1b", "gpipe"]), case], kind([4, 8]), kind([8, 16]), forward=kind([1, 2]), backward=2)
+        for kind, case in zip((list, pd.Series), chunks, strict=True)
+    )
+    pd.testing.assert_frame_equal(plain, arrays)
+    assert plain.refused.isna().all()
+    assert pp.compare("1f1b", 4, 16, tp=np.array([4, 8]), dp=np.int64(2), **ON).tp.tolist() == [4, 8]
+    tables = [pp.simulate("1f1b", *size, **SECONDS).table for size in ((np.int64(6), np.int32(12)), (6, 12))]
+    assert tables[0] is tables[1]
+    with pytest.raises(PPModelError, match=r"pp = 6\.0: must be a whole number"):
+        pp.simulate("1f1b", 6.0, 12, **SECONDS)
 
 
 def test_a_searched_order_is_searched_for_its_costs():

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ppmodel.errors import PPModelError, ScheduleError, SizeError, TableError, cause, did_you_mean
 from ppmodel.files import read_text
+from ppmodel.given import plain
 from ppmodel.tables import Schedule
 
 _MAX_CELLS, _BYTES_OF_CELL = 2**24, 512
@@ -329,7 +330,7 @@ def build(name, num_ranks, num_microbatches, **options):
     <Schedule hanayo: pp=4, microbatches=4, stages=16, operations=128>
     """
     entry = get(name)
-    require_counts(pp=num_ranks, microbatches=num_microbatches)
+    num_ranks, num_microbatches = require_counts(pp=num_ranks, microbatches=num_microbatches)
     require_size(num_ranks, num_microbatches)
     known = {option.name: option for option in entry.options} if options else {}
     for option, value in options.items():
@@ -407,16 +408,24 @@ def _require_of_size(entry, made, num_ranks, num_microbatches, size):
 
 
 def require_counts(**values):
-    """Refuse sizes that are not whole numbers of at least 1.
+    """Return sizes as Python's own numbers; refuse those that are not whole numbers of at least 1.
 
     Raises
     ------
     ScheduleError
         For the first of them.
+
+    Examples
+    --------
+    >>> require_counts(pp=4, microbatches=8)
+    (4, 8)
     """
+    values = {field: plain(value) for field, value in values.items()}
     for field, value in values.items():
         if not _is_count(value):
-            raise ScheduleError(field, value, _COUNTED, f"pass {field} of 1 or more")
+            shown = repr(value) if isinstance(value, str) else value
+            raise ScheduleError(field, shown, _COUNTED, f"pass {field} of 1 or more")
+    return tuple(values.values())
 
 
 def require_size(num_ranks, num_microbatches, chunks=2, note="", remedy="choose a smaller size"):

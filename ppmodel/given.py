@@ -1,0 +1,26 @@
+"""Values as callers give them: one or several, as Python's own numbers or those of NumPy and pandas."""
+
+
+def plain(given):
+    """Turn a number of NumPy into Python's own, and an array or a Series into a list; anything else stays as it is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> plain(np.int64(4)), plain(np.arange(2)), plain("1f1b")
+    (4, [0, 1], '1f1b')
+    """
+    return given.tolist() if hasattr(given, "tolist") else given
+
+
+def listed(given):
+    """List the values of a list, tuple, range, array or Series as Python's own; anything else is a list of one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> listed(np.array([4, 8])), listed([np.int64(4), "a"]), listed(8)
+    ([4, 8], [4, 'a'], [8])
+    """
+    given = plain(given)
+    return [plain(one) for one in given] if isinstance(given, list | tuple | range) else [given]
