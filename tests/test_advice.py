@@ -1,5 +1,6 @@
 """What two pages say to run: the same base, overlap and rule, and sentences that follow from them."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 import ppmodel
 from ppmodel.artefact.advice import UNKNOWN, advise, certainty_on
 from ppmodel.artefact.certainty import EQUAL, LIKELY, TIE, WITHIN
-from ppmodel.artefact.overlap import MEGATRON, OVERLAP, compared, hides_in_backward
+from ppmodel.artefact.overlap import MEGATRON, OVERLAP, command_switch, compared, hidden_by, hides_in_backward, in_words
 from ppmodel.artefact.parameters import declared
 from ppmodel.cases import as_case
 from ppmodel.specs import load_layout
@@ -71,6 +72,25 @@ def test_each_schedule_hides_what_a_framework_would():
     assert how["everything"][0] < how[MEGATRON][0] < how["nothing"][0]
     alone = [compared(both, 2, way, tp=1, **given).iteration_s.tolist() for way in OVERLAP]
     assert alone[0] == alone[1] == alone[2]
+
+
+@pytest.mark.parametrize(
+    ("stated", "like", "assumed"),
+    [({}, MEGATRON, True), ({"overlap_backward": True}, MEGATRON, False),
+     ({"overlap_backward": False}, "nothing", False),
+     ({"overlap_tensor": True}, "everything", False)],
+)  # fmt: skip
+def test_what_a_layout_states_is_kept(tmp_path, stated, like, assumed):
+    """What its file says of the overlap holds; what it leaves open is assumed, and the words say so."""
+    values = {"tp": 2, "dp": 1, "global_batch": 16, "sequence_parallel": True} | stated
+    said = {name: {"value": value, "kind": "our choice", "source": "a test"} for name, value in values.items()}
+    (tmp_path / "mine.yaml").write_text(json.dumps({"title": "mine"} | said))
+    layout = load_layout(tmp_path / "mine.yaml")
+    assert ("assumed" in in_words(layout), command_switch(layout) == " --overlap-backward") == (assumed, assumed)
+    given = {"tp": 2, "model": "llama3_8b", "system": "h100"}
+    words = {"dp": 1, "global_batch": 16, "sequence_parallel": True}
+    ours = compared(["1f1b", "zb-v"], 2, hidden_by(layout), layout=layout, **given).iteration_s.tolist()
+    assert ours == compared(["1f1b", "zb-v"], 2, like, **words, **given).iteration_s.tolist()
 
 
 def frame(*rows):

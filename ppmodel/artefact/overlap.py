@@ -10,6 +10,57 @@ MEGATRON = "Megatron-LM's"
 OVERLAP = {"nothing": {}, MEGATRON: {"overlap_backward": True}, "everything": {"overlap_tensor": True}}
 """Switches of a layout for what is hidden; Megatron-LM's are for schedules that `hides_in_backward`."""
 
+_SPLIT = {"overlap_backward": False}
+
+
+_BACKWARD = "overlap_backward"
+_WORDS = {
+    "nothing": "nothing, as the layout says (`overlap_backward: false`).",
+    MEGATRON: "what Megatron-LM hides by default (`overlap_backward`). A whole backward runs the collectives of its "
+    "input gradients under its weight gradients; schedules that split most of their backwards cannot.",
+    "everything": "all that adjacent GEMMs can, as the layout says (`overlap_tensor: true`).",
+}
+_ASSUMED = " That is assumed, since the layout does not say it; `overlap_backward: false` in its file turns it off."
+
+
+def _is_stated(layout):
+    return _BACKWARD in [one.field for one in layout.provenance]
+
+
+def hidden_by(layout):
+    """What is hidden in a layout: what its file states, and what Megatron-LM hides if it states nothing.
+
+    Parameters
+    ----------
+    layout : LayoutSpec
+        Read from a file.
+
+    Returns
+    -------
+    str
+        A key of `OVERLAP`.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_layout
+    >>> hidden_by(load_layout("gpus_64"))
+    "Megatron-LM's"
+    """
+    if layout.overlap_tensor:
+        return "everything"
+    return "nothing" if _is_stated(layout) and not layout.overlap_backward else MEGATRON
+
+
+def in_words(layout):
+    """What is hidden in a layout, as sentences that also say if it is assumed; see `hidden_by`."""
+    how = hidden_by(layout)
+    return _WORDS[how] + _ASSUMED * (how == MEGATRON and not _is_stated(layout))
+
+
+def command_switch(layout):
+    """The option of ``ppmodel simulate`` that makes a layout hide what `hidden_by` says; empty if it does by itself."""
+    return " --overlap-backward" * (hidden_by(layout) == MEGATRON and not layout.overlap_backward)
+
 
 @cache
 def hides_in_backward(name):
@@ -63,7 +114,7 @@ def compared(cases, pp, overlap=MEGATRON, *, tp, **given):
     cases, frames = [as_case(one) for one in cases], []
     for whole in (True, False):
         some = [one for one in cases if hides_in_backward(one.name) == whole]
-        switches = OVERLAP["nothing" if tp == 1 or (overlap == MEGATRON and not whole) else overlap]
+        switches = {} if tp == 1 else _SPLIT if overlap == MEGATRON and not whole else OVERLAP[overlap]
         if some:
             frames.append(evaluate.compare(some, pp, tp=tp, **given, **switches))
     return pd.concat(frames, ignore_index=True)
