@@ -248,5 +248,8 @@ def _repeated(placement, kind, stage, microbatch, replica, slot, num_units, peri
     there = (unit >= (num_units - 1) * sums) & (unit < num_units)
     unit *= (microbatch.max() + 1) * (1 - sums)
     unit += microbatch
-    columns = np.broadcast_arrays(kind, stage, unit, replica, *([joined] if joined.any() else []))
-    return [column[there].reshape(len(there), -1) for column in columns]
+    packed = stage << 5 | replica << 4 | kind << 1 | joined  # what repeats is selected once, not column by column
+    packed = np.broadcast_to(packed, unit.shape)[there]
+    columns = [packed >> 1 & 7, packed >> 5, unit[there], packed >> 4 & 1]
+    columns += [(packed & 1).astype(bool)] if joined.any() else []
+    return [column.reshape(len(there), -1) for column in columns]
