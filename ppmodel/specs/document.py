@@ -6,14 +6,13 @@ from typing import get_args
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML
-from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from ppmodel.errors import SpecificationError
 from ppmodel.files import read_text
+from ppmodel.specs.malformed import malformed
 from ppmodel.specs.meant import looks_like, meant_key
 
-_FORM = "write 'key: {value: ..., unit: ..., kind: ..., source: ...}', as the files in data do"
 _LARGEST_BYTES, _MOST_BRACKETS = 2**18, 100
 _KEPT = 64
 _MOST_VALUES, _DEEPEST = 10**5, 20  # a sweep of 10,000 seeds has as many; no file is deeper than five
@@ -33,7 +32,7 @@ _REMEDIES = {
 }
 
 
-def read_document(path, file_type, form=_FORM):
+def read_document(path, file_type, form=None):
     """Read a YAML file that follows a form.
 
     Parameters
@@ -42,8 +41,8 @@ def read_document(path, file_type, form=_FORM):
         The file.
     file_type : type of pydantic.BaseModel
         The form: its keys, with their types and rules.
-    form : str
-        How such a file is written; the remedy if the file is nothing like it.
+    form : str, optional
+        How such a file is written; the remedy if the file is nothing like it. By default, entries with sources.
 
     Returns
     -------
@@ -55,6 +54,7 @@ def read_document(path, file_type, form=_FORM):
     SpecificationError
         For the first mistake, in one line: file, line, field, value, rule and remedy.
     """
+    form = form or f"{_file_text(file_type)}, as the files in data do"
     document = _read_yaml(path, form)
     try:
         return file_type.model_validate(_plain(document, path))
@@ -110,13 +110,13 @@ def place_in(path, *location):
     return f"{path}:{_line(_read_yaml(path), location)}"
 
 
-def _read_yaml(path, form=_FORM):
+def _read_yaml(path, form=None):
     """The document with its line numbers; raises a one-line error if it cannot be read."""
     text = read_text(path, _LARGEST_BYTES, SpecificationError)
     try:
         document = _parsed(text)
     except MarkedYAMLError as error:
-        raise _malformed(error, text, path, form) from None
+        raise malformed(error, text, path, form) from None
     except RecursionError:
         rule = "is nested too deeply"
         raise SpecificationError("text", "brackets", rule, form, where=str(path)) from None
@@ -144,22 +144,6 @@ def refuse_depth(text):
         depth += 1 if bracket in "[{" else -1
         if depth > _MOST_BRACKETS:
             raise RecursionError
-
-
-def _malformed(error, text, path, form):
-    mark = error.problem_mark or error.context_mark
-    line = mark.line if mark else 0
-    lines = text.splitlines() or [""]
-    shown = lines[min(line, len(lines) - 1)].strip() or "end of file"
-    where = f"{path}:{line + 1}"
-    if isinstance(error, DuplicateKeyError):
-        key = re.search(r'found duplicate key "(.*?)"', error.problem or f'found duplicate key "{shown}"')[1]
-        return SpecificationError(key, shown, "is given twice", "keep one of the two lines", where=where)
-    if "\t" in lines[min(line, len(lines) - 1)]:
-        rule = "has a tab where YAML allows only spaces"
-        return SpecificationError("indentation", repr(shown), rule, "replace the tab with spaces", where=where)
-    rule = f"is not YAML ({error.problem or error.context})"
-    return SpecificationError("text", shown, rule, form, where=where)
 
 
 def _plain(node, path, budget=None, depth=0):
@@ -194,6 +178,11 @@ def _first_problem(error, document, path, file_type, form):
     *parents, last = problem["loc"]
     name = _written_name(document, problem["loc"])
     where = f"{path}:{_line(document, problem['loc'])}"
+    if _is_half_a_number(document, problem["loc"]):
+        parent = ".".join(map(str, parents))
+        number = "{},{}".format(_entry_at(document, parents)["value"], last)
+        remedy = f"write {number.replace(',', '.')}, or, for thousands, the number without commas"
+        return SpecificationError(f"{parent}.value", number, "has a comma in a number", remedy, where=where)
     if problem["type"] == "extra_forbidden":
         fields = _form_at(file_type, parents).model_fields
         allowed = [field.alias or key for key, field in fields.items()]
@@ -209,9 +198,39 @@ def _first_problem(error, document, path, file_type, form):
     rule = re.sub("(?:valid dictionary or )?instance of .*", "mapping of keys to values", problem["msg"])
     rule = rule.replace("Input should be", "must be")
     remedy = form
-    if parents and not not_a_mapping:
+    if not_a_mapping and "value" in getattr(block, "model_fields", ()):
+        remedy = _entry_text(block, last, _shown(problem["input"]))
+    elif parents and not not_a_mapping:
         remedy = _REMEDIES.get(problem["type"], "fix the value").format(**problem.get("ctx", {}))
     return SpecificationError(name, _shown(problem["input"]), rule, remedy, where=where)
+
+
+def _file_text(file_type):
+    """How the entries of a file are written."""
+    entries = (getattr(field.annotation, "model_fields", ()) for field in file_type.model_fields.values())
+    unit = "unit: ..., " if any("unit" in entry for entry in entries) else ""
+    return f"write 'key: {{value: ..., {unit}kind: ..., source: ...}}'"
+
+
+def _entry_text(entry, key, value):
+    """How a value that stands alone is written as an entry."""
+    units = " or ".join(get_args(entry.model_fields["unit"].annotation)) if "unit" in entry.model_fields else ""
+    unit = f"unit: {units}, " if units else ""
+    return f"write '{key}: {{value: {value}, {unit}kind: ..., source: ...}}'"
+
+
+def _is_half_a_number(document, location):
+    """Whether a key is what YAML makes of the second half of ``4,8`` in an entry."""
+    *parents, last = location
+    entry = _entry_at(document, parents)
+    return str(last).isdecimal() and isinstance(entry, dict) and isinstance(entry.get("value"), int)
+
+
+def _entry_at(document, location):
+    """What a document has at a place; None if there is nothing."""
+    for key in location:
+        document = document.get(key) if isinstance(document, dict) else None
+    return document
 
 
 def _written_name(document, location):
