@@ -259,6 +259,18 @@ def test_a_second_fit_states_its_own_errors(tmp_path):
     assert load_system(tmp_path / "fitted.yaml").errors.time < 0.001
 
 
+@pytest.mark.parametrize(("number", "told"), [(4, "too few rows to tell; as fitted"), (5, "mean 0.")])
+def test_a_fit_to_few_rows_is_not_judged(tmp_path, capsys, number, told):
+    """Below five rows there are no five folds: the file states no error on unseen rows, but that as fitted."""
+    pytest.importorskip("scipy")
+    rows = made(tmp_path, load_system("b200_simumax"), rows_of("b200_simumax")[:number])
+    assert fit(tmp_path, rows, "--constants", "compute_efficiency", start="b200_simumax") == 0
+    assert told in capsys.readouterr().out
+    found = load_system(tmp_path / "fitted.yaml")
+    assert (found.errors is None) == (number < 5)
+    assert ("as fitted" in sources_of(found)["compute_efficiency"]) == (number < 5)
+
+
 def test_a_model_that_is_left_out_is_not_learned_from(tmp_path):
     """Its measurements touch the predictions of other models, not its own; folds cut at random mix the two."""
     pytest.importorskip("scipy")
@@ -312,6 +324,11 @@ def test_what_cannot_be_fitted_is_refused_in_one_line(tmp_path, capsys, argument
         ({"iteration_s": "-1"}, "iteration_s = '-1': must be a number above 0"),
         ({"iteration_s": "nan"}, "iteration_s = 'nan': must be a number above 0"),
         ({"memory_gb": "37 GB"}, "memory_gb = '37 GB': must be a number above 0"),
+        ({"iteration_s": "2500"}, "rows.csv: iteration_s = 2500: is in the median"),
+        ({"iteration_s": "2500"}, "write seconds, not milliseconds"),
+        ({"iteration_s": "0.04"}, "write seconds, not minutes"),
+        ({"memory_gb": "37000"}, "write 1e9 bytes, not MB or MiB"),
+        ({"memory_gb": "1000000"}, "or start from a system that is nearer"),
     ],
 )
 def test_rows_that_say_nothing_are_refused_in_one_line(tmp_path, capsys, changed, told):

@@ -7,6 +7,7 @@ from ppmodel.cli.commands import command
 from ppmodel.cli.text import counted, say
 from ppmodel.errors import PPModelError
 
+_POOR = 0.5
 _EXAMPLES = {"--system": "a100", "--out": "my_cluster.yaml"}
 
 
@@ -70,8 +71,6 @@ def _said_command(rows_files, system, constants, prior):
 
 
 def _said(found, out):
-    from ppmodel.measured.written import error_names
-
     fit = found.fit
     lines = [f"{out}: {counted(len(fit.values), 'constant')} fitted, {len(fit.undetermined)} left unchanged"]
     for name, value in fit.values.items():
@@ -79,8 +78,16 @@ def _said(found, out):
         lines.append(f"  {name:36} {value:.4g}  (95 %: {value / factor:.3g} to {value * factor:.3g})")
     for name, partner in fit.undetermined.items():
         lines.append(f"  {name:36} not determined by these rows" + (f"; trades off with {partner}" if partner else ""))
-    lines.append("errors on rows that the fit had not seen (five-fold cross-validation):")
-    for one in found.sources:
-        errors = ", ".join(f"{name} {error:.1%}" for name, error in error_names(one))
-        lines.append(f"  {one.file}, {one.what} ({one.rows} rows): {errors}; as fitted {one.fitted:.1%}")
+    judged = any(one.mean is not None for one in found.sources)
+    lines.append("errors" + " on rows that the fit had not seen (five-fold cross-validation)" * judged + ":")
+    lines += [f"  {one.file}, {one.what} ({counted(one.rows, 'row')}): {_errors(one)}" for one in found.sources]
+    if any(one.fitted > _POOR for one in found.sources):
+        lines.append("the fit is poor: check the units (seconds, 1e9 bytes) and the system to start from")
     return "\n".join(lines)
+
+
+def _errors(one):
+    from ppmodel.measured.written import error_names
+
+    errors = ", ".join(f"{name} {error:.1%}" for name, error in error_names(one))
+    return f"{errors or 'too few rows to tell'}; as fitted {one.fitted:.1%}"

@@ -1,6 +1,7 @@
 """A system whose constants are fitted to rows of training runs, and its errors on them."""
 
 from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,9 +16,17 @@ from ppmodel.measured.predict import predicted
 from ppmodel.measured.rows import read_rows
 
 FOLDS, SEED = 5, 0
+"""Fewer rows than folds are too few to judge a fit on rows that it has not seen."""
+
 SCALE = 0.02
 _DIGITS, _COARSE = 4, 1e-3
 _GB, _FITS_WIDTH = 1e9, 0.06
+_FARTHEST = 10.0
+_SCALES = {
+    "iteration_s": {1e3: "milliseconds", 1e6: "microseconds", 1 / 60: "minutes", 1 / 3600: "hours"},
+    "memory_gb": {1e3: "MB or MiB", 1e9: "bytes", 1e-3: "TB"},
+}
+_UNITS = {"iteration_s": "seconds", "memory_gb": "1e9 bytes"}
 
 
 class Source(NamedTuple):
@@ -32,18 +41,18 @@ class Source(NamedTuple):
         Number of rows that state it.
     fitted : float
         Mean of |predicted / measured - 1| on the rows that were fitted; for "fits", the share that is wrong.
-    mean, median, nine_tenths, worst : float
-        The same for rows that the fit had not seen.
+    mean, median, nine_tenths, worst : float or None
+        The same for rows that the fit had not seen; None if it was fitted to fewer rows than `FOLDS`.
     """
 
     file: str
     what: str
     rows: int
     fitted: float
-    mean: float
-    median: float
-    nine_tenths: float
-    worst: float
+    mean: float | None = None
+    median: float | None = None
+    nine_tenths: float | None = None
+    worst: float | None = None
 
 
 class Calibration(NamedTuple):
@@ -92,7 +101,8 @@ def calibrated(files, system, names=None, prior=0.5):
     Raises
     ------
     PPModelError
-        If a file, a name or a row is refused, or there is nothing to fit.
+        If a file, a name or a row is refused, measurements are too far from what the system predicts to be in the right
+        unit, or there is nothing to fit.
     """
     constants = chosen(system, names)
     rows = _Rows(files, system)
@@ -201,12 +211,28 @@ class _Rows:
         if not self.timed and not self.held:
             rule = "have no measurements: no number above 0 in iteration_s or memory_gb, and no oom in status"
             raise PPModelError("rows", " ".join(map(str, files)), rule, "add what was measured")
+        self._require_units(system, self._predictions(system))
+
+    def _predictions(self, system):
+        """The prediction of each row with a measurement, by its place."""
+        found = {}
         for place in sorted({*self.timed, *self.held}):
-            refused = predicted(self.rows[place], system)["refused"]
-            if refused is not None:
+            found[place] = one = predicted(self.rows[place], system)
+            if one["refused"] is not None:
                 where = f"{self.file[place]}, row {self.rows[place].get('id') or place + 1}"
-                rule = f"cannot be predicted: {refused}"
+                rule = f"cannot be predicted: {one['refused']}"
                 raise PPModelError("row", "refused", rule, "fix it, or leave it out", where=where)
+        return found
+
+    def _require_units(self, system, found):
+        """Refuse a file whose measurements are, in the median, far from all that a fit could reach."""
+        for file, name in product(dict.fromkeys(self.file), _SCALES):
+            places = [place for place in found if self.file[place] == file and _positive(self.rows[place], name)]
+            ratios = [float(self.rows[place][name]) / found[place][f"predicted_{name}"] for place in places]
+            ratio = float(np.median(ratios or [1.0]))
+            if not 1 / _FARTHEST <= ratio <= _FARTHEST:
+                rule = f"is in the median {ratio:.3g} times what {system.name} predicts, too far to be fitted"
+                raise PPModelError(name, self.rows[places[0]][name], rule, _unit_remedy(name, ratio), where=file)
 
     def of(self, places):
         """Rows and their files."""
@@ -218,6 +244,13 @@ def _positive(row, name):
         return 0 < float(row.get(name) or 0) < float("inf")
     except ValueError:
         return False
+
+
+def _unit_remedy(name, ratio):
+    """The unit that the measurements seem to have, if one is near."""
+    scale = min(_SCALES[name], key=lambda one: abs(np.log(ratio / one)))
+    seems = f", not {_SCALES[name][scale]}" if abs(np.log(ratio / scale)) < np.log(_FARTHEST) else ""
+    return f"write {_UNITS[name]}{seems}" if seems else f"write {_UNITS[name]}, or start from a system that is nearer"
 
 
 class _Part(NamedTuple):
@@ -237,9 +270,13 @@ def _fit_part(given, constants, names, kind, prior, system):
     problem = Problem(wanted, data.residuals, SCALE, prior)
     fit = fitted(problem)
     rounded = {name: float(f"{value:.{_DIGITS}g}") for name, value in fit.values.items()}
+    as_fitted = data.predicted([rounded])[0]
+    if len(rows) < FOLDS:
+        sources = [Source(*one[:4]) for one in data.sources(as_fitted, as_fitted)]
+        return _Part(kind.name, len(rows), fit._replace(values=rounded), sources)
     parts = parted(len(rows), FOLDS, SEED)
     unseen = cross_validated(problem, fit.values, parts, len(rows), lambda values: data.predicted([values])[0])
-    sources = data.sources(data.predicted([rounded])[0], unseen)
+    sources = data.sources(as_fitted, unseen)
     return _Part(kind.name, len(rows), fit._replace(values=rounded), sources)
 
 

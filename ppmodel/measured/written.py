@@ -50,8 +50,9 @@ def _heading(found, command):
 
 def _errors(found, date):
     """The entries of `ErrorSpec`: the mean on unseen rows, and in the source what is known of each file."""
-    for what in dict.fromkeys(one.what for one in found.sources):
-        of_files = [one for one in found.sources if one.what == what]
+    judged = [one for one in found.sources if one.mean is not None]
+    for what in dict.fromkeys(one.what for one in judged):
+        of_files = [one for one in judged if one.what == what]
         mean = round(sum(one.mean for one in of_files) / len(of_files), _DIGITS)
         said = "; ".join(_said(one) for one in of_files)
         yield Provenance(f"errors.{what}", mean, "", "fitted", f"five-fold cross-validation; {said}; {date}")
@@ -63,7 +64,9 @@ def _said(one):
 
 
 def error_names(source):
-    """Names and values of the errors on unseen rows; for "fits" only the mean."""
+    """Names and values of the errors on unseen rows, none if there are too few rows; for "fits" only the mean."""
+    if source.mean is None:
+        return ()
     named = (("mean", source.mean), ("median", source.median), ("90 %", source.nine_tenths), ("worst", source.worst))
     return named[:1] if source.what == "fits" else named
 
@@ -86,8 +89,12 @@ def _entry(indent, key, one):
 
 
 def _rows(field, found):
-    """The rows that a constant was fitted to, and the errors on unseen rows."""
+    """The rows that a constant was fitted to, and the errors on unseen rows, or as fitted if there are too few."""
     part = "memory" if field in MEMORY else "time"
     errors = [one for one in found.sources if (one.what == "time") == (part == "time")]
-    of_files = [f"{one.file} ({'wrong' if one.what == 'fits' else 'mean error'} {one.mean:.1%})" for one in errors]
-    return f"{found.rows[part]} rows of {', '.join(of_files)}"
+    return f"{found.rows[part]} rows of {', '.join(map(_error, errors))}"
+
+
+def _error(one):
+    word = "wrong" if one.what == "fits" else "mean error"
+    return f"{one.file} ({word} {f'{one.fitted:.1%} as fitted' if one.mean is None else f'{one.mean:.1%}'})"
