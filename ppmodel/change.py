@@ -1,16 +1,23 @@
 """Changes to a system and its costs, to see what a result depends on."""
 
+import math
 from dataclasses import dataclass, fields, replace
+from numbers import Real
 
-import numpy as np
-
-from ppmodel.errors import PPModelError
+from ppmodel.errors import CostError, PPModelError
+from ppmodel.given import listed, plain
 from ppmodel.ops import OpKind
 
 _REFERENCE_FLOPS = 1e15
-_LEAST = dict.fromkeys(("bandwidth", "compute", "memory", "efficiency", "straggler", "backward", "overlap")) | {
-    "latency": 0, "collectives": 0,
-}  # fmt: skip
+_ABOVE_0 = "must be finite and above 0", "write 1 for no change", lambda value: value > 0
+_FROM_0 = "must be finite and at least 0", "write 1 for no change", lambda value: value >= 0
+_RULES = {
+    **dict.fromkeys(("bandwidth", "compute", "memory", "efficiency", "straggler", "backward", "overlap"), _ABOVE_0),
+    **dict.fromkeys(("latency", "collectives"), _FROM_0),
+    "straggling": ("must be from 0 to 1", "write 1 for the last stage", lambda value: 0 <= value <= 1),
+}
+_SWITCHES = ("memory_follows", "network")
+_OF_SYSTEM = ("bandwidth", "latency", "compute", "memory", "memory_follows", "efficiency")
 
 
 @dataclass(frozen=True)
@@ -47,8 +54,8 @@ class Change:
     Raises
     ------
     PPModelError
-        If a factor or `backward` is not positive (latency and collectives may be 0), or `straggling` is not between
-        0 and 1.
+        If a value is of the wrong type, a factor or `backward` is not positive (latency and collectives may be 0), or
+        `straggling` is not between 0 and 1.
 
     Examples
     --------
@@ -73,16 +80,19 @@ class Change:
         return self._hash  # looked up far more often than created
 
     def __post_init__(self):
-        object.__setattr__(self, "_hash", hash(tuple(getattr(self, one.name) for one in fields(self))))
-        for name, least in _LEAST.items():
+        self.__dict__.update((one.name, plain(getattr(self, one.name))) for one in fields(self))
+        for name, (rule, remedy, holds) in _RULES.items():
             value = getattr(self, name)
-            above = least is None
-            good = value is None and name == "backward"
-            if not good and not (np.isfinite(value) and (value > 0 if above else value >= least)):
-                rule = f"must be finite and {'above 0' if above else f'at least {least}'}"
-                raise PPModelError(name, value, rule, "write 1 for no change")
-        if not 0 <= self.straggling <= 1:
-            raise PPModelError("straggling", self.straggling, "must be from 0 to 1", "write 1 for the last stage")
+            if value is None and name == "backward":
+                continue
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise PPModelError(name, repr(value), "must be a number", "ppmodel.compare takes a list of changes")
+            if not (math.isfinite(value) and holds(value)):
+                raise PPModelError(name, value, rule, remedy)
+        for name in _SWITCHES:
+            if not isinstance(value := getattr(self, name), bool):
+                raise PPModelError(name, repr(value), "must be True or False", "write one of them")
+        self.__dict__["_hash"] = hash(tuple(getattr(self, one.name) for one in fields(self)))
 
     def __repr__(self):
         return f"Change({', '.join(f'{key}={value!r}' for key, value in self.given().items())})"
@@ -173,6 +183,42 @@ def _times(value, factor):
 def _changed(block, names, factor):
     """An optional block of a system, with some of its values multiplied by a factor."""
     return block and replace(block, **{name: _times(getattr(block, name), factor) for name in names})
+
+
+def as_changes(changes, in_seconds=False):
+    """List the changes that a caller asks for; None is no change.
+
+    Parameters
+    ----------
+    changes : Change, None or list of them
+    in_seconds : bool
+        Whether costs are given in seconds, which do not depend on a system.
+
+    Returns
+    -------
+    list of Change
+
+    Raises
+    ------
+    CostError
+        If one is something else, or has no effect on costs in seconds.
+
+    Examples
+    --------
+    >>> as_changes([None, Change(network=False)])
+    [Change(), Change(network=False)]
+    """
+    found = [UNCHANGED if one is None else one for one in listed(changes)]
+    for one in found:
+        if not isinstance(one, Change):
+            raise CostError(
+                "changes", repr(one), "is not a Change", "write, for example, ppmodel.Change(bandwidth=0.5)"
+            )
+        idle = [name for name in _OF_SYSTEM if in_seconds and name in one.given()]
+        if idle:
+            rule = f"changes the system's {idle[0]}, which costs in seconds do not depend on"
+            raise CostError("changes", one, rule, "give model and system, or vary the seconds")
+    return found
 
 
 UNCHANGED = Change()

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from ppmodel import metrics
-from ppmodel.change import UNCHANGED
+from ppmodel.change import UNCHANGED, as_changes
 from ppmodel.costs import check_layout, imbalance, model_costs, stages, uniform_costs
 from ppmodel.errors import CostError
 from ppmodel.given import listed
@@ -158,8 +158,9 @@ def priced(model, system, seconds, changes, layouts=(None,)):
     -------
     dict of LayoutSpec or None to list of Price
     """
-    several = [(UNCHANGED, {})] if changes is None else [(one, {"change": repr(one)}) for one in listed(changes)]
-    if model is None and system is None:
+    in_seconds = model is None and system is None
+    several = [(one, {} if changes is None else {"change": repr(one)}) for one in as_changes(changes, in_seconds)]
+    if in_seconds:
         for layout in layouts:
             require_model(layout)
         given = {name: listed(value) for name, value in require_seconds(seconds).items()}

@@ -325,10 +325,13 @@ def test_a_changed_specification_is_not_answered_from_a_cache(tmp_path, model):
         {"straggling": 7},
         {"compute": np.inf},
         {"overlap": 0},
+        {"bandwidth": [0.5, 2]},
+        {"bandwidth": "2x"},
+        {"network": "no"},
     ],
 )
 def test_a_change_that_cannot_be_is_refused(wrong):
-    """Negative and infinite factors, and a stage outside the pipeline."""
+    """Negative and infinite factors, a stage outside the pipeline, and what is no number."""
     with pytest.raises(PPModelError, match=next(iter(wrong))):
         Change(**wrong)
 

@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "metrics": {"errors", "ops", "compiled", "tables", "costs", "simulation"},
     "noise": {"errors", "ops", "compiled", "simulation", "metrics"},
     "optimum": {"errors", "ops", "tables", "schedules", "costs", "simulation", "metrics"},
-    "change": {"errors", "ops"},
+    "change": {"errors", "ops", "given"},
     "export": _TABLE | {"files", "costs", "simulation", "metrics"},
     "cases": {"errors", "ops", "schedules", "simulation", "tables", "export", "costs", "given"},
     "prices": {"errors", "tables", "costs", "metrics", "change", "specs", "layouts", "given"},

@@ -203,6 +203,22 @@ def test_a_searched_order_is_searched_for_its_costs():
         pp.simulate("zb-1p", 4, 8, forward=1, input_grad=1, weight_grad=0)
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (Change(bandwidth=0.5), r"Change\(bandwidth=0\.5\): changes the system's bandwidth, which"),
+        ([None, {"network": False}], r"changes = \{'network': False\}: is not a Change; write"),
+    ],
+)
+def test_changes_without_effect_are_refused(changes, said):
+    """Of a system, where costs are in seconds; and what is no change. None is no change either, but says so."""
+    with pytest.raises(CostError, match=said):
+        pp.compare("1f1b", 4, 8, changes=changes, **SECONDS)
+    frame = pp.compare("1f1b", 4, 8, changes=[None, Change(backward=np.float64(3))], **SECONDS)
+    assert frame.change.tolist() == ["Change()", "Change(backward=3.0)"]
+    assert frame.makespan_s.diff()[1] > 0
+
+
 def test_a_searched_order_is_searched_for_each_system_model_and_change():
     """Each row has the order of its own times and of its model's held share; without a network the order stays."""
     systems, changes = ["fast_cp_slow_nw", "mid_cp_mid_nw"], [UNCHANGED, Change(backward=3.0), WITHOUT_NETWORK]
