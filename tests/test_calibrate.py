@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -264,11 +265,14 @@ def test_a_fit_to_few_rows_is_not_judged(tmp_path, capsys, number, told):
     """Below five rows there are no five folds: the file states no error on unseen rows, but that as fitted."""
     pytest.importorskip("scipy")
     rows = made(tmp_path, load_system("b200_simumax"), rows_of("b200_simumax")[:number])
-    assert fit(tmp_path, rows, "--constants", "compute_efficiency", start="b200_simumax") == 0
-    assert told in capsys.readouterr().out
+    Path(rows).write_text(Path(rows).read_text().replace("iteration_s", "iteration_ms"))
+    assert fit(tmp_path, rows, "--constants", "reserve", start="b200_simumax") == 0
+    said = capsys.readouterr().out
+    assert told in said
+    assert "no row has a number in iteration_s: time not fitted" in said
     found = load_system(tmp_path / "fitted.yaml")
     assert (found.errors is None) == (number < 5)
-    assert ("as fitted" in sources_of(found)["compute_efficiency"]) == (number < 5)
+    assert ("as fitted" in sources_of(found)["reserve"]) == (number < 5)
 
 
 def test_a_model_that_is_left_out_is_not_learned_from(tmp_path):
@@ -328,6 +332,7 @@ def test_what_cannot_be_fitted_is_refused_in_one_line(tmp_path, capsys, argument
         ({"iteration_s": "2500"}, "write seconds, not milliseconds"),
         ({"iteration_s": "0.04"}, "write seconds, not minutes"),
         ({"memory_gb": "37000"}, "write 1e9 bytes, not MB or MiB"),
+        ({"status": "OOM"}, "rows.csv, row a: status = OOM: must be one of measured, oom, failed, or empty; write oom"),
         ({"memory_gb": "1000000"}, "or start from a system that is nearer"),
     ],
 )

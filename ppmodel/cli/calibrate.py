@@ -8,6 +8,7 @@ from ppmodel.cli.text import counted, say
 from ppmodel.errors import PPModelError
 
 _POOR = 0.5
+_COLUMNS = {"time": "a number in iteration_s", "memory": "a number in memory_gb, or oom in status"}
 _EXAMPLES = {"--system": "a100", "--out": "my_cluster.yaml"}
 
 
@@ -23,10 +24,10 @@ def calibrate_command(rows_files, system, out, constants, prior, title, date):
     """Fit the constants of a system to measured training runs.
 
     ROWS.csv has the columns that ppmodel predict reads, plus the measurements: iteration_s (seconds), memory_gb (1e9
-    bytes on the most loaded GPU) and status (oom if memory ran out). All constants of kernels, collectives and memory
-    are fitted, except those whose kind in the system's file is stated; constants that the rows do not determine keep
-    their values. The prior is the standard deviation of a constant's logarithm around its starting value. FILE.yaml is
-    a system file like any other.
+    bytes on the most loaded GPU) and status (measured, oom if memory ran out, or failed). All constants of kernels,
+    collectives and memory are fitted, except those whose kind in the system's file is stated; constants that the rows
+    do not determine keep their values. The prior is the standard deviation of a constant's logarithm around its
+    starting value. FILE.yaml is a system file like any other.
     """
     from ppmodel.export import write_whole
     from ppmodel.measured.calibrate import calibrated
@@ -78,6 +79,7 @@ def _said(found, out):
         lines.append(f"  {name:36} {value:.4g}  (95 %: {value / factor:.3g} to {value * factor:.3g})")
     for name, partner in fit.undetermined.items():
         lines.append(f"  {name:36} not determined by these rows" + (f"; trades off with {partner}" if partner else ""))
+    lines += [f"no row has {column}: {what} not fitted" for what, column in _COLUMNS.items() if what not in found.rows]
     judged = any(one.mean is not None for one in found.sources)
     lines.append("errors" + " on rows that the fit had not seen (five-fold cross-validation)" * judged + ":")
     lines += [f"  {one.file}, {one.what} ({counted(one.rows, 'row')}): {_errors(one)}" for one in found.sources]

@@ -1,13 +1,14 @@
 """A system whose constants are fitted to rows of training runs, and its errors on them."""
 
 from collections import Counter
+from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.errors import PPModelError
+from ppmodel.errors import PPModelError, shown
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.constants import MEMORY, TIME, chosen, value_of, with_values
 from ppmodel.measured.fit import Fitted, Problem, cross_validated, fitted, parted, parted_by
@@ -19,6 +20,9 @@ FOLDS, SEED = 5, 0
 """Fewer rows than folds are too few to judge a fit on rows that it has not seen."""
 
 SCALE = 0.02
+STATUS = ("measured", "oom", "failed")
+"""What the column ``status`` may say of a row."""
+
 _DIGITS, _COARSE = 4, 1e-3
 _GB, _FITS_WIDTH = 1e9, 0.06
 _FARTHEST = 10.0
@@ -85,8 +89,8 @@ def calibrated(files, system, names=None, prior=0.5):
     files : sequence of str or Path
         CSV files; see `read_rows`. Rows with a number in ``iteration_s`` count for time; rows with one in
         ``memory_gb``, or with ``oom`` in ``status``, count for memory. If a file has ``oom`` rows, its measured rows
-        count as known to fit. All files weigh the same: the residuals of a file with fewer rows are scaled by the root
-        of the ratio.
+        count as known to fit. A status is one of `STATUS`, or empty. All files weigh the same: the residuals of a file
+        with fewer rows are scaled by the root of the ratio.
     system : SystemSpec
         The starting system, read from a file.
     names : sequence of str, optional
@@ -196,11 +200,14 @@ class _Rows:
         if system.nodes is not None and system.nodes.shared_nic:
             rule = "is true, but a calibration cannot model queues at a NIC"
             raise PPModelError("nodes.shared_nic", "true", rule, "give each device its share of the NIC")
-        self.rows, self.file = [], []
+        self.rows, self.file, self.number = [], [], []
         for file in files:
             found = read_rows(file)[1]
             self.rows += found
             self.file += [Path(file).name] * len(found)
+            self.number += range(1, len(found) + 1)
+        for place, row in enumerate(self.rows):
+            self._require_status(place, row.get("status", ""))
         self.timed = [place for place, row in enumerate(self.rows) if _positive(row, "iteration_s")]
         limited = {self.file[place] for place, row in enumerate(self.rows) if row.get("status") == "oom"}
         self.held = [
@@ -219,10 +226,19 @@ class _Rows:
         for place in sorted({*self.timed, *self.held}):
             found[place] = one = predicted(self.rows[place], system)
             if one["refused"] is not None:
-                where = f"{self.file[place]}, row {self.rows[place].get('id') or place + 1}"
                 rule = f"cannot be predicted: {one['refused']}"
-                raise PPModelError("row", "refused", rule, "fix it, or leave it out", where=where)
+                raise PPModelError("row", "refused", rule, "fix it, or leave it out", where=self._where(place))
         return found
+
+    def _where(self, place):
+        return f"{self.file[place]}, row {self.rows[place].get('id') or self.number[place]}"
+
+    def _require_status(self, place, word):
+        if word and word not in STATUS:
+            near = get_close_matches(word.lower(), STATUS, n=1, cutoff=0.5)
+            remedy = f"write {near[0]}" if near else "choose one of them"
+            rule = f"must be one of {', '.join(STATUS)}, or empty"
+            raise PPModelError("status", shown(word), rule, remedy, where=self._where(place))
 
     def _require_units(self, system, found):
         """Refuse a file whose measurements are, in the median, far from all that a fit could reach."""
