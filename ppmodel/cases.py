@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from ppmodel import schedules
@@ -216,9 +217,20 @@ def cases_of_text(text):
     cases = cases_of_file(name) if is_file(name) else [as_case((name, {}))]
     if options is None:
         return cases
-    pairs = (part.partition("=")[::2] for part in options.split(","))
+    pairs = (part.partition("=")[::2] for part in _single(options, name))
     texts = {key.replace("-", "_"): value for key, value in pairs}
     return [case.with_options(texts) for case in cases]
+
+
+def _single(options, name):
+    """The options of a text, ``key=value`` each; a value that is a list is refused."""
+    parts = options.split(",")
+    for before, part in pairwise(parts):
+        if "=" not in part:
+            key, _, first = before.partition("=")
+            remedy = f"name the schedule once per value: {name}:{key}={first} {name}:{key}={part.strip()}"
+            raise ScheduleError(key, f"{first},{part}", "must be a single value", remedy)
+    return parts
 
 
 def is_file(name):

@@ -54,6 +54,8 @@ class Count(click.ParamType):
             count = 0
         if not 1 <= count <= self.largest:
             rule, remedy = f"must be a whole number from 1 to {self.largest}", f"pass, for example, {param.opts[0]} 8"
+            if "," in str(value):
+                remedy += "; lists are for ppmodel sweep, and for ppmodel.compare in Python"
             raise PPModelError(param.opts[0], value, rule, remedy)
         return count
 

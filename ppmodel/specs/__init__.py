@@ -1,6 +1,6 @@
 """Models, systems, settings and run layouts, read from YAML: names, types and units checked, converted to SI once."""
 
-from ppmodel.specs.document import place_in, read_document
+from ppmodel.specs.document import list_text, place_in, read_document
 from ppmodel.specs.entries import Kind, Provenance, parse_size, to_unit
 from ppmodel.specs.files import (
     DATA,

@@ -202,6 +202,7 @@ def _first_problem(error, document, path, file_type, form):
         remedy = _entry_text(block, last, _shown(problem["input"]))
     elif parents and not not_a_mapping:
         remedy = _REMEDIES.get(problem["type"], "fix the value").format(**problem.get("ctx", {}))
+        remedy = (list_text(problem["input"]) if isinstance(last, int) else "") or remedy
     return SpecificationError(name, _shown(problem["input"]), rule, remedy, where=where)
 
 
@@ -250,6 +251,15 @@ def _form_at(file_type, parents):
             annotation = file_type.model_fields[key].annotation
             file_type = (*get_args(annotation), annotation)[0]  # all entries of a list have one form
     return file_type
+
+
+def list_text(text):
+    """The remedy for a text with commas where a list may stand; empty for any other value.
+
+    >>> list_text("4, 8"), list_text(4)
+    ('write [4, 8]', '')
+    """
+    return f"write [{text}]" if isinstance(text, str) and "," in text.strip(",") else ""
 
 
 def _shown(value):

@@ -12,7 +12,16 @@ from ppmodel.errors import PPModelError, SpecificationError
 from ppmodel.layouts import as_layout, as_layouts
 from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN, Noise
 from ppmodel.simulation import ALLREDUCE, P2P
-from ppmodel.specs import layout_names, load_model, load_system, model_names, place_in, read_document, system_names
+from ppmodel.specs import (
+    layout_names,
+    list_text,
+    load_model,
+    load_system,
+    model_names,
+    place_in,
+    read_document,
+    system_names,
+)
 from ppmodel.sweep.files import read
 from ppmodel.sweep.grid import Sweep
 
@@ -193,7 +202,7 @@ def _named_cases(path, place, entry, files):
         try:
             return [as_case(entry.name)]
         except PPModelError as error:
-            _refuse(path, ("schedules", place), entry.name, error.rule, error.remedy)
+            _refuse(path, ("schedules", place), entry.name, error.rule, list_text(entry.name) or error.remedy)
     file = path.parent / entry.file
     if not file.is_file():
         _refuse(path, ("schedules", place, "file"), entry.file, "is not a file", "check the path")
@@ -295,7 +304,8 @@ def _specifications(path, key, names, load, known):
             loaded = load(path.parent / name if is_file else name)
         except SpecificationError as error:
             if error.where is None:
-                _refuse(path, (key, place), name, error.rule, error.remedy)
+                beside = f"write {name}.yaml" if (path.parent / f"{name}.yaml").is_file() else ""
+                _refuse(path, (key, place), name, error.rule, beside or list_text(name) or error.remedy)
             raise
         if loaded.name in found:
             rule = f"has the same name as {names[list(found).index(loaded.name)]}, so rows would be ambiguous"

@@ -67,6 +67,8 @@ REFUSED = {
     "simulate --table mine.csv": "--table is not an option of ppmodel simulate; it is called --schedule-file now",
     "compare 1f1b --stages 4": "--stages is not an option of ppmodel compare; it is called --pp now",
     f"simulate 1f1b --microbatches 8 {SECONDS} --pp 0": "--pp = 0: must be a whole number",
+    f"simulate 1f1b --microbatches 8 {SECONDS} --pp 2,4": "--pp = 2,4: .*; lists are for ppmodel sweep",
+    f"simulate interleaved-1f1b:chunks=2,4 {SECONDS} --pp 4": "chunks = 2,4: .* interleaved-1f1b:chunks=4",
     f"{SIMULATE} {SECONDS} --pp 4": "--pp = given twice: must be given only once",
     f"{SIMULATE} {SECONDS} --comm": "--comm.* requires an argument",
     f"{SIMULATE} {SECONDS} --reduction 1": "--reduction = 1.0: has no effect: the all-reduce is excluded",

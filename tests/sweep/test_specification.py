@@ -48,6 +48,7 @@ REFUSED = {
     "seeds_too_many": ":7: seeds = 9223372036854775808 of them: must be at most 10000000",
     "semantics": ":6: p2p.1 = 'mail': must be 'latency', ",
     "table_option": ":1: schedules.0.chunks = 2: is not an option of node-aware 1F1B by hand; its options: none",
+    "numbers_in_text": r":2: pp = '4, 8, 16': must be a valid integer; write \[4, 8, 16\]",
     "text": ":2: pp.1 = 'eight': must be a valid integer",
     "too_many": ": seeds = 1000000000001 of them: must be at most 10000000",
     "twice": ":3: microbatches.2 = 8: is listed twice",
