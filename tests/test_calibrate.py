@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from functools import cache
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -38,8 +39,10 @@ def rows_of(name):
 
 @pytest.mark.parametrize("name", FILES)
 def test_batches_are_the_twin_of_predictions(name):
-    """Time and memory of many rows at once are those of each row by itself, whatever the constants."""
+    """Time and memory of many rows at once are those of each row by itself, whatever constants and precision."""
     rows, start = rows_of(name)[:: FEW[name]], load_system(STARTS[name])
+    if start.fp8_peak_compute_flops:
+        rows = [row | {"precision": word} for row, word in zip(rows, cycle(("fp8", "bf16", "")), strict=False)]
     other = with_values(start, {one.name: one.start * 0.9 for one in chosen(start)})
     times, peaks = Batch(rows, start).seconds([start, other]), PeakBatch(rows, start).bytes([start, other])
     for system, seconds, held in zip((start, other), times, peaks, strict=True):

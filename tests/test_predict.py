@@ -3,13 +3,14 @@
 import csv
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from ppmodel.cli import main
 from ppmodel.errors import PPModelError
 from ppmodel.measured import COLUMNS, PREDICTED, predicted, read_rows, run_of
-from ppmodel.specs import DATA, load_system
+from ppmodel.specs import DATA, FrameworkSpec, load_system
 
 ROW = {
     "id": "a", "hidden": "4096", "heads": "32", "kv_heads": "8", "layers": "32", "mlp_hidden": "14336",
@@ -79,6 +80,18 @@ def test_flushes_are_runs_of_the_pipeline_one_after_the_other():
     assert work[0] == pytest.approx(work[1], rel=1e-12)
     assert "flushes = 3: must divide global_batch (16)" in predicted(ROW | {"flushes": "3"}, SYSTEM)["refused"]
     assert "flushes" in predicted(ROW | {"flushes": "-1"}, SYSTEM)["refused"]
+
+
+def test_a_row_says_its_precision():
+    """Before the framework does; what is not a precision, or not one of the system, refuses the row."""
+    system = load_system("h100")
+    plain, empty, own = (predicted(ROW | more, system) for more in ({}, {"precision": ""}, {"precision": "FP8"}))
+    as_framework = replace(system, framework=FrameworkSpec(precision="fp8"))
+    assert plain == empty == predicted(ROW | {"precision": "bf16"}, as_framework)
+    assert own == predicted(ROW, as_framework)
+    assert own["predicted_iteration_s"] < plain["predicted_iteration_s"]
+    assert "precision = 'fp16': must be one of bf16, fp8" in predicted(ROW | {"precision": "fp16"}, system)["refused"]
+    assert "precision = fp8" in predicted(ROW | {"precision": "fp8"}, load_system("a100"))["refused"]
 
 
 @pytest.mark.parametrize("name", COLUMNS)

@@ -147,9 +147,11 @@ def test_the_templates_nodes_are_legal_and_explained(tmp_path):
         "kernels": specs.KernelSpec,
         "collectives": specs.CollectiveSpec,
         "memory": specs.MemorySpec,
+        "framework": specs.FrameworkSpec,
     }
     keys = [f"{name}.{key}" for name, one in blocks.items() for key in specs.entries.file_form(one).model_fields]
-    assert list(explained) == list(given) == keys
+    assert list(explained) == keys
+    assert set(given) == set(keys)
     assert rank.splitlines()[-1] == "# ---- marker: the block of nodes begins with the next line ----"
     for key, comment in explained.items():
         assert given[key].unit in comment.partition("Units:")[2]

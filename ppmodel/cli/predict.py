@@ -21,8 +21,9 @@ def predict_command(rows_file, system, out):
     gated_mlp, vocabulary, sequence, attention, schedule, chunks, tp, cp, ep, dp, pp, sequence_parallel, zero,
     recompute, microbatch_size, global_batch. gated_mlp and sequence_parallel are true or false; attention is unfused,
     unfused-fused-softmax or flash; recompute is none, selective or full; chunks is 1 if the schedule has no such
-    option. The optional column flushes says how many times an iteration runs the whole pipeline. Other columns are
-    copied unchanged.
+    option. Two columns are optional: flushes, how many times an iteration runs the whole pipeline, and precision, bf16
+    or fp8. What is empty there, and what no column says, is as in the block framework of the system's file. Other
+    columns are copied unchanged.
 
     FILE.csv has the same rows, followed by predicted_iteration_s, predicted_memory_gb (1e9 bytes, on the most loaded
     GPU), predicted_fits, predicted_mfu, and refused, the reason if a row has no prediction.
@@ -55,7 +56,7 @@ def _said(rows, refused, out):
         mean = sum(map(abs, errors)) / len(errors)
         lines.append(
             f"against the measured iteration_s of {counted(len(errors), 'row')}: mean error {mean:.1%}, "
-            f"median {median(map(abs, errors)):.1%}, largest {max(errors, key=abs):+.1%}"
+            f"median {median(map(abs, errors)):.1%}, largest {max(errors, key=abs):+.1%} (+ is predicted too long)"
         )
     if refused:
         number = 1 + next(place for place, row in enumerate(rows) if row["refused"] is not None)

@@ -64,12 +64,14 @@ def lay_out(row, system):
 
 
 def laid_by_kernels(rows, system):
-    """Rows laid out, grouped by the kernels that they name: their places, `kernels_named`, and a list of `Laid`."""
+    """Rows laid out, grouped by kernels and precision: their places, `kernels_named`, and a list of `Laid`."""
     groups = {}
     for place, row in enumerate(rows):
-        groups.setdefault(kernels_named(row), []).append((place, lay_out(row, system)))
+        laid = lay_out(row, system)
+        groups.setdefault((kernels_named(row), laid.layout.precision), []).append((place, laid))
     return [
-        (np.array([place for place, _ in some]), named, [laid for _, laid in some]) for named, some in groups.items()
+        (np.array([place for place, _ in some]), named, [laid for _, laid in some])
+        for (named, _), some in groups.items()
     ]
 
 
@@ -101,7 +103,7 @@ class Batch:
 
 
 class _Group:
-    """Rows that name the same kernels, in the same arrays."""
+    """Rows of one precision that name the same kernels, in the same arrays."""
 
     def __init__(self, laid, system, without):
         self.laid, self.system, self.without = laid, system, without

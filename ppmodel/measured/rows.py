@@ -20,6 +20,7 @@ _KERNEL = re.compile(r"\bkernel (?P<attention>\S+)(?P<norm> \+ RMS kernel)?")
 _FIRST_ATTENTION = ("flash_attention", "flash_attentionv1.0.8")
 _SWITCH = {"true": True, "false": False}
 _RECOMPUTE = {"none": "none", "selective": "selective", "full": "full"}
+_PRECISION = {"bf16": "bf16", "fp8": "fp8"}
 _ZERO = {"0": 0, "1": 1, "2": 2, "3": 3}
 
 
@@ -38,7 +39,7 @@ _COUNTS = (
 )  # fmt: skip
 _WORDS = {
     "gated_mlp": _SWITCH, "attention": _ATTENTION, "sequence_parallel": _SWITCH, "zero": _ZERO,
-    "recompute": _RECOMPUTE,
+    "recompute": _RECOMPUTE, "precision": _PRECISION,
 }  # fmt: skip
 COLUMNS = (
     "hidden", "heads", "kv_heads", "layers", "mlp_hidden", "gated_mlp", "vocabulary", "sequence", "attention",
@@ -49,6 +50,9 @@ COLUMNS = (
 
 FLUSHES = "flushes"
 """An optional column: how many times an iteration runs the whole pipeline; empty means 1."""
+
+PRECISION = "precision"
+"""An optional column: that of matrix multiplications, bf16 or fp8; empty means the framework's."""
 
 MEASURED = ("iteration_s", "memory_gb")
 """Optional columns with measurements: in each row, a number above 0 or nothing."""
@@ -198,9 +202,9 @@ def run_of(row, framework=None):
     Parameters
     ----------
     row : dict of str to str
-        With `COLUMNS`, and optionally `FLUSHES`.
+        With `COLUMNS`, and optionally `FLUSHES` and `PRECISION`.
     framework : FrameworkSpec, optional
-        What the framework does that no column states, such as the precision of gradients.
+        What the framework does that no column states, such as the bytes of a gradient.
 
     Returns
     -------
@@ -219,8 +223,10 @@ def run_of(row, framework=None):
     >>> run.case.name, run.model.blocks, run.num_microbatches
     ('1f1b', 4, 8)
     """
-    flushes = row.get(FLUSHES, "").strip() or "1"
-    return _run(tuple(row[name].strip() for name in COLUMNS), flushes, framework or FrameworkSpec())
+    framework, flushes = framework or FrameworkSpec(), row.get(FLUSHES, "").strip() or "1"
+    if precision := row.get(PRECISION, "").strip().lower():
+        framework = replace(framework, precision=_value(PRECISION, precision))
+    return _run(tuple(row[name].strip() for name in COLUMNS), flushes, framework)
 
 
 @lru_cache(_KEPT)
