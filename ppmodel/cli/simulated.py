@@ -1,6 +1,7 @@
 """A simulated run as lines of text."""
 
-from ppmodel.cli.text import MANY, TIGHT, by_rank, counted, gibibytes, uneven_text
+from ppmodel.cli.text import MANY, TIGHT, by_rank, counted, gibibytes, in_words, uneven_text
+from ppmodel.costs import parameters
 from ppmodel.iteration import MEMORY_PARTS, PARTS, PARTS_CALLED
 from ppmodel.ops import OpKind
 
@@ -39,9 +40,9 @@ def simulated_text(result, run):
             f"ordered for         {result['ordered_for']}  (forward, halves of the backward, transfer; --times, --held)"
         )
     if "iteration_s" in result:
-        lines += _iteration(result, run.model.sequence)
+        lines += [*_named(run), *_iteration(result, run.model.sequence)]
     elif "model" in result:
-        lines += _specified(result)
+        lines += [*_specified(result), *_named(run)]
     if "nodes" in result:
         lines += _nodes(result["nodes"], run)
     if "trace" in result:
@@ -49,8 +50,20 @@ def simulated_text(result, run):
     return "\n".join(lines)
 
 
+def _named(run):
+    """Model and system with the numbers that show a slip in their files: parameters, and bandwidth in both units."""
+    count, bandwidth = parameters(run.model), run.system.network_bandwidth_bytes_per_s
+    active = f", {in_words(count.active)} active" if run.model.experts else ""
+    yield f"model               {run.model.name}: {in_words(count.total)} parameters{active}"
+    members, nodes = "ranks" if run.layout is None else "GPUs", run.system.nodes
+    ends = f"between {'nodes' if nodes else members}"
+    inside = f", {nodes.node_bandwidth_bytes_per_s / 1e9:.4g} GB/s inside" if nodes else ""
+    network = f"{bandwidth / 1e9:.4g} GB/s ({bandwidth / 125e6:.4g} Gbit/s)"
+    yield f"system              {run.system.name}: {network} {ends}{inside}"
+
+
 def _specified(result):
-    """Model, system, and the memory of the most loaded rank."""
+    """Microbatch, balance, and the memory of the most loaded rank."""
     held, room = result["peak_memory_bytes"], result["memory_capacity_bytes"]
     fits = "" if held <= room else ": does not fit"
     if fits and result["microbatch_sequences"] > 1:
@@ -59,13 +72,11 @@ def _specified(result):
     if uneven_text(result):
         yield f"uneven stages       {uneven_text(result)}"
     yield f"memory              {gibibytes(held)} GiB on the most loaded rank, of {gibibytes(room)}{fits}"
-    yield f"model, system       {result['model']}, {result['system']}"
 
 
 def _iteration(result, length):
     """The whole iteration of a layout: its time by part, its rate, and the memory of a GPU."""
     seconds, sizes = result["iteration_s"], ", ".join(f"{name} {result[name]}" for name in ("tp", "cp", "ep", "dp"))
-    yield f"model, system       {result['model']}, {result['system']}"
     yield f"layout              {counted(result['gpus'], 'GPU')}: pp {result['pp']}, {sizes}, zero {result['zero']}"
     yield (
         f"iteration           {seconds:.6g} s for {counted(result['global_batch'], 'sequence')} of {length} tokens: "

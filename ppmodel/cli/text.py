@@ -95,6 +95,18 @@ def gibibytes(size):
     return f"{size:.0f}" if 1e4 <= size < 1e9 else f"{size:.4g}"
 
 
+def in_words(number):
+    """A large number in millions or billions, to three digits.
+
+    >>> in_words(28_640_000_000), in_words(9_500_000), in_words(671_000_000_000), in_words(12)
+    ('28.6 billion', '9.5 million', '671 billion', '12')
+    """
+    for size, word in ((1e9, "billion"), (1e6, "million")):
+        if number >= size:
+            return f"{number / size:.3g} {word}"
+    return f"{number:.3g}"
+
+
 def columns(rows, right=()):
     """Align rows of texts in columns; those whose index is in `right` are right-aligned.
 

@@ -118,7 +118,8 @@ def test_what_was_asked_is_named(capsys):
     text = run(capsys, f"{line} --p2p blocking_send")[1]
     assert "\nshared NICs         not occupied under blocking_send\n" in text
     assert "\nnodes               2 of up to 8 ranks, blocked\n" in text
-    assert "\nmodel, system       llama3_70b, a2_highgpu_8g\n" in text
+    assert "\nmodel               llama3_70b: 70.6 billion parameters\n" in text
+    assert "\nsystem              a2_highgpu_8g: 12.5 GB/s (100 Gbit/s) between nodes, 300 GB/s inside\n" in text
     one = run(capsys, line.replace("--pp 16", "--pp 8") + " --p2p blocking")[1]
     assert "All S = 8 ranks are on one node of a2_highgpu_8g: its network between nodes is not used." in one
     assert "not occupied" not in one
