@@ -87,6 +87,10 @@ def test_what_was_added_to_or_changed_in_our_folder_is_not_lost(tmp_path):
     source, out = notebook(tmp_path, "from pathlib import Path\nPath(results).mkdir()"), tmp_path / "out"
     run(source, out=out)
     run(source, out=out)
+    other = source.with_name("other.ipynb")
+    shutil.copy(source, other)
+    with pytest.raises(ReproduceError, match=r"contains small.ipynb, not other.ipynb; choose a new folder"):
+        run(other, out=out)
     (out / "results" / "thesis.csv").touch()
     with pytest.raises(ReproduceError, match=r"contains results/thesis.csv, which no earlier run wrote"):
         run(source, out=out)

@@ -45,7 +45,7 @@ def run(notebook, given=(), out=None, time_limit=None):
         Names and texts; see `parameters.parse`.
     out : str or Path, optional
         Folder for the executed notebook and its results, written completely or not at all; by default, one named after
-        the notebook, in the current folder. Only a folder written by an earlier run is replaced.
+        the notebook, in the current folder. Only a folder written by an earlier run of it is replaced.
     time_limit : float, optional
         Time limit per cell in seconds.
 
@@ -66,7 +66,7 @@ def run(notebook, given=(), out=None, time_limit=None):
         parameters.check({name: one.value for name, one in own.items()} | values, own)
         require_names(files_of(values, own))
     out = Path(os.path.realpath(out or source.stem))
-    _require_target(out)
+    _require_target(out, source.name)
     with workspace(out.parent) as work:
         folder = work / "run"
         folder.mkdir()
@@ -97,7 +97,11 @@ def _find(notebook):
     raise ReproduceError("notebook", notebook, "is neither the name nor the file of a notebook", remedy)
 
 
-def _require_target(out):
+def _require_target(out, notebook):
+    """Refuse a folder that has anything but what an earlier run of the same notebook wrote."""
     require_ours(out)
+    if out.is_dir() and any(out.iterdir()) and not (out / notebook).is_file():
+        others = sorted(path.name for path in out.glob("*.ipynb")) or ["a book"]
+        raise ReproduceError("out", out, f"contains {others[0]}, not {notebook}", "choose a new folder")
     if out.is_dir() and Path.cwd().is_relative_to(out):
         raise ReproduceError("out", out, "is the current folder", "choose a new folder")
