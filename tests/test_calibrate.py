@@ -269,10 +269,13 @@ def test_a_fit_to_few_rows_is_not_judged(tmp_path, capsys, number, told):
     pytest.importorskip("scipy")
     rows = made(tmp_path, load_system("b200_simumax"), rows_of("b200_simumax")[:number])
     Path(rows).write_text(Path(rows).read_text().replace("iteration_s", "iteration_ms"))
-    assert fit(tmp_path, rows, "--constants", "reserve", start="b200_simumax") == 0
+    names = ["--constants", "reserve"] if number < 5 else []
+    assert fit(tmp_path, rows, *names, start="b200_simumax") == 0
     said = capsys.readouterr().out
     assert told in said
     assert "no row has a number in iteration_s: time not fitted" in said
+    assert re.search(r"reserve +1\.\d+ GB  \(95 %: [.\d]+ to [.\d]+\)\n", said)
+    assert ("no block memory: copy from" in said) == (number == 5)
     found = load_system(tmp_path / "fitted.yaml")
     assert (found.errors is None) == (number < 5)
     assert ("as fitted" in sources_of(found)["reserve"]) == (number < 5)

@@ -7,6 +7,7 @@ from ppmodel.cli.commands import command
 from ppmodel.cli.text import counted, say
 from ppmodel.errors import PPModelError
 
+_BLOCKS = ("kernels", "collectives", "memory")
 _POOR = 0.5
 _COLUMNS = {"time": "a number in iteration_s", "memory": "a number in memory_gb, or oom in status"}
 _EXAMPLES = {"--system": "a100", "--out": "my_cluster.yaml"}
@@ -44,7 +45,7 @@ def calibrate_command(rows_files, system, out, constants, prior, title, date):
     found = calibrated(rows_files, start, names, prior)
     text = system_text(found, title or start.title, _said_command(rows_files, system, constants, prior), date)
     write_whole(out, text, "--out")
-    say(_said(found, out))
+    say(_said(found, out, names is None))
 
 
 def _require(out, prior):
@@ -71,14 +72,15 @@ def _said_command(rows_files, system, constants, prior):
     return f"calibrate {files} --system {Path(system).name}{more}"
 
 
-def _said(found, out):
+def _said(found, out, all_constants):
     fit = found.fit
     lines = [f"{out}: {counted(len(fit.values), 'constant')} fitted, {len(fit.undetermined)} left unchanged"]
-    for name, value in fit.values.items():
-        factor = fit.factors[name]
-        lines.append(f"  {name:36} {value:.4g}  (95 %: {value / factor:.3g} to {value * factor:.3g})")
+    lines += _values(found)
     for name, partner in fit.undetermined.items():
         lines.append(f"  {name:36} not determined by these rows" + (f"; trades off with {partner}" if partner else ""))
+    if all_constants and (missing := [name for name in _BLOCKS if getattr(found.system, name) is None]):
+        said = f"the system's file has no block {', '.join(missing)}"
+        lines.append(f"{said}: copy from data/templates/system.yaml what is to be fitted, too")
     lines += [f"no row has {column}: {what} not fitted" for what, column in _COLUMNS.items() if what not in found.rows]
     judged = any(one.mean is not None for one in found.sources)
     lines.append("errors" + " on rows that the fit had not seen (five-fold cross-validation)" * judged + ":")
@@ -86,6 +88,16 @@ def _said(found, out):
     if any(one.fitted > _POOR for one in found.sources):
         lines.append("the fit is poor: check the units (seconds, 1e9 bytes) and the system to start from")
     return "\n".join(lines)
+
+
+def _values(found):
+    """A line for each fitted value, in the unit that the file has it in."""
+    from ppmodel.measured.written import in_its_unit
+
+    for one in found.system.provenance:
+        if one.field in found.fit.values:
+            value, low, high = in_its_unit(one, found)
+            yield f"  {one.field:36} {f'{value} {one.unit}'.strip()}  (95 %: {low} to {high})"
 
 
 def _errors(one):

@@ -75,10 +75,16 @@ def _fitted(one, found, date):
     """An entry of the starting system, with the fitted value if it has one."""
     if one.field not in found.fit.values:
         return one
+    value, low, high = in_its_unit(one, found)
+    source = f"95 %: {low} to {high}, from {one.value:g}; {_rows(one.field, found)}; {date}"
+    return one._replace(value=float(value), kind="fitted", source=source)
+
+
+def in_its_unit(one, found):
+    """A fitted value and the ends of its interval as texts, in the unit of its entry in the starting system's file."""
     si, factor = value_of(found.system, one.field), found.fit.factors[one.field]
     low, high = (f"{to_unit(end, one.unit):.3g}" for end in (si / factor, si * factor))
-    source = f"95 %: {low} to {high}, from {one.value:g}; {_rows(one.field, found)}; {date}"
-    return one._replace(value=float(f"{to_unit(si, one.unit):.{_DIGITS}g}"), kind="fitted", source=source)
+    return f"{to_unit(si, one.unit):.{_DIGITS}g}", low, high
 
 
 def _entry(indent, key, one):
