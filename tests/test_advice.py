@@ -21,6 +21,7 @@ ROW = {
     "pp": 4,
     "tp": 2,
     "cp": 1,
+    "ep": 1,
     "dp": 1,
     "microbatch_size": 1,
     "recompute": "none",
@@ -119,9 +120,9 @@ def test_only_a_sure_saving_is_worth_a_change(word, today):
 
 def test_a_tight_base_has_another_beside_it_and_none_is_said():
     """The fastest base that is not tight; and nothing to say where no base fits."""
-    fits = frame(("1f1b", 10.0, {"room": "tight"}), ("1f1b", 11.0, {"tp": 4}))
+    fits = frame(("1f1b", 10.0, {"room": "tight"}), ("1f1b", 11.0, {"tp": 4, "ep": 8}))
     now, fastest = advise(fits, ["1F1B"], lambda _: TIE)
-    assert "tight; 10 s), or, if that does not fit, 1F1B (pp 4, tp 4" in now
+    assert "tight; 10 s), or, if that does not fit, 1F1B (pp 4, tp 4, dp 1, ep 8" in now
     assert fastest == "Nothing that fits is faster in the model."
     assert advise(fits, ["GPipe"], lambda _: TIE)[0].startswith("In none of the layouts")
 

@@ -27,8 +27,32 @@ def layout_in_words(row):
     str
     """
     sizes = f"pp {row.pp}, tp {row.tp}" + (f", cp {row.cp}" if row.cp > 1 else "") + f", dp {row.dp}"
+    sizes += f", ep {row.ep}" if row.ep > 1 else ""
     sizes += f", {row.microbatch_size} sequences a microbatch" if row.microbatch_size > 1 else ""
     return sizes + ("" if row.recompute == "none" else f", recompute {row.recompute}")
+
+
+def expert_groups(model, layout):
+    """Sizes of expert parallelism to try: the layout's and, if the model has experts, all divisors of their number.
+
+    Parameters
+    ----------
+    model : ModelSpec
+    layout : LayoutSpec
+
+    Returns
+    -------
+    list of int
+        Ascending.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import LayoutSpec, load_model
+    >>> [expert_groups(load_model(name), LayoutSpec()) for name in ("mixtral_8x7b", "llama3_8b")]
+    [[1, 2, 4, 8], [1]]
+    """
+    experts = model.experts.number if model.experts else 1
+    return sorted({layout.ep, *(size for size in range(1, experts + 1) if experts % size == 0)})
 
 
 def certainty_on(system):
