@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ppmodel import schedules
 from ppmodel.errors import ScheduleError, SizeError
 from ppmodel.given import listed, plain
-from ppmodel.schedules.registry import option_text
+from ppmodel.schedules.options import option_text
 from ppmodel.simulation import ALLREDUCE, compile_graph
 from ppmodel.tables import Schedule
 

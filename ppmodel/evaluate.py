@@ -18,7 +18,7 @@ from ppmodel.layouts import LAYOUT_COLUMNS, LAYOUT_FIELDS, as_layouts, layout_co
 from ppmodel.ordering import ordered_case, ordered_cases, ordered_for
 from ppmodel.prices import SECONDS, Price, costs_of, priced, require_used, table_numbers
 from ppmodel.run import Run
-from ppmodel.schedules.registry import option_text
+from ppmodel.schedules.options import option_text
 from ppmodel.simulation import iterations, require_semantics, run_graph
 
 COORDINATES = ("schedule", "options", "label", "pp", "microbatches", "p2p", "allreduce", "system", "model")

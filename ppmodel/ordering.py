@@ -8,7 +8,7 @@ from ppmodel.costs import stages
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.metrics import activation_bytes
 from ppmodel.ops import OpKind
-from ppmodel.schedules.registry import option_text
+from ppmodel.schedules.options import option_text
 
 OPEN = ("times", "held")
 """The options of a searched schedule that the point determines unless the user sets them."""

@@ -33,7 +33,7 @@ def test_the_generator_writes_the_table_by_hand(generated, table):
     assert build(generated, 4, 8, node=2).rows() == table.rows()
 
 
-@pytest.mark.parametrize(("stages", "count", "node"), [(8, 32, 4), (8, 3, 2), (6, 6, 4), (1, 2, 1)])
+@pytest.mark.parametrize(("stages", "count", "node"), [(8, 32, 4), (8, 3, 2), (6, 6, 4), (2, 2, 1)])
 def test_the_generator_lies_between_1f1b_and_eager_1f1b(generated, stages, count, node):
     """On one node it is 1F1B, with a link between any two it is eager 1F1B, else a forward more for each slow link."""
     ours = build(generated, stages, count, node=node)
@@ -70,7 +70,13 @@ def test_the_remedies_mend_the_tables():
         (
             "from ppmodel.schedules.registry import schedule\n\n"
             "@schedule('1f1b', label='', title='', legal='')\ndef mine(s, b): pass",
-            "schedule = 1f1b: is the name of another schedule",
+            "mine.py:3: schedule = 1f1b: is also the name of the schedule that comes with the project",
+        ),
+        (
+            "from ppmodel.schedules.registry import Option, schedule\n\n"
+            "@schedule('mine', label='', title='', legal='', options=[Option.count('node size', 4, 'N', '')])\n"
+            "def mine(s, b, node=4): pass",
+            "mine.py:3: option = 'node size': is an option, but no parameter of the generator; .*: s, b, node",
         ),
     ],
 )
@@ -92,16 +98,20 @@ def test_a_file_may_be_registered_again(generated, tmp_path):
     assert register_file(copy) == [generated]
     assert registry.get(generated).label == "mine"
     assert register_file(shutil.copy(copy, tmp_path / "node_1f1b.py")) == [generated]
+    other = tmp_path / "other.py"
+    other.write_text(copy.read_text().replace("node == 0", "node == 1"))
+    with pytest.raises(ScheduleError, match=r"other.py:13: .* is also the name .* in .*node_1f1b.py:13; ch"):
+        register_file(other)
 
 
 GENERATOR_MISTAKES = {
-    "a name": (("sum(later", "summ(later"), r":25: generator = node-1f1b: fails at S = 4, B = 8 \(NameError: .*summ"),
+    "a name": (("sum(later", "summ(later"), r":26: generator = node-1f1b: fails at S = 4, B = 8 \(NameError: .*summ"),
     "a list": (('return Schedule.from_rows("node-1f1b", rows)', "return rows"),
                r":13: generator = node-1f1b: returns a list at S = 4, B = 8; it must return a Schedule; end it with"),
     "a rank": (("rank in range(num_ranks)", "rank in range(num_ranks - 1)"),
                  "generator = node-1f1b: returns 3 ranks and 8 microbatches at S = 4, B = 8"),
     "an operation": (("backwards[num_microbatches - warm_up :]", "backwards[num_microbatches - warm_up + 1 :]"),
-                     ":33: rank 0 = 0B.: is missing from the table: at S = 4, B = 8; add 0B. to the row of rank 0"),
+                     ":34: rank 0 = 0B.: is missing from the table: at S = 4, B = 8; add 0B. to the row of rank 0"),
 }  # fmt: skip
 
 
@@ -119,16 +129,11 @@ def test_a_generators_mistake_is_told_where_it_is(tmp_path, mistake):
     assert (">" in str(caught.value.grid)) == (mistake == "an operation")
 
 
-def test_a_size_that_a_generator_refuses_is_left_out(tmp_path):
+def test_a_size_that_a_generator_refuses_is_left_out(generated):
     """Its own refusal passes as it is: no page fails because a schedule is not defined at a size."""
-    even = "    require_even_ranks('it', num_ranks)\n    rows = []"
-    text = template_path("my_schedule", ".py").read_text().replace("    rows = []", even)
-    path = tmp_path / "mine.py"
-    path.write_text(text.replace("import Option, schedule", "import Option, require_even_ranks, schedule"))
-    (name,) = register_file(path)
-    assert [size for size in (3, 4) if is_legal(name, (size, 8))] == [4]
-    with pytest.raises(ScheduleError, match=r"^pp = 3: must be even for it"):
-        build(name, 3, 8)
+    assert [size for size in (1, 4) if is_legal(generated, (size, 8))] == [4]
+    with pytest.raises(ScheduleError, match=r"^pp = 1: must be at least 2; pass pp 2 or more"):
+        build(generated, 1, 8)
 
 
 OWN = {

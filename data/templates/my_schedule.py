@@ -6,7 +6,7 @@ has only one more forward for each slow link ahead of it.
 """
 
 from ppmodel.ops import Op, OpKind
-from ppmodel.schedules.registry import Option, schedule
+from ppmodel.schedules.registry import Option, require_legal, schedule
 from ppmodel.tables import Schedule
 
 
@@ -14,11 +14,12 @@ from ppmodel.tables import Schedule
     "node-1f1b",
     label="node-aware 1F1B",
     title="1F1B with one more warm-up forward for each slow link ahead",
-    legal="B >= 1",
+    legal="S >= 2",  # for people; the function itself refuses other sizes
     options=[Option.count("node", 4, "N", "ranks per node")],
 )
 def node_one_f_one_b(num_ranks, num_microbatches, node=4):
     """Stage r on rank r; nodes are filled one after another."""
+    require_legal(num_ranks >= 2, "pp", num_ranks, "must be at least 2", "pass pp 2 or more")
     rows = []
     for rank in range(num_ranks):
         ahead = range(rank + 1, num_ranks)

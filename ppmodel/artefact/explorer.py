@@ -8,7 +8,7 @@ import numpy as np
 from ppmodel.cases import as_case
 from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
-from ppmodel.schedules.registry import option_text
+from ppmodel.schedules.options import option_text
 from ppmodel.simulation import APART, P2P, require_semantics
 
 PAGE = "explorer.html"

@@ -13,7 +13,7 @@ from ppmodel.export import read_table
 from ppmodel.files import read_text
 from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN
 from ppmodel.schedules.chimera import CONCATENATIONS
-from ppmodel.schedules.registry import option_text
+from ppmodel.schedules.options import option_text
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs import (
     PLACEMENTS,

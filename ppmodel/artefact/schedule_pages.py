@@ -10,7 +10,8 @@ from ppmodel.artefact.report import MyST, list_table, literal
 from ppmodel.cases import as_case, formula_bubble_ratio
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import messages_sent, peak_activations, table_bubble_ratio
-from ppmodel.schedules.registry import Entry, option_text
+from ppmodel.schedules.options import option_text
+from ppmodel.schedules.registry import Entry
 from ppmodel.tables import Schedule, family
 
 PAGES = {

@@ -36,7 +36,8 @@ class _Careful:
             *_, order = self.make_parser(ctx).parse_args(args=list(args))
         except click.NoSuchOption as error:
             given = error.option_name
-            raise Unknown(f"{given} is not an option of {ctx.command_path}", ctx, self._hint(given, ctx)) from None
+            hint = self._hint(given, ctx) or _own_option(given, args)
+            raise Unknown(f"{given} is not an option of {ctx.command_path}", ctx, hint) from None
         for param in order:
             if isinstance(param, click.Option) and not (param.multiple or param.is_flag) and order.count(param) > 1:
                 raise PPModelError(param.opts[-1], "given twice", "must be given only once", "leave out all but one")
@@ -98,6 +99,13 @@ class Group(_Careful, click.Group):
             remedy = f"did you mean {near}?" if near else f"choose one of {', '.join(_MODULES)}"
             raise Unknown(f"{args[0]} is not a command of ppmodel", ctx, remedy)
         return super().resolve_command(ctx, args)
+
+
+def _own_option(given, args):
+    """How an option of a user's generator is written, if there is such a file among the arguments."""
+    file = next((one for one in args if one.endswith(".py")), None)
+    option = given.lstrip("-").replace("-", "_")
+    return file and f"an option of your own schedule is written after its file: {file}:{option}=..."
 
 
 def _nearest(word, known):

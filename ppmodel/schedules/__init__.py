@@ -1,7 +1,7 @@
 """The schedules: every module in this folder registers its own; they are named nowhere else.
 
-Shared modules register nothing: `registry` itself; `rounds`, `phases` and `building_block`, three ways to write an
-order; and `loops`, for several stages per rank.
+Shared modules register nothing: `registry` itself and `options`; `rounds`, `phases` and `building_block`, three ways to
+write an order; and `loops`, for several stages per rank.
 """
 
 from importlib import import_module

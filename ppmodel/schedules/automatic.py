@@ -13,7 +13,8 @@ import numpy as np
 
 from ppmodel.compiled import kernels
 from ppmodel.ops import OpKind
-from ppmodel.schedules.registry import Option, option_text, require, schedule
+from ppmodel.schedules.options import option_text
+from ppmodel.schedules.registry import Option, require, schedule
 from ppmodel.schedules.rounds import in_rounds
 from ppmodel.tables import Schedule
 

@@ -12,7 +12,8 @@ from ppmodel import formulas
 from ppmodel.ops import OpKind
 from ppmodel.schedules.interleaved import group_size
 from ppmodel.schedules.loops import looped, require_chunks
-from ppmodel.schedules.registry import CHUNKS, Option, schedule
+from ppmodel.schedules.options import CHUNKS
+from ppmodel.schedules.registry import Option, schedule
 
 _CHUNKS = Option(
     "chunks", int, 2, CHUNKS.form, "must be a whole number of at least 2", CHUNKS.help,

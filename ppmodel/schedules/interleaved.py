@@ -5,7 +5,8 @@ import numpy as np
 from ppmodel import formulas
 from ppmodel.ops import OpKind
 from ppmodel.schedules.loops import looped, require_chunks
-from ppmodel.schedules.registry import CHUNKS, schedule
+from ppmodel.schedules.options import CHUNKS
+from ppmodel.schedules.registry import schedule
 from ppmodel.tables import Schedule
 
 

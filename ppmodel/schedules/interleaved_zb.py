@@ -4,7 +4,8 @@ import numpy as np
 
 from ppmodel.ops import OpKind
 from ppmodel.schedules.loops import looped, require_chunks
-from ppmodel.schedules.registry import CHUNKS, require_legal, schedule
+from ppmodel.schedules.options import CHUNKS
+from ppmodel.schedules.registry import require_legal, schedule
 
 
 @schedule(

@@ -1,9 +1,10 @@
-"""The registry of schedules: their names, options and legal sizes."""
+"""The registry of schedules: their names and legal sizes."""
 
 import os
 import re
 import resource
 from collections.abc import Callable
+from inspect import Parameter, signature
 from pathlib import Path
 from runpy import run_path
 from traceback import extract_tb
@@ -12,112 +13,13 @@ from typing import NamedTuple
 from ppmodel.errors import PPModelError, ScheduleError, SizeError, TableError, cause, did_you_mean
 from ppmodel.files import read_text
 from ppmodel.given import plain
+from ppmodel.schedules.options import COUNTED, Option, is_count
 from ppmodel.tables import Schedule
 
 _MAX_CELLS, _BYTES_OF_CELL = 2**24, 512
 _SMALL = ((4, 8), (4, 4), (4, 12), (4, 16), *((ranks, count) for ranks in range(1, 9) for count in range(1, 25)))
 _registry = {}
-
-
-class Option(NamedTuple):
-    """An option of a schedule, besides its size.
-
-    Attributes
-    ----------
-    name : str
-        Keyword argument of the generator; on the command line, ``--name`` with dashes for underscores.
-    read : callable
-        Converts text to a value; may raise ``ValueError``.
-    default : object
-        None if it follows from the size.
-    form : str
-        Placeholder for the value in help texts.
-    rule : str
-        What values are legal, for error messages.
-    help : str
-    accepts : callable
-        Whether a value of any type is legal; `build` checks this, so that generators need not.
-    examples : tuple
-        A few values that are legal at any size, for tests.
-    """
-
-    name: str
-    read: Callable
-    default: object
-    form: str
-    rule: str
-    help: str
-    accepts: Callable = lambda _: True
-    examples: tuple = ()
-
-    @classmethod
-    def count(cls, name, default, form, help, examples=(1, 2, 3)):
-        """Create an option that is a whole number of at least 1.
-
-        >>> Option.count("chunks", 2, "V", "stages per rank").parse("3")
-        3
-        """
-        return cls(name, int, default, form, _COUNTED, help, _is_count, examples)
-
-    def parse(self, text):
-        """Convert text to a value.
-
-        Raises
-        ------
-        ValueError
-            If the text is not a legal value.
-        """
-        value = self.read(text)
-        if not self.accepts(value):
-            raise ValueError(self.rule)
-        return value
-
-    def check(self, value):
-        """Refuse a value that is not legal.
-
-        Raises
-        ------
-        ScheduleError
-            Gives the rule and an example.
-        """
-        usual = value is None and self.default is None
-        require(usual or self.accepts(value), self.name, value, self.rule, f"write, for example, {self.example}")
-
-    @property
-    def written(self):
-        """The name as written on the command line.
-
-        >>> Option.count("warm_up", 1, "N", "forwards ahead").written
-        'warm-up'
-        """
-        return self.name.replace("_", "-")
-
-    @property
-    def example(self):
-        """The default as people write it, or a legal value if the default follows from the size."""
-        return option_text(next((one for one in (self.default, *self.examples) if one is not None), self.form))
-
-
-def option_text(value):
-    """Write the value of an option as people do.
-
-    >>> option_text((1, 2)), option_text("direct")
-    ('1:2', 'direct')
-    """
-    return ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-_COUNTED = "must be a whole number of at least 1"
-
-
-def _is_count(value):
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
 _PLAIN = re.compile(r"\w[^$]{0,79}")
-
-CHUNKS = Option.count("chunks", 2, "V", "stages per rank")
-"""Stages per rank, for schedules that allow any number of them."""
 
 
 class Entry(NamedTuple):
@@ -186,14 +88,38 @@ def schedule(
         require(plain, field, text, "must be a short text without $ that begins with a letter or digit", "rename it")
 
     def register(generate):
-        free = name not in _registry or _same(_registry[name].generate, generate)
-        require(free, "schedule", name, "is the name of another schedule", "choose a different name for yours")
+        _require_free(name, generate)
+        _require_parameters(generate, options)
         authors = published if callable(published) else bubble_ratio if published else None
         settings = (label, title, legal, tuple(options), bubble_ratio, authors, searched, when, source)
         _registry[name] = Entry(name, generate, *settings)
         return generate
 
     return register
+
+
+def _require_free(name, generate):
+    """Refuse the name of another schedule, unless this is the same generator again."""
+    other = _registry[name].generate if name in _registry else generate
+    if not _same(other, generate):
+        owner = "that comes with the project" if _registry[name].file is None else f"in {_place_of(other)}"
+        rule, remedy = f"is also the name of the schedule {owner}", "choose a different name in @schedule"
+        raise ScheduleError("schedule", name, rule, remedy, where=_place_of(generate))
+
+
+def _require_parameters(generate, options):
+    """Refuse an option that a generator has no parameter for."""
+    known = signature(generate).parameters
+    for option in () if Parameter.VAR_KEYWORD in (one.kind for one in known.values()) else options:
+        if option.name not in known:
+            rule, remedy = "is an option, but no parameter of the generator", f"its parameters: {', '.join(known)}"
+            raise ScheduleError("option", repr(option.name), rule, remedy, where=_place_of(generate))
+
+
+def _place_of(generate):
+    """File and line of a generator, with its decorator; None if it has no code of its own."""
+    code = getattr(generate, "__code__", None)
+    return code and f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def _same(one, other):
@@ -422,9 +348,9 @@ def require_counts(**values):
     """
     values = {field: plain(value) for field, value in values.items()}
     for field, value in values.items():
-        if not _is_count(value):
+        if not is_count(value):
             shown = repr(value) if isinstance(value, str) else value
-            raise ScheduleError(field, shown, _COUNTED, f"pass {field} of 1 or more")
+            raise ScheduleError(field, shown, COUNTED, f"pass {field} of 1 or more")
     return tuple(values.values())
 
 

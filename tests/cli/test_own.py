@@ -42,6 +42,8 @@ def test_a_generators_options_are_written_behind_its_name(capsys):
         ("simulate 1f1b --schedule-file mine.csv", "NAME = 1f1b: cannot be combined with the table mine.csv"),
         ("simulate node-2f2b --schedule-file mine.py", "schedule = node-2f2b: .*did you mean node-1f1b"),
         ("simulate two.py --pp 4 --microbatches 8", "registers several schedules: one, two; name one of them"),
+        (f"compare mine.py a/mine.py --pp 4 --microbatches 8 {SECONDS}", "a/mine.py: schedule = node-1f1b: .*mine"),
+        (f"simulate mine.py --node 2 {SECONDS}", "--node is not an option .* after its file: mine.py:node=.*"),
         ("check broken.py --pp 4 --microbatches 8", "broken.py:1: file = broken.py: cannot be run .*ZeroDivisionError"),
         ("check leaves.py --pp 4 --microbatches 8", "leaves.py:1: file = leaves.py: cannot be run .*SystemExit"),
         (f"simulate mine.csv {SECONDS} --trace mine.csv", "--trace = mine.csv: is what this command reads"),
@@ -54,6 +56,8 @@ def test_own_files_are_refused_in_one_line(capsys, line, said):
         f"@schedule('{name}', label='', title='', legal='')\ndef {name}(s, b): pass\n" for name in ("one", "two")
     )
     before = Path("mine.csv").read_text()
+    Path("a").mkdir()
+    Path("a/mine.py").write_text(Path("mine.py").read_text().replace("node == 0", "node == 1"))
     for name, text in {"two.py": two, "broken.py": "1 / 0", "leaves.py": "raise SystemExit(0)"}.items():
         Path(name).write_text(text)
     code, out, err = run(capsys, line)

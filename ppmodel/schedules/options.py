@@ -1,0 +1,112 @@
+"""The options of schedules: what they are called, which values are legal, and how these are written."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ppmodel.errors import ScheduleError
+
+
+class Option(NamedTuple):
+    """An option of a schedule, besides its size.
+
+    Attributes
+    ----------
+    name : str
+        Keyword argument of the generator; on the command line, ``--name`` with dashes for underscores.
+    read : callable
+        Converts text to a value; may raise ``ValueError``.
+    default : object
+        None if it follows from the size.
+    form : str
+        Placeholder for the value in help texts.
+    rule : str
+        What values are legal, for error messages.
+    help : str
+    accepts : callable
+        Whether a value of any type is legal; `build` checks this, so that generators need not.
+    examples : tuple
+        A few values that are legal at any size, for tests.
+    """
+
+    name: str
+    read: Callable
+    default: object
+    form: str
+    rule: str
+    help: str
+    accepts: Callable = lambda _: True
+    examples: tuple = ()
+
+    @classmethod
+    def count(cls, name, default, form, help, examples=(1, 2, 3)):
+        """Create an option that is a whole number of at least 1.
+
+        >>> Option.count("chunks", 2, "V", "stages per rank").parse("3")
+        3
+        """
+        return cls(name, int, default, form, COUNTED, help, is_count, examples)
+
+    def parse(self, text):
+        """Convert text to a value.
+
+        Raises
+        ------
+        ValueError
+            If the text is not a legal value.
+        """
+        value = self.read(text)
+        if not self.accepts(value):
+            raise ValueError(self.rule)
+        return value
+
+    def check(self, value):
+        """Refuse a value that is not legal.
+
+        Raises
+        ------
+        ScheduleError
+            Gives the rule and an example.
+        """
+        usual = value is None and self.default is None
+        if not (usual or self.accepts(value)):
+            raise ScheduleError(self.name, value, self.rule, f"write, for example, {self.example}")
+
+    @property
+    def written(self):
+        """The name as written on the command line.
+
+        >>> Option.count("warm_up", 1, "N", "forwards ahead").written
+        'warm-up'
+        """
+        return self.name.replace("_", "-")
+
+    @property
+    def example(self):
+        """The default as people write it, or a legal value if the default follows from the size."""
+        return option_text(next((one for one in (self.default, *self.examples) if one is not None), self.form))
+
+
+def option_text(value):
+    """Write the value of an option as people do.
+
+    >>> option_text((1, 2)), option_text("direct")
+    ('1:2', 'direct')
+    """
+    return ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+COUNTED = "must be a whole number of at least 1"
+"""The rule of a count, for error messages."""
+
+
+def is_count(value):
+    """Whether a value is a whole number of at least 1.
+
+    >>> is_count(1), is_count(True), is_count(0)
+    (True, False, False)
+    """
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+CHUNKS = Option.count("chunks", 2, "V", "stages per rank")
+"""Stages per rank, for schedules that allow any number of them."""
