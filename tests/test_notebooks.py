@@ -2,6 +2,7 @@
 
 import json
 
+import nbformat
 import numpy as np
 import pytest
 from executed import NOTEBOOKS, executed, labels_at, of, t_sim
@@ -169,6 +170,9 @@ def test_your_system(tmp_path):
     assert best.fits.all()
     assert best.iteration_s[0] == points.iteration_s[points.fits].min()
     assert 0 < int(recorded("your_advice.json")["too_short"]) < 100
+    cells = nbformat.read(tmp_path / "out.ipynb", as_version=4).cells
+    said = next(cell.outputs[0].text for cell in cells if cell.id == "answer")
+    assert said == "{today}\n{fastest}\n".format(**recorded("your_advice.json"))
     advice, base = recorded("your_advice.json"), plain[plain.fits].iteration_s.min()
     assert f"{base:.4g} s)" in advice["today"]  # no framework runs a faster one, and there are no runs on this GPU
     assert best.against_base[0] == pytest.approx(best.iteration_s[0] / base - 1)
