@@ -16,7 +16,7 @@ __all__ = [
 
 _LATER = {  # loaded on first use, so that the command line can answer Ctrl-C before NumPy is imported
     "Change": "ppmodel.change", "Op": "ppmodel.ops", "OpKind": "ppmodel.ops", "PPModelError": "ppmodel.errors",
-    "Run": "ppmodel.run", "Schedule": "ppmodel.tables", "build": "ppmodel.schedules", "compare": "ppmodel.evaluate",
+    "Run": "ppmodel.run", "Schedule": "ppmodel.tables", "build": "ppmodel.cases", "compare": "ppmodel.evaluate",
     "load_model": "ppmodel.specs", "load_system": "ppmodel.specs", "names": "ppmodel.schedules",
     "read_table": "ppmodel.export", "simulate": "ppmodel.evaluate",
 }  # fmt: skip

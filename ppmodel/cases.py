@@ -51,18 +51,19 @@ class Case(NamedTuple):
         """The available options by name; none for a table or a function."""
         return {} if self.source is not None else {option.name: option for option in schedules.get(self.name).options}
 
-    def with_options(self, texts):
-        """Add options given as text.
+    def with_options(self, given):
+        """Add options.
 
         Parameters
         ----------
-        texts : dict of str to str
-            Option name to value, as people write it.
+        given : dict of str to object
+            Option name to value, which may be a text, as people write it.
 
         Raises
         ------
         ScheduleError
-            If the case is a table, it has no such option, or a value is illegal.
+            If the case is a table, it has no such option, or a text is illegal; other values are checked when the
+            table is built.
 
         Examples
         --------
@@ -70,16 +71,21 @@ class Case(NamedTuple):
         'Hanayo W = 2'
         """
         known, values = self.known_options, dict(self.options)
-        for key, text in texts.items():
+        for key, value in given.items():
             if key not in known:
                 remedy = f"its options: {', '.join(sorted(known)) or 'none'}"
-                raise ScheduleError(key, text, f"is not an option of {self.name}", remedy)
-            try:
-                values[key] = known[key].parse(text)
-            except ValueError:
-                remedy = f"write, for example, {known[key].example}"
-                raise ScheduleError(key, text, known[key].rule, remedy) from None
+                raise ScheduleError(key, value, f"is not an option of {self.name}", remedy)
+            values[key] = _option_value(known[key], plain(value))
         return self._replace(options=tuple(values.items()))
+
+
+def _option_value(option, value):
+    if not isinstance(value, str):
+        return tuple(listed(value)) if isinstance(value, list | tuple) else value
+    try:
+        return option.parse(value)
+    except ValueError:
+        raise ScheduleError(option.name, value, option.rule, f"write, for example, {option.example}") from None
 
 
 def as_case(given):
@@ -87,9 +93,9 @@ def as_case(given):
 
     Parameters
     ----------
-    given : str, (str, dict), Schedule, callable or Case
-        A registered name, if need be with options (``("hanayo", {"waves": 2})`` or ``"hanayo:waves=2"``); your own
-        file; a table; or a function of ranks and microbatches that returns one.
+    given : str, Path, (str, dict), Schedule, callable or Case
+        A registered name or your own file, if need be with options (``("hanayo", {"waves": 2})`` or
+        ``"hanayo:waves=2"``); a table; or a function of ranks and microbatches that returns one.
 
     Returns
     -------
@@ -98,63 +104,55 @@ def as_case(given):
     Raises
     ------
     ScheduleError
-        If it is none of these, or the name is unknown.
+        If it is none of these, the name is unknown, or a file has several schedules.
 
     Examples
     --------
     >>> as_case(["asymmetric-chimera", {"split": [1, 2]}])
     Case(name='asymmetric-chimera', options=(('split', (1, 2)),), source=None)
     """
-    if isinstance(given, Case):
-        return given
-    if isinstance(given, Schedule):
-        return Case(given.name, (), given)
-    if callable(given):
-        registered = [Case(name) for name in schedules.names() if schedules.get(name).generate is given]
-        return registered[0] if registered else Case(getattr(given, "__name__", type(given).__name__), (), given)
-    if isinstance(given, str) and (":" in given or is_file(given)):
-        return _only(cases_of_text(given), given)
-    given = (given, {}) if isinstance(given, str) else given
-    if not _is_pair(given):
-        rule = "is not a schedule's name, a (name, options) pair, a table, or a function that generates one"
-        raise ScheduleError("schedule", repr(given), rule, 'write, for example, ("interleaved-1f1b", {"chunks": 4})')
-    return _registered(*given)
-
-
-def _only(found, text):
+    found = _found(given)
     if len(found) > 1:
         rule = f"registers several schedules: {', '.join(case.name for case in found)}"
-        raise ScheduleError("schedule", text, rule, "name one of them")
+        raise ScheduleError("schedule", given, rule, "name one of them")
     return found[0]
 
 
-def _registered(name, options):
-    """The case of a registered schedule, with options that it has."""
-    known = [option.name for option in schedules.get(name).options]
-    for key in options:
-        if key not in known:
-            rule = f"is not an option of {name}"
-            raise ScheduleError(key, options[key], rule, f"its options: {', '.join(known) or 'none'}")
-    values = {key: plain(value) for key, value in options.items()}
-    pairs = ((key, tuple(listed(value)) if isinstance(value, list | tuple) else value) for key, value in values.items())
-    return Case(name, tuple(pairs))
+def _found(given):
+    """The cases that one entry names: one, unless it is a generator's file that registers several."""
+    if isinstance(given, Case):
+        return [given]
+    if isinstance(given, Schedule):
+        return [Case(given.name, (), given)]
+    if callable(given):
+        registered = [Case(name) for name in schedules.names() if schedules.get(name).generate is given]
+        return registered[:1] or [Case(getattr(given, "__name__", type(given).__name__), (), given)]
+    if isinstance(given, os.PathLike):
+        return cases_of_file(given)
+    if isinstance(given, str):
+        return cases_of_text(given)
+    if not _is_pair(given):
+        rule = "is not a schedule's name, a (name, options) pair, a table, or a function that generates one"
+        raise ScheduleError("schedule", repr(given), rule, 'write, for example, ("interleaved-1f1b", {"chunks": 4})')
+    return [case.with_options(given[1]) for case in _found(given[0])]
 
 
 def as_cases(given):
     """Turn a list of schedules, or a single one, into cases; see `as_case`.
+
+    A generator's file stands for all schedules that it registers.
 
     Examples
     --------
     >>> [case.label for case in as_cases(["gpipe", ("hanayo", {"waves": 2})])]
     ['GPipe', 'Hanayo W = 2']
     """
-    return [as_case(one) for one in ([given] if isinstance(given, Case) or _is_pair(given) else listed(given))]
+    entries = [given] if isinstance(given, Case) or _is_pair(given) else listed(given)
+    return [case for entry in entries for case in _found(entry)]
 
 
 def _is_pair(given):
-    return (
-        isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], dict)
-    )
+    return isinstance(given, tuple | list) and len(given) == 2 and isinstance(given[1], dict)
 
 
 def cases_of_file(path):
@@ -185,7 +183,7 @@ def cases_of_file(path):
         return [Case(name) for name in schedules.register_file(path)]
     from ppmodel.export import read_table
 
-    return [as_case(read_table(path))]
+    return _found(read_table(path))
 
 
 def cases_of_text(text):
@@ -214,7 +212,7 @@ def cases_of_text(text):
     'STP memory-saving'
     """
     name, options = _WRITTEN.fullmatch(text).groups() if text else ("", None)
-    cases = cases_of_file(name) if is_file(name) else [as_case((name, {}))]
+    cases = cases_of_file(name) if is_file(name) else [Case(schedules.get(name).name)]
     if options is None:
         return cases
     pairs = (part.partition("=")[::2] for part in _single(options, name))
@@ -271,6 +269,61 @@ def label(name, options=None):
     return " ".join(words)
 
 
+def build(schedule, pp=None, microbatches=None, **options):
+    """Build the table of a schedule.
+
+    Parameters
+    ----------
+    schedule : str, Path, (str, dict), Schedule or callable
+        One of `ppmodel.names`; your own file; either with options, as in ``("hanayo", {"waves": 2})`` or
+        ``"hanayo:waves=2"``; a table; or a function ``(pp, microbatches) -> Schedule``.
+    pp, microbatches : int, optional
+        Ranks and microbatches per iteration, S and B; not needed for a table. A schedule with v chunks per rank has
+        v S stages.
+    **options
+        The schedule's own options, such as ``chunks`` or ``waves``; ``ppmodel schedules`` lists them.
+
+    Returns
+    -------
+    Schedule
+
+    Raises
+    ------
+    PPModelError
+        If the name or an option is unknown, the file is refused, or the schedule is not defined at this size; the
+        message gives the rule.
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> pp.build("hanayo", 4, 4, waves=2)
+    <Schedule hanayo: pp=4, microbatches=4, stages=16, operations=128>
+    """
+    case = as_case(schedule).with_options(options)
+    return generated(case, *size_of(case, pp, microbatches))
+
+
+def size_of(case, pp=None, microbatches=None):
+    """Ranks and microbatches to build a case at: as given, or its table's.
+
+    Raises
+    ------
+    ScheduleError
+        If one is missing.
+
+    Examples
+    --------
+    >>> size_of(as_case("1f1b"), 4, 8), size_of(as_case(build("1f1b", 4, 8)), 4)
+    ((4, 8), (4, 8))
+    """
+    given = {"pp": pp, "microbatches": microbatches}
+    size = [own if one is None else one for one, own in zip(given.values(), case.size or (None, None), strict=True)]
+    for field, value in zip(given, size, strict=True):
+        if value is None:
+            raise ScheduleError(field, None, "is missing", f"give, for example, {field}=8")
+    return tuple(size)
+
+
 def built(case, num_ranks, num_microbatches):
     """Build the table of a case at a size; recent tables are cached.
 
@@ -294,7 +347,9 @@ def generated(case, num_ranks, num_microbatches):
     if case.source is None:
         return schedules.build(case.name, num_ranks, num_microbatches, **dict(case.options))
     if case.size is None:
-        return case.source(num_ranks, num_microbatches)
+        made = case.source(num_ranks, num_microbatches)
+        schedules.registry.require_made(case.name, made, num_ranks, num_microbatches)
+        return made
     if case.size != (num_ranks, num_microbatches):
         rule = "is a table for pp = {}, microbatches = {}".format(*case.size)
         asked = f"{case.name} at pp = {num_ranks}, microbatches = {num_microbatches}"

@@ -10,7 +10,7 @@ from itertools import groupby, product
 from operator import itemgetter
 
 from ppmodel import iteration, metrics
-from ppmodel.cases import as_case, as_cases, built, compiled
+from ppmodel.cases import as_case, as_cases, built, compiled, size_of
 from ppmodel.costs import comm_over_forward
 from ppmodel.errors import NO_MEMORY, CostError, PPModelError
 from ppmodel.given import listed, plain
@@ -47,8 +47,9 @@ def simulate(
 
     Parameters
     ----------
-    schedule : Schedule, str, (str, dict) or callable
-        A table; a schedule's name; its name with options; or a function ``(pp, microbatches) -> Schedule``.
+    schedule : Schedule, str, Path, (str, dict) or callable
+        As in `build`: a table; a schedule's name or your own file, also with options; or a function
+        ``(pp, microbatches) -> Schedule``.
     pp, microbatches : int, optional
         Ranks and microbatches; not needed for a table, or if the layout gives them.
     model, system : str, Path, ModelSpec and SystemSpec, optional
@@ -121,7 +122,7 @@ def compare(
     p2p, allreduce : str or list of str
         Communication semantics, as in `simulate`.
     changes : Change or list of Change, optional
-        Changes to the system and its costs; they add a column ``change``.
+        Changes to the system and its costs; they add a column ``change``. None is no change.
     **given
         As in `simulate`: values of the layout; or seconds, each of which adds a column.
 
@@ -437,13 +438,7 @@ def chunked_case(case, layout):
 
 
 def _size(case, pp, microbatches, layout=None):
-    if case.size and (pp, microbatches) == (None, None):
-        return case.size
-    pp, microbatches = layout_size(layout, pp, microbatches)
-    for field, value in (("pp", pp), ("microbatches", microbatches)):
-        if value is None:
-            raise CostError(field, None, "is missing", f"give, for example, {field}=8")
-    return pp, microbatches
+    return size_of(case, *layout_size(None if case.size else layout, pp, microbatches))
 
 
 def _one_size(case, pp, microbatches, layout=None):

@@ -31,6 +31,16 @@ def closed():
     plt.close("all")
 
 
+GENERATOR = """
+from ppmodel.schedules import build
+from ppmodel.schedules.registry import Option, schedule
+
+@schedule("mine", label="mine", title="GPipe", legal="B >= 1", options=[Option.count("depth", 1, "D", "nothing")])
+def mine(num_ranks, num_microbatches, depth=1):
+    return build("gpipe", num_ranks, num_microbatches)
+"""
+
+
 def zigzag(num_ranks, num_microbatches):
     """A generator function of one's own: GPipe under another name."""
     rows = pp.build("gpipe", num_ranks, num_microbatches).rows()
@@ -69,13 +79,28 @@ def test_importing_costs_little():
 
 
 @pytest.mark.parametrize("costs", [SECONDS, ON], ids=["seconds", "model"])
-def test_a_schedule_may_be_given_in_five_ways(costs):
-    """A name, a name with options, a table, a generator function, a case: the same run."""
+def test_a_schedule_may_be_given_in_many_ways(costs, tmp_path):
+    """A name, with options, a table, a function, a case, a file: the same table, run and row for each."""
     from ppmodel.cases import as_case
 
-    table = pp.build("gpipe", 4, 8)
-    sizes = [("gpipe", 4, 8), (("gpipe", {}), 4, 8), (table,), (zigzag, 4, 8), (as_case("gpipe"), 4, 8)]
-    assert len({pp.simulate(*given, **costs).makespan_s for given in sizes}) == 1
+    table, path = pp.build("zb-v", pp=4, microbatches=8), tmp_path / "mine.csv"
+    table.to_csv(path)
+    (tmp_path / "mine.py").write_text(GENERATOR)
+    named = [
+        "zb-v",
+        ("zb-v", {}),
+        as_case("zb-v"),
+        zigzag,
+        "stp:warm-up=memory-saving",
+        ("stp", {"warm_up": "memory-saving"}),
+    ]
+    ways = [(one, 4, 8) for one in (*named, table, path, tmp_path / "mine.py", f"{tmp_path}/mine.py:depth=2")]
+    ways += [(table,), (path,), (str(path), 4)]
+    tables = [pp.build(*way) for way in ways]
+    assert {(one.num_ranks, one.num_microbatches) for one in tables} == {(4, 8)}
+    for way, made in zip(ways, tables, strict=True):
+        assert pp.simulate(made, **costs).makespan_s == pp.simulate(*way, **costs).makespan_s
+        assert pp.simulate(made, **costs).makespan_s == pp.compare(*way[:1], 4, 8, **costs).makespan_s.item()
 
 
 def test_a_run_says_what_it_is():
@@ -115,6 +140,7 @@ def test_a_systems_nics_cannot_be_forgotten():
         (("1f1b", 4, 8), SECONDS | ON, "forward = 1: cannot be combined with model and system"),
         (("1f1b", 4, 8), {"model": "paper"}, "system = nothing: is missing"),
         ((7, 4, 8), SECONDS, "schedule = 7: is not a schedule's name"),
+        ((lambda *_: 3, 4, 8), SECONDS, "generator = <lambda>: returns a value of type int at S = 4, B = 8"),
         ((pp.build("gpipe", 2, 2), 4, 8), SECONDS, "is a table for pp = 2, microbatches = 2"),
         (("1f1b", 4, 8), SECONDS | {"p2p": "mail"}, "p2p = mail: must be one of"),
         (("chimera", 4, 8), SECONDS | {"reduction": 1}, "reduction = 1: has no effect: the all-reduce is excluded"),
@@ -122,8 +148,8 @@ def test_a_systems_nics_cannot_be_forgotten():
 )
 @pytest.mark.parametrize("call", [pp.simulate, compared], ids=["simulate", "compare"])
 def test_mistakes_are_told_in_one_line(call, given, costs, said):
-    """With field, value, rule and remedy; `compare` tells a table of another size in its row."""
-    if call is compared and "is a table for" in said:
+    """With field, value, rule and remedy; `compare` tells what a table of another size or a function is in its row."""
+    if call is compared and ("is a table for" in said or "generator" in said):
         (row,) = call(*given, **costs)[1]
         assert said in row["refused"]
         return

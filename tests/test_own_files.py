@@ -107,7 +107,7 @@ def test_a_file_may_be_registered_again(generated, tmp_path):
 GENERATOR_MISTAKES = {
     "a name": (("sum(later", "summ(later"), r":26: generator = node-1f1b: fails at S = 4, B = 8 \(NameError: .*summ"),
     "a list": (('return Schedule.from_rows("node-1f1b", rows)', "return rows"),
-               r":13: generator = node-1f1b: returns a list at S = 4, B = 8; it must return a Schedule; end it with"),
+               r":13: generator = node-1f1b: returns a value of type list at S = 4, B = 8; it must return a Schedule"),
     "a rank": (("rank in range(num_ranks)", "rank in range(num_ranks - 1)"),
                  "generator = node-1f1b: returns 3 ranks and 8 microbatches at S = 4, B = 8"),
     "an operation": (("backwards[num_microbatches - warm_up :]", "backwards[num_microbatches - warm_up + 1 :]"),

@@ -172,8 +172,7 @@ def read_file(path):
     """
     path = Path(path)
     if path.suffix == ".py":
-        remedy = "build its schedules: register_file(path), then build(name, ...)"
-        raise TableError("table", path, "is a generator, not a table", remedy)
+        raise TableError("table", path, "is a generator, not a table", "pass it to ppmodel.build")
     text = read_text(path, LARGEST_BYTES, TableError)
     try:
         return _parse(text, path.stem)

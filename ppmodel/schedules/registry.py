@@ -218,27 +218,22 @@ def get(name):
     'S even, B a multiple of S (of 2S for forward-doubling, B > S)'
     """
     if name not in _registry:
-        if str(name).endswith(".py"):
-            rule, remedy = "is a file, not a schedule's name", "register_file(path) gives the names of its schedules"
-            raise ScheduleError("schedule", name, rule, remedy)
         remedy = did_you_mean(name, names()) or f"choose one of {', '.join(names())}"
         raise ScheduleError("schedule", name, "is not a known schedule", remedy)
     return _registry[name]
 
 
 def build(name, num_ranks, num_microbatches, **options):
-    """Build the table of a registered schedule at a given size.
+    """Build the table of a registered schedule at a given size, for `cases.build`, which users call.
 
     Parameters
     ----------
     name : str
-        One of `ppmodel.names`.
-    num_ranks : int
-        Ranks, S; a schedule with v chunks per rank has v S stages.
-    num_microbatches : int
-        Microbatches per iteration, B.
+        One of `names`.
+    num_ranks, num_microbatches : int
+        Ranks S and microbatches B.
     **options
-        The schedule's own options, such as ``chunks`` or ``waves``; ``ppmodel schedules`` lists them.
+        The schedule's own options.
 
     Returns
     -------
@@ -251,8 +246,7 @@ def build(name, num_ranks, num_microbatches, **options):
 
     Examples
     --------
-    >>> import ppmodel as pp
-    >>> pp.build("hanayo", 4, 4, waves=2)
+    >>> build("hanayo", 4, 4, waves=2)
     <Schedule hanayo: pp=4, microbatches=4, stages=16, operations=128>
     """
     entry = get(name)
@@ -262,8 +256,6 @@ def build(name, num_ranks, num_microbatches, **options):
     for option, value in options.items():
         listed = ", ".join(sorted(known)) or "none"
         require(option in known, option, value, f"is not an option of {name}", f"its options: {listed}")
-        if isinstance(value, str):  # as people write it
-            value = options[option] = _parsed(known[option], value)
         known[option].check(value)
     generate = entry.generate if entry.file is None else _guarded(entry)
     return generate(num_ranks, num_microbatches, **options)
@@ -290,13 +282,6 @@ def small(name):
     raise ScheduleError("schedule", name, "is not legal at any small size", f"relax its rule: {get(name).legal}")
 
 
-def _parsed(option, text):
-    try:
-        return option.parse(text)
-    except ValueError:
-        return text
-
-
 def _guarded(entry):
     """Wrap a user's generator: report any failure in one line, with the place in the file and the size."""
 
@@ -313,24 +298,30 @@ def _guarded(entry):
         except (Exception, SystemExit) as error:  # anything a user's generator may raise
             said, where = f"fails {size} ({cause(error)})", _line_of(error, entry.file)
             raise ScheduleError("generator", entry.name, said, "fix the line", where=where) from error
-        _require_of_size(entry, made, num_ranks, num_microbatches, size)
+        code = getattr(entry.generate, "__code__", None)
+        where = f"{entry.file}:{code.co_firstlineno}" if code and code.co_filename == entry.file else entry.file
+        require_made(entry.name, made, num_ranks, num_microbatches, where)
         return made
 
     return generate
 
 
-def _require_of_size(entry, made, num_ranks, num_microbatches, size):
-    """Refuse what a user's generator returns unless it is a schedule of the requested size."""
+def require_made(name, made, num_ranks, num_microbatches, where=None):
+    """Refuse what a user's generator returns unless it is a schedule of the requested size.
+
+    Raises
+    ------
+    ScheduleError
+    """
+    size = f"at S = {num_ranks}, B = {num_microbatches}"
     rule, remedy = None, "return one row per rank, and all microbatches"
     if not isinstance(made, Schedule):
-        rule = f"returns a {type(made).__name__} {size}; it must return a Schedule"
-        remedy = f'end it with return Schedule.from_rows("{entry.name}", rows)'
+        rule = f"returns a value of type {type(made).__name__} {size}; it must return a Schedule"
+        remedy = f'end it with return Schedule.from_rows("{name}", rows)'
     elif (made.num_ranks, made.num_microbatches) != (num_ranks, num_microbatches):
         rule = f"returns {made.num_ranks} ranks and {made.num_microbatches} microbatches {size}"
     if rule:
-        code = getattr(entry.generate, "__code__", None)
-        where = f"{entry.file}:{code.co_firstlineno}" if code and code.co_filename == entry.file else entry.file
-        raise ScheduleError("generator", entry.name, rule, remedy, where=where)
+        raise ScheduleError("generator", name, rule, remedy, where=where)
 
 
 def require_counts(**values):
