@@ -51,11 +51,12 @@ def simulate(
         As in `build`: a table; a schedule's name or your own file, also with options; or a function
         ``(pp, microbatches) -> Schedule``.
     pp, microbatches : int, optional
-        Ranks and microbatches; not needed for a table, or if the layout gives them.
+        Ranks and microbatches; not needed for a table, or if the layout gives them. `pp` overrides the layout's.
     model, system : str, Path, ModelSpec and SystemSpec, optional
         A name that comes with the package, a YAML file, or a specification. Both, or neither.
     layout : str, Path, LayoutSpec or dict, optional
-        How the run is spread over GPUs; needs a model and a system.
+        How the run is spread over GPUs; needs a model and a system. If `pp`, tp, cp or dp override its values, its
+        number of GPUs follows from them, unless `gpus` is given too.
     p2p : {"latency", "overlapped", "overlapped_nic", "blocking_send", "blocking_recv", "blocking", "rendezvous"}
         What a transfer occupies: nothing; its link; each rank's NIC; the sender; the receiver; first the sender, then
         the receiver; both at the same time, each waiting for the other.
@@ -89,7 +90,7 @@ def simulate(
     ('paper', 1920)
     """
     seconds, values = _told_apart(given)
-    (layout,) = _one_layout(layout, values)
+    (layout,) = _one_layout(layout, values, plain(pp))
     case = chunked_case(as_case(schedule), layout)
     size = _one_size(case, pp, microbatches, layout)
     table = built(case, *size)
@@ -114,7 +115,8 @@ def compare(
     schedules : list
         Each as in `simulate`; a single one needs no list.
     pp, microbatches : int or list of int, optional
-        Ranks and microbatches; not needed if all schedules are tables, or if the layout gives them.
+        Ranks and microbatches; not needed if all schedules are tables, or if the layout gives them. `pp` overrides the
+        layout's.
     model, system : str, Path, ModelSpec, SystemSpec, or list of them, optional
         Names, files or specifications. Both, or neither.
     layout : str, Path, LayoutSpec, dict, or list of them, optional
@@ -197,7 +199,7 @@ def compared(
     (['schedule', 'options', 'label'], 33.0)
     """
     cases, (seconds, values) = as_cases(schedules), _told_apart(given)
-    layouts = priced(model, system, seconds, changes, as_layouts(layout, values))
+    layouts = priced(model, system, seconds, changes, as_layouts(layout, values, pp))
     require_used(seconds, allreduce)
     words = list(product(listed(p2p), listed(allreduce)))
     for one in words:
@@ -421,9 +423,9 @@ def _told_apart(given):
     return {name: value for name, value in given.items() if value is not None and name not in values}, values
 
 
-def _one_layout(layout, values):
+def _one_layout(layout, values, pp):
     several = [name for name, value in values.items() if isinstance(plain(value), list | range)]
-    layouts = as_layouts(layout, values)
+    layouts = as_layouts(layout, values, None if isinstance(pp, list | tuple | range) else pp)
     if len(layouts) > 1:
         field = several[0] if several else "layout"
         raise CostError(field, values.get(field, "several"), "must be one value", "ppmodel.compare takes several")
@@ -438,7 +440,9 @@ def chunked_case(case, layout):
 
 
 def _size(case, pp, microbatches, layout=None):
-    return size_of(case, *layout_size(None if case.size else layout, pp, microbatches))
+    if case.size and (pp, microbatches) == (None, None):
+        return case.size
+    return size_of(case, *layout_size(layout, pp, microbatches))
 
 
 def _one_size(case, pp, microbatches, layout=None):

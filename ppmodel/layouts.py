@@ -22,7 +22,7 @@ LAYOUT_COLUMNS = (
 """The columns that describe the layout of a row."""
 
 
-def as_layouts(layout=None, keywords=None):
+def as_layouts(layout=None, keywords=None, pp=None):
     """List the layouts that the arguments describe.
 
     Parameters
@@ -32,6 +32,8 @@ def as_layouts(layout=None, keywords=None):
     keywords : dict, optional
         Values from `LAYOUT_FIELDS` that override those of each layout. A list gives one layout per value, except that a
         list of whole numbers is a single value of `layers`; None is ignored.
+    pp : int or list of int, optional
+        Ranks of the schedules, which override those that a layout states, and vary fastest; other layouts stay open.
 
     Returns
     -------
@@ -57,14 +59,18 @@ def as_layouts(layout=None, keywords=None):
     layouts = listed(layout)
     if layouts == [None] and not given:
         return [None]
-    points = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
-    return [as_layout(one, point) for one in layouts for point in points]
+    found = []
+    for base in (one if isinstance(one, dict) else as_layout(one) for one in layouts):
+        stated = base.get("pp") if isinstance(base, dict) else base.pp
+        several = given if None in (pp, stated) else given | {"pp": listed(pp)}
+        found += [as_layout(base, dict(zip(several, values, strict=True))) for values in product(*several.values())]
+    return found
 
 
 def as_layout(layout=None, keywords=None):
     """Replace single values of a layout.
 
-    It loses its name if any value changes, and its number of GPUs if tp, cp, dp or pp does.
+    It loses its name if any value changes, and its number of GPUs, unless given, if tp, cp, dp or pp does.
 
     Parameters
     ----------
@@ -100,8 +106,8 @@ def as_layout(layout=None, keywords=None):
         return layout
     if layout.name and "name" not in changed:
         changed |= {"name": "", "title": ""}  # it is a different layout now
-    if changed.keys() & {"tp", "cp", "dp", "pp"}:
-        changed.setdefault("gpus", None)  # the stated number no longer holds
+    if changed.keys() & {"tp", "cp", "dp", "pp"} and "gpus" not in keywords:
+        changed["gpus"] = None  # the stated number no longer holds
     return replace(layout, **changed)
 
 
@@ -111,6 +117,7 @@ def layout_size(layout, pp=None, microbatches=None):
     Parameters
     ----------
     layout : LayoutSpec or None
+        From `as_layouts`, with the same `pp`.
     pp, microbatches : int or list of int, optional
 
     Examples
@@ -121,7 +128,7 @@ def layout_size(layout, pp=None, microbatches=None):
     """
     if layout is None:
         return pp, microbatches
-    return layout.pp if pp is None else pp, layout.microbatches if microbatches is None else microbatches
+    return layout.pp or pp, layout.microbatches if microbatches is None else microbatches
 
 
 def _values(name, value):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ppmodel import build, compare
+from ppmodel import build, compare, simulate
 from ppmodel.cli import main
 from ppmodel.costs import LayerTimes, check_layout, imbalance, stage_blocks, stage_layers
 from ppmodel.errors import CostError, PPModelError, SpecificationError
@@ -81,7 +81,7 @@ NEVER_FITS = {
     "sequence": ({"tp": 8, "sequence_parallel": True}, "sequence_parallel = true: needs a sequence divisible by"),
     "ep": ({"ep": 2, "dp": 2}, "ep = 2: has no effect: small has no experts"),
     "fp8": ({"precision": "fp8"}, "precision = fp8: needs a system with a peak in fp8, and plain gives none"),
-    "pp": ({"pp": 8}, "pp = 8: differs from the schedule's, 4"),
+    "pp": ({"pp": 8}, "pp = 8: is the layout's; the schedule's is 4"),
     "microbatches": ({"dp": 2, "global_batch": 32}, r"global_batch = 32: must be dp \(2\) x .*'s microbatches \(8\)"),
     "gpus": ({"dp": 2, "gpus": 16}, "gpus = 16: must be .* = 8"),
 }
@@ -149,6 +149,28 @@ def test_single_values_replace_those_of_a_layout():
     assert as_layouts(None, {"tp": None}) == [None]
 
 
+def test_ranks_asked_for_take_the_place_of_a_layouts():
+    """As other values do: in Python and on the command line, which says what it does not keep of the file."""
+    ranks = as_layouts(["bloom_176b", {"ep": 4}], {"dp": [8, 4]}, [6, 12])
+    assert [(one.pp, one.dp, one.gpus) for one in ranks] == [
+        (6, 8, None), (12, 8, 384), (6, 4, None), (12, 4, None), (None, 8, None), (None, 4, None),
+    ]  # fmt: skip
+    assert as_layouts("bloom_176b", {"dp": 4, "gpus": 384}, 24)[0].gpus == 384
+    on = {"layout": "gpus_64", "model": "llama3_70b", "system": "dgx_h100"}
+    frame = compare("1f1b", [4, 8], **on)
+    assert frame[["pp", "gpus", "layout"]].values.tolist() == [[4, 64, "gpus_64"], [8, 128, ""]]
+    assert simulate("1f1b", 8, **on).iteration_s == frame.iteration_s[1]
+
+
+@pytest.mark.parametrize("command", ["simulate", "compare"])
+@pytest.mark.parametrize(("options", "said"), [("--pp 8", True), ("--dp 4", True), ("--dp 4 --gpus 128", False)])
+def test_a_number_of_gpus_that_is_not_kept_is_told(capsys, command, options, said):
+    """Where the file states one that other options override, unless they give it too."""
+    line = f"{command} 1f1b --model llama3_70b --system dgx_h100 --layout gpus_64 {options} --global-batch 64"
+    assert main(line.split()) == 0
+    assert ("gpus of gpus_64 (64) not kept" in capsys.readouterr().out) == said
+
+
 @pytest.mark.parametrize(
     ("layout", "keywords", "message"),
     [
@@ -213,7 +235,7 @@ LINE = "simulate 1f1b --model llama3_70b --system dgx_h100"
 LINES = {
     "--tp 8": "pp = nothing: is missing",
     "--layout bloom_176b": r"layers = Et\*5.*: must be 12 stages with 80 blocks, but has 12 with 70",
-    "--layout bloom_176b --pp 4": "pp = 12: differs from the schedule's, 4",
+    "--layout bloom_176b --pp 4": r"layers = Et\*5.*: must be 4 stages",
     "--layout nowhere --pp 4": "--layout = nowhere: is neither a known name nor a path",
     "--pp 4 --microbatches 8 --tp 0": "--tp = 0: must be a whole number",
     "--pp 4 --microbatches 8 --tp 3": "--tp = 3: must divide heads of llama3_70b .64.",

@@ -4,7 +4,7 @@ import os
 
 from ppmodel.cases import cases_of_file, cases_of_text
 from ppmodel.errors import PPModelError
-from ppmodel.layouts import LAYOUT_FIELDS, as_layouts, layout_size
+from ppmodel.layouts import LAYOUT_FIELDS, as_layout, as_layouts, layout_size
 from ppmodel.prices import require_model
 
 _SECONDS = ("forward", "backward", "input_grad", "weight_grad", "pair", "comm", "reduction", "optimizer")
@@ -66,15 +66,23 @@ def asked_costs(arguments):
     return {key: arguments[key] for key in COSTS if arguments[key] is not None}
 
 
-def asked_layout(arguments, costs):
-    """The layout that the options ask for, removed from the arguments; None if there is none."""
+def asked_layout(arguments, costs, pp):
+    """The layout that the options ask for at a number of ranks, removed from the arguments; None if there is none.
+
+    Returns
+    -------
+    LayoutSpec or None
+    str
+        What to say of a number of GPUs that the layout's file states and other options override; empty otherwise.
+    """
     name = arguments.pop("layout")
     values = given({field: arguments.pop(field) for field in LAYOUT_FIELDS if field in arguments})
-    (layout,) = as_layouts(name, values)
+    (layout,) = as_layouts(name, values, pp)
     if "model" not in costs and "system" not in costs:
         option, value = next(iter(given({"layout": name} | values).items()), ("layout", None))
         require_model(layout, f"--{option}".replace("_", "-"), str(value), "pass --model and --system, or leave it out")
-    return layout
+    stated = as_layout(name).gpus if name is not None and layout.gpus is None else None
+    return layout, f"; gpus of {name} ({stated}) not kept" if stated else ""
 
 
 def refuse_target(option, target, *inputs):

@@ -41,7 +41,7 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
 
     costs = asked_costs({key: given.pop(key) for key in COSTS})
     layout_file = given["layout"]
-    layout = asked_layout(given, costs)
+    layout, not_kept = asked_layout(given, costs, pp)
     if csv_file is not None:
         refuse_target("--csv", csv_file, file, costs.get("model"), costs.get("system"), layout_file, *names)
     cases = _cases(names, file)
@@ -51,7 +51,7 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     rows = [{column: row.get(column) for column in columns} for _, row in pairs]
     if csv_file is not None:
         write_rows(csv_file, columns, rows, "csv", csv_cell)
-    say_json(rows) if as_json else say(ranked_text(pairs))
+    say_json(rows) if as_json else say(ranked_text(pairs, not_kept))
     return 0 if any(row["refused"] is None for row in rows) else EXIT_ALL_REFUSED
 
 

@@ -39,13 +39,15 @@ def _held(row):
     return row.get("peak_memory_bytes") or row["peak_activations"], row["label"]
 
 
-def ranked_text(pairs):
+def ranked_text(pairs, not_kept=""):
     """Format what ``compare`` prints.
 
     Parameters
     ----------
     pairs : list of (int or None, dict)
         From `ranked`; all at the same size, under the same semantics.
+    not_kept : str
+        What to add about the layout.
 
     Returns
     -------
@@ -58,7 +60,7 @@ def ranked_text(pairs):
     head += f"; transfers {first['p2p']}" + ("" if "tp" in first else f", all-reduce {first['allreduce']}")
     lines = [head + (f"; {first['model']} on {first['system']}" if "model" in first else "")]
     if "tp" in first:
-        lines.append("layout: " + ", ".join(f"{name} {first[name]}" for name in _SIZES))
+        lines.append("layout: " + ", ".join(f"{name} {first[name]}" for name in _SIZES) + not_kept)
     good = [(place, row) for place, row in pairs if place is not None]
     if good:
         time, idle = ("iteration (s)", "idle") if "tp" in first else ("time (s)", "bubble")

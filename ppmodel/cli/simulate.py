@@ -35,7 +35,7 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, as_jso
 
     costs = asked_costs({key: others.pop(key) for key in COSTS})
     layout_file = others["layout"]
-    layout = asked_layout(others, costs)
+    layout, not_kept = asked_layout(others, costs, pp)
     if trace is not None:
         refuse_target("--trace", trace, name, file, costs.get("model"), costs.get("system"), layout_file)
     asked = asked_case(name, file, others)
@@ -44,7 +44,7 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, as_jso
     result = _result(run)
     if trace is not None:
         result |= {"trace": trace, "trace_events": run.to_trace(trace)}
-    say_json(result) if as_json else say(simulated_text(result, run))
+    say_json(result) if as_json else say(simulated_text(result, run, not_kept))
 
 
 def _result(run):

@@ -8,7 +8,7 @@ from ppmodel.ops import OpKind
 _LEAST = 1e-9
 
 
-def simulated_text(result, run):
+def simulated_text(result, run, not_kept=""):
     """Format what ``simulate`` prints.
 
     Parameters
@@ -16,6 +16,8 @@ def simulated_text(result, run):
     result : dict
         As in the JSON output.
     run : Run
+    not_kept : str
+        What to add about the layout.
 
     Returns
     -------
@@ -40,7 +42,7 @@ def simulated_text(result, run):
             f"ordered for         {result['ordered_for']}  (forward, halves of the backward, transfer; --times, --held)"
         )
     if "iteration_s" in result:
-        lines += [*_named(run), *_iteration(result, run.model.sequence)]
+        lines += [*_named(run), *_iteration(result, run.model.sequence, not_kept)]
     elif "model" in result:
         lines += [*_specified(result), *_named(run)]
     if "nodes" in result:
@@ -74,10 +76,11 @@ def _specified(result):
     yield f"memory              {gibibytes(held)} GiB on the most loaded rank, of {gibibytes(room)}{fits}"
 
 
-def _iteration(result, length):
+def _iteration(result, length, not_kept):
     """The whole iteration of a layout: its time by part, its rate, and the memory of a GPU."""
     seconds, sizes = result["iteration_s"], ", ".join(f"{name} {result[name]}" for name in ("tp", "cp", "ep", "dp"))
-    yield f"layout              {counted(result['gpus'], 'GPU')}: pp {result['pp']}, {sizes}, zero {result['zero']}"
+    sizes = f"pp {result['pp']}, {sizes}, zero {result['zero']}"
+    yield f"layout              {counted(result['gpus'], 'GPU')}: {sizes}{not_kept}"
     yield (
         f"iteration           {seconds:.6g} s for {counted(result['global_batch'], 'sequence')} of {length} tokens: "
         f"{result['tokens_per_s_per_gpu']:.4g} tokens/s per GPU, "

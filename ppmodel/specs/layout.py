@@ -262,7 +262,7 @@ class LayoutSpec:
                     shares = f"dp ({self.dp}) x microbatch_size ({self.microbatch_size})"
                     rule = f"must be {shares} x the schedule's microbatches ({size})"
                     self._refuse("global_batch", rule, f"choose {stated} microbatches, or another global_batch")
-                self._refuse(name, f"differs from the schedule's, {size}", "choose one of the two, or omit one")
+                self._refuse(name, f"is the layout's; the schedule's is {size}", "choose one of the two")
         gpus = self.gpus or self.tp * self.cp * self.dp * num_ranks
         if gpus > _LARGEST:
             product = f"{self.tp} x {self.cp} x {self.dp} x {num_ranks}"
