@@ -25,8 +25,8 @@ def dependencies(kind, stage, microbatch, replica, rank, rank_start, group, shar
     remote = np.empty(len(kind), np.bool_)
     for op in range(len(kind)):
         remote[op] = source[op] != NONE and rank[source[op]] != rank[op]
-    share, following = _shared(group, sharing)
-    level = _levels(source, group, rank, rank_start, share, following)
+    share, following, spread = _shared(group, rank, sharing)
+    level = _levels(source, group, rank, rank_start, share, following, spread)
     _lift_steps(level, kind, rank_start, rank, steps)
     order, level_start = _by_level(level, share, following)
     return source, remote, level, order, level_start
@@ -87,46 +87,47 @@ def _lift_steps(level, kind, rank_start, rank, steps):
 
 
 @kernel
-def _shared(group, sharing):
-    """Whether each operation is ALONE in its group, its FIRST or a LATER one; and the one that follows it there."""
+def _shared(group, rank, sharing):
+    """Whether each operation is ALONE in its group, its FIRST or a LATER one; and the one that follows it there.
+
+    The third array says whether each group is spread over more than one cell, as reductions are.
+    """
     share, following = np.zeros(len(group), np.uint8), np.empty(len(group), np.int32)
     latest = np.full(group.max() + 1 if sharing else 0, NONE, np.int32)
+    spread = np.zeros(len(latest), np.bool_)
     for op in range(len(group) if sharing else 0):
-        before = latest[group[op]]
+        current = np.uint32(group[op])
+        before = latest[current]
         if before != NONE:
-            share[op], following[before], following[op] = LATER, op, NONE
-            share[before] = max(share[before], FIRST)
-        latest[group[op]] = op
-    return share, following
+            share[op], following[np.uint32(before)], following[op] = LATER, op, NONE
+            share[np.uint32(before)] = max(share[np.uint32(before)], FIRST)
+            if before != op - 1 or rank[np.uint32(before)] != rank[op]:
+                spread[current] = True
+        latest[current] = op
+    return share, following, spread
 
 
 @kernel
-def _spread(group, rank, share, following):
-    """Whether each group is more than one cell of one rank; its first operation, how many it has, and zeros."""
-    spread = np.zeros(len(group), np.bool_)
-    first, missing, depth_of = (
-        np.empty(len(group), np.int32),
-        np.zeros(len(group), np.int32),
-        np.zeros(len(group), np.int32),
-    )
-    for op in range(len(group)):
-        if share[op] != ALONE:
+def _counted(group, share, spread):
+    """The first operation of each spread group, how many it has, and zeros; nothing if no group is spread."""
+    count = len(spread) if spread.any() else 0
+    first, missing, depth_of = np.empty(count, np.int32), np.zeros(count, np.int32), np.zeros(count, np.int32)
+    for op in range(len(group) if count else 0):
+        if spread[group[op]]:
             missing[group[op]] += 1
             if share[op] == FIRST:
                 first[group[op]] = op
-            if following[op] != NONE and (following[op] != op + 1 or rank[op + 1] != rank[op]):
-                spread[group[op]] = True
-    return spread, first, missing, depth_of
+    return first, missing, depth_of
 
 
 @kernel
-def _levels(source, group, rank, rank_start, share, following):
+def _levels(source, group, rank, rank_start, share, following, spread):
     """Run each rank on until it must wait; what it waits for wakes it. Levels are those of Kahn's algorithm.
 
     Until its level is known, an operation that rank d waits for stores ``NONE - 1 - d`` in its place.
     """
     level = np.full(len(source), NONE, np.int32)
-    spread, first, missing, depth_of = _spread(group, rank, share, following)
+    first, missing, depth_of = _counted(group, share, spread)
     head = rank_start[:-1].copy()
     awake, num_awake = np.empty(len(head) + 2 * len(group) + 1, np.int32), len(head)
     for here in range(len(head)):
