@@ -14,16 +14,18 @@ CLASS, STREAM, TAKE, GIVE, LINK, KEEP, STEP = _COLUMNS = range(7)
 """Columns of an instruction; see `instructions`."""
 
 
-def instructions(cost_class, stream, source, remote, link, overlaps, group_start, num_links, first_reduction, beside):
-    """What `longest_path` reads of a graph: a row per operation.
+def instructions(
+    cost_class, stream, source, remote, link, index, group_start, overlaps, num_links, first_reduction, beside
+):
+    """What `longest_path` reads of a graph: a row per operation. Only `overlaps` is in the table's order.
 
     A message occupies a register from when it is sent until it is received, so that only messages under way need one:
     TAKE is the register to read and GIVE the one to write; KEEP is a further one for a reduction beside the rank, if
     there are any. Register 0 stands for none and holds nothing. Returns the rows and the number of registers.
     """
     rows = np.empty((len(cost_class), len(_COLUMNS)), np.uint32)  # numpy asks for large pages
-    columns = (cost_class, stream, source, remote, link, overlaps, group_start)
-    return rows, fill_instructions(rows, *columns, num_links, first_reduction, beside)
+    columns = (cost_class, stream, source, remote, link, index, group_start)
+    return rows, fill_instructions(rows, *columns, overlaps, num_links, first_reduction, beside)
 
 
 def by_class(rows, classes):
@@ -35,7 +37,7 @@ def by_class(rows, classes):
 
 @kernel
 def fill_instructions(
-    rows, cost_class, stream, source, remote, link, overlaps, group_start, num_links, first_reduction, beside
+    rows, cost_class, stream, source, remote, link, index, group_start, overlaps, num_links, first_reduction, beside
 ):
     """Fill the rows and count the registers; see `instructions` for their meaning."""
     count, num_groups = len(cost_class), len(group_start) - 1
@@ -56,8 +58,12 @@ def fill_instructions(
                 num_free += 1
             rows[op, CLASS], rows[op, STREAM], rows[op, TAKE] = cost_class[op], stream[op], take
             rows[op, STEP] = SUM if summing else JOIN
-        ends = PAIRED if overlaps[first] else JOINED
-        rows[last - 1, STEP] = SUMMED if summing else WHOLE if last - first == 1 else ends
+        if summing:
+            rows[last - 1, STEP] = SUMMED
+        elif last - first == 1:
+            rows[last - 1, STEP] = WHOLE
+        else:
+            rows[last - 1, STEP] = PAIRED if overlaps[np.uint32(index[first])] else JOINED
         for place in range(first, last):
             op = np.uint32(place)
             rows[op, GIVE], rows[op, LINK], rows[op, KEEP] = 0, num_links, 0

@@ -210,10 +210,10 @@ class ExecutionGraph:
     @cached_property
     def instructions(self):
         """Rows for the compiled engine, with the numbers of registers, streams and links; `kernels.instructions`."""
-        columns = (self.cost_class, self.stream, self.source, self.remote, self.link, self.overlaps, self.group_start)
+        columns = (self.cost_class, self.stream, self.source, self.remote, self.link, self.index, self.group_start)
         columns = (column if column.dtype == bool else column.astype(np.int32, copy=False) for column in columns)
         numbers = (self.num_links, self._first_reduction, _REDUCTIONS[self.allreduce] == 2)
-        rows, num_registers = kernels(LARGE).instructions(*columns, *numbers)
+        rows, num_registers = kernels(LARGE).instructions(*columns, self.schedule.overlaps, *numbers)
         return rows, (num_registers, 2 * self.schedule.num_ranks, self.num_links)
 
     @cached_property
