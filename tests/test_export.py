@@ -313,7 +313,7 @@ def test_pytorchs_own_orders_are_read(file):
     """Every order of PyTorch is read and written back, but for its plan of 1F1B: the last rank counts from 1."""
     for block in blocks(file):
         if file == "1f1b":
-            with pytest.raises(TableError, match="is missing"):
+            with pytest.raises(TableError, match=r"is missing|is the only operation of microbatch"):
                 parse_table(block.source)
             continue
         assert write_table(parse_table(block.source), "pytorch") == block.text

@@ -89,6 +89,7 @@ def test_split_backward_and_overlapped_cells_are_read():
 
 BROKEN = {
     "missing": ("0F0 0F1 0B0 0B1\n1F0 1B0 1B1", "1F1", "is missing from the table"),
+    "typo": ("0F0 0F1 0B0 0B1\n1F0 1B0 1F1 1B2", "1B2", "is the only operation of microbatch 2"),
     "missing half": ("0F0 0I0", "0W0", "is missing from the table"),
     "doubled": ("0F0 0F1 0B0 0B1 0B1\n1F0 1B0 1F1 1B1", "0B1", "occurs twice"),
     "misplaced": ("0F0 0F1 0B0 0B1 1B1\n1F0 1B0 1F1", "1B1", "is misplaced: stage 1 of replica 0 is on rank 1"),

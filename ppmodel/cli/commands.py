@@ -1,5 +1,6 @@
 """Finds commands and parses their arguments: modules load on demand, options are given once, errors come with hints."""
 
+import re
 from difflib import get_close_matches
 from importlib import import_module
 
@@ -74,12 +75,12 @@ class Command(_Careful, click.Command):
         try:
             return super().invoke(ctx)
         except PPModelError as error:
-            typed = {
-                param.name: param.opts[-1] for param in self.params
-                if isinstance(param, click.Option) and (error.value is None or ctx.params.get(param.name) is not None)
-            }  # fmt: skip
-            if error.where is None and error.field != "file":  # a file may have been given without its option
-                error.field = typed.get(error.field, error.field)
+            options = {param.name: param.opts[-1] for param in self.params if isinstance(param, click.Option)}
+            typed = error.value is None or ctx.params.get(error.field) is not None or error.field == "out"
+            if error.where is None and error.field != "file" and typed:  # a file may be given without its option
+                error.field = options.get(error.field, error.field)
+            if str(error.remedy).startswith("give "):
+                error.remedy = re.sub(r"\w+", lambda word: options.get(word[0], word[0]), error.remedy)
             raise
 
 

@@ -50,7 +50,7 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     pairs = ranked(rows)
     rows = [{column: row.get(column) for column in columns} for _, row in pairs]
     if csv_file is not None:
-        write_rows(csv_file, columns, rows, "csv", csv_cell)
+        write_rows(csv_file, columns, rows, "--csv", csv_cell)
     say_json(rows) if as_json else say(ranked_text(pairs, not_kept))
     return 0 if any(row["refused"] is None for row in rows) else EXIT_ALL_REFUSED
 

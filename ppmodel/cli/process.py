@@ -86,6 +86,11 @@ def _interrupted():
 
 def _usage(error):
     """An error that click found, in one line with a remedy."""
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        form = error.param.metavar or error.param.name.upper()
+        name = error.param.opts[-1] if isinstance(error.param, click.Option) else form
+        remedy = f"pass {name} {form}" if name != form else f"see {error.ctx.command_path} --help"
+        return str(PPModelError(name, None, "is missing", remedy))
     text = " ".join(error.format_message().split()).rstrip(".")
     path = error.ctx.command_path if getattr(error, "ctx", None) else "ppmodel"
     return f"{text}; {getattr(error, 'remedy', None) or f'see {path} --help'}"

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, get_args, get_type_
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from ppmodel.errors import SpecificationError
-from ppmodel.specs.document import read_document
+from ppmodel.specs.document import place_in, read_document
 from ppmodel.specs.files import specification_path
 
 Kind = Literal["stated", "digest", "inferred", "fitted", "our choice"]
@@ -158,7 +158,7 @@ def load_specification(name, room, spec_type):
         values, provenance = _values(entries)
         return spec_type(name=path.stem, title=entries.title, **values, provenance=tuple(provenance))
     except SpecificationError as error:
-        error.where = str(path)
+        error.where = place_in(path, *error.field.split("."))
         raise
 
 

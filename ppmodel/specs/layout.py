@@ -295,14 +295,10 @@ def load_layout(name):
     >>> load_layout("bloom_176b").gpus
     384
     """
-    path = specification_path(name, "layouts")
-    try:
-        layout = load_specification(name, "layouts", LayoutSpec)
-        if layout.gpus and layout.gpus % (layout.replica_gpus * layout.dp):  # no number of ranks would do
-            product = f"tp ({layout.tp}) x cp ({layout.cp}) x dp ({layout.dp})"
-            rule = f"must be a multiple of {product} = {layout.replica_gpus * layout.dp}"
-            raise SpecificationError("gpus", layout.gpus, rule, "correct one of them, or omit gpus", where=str(path))
-        return layout
-    except SpecificationError as error:
-        error.where = place_in(path, error.field) if error.where == str(path) else error.where
-        raise
+    layout = load_specification(name, "layouts", LayoutSpec)
+    if layout.gpus and layout.gpus % (layout.replica_gpus * layout.dp):  # no number of ranks would do
+        product = f"tp ({layout.tp}) x cp ({layout.cp}) x dp ({layout.dp})"
+        rule = f"must be a multiple of {product} = {layout.replica_gpus * layout.dp}"
+        where = place_in(specification_path(name, "layouts"), "gpus")
+        raise SpecificationError("gpus", layout.gpus, rule, "correct one of them, or omit gpus", where=where)
+    return layout

@@ -156,7 +156,8 @@ class ModelSpec:
     def __post_init__(self):
         if self.heads % self.kv_heads:
             rule = f"must divide heads ({self.heads})"
-            raise SpecificationError("kv_heads", self.kv_heads, rule, "write the same as heads if they are not grouped")
+            remedy = f"write the number of groups, a divisor of {self.heads}; {self.heads} if heads are not grouped"
+            raise SpecificationError("kv_heads", self.kv_heads, rule, remedy)
         if self.experts and self.experts.dense_layers >= self.blocks:
             rule = f"must be fewer than blocks ({self.blocks})"
             raise SpecificationError("experts.dense_layers", self.experts.dense_layers, rule, "write 0 for none")

@@ -126,6 +126,10 @@ def _refuse_missing(schedule):
         for replica, stage, microbatch in np.argwhere(absent & used[:, None, :])[:1].tolist():
             op, rank = Op(kind, stage, microbatch, replica), int(schedule.placement[replica, stage])
             here, along = index[:, replica, stage, microbatch], index[:, replica, :, microbatch].ravel()
+            alone = index[:, replica, :, microbatch][index[:, replica, :, microbatch] >= 0]
+            if len(alone) == 1 and schedule.num_stages > 1:
+                rule = f"is the only operation of microbatch {microbatch}"
+                _refuse(schedule, int(alone[0]), rule, "correct its number, or add the others")
             neighbours = [i for i in (here if (here >= 0).any() else along).tolist() if i != NO_OPERATION]
             remedy = f"add {op} to the row of rank {rank}"
             field, rule = f"rank {rank}", "is missing from the table"

@@ -12,7 +12,10 @@ from ppmodel.cli.text import say
     "--out", type=click.Path(), metavar="FOLDER", help="Where to put numbers and picture (default results/smoke)."
 )
 def smoke_command(out):
-    """Reproduce the paper's Fig. 3 in half a minute and compare its numbers; exit code 1 if any is off by too much."""
+    """Reproduce a figure of the paper (number 3) in half a minute and compare its numbers.
+
+    Exit code 1 if any is off by too much.
+    """
     require_folder(out)
     from ppmodel.artefact.smoke import smoke
 
