@@ -99,6 +99,8 @@ def test_a_quoted_fact_is_not_called_as_a_method_of_a_dict():
     quoted = {fact for path in pages for fact in re.findall(r"\{\{ \w+\.(\w+) \}\}", path.read_text())}
     assert quoted
     assert not quoted & set(dir(dict))
+    spans = [span for path in pages for line in path.read_text().splitlines() for span in re.findall("`([^`]*)`", line)]
+    assert not [span for span in spans if re.search(r"\{\{ \w+\.", span)]  # inside a code span nothing is substituted
 
 
 def test_published_numbers_have_a_kind_and_a_source():
