@@ -24,8 +24,8 @@ REFERENCE = Path(__file__).parents[2] / "data" / "reference" / "zero_bubble_bubb
 lengths = st.sampled_from([1, 2, 3, 5, 9.337, 18.5])
 searches = st.fixed_dictionaries(
     {
-        "num_ranks": st.integers(1, 7),
-        "num_microbatches": st.integers(1, 16),
+        "pp": st.integers(1, 7),
+        "microbatches": st.integers(1, 16),
         "times": st.tuples(lengths, lengths, lengths, st.sampled_from([0, 1, 0.601])),
         "held": st.sampled_from([0, 0.25, 0.5, 1]),
     }
@@ -51,7 +51,7 @@ def test_tables_are_whole_and_fit_the_memory(search, name, limit, held):
     Also where input gradients hold more than forwards, unless not even one microbatch fits.
     """
     search["held"] = held
-    most = limit or search["num_ranks"] * (1 if name == "zb-1p" else 2) * max(1, held)
+    most = limit or search["pp"] * (1 if name == "zb-1p" else 2) * max(1, held)
     if held > most:
         with pytest.raises(ScheduleError, match=f"pass limit {ceil(held)} or more"):
             build(name, **search, limit=limit)
@@ -63,14 +63,14 @@ def test_tables_are_whole_and_fit_the_memory(search, name, limit, held):
     for rank in range(schedule.num_ranks):
         for kind in (OpKind.F, OpKind.I, OpKind.W):
             mine = (schedule.rank == rank) & (schedule.kind == kind)
-            assert schedule.microbatch[mine].tolist() == list(range(search["num_microbatches"]))
+            assert schedule.microbatch[mine].tolist() == list(range(search["microbatches"]))
 
 
 @given(search=searches)
 @settings(max_examples=40)
 def test_never_worse_than_the_hand_made(search):
     """For the times it was given no search has a longer span than ZB-H1, or at twice the memory than ZB-H2."""
-    size = search["num_ranks"], search["num_microbatches"]
+    size = search["pp"], search["microbatches"]
     times = automatic._whole(search["times"])
     for name, hand_made in (("zb-1p", "zb-h1"), ("zb-2p", "zb-h1"), ("zb-2p", "zb-h2")):
         if is_legal(hand_made, size):
@@ -144,7 +144,7 @@ def test_the_span_is_that_of_the_engine(search):
     scale = search["times"][0] / whole[0]
     span, makespan = automatic.span_and_makespan(kind, whole)
     timeline = timed(schedule, search["times"])
-    computing = search["num_microbatches"] * sum(search["times"][:3])
+    computing = search["microbatches"] * sum(search["times"][:3])
     assert timeline.makespan_s == pytest.approx(makespan * scale)
     assert bubble_ratios(timeline).span == pytest.approx(1 - computing / (span * scale), abs=1e-12)
 
