@@ -62,8 +62,7 @@ class Case(NamedTuple):
         Raises
         ------
         ScheduleError
-            If the case is a table, it has no such option, or a text is illegal; other values are checked when the
-            table is built.
+            If the case is a table, it has no such option, or a value is illegal.
 
         Examples
         --------
@@ -81,7 +80,9 @@ class Case(NamedTuple):
 
 def _option_value(option, value):
     if not isinstance(value, str):
-        return tuple(listed(value)) if isinstance(value, list | tuple) else value
+        value = tuple(listed(value)) if isinstance(value, list | tuple) else value
+        option.check(value)
+        return value
     try:
         return option.parse(value)
     except ValueError:

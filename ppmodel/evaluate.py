@@ -89,6 +89,7 @@ def simulate(
     >>> run.model.name, run.messages
     ('paper', 1920)
     """
+    require_semantics(p2p, allreduce)
     seconds, values = _told_apart(given)
     (layout,) = _one_layout(layout, values, plain(pp))
     case = chunked_case(as_case(schedule), layout)

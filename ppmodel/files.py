@@ -11,6 +11,18 @@ LARGEST_BYTES = 2**20
 """Size limit of Python files; real ones have a few thousand bytes."""
 
 
+def named(path, field="file", error=PPModelError):
+    """The path of a file that a caller names.
+
+    >>> named(3)
+    Traceback (most recent call last):
+    ppmodel.errors.PPModelError: file = 3: is not the name of a file; give its path
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise error(field, repr(path), "is not the name of a file", "give its path")
+    return Path(path)
+
+
 def read_text(path, most=LARGEST_BYTES, error=PPModelError):
     """Read a text file.
 
@@ -31,7 +43,7 @@ def read_text(path, most=LARGEST_BYTES, error=PPModelError):
     Raises
     ------
     PPModelError
-        If the file is missing, not a regular file, too large, unreadable or not UTF-8.
+        If it is not named by a path, missing, not a regular file, too large, unreadable or not UTF-8.
 
     Examples
     --------
@@ -39,6 +51,7 @@ def read_text(path, most=LARGEST_BYTES, error=PPModelError):
     Traceback (most recent call last):
     ppmodel.errors.PPModelError: file = nowhere.yaml: cannot be read (No such file or directory); check the path
     """
+    named(path, error=error)
     try:
         found = os.stat(path)
         if not stat.S_ISREG(found.st_mode):

@@ -1,5 +1,6 @@
 """The table: complete, in order, and refused with the cell marked where it is not."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -116,6 +117,17 @@ def test_broken_tables_are_refused(case):
     text, operation, rule = BROKEN[case]
     with pytest.raises(TableError, match=f"{operation}: .*{rule}"):
         Schedule.from_rows("broken", rows(text))
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [Op("F", 0, 0), Op(OpKind.F, 0.5, 0), Op(OpKind.F, 2**40, 0), Op(OpKind.F, None, 0), (OpKind.F, 0, 0), 3, (), None],
+    ids=repr,
+)
+def test_a_cell_that_is_no_operation_is_told_as_it_is_written(cell):
+    """Letters for kinds, fractions, numbers out of range, and other things."""
+    with pytest.raises(TableError, match=re.escape(f"{cell!r}: is not an Op")):
+        Schedule.from_rows("broken", [["0F0", cell, "0B0"]])
 
 
 def test_the_failing_cell_is_marked():

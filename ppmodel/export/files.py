@@ -8,6 +8,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from ppmodel.errors import PPModelError
+from ppmodel.files import named
 
 
 def checked_target(path, field):
@@ -25,9 +26,9 @@ def checked_target(path, field):
     Raises
     ------
     PPModelError
-        If its folder does not exist, or it is not a regular file.
+        If it is not named by a path, its folder does not exist, or it is not a regular file.
     """
-    path = Path(os.path.realpath(path))
+    path = Path(os.path.realpath(named(path, field)))
     if not path.parent.is_dir():
         raise PPModelError(field, path, f"is in {path.parent}, which is no folder", "create it, or name another file")
     if path.exists() and not path.is_file():

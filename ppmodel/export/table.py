@@ -8,7 +8,6 @@ says which letters a file may use.
 """
 
 import csv
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from ppmodel.errors import TableError
 from ppmodel.export import pytorch
 from ppmodel.export.letters import MEANINGS, ZERO_BUBBLE, convention
-from ppmodel.files import read_text
+from ppmodel.files import named, read_text
 from ppmodel.ops import OpKind
 from ppmodel.tables import CONTINUED, IDLE, NO_OPERATION, Schedule
 
@@ -134,6 +133,7 @@ def read_table(path):
 
     Examples
     --------
+    >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder) / "mine.csv"
@@ -163,6 +163,7 @@ def read_file(path):
 
     Examples
     --------
+    >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
     ...     path = Path(folder) / "old.csv"
@@ -170,7 +171,7 @@ def read_file(path):
     ...     print(read_file(path))
     read as PyTorch's CSV, in the letters of zero-bubble: B is the input gradient
     """
-    path = Path(path)
+    path = named(path, error=TableError)
     if path.suffix == ".py":
         raise TableError("table", path, "is a generator, not a table", "pass it to ppmodel.build")
     text = read_text(path, LARGEST_BYTES, TableError)

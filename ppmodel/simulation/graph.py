@@ -324,7 +324,7 @@ def require_semantics(p2p, allreduce):
         Lists the words to choose from.
     """
     for field, value, known in (("p2p", p2p, P2P), ("allreduce", allreduce, ALLREDUCE)):
-        if value not in known:
+        if not (isinstance(value, str) and value in known):
             raise PPModelError(field, value, f"must be one of {', '.join(known)}", "choose one of them")
 
 

@@ -9,9 +9,10 @@ import numpy as np
 from ppmodel.compiled import kernels
 from ppmodel.errors import TableError
 from ppmodel.grid import Grid
-from ppmodel.ops import NO_MICROBATCH, Op, OpKind, parse_cell
+from ppmodel.ops import Op, OpKind
 from ppmodel.tables.dependencies import NO_OPERATION, by_keys, dependencies_of
 from ppmodel.tables.pairs import find_pairs
+from ppmodel.tables.rows import as_cell, flattened, majority_placement, numbered_without_gap, texts
 from ppmodel.tables.slots import slots, table
 from ppmodel.tables.steps import find_steps, with_step
 from ppmodel.tables.validation import refuse_deadlock, refuse_out_of_range, validate
@@ -170,31 +171,31 @@ class Schedule:
         Raises
         ------
         TableError
-            If an operation is missing, duplicated, misplaced or waits forever.
+            If a cell is something else, or an operation is missing, duplicated, misplaced or waits forever.
 
         Examples
         --------
         >>> Schedule.from_rows("one rank", [["0F0", "0F1", "0B0", "0B1"]]).num_microbatches
         2
         """
-        cells = [[_as_cell(cell) for cell in row] for row in rows]
+        cells = [[as_cell(cell) for cell in row] for row in rows]
         ops = [[op for cell in row for op in cell] for row in cells]
-        flat = np.array([op for row in ops for op in row], dtype=np.int32).reshape(-1, 4)
+        flat = flattened(ops)
         if not len(flat):
             raise TableError("table", "empty", "must contain operations", "write one row per rank")
         joined = [position > 0 for row in cells for cell in row for position in range(len(cell))]
         rank_start = np.cumsum([0] + [len(row) for row in ops])
         parts = more.get("microbatch_parts", 1)
-        found = _numbered_without_gap(flat, cells)
+        found = numbered_without_gap(flat, cells)
         more.setdefault("num_microbatches", max(1, -(-found["microbatch"] // parts)))
         if more["num_microbatches"] * parts > found["microbatch"]:
             field, rule = f"microbatch {found['microbatch']}", "has no operation in the table"
             remedy = f"write its operations, or fix the number of microbatches ({more['num_microbatches']})"
-            raise TableError(field, "missing", rule, remedy, grid=Grid(_texts(cells)))
+            raise TableError(field, "missing", rule, remedy, grid=Grid(texts(cells)))
         if more.get("stage_shares") is not None and len(more["stage_shares"]) != found["stage"]:
             rule = f"must have one share per stage, {found['stage']}"
             raise TableError("stage_shares", more["stage_shares"], rule, "fix or delete them")
-        placement = _majority_placement(flat, np.repeat(np.arange(len(rows)), np.diff(rank_start)))
+        placement = majority_placement(flat, np.repeat(np.arange(len(rows)), np.diff(rank_start)))
         kind, stage, microbatch, replica = flat.T.copy()
         schedule = cls(
             name=name, placement=placement, kind=kind, stage=stage, microbatch=microbatch, replica=replica,
@@ -434,7 +435,7 @@ class Schedule:
         """The `Grid` of the rows in program order, with some operations' cells marked."""
         place = self.cell - self.cell[self.rank_start[:-1]][self.rank]
         marks = {(int(self.rank[i]), int(place[i])) for i in indices}
-        return Grid(_texts(self.rows()), marks)
+        return Grid(texts(self.rows()), marks)
 
 
 @lru_cache
@@ -453,39 +454,3 @@ def _column(values, shape, dtype):
         column = np.empty(shape, dtype)
         column[...] = values
     return column.reshape(-1)
-
-
-def _as_cell(cell):
-    return parse_cell(cell) if isinstance(cell, str) else cell if isinstance(cell[0], tuple) else (cell,)
-
-
-def _texts(rows):
-    return [["&".join(map(str, cell)) for cell in row] for row in rows]
-
-
-def _numbered_without_gap(flat, cells):
-    """The numbers of stages, microbatches and replicas that operations name; each must count from 0 without gaps."""
-    found = {}
-    for column, name in ((1, "stage"), (2, "microbatch"), (3, "replica")):
-        numbers = np.unique(flat[:, column])
-        numbers = numbers[numbers != NO_MICROBATCH]
-        gap = np.flatnonzero(numbers != np.arange(len(numbers)))
-        if len(gap) or not len(numbers):
-            first = gap[0] if len(gap) else 0
-            rule = "has no operation in the table"
-            remedy = f"number every {name} from 0 without gaps"
-            raise TableError(f"{name} {first}", "missing", rule, remedy, grid=Grid(_texts(cells)))
-        found[name] = len(numbers)
-    return found
-
-
-def _majority_placement(flat, rank):
-    """The rank that has most operations of each (replica, stage); ties go to the lower rank."""
-    _, stage, _, replica = flat.T.astype(np.int64)
-    num_ranks, shape = int(rank.max()) + 1, (int(replica.max()) + 1, int(stage.max()) + 1)
-    there, count = np.unique((replica * shape[1] + stage) * num_ranks + rank, return_counts=True)
-    place, home = np.divmod(there, num_ranks)
-    best = np.lexsort((-home, count, place))  # a stage's last entry has most, or as many on a lower rank
-    placement = np.zeros(shape[0] * shape[1], dtype=np.int32)
-    placement[place[best]] = home[best]
-    return placement.reshape(shape)

@@ -1,0 +1,69 @@
+"""From rows of cells, as people write a table, to the arrays of a `Schedule`."""
+
+import operator
+from itertools import chain
+
+import numpy as np
+
+from ppmodel.errors import TableError
+from ppmodel.grid import Grid
+from ppmodel.ops import NO_MICROBATCH, parse_cell
+
+_AS_OP = 'write, for example, Op(OpKind.F, 2, 5) or "2F5"'
+
+
+def as_cell(cell):
+    """The operations of a cell that is given as one of them, several of them, or text."""
+    if isinstance(cell, str):
+        return parse_cell(cell)
+    if not (isinstance(cell, tuple | list) and len(cell)):
+        raise TableError("cell", repr(cell), "is not an Op, its text or a tuple of Op", _AS_OP)
+    return cell if isinstance(cell[0], tuple) else (cell,)
+
+
+def flattened(ops):
+    """The operations of all ranks, shape (num_operations, 4)."""
+    try:
+        found = map(operator.index, chain.from_iterable(chain.from_iterable(ops)))
+        return np.fromiter(found, np.int32, 4 * sum(map(len, ops))).reshape(-1, 4)
+    except (TypeError, ValueError, OverflowError):
+        rank, op = next((rank, op) for rank, row in enumerate(ops) for op in row if not _is_op(op))
+        rule = "is not an Op of an OpKind and whole numbers"
+        raise TableError(f"rank {rank}", repr(op), rule, _AS_OP) from None
+
+
+def _is_op(op):
+    return isinstance(op, tuple) and len(op) == 4 and all(hasattr(n, "__index__") and abs(n) < 2**31 for n in op)
+
+
+def texts(rows):
+    """Each rank's cells as people write them."""
+    return [["&".join(map(str, cell)) for cell in row] for row in rows]
+
+
+def numbered_without_gap(flat, cells):
+    """The numbers of stages, microbatches and replicas that operations name; each must count from 0 without gaps."""
+    found = {}
+    for column, name in ((1, "stage"), (2, "microbatch"), (3, "replica")):
+        numbers = np.unique(flat[:, column])
+        numbers = numbers[numbers != NO_MICROBATCH]
+        gap = np.flatnonzero(numbers != np.arange(len(numbers)))
+        if len(gap) or not len(numbers):
+            first = gap[0] if len(gap) else 0
+            rule = "has no operation in the table"
+            remedy = f"number every {name} from 0 without gaps"
+            raise TableError(f"{name} {first}", "missing", rule, remedy, grid=Grid(texts(cells)))
+        found[name] = len(numbers)
+    return found
+
+
+def majority_placement(flat, rank):
+    """The rank that has most operations of each (replica, stage); ties go to the lower rank."""
+    _, stage, _, replica = flat.T.astype(np.int64)
+    num_ranks, shape = int(rank.max()) + 1, (int(replica.max()) + 1, int(stage.max()) + 1)
+    there, count = np.unique((replica * shape[1] + stage) * num_ranks + rank, return_counts=True)
+    place, home = np.divmod(there, num_ranks)
+    best = np.lexsort((-home, count, place))  # a stage's last entry has most, or as many on a lower rank
+    placement = np.zeros(shape[0] * shape[1], dtype=np.int32)
+    placement[place[best]] = home[best]
+    return placement.reshape(shape)
