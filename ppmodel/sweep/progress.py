@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from time import monotonic
 
 _EVERY_S = 10.0
+_ENOUGH = 0.03
 
 
 def say(text):
@@ -62,23 +63,50 @@ def progress(total, done, file=None):
     with tqdm(
         total=total, initial=done, file=file, disable=not terminal, bar_format=form, dynamic_ncols=True, smoothing=0.05
     ) as bar:
-        yield bar.update if terminal else _lines(total, done, file)
+        yield _bar(bar) if terminal else _lines(total, done, file)
+
+
+def _bar(bar):
+    """Like `tqdm.update`, but the first rows, which wait for code to be compiled, do not count for the time left."""
+
+    def update(rows):
+        if bar.initial != before:
+            bar.update(rows)
+            return
+        bar.n += rows
+        bar.initial = bar.last_print_n = bar.n
+        bar.last_print_t = bar.start_t + bar.format_dict["elapsed"]
+        bar.refresh()
+
+    before = bar.initial
+    return update
 
 
 def _lines(total, before, file):
-    """Like `tqdm.update`, but in plain lines, at most one every ten seconds, for readable logs."""
-    done, began = before, monotonic()
-    said = began
+    """Like `_bar`, but in plain lines, at most one every ten seconds, for readable logs."""
+    done, said, first = before, monotonic(), None
 
     def update(rows):
-        nonlocal done, said
+        nonlocal done, said, first
         done, now = done + rows, monotonic()
+        first = first or (done, now)
         if now - said >= _EVERY_S and done != total:
             said = now
-            left = _duration((now - began) * (total - done) / (done - before))
-            print(f"{done} of {counted(total)} ({100 * done // total} %), about {left} left", file=file, flush=True)
+            line = f"{done} of {counted(total)} ({100 * done // total} %)"
+            print(f"{line}, {_left(total - done, done - first[0], now - first[1])}", file=file, flush=True)
 
     return update
+
+
+def _left(rows, done, seconds):
+    """The time that rows will take, if enough are done to tell.
+
+    >>> _left(900, 100, 10.0), _left(990, 10, 1.0)
+    ('about 90 s left', 'too early to say how long is left')
+    """
+    if done < _ENOUGH * (rows + done):
+        return "too early to say how long is left"
+    return f"about {_duration(seconds * rows / done)} left"
 
 
 def _duration(seconds):

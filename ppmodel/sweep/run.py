@@ -106,7 +106,7 @@ def run_sweep(
             store.begin(force)
             computed = _complete(store, sweep, workers, scheduler, process_ends)
         elif not store.is_finished():
-            rule = "exists already, from another specification or version"
+            rule = f"exists already, from {store.difference()}"
             raise SweepError("--out", out, rule, "choose another name, or pass --force to replace it")
         return Summary(out, sweep.num_rows, computed, store.refused())
 

@@ -25,6 +25,7 @@ _RECORD_KEY = b"ppmodel_sweep"
 _RECORD, _LOCK = "sweep.json", "lock"
 _UNDER_WAY, _PARTS = ".tmp", "part-*.parquet"
 _DIGEST = 16
+_KEYS = {"cases": "schedules", "noises": "noise", "files": "files of schedules"}
 _OURS = re.compile(r"part-\d{6,9}-[0-9a-f]{16}\.(parquet|tmp)|(sweep|output)\.tmp|sweep\.json|lock")
 
 
@@ -98,16 +99,25 @@ class Store:
         -------
         bool
         """
+        finished = self._recorded() == self.record
+        if finished and self._begun() == self.record:  # was ended after the last rename
+            self.clear()
+        return finished
+
+    def difference(self):
+        """What the output, which is of another sweep, was computed with."""
+        recorded = self._recorded()
+        return _difference(recorded, self.record) if recorded else "another program"
+
+    def _recorded(self):
+        """The record in the output; empty if it has none."""
         import pyarrow.parquet
 
         try:
             metadata = pyarrow.parquet.read_schema(self.out).metadata or {}
         except (OSError, pyarrow.ArrowException):
-            return False
-        finished = metadata.get(_RECORD_KEY) == self.record.encode()
-        if finished and self._begun() == self.record:  # was ended after the last rename
-            self.clear()
-        return finished
+            metadata = {}
+        return metadata.get(_RECORD_KEY, b"").decode(errors="replace")
 
     def begin(self, force=False):
         """Prepare the folder: keep what belongs to this sweep, and its record.
@@ -271,10 +281,23 @@ def _difference(there, here):
         there, here = parse_json(there), parse_json(here)
         if there["sweep"] == here["sweep"]:
             return f"{there['versions']}, and this is {here['versions']}"
-        keys = [key for key, value in here["sweep"].items() if there["sweep"].get(key) != value]
-        return f"another specification ({', '.join(keys)} differ)"
+        changed = [(key, there["sweep"].get(key), value) for key, value in here["sweep"].items()]
+        keys = [_changed(_KEYS.get(key, key), *both) for key, *both in changed if both[0] != both[1]]
+        return f"another specification (changed: {', '.join(keys)})"
     except (ValueError, KeyError, TypeError, AttributeError):
         return "an unreadable record"
+
+
+def _changed(key, there, here):
+    """A key of a specification, with the names of the systems or models whose files have changed.
+
+    >>> _changed("systems", [{"name": "a", "peak": 1}], [{"name": "a", "peak": 2}]), _changed("pp", [4], [8])
+    ('systems (a)', 'pp')
+    """
+    before = {one["name"]: one for one in there if isinstance(one, dict) and "name" in one}
+    now = {one["name"]: one for one in here if isinstance(one, dict) and "name" in one}
+    names = [name for name in now if name in before and now[name] != before[name]]
+    return f"{key} ({', '.join(names)})" if names else key
 
 
 def _locked(folder):

@@ -232,7 +232,7 @@ def test_parts_of_another_sweep_are_refused(file, tmp_path, capsys, monkeypatch,
     interrupted(path, out, monkeypatch)
     path.write_text(SHORT.replace("[2, 3, 4, 5]", "[2, 3, 4]"))
     _, _, said = run(capsys, path, "--out", out)
-    assert re.match(r"error: parts = .*were begun with another specification \(pp differ\); resume that one", said)
+    assert re.match(r"error: parts = .*were begun with another specification \(changed: pp\); resume that one", said)
     path.write_text(SHORT)
     with monkeypatch.context() as patch:
         patch.setattr(store, "versions", lambda: "ppmodel 9.9")
