@@ -12,7 +12,7 @@ from operator import itemgetter
 from ppmodel import iteration, metrics
 from ppmodel.cases import as_case, as_cases, built, compiled, size_of
 from ppmodel.costs import comm_over_forward
-from ppmodel.errors import NO_MEMORY, CostError, PPModelError
+from ppmodel.errors import NO_MEMORY, CostError, PPModelError, did_you_mean
 from ppmodel.given import listed, plain
 from ppmodel.layouts import LAYOUT_COLUMNS, LAYOUT_FIELDS, as_layouts, layout_columns, layout_size
 from ppmodel.ordering import ordered_case, ordered_cases, ordered_for
@@ -90,9 +90,10 @@ def simulate(
     ('paper', 1920)
     """
     require_semantics(p2p, allreduce)
-    seconds, values = _told_apart(given)
+    case = as_case(schedule)
+    seconds, values = _told_apart(given, [case])
     (layout,) = _one_layout(layout, values, plain(pp))
-    case = chunked_case(as_case(schedule), layout)
+    case = chunked_case(case, layout)
     size = _one_size(case, pp, microbatches, layout)
     table = built(case, *size)
     require_used(seconds, allreduce)
@@ -199,7 +200,8 @@ def compared(
     >>> columns[:3], row["makespan_s"]
     (['schedule', 'options', 'label'], 33.0)
     """
-    cases, (seconds, values) = as_cases(schedules), _told_apart(given)
+    cases = as_cases(schedules)
+    seconds, values = _told_apart(given, cases)
     layouts = priced(model, system, seconds, changes, as_layouts(layout, values, pp))
     require_used(seconds, allreduce)
     words = list(product(listed(p2p), listed(allreduce)))
@@ -418,10 +420,24 @@ def options_text(options):
     return " ".join(f"{name}={option_text(value)}" for name, value in options)
 
 
-def _told_apart(given):
-    """Separate seconds from values of a layout."""
-    values = {name: value for name, value in given.items() if name in LAYOUT_FIELDS}
-    return {name: value for name, value in given.items() if value is not None and name not in values}, values
+def _told_apart(given, cases):
+    """Separate seconds from values of a layout, and refuse anything else."""
+    given = {name: value for name, value in given.items() if value is not None}
+    for name, value in given.items():
+        if name not in SECONDS and name not in LAYOUT_FIELDS:
+            raise CostError(name, value, "is not known here", _meant(name, value, cases))
+    return [{name: value for name, value in given.items() if name in known} for known in (SECONDS, LAYOUT_FIELDS)]
+
+
+def _meant(name, value, cases):
+    """What to write instead of an unknown keyword."""
+    for case in cases:
+        if name in case.known_options:
+            return f'write ("{case.name}", {{"{name}": {plain(value)!r}}})'
+    if name == "changes":
+        return "ppmodel.compare takes changes"
+    own = ("pp", "microbatches", "model", "system", "layout", "p2p", "allreduce", "changes", *LAYOUT_FIELDS)
+    return did_you_mean(name, (*SECONDS, *own)) or f"give {', '.join(SECONDS)}, or model and system"
 
 
 def _one_layout(layout, values, pp):

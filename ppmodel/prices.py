@@ -25,7 +25,7 @@ def seconds_costs(table, allreduce="excluded", **seconds):
     Raises
     ------
     CostError
-        If one is unknown, missing, given twice, or has no effect on the table.
+        If one is missing, given twice, or has no effect on the table.
     """
     given = require_seconds(seconds)
     for name, value in given.items():
@@ -74,9 +74,6 @@ def costs_of(table, model, system, allreduce, seconds, layout=None):
 def require_seconds(seconds):
     """The seconds given, refused if they do not suffice for any table."""
     given = {name: value for name, value in seconds.items() if value is not None}
-    for name in given:
-        if name not in SECONDS:
-            raise CostError(name, given[name], "is not known", f"give {', '.join(SECONDS)}, or model and system")
     halves = given.keys() & _HALVES
     if halves and "backward" in given:
         raise CostError(
@@ -243,11 +240,11 @@ def as_system(given):
 
 
 def require_pair(model, system, seconds):
-    """Refuse a model without a system, either combined with seconds, and keywords that are not costs."""
+    """Refuse a model without a system, and either combined with seconds."""
     for name, value in seconds.items():
         if value is not None:
-            rule = "cannot be combined with model and system" if name in SECONDS else "is not known"
-            raise CostError(name, value, rule, "give either seconds or model and system")
+            rule, remedy = "cannot be combined with model and system", "give either seconds or model and system"
+            raise CostError(name, value, rule, remedy)
     for name, value in (("model", model), ("system", system)):
         if value is None:
             raise CostError(name, None, "is missing", "give model and system, or seconds")

@@ -136,7 +136,9 @@ def test_a_systems_nics_cannot_be_forgotten():
         (("1f1b",), SECONDS, "pp = nothing: is missing"),
         (("1f1b", 4, 8), {}, "forward = nothing: is missing"),
         (("1f1b", 4, 8), {"forward": 1}, "backward = nothing: is missing"),
-        (("1f1b", 4, 8), SECONDS | {"forwards": 1}, "forwards = 1: is not known; give forward"),
+        (("1f1b", 4, 8), SECONDS | {"forwards": 1}, "forwards = 1: is not known here; did you mean forward"),
+        (("1f1b", 4, 8), ON | {"tpp": 4}, "tpp = 4: is not known here; did you mean tp"),
+        (("interleaved-1f1b:chunks=2", 4, 8), SECONDS | {"chunks": 4}, r'write \("interleaved-1f1b", {"chunks": 4}\)'),
         (("1f1b", 4, 8), SECONDS | ON, "forward = 1: cannot be combined with model and system"),
         (("1f1b", 4, 8), {"model": "paper"}, "system = nothing: is missing"),
         ((7, 4, 8), SECONDS, "schedule = 7: is not a schedule's name"),
@@ -236,8 +238,10 @@ def test_a_searched_order_is_searched_for_its_costs():
         ([None, {"network": False}], r"changes = \{'network': False\}: is not a Change; write"),
     ],
 )
-def test_changes_without_effect_are_refused(changes, said):
+def test_changes_that_mean_nothing_are_refused(changes, said):
     """Of a system, where costs are in seconds; and what is no change. None is no change either, but says so."""
+    with pytest.raises(CostError, match="is not known here; ppmodel"):
+        pp.simulate("1f1b", 4, 8, changes=changes, **SECONDS)
     with pytest.raises(CostError, match=said):
         pp.compare("1f1b", 4, 8, changes=changes, **SECONDS)
     frame = pp.compare("1f1b", 4, 8, changes=[None, Change(backward=np.float64(3))], **SECONDS)
