@@ -90,16 +90,17 @@ See {doc}`../method` and {download}`a.csv <../results/a.csv>`."""
     data = {"text/html": table.to_html(), "text/plain": repr(table)}
     cell = new_code_cell("", outputs=[new_output("execute_result", data, execution_count=1)])
     caution = new_markdown_cell("Not said.\n\n**Beside it**: 7 % in {doc}`b`.")
-    cells = [new_markdown_cell(prose), new_markdown_cell("## All"), cell, caution]
+    cells = [new_markdown_cell(prose), new_markdown_cell("## All\n\nNot said. Of each rank:"), cell, caution]
     notebook = resolved(new_notebook(cells=cells), tmp_path)
     assert "12.5 %, else ...; ..." in notebook.cells[0].source
     assert "*method*" in notebook.cells[0].source
     assert "[a.csv](results/a.csv)" in notebook.cells[0].source
     lines = answer(notebook).splitlines()
     assert lines[0] == "Title"
-    assert lines[lines.index("All") + 3].split() == ["S", "schedule"]
-    assert lines[lines.index("All") + 4].split(maxsplit=1) == ["0", "x's < y"]
-    assert lines[-3] == "... and 25 more rows in the notebook"
+    assert lines[lines.index("All") + 5].split() == ["S", "schedule"]
+    assert lines[lines.index("All") + 6].split(maxsplit=1) == ["0", "x's < y"]
+    assert lines[lines.index("All") + 3] == "Of each rank:"
+    assert lines[-3] == "... and 16 more rows in the notebook"
     assert lines[-1] == "Beside it: 7 % in *b*."
     assert lines[2].startswith("See *method*")  # the sentence with theirs needs a number that is not here
 

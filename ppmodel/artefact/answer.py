@@ -12,7 +12,7 @@ _ROLE = re.compile(r"\{[\w:]+\}`([^`<]*?)(?:\s*<([^`>]*)>)?`")
 _NOT_HERE = re.compile(r"\bnan\b")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _ELSEWHERE = "..."
-_WIDTH, _MOST_ROWS = 100, 15
+_WIDTH, _MOST_ROWS = 100, 24
 
 
 def resolved(notebook, results):
@@ -63,7 +63,7 @@ def _link(found):
 
 
 def answer(notebook):
-    """Extract the answer of a page: title, first paragraphs, tables under their headings, and what opens in bold.
+    """Extract the answer of a page: title, first paragraphs, tables with what introduces them, and what opens in bold.
 
     Parameters
     ----------
@@ -77,14 +77,22 @@ def answer(notebook):
     """
     title, *opening = notebook.cells[0].source.strip().split("\n\n")
     parts = [title.lstrip("# "), *(_plain(part) for part in opening if not part.startswith("```"))]
-    heading = ""
+    heading = introduced = ""
     for cell in notebook.cells[1:]:
         if cell.cell_type == "markdown":
+            introduced = _introduction(cell)
             heading = next((line.lstrip("# ") for line in cell.source.splitlines() if line.startswith("## ")), heading)
         if said := _said(cell):
-            parts += [f"{heading}\n{'-' * len(heading)}"] * bool(heading) + said
-            heading = ""
+            parts += [f"{heading}\n{'-' * len(heading)}"] * bool(heading)
+            parts += [introduced] * (bool(introduced) and cell.cell_type == "code") + said
+            heading = introduced = ""
     return "\n\n".join(parts)
+
+
+def _introduction(cell):
+    """The last sentence of a cell, if it ends with a colon: what it says is of the table that follows."""
+    *_, last = _SENTENCE_END.split(" ".join(cell.source.split("\n\n")[-1].split()))
+    return _plain(last) if last.endswith(":") else ""
 
 
 def _said(cell):
