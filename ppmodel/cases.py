@@ -143,13 +143,56 @@ def as_cases(given):
 
     A generator's file stands for all schedules that it registers.
 
+    Raises
+    ------
+    ScheduleError
+        As for `as_case`; and for two different generators of one name, of which only the last could run.
+
     Examples
     --------
     >>> [case.label for case in as_cases(["gpipe", ("hanayo", {"waves": 2})])]
     ['GPipe', 'Hanayo W = 2']
     """
     entries = [given] if isinstance(given, Case) or _is_pair(given) else listed(given)
-    return [case for entry in entries for case in _found(entry)]
+    found, first = [], {}
+    for entry in entries:
+        found += require_one_each(first, _found(entry))
+    return found
+
+
+def require_one_each(first, cases):
+    """Refuse a generator that has replaced another one of the same name; a copy changes nothing.
+
+    Parameters
+    ----------
+    first : dict
+        What each name stood for before; the names of these cases are added.
+    cases : list of Case
+        The next ones.
+
+    Returns
+    -------
+    list of Case
+        The same.
+
+    Raises
+    ------
+    ScheduleError
+        Names both files.
+    """
+    for case in cases:
+        if case.source is None:
+            entry = schedules.get(case.name)
+            before = first.setdefault(case.name, entry)
+            if _identity(before) != _identity(entry):
+                rule = f"is also the name of a schedule in {before.file}"
+                raise ScheduleError("schedule", case.name, rule, "choose a different name", where=entry.file)
+    return cases
+
+
+def _identity(entry):
+    """What a copy of a generator shares with it."""
+    return entry.label, entry.title, getattr(entry.generate, "__code__", entry.generate)
 
 
 def _is_pair(given):

@@ -10,6 +10,7 @@ from ppmodel import build, names
 from ppmodel.artefact.files import bring
 from ppmodel.artefact.kinds import KINDS
 from ppmodel.artefact.parameters import Parameter, check
+from ppmodel.cases import as_cases
 from ppmodel.errors import PPModelError, ScheduleError
 from ppmodel.export import read_table
 from ppmodel.metrics import peak_activations
@@ -102,6 +103,8 @@ def test_a_file_may_be_registered_again(generated, tmp_path):
     other.write_text(copy.read_text().replace("node == 0", "node == 1"))
     with pytest.raises(ScheduleError, match=r"other.py:13: .* is also the name .* in .*node_1f1b.py:13; ch"):
         register_file(other)
+    with pytest.raises(ScheduleError, match=r"my_schedule.py: .* is also the name .* in .*templates.my_schedule.py"):
+        as_cases([template_path("my_schedule", ".py"), copy])
 
 
 GENERATOR_MISTAKES = {

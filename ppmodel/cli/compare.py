@@ -2,13 +2,12 @@
 
 import click
 
-from ppmodel.cases import cases_of_file, cases_of_text
-from ppmodel.cli import arguments, guard
+from ppmodel.cases import cases_of_file, cases_of_text, require_one_each
+from ppmodel.cli import arguments
 from ppmodel.cli.asked import COSTS, asked_costs, asked_layout, refuse_target
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say, say_json
 from ppmodel.errors import PPModelError
-from ppmodel.files import read_text
 from ppmodel.layouts import layout_size
 
 EXIT_ALL_REFUSED = 1
@@ -58,9 +57,10 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
 def _cases(names, file):
     """The schedules named, each once; tables with the same name are distinguished by their files."""
     found = [] if file is None else [(file, case) for case in cases_of_file(file)]
+    first = {}
+    require_one_each(first, [case for _, case in found])
     for name in names:
-        for case in cases_of_text(name):
-            _require_one_file(case.name, [place for place, known in found if known.name == case.name], name)
+        for case in require_one_each(first, cases_of_text(name)):
             same = [place for place, known in found if known == case]
             if not same or (case.source and name not in same):
                 found.append((name, case))
@@ -72,14 +72,6 @@ def _cases(names, file):
         case._replace(name=f"{case.name} ({place})") if case.source and labels.count(case.label) > 1 else case
         for place, case in found
     ]
-
-
-def _require_one_file(schedule, places, name):
-    """Refuse two different generators with one name: the later has replaced the earlier; a copy changes nothing."""
-    files = guard.generators([*places, name])
-    if len({read_text(file) for file in files}) > 1:
-        rule, remedy = f"is also the name of a schedule in {files[0]}", "choose a different name in @schedule"
-        raise PPModelError("schedule", schedule, rule, remedy, where=files[-1])
 
 
 def _size(cases, pp, microbatches, layout):
