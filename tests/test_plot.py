@@ -105,6 +105,23 @@ def test_frames_become_lines(frame):
     assert all(axis.get_ylim()[0] == 0 for axis in axes)
 
 
+@pytest.mark.parametrize(
+    ("plot", "given"),
+    [
+        (plot_lines, ("microbatches", "idle_ratio")),
+        (plot_bars, ("microbatches", "idle_ratio")),
+        (plot_heatmap, ("microbatches", "label", "idle_ratio")),
+    ],
+)
+def test_several_rows_at_one_place_are_refused(frame, plot, given):
+    """With what they differ in; a column that is not there, with the nearest that is."""
+    with pytest.raises(pp.PPModelError, match=r"2 rows for microbatches 2, label GPipe: .* differ in system; select"):
+        plot(frame, *given, "title")
+    with pytest.raises(pp.PPModelError, match=r"column = idle_ration: is not in the frame; did you mean idle_ratio\?"):
+        plot(frame, *given[:-1], "idle_ration", "title")
+    assert plot(frame, *given, "title", panel="system").axes
+
+
 def test_lines_around_zero_show_it_and_limits_are_named(frame):
     """A line at 0 in every panel where values are below it; limits stand in all panels and once in the legend."""
     figure = plot_lines(
@@ -136,8 +153,7 @@ def test_dashes_tell_lines_of_one_colour_apart(frame):
 
 def test_more_panels_than_fit_in_a_row(frame):
     """Panels go on below; those that are left over are hidden, and the axis above an empty place is labelled."""
-    three = [f"{name} again" for name in SYSTEMS[:1]]
-    frame = frame.assign(place=frame.system.where(frame.microbatches > 4, three[0]))
+    frame = frame[frame.system == SYSTEMS[0]].assign(place=frame.microbatches.map("B = {}".format))
     axes = plot_lines(frame, "microbatches", "makespan_s", "title", panel="place", in_row=2).axes
     assert [axis.get_visible() for axis in axes] == [True, True, True, False]
     assert axes[1].get_xlabel()
@@ -159,6 +175,9 @@ def test_bars_stand_on_one_another():
     frame = pp.compare(["gpipe", "1f1b"], 4, 8, forward=1, backward=2)
     tops = plot_bars(frame, "pp", "makespan_s", "title", stacked=True).axes[0].patches
     assert tops[1].get_y() == tops[0].get_height()
+    alone = plot_bars(frame, "label", "makespan_s", "title").axes[0].patches
+    assert [bar.get_height() for bar in alone if bar.get_height()] == frame.makespan_s.tolist()
+    assert len({bar.get_width() for bar in alone}) == 1
 
 
 def test_a_heatmap_writes_every_number(frame):
@@ -170,6 +189,8 @@ def test_a_heatmap_writes_every_number(frame):
     assert said.count("") == 1
     assert f"{rows.idle_ratio.min():.0%}" in said
     assert len(boxes(axis)) == 1
+    axis = plot_heatmap(rows, "microbatches", "label", "makespan_s", "title").axes[0]
+    assert f"{rows.makespan_s.min():.3g}" in [text.get_text() for text in axis.texts]
 
 
 def test_points_with_one_place_share_a_name(frame):
@@ -449,7 +470,7 @@ def test_long_names_stand_above_their_rows_on_a_phone(shape):
 def test_numbers_of_a_heatmap_fit_their_cells_on_a_phone():
     """However many columns there are."""
     frame = pd.DataFrame({"label": np.repeat(["1F1B", "interleaved 1F1B V = 2"], 12), "x": [*range(12)] * 2})
-    phone = narrow(plot_heatmap(frame.assign(value=-0.25), "x", "label", "value", "title"))
+    phone = narrow(plot_heatmap(frame.assign(value=-0.25), "x", "label", "value", "title", form="{:.0%}"))
     phone.draw_without_rendering()
     (axis,) = phone.axes
     widest = max(text.get_window_extent().width for text in axis.texts if text.get_text() == "-25%")
@@ -487,7 +508,8 @@ def test_a_dark_page_gets_light_strokes_and_the_figure_back(frame):
 
 def test_panels_with_a_line_each_name_it_themselves(frame):
     """No name at the end and no legend, where the title of the panel says it."""
-    figure = plot_lines(frame, "microbatches", "makespan_s", "title", panel="label")
+    one = frame[frame.system == SYSTEMS[0]]
+    figure = plot_lines(one, "microbatches", "makespan_s", "title", panel="label")
     assert [axis.get_title(loc="left") for axis in figure.axes] == ["GPipe", "1F1B", "Chimera"]
     assert not figure.legends
     assert not any(axis.texts for axis in figure.axes)

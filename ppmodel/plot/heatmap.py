@@ -4,7 +4,18 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.colors import LogNorm, Normalize, TwoSlopeNorm
 
-from ppmodel.plot.style import axis_label, on_phone, page_width, panel_title, panels_of, redrawn, titled, write_above
+from ppmodel.plot.style import (
+    axis_label,
+    is_ratio,
+    on_phone,
+    page_width,
+    panel_title,
+    panels_of,
+    redrawn,
+    require_points,
+    titled,
+    write_above,
+)
 from ppmodel.plot.themes import ON_DARK, ON_LIGHT
 
 _DARK = 0.55
@@ -19,7 +30,7 @@ _MANY = 20  # rows: from here on, columns are named above them too
 
 @redrawn
 def plot_heatmap(
-    frame, x, y, value, title, context="", *, panel=None, form="{:.0%}", text=None, framed=None, limits=None,
+    frame, x, y, value, title, context="", *, panel=None, form=None, text=None, framed=None, limits=None,
     centre=None, log=False, labels=None, words=None,
 ):  # fmt: skip
     """Draw a heatmap, with the number written in each cell.
@@ -34,8 +45,8 @@ def plot_heatmap(
         The message of the figure, and what it shows; see `context`.
     panel : str, optional
         Column that distinguishes the panels, drawn side by side.
-    form : str
-        Format of the numbers.
+    form : str, optional
+        Format of the numbers; by default, percent where `plot_lines` shows percent, otherwise three digits.
     text : str, optional
         Column with text for the cells, instead of the number.
     framed : str, optional
@@ -63,7 +74,8 @@ def plot_heatmap(
     >>> len(plot_heatmap(frame, "microbatches", "label", "idle_ratio", "The bubble shrinks with B").axes)
     1
     """
-    panels, said = panels_of(frame, panel), words or {}
+    require_points(frame, [value, *filter(None, (text, framed))], x, y, panel)
+    panels, said, form = panels_of(frame, panel), words or {}, form or ("{:.0%}" if is_ratio(value) else "{:.3g}")
     columns, rows = list(dict.fromkeys(frame[x])), list(dict.fromkeys(frame[y]))
     bare = text is not None and not frame[text].astype(bool).any()
     called = [str(said.get(one, one)) for one in rows]

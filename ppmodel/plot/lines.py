@@ -9,6 +9,7 @@ from ppmodel.plot.ends import label_ends
 from ppmodel.plot.palette import style_of
 from ppmodel.plot.style import (
     axis_label,
+    is_ratio,
     log_ticks,
     names_above,
     on_phone,
@@ -18,6 +19,8 @@ from ppmodel.plot.style import (
     panels_of,
     percent_axis,
     redrawn,
+    require_columns,
+    require_points,
     row_height,
     titled,
     wrapped,
@@ -41,7 +44,8 @@ def plot_lines(
     Parameters
     ----------
     frame : DataFrame
-        One row per point, as `ppmodel.compare` returns; rows without a number are left out.
+        One row per point, as `ppmodel.compare` returns; rows without a number are left out. Several rows with the same
+        values of `x`, `line`, `dash` and `panel` are refused.
     x : str
         Column for the horizontal axis; ``microbatches`` and ``pp`` get a logarithmic axis with ticks at their values.
     y : str or list of str
@@ -88,7 +92,9 @@ def plot_lines(
     2
     """
     columns = [y] if isinstance(y, str) else list(y)
+    require_columns(frame, *columns, *band or ())
     frame = frame.dropna(subset=columns)
+    require_points(frame, columns, x, line, dash, panel)
     shared = columns if share is True else share or ()
     panels = panels_of(frame, panel)
     figure, axes, places = _places(columns, list(panels), in_row, shared, not own_x)
@@ -102,7 +108,7 @@ def plot_lines(
         here = panels[name]
         _draw_lines(axis, here, x, column, (line, styles), (dash, dashes), band)
         on_scale = (frame if column in shared else here)[column]
-        _vertical(axis, on_scale, _is_ratio(column) if percent is None else percent, zero, "y" in log)
+        _vertical(axis, on_scale, is_ratio(column) if percent is None else percent, zero, "y" in log)
         axis.set_ylabel(axis_label(column, labels))
         values = (here if own_x else frame)[x]
         _horizontal(axis, x, values, labels, "x" in log and not (own_x and values.max() <= _NARROW * values.min()))
@@ -218,7 +224,7 @@ def plot_bars(
     frame : DataFrame
         One row per bar.
     x, y : str
-        Columns for the groups and for the height of bars.
+        Columns for the groups and for the height of bars; if `x` is also `bar`, each group has one bar.
     title, context, labels
         As in `plot_lines`.
     bar : str
@@ -245,7 +251,8 @@ def plot_bars(
     >>> len(plot_bars(frame, "system", "makespan_s", "Newer is faster").axes)
     1
     """
-    panels = panels_of(frame, panel)
+    require_points(frame, [y], x, bar, panel)
+    panels, stacked = panels_of(frame, panel), stacked or x == bar
     groups = list(dict.fromkeys(frame[x]))
     horizontal = horizontal or on_phone()
     colours = colours or {name: style["color"] for name, style in style_of(frame[bar]).items()}
@@ -260,10 +267,11 @@ def plot_bars(
     shared = {"sharex": share, "sharey": True} if horizontal else {"sharey": share}
     figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, **shared)
     for axis, (name, here) in zip(axes.flat, panels.items(), strict=True):
-        table = here.pivot(index=x, columns=bar, values=y).reindex(index=groups, columns=list(colours))
+        table = here.assign(_bar=here[bar]).pivot(index=x, columns="_bar", values=y)
+        table = table.reindex(index=groups, columns=list(colours))
         shape = table.plot.barh if horizontal else table.plot.bar
         shape(stacked=stacked, ax=axis, color=colours, width=thick, legend=False, **({} if horizontal else {"rot": 0}))
-        _finish_bars(axis, axis_label(y, labels), horizontal, _is_ratio(y))
+        _finish_bars(axis, axis_label(y, labels), horizontal, is_ratio(y))
         panel_title(axis, panel, name, labels)
         if above:
             write_above(axis, names, thick)
@@ -271,7 +279,8 @@ def plot_bars(
             axis.tick_params(labelbottom=True)
     if horizontal and not above:
         axes[0, 0].invert_yaxis()
-    legend(figure, axes[0, 0])
+    if x != bar:
+        legend(figure, axes[0, 0])
     return titled(figure, title, context)
 
 
@@ -315,10 +324,6 @@ def legend(figure, axis=None, extra=()):
     columns = int(figure.get_figwidth() * 72 / (5.2 * longest + 42))
     columns = -(-len(handles) // -(-len(handles) // max(1, columns)))  # rows as even as possible
     figure.legend(handles=handles, loc="outside lower center", ncols=max(1, columns))
-
-
-def _is_ratio(column):
-    return "ratio" in column.split("_") or column == "relative"
 
 
 def _vertical(axis, values, ratio, zero, logarithmic):

@@ -14,6 +14,7 @@ from ppmodel.plot.style import (
     panel_title,
     panels_of,
     redrawn,
+    require_columns,
     row_height,
     titled,
     write_above,
@@ -64,6 +65,7 @@ def plot_parts(
     >>> len(plot_parts(frame, "dp", PARTS_CALLED, "More replicas, fewer microbatches", axis="s").axes)
     1
     """
+    require_columns(frame, x, *parts, panel)
     frame = frame.dropna(subset=list(parts))
     there = [(name, colour) for name, colour in zip(parts, cycle(_COLOURS)) if (frame[name] != 0).any()]
     panels, horizontal = panels_of(frame, panel), horizontal or on_phone()

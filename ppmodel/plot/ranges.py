@@ -4,7 +4,17 @@ from matplotlib import pyplot as plt
 
 from ppmodel.plot.lines import legend
 from ppmodel.plot.palette import style_of
-from ppmodel.plot.style import axis_label, on_phone, panel_grid, panel_title, panels_of, percent_axis, redrawn, titled
+from ppmodel.plot.style import (
+    axis_label,
+    on_phone,
+    panel_grid,
+    panel_title,
+    panels_of,
+    percent_axis,
+    redrawn,
+    require_columns,
+    titled,
+)
 
 _APART = 0.36
 
@@ -44,6 +54,7 @@ def plot_ranges(
     >>> len(plot_ranges(frame, ["low", "less", "middle", "more", "high"], "Where the runs lie").axes)
     1
     """
+    require_columns(frame, *columns, row, beside, panel)
     panels, names, versions = panels_of(frame, panel), list(dict.fromkeys(frame[row])), list(panels_of(frame, beside))
     figure, axes = panel_grid(len(panels), in_row, height=0.3 * len(names) + 0.7)
     for axis, (name, here) in zip(axes.flat, panels.items(), strict=False):

@@ -10,7 +10,16 @@ from matplotlib.transforms import Bbox
 from ppmodel.plot.ends import kept_apart
 from ppmodel.plot.lines import label_edges, legend
 from ppmodel.plot.palette import style_of
-from ppmodel.plot.style import axis_label, log_ticks, panel_grid, panel_title, panels_of, redrawn, titled
+from ppmodel.plot.style import (
+    axis_label,
+    log_ticks,
+    panel_grid,
+    panel_title,
+    panels_of,
+    redrawn,
+    require_columns,
+    titled,
+)
 
 _NAME_IN = 0.17
 _SIDES, _HEIGHTS = {1: "left", 0: "center", -1: "right"}, {2: "bottom", 1: "bottom", 0: "center", -1: "top", -2: "top"}
@@ -66,6 +75,7 @@ def plot_scatter(
     >>> len(plot_scatter(frame, "makespan_s", "peak_activations", "1F1B holds less", group="label").axes)
     1
     """
+    require_columns(frame, x, y, group, panel, name, front)
     panels = panels_of(frame, panel)
     width = 6.6 / min(in_row, len(panels)) + 0.4  # on a phone, the page sets it
     figure, axes = panel_grid(len(panels), in_row, width=width, height=3.2, share_y=percent)

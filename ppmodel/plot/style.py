@@ -11,6 +11,8 @@ from matplotlib import pyplot as plt
 from matplotlib.font_manager import fontManager
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from ppmodel.errors import PPModelError, did_you_mean
+
 _WIDE, _PHONE, _PHONE_BELOW = 7.8, 3.7, 5.0
 _PAGE = ContextVar("inches", default=_WIDE)
 _TITLE_LETTER, _CONTEXT_LETTER, _PANEL_LETTER, _AXIS_LETTER = 6.1, 4.35, 6.0, 5.4  # points that a letter takes
@@ -136,9 +138,65 @@ def axis_label(column, labels=None):
     return (labels or {}).get(column, _LABELS.get(column, column))
 
 
+def is_ratio(column):
+    """Whether a column's numbers are usually written in percent."""
+    return "ratio" in column.split("_") or column == "relative"
+
+
 def percent_axis(axis):
     """Write the numbers of a matplotlib axis in percent."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g}%"))
+
+
+def require_columns(frame, *columns):
+    """Refuse columns that a frame does not have; None is no column.
+
+    Raises
+    ------
+    PPModelError
+    """
+    for column in columns:
+        if column is not None and column not in frame:
+            known = [str(one) for one in frame.columns]
+            remedy = did_you_mean(column, known) or f"it has {', '.join(known)}"
+            raise PPModelError("column", column, "is not in the frame", remedy)
+
+
+def require_points(frame, values, *places):
+    """Refuse missing columns, and several rows that would be drawn at one place.
+
+    Parameters
+    ----------
+    frame : DataFrame
+    values : sequence of str
+        Columns that are drawn.
+    *places : str or None
+        Columns that say where.
+
+    Raises
+    ------
+    PPModelError
+        Names the columns in which such rows differ.
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> frame = pp.compare("1f1b", [2, 4], [4, 8], forward=1, backward=2)
+    >>> require_points(frame, ["makespan_s"], "microbatches", "pp")
+    """
+    require_columns(frame, *values, *places)
+    places = [place for place in dict.fromkeys(places) if place is not None]
+    double = frame[frame.duplicated(places, keep=False)]
+    if not len(double):
+        return
+    _, rows = next(iter(double.groupby(places, sort=False, dropna=False, observed=True)))
+    given = frame.columns[: frame.columns.get_loc("makespan_s")] if "makespan_s" in frame else frame.columns
+    differ = [one for one in given if one not in (*places, *values) and rows[one].map(str).nunique() > 1]
+    found = f"{len(rows)} rows for {', '.join(f'{name} {value}' for name, value in rows[places].iloc[0].items())}"
+    said = f"differ in {', '.join(differ)}" if differ else "are alike"
+    rule = f"must have one row per point, but these {said}"
+    remedy = "select one value of each, or draw panels by it" if differ else "drop all but one"
+    raise PPModelError("frame", found, rule, remedy)
 
 
 def panels_of(frame, panel):
