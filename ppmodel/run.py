@@ -136,7 +136,20 @@ class Run:
         return table_numbers(self.table)["messages"]
 
     def critical_path(self):
-        """Operations of the critical path, in order; see `metrics.critical_path`."""
+        """Find the operations on the critical path; see `metrics.critical_path`.
+
+        Returns
+        -------
+        list of int
+            Their indices, in order: positions in `to_frame`, for `table.op`.
+
+        Examples
+        --------
+        >>> import ppmodel as pp
+        >>> run = pp.simulate("gpipe", 2, 1, forward=1, backward=2)
+        >>> [str(run.table.op(index)) for index in run.critical_path()]
+        ['0F0', '1F0', '1B0', '0B0']
+        """
         return metrics.critical_path(self.timeline)
 
     def to_dict(self):
