@@ -264,10 +264,10 @@ def test_command_lines_are_refused(capsys, line):
 
 
 def test_a_sweep_over_layouts_has_the_rows_of_a_comparison(tmp_path):
-    """Lists of values give a layout each; sizes that the layouts state need not be listed."""
+    """Lists of values give a layout each; sizes that the layouts state need not be listed, but override them."""
     (tmp_path / "sweep.yaml").write_text(
         "schedules: [1f1b, gpipe]\npp: [2, 4]\nmodels: llama3_70b\nsystems: dgx_h100\n"
-        "layouts: [{tp: 8, dp: [1, 2], global_batch: 16, recompute: 3}, {tp: 3, global_batch: 16}]\n"
+        "layouts: [{pp: 2, tp: 8, dp: [1, 2], global_batch: 16, recompute: 3}, {tp: 3, global_batch: 16}]\n"
     )
     sweep = load_sweep(tmp_path / "sweep.yaml")
     rows = pd.DataFrame(compute_rows(sweep, 0, sweep.num_rows)).set_index(["schedule", "tp", "dp", "pp"])

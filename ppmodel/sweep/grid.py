@@ -10,6 +10,8 @@ from math import prod
 
 import numpy as np
 
+from ppmodel.layouts import as_layouts
+
 _GRAPH_NS = 3_000_000
 _OPERATION_NS = 100
 _ROW_NS = 60_000
@@ -99,6 +101,7 @@ class Sweep:
         -------
         case : Case
         layout : LayoutSpec or None
+            At the ranks of this graph, which override those that it states.
         size : (int, int)
             Ranks and microbatches.
         words : (str, str)
@@ -106,12 +109,8 @@ class Sweep:
         """
         case, layout, pp, count, p2p, allreduce = np.unravel_index(number, self.graph_shape)
         ranks, counts = self.sizes(self.layouts[layout])
-        return (
-            self.cases[case],
-            self.layouts[layout],
-            (ranks[pp], counts[count]),
-            (self.p2p[p2p], self.allreduce[allreduce]),
-        )
+        (layout,) = as_layouts(self.layouts[layout], pp=ranks[pp])
+        return (self.cases[case], layout, (ranks[pp], counts[count]), (self.p2p[p2p], self.allreduce[allreduce]))
 
     def seeds_between(self, first, last):
         """Return seeds by their positions in the list of all seeds.
