@@ -69,6 +69,8 @@ class Case(NamedTuple):
         >>> Case("hanayo").with_options({"waves": "2"}).label
         'Hanayo W = 2'
         """
+        if not given:
+            return self
         known, values = self.known_options, dict(self.options)
         for key, value in given.items():
             if key not in known:
@@ -360,6 +362,8 @@ def size_of(case, pp=None, microbatches=None):
     >>> size_of(as_case("1f1b"), 4, 8), size_of(as_case(build("1f1b", 4, 8)), 4)
     ((4, 8), (4, 8))
     """
+    if pp is not None and microbatches is not None:
+        return pp, microbatches
     given = {"pp": pp, "microbatches": microbatches}
     size = [own if one is None else one for one, own in zip(given.values(), case.size or (None, None), strict=True)]
     for field, value in zip(given, size, strict=True):
