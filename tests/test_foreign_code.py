@@ -76,6 +76,19 @@ def test_a_kernel_that_does_not_start_is_one_line(tmp_path, monkeypatch, start, 
         execute(notebook(tmp_path), tmp_path, {})
 
 
+def test_a_kernel_that_dies_at_its_start_is_started_again(tmp_path, monkeypatch):
+    """Twice, as when another process took its port."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, pathlib, sys\nif 'ipykernel_launcher' in sys.orig_argv:\n"
+        f"    died = pathlib.Path({str(tmp_path / 'died')!r})\n"
+        "    before = len(died.read_text()) if died.exists() else 0\n"
+        "    if before < 2:\n        died.write_text('.' * (before + 1))\n        os._exit(3)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), os.pathsep)
+    execute(notebook(tmp_path), tmp_path, {})
+    assert (tmp_path / "died").read_text() == ".."
+
+
 def test_a_cell_that_takes_long_is_named(tmp_path, capfd, monkeypatch):
     """Which cell of which notebook, and for how long."""
     monkeypatch.setattr("ppmodel.artefact.notebooks._SAY_S", 1)

@@ -248,11 +248,12 @@ def execute(source, folder, values, at_cell=None, first=None, kernels=None):
     return _normalise(done)
 
 
-def _run_by_papermill(source, folder, values, at_cell, first, kernels):
+def _run_by_papermill(source, folder, values, at_cell, first, kernels, starts=3):
+    """A kernel that dies before it answers is started again: another process may have taken a port chosen for it."""
     from papermill import execute_notebook
     from papermill.exceptions import PapermillExecutionError
 
-    place = "before its first cell"
+    place = before = "before its first cell"
 
     def begun(cell_index, **_):
         nonlocal place
@@ -271,6 +272,8 @@ def _run_by_papermill(source, folder, values, at_cell, first, kernels):
         rule = f"failed in cell {error.cell_index}: {error.ename}: {error.evalue}"
         raise ReproduceError("notebook", source.name, rule, KEPT, grid=_grid_of(error)) from None
     except Exception as error:  # anything that may happen to a process running foreign code
+        if place == before and "died" in str(error) and starts > 1:
+            return _run_by_papermill(source, folder, values, at_cell, first, kernels, starts - 1)
         rule = f"cannot be run: {str(error) or type(error).__name__} {place}"
         raise ReproduceError("notebook", source.name, rule, KEPT) from None
 
