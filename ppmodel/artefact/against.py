@@ -86,22 +86,21 @@ def _runs_of(name):
     frame["predicted_memory_gb"] = _by_id(found, "memory") / _GB
     fits = frame.predicted_memory_gb * _GB <= system.memory_capacity_bytes
     frame["predicted_fits"] = fits.where(frame.predicted_memory_gb.notna())
-    frame["unfitted_s"] = _unfitted(name)
+    frame["unfitted_s"] = _unfitted(system, _timed(rows))
     for stem in frame.runs.unique():
-        timed = [row for row in rows if row["runs"] == stem and row["iteration_s"]]
+        timed = [row for row in _timed(rows) if row["runs"] == stem]
         ids = [row["id"] for row in timed]
         frame.loc[ids, "baseline_s"] = constant_utilization(timed, system)
         frame.loc[ids, "scaled_s"] = scaled_to_others(frame.unfitted_s[ids].to_numpy(), timed)
     return frame.reset_index(drop=True)
 
 
-def _unfitted(name):
-    """Seconds of `timed_rows`, by identifier, on the packaged system of the same device, with the source's framework.
+def _unfitted(system, rows):
+    """Seconds of rows, by identifier, on the packaged system of the same device, with the source's framework.
 
     The system of ``a100_vtrain`` is ``a100``.
     """
-    system, rows = load_system(name), timed_rows(name)
-    plain = replace(load_system(name.split("_")[0]), framework=system.framework)
+    plain = replace(load_system(system.name.split("_")[0]), framework=system.framework)
     return pd.Series(Batch(rows, plain).seconds([plain])[0], [row["id"] for row in rows])
 
 
@@ -112,7 +111,11 @@ def fitted_rows(name):
 
 def timed_rows(name):
     """`fitted_rows` that have a measured time."""
-    return [row for row in fitted_rows(name) if row["iteration_s"]]
+    return _timed(fitted_rows(name))
+
+
+def _timed(rows):
+    return [row for row in rows if row["iteration_s"]]
 
 
 def start_of(name):
@@ -204,10 +207,11 @@ def unfitted_runs(names):
     """
     frames = []
     for name in names:
-        frame = pd.DataFrame(timed_rows(name)).assign(system=name)
+        rows = timed_rows(name)
+        frame = pd.DataFrame(rows).assign(system=name)
         for column in (*SIZE, "iteration_s"):
             frame[column] = pd.to_numeric(frame[column])
-        frame["error"] = frame.id.map(_unfitted(name)) / frame.iteration_s - 1
+        frame["error"] = frame.id.map(_unfitted(load_system(name), rows)) / frame.iteration_s - 1
         frames.append(frame[["id", "runs", "system", *SIZE, "iteration_s", "error", "schedule", "chunks"]])
     return pd.concat(frames, ignore_index=True)
 

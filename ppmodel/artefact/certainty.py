@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ppmodel.artefact.against import SIZE
+from ppmodel.cli.text import joined
 
 TIE, WITHIN, LIKELY, CLEAR = "a tie", "within the error", "likely", "clear"
 """The words for a difference, from the least to the most certain."""
@@ -169,4 +170,4 @@ def evidence(rows):
     kinds = ["1F1B"] if any(row["schedule"] == "1f1b" for row in rows) else []
     if chunks:
         kinds.append(f"interleaved 1F1B with V = {' or '.join(map(str, sorted(chunks)))}")
-    return f"{len(rows)} runs, {precision} in FP8, of {' and '.join(kinds)}"
+    return f"{len(rows)} runs, {precision} in FP8, of {joined(kinds)}"

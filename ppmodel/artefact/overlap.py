@@ -6,14 +6,10 @@ from ppmodel import evaluate, schedules
 from ppmodel.cases import as_case
 from ppmodel.ops import OpKind
 
-MEGATRON = "Megatron-LM's"
-OVERLAP = {"nothing": {}, MEGATRON: {"overlap_backward": True}, "everything": {"overlap_tensor": True}}
+MEGATRON, _BACKWARD = "Megatron-LM's", "overlap_backward"
+OVERLAP = {"nothing": {}, MEGATRON: {_BACKWARD: True}, "everything": {"overlap_tensor": True}}
 """Switches of a layout for what is hidden; Megatron-LM's are for schedules that `hides_in_backward`."""
 
-_SPLIT = {"overlap_backward": False}
-
-
-_BACKWARD = "overlap_backward"
 _WORDS = {
     "nothing": "nothing, as the layout says (`overlap_backward: false`).",
     MEGATRON: "what Megatron-LM hides by default (`overlap_backward`). A whole backward runs the collectives of its "
@@ -114,7 +110,7 @@ def compared(cases, pp, overlap=MEGATRON, *, tp, **given):
     cases, frames = [as_case(one) for one in cases], []
     for whole in (True, False):
         some = [one for one in cases if hides_in_backward(one.name) == whole]
-        switches = {} if tp == 1 else _SPLIT if overlap == MEGATRON and not whole else OVERLAP[overlap]
+        switches = {} if tp == 1 else {_BACKWARD: False} if overlap == MEGATRON and not whole else OVERLAP[overlap]
         if some:
             frames.append(evaluate.compare(some, pp, tp=tp, **given, **switches))
     return pd.concat(frames, ignore_index=True)

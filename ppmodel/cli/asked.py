@@ -77,11 +77,12 @@ def asked_layout(arguments, costs, pp):
     """
     name = arguments.pop("layout")
     values = given({field: arguments.pop(field) for field in LAYOUT_FIELDS if field in arguments})
-    (layout,) = as_layouts(name, values, pp)
+    base = None if name is None else as_layout(name)
+    (layout,) = as_layouts(base, values, pp)
     if "model" not in costs and "system" not in costs:
         option, value = next(iter(given({"layout": name} | values).items()), ("layout", None))
         require_model(layout, f"--{option}".replace("_", "-"), str(value), "pass --model and --system, or leave it out")
-    stated = as_layout(name).gpus if name is not None and layout.gpus is None else None
+    stated = base.gpus if base is not None and layout.gpus is None else None
     return layout, f"; gpus of {name} ({stated}) not kept" if stated else ""
 
 
