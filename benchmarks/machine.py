@@ -17,7 +17,7 @@ def machine():
     dict
         Texts and numbers; packages that are not installed are left out.
     """
-    from ppmodel.artefact.provenance import commit_of
+    from ppbook.provenance import commit_of
 
     commit, state = commit_of()
     return {

@@ -37,8 +37,8 @@ from benchmarks.tables import (
     with_speed,
 )
 from benchmarks.timing import measure
+from ppbook.provenance import git
 from ppmodel import build, names
-from ppmodel.artefact.provenance import git
 from ppmodel.costs import OpCosts, uniform_costs
 from ppmodel.errors import PPModelError
 from ppmodel.simulation import compile_graph, run_graph

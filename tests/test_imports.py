@@ -46,7 +46,7 @@ MAY_IMPORT = {
 """The rooms of the library, from the bottom to the top, and what each may import of the others."""
 
 THE_LIBRARY = set(MAY_IMPORT) - {"__init__"}
-MAY_IMPORT |= {"cli": THE_LIBRARY, "artefact": THE_LIBRARY | {"cli"}, "__main__": {"cli"}}
+MAY_IMPORT |= {"cli": THE_LIBRARY, "__main__": {"cli"}}
 
 DOORS = {
     "tables": {"export", "plot"},  # a table writes, shows and draws itself
@@ -56,19 +56,19 @@ DOORS = {
 """What a room may import inside a function, when it is asked for, although it lies above."""
 
 HEAVY = {
-    "matplotlib": {"plot", "artefact"},
+    "matplotlib": {"plot"},
     "seaborn": {"plot"},
-    "pandas": {"analysis", "artefact", "tables", "evaluate", "plot"},
-    "papermill": {"artefact"},
+    "pandas": {"analysis", "tables", "evaluate", "plot"},
+    "papermill": set(),
     "numba": {"kernels"},
     "ortools": {"optimum"},
     "pyarrow": {"sweep"},
     "dask": {"sweep"},
     "distributed": {"sweep"},
-    "tqdm": {"artefact", "sweep"},
-    "pydantic": {"specs", "artefact", "sweep"},
-    "ruamel": {"specs", "artefact"},
-    "nbformat": {"artefact"},
+    "tqdm": {"sweep"},
+    "pydantic": {"specs", "sweep"},
+    "ruamel": {"specs"},
+    "nbformat": set(),
     "torch": set(),  # benchmarks and tests alone
 }
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from strategies import allreduces, p2ps, schedules
 from twin import nic_times
 
-from ppmodel import build, compare, simulate
-from ppmodel.artefact.topology import (
+from ppbook.topology import (
     MOST_PLACEMENTS,
     full_placements,
     messages_between_nodes,
@@ -18,6 +17,7 @@ from ppmodel.artefact.topology import (
     search_placements,
     waits_at_nics,
 )
+from ppmodel import build, compare, simulate
 from ppmodel.change import UNCHANGED, WITHOUT_NETWORK, Change
 from ppmodel.costs import OpCosts, message_bytes, model_costs, receivers, side_by_side, uniform_costs
 from ppmodel.errors import CostError, PPModelError

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from strategies import is_legal
 
+from ppbook.files import bring
+from ppbook.kinds import KINDS
+from ppbook.parameters import Parameter, check
 from ppmodel import build, names
-from ppmodel.artefact.files import bring
-from ppmodel.artefact.kinds import KINDS
-from ppmodel.artefact.parameters import Parameter, check
 from ppmodel.cases import as_cases
 from ppmodel.errors import PPModelError, ScheduleError
 from ppmodel.export import read_table

@@ -105,7 +105,7 @@ def test_a_quoted_fact_is_not_called_as_a_method_of_a_dict():
 
 def test_published_numbers_have_a_kind_and_a_source():
     """Every number that we compare with says where it comes from."""
-    from ppmodel.artefact.claims import published
+    from ppbook.claims import published
 
     numbers = published()
     assert numbers.index.is_unique
@@ -161,7 +161,7 @@ def test_the_templates_nodes_are_legal_and_explained(tmp_path):
 
 def test_commands_in_the_guide_name_parameters_that_exist():
     """Every `ppmodel run` line of README and book passes the check that comes before a kernel."""
-    from ppmodel.artefact import parameters
+    from ppbook import parameters
 
     texts = [(ROOT / "README.md").read_text(), *(path.read_text() for path in (ROOT / "book").glob("*.md"))]
     lines = [line for text in texts for line in re.findall(r"^(?:\.venv/bin/)?ppmodel run (.*)$", text, re.MULTILINE)]

@@ -9,13 +9,14 @@ import click
 from ppmodel.errors import PPModelError
 
 _MODULES = {
-    "schedules": "cli.listing", "models": "cli.listing", "systems": "cli.listing",
-    "layouts": "cli.listing",
-    "table": "cli.table", "check": "cli.check", "simulate": "cli.simulate", "compare": "cli.compare",
-    "predict": "cli.predict", "calibrate": "cli.calibrate", "sweep": "cli.sweep",
-    "notebooks": "artefact.commands.notebook", "run": "artefact.commands.notebook",
-    "reproduce": "artefact.commands.book", "claims": "artefact.commands.claims",
-    "smoke": "artefact.commands.smoke", "pdf": "artefact.commands.pdf",
+    **dict.fromkeys(("schedules", "models", "systems", "layouts"), "ppmodel.cli.listing"),
+    **{
+        name: f"ppmodel.cli.{name}"
+        for name in ("table", "check", "simulate", "compare", "predict", "calibrate", "sweep")
+    },
+    **dict.fromkeys(("notebooks", "run"), "ppbook.commands.notebook"),
+    "reproduce": "ppbook.commands.book", "claims": "ppbook.commands.claims", "smoke": "ppbook.commands.smoke",
+    "pdf": "ppbook.commands.pdf",
 }  # fmt: skip
 _CALLED_NOW = {"stages": "pp", "devices": "pp", "ranks": "pp", "table": "schedule-file", "batches": "microbatches"}
 _ALIKE = 0.7
@@ -92,7 +93,7 @@ class Group(_Careful, click.Group):
 
     def get_command(self, ctx, name):
         module = _MODULES.get(name)
-        return module and getattr(import_module(f"ppmodel.{module}"), f"{name}_command")
+        return module and getattr(_loaded(name, module), f"{name}_command")
 
     def resolve_command(self, ctx, args):
         if args and args[0] not in _MODULES:
@@ -100,6 +101,19 @@ class Group(_Careful, click.Group):
             remedy = f"did you mean {near}?" if near else f"choose one of {', '.join(_MODULES)}"
             raise Unknown(f"{args[0]} is not a command of ppmodel", ctx, remedy)
         return super().resolve_command(ctx, args)
+
+
+def _loaded(name, module):
+    """The module of a command; those of the book need a clone of the project."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != "ppbook":
+            raise
+        remedy = "run it from a clone, after pip install -e ."
+        raise PPModelError(
+            "command", name, "belongs to the book, which does not come with the package", remedy
+        ) from None
 
 
 def _own_option(given, args):

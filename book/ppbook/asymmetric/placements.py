@@ -1,0 +1,236 @@
+"""Time and memory of Chimera for every split of the model on a grid, and every placement of its second pipeline."""
+
+from dataclasses import replace
+from itertools import permutations
+from typing import NamedTuple
+
+import numpy as np
+
+from ppbook.asymmetric.peaks import EVEN, FRONT_BACK, OWN, SPLITS, compositions, front_back_splits, split_peaks
+from ppmodel.costs import OpCosts, model_costs
+from ppmodel.ops import OpKind
+from ppmodel.schedules.chimera import placed_chimera
+from ppmodel.simulation import compile_graph, makespans
+
+ELSEWHERE = "placed elsewhere"
+"""The family of splits of each stage on its own on every other placement, beside those of `peaks.SPLITS`."""
+
+_DIGITS = 9
+"""Decimals of a relative time: times that differ by less are one, as rounding is no order."""
+
+
+class Rates(NamedTuple):
+    """A system's times for one microbatch, in seconds.
+
+    Parameters
+    ----------
+    forward_s, backward_s : float
+        On 1/S of the model.
+    occupancy_s, latency_s : float
+        Times of one transfer.
+    """
+
+    forward_s: float
+    backward_s: float
+    occupancy_s: float
+    latency_s: float
+
+
+def every_placement(num_ranks):
+    """Every placement of Chimera's second pipeline: the mirrored one, then the others in lexicographic order.
+
+    Parameters
+    ----------
+    num_ranks : int
+        Ranks S.
+
+    Returns
+    -------
+    list of tuple of int
+        The rank of each stage.
+
+    Examples
+    --------
+    >>> every_placement(3)[:3]
+    [(2, 1, 0), (0, 1, 2), (0, 2, 1)]
+    """
+    mirrored = tuple(range(num_ranks))[::-1]
+    return [mirrored, *(second for second in permutations(range(num_ranks)) if second != mirrored)]
+
+
+def split_rates(model, system, num_ranks, sequences=32):
+    """Times of a model on a system as plain numbers; each stage takes its share of them, in fractions of blocks.
+
+    The system's nodes are left out: shares and placements are compared with all links alike.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        The model; if it has an embedding and a head, they are spread over the stages.
+    system : SystemSpec
+        The system.
+    num_ranks : int
+        Ranks S, even.
+    sequences : int
+        Sequences in a microbatch, b, fixed so that a minibatch fits every S.
+
+    Returns
+    -------
+    Rates
+        In seconds.
+
+    Raises
+    ------
+    CostError
+        If the model has fewer blocks than stages.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_model, load_system
+    >>> rates = split_rates(load_model("paper"), load_system("mid_cp_mid_nw"), 4)
+    >>> round(rates.backward_s / rates.forward_s, 2)
+    1.88
+    """
+    schedule = placed_chimera(num_ranks, num_ranks, range(num_ranks)[::-1])
+    costs = model_costs(schedule, replace(model, global_batch=sequences * num_ranks), replace(system, nodes=None))
+    forward, backward = costs.compute_s[[OpKind.F, OpKind.B]].sum(axis=1) / num_ranks
+    return Rates(float(forward), float(backward), float(costs.occupancy_s[0, 0]), float(costs.latency_s[0, 0]))
+
+
+def split_points(rates, num_ranks, parts, placed_parts=None, front_back=60, units=1, p2p="overlapped"):
+    """Time and peak of every split on a grid and every placement, relative to symmetric Chimera.
+
+    Parameters
+    ----------
+    rates : Rates
+        From `split_rates`.
+    num_ranks : int
+        Ranks S, even.
+    parts : int
+        The number of parts into which the model is cut for the mirrored placement; a multiple of S.
+    placed_parts : int, optional
+        The number of parts into which the model is cut for every other placement; if not given, those are left out. The
+        mirrored placement gets these splits too.
+    front_back : int
+        Parts of the splits a : b, even.
+    units : int
+        Microbatches of each stage, B / S.
+    p2p : str
+        Communication semantics.
+
+    Returns
+    -------
+    DataFrame
+        One row per split and placement; columns ``pp, microbatches, family, second, split, peak, relative_peak,
+        makespan_s, relative_time``: peaks in units of one microbatch on 1/S of the model, times in seconds, and both
+        relative to symmetric Chimera, minus 1. Placements are in the order of `every_placement`; splits start with the
+        even one and continue in lexicographic order.
+
+    Raises
+    ------
+    PPModelError
+        If a size or a grid is illegal, or the semantics is unknown.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_model, load_system
+    >>> points = split_points(split_rates(load_model("paper"), load_system("mid_cp_mid_nw"), 4), 4, 8)
+    >>> lower = points.relative_peak < 0
+    >>> lower.groupby(points.family, observed=True).agg(["size", "sum"]).values.tolist()
+    [[59, 0], [9, 0], [35, 5]]
+    """
+    import pandas as pd
+
+    size = (num_ranks, units * num_ranks)
+    base = _measured(rates, size, every_placement(num_ranks)[:1], np.ones((1, num_ranks), dtype=int), p2p).iloc[0]
+    tables = [
+        _measured(rates, size, placements, splits, p2p).assign(family=family)
+        for family, placements, splits in _families(num_ranks, parts, placed_parts, front_back)
+    ]
+    points = pd.concat(tables, ignore_index=True).assign(pp=num_ranks, microbatches=size[1])
+    points["family"] = pd.Categorical(points.family, [*SPLITS, ELSEWHERE])
+    points["relative_peak"] = points.peak / base.peak - 1
+    points["relative_time"] = (points.makespan_s / base.makespan_s - 1).round(_DIGITS) + 0.0
+    order = "pp microbatches family second split peak relative_peak makespan_s relative_time"
+    return points[order.split()]
+
+
+def frontier(points):
+    """The points that matter for time against peak, and which of them no other point beats on both.
+
+    Parameters
+    ----------
+    points : DataFrame
+        From `split_points`, of one S or several.
+
+    Returns
+    -------
+    DataFrame
+        The fastest point for each S, family, peak and whole percent of time, the first of equal ones; with a column
+        ``frontier``: whether no point of any family of this S is faster with as low a peak, or lower and as fast. Of
+        equal points on the frontier, that of the first family counts.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_model, load_system
+    >>> points = split_points(split_rates(load_model("paper"), load_system("mid_cp_mid_nw"), 4), 4, 8)
+    >>> best = frontier(points).query("frontier")
+    >>> best.sort_values("relative_time")[["split", "peak"]].values.tolist()
+    [['3:1:2:2', 4.0], ['2:1:2:3', 3.5], ['1:1:2:4', 3.0]]
+    """
+    order = ["pp", "family", "peak", "relative_time"]
+    kept = points.assign(percent=np.floor(100 * points.relative_time)).sort_values(order, kind="stable")
+    kept = kept.drop_duplicates(["pp", "family", "peak", "percent"], ignore_index=True).drop(columns="percent")
+    ordered = kept.sort_values(["pp", "relative_time", "peak"], kind="stable")
+    before = ordered.groupby("pp").peak.transform(lambda peak: peak.cummin().shift(fill_value=np.inf))
+    return kept.assign(frontier=ordered.peak < before)
+
+
+def _families(num_ranks, parts, placed_parts, front_back):
+    """Each family with its placements and splits."""
+    mirrored, *others = every_placement(num_ranks) if placed_parts else every_placement(num_ranks)[:1]
+    own = compositions(parts, num_ranks)
+    if placed_parts:  # the mirrored one gets these too, or the frontier would compare grids
+        own = _union(own, compositions(placed_parts, num_ranks))
+    even = own[(own + own[:, ::-1] == 2 * own[0].sum() // num_ranks).all(axis=1)]
+    families = [
+        (FRONT_BACK, [mirrored], front_back_splits(front_back, num_ranks)), (EVEN, [mirrored], even),
+        (OWN, [mirrored], own),
+    ]  # fmt: skip
+    return [*families, (ELSEWHERE, others, compositions(placed_parts, num_ranks))] if placed_parts else families
+
+
+def _union(left, right):
+    """Two grids as one, in parts of which both use whole numbers."""
+    whole = np.lcm(left[0].sum(), right[0].sum())
+    return np.unique(np.vstack([grid * (whole // grid[0].sum()) for grid in (left, right)]), axis=0)
+
+
+def _measured(rates, size, placements, splits, p2p):
+    """Peak and time of every split on every placement; splits vary fastest."""
+    import pandas as pd
+
+    splits = splits[np.argsort((splits != splits[:, :1]).any(axis=1), kind="stable")]  # the even one first
+    many, peaks, times = _split_costs(rates, splits), [], []
+    for second in placements:
+        schedule = placed_chimera(*size, second)
+        peaks.append(split_peaks(schedule, splits))
+        times.append(makespans(compile_graph(schedule, p2p), many))
+    whole = np.tile(splits.sum(axis=1), len(placements))
+    said = [":".join(map(str, row // np.gcd.reduce(row))) for row in splits]
+    return pd.DataFrame({
+        "second": np.repeat([" ".join(map(str, second)) for second in placements], len(splits)),
+        "split": np.tile(np.array(said, dtype=object), len(placements)),
+        "peak": size[0] * np.concatenate(peaks) / whole,  # whole numbers, so that equal peaks stay equal after division
+        "makespan_s": np.concatenate(times),
+    })  # fmt: skip
+
+
+def _split_costs(rates, splits):
+    """The costs of each split: stages take their share; a transfer carries a microbatch whatever the stage's size."""
+    num_ranks = splits.shape[1]
+    compute = np.zeros((len(splits), len(OpKind), num_ranks))
+    shares = splits * num_ranks / splits.sum(axis=1, keepdims=True)
+    compute[:, OpKind.F], compute[:, OpKind.B] = rates.forward_s * shares, rates.backward_s * shares
+    occupancy, latency = (np.full(compute.shape[1:], seconds) for seconds in rates[2:])
+    return [OpCosts(seconds, occupancy, latency) for seconds in compute]

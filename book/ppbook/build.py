@@ -1,0 +1,311 @@
+"""Run every notebook, build the book, and put it in place at once or not at all.
+
+All work is done in a temporary folder beside the target. A notebook that fails or prints a warning publishes
+nothing, and what was there stays.
+"""
+
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from time import perf_counter
+
+from ruamel.yaml import YAML
+from tqdm import tqdm
+
+from ppbook import parameters, pictures, schedule_pages
+from ppbook.claims import published
+from ppbook.explorer_data import write_explorer
+from ppbook.files import bring, files_of, require_names
+from ppbook.folders import publish, require_ours, workspace
+from ppbook.kinds import KINDS
+from ppbook.notebooks import DEATH_SIGNAL, KEPT, OWN_PAGE, execute_all, named, read
+from ppbook.pages import add_buttons, how_to_get, mend, repository
+from ppbook.provenance import git
+from ppbook.report import literal
+from ppbook.run import ROOT
+from ppmodel.errors import ReproduceError
+from ppmodel.files import parse_json, read_text
+from ppmodel.specs import DATA, load_model, load_system
+
+_JUPYTER_BOOK = (  # it ends with the run that waits for it, even if that is killed
+    f"import ctypes; getattr(ctypes.CDLL(None), 'prctl', lambda *_: 0)({DEATH_SIGNAL}, {int(signal.SIGTERM)}); "
+    "from jupyter_book.cli.main import main; main()"
+)
+_RECORD = "ppmodelRun = "
+_EXPLORER = "explorer"
+LONGEST = (
+    "measured", "optimum", "take", "implied", "your-system", "claims", "uncertainty", "tensor-pipeline",
+    "real-transfers", "placements", "field", "phases", "field-choice",
+)  # fmt: skip
+"""Notebooks that run first, so that no worker is left with a long one while the others have ended.
+
+The second runs a solver while the first compiles what all others load.
+"""
+
+_GIVEN = {"model": "model", "system": "system", "memory_limit": "size"}
+
+
+def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=None, memory_limit=None, time_limit=None):
+    """Execute the notebooks and build the book.
+
+    Parameters
+    ----------
+    system, model : str or Path, optional
+        Names or files. The model takes the place of the paper's, the system that of a single system; both
+        stand in front of the others where a page shows several.
+    out : str or Path, optional
+        Folder that receives ``html`` and ``run.js``; by default ``_build`` of the book's sources, and a folder in it
+        that is named after `system` and `model` where one of them is given. Only an earlier build is replaced.
+    jobs : int
+        Notebooks run at once.
+    notebooks, book : Path, optional
+        Folders of the notebooks and of the book's sources, the clone's by default.
+    memory_limit : str, optional
+        Bytes that a schedule may take of a rank, such as ``64 GiB``; all of its memory by default.
+
+    time_limit : float, optional
+        Seconds that a cell of a notebook may take.
+
+    Returns
+    -------
+    str
+        What was built, and where.
+
+    Raises
+    ------
+    PPModelError
+        If a specification, a notebook or the build fails; the target is then as it was.
+    """
+    began = perf_counter()
+    notebooks, pages = Path(notebooks or ROOT / "notebooks"), Path(book or ROOT / "book")
+    sources = sorted(notebooks.glob("*.ipynb"), key=_turn)
+    if not sources or not (pages / "_config.yml").is_file():
+        raise ReproduceError(
+            "notebooks", notebooks, "holds no notebooks of the book", "run from a clone of the project"
+        )
+    given = {"system": system, "model": model, "memory_limit": memory_limit}
+    own = _name_of(given)
+    changes = _checked(sources, given)
+    out = _target(out, pages, own)
+    with workspace(out) as work:
+        copy = work / "book"
+        shutil.copytree(pages, copy, ignore=shutil.ignore_patterns("_build", "nb", "results", "ppbook"))
+        shutil.copytree(DATA / "templates", copy / "templates")
+        (copy / "results").mkdir()
+        (copy / "results" / "commands.md").write_text(_reference(), encoding="utf-8")
+        changes = {source: bring(values, parameters.declared(read(source)), copy) for source, values in changes.items()}
+        with tqdm(total=len(sources) + 1, unit="step", desc="notebooks", file=sys.stderr) as bar:
+            seconds = execute_all(changes, copy, copy / "nb", jobs, bar, time_limit, pictures.HAND_OVER)
+            pictures.take_out(copy / "nb", work / "pictures")
+            bar.set_description("book")
+            schedule_pages.write(copy)
+            identity = _configure(copy, own)
+            html = _with_explorer(copy, work)
+            pictures.choose(html, work / "pictures", copy / "results")
+            mend(html)
+            bar.update()
+        versions = shutil.ignore_patterns("*.dark.png", "*.narrow.png")  # pages have those that they show
+        shutil.copytree(copy / "results", html / "results", dirs_exist_ok=True, ignore=versions)
+        record = work / "run.js"
+        record.write_text(_run_record(identity, seconds, perf_counter() - began), encoding="utf-8")
+        _require_our_record(out / "run.js")
+        publish(html, out / "html")
+        record.replace(out / "run.js")
+    return f"{len(sources)} notebooks executed; the book is {out / 'html' / 'index.html'}"
+
+
+def _turn(source):
+    """The place of a notebook in the order in which they begin."""
+    return LONGEST.index(source.stem) if source.stem in LONGEST else len(LONGEST), source.stem
+
+
+# ---- what is asked for ---------------------------------------------------------------------------
+
+
+def _name_of(given):
+    """What a book is called that is built for a given system or model; nothing for the paper's."""
+    loads = {"system": load_system, "model": load_model}
+    name = "-".join(load(given[key]).name for key, load in loads.items() if given[key] is not None)
+    own = {key: parameters.Parameter("", word, KINDS[word], False) for key, word in _GIVEN.items()}
+    values = {key: value for key, value in given.items() if value is not None}
+    if "memory_limit" in values:
+        parameters.check({"memory_limit": values["memory_limit"]}, own)
+        if not name:
+            rule = "has no effect without a system or model of your own"
+            raise ReproduceError("memory_limit", values["memory_limit"], rule, "give the system, too")
+    require_names(files_of(values, own))
+    return name
+
+
+def _checked(sources, given):
+    """What is changed in the parameters of each notebook."""
+    given = {key: value if value is None else str(value) for key, value in given.items()}
+    model = None if given["model"] is None else load_model(given["model"])
+    changes = {}
+    for source in sources:
+        with named(source.name):
+            own = parameters.declared(read(source))
+            changes[source] = parameters.substitutes(given, own)
+            if model and any(own[name].word == "model" for name in changes[source]):
+                changes[source] |= parameters.fitting(own, model)
+            parameters.check(changes[source], own)
+    return changes
+
+
+def _reference():
+    """The help of every command, as a process of its own prints it: this one may know schedules of a user's."""
+    code = "from ppbook.commands.reference import print_reference; print_reference()"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def _target(out, pages, own):
+    """The folder for a book: never among the sources, and a book of one's own never where the paper's stands."""
+    built = pages / "_build"
+    out = Path(out or built / own).absolute()
+    place = Path(os.path.realpath(out))
+    if place.is_relative_to(pages.resolve()) and not place.is_relative_to(built.resolve()):
+        raise ReproduceError("out", out, "lies among the book's sources", "choose a folder outside of book")
+    if place.is_relative_to(built.resolve() / "html"):
+        raise ReproduceError("out", out, "lies among the pages of the book", "choose another folder")
+    if own and place == built.resolve():
+        raise ReproduceError("out", out, "is the folder of the paper's book", "choose another, or leave it out")
+    require_ours(out / "html")
+    _require_our_record(out / "run.js")
+    return out
+
+
+def _require_our_record(path):
+    """Refuse to replace a file that is not the record of an earlier build."""
+    if path.is_symlink() or path.exists():
+        try:
+            ours = {"id", "notebooks"} <= parse_json(_inner(read_text(path))).keys()
+        except (ValueError, AttributeError):
+            ours = False
+        if not ours:
+            raise ReproduceError(
+                "out", path, "was not written by an earlier build", "move it away, or choose a new folder"
+            )
+
+
+def _inner(text):
+    return text.removeprefix(_RECORD).rstrip().removesuffix(";") if text.startswith(_RECORD) else ""
+
+
+# ---- book ----------------------------------------------------------------------------------------
+
+
+def _configure(book, own):
+    """Give the pages what the notebooks recorded, as substitutions ``{{ notebook.name }}``; return the book's id."""
+    facts = {path.stem: _quoted(json.loads(path.read_text())) for path in sorted((book / "results").glob("*.json"))}
+    facts["published"] = published().value.to_dict()
+    facts["build"] = {"id": _digest(book)}
+    facts["project"] = {"get_it": how_to_get(address := repository(ROOT / "pyproject.toml"))}
+    yaml = YAML()
+    yaml.width = 2**20  # a line that is folded at a backslash of a fact gets a space there
+    config = yaml.load(book / "_config.yml")
+    config["sphinx"]["config"]["myst_substitutions"] = facts
+    add_buttons(config, address)
+    if own and (book / f"{OWN_PAGE}.ipynb").exists():
+        config["title"] = f"{config['title']}: {own}"
+        _lead_with(OWN_PAGE, book)
+    yaml.dump(config, book / "_config.yml")
+    return facts["build"]["id"]
+
+
+def _quoted(fact):
+    """What a notebook recorded, with every text in it as plain text: pages would read it as MyST, and evaluate it."""
+    if isinstance(fact, dict):
+        return {key: _quoted(value) for key, value in fact.items()}
+    if isinstance(fact, list):
+        return [_quoted(value) for value in fact]
+    return str(literal(fact)) if isinstance(fact, str) else fact
+
+
+def _lead_with(page, book):
+    """Make a page the first of the book, and the introduction its first chapter."""
+    yaml = YAML()
+    contents = yaml.load(book / "_toc.yml")
+    for part in contents["parts"]:
+        part["chapters"] = [chapter for chapter in part["chapters"] if chapter["file"] != page]
+    contents["root"] = page
+    contents["parts"][0]["chapters"].insert(0, {"file": "introduction"})
+    yaml.dump(contents, book / "_toc.yml")
+    (book / "index.md").rename(book / "introduction.md")  # index.html becomes a way to the first page
+
+
+def _digest(folder):
+    """One number for all that a book is built from."""
+    whole = sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        whole.update(f"{path.relative_to(folder)}\0{sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return whole.hexdigest()[:16]
+
+
+def _build(book, work):
+    """Build the pages, warnings as errors, and return their folder."""
+    command = [sys.executable, "-c", _JUPYTER_BOOK, "build", str(book), "--path-output", str(work / "site"),
+               "-W", "-n", "--keep-going", "-q"]  # fmt: skip
+    environment = os.environ | {"SOURCE_DATE_EPOCH": commit_time(), "PYTHONHASHSEED": "0"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        problems = [line for line in said if "WARNING" in line or "ERROR" in line] or said[-20:]
+        log = "\n".join(line.replace(str(book), "book") for line in problems)
+        raise ReproduceError("book", "build", "failed with the warnings below", KEPT, grid=log)
+    return work / "site" / "_build" / "html"
+
+
+def _with_explorer(book, work):
+    """Build the pages, and beside them what the explorer loads: its scripts, and the orders that the generators give.
+
+    The scripts are no static files of the book: those are loaded by every page.
+    """
+    if not (book / _EXPLORER).is_dir():
+        return _build(book, work)
+    with ThreadPoolExecutor(1) as beside:
+        orders = beside.submit(write_explorer, book / _EXPLORER / "data")
+        html = _build(book, work)
+        orders.result()
+    shutil.copytree(book / _EXPLORER, html / _EXPLORER)
+    return html
+
+
+def commit_time():
+    """When the last commit was made, which the pages give as their date; of the package where there is no clone.
+
+    Returns
+    -------
+    str
+        Seconds since 1970.
+    """
+    return git(ROOT, "log", "-1", "--format=%ct") or str(int(Path(__file__).stat().st_mtime))
+
+
+def _run_record(identity, seconds, total):
+    """How long a build took, as a script that the provenance page loads: times in a page would change its bytes."""
+    record = {
+        "id": identity,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cores": os.cpu_count(),
+        "processor": _processor(),
+        "seconds": round(total, 1),
+        "notebooks": {name: round(value, 1) for name, value in sorted(seconds.items())},
+    }
+    return f"{_RECORD}{json.dumps(record)};\n"
+
+
+def _processor():
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    return found[1] if found else platform.machine()

@@ -1,0 +1,30 @@
+"""ppmodel reproduce: run all notebooks and build the book."""
+
+import click
+
+from ppmodel.cli import arguments
+from ppmodel.cli.asked import require_folder
+from ppmodel.cli.commands import command
+from ppmodel.cli.text import say
+
+
+@command("reproduce")
+@click.option("--system", metavar="NAME|FILE", help="Your system, in addition to the paper's.")
+@click.option("--model", metavar="NAME|FILE", help="Your model, instead of the paper's.")
+@click.option("--memory-limit", metavar="SIZE", help='Memory that a rank may use, such as "64 GiB" (default: all).')
+@click.option(
+    "--out",
+    type=click.Path(),
+    metavar="FOLDER",
+    help="Where to put the built book (default book/_build, or a folder in it).",
+)
+@click.option(
+    "--jobs", type=arguments.Count(), default=2, metavar="N", help="Number of notebooks to run at once (default 2)."
+)
+@arguments.cell_limit
+def reproduce_command(system, model, memory_limit, out, jobs, cell_limit):
+    """Run every notebook and build the book; for your own system or model, a separate book."""
+    require_folder(out)
+    from ppbook.build import reproduce
+
+    say(reproduce(system=system, model=model, memory_limit=memory_limit, out=out, jobs=jobs, time_limit=cell_limit))

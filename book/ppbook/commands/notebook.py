@@ -1,0 +1,56 @@
+"""ppmodel run, ppmodel notebooks: run one notebook with your own parameters, and list the notebooks."""
+
+import json
+
+import click
+
+from ppmodel.cli import arguments
+from ppmodel.cli.asked import require_folder
+from ppmodel.cli.commands import command
+from ppmodel.cli.listing import say_titles
+from ppmodel.cli.text import say
+from ppmodel.errors import PPModelError
+
+
+@command("run")
+@click.argument("notebook")
+@click.option(
+    "-p", "--parameter", "given", nargs=2, multiple=True, metavar="NAME VALUE", help="Set a parameter; may be repeated."
+)
+@click.option(
+    "--out",
+    type=click.Path(),
+    metavar="FOLDER",
+    help="Where to put notebook and results (default: the notebook's name).",
+)
+@arguments.cell_limit
+def run_command(notebook, given, out, cell_limit):
+    """Run one notebook, by name or file, with your own parameters.
+
+    "ppmodel notebooks" lists them.
+    """
+    require_folder(out)
+    from ppbook.run import run
+
+    say(run(notebook, given, out, cell_limit))
+
+
+@command("notebooks")
+def notebooks_command():
+    """List the notebooks that "ppmodel run" can run."""
+    from ppbook.run import ROOT, notebook_names
+
+    titles = {name: _title(path) for name, path in sorted(notebook_names().items())}
+    if not titles:
+        remedy = "run ppmodel from a clone of the project"
+        raise PPModelError("notebooks", ROOT / "notebooks", "has none: they do not come with the package", remedy)
+    say_titles(titles)
+
+
+def _title(path):
+    """A notebook's first heading."""
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        for line in "".join(cell["source"]).splitlines():
+            if cell["cell_type"] == "markdown" and line.startswith("# "):
+                return line[2:].strip()
+    return ""

@@ -1,0 +1,311 @@
+"""Read and execute notebooks: the same results give the same bytes."""
+
+import logging
+import os
+import re
+import signal
+import sys
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from multiprocessing import active_children, get_context
+from time import perf_counter, time
+
+import nbformat
+
+from ppbook.folders import libc
+from ppbook.parameters import declared
+from ppmodel.errors import PPModelError, ReproduceError, SpecificationError, TableError
+from ppmodel.files import read_text
+from ppmodel.specs import load_system, one_node_text, system_names
+
+KEPT = "nothing was written, and existing files are unchanged"
+"""What a failed run says about its output."""
+
+OWN_PAGE = "nb/your-system"
+"""The page about the user's own system."""
+
+DEATH_SIGNAL = 1
+"""The C library's code to request a signal when the parent process dies."""
+
+_LARGEST_BYTES = 2**26  # of a notebook with its pictures
+_SAY_S, _LOOK_S, _START_S = 30, 1, 60
+_DIES_WITH_ITS_PARENT = (
+    f"--IPKernelApp.exec_lines=__import__('ctypes').CDLL(None).prctl({DEATH_SIGNAL}, {int(signal.SIGKILL)})"
+)
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_SPECIFIED = {"system", "node-system", "model"}
+_WRITTEN_FOR = (
+    "The text of this page was written for the paper's systems and model. Its tables and figures are for those that "
+    "the parameters below name, and where the two disagree, they are right."
+)
+
+
+def read(source):
+    """Read a notebook.
+
+    Parameters
+    ----------
+    source : Path
+        An ``.ipynb`` file.
+
+    Returns
+    -------
+    NotebookNode
+
+    Raises
+    ------
+    ReproduceError
+        If it is not a notebook.
+    """
+    try:
+        notebook = nbformat.reads(read_text(source, _LARGEST_BYTES, ReproduceError), as_version=4)
+        nbformat.validate(notebook)
+    except ReproduceError:
+        raise
+    except Exception:  # anything a library may raise for another kind of file
+        raise ReproduceError("notebook", source, "cannot be read as a notebook", "pass an .ipynb file") from None
+    return notebook
+
+
+@contextmanager
+def named(place):
+    """Name the file in errors that do not name one themselves.
+
+    Parameters
+    ----------
+    place : str
+        The file.
+    """
+    try:
+        yield
+    except PPModelError as error:
+        error.where = error.where or place
+        raise
+
+
+# ---- many ----------------------------------------------------------------------------------------
+
+
+def execute_all(changes, folder, into, jobs, bar, limit=None, first=None):
+    """Run notebooks in parallel and write them into a folder.
+
+    Parameters
+    ----------
+    changes : dict of Path to dict
+        Notebook to the values of its parameters.
+    folder : Path
+        Working directory of their kernels.
+    into : Path
+        Created if missing.
+    jobs : int
+        Number of notebooks to run at once.
+    bar : tqdm
+        Advances by one for each and names those that are running, with an occasional message about slow cells.
+    limit : float, optional
+        Time limit per cell in seconds.
+    first : str, optional
+        A line that each kernel runs before all cells.
+
+    Returns
+    -------
+    dict of str to float
+        Run time of each in seconds.
+
+    Raises
+    ------
+    ReproduceError
+        If a cell raises or warns, takes too long, or its process dies; the others are stopped.
+    """
+    into.mkdir(exist_ok=True)
+    seconds, cells = {}, folder.parent
+    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_isolate, initargs=[cells, os.getpid()]) as pool:
+        runs = {pool.submit(_timed, source, folder, values, first): source for source, values in changes.items()}
+        try:
+            for done in _as_completed(runs, cells, bar, limit):
+                notebook, seconds[runs[done].stem] = _result(done, runs, cells)
+                nbformat.write(notebook, into / runs[done].name)
+                bar.update()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in active_children():  # their kernels end with them
+                worker.kill()  # reaches even a worker whose kernel has stopped it
+            raise
+    return seconds
+
+
+def _as_completed(runs, cells, bar, limit):
+    """Yield runs as they end; meanwhile, report slow cells, and refuse one that takes too long."""
+    left, said = set(runs), time()
+    while left:
+        done, left = wait(left, _LOOK_S, FIRST_COMPLETED)
+        yield from done
+        running = dict(_running([runs[run] for run in left], cells))
+        bar.set_postfix_str(", ".join(f"{source.stem} (cell {cell})" for source, (cell, _) in running.items()), False)
+        if sys.stderr.isatty():
+            bar.refresh()
+        for source, (cell, since) in running.items():
+            if limit is not None and time() - since > limit:
+                rule = f"has not finished cell {cell} after {limit:g} s"
+                raise ReproduceError("notebook", source.name, rule, f"fix its loop, or allow more time; {KEPT}")
+            if time() - max(since, said) > _SAY_S:
+                text = f"{source.name}: cell {cell} has been running for {time() - since:.0f} s"
+                bar.write(text, file=sys.stderr)
+        said = time() if time() - said > _SAY_S else said
+
+
+def _running(sources, cells):
+    """Notebooks, the current cell of each, and when it started, in seconds."""
+    for source in sources:
+        with suppress(OSError, ValueError):
+            path = _cell_file(source, cells)
+            yield source, (int(path.read_text()), path.stat().st_mtime)
+
+
+def _cell_file(source, cells):
+    """The file in which a worker records which cell of a notebook is running."""
+    return cells / f"{source.stem}.cell"
+
+
+def _result(run, runs, cells):
+    """The result of a run, or which notebooks were running when a worker died."""
+    try:
+        return run.result()
+    except BrokenProcessPool:
+        places = [f"{source.name}, cell {cell}" for source, (cell, _) in _running(runs.values(), cells)]
+        rule = "was running when its process died, or was killed"
+        raise ReproduceError("notebook", " or ".join(places) or "the first", rule, KEPT) from None
+
+
+def _isolate(folder, parent):
+    """Keep a user's own Jupyter start-up files, random hashes and Ctrl-C out of a worker's kernels."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    libc("prctl", DEATH_SIGNAL, signal.SIGTERM)  # a worker ends with the run, even if that is killed
+    if os.getppid() != parent:  # the parent died before this worker requested the signal
+        os._exit(1)
+    for stream in (1, 2):  # a cell's output is in the notebook; here it would mix with our messages
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+    logging.disable()  # we report errors ourselves, in one line
+    (folder / "ipython").mkdir(exist_ok=True)
+    os.environ.update(PYTHONHASHSEED="0", JUPYTER_PLATFORM_DIRS="1", IPYTHONDIR=str(folder / "ipython"))
+    os.environ.pop("SOURCE_DATE_EPOCH", None)
+    os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # whatever the surrounding shell prefers
+
+
+def _timed(source, folder, values, first):
+    began, path = perf_counter(), _cell_file(source, folder.parent)
+    from ppbook.forked import ForkedKernels
+
+    notebook = execute(source, folder, values, lambda number: path.write_text(str(number)), first, ForkedKernels)
+    path.unlink(missing_ok=True)
+    return notebook, perf_counter() - began
+
+
+# ---- one -----------------------------------------------------------------------------------------
+
+
+def execute(source, folder, values, at_cell=None, first=None, kernels=None):
+    """Run one notebook with papermill in a folder, and remove what differs from run to run.
+
+    Parameters
+    ----------
+    source : Path
+        The notebook.
+    folder : Path
+        Working directory of its kernel.
+    values : dict of str to object
+        Parameters that replace the notebook's own; see `parameters.check`.
+    at_cell : callable, optional
+        Called with the number of each cell as it starts.
+    first : str, optional
+        As in `execute_all`.
+    kernels : type, optional
+        Kernel manager that starts the kernel; jupyter's by default.
+
+    Returns
+    -------
+    NotebookNode
+
+    Raises
+    ------
+    ReproduceError
+        If a cell raises or warns, or the kernel dies.
+    """
+    done = _run_by_papermill(source, folder, values, at_cell or str, first, kernels)
+    for number, cell in enumerate(done.cells):
+        for output in cell.get("outputs", ()):
+            if output.output_type == "error":  # papermill lets SystemExit pass
+                rule = f"failed in cell {number}: {output.ename}: {output.evalue}"
+                raise ReproduceError("notebook", source.name, rule, KEPT)
+            if output.get("name") == "stderr":
+                rule = f"wrote a warning in cell {number}: {output.text.strip().splitlines()[-1]}"
+                raise ReproduceError("notebook", source.name, rule, KEPT)
+    own = declared(done)
+    specified = [key for key in values if key in own and own[key].word in _SPECIFIED]
+    if specified and f"nb/{source.stem}" != OWN_PAGE:
+        note = f"{_WRITTEN_FOR} {_one_node(values, own, folder)}".rstrip()
+        done.cells[0].source += f"\n\n> {note}"
+    return _normalise(done)
+
+
+def _run_by_papermill(source, folder, values, at_cell, first, kernels, starts=3):
+    """A kernel that dies before it answers is started again: another process may have taken a port chosen for it."""
+    from papermill import execute_notebook
+    from papermill.exceptions import PapermillExecutionError
+
+    place = before = "before its first cell"
+
+    def begun(cell_index, **_):
+        nonlocal place
+        place = f"in cell {cell_index}"
+        at_cell(cell_index)
+
+    manager = {} if kernels is None else {"kernel_manager_class": kernels}
+    lines = f"{_DIES_WITH_ITS_PARENT}; {first}" if first else _DIES_WITH_ITS_PARENT
+    try:
+        return execute_notebook(
+            read(source), None, parameters=values, kernel_name="python3", cwd=str(folder), progress_bar=False,
+            start_timeout=_START_S, extra_arguments=["--IPKernelApp.log_level=50", lines],
+            on_cell_start=begun, **manager,
+        )  # fmt: skip
+    except PapermillExecutionError as error:
+        rule = f"failed in cell {error.cell_index}: {error.ename}: {error.evalue}"
+        raise ReproduceError("notebook", source.name, rule, KEPT, grid=_grid_of(error)) from None
+    except Exception as error:  # anything that may happen to a process running foreign code
+        if place == before and "died" in str(error) and starts > 1:
+            return _run_by_papermill(source, folder, values, at_cell, first, kernels, starts - 1)
+        rule = f"cannot be run: {str(error) or type(error).__name__} {place}"
+        raise ReproduceError("notebook", source.name, rule, KEPT) from None
+
+
+def _grid_of(error):
+    """The grid of a refused table, shown below its message in a notebook; None for other errors."""
+    return "\n".join(error.traceback[1:]) or None if error.ename == TableError.__name__ else None
+
+
+def _one_node(values, own, folder):
+    """Say at which of a page's sizes all ranks of a given system are on one node."""
+    systems = [values[key] for key in values if key in own and own[key].word == "system"]
+    sizes = values.get("pp", own["pp"].value if "pp" in own else None)
+    if not systems or sizes is None:
+        return ""
+    name = systems[0][0] if isinstance(systems[0], list) else systems[0]
+    system = load_system(name if name in system_names() else folder / name)
+    with suppress(SpecificationError):  # a list of nodes for other sizes, on a page that does not use them
+        return one_node_text(system, sizes if isinstance(sizes, list) else [sizes])
+    return ""
+
+
+def _normalise(notebook):
+    """Remove times, kernel metadata and addresses, so that the same results give the same bytes."""
+    notebook.metadata.pop("papermill", None)
+    notebook.metadata.get("language_info", {}).pop("version", None)
+    for number, cell in enumerate(notebook.cells):
+        cell.id = f"cell-{number}"
+        for key in ("papermill", "execution"):
+            cell.metadata.pop(key, None)
+        for output in cell.get("outputs", ()):
+            for kind, text in output.get("data", {}).items():
+                if isinstance(text, str) and kind.startswith("text/"):
+                    output["data"][kind] = _ADDRESS.sub("", text)
+    return notebook

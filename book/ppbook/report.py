@@ -1,0 +1,202 @@
+"""What a notebook leaves behind: numbers as CSV beside their figure, and tables fit for a page."""
+
+import json
+import re
+from contextlib import nullcontext
+from hashlib import sha256
+from html import unescape
+from pathlib import Path
+
+import pandas as pd
+from matplotlib import pyplot
+from pandas.io.formats.style import Styler
+
+from ppbook import pictures
+from ppmodel.cli.text import columns
+
+_LONG_TEXT = 40
+_ANSWERS = {True: "yes", False: "no"}
+_NUMBER = "{:.6g}"
+_BETWEEN = "\x1f"  # of cells: a sign that no cell has
+_PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+_WORDS = {  # of the library's own columns, `evaluate.COLUMNS`; a page says what it calls the others
+    "label": "schedule", "pp": "S", "microbatches": "B", "p2p": "transfers", "allreduce": "all-reduce",
+    "makespan_s": "T_sim (s)", "busy_s": "busy (s)", "idle_ratio": "idle share",
+    "bubble_ratio_total": "bubble, of the total", "bubble_ratio_ideal": "bubble, of the ideal",
+    "bubble_ratio_span": "bubble, of the longest span", "table_bubble_ratio": "bubble, table",
+    "peak_activations": "peak activations", "comm_over_forward": "c / F", "peak_memory_bytes": "peak memory (bytes)",
+    "memory_capacity_bytes": "memory (bytes)", "nics_shared": "NICs shared",
+}  # fmt: skip
+
+
+def record(name, folder, figure=None, table=None, page=None, **facts):
+    """Write a figure and the numbers in it side by side.
+
+    Parameters
+    ----------
+    name : str
+        Stem of the files.
+    folder : str or Path
+        Made where it is missing.
+    figure : matplotlib Figure, optional
+        Written as ``.svg`` and ``.png``, without a date, and closed.
+    table : DataFrame, optional
+        Written as ``.csv``, numbers in full.
+    page : str, optional
+        A part of a page in MyST, written as ``.md``; other pages include it.
+    **facts
+        Single numbers and words that pages quote, written as ``.json``; NaN as null.
+
+    Returns
+    -------
+    None
+        What is not given is not written.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     record("bubble", folder, ratio=0.25)
+    ...     [path.name for path in Path(folder).iterdir()]
+    ['bubble.json']
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    if figure is not None:
+        made = getattr(figure, "versions", {})  # while a book is built
+        with pictures.laid_out(figure) if made else nullcontext():
+            figure.savefig(folder / f"{name}.svg", metadata={"Date": None}, bbox_inches="tight")
+        for ending, picture in made.items():
+            (folder / f"{name}{ending}.png").write_bytes(picture)
+        if not made:
+            figure.savefig(folder / f"{name}.png", metadata={"Software": None}, bbox_inches="tight")
+        pyplot.close(figure)  # a notebook shows it where it names it, and not a second time
+    if table is not None:
+        table.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+    if page is not None:
+        (folder / f"{name}.md").write_text(page, encoding="utf-8")
+    if facts:
+        facts = {key: None if value != value else value for key, value in facts.items()}  # JSON has no NaN
+        (folder / f"{name}.json").write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def show(table, words=None, /, numbers=None, **formats):
+    """A table as a page shows it: no index, headings in words, numbers in a given form, the same bytes every time.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Its numbers are set to the right, its words to the left; missing values stay empty. Text comes out as text,
+        whatever signs are in it.
+    words : dict of str to str, optional
+        What the page calls columns, by name. The columns of `evaluate.COLUMNS` have fixed words, others their names.
+    numbers : str, optional
+        Format of all columns of numbers that have none of their own; by default fractions have up to six digits. What
+        is true or false is shown as yes or no.
+    **formats : str
+        Format of a column's numbers by its name, for example ``idle_ratio="{:.1%}"``.
+
+    Returns
+    -------
+    pandas Styler
+        Its identifier follows from the content and the formats.
+
+    Examples
+    --------
+    >>> table = show(pd.DataFrame({"pp": [4], "least": [0.25]}), {"least": "least c / F"}, least="{:.1f}")
+    >>> list(table.columns)
+    ['S', 'least c / F']
+    """
+    table = table.assign(**{name: table[name].map(_ANSWERS) for name in table.select_dtypes("bool")})
+    formats = (
+        dict.fromkeys(table.select_dtypes("float"), _NUMBER)
+        | dict.fromkeys(table.select_dtypes("number") if numbers else [], numbers)
+        | formats
+    )
+    called = {name: (words or {}).get(name) or _WORDS.get(name, name) for name in table}
+    twice = [name for name, said in called.items() if list(called.values()).count(said) > 1]
+    called |= {name: name for name in twice}  # a label beside the schedule's name
+    table = table.rename(columns=called)
+    formats = {called[name]: form for name, form in formats.items() if name in called}
+    styler = Table(table).format(formats, na_rep="", escape="html").format_index(escape="html", axis="columns")
+    styler = styler.hide(axis="index").set_table_attributes('class="dataframe"')
+    numbers = [column for column in table if pd.api.types.is_numeric_dtype(table[column])]
+    words = [column for column in table if column not in numbers]
+    styler = styler.set_properties(subset=numbers, **{"text-align": "right"})
+    styler = styler.set_properties(subset=words, **{"text-align": "left"})
+    long = [column for column in words if table[column].astype(str).str.len().max() > _LONG_TEXT]
+    styler = styler.set_properties(subset=long, **{"min-width": "14em"})
+    content = table.to_csv() + repr(sorted(formats.items(), key=str))
+    return styler.set_uuid(sha256(content.encode()).hexdigest()[:12])
+
+
+class Table(Styler):
+    """A styled table that is also readable where no HTML is shown: in a terminal, in a notebook's plain text."""
+
+    def __repr__(self):
+        head, *rows = [line.split(_BETWEEN) for line in unescape(self.to_string(delimiter=_BETWEEN)).splitlines()]
+        numbers = [place for place, name in enumerate(self.data) if pd.api.types.is_numeric_dtype(self.data[name])]
+        return columns([head, *rows], right=numbers)
+
+
+class MyST(str):
+    """A part of a page that is written in MyST, and not plain text: `list_table` sets it as it is."""
+
+
+def literal(text):
+    """Plain text in MyST: every sign comes out as itself.
+
+    Parameters
+    ----------
+    text : str
+        Of a file, or of a user.
+
+    Returns
+    -------
+    MyST
+        One line.
+
+    Examples
+    --------
+    >>> print(literal("{{ a }} <b>"))
+    \\{\\{ a \\}\\} \\<b\\>
+    """
+    return MyST(_PUNCTUATION.sub(r"\\\1", " ".join(str(text).split())))
+
+
+def list_table(rows, header, widths):
+    """A table in MyST.
+
+    Parameters
+    ----------
+    rows : iterable of sequence of str
+        Cells: plain text, or `MyST` where they hold links and formulas.
+    header : sequence of str
+        Of the columns; without one, the first column names the rows.
+    widths : sequence of int
+        Shares of the page.
+
+    Returns
+    -------
+    MyST
+
+    Examples
+    --------
+    >>> print(list_table([["a*", MyST("*b*")]], ["one", "two"], [30, 70]))
+    :::{list-table}
+    :header-rows: 1
+    :widths: 30 70
+    <BLANKLINE>
+    * - one
+      - two
+    * - a\\*
+      - *b*
+    :::
+    <BLANKLINE>
+    """
+    kind = ":header-rows: 1" if header else ":stub-columns: 1"
+    lines = [":::{list-table}", kind, f":widths: {' '.join(map(str, widths))}", ""]
+    for cells in [header, *rows] if header else rows:
+        texts = [cell if isinstance(cell, MyST) else literal(cell) for cell in cells]
+        lines += [f"{'  - ' if number else '* - '}{text}" for number, text in enumerate(texts)]
+    return MyST("\n".join([*lines, ":::", ""]))

@@ -1,0 +1,107 @@
+"""Run one of the project's or the user's notebooks, with the user's parameters."""
+
+import os
+import sys
+from pathlib import Path
+
+import nbformat
+from tqdm import tqdm
+
+from ppbook import parameters
+from ppbook.answer import answer, resolved
+from ppbook.files import bring, files_of, given_paths, require_names
+from ppbook.folders import publish, require_ours, workspace
+from ppbook.notebooks import execute_all, named, read
+from ppmodel.errors import ReproduceError, did_you_mean
+
+ROOT = Path(__file__).parents[2]
+"""The clone, which has the notebooks and the book's sources next to the package."""
+
+
+def notebook_names():
+    """List the notebooks that come with the project.
+
+    Returns
+    -------
+    dict of str to Path
+        Name to file, sorted.
+
+    Examples
+    --------
+    >>> "table" in notebook_names()
+    True
+    """
+    return {path.stem: path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
+
+
+def run(notebook, given=(), out=None, time_limit=None):
+    """Execute one notebook with the user's parameters, after checking them all.
+
+    Parameters
+    ----------
+    notebook : str or Path
+        Name of one of the project's notebooks, or a file.
+    given : iterable of (str, str)
+        Names and texts; see `parameters.parse`.
+    out : str or Path, optional
+        Folder for the executed notebook and its results, written completely or not at all; by default, one named after
+        the notebook, in the current folder. Only a folder written by an earlier run of it is replaced.
+    time_limit : float, optional
+        Time limit per cell in seconds.
+
+    Returns
+    -------
+    str
+        The page's answer, then what was executed and where it is.
+
+    Raises
+    ------
+    PPModelError
+        If the notebook, a parameter or the folder is refused, or a cell fails; the folder is then unchanged.
+    """
+    source = _find(notebook)
+    with named(source.name):
+        own = parameters.declared(read(source))
+        values = parameters.parse(given, own)
+        parameters.check({name: one.value for name, one in own.items()} | values, own)
+        require_names(files_of(values, own))
+    out = Path(os.path.realpath(out or source.stem))
+    _require_target(out, source.name)
+    with workspace(out.parent) as work:
+        folder = work / "run"
+        folder.mkdir()
+        brought = bring(values, own, folder)
+        with tqdm(total=1, desc="notebook", file=sys.stderr, disable=None) as bar, given_paths(values, brought):
+            execute_all({source: brought}, folder, folder, 1, bar, time_limit)
+        done = resolved(read(folder / source.name), folder / _results(values, own))
+        nbformat.write(done, folder / source.name)
+        publish(folder, out)
+    return f"{answer(done)}\n\n{source.name} executed; it and its results are in {out}"
+
+
+def _results(values, own):
+    """The folder, within that of the run, into which a notebook writes; usually given by a parameter."""
+    return values.get("results", own["results"].value if "results" in own else "results")
+
+
+def _find(notebook):
+    """The file of a notebook, by its name in the project or by its path."""
+    known = notebook_names()
+    if str(notebook) in known:
+        return known[str(notebook)]
+    if Path(notebook).is_file():
+        return Path(notebook)
+    remedy = did_you_mean(notebook, known) or f"choose one of {', '.join(known)}, or a file"
+    if not known:
+        remedy = "run from a clone of the project, or pass a file: an installed package has no notebooks"
+    raise ReproduceError("notebook", notebook, "is neither the name nor the file of a notebook", remedy)
+
+
+def _require_target(out, notebook):
+    """Refuse a folder that has anything but what an earlier run of the same notebook wrote."""
+    require_ours(out)
+    if out.is_dir() and any(out.iterdir()) and not (out / notebook).is_file():
+        others = sorted(path.name for path in out.glob("*.ipynb")) or ["a book"]
+        raise ReproduceError("out", out, f"contains {others[0]}, not {notebook}", "choose a new folder")
+    if out.is_dir() and Path.cwd().is_relative_to(out):
+        raise ReproduceError("out", out, "is the current folder", "choose a new folder")

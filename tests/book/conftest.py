@@ -1,0 +1,37 @@
+"""Fixtures of the book's tests: notebooks at small sizes, and a browser for the pages."""
+
+import pytest
+
+
+@pytest.fixture
+def recorded(request, tmp_path):
+    """What a notebook leaves in its results folder at small sizes; its kernel starts as those of the book do."""
+    from executed import executed
+    from sizes import PARAMETERS
+
+    from ppbook.forked import ForkedKernels
+
+    return executed(request.param, PARAMETERS[request.param], tmp_path, kernel_manager_class=ForkedKernels)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium, or a skip that says what is missing."""
+    from ppbook.browser import chromium, chromium_path
+
+    if not chromium_path().exists():
+        pytest.skip(f"no browser at {chromium_path()}: install Debian's chromium, or name one in CHROMIUM")
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def page(browser):
+    """A page that notes every error and every request to elsewhere."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    page.thrown, page.elsewhere = [], []
+    page.on("pageerror", lambda error: page.thrown.append(str(error)))
+    page.on("request", lambda request: page.elsewhere.append(request.url) if request.url.startswith("http") else None)
+    yield page
+    context.close()

@@ -1,0 +1,46 @@
+"""Notebooks, run by papermill, and what their numbers are held against."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import papermill
+import pytest
+
+from ppmodel import build, names
+from ppmodel.cases import legal_cases
+from ppmodel.costs import model_costs
+from ppmodel.simulation import compile_graph, run_graph
+from ppmodel.specs import load_model, load_system
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+
+
+def labels_at(num_ranks, microbatches):
+    """Labels of all registered schedules that are legal at any of some sizes."""
+    return {case.label for count in microbatches for case, _ in legal_cases(names(), num_ranks, count)}
+
+
+def t_sim(name, stages, count, model, system, p2p="overlapped", **options):
+    schedule = build(name, stages, count, **options)
+    return run_graph(
+        compile_graph(schedule, p2p), model_costs(schedule, load_model(model), load_system(system))
+    ).makespan_s
+
+
+def executed(name, parameters, folder, **kernels):
+    """Run a notebook; from the name of a file in its results folder to what it left there."""
+    papermill.execute_notebook(
+        str(NOTEBOOKS / f"{name}.ipynb"), str(folder / "out.ipynb"), parameters | {"results": "results"},
+        cwd=str(folder), progress_bar=False, extra_arguments=["--IPKernelApp.log_level=50"], **kernels,
+    )  # fmt: skip
+
+    def read(stem):
+        path = folder / "results" / stem
+        return json.loads(path.read_text()) if path.suffix == ".json" else pd.read_csv(path)
+
+    return read
+
+
+def of(name):
+    return pytest.mark.parametrize("recorded", [name], indirect=True)

@@ -1,0 +1,232 @@
+"""The notebooks on measured runs and real clusters: what they record at small sizes follows from single evaluations."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from executed import of
+
+from ppbook.claims import load_claims, rows_of
+from ppbook.frameworks import runs_as_modelled
+from ppbook.stp import load_throughputs, run_of
+from ppmodel import iteration, simulate
+from ppmodel.measured import is_tight
+from ppmodel.specs import DATA, load_model
+
+
+@of("measured")
+def test_measured(recorded):
+    """Errors on unseen rows and as fitted are those that the systems' files state; nothing is lost on the way."""
+    errors, runs = recorded("measured_errors.csv").set_index("runs"), recorded("measured.csv")
+    rows = {"bigscience_a100": 47, "simumax_b200": 16}
+    assert list(errors.index) == list(rows)
+    off = (runs.predicted_iteration_s / runs.iteration_s - 1).abs()
+    assert off.groupby(runs.runs).mean().to_dict() == pytest.approx(errors["mean"].to_dict())
+    assert off.groupby(runs.runs).size().to_dict() == rows
+    parts = recorded("measured_parts.csv").set_index(["runs", "part"])
+    for source, system in errors.system.items():
+        fitted, unseen = said_of(system, source)
+        assert parts.refitted[source, "nothing"] == pytest.approx(fitted, abs=2e-4)
+        assert parts.kept[source, "nothing"] == pytest.approx(fitted, abs=1e-6)
+        assert errors["mean"][source] == pytest.approx(unseen, abs=2e-4)
+    assert (parts.refitted <= parts.kept * 1.02).all()
+    assert (errors["mean"] < errors.constant).all()
+    left_out = recorded("measured_left_out.csv")
+    assert left_out.groupby(["runs", "what"]).rows.sum().unstack().to_dict("list") == {
+        "memory": list(rows.values()), "time": list(rows.values())
+    }  # fmt: skip
+    targets = recorded("measured_targets.csv")
+    assert set(targets.source) == {*rows, "zero_bubble"}
+    assert ((targets.reached <= targets.target) == (targets.met == "yes")).all()
+    assert recorded("measured_worst.csv").error.abs().is_monotonic_decreasing
+    models = recorded("measured_models.csv").set_index("runs")
+    assert models.models.to_dict() == {"bigscience_a100": 5, "simumax_b200": 2}
+    assert (models["mean"] == errors["mean"]).all()
+    assert ((models.left_out > 0.02) & (models.left_out < 0.08) & (models.left_out <= models.worst_model)).all()
+    facts = recorded("measured.json")
+    assert (facts["by_schedule"], facts["by_device"]) == ("63 of 1F1B", "47 on A100, 16 on B200")
+    assert (facts["one_node"], facts["unmeasured"]) == (16, "ZB-V or of V-Half or of DualPipeV")
+    together = recorded("measured_together.csv").set_index("runs")
+    assert together.own["bigscience_a100"] == pytest.approx(said_of("a100_bigscience", "bigscience_a100")[0], abs=1e-6)
+    assert (together.together - together.own).abs().max() < 2e-4  # one source shares with none
+
+
+def said_of(system, source):
+    """Mean errors of time, as fitted and on unseen rows, in the file of a packaged system."""
+    text = (DATA / "systems" / f"{system}.yaml").read_text()
+    said = re.search(rf"{source}\.csv: \d+ rows, as fitted ([\d.]+)%, unseen mean ([\d.]+)%", text)
+    return float(said[1]) / 100, float(said[2]) / 100
+
+
+@of("beside")
+def test_beside(recorded):
+    """Parts sum to the iteration; a group of one waits for nobody; gains are against 1F1B in the same layout."""
+    edges = recorded("beside_layout.csv").set_index(["group", "rank"])
+    gpt = load_model("gpt3_175b")
+    assert (edges.bytes[["tensor", "pipeline"]] == 2 * gpt.sequence * gpt.hidden).all()
+    assert edges.iteration_bytes["pipeline", 0] == 16 / 2 * edges.bytes["pipeline", 0]
+    block = recorded("beside_block.csv")
+    assert set(block.group) == {"tensor"}
+    study = recorded("beside.csv")
+    iteration_ms = 1e3 * study.iteration_s * study.gpus / (study.global_batch * load_model("gpt3_175b").sequence)
+    assert study[list(iteration.PARTS)].sum(axis=1).tolist() == pytest.approx(iteration_ms.tolist())
+    assert (study.tensor_s[study.tp == 1] == 0).all()
+    assert (study.tensor_s[study.tp == 8] > 0).all()
+    hidden = recorded("beside_hidden.csv").set_index(["hidden", "dp"])
+    assert hidden.saved["overlap_tensor", 4] > 0 == hidden.saved["nothing", 4]
+    worth = recorded("beside_worth.csv").set_index(["layout", "global_batch"])
+    assert {name for name, _ in worth.index} == {"pp 2, tp 8, dp 1", "pp 4, tp 4, dp 1"}
+    one = {
+        "model": "gpt3_175b",
+        "system": "dgx_h100_nodes",
+        "tp": 4,
+        "zero": 1,
+        "sequence_parallel": True,
+        "global_batch": 16,
+    }
+    times = {name: simulate(name, 4, **one).to_dict()["iteration_s"] for name in ("1f1b", "gpipe", "zb-h1")}
+    assert worth.gain["pp 4, tp 4, dp 1", 16] == pytest.approx(1 - min(times.values()) / times["1f1b"])
+
+
+@of("tensor-pipeline")
+def test_tensor_pipeline(recorded):
+    """Formulas as far as they hold, and one constant within 2.5 points of every run."""
+    counted = recorded("stp_formulas.csv")
+    assert (counted.exposed_first == 0).all()
+    assert (counted.peak_most[counted.schedule == "stp"] == 1 + (counted.pp[counted.schedule == "stp"] == 3)).all()
+    bubbles = recorded("stp_bubbles.csv").set_index(["schedule", "times", "pp"])
+    assert bubbles.least["stp", "F = I = W = 10, A = 3", 3] == bubbles.published["stp", "F = I = W = 10, A = 3", 3]
+    runs = recorded("stp_throughput.csv").query("label == 'one constant'")
+    assert len(runs) == 9
+    assert runs.off_1f1b_i.abs().max() < 0.025
+    assert runs.off_1f1b_i.abs().mean() < 0.01
+    assert recorded("stp_unseen.json")["worst"] < 0.025
+    assert (recorded("stp_early.csv").saved >= 0).all()
+    assert recorded("stp_verdicts.csv").id.tolist() == [row.id for row in rows_of(load_claims(about="stp"))]
+
+
+@of("tensor-gains")
+def test_tensor_gains(recorded):
+    """Gains and peaks are those of single runs, and all layouts that are listed fit."""
+    model, layers = replace(load_model("stp_12b"), sequence=2048), (4,) * 7 + (2,)
+    given = {"model": model, "system": "a800", "tp": 4, "layers": layers, "overlap_backward": True}
+    seconds = {
+        name: simulate(name, 4, global_batch=16, **given).iteration_s for name in ("zb-v", "stp", "interleaved-1f1b")
+    }
+    grown = recorded("stp_grows.csv").set_index(["tp", "sequence"]).gain
+    assert grown[4, 2048] == pytest.approx(min(seconds["zb-v"], seconds["interleaved-1f1b"]) / seconds["stp"] - 1)
+    links = recorded("stp_links.csv").set_index("links").gain
+    assert links["inside nodes"] > links["between nodes"]
+    filled = recorded("stp_filled.csv")
+    assert filled.fits.all()
+    less = recorded("stp_offload.csv").set_index(["layout", "share"]).saved
+    first = run_of(next(load_throughputs().itertuples(index=False)))
+    whole, offloaded = (simulate("stp", system="a800", offload=share, **first) for share in (0.0, 1.0))
+    assert less["12.1B, tp 4, pp 4", 1.0] == pytest.approx(1 - offloaded.peak_memory_bytes / whole.peak_memory_bytes)
+
+
+@of("pairs")
+def test_pairs(recorded):
+    """Pairs hide exchanges and compute the same; what fits fits, and the gain is that of single runs."""
+    study = recorded("pairs.csv").set_index("schedule")
+    alone = simulate("1f1b", model="deepseek_v3", system="h100", layout="deepseek_v3")
+    assert study.iteration_s["1f1b"] == pytest.approx(alone.iteration_s)
+    assert study.expert_s["dualpipev"] < study.expert_s["1f1b"]
+    facts, gains = recorded("pairs.json"), recorded("pairs_gain.csv").set_index("what").saved
+    assert facts["saved"] == pytest.approx(1 - study.iteration_s["dualpipev"] / study.iteration_s["1f1b"])
+    assert gains["contention"] < facts["saved"]
+    profile, table = recorded("pairs_profile.json"), recorded("pairs_profile.csv").set_index("what")
+    assert table.trace["the pair"] == profile["took"] == 129.01
+    assert abs(profile["walked_off"]) < 0.05 < profile["ours_off"]  # the walk stands, the durations do not
+    assert max(profile["kernels"], profile["exchanges"]) <= profile["walked"] <= profile["waiting"] < profile["in_turn"]
+    assert (table.off[:2] < -0.2).all()
+    assert (table.off[2:4] > 0.5).all()
+    assert recorded("pairs_traced.json")["hidden"] > 2 * facts["hidden"]
+    memory = recorded("pairs_memory.csv")
+    assert memory.fits.sum() == recorded("pairs_memory.json")["fitting"]
+
+
+@of("take")
+def test_take(recorded):
+    """Every row fits and is a single simulation; gains are on the faster of 1F1B and interleaved 1F1B, and add up."""
+    best, facts = recorded("take.csv"), recorded("take.json")
+    assert best.fits.all()
+    assert ((best.room == "tight") == is_tight(best.peak_memory_bytes, best.memory_capacity_bytes)).all()
+    fastest = best.loc[best.groupby("where").iteration_s.idxmin()].set_index("where")
+    base = best[best.schedule.isin(["1f1b", "interleaved-1f1b"])].groupby("where").iteration_s.min()
+    gains = 1 - fastest.iteration_s / base[fastest.index]
+    assert facts["cases"] == len(fastest) == 2
+    assert (facts["least_gain"], facts["most_gain"]) == (f"{100 * gains.min():.1f} %", f"{100 * gains.max():.1f} %")
+    found = fastest.schedule.map(runs_as_modelled)
+    assert facts["paired"] == ", ".join(dict.fromkeys(fastest.label[~found]))
+    for row in (fastest.iloc[0], best[best.schedule == "zb-v"].iloc[-1]):
+        assert one_of_take(row, overlap_backward=row.schedule != "zb-v") == pytest.approx(row.iteration_s)
+    saved = recorded("take_saved.csv").set_index("where")
+    parts = saved[["hidden", "bubble", "rest", "again_here", "again", "layout"]]
+    np.testing.assert_allclose(parts.sum(axis=1), saved.saved)
+    np.testing.assert_allclose(saved.saved, gains[saved.index])
+    for where, row in fastest.iterrows():  # the base in the winner's layout, whether it fits there or not
+        there = best[(best["where"] == where) & (best.label == saved.base[where])].iloc[0]
+        in_its_place = pd.concat([row.drop(["schedule", "options"]), there[["schedule", "options"]]])
+        here = one_of_take(in_its_place, overlap_backward=True)
+        within = parts.loc[where, ["hidden", "bubble", "rest", "again_here"]].sum()
+        assert within * there.iteration_s == pytest.approx(here - row.iteration_s, abs=1e-9 * here)
+    require_baselines_of_take(recorded)
+    require_certainty_of_take(recorded, gains)
+
+
+def require_certainty_of_take(recorded, gains):
+    """A saving has a word of its own, by its size and the error; what to run follows from it for every case."""
+    sure = recorded("take_sure.csv")
+    base = sure.groupby("where").first()
+    np.testing.assert_allclose(base.apart, gains[base.index])
+    assert ((sure.sure == "a tie") == (sure.apart < 0.01)).all()
+    beyond = sure[sure.apart >= 0.01]
+    assert ((beyond.sure == "within the error") == ((beyond["reversed"] > 0.25) | (beyond.pairs < 20))).all()
+    assert ((beyond.sure == "clear") == ((beyond["reversed"] <= 0.05) & (beyond.pairs >= 20))).all()
+    said = recorded("take.json")["stay"]
+    assert all(where.split(",")[0] in said for where in base.index)
+
+
+def require_baselines_of_take(recorded):
+    """The more the framework hides, the faster the base; what is hidden by default gives the gains of the page."""
+    bases, best = recorded("take_bases.csv"), recorded("take.csv")
+    seconds = bases.pivot(index="where", columns="overlap", values="iteration_s_base")
+    assert (seconds["nothing"] >= seconds["Megatron-LM's"] - 1e-9).all()
+    assert (seconds["Megatron-LM's"] >= seconds["everything"] - 1e-9).all()
+    default = bases[bases.overlap == "Megatron-LM's"].set_index("where").against
+    np.testing.assert_allclose(default, best.groupby("where").against.min()[default.index], atol=1e-12)
+    saved = recorded("take_saved.csv").set_index("where").saved
+    np.testing.assert_allclose(-default[saved.index], saved)
+
+
+def one_of_take(row, **overlap):
+    """Seconds of an iteration of a row, simulated alone."""
+    again = int(row.recompute) if str(row.recompute).isdigit() else row.recompute
+    given = {name: int(row[name]) for name in ("tp", "cp", "dp", "zero", "global_batch")}
+    chunked = str(row.options).startswith("chunks=")
+    case = (row.schedule, {"chunks": int(row.options.removeprefix("chunks="))}) if chunked else row.schedule
+    given |= {"model": row.model, "system": row.system, "sequence_parallel": True, "recompute": again}
+    return simulate(case, int(row.pp), **given, **overlap).iteration_s
+
+
+@of("nodes")
+def test_nodes(recorded):
+    """A shared NIC never saves time, blocked sends least, and a fold wins where gradients are summed."""
+    study = recorded("nodes.csv").set_index(["label", "placement", "network"]).makespan_s
+    assert (study.xs("own links", level="network") <= study.xs("shared NIC", level="network") * (1 + 1e-12)).all()
+    assert study["1F1B", "round-robin", "own links"] == study["1F1B", "flat", "flat"]
+    crossings = recorded("nodes_crossings.csv")
+    assert (crossings.blocked < crossings.folded).all()
+    assert (crossings.folded < crossings["round-robin"]).all()
+    found = recorded("nodes_search.csv").set_index(["label", "allreduce", "network"])
+    assert found.fastest["1F1B", "excluded", "shared NIC"] == "0 0 0 0 1 1 1 1"
+    assert found.fastest["Chimera", "blocking", "own links"] == "0 0 1 1 1 1 0 0"
+    assert study["1F1B", "blocked", "own links"] == pytest.approx(found.makespan_s["1F1B", "excluded", "own links"])
+    assert recorded("nodes_search.json") == {"cases": 6, "blocked_best": 4}
+    assert recorded("nodes_nics.json")["messages"] == len(recorded("nodes_nics.csv")) == 2 * 8
+    orders = recorded("nodes_orders.csv").set_index(["placement", "network"]).order
+    first = study.xs("flat", level="placement").idxmin()[0]
+    assert orders["flat", "flat"].startswith(first)

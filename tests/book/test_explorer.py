@@ -1,0 +1,546 @@
+"""The explorer in a real browser: its numbers against Python's, and the page driven as a reader would."""
+
+import io
+import json
+import random
+import re
+from dataclasses import replace
+from itertools import pairwise
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from books import HTML
+
+import ppmodel as pp
+from ppbook.explorer import MOST_MICROBATCHES, PAGE, RANKS, link, sizes, written
+from ppbook.explorer_data import packed, variants
+from ppmodel import metrics
+from ppmodel.cases import as_case, formula_bubble_ratio, generated
+from ppmodel.costs import uniform_costs
+from ppmodel.errors import PPModelError, SizeError, TableError
+from ppmodel.simulation import P2P, compile_graph, run_graph
+
+DATA = HTML / "explorer" / "data"
+EVERY = [case for name in pp.names() for case in variants(name)]
+POINTS = 500
+
+_EVALUATE = """async points => {
+  const E = ppmodelEngine, found = [];
+  await ppmodelExplorer.begun;
+  for (const one of points) {
+    const table = await ppmodelExplorer.table(one.schedule, one.pp, one.microbatches);
+    const run = E.simulate(table, one), path = E.criticalPath(run);
+    let gap = 0, at = 0;
+    for (const node of path) {
+      const [begin, end] = E.span(run, node);
+      [gap, at] = [Math.max(gap, Math.abs(begin - at)), end];
+    }
+    found.push({
+      makespan: run.makespan, idle: run.idle, span: run.span, slots: E.slots(table).idle, messages: table.messages,
+      peaks: [...E.activations(table).peaks], gap: gap / (run.makespan || 1), at, deadlock: run.deadlock,
+      arrived: run.arrived.reduce((sum, one) => sum + (one || 0), 0),
+    });
+  }
+  return found;
+}"""
+
+
+@pytest.fixture
+def explorer(page):
+    """The page at its default view, ready."""
+    return opened(page)
+
+
+def opened(page, fragment=""):
+    page.goto("about:blank")
+    page.goto((HTML / PAGE).as_uri() + fragment)
+    page.wait_for_selector("#explorer-page[data-ready]")
+    page.wait_for_function("ppmodelExplorer.stage().width > 0")
+    return page
+
+
+def state(page):
+    return page.evaluate("ppmodelExplorer.state()")
+
+
+def window(page):
+    return page.evaluate("ppmodelExplorer.stage().range")
+
+
+def said(page, text):
+    """Wait until the headline says something."""
+    page.wait_for_function("text => document.getElementById('ex-headline').textContent.includes(text)", arg=text)
+
+
+def ranked(page):
+    """The ranking, once it is that of what is chosen."""
+    page.wait_for_function("document.querySelectorAll('#ex-ranking button').length > 5")
+    return [button.get_attribute("data-key") for button in page.locator("#ex-ranking button").all()]
+
+
+# ---- numbers -------------------------------------------------------------------------------------
+
+
+def points(count):
+    """Seeded points: a variant, a size at which it is defined, times, semantics, a slow rank."""
+    draw = random.Random(15)
+    while count:
+        case, ranks = draw.choice(EVERY), draw.choice(RANKS)
+        microbatches = draw.choice(sizes(ranks))
+        try:
+            table = generated(case, ranks, microbatches)
+        except SizeError:
+            continue
+        if table.table_microbatches > MOST_MICROBATCHES:  # halved ones, which the page leaves out
+            continue
+        seconds = {name: round(draw.uniform(0.1, 3), 3) for name in ("forward", "input_grad", "weight_grad")}
+        seconds["comm"] = draw.choice((0, round(draw.uniform(0, 2), 3)))
+        seconds["overlap"] = draw.choice((1, round(draw.uniform(0.5, 1.2), 3)))
+        slow = {"slow_rank": draw.randrange(-1, ranks), "slow_factor": round(draw.uniform(0.5, 3), 2)}
+        size = {"schedule": written(case), "pp": ranks, "microbatches": microbatches, "p2p": draw.choice(P2P)}
+        yield table, size | seconds | slow
+        count -= 1
+
+
+def simulated(table, point):
+    """A point by the library; None where its ranks wait for one another."""
+    costs = uniform_costs(
+        table, point["forward"], input_grad=point["input_grad"], weight_grad=point["weight_grad"], comm=point["comm"]
+    )
+    costs = replace(costs, overlap_factor=point.get("overlap", 1))
+    factors = np.where(table.rank == point["slow_rank"], point["slow_factor"], 1.0)
+    try:
+        return run_graph(compile_graph(table, point["p2p"]), costs, factors)
+    except TableError:
+        return None
+
+
+def test_numbers_equal_the_librarys(explorer):
+    """Makespan, idle shares, arrivals, slots, messages, peaks at 500 points; each critical path is without a gap."""
+    asked = list(points(POINTS))
+    found = explorer.evaluate(_EVALUATE, [point for _, point in asked])
+    deadlocks = 0
+    for (table, point), here in zip(asked, found, strict=True):
+        run = simulated(table, point)
+        assert (run is None) == bool(here["deadlock"]), point
+        deadlocks += run is None
+        exact = {"rel": 1e-9, "abs": 1e-9}
+        assert here["slots"] == pytest.approx(metrics.table_bubble_ratio(table), **exact), point
+        assert here["messages"] == table.dependencies.remote.sum(), point
+        assert here["peaks"] == pytest.approx(metrics.peak_activations(table).tolist(), **exact), point
+        if run is not None:
+            numbers = run.makespan_s, metrics.idle_ratio(run), metrics.bubble_ratios(run).span, run.makespan_s
+            assert [here[name] for name in ("makespan", "idle", "span", "at")] == pytest.approx(numbers, **exact), point
+            assert here["arrived"] == pytest.approx(np.nansum(run.arrived_s), **exact), point
+            assert here["gap"] < 1e-9, point
+    assert 0 < deadlocks < POINTS / 4
+
+
+# ---- data ----------------------------------------------------------------------------------------
+
+
+def tables_in(name):
+    text = (DATA / f"{name}.js").read_text(encoding="utf-8")
+    return json.loads("[" + text.removeprefix("ppmodelExplorer.orders(").removesuffix(");\n") + "]")[1]
+
+
+def test_every_schedule_has_its_orders():
+    """A script for each, from 2 to 16 ranks, as the generators write it now; small enough to load at once."""
+    for name in pp.names():
+        found = tables_in(name)
+        assert list(found) == [written(case) for case in variants(name)]
+        case, (ranks, own) = as_case(name), max(found[name].items(), key=lambda pair: int(pair[0]))
+        microbatches, table = next(iter(own["tables"].items()))
+        now = packed(generated(case, int(ranks), int(microbatches)))
+        assert {key: table[key] for key in now} == now
+        if "formula" in table:
+            assert table["formula"] == float(formula_bubble_ratio(case, int(ranks), int(microbatches)))
+    assert set(tables_in("1f1b")["1f1b"]) == {str(ranks) for ranks in RANKS}
+    whole = sum(path.stat().st_size for path in (HTML / "explorer").rglob("*") if path.is_file())
+    assert whole < 15e6
+
+
+def test_the_first_view_loads_little(page):
+    """Scripts, style and the orders of the two schedules in view: under 300 kB, beside the theme of all pages."""
+    loaded = []
+    page.on("request", lambda request: loaded.append(request.url))
+    page.add_init_script("window.requestIdleCallback = undefined")
+    opened(page)
+    first = [HTML / "explorer" / path for path in ("data/1f1b.js", "data/interleaved-1f1b.js", "data/index.js")]
+    first += [path for path in (HTML / "explorer").iterdir() if path.is_file()] + [HTML / PAGE]
+    assert {path.as_uri() for path in first[:3]} <= set(loaded)
+    assert sum(path.stat().st_size for path in first) < 300e3
+    assert page.elsewhere == []
+
+
+# ---- links ---------------------------------------------------------------------------------------
+
+
+def test_a_link_restores_the_view(page):
+    """What `link` writes is what the page shows, and what the page writes opens the same again."""
+    case = ("interleaved-1f1b", {"chunks": 4})
+    given = {"comm": 0.25, "overlap": 0.9, "p2p": "blocking", "slow_rank": 2, "view": "table"}
+    opened(page, link("zb-v", 8, 16, against=case, **given)[len(PAGE) :])
+    shown = state(page)
+    assert (shown["schedule"], shown["against"]) == ("zb-v", "interleaved-1f1b:chunks=4")
+    assert shown == shown | {"pp": 8, "microbatches": 16} | given
+    assert page.locator("#ex-overlap").input_value() == "0.9"
+    assert page.locator("#ex-table").get_attribute("aria-pressed") == "true"
+    page.locator("#ex-timeline").click()
+    page.locator("#ex-in").click()
+    page.wait_for_function("location.hash.includes('window=')")
+    there, seen = page.evaluate("location.hash"), window(page)
+    opened(page, there)
+    assert state(page) | {"window": None} == shown | {"view": "timeline", "window": None}
+    assert window(page) == pytest.approx(seen, rel=1e-4)
+
+
+def test_a_broken_link_is_told(page):
+    """Unknown names and sizes are said, and the rest of the link is kept; nothing of it is read as markup."""
+    opened(page, "#schedule=%3Cimg%20src=x%3E&pp=7&microbatches=9&comm=-1&against=zb-h1")
+    page.wait_for_function("document.getElementById('ex-note').textContent.includes('microbatches = 9')")
+    note = page.locator("#ex-note").inner_text()
+    assert "schedule = <img src=x>" in note
+    assert "comm = -1" in note
+    assert page.locator("#explorer-page img").count() == 0
+    assert (state(page)["pp"], state(page)["against"]) == (7, "zb-h1")
+
+
+def test_links_are_checked():
+    """The helper refuses what the page would not have."""
+    for arguments in (("1f1b", 17, 17), ("1f1b", 4, 5), ("1f2b", 4, 4)):
+        with pytest.raises(PPModelError):
+            link(*arguments)
+    with pytest.raises(PPModelError, match="colour = red"):
+        link("1f1b", 4, 4, colour="red")
+
+
+# ---- clicking and typing -------------------------------------------------------------------------
+
+
+def test_the_presets_reverse_the_order(explorer):
+    """On a fast network the one is ahead, on a slow one the other; the crossing lies between them."""
+    explorer.emulate_media(reduced_motion="reduce")
+    explorer.get_by_role("button", name="Fast network").click()
+    said(explorer, "Interleaved 1F1B V = 4 takes")
+    crossing = float(re.search(r"Above a transfer time of ([\d.]+),", explorer.locator("#ex-headline").inner_text())[1])
+    fast = state(explorer)["comm"]
+    explorer.get_by_role("button", name="Slow network").click()
+    said(explorer, "1F1B takes 1")
+    assert fast < crossing < state(explorer)["comm"]
+    ends = []
+    for case in (("interleaved-1f1b", {"chunks": 4}), "1f1b"):
+        run = pp.simulate(case, 4, 8, forward=1, backward=2, comm=state(explorer)["comm"])
+        ends.append(f"{run.makespan_s:.4g}")
+    assert f"{ends[1]} against {ends[0]}" in explorer.locator("#ex-headline").inner_text()
+
+
+def test_motion_ends_where_no_motion_would(explorer):
+    """A preset slides to its transfer time."""
+    explorer.get_by_role("button", name="Slow network").click()
+    explorer.wait_for_function("ppmodelExplorer.state().comm === 0.6")
+    said(explorer, "Below a transfer time")
+
+
+def test_typing_changes_the_numbers(explorer):
+    """A number typed is simulated; what is none is marked, changes nothing, and is taken back."""
+    explorer.locator("#ex-comm-number").fill("0.7")
+    said(explorer, "Below a transfer time")
+    field = explorer.locator("#ex-forward")
+    for text in ("-2", ""):
+        field.fill(text)
+        assert field.get_attribute("aria-invalid") == "true"
+        assert state(explorer)["forward"] == 1
+    field.blur()
+    assert (field.input_value(), field.get_attribute("aria-invalid")) == ("1", None)
+    explorer.locator("#ex-slow_rank").select_option("3")
+    explorer.locator("#ex-slow_factor").fill("2")
+    slow = pp.build("1f1b", 4, 8)
+    point = state(explorer)
+    explorer.wait_for_function("ppmodelExplorer.state().slow_factor === 2")
+    expected = simulated(slow, point | {"slow_factor": 2}).makespan_s
+    row = explorer.locator("#ex-numbers tr", has_text="Makespan").locator("td").last
+    explorer.wait_for_function(
+        "text => document.querySelector('#ex-numbers tbody td:last-child').textContent === text", arg=f"{expected:.4g}"
+    )
+    assert row.inner_text() == f"{expected:.4g}"
+
+
+def test_a_schedule_brings_a_size_at_which_it_is_defined(explorer):
+    """Hanayo is defined for B = S: choosing it moves there and says so; a size it lacks is said in words."""
+    explorer.locator("#ex-against").select_option("hanayo")
+    explorer.wait_for_function("document.getElementById('ex-note').textContent.includes('4 microbatches')")
+    assert state(explorer)["microbatches"] == 4
+    explorer.locator("#ex-microbatches").select_option("16")
+    said(explorer, "Hanayo is not defined at this size")
+    assert explorer.thrown == [error for error in explorer.thrown if "THEBE" in error]
+
+
+def test_a_deadlock_is_said(page):
+    """Under rendezvous some tables never end: the page says which ranks wait for one another."""
+    for case in EVERY:
+        try:
+            table = generated(case, 4, 8)
+        except SizeError:
+            continue
+        point = {"forward": 1, "input_grad": 1, "weight_grad": 1, "comm": 0, "slow_rank": -1, "slow_factor": 1}
+        if simulated(table, point | {"p2p": "rendezvous"}) is None:
+            break
+    opened(page, link("1f1b", 4, 8, against=case, p2p="rendezvous")[len(PAGE) :])
+    said(page, "deadlocks")
+    assert "deadlock" in page.locator("#ex-canvas").get_attribute("aria-label")
+
+
+def test_the_ranking_is_compares(explorer):
+    """Bars in the order of `compare`; a click sets the schedule beside the first."""
+    explorer.locator("#ex-all").check()
+    explorer.wait_for_function("document.querySelectorAll('#ex-ranking button').length > 25")
+    listed = ranked(explorer)
+    tables = {written(case): pp.build(case.name, 4, 8, **dict(case.options)) for case in EVERY if case_at(case, 4, 8)}
+    assert set(listed) == set(tables)
+    times = [pp.simulate(tables[key], forward=1, backward=2, comm=0.1).makespan_s for key in listed]
+    assert all(before <= after + 1e-9 for before, after in pairwise(times))
+    explorer.locator("#ex-by-memory").click()
+    explorer.wait_for_function("document.querySelector('#ex-ranking button').dataset.key === 'v-min'")
+    explorer.locator("#ex-ranking button").first.click()
+    explorer.wait_for_function("ppmodelExplorer.state().against === 'v-min'")
+
+
+def case_at(case, ranks, microbatches):
+    try:
+        return generated(case, ranks, microbatches)
+    except SizeError:
+        return None
+
+
+# ---- dragging, keyboard, touch -------------------------------------------------------------------
+
+
+def middle(page, selector="#ex-canvas"):
+    page.locator(selector).scroll_into_view_if_needed()
+    box = page.locator(selector).bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + 60
+
+
+def test_dragging(explorer):
+    """The transfer time is dragged on its curve; Ctrl and the wheel zoom; what is zoomed is dragged along."""
+    x, y = middle(explorer, "#ex-curve")
+    explorer.mouse.move(x, y)
+    explorer.mouse.down()
+    explorer.mouse.move(x + 150, y, steps=4)
+    explorer.mouse.up()
+    assert state(explorer)["comm"] > 0.5
+    x, y = middle(explorer)
+    explorer.mouse.move(x, y)
+    explorer.mouse.wheel(0, 0)
+    explorer.keyboard.down("Control")
+    explorer.mouse.wheel(0, -300)
+    explorer.keyboard.up("Control")
+    explorer.wait_for_function("ppmodelExplorer.stage().window !== null")
+    before = window(explorer)
+    explorer.mouse.down()
+    explorer.mouse.move(x - 120, y, steps=4)
+    explorer.mouse.up()
+    after = window(explorer)
+    assert after[0] > before[0]
+    assert after[1] - after[0] == pytest.approx(before[1] - before[0])
+    explorer.locator("#ex-fit").click()
+    assert window(explorer)[0] == 0
+
+
+def test_hovering_says_what_an_operation_waited_for(explorer):
+    """The pointer over an operation: what it is, when it runs, whose result it waited for."""
+    place = explorer.evaluate(
+        """() => {
+          const stage = ppmodelExplorer.stage(), panel = stage.scene.panels[1], { left, plot } = stage.scene.place;
+          const box = stage.canvas.getBoundingClientRect(), table = panel.table, cell = table.cell[table.rankStart[3]];
+          const middle = (panel.run.start[cell] + panel.run.end[cell]) / 2;
+          const x = left + middle / stage.whole * plot;
+          window.scrollTo({ top: box.top + panel.rows - 400, behavior: 'instant' });
+          return [box.left + x, stage.canvas.getBoundingClientRect().top + panel.rows + 3.5 * panel.row];
+        }"""
+    )
+    explorer.mouse.move(*place)
+    tip = explorer.locator("#ex-tip")
+    tip.wait_for()
+    assert "Forward of microbatch 0, stage 3" in tip.inner_text()
+    assert "waited 3.3 for the activations of 2F0 from rank 2, sent at 3.2, there at 3.3" in tip.inner_text()
+    explorer.mouse.click(*place)
+    assert "1F1B: forward of microbatch 0, stage 3" in explorer.locator("#ex-details").inner_text()
+
+
+def test_what_queued_at_a_nic_says_so(page):
+    """With one NIC for each rank: how long a message waited, and at which of its two NICs."""
+    case, size, seconds = ("interleaved-1f1b", {"chunks": 4}), (4, 8), {"comm": 0.8, "p2p": "overlapped_nic"}
+    run = pp.simulate(case, *size, forward=1, backward=2, **seconds).to_frame().set_index("operation")
+    opened(page, link(case, *size, **seconds)[len(PAGE) :])
+    page.locator("#ex-text summary").click()
+    page.locator("#ex-text-rank").select_option("1")
+    sides = set()
+    for told in page.locator("#ex-operations tbody td:last-child").all_inner_texts():
+        queued = {int(rank): float(time) for time, rank in re.findall(r"([\d.]+) at the NIC of rank (\d)", told)}
+        if not queued:
+            continue
+        message = run.loc[re.search(r"of (\w+) from", told)[1]]
+        at_sender, at_receiver = queued.get(message["rank"], 0), queued.get(1, 0)
+        assert message.sent_s - message.end_s == pytest.approx(at_sender, abs=1e-3), told
+        assert message.arrived_s - message.sent_s - 0.8 == pytest.approx(at_receiver, abs=1e-3), told
+        sides |= set(queued)
+    assert sides > {1}
+
+
+def test_the_keyboard_reaches_everything(explorer):
+    """Tab order follows the page; arrows pan, + and - zoom, Enter picks and follows what was waited for."""
+    order = explorer.evaluate(
+        """() => [...document.querySelectorAll('#explorer-page :is(button, select, input, canvas, summary)')]
+          .filter(one => one.tabIndex >= 0 && one.offsetParent).map(one => one.id || one.textContent.trim())"""
+    )
+    wanted = ["Fast network", "ex-schedule", "ex-against", "ex-pp", "ex-forward", "ex-comm", "ex-timeline", "ex-canvas"]
+    assert [one for one in order if one in wanted] == wanted
+    canvas = explorer.locator("#ex-canvas")
+    canvas.focus()
+    for _ in range(3):
+        explorer.keyboard.press("+")
+    zoomed = window(explorer)
+    explorer.keyboard.press("ArrowRight")
+    assert window(explorer)[0] > zoomed[0]
+    explorer.keyboard.press("ArrowLeft")
+    assert window(explorer) == pytest.approx(zoomed)
+    explorer.keyboard.press("-")
+    assert window(explorer)[0] < zoomed[0]
+    explorer.keyboard.press("0")
+    assert window(explorer)[0] == 0
+    details = explorer.locator("#ex-details")
+    explorer.keyboard.press("Enter")
+    first = details.inner_text()
+    assert "stage" in first
+    explorer.keyboard.press("ArrowDown")
+    explorer.keyboard.press("ArrowRight")
+    picked = explorer.evaluate("ppmodelExplorer.stage().picked")
+    explorer.keyboard.press("Enter")
+    came = explorer.evaluate("ppmodelExplorer.stage().picked")
+    assert explorer.evaluate(
+        "([from, to]) => ppmodelEngine.waited(ppmodelExplorer.stage().scene.panels[0].run, from.cell).cell === to.cell",
+        [picked, came],
+    )
+    explorer.keyboard.press("Escape")
+    assert details.inner_text() == ""
+    explorer.locator("#ex-comm").focus()
+    before = state(explorer)["comm"]
+    explorer.keyboard.press("ArrowRight")
+    assert state(explorer)["comm"] > before
+
+
+def test_touch(browser):
+    """On a phone: nothing is wider than the screen, two fingers zoom, one drags."""
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    opened(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    x, y = middle(page)
+    cdp = context.new_cdp_session(page)
+
+    def touch(kind, *xs):
+        cdp.send(
+            "Input.dispatchTouchEvent",
+            {"type": kind, "touchPoints": [{"x": at, "y": y, "id": place} for place, at in enumerate(xs)]},
+        )
+
+    touch("touchStart", x - 30, x + 30)
+    for spread in (50, 80, 110):
+        touch("touchMove", x - spread, x + spread)
+    touch("touchEnd")
+    zoomed = window(page)
+    assert zoomed[1] - zoomed[0] < 0.6 * page.evaluate("ppmodelExplorer.stage().whole")
+    touch("touchStart", x)
+    for moved in (20, 40, 60):
+        touch("touchMove", x - moved)
+    touch("touchEnd")
+    assert window(page)[0] > zoomed[0]
+    context.close()
+
+
+# ---- looks, words, files -------------------------------------------------------------------------
+
+
+def test_dark_mode_is_followed(explorer):
+    """The drawing changes its ground and its letters as soon as the theme does."""
+    colour = "() => ppmodelExplorer.stage().scene.theme.text"
+    light = explorer.evaluate(colour)
+    explorer.evaluate("document.documentElement.dataset.theme = 'dark'")
+    explorer.wait_for_function("light => ppmodelExplorer.stage().scene.theme.text !== light", arg=light)
+
+
+def test_words_for_those_who_do_not_see_the_drawing(explorer):
+    """Controls have names, the drawing a description, the result is announced, the timeline is a table, too."""
+    unnamed = explorer.evaluate(
+        """() => [...document.querySelectorAll('#explorer-page :is(button, select, input)')].filter(one =>
+          !(one.labels && one.labels.length && one.labels[0].textContent.trim()) && !one.getAttribute('aria-label')
+          && !one.textContent.trim()).map(one => one.id)"""
+    )
+    assert unnamed == []
+    assert "1F1B: 34.6" in explorer.locator("#ex-canvas").get_attribute("aria-label")
+    assert explorer.locator("#ex-headline").get_attribute("aria-live") == "polite"
+    explorer.locator("#ex-text summary").click()
+    explorer.locator("#ex-text-which").select_option("1")
+    explorer.locator("#ex-text-rank").select_option("3")
+    rows = explorer.locator("#ex-operations tbody tr")
+    assert rows.count() == 16
+    assert rows.first.inner_text().split("\t")[:3] == ["3F0", "3.3", "4.3"]
+    assert "from rank 2" in rows.first.inner_text()
+
+
+def test_csv_is_the_librarys_frame(explorer):
+    """The table that is saved has the columns and times of `Run.to_frame`."""
+    with explorer.expect_download() as saved:
+        explorer.locator("#ex-csv").click()
+    text = saved.value.path().read_text()
+    frame = pd.read_csv(io.StringIO(text))
+    for key, own in frame.groupby("schedule", sort=False):
+        table = generated(as_case(key), 4, 8)
+        expected = pp.simulate(table, forward=1, backward=2, comm=0.1).to_frame()
+        pd.testing.assert_frame_equal(own.drop(columns="schedule").reset_index(drop=True), expected, check_dtype=False)
+    assert list(frame.schedule.unique()) == ["interleaved-1f1b:chunks=4", "1f1b"]
+
+
+def test_picture_and_trace_are_sound(explorer):
+    """The SVG is one, with a box for each operation; the trace has a slice for each cell, and none overlap."""
+    with explorer.expect_download() as saved:
+        explorer.locator("#ex-svg").click()
+    root = ElementTree.fromstring(saved.value.path().read_text())
+    assert len([one for one in root.iter() if one.tag.endswith("rect")]) > 4 * 8 * 2 * 5
+    with explorer.expect_download() as saved:
+        explorer.locator("#ex-trace").click()
+    events = json.loads(saved.value.path().read_text())["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X"]
+    assert len(slices) == 4 * 8 * 2 * 5
+    ends = {}
+    for event in slices:
+        track = event["pid"], event["tid"]
+        assert event["ts"] >= ends.get(track, 0) - 1e-3
+        ends[track] = event["ts"] + event["dur"]
+
+
+def test_drawing_grows_with_what_is_in_sight(page, record_property):
+    """Four times the operations take at most twelve times as long; the milliseconds of a frame are recorded."""
+    ask = """() => {
+      const stage = ppmodelExplorer.stage();
+      return Math.min(...Array.from({ length: 40 }, () => {
+        const begun = performance.now();
+        stage.draw();
+        stage.ctx.getImageData(0, 0, 1, 1);
+        return performance.now() - begun;
+      }));
+    }"""
+    milliseconds = {}
+    for ranks, microbatches in ((8, 48), (16, 96)):
+        opened(page, link("zb-v", ranks, microbatches, against="1f1b")[len(PAGE) :])
+        count = page.evaluate("ppmodelExplorer.stage().scene.panels.reduce((sum, one) => sum + one.table.size, 0)")
+        milliseconds[count] = page.evaluate(ask)
+        record_property(f"ms for {count} operations", milliseconds[count])
+    (few, short), (many, long) = sorted(milliseconds.items())
+    assert many == 4 * few
+    assert many > 5000
+    assert long < 12 * max(short, 0.5)

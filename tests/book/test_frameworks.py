@@ -1,0 +1,47 @@
+"""Which framework has a schedule: every entry is of a registered schedule, sourced, and refused where it is not."""
+
+import pytest
+
+from ppbook import frameworks
+from ppmodel import names
+from ppmodel.errors import SpecificationError
+
+ENTRY = "  - {{schedule: {}, framework: A, has: {}, kind: stated, source: a file}}\n"
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """A folder of data with other entries, read anew."""
+
+    def write(*entries):
+        (tmp_path / "frameworks.yaml").write_text("entries:\n" + "".join(ENTRY.format(*one) for one in entries))
+        frameworks.entries.cache_clear()
+
+    monkeypatch.setattr(frameworks, "DATA", tmp_path)
+    yield write
+    frameworks.entries.cache_clear()
+
+
+def test_pairs_that_hide_nothing_of_a_dense_model_do_not_run_as_modelled(written):
+    """Only a plain yes does; what is missing is in no framework that we know of."""
+    written(("1f1b", '"yes"'), ("dualpipev", "experts"), ("dualpipe", "order"), ("stp", "authors"))
+    assert [name for name in names() if frameworks.runs_as_modelled(name)] == ["1f1b"]
+    assert frameworks.frameworks_of("dualpipev").startswith("A (for expert")
+    assert frameworks.frameworks_of("gpipe") == frameworks.NOWHERE
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ([("1f1d", '"yes"')], "is not a registered schedule"),
+        ([("1f1b", '"yes"'), ("1f1b", "order")], "is given twice"),
+        ([("1f1b", "maybe")], "has"),
+    ],
+)
+def test_a_faulty_entry_is_refused_in_one_line(written, entries, said):
+    """With its file, field, value, rule and remedy."""
+    written(*entries)
+    with pytest.raises(SpecificationError, match=said) as found:
+        frameworks.entries()
+    assert "frameworks.yaml" in str(found.value)
+    assert "\n" not in str(found.value)

@@ -1,0 +1,188 @@
+"""A run of our own: its files hang together, it is predicted from its other half, and wrong values are noticed."""
+
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import ppmodel as pp
+from benchmarks import own_run as recorder
+from ppbook import own_run
+from ppmodel.costs import uniform_costs
+from ppmodel.simulation import BUFFERED, compile_graph, run_graph
+from ppmodel.tables import NO_OPERATION
+
+ROOT = Path(__file__).parents[2]
+LONG = "sleep, 8 MiB"
+
+
+def differences(folder):
+    """What in a recording contradicts its tables or itself."""
+    found = [] if own_run.about(folder)["sha256"] == recorder.sums(folder) else ["a file is not what was recorded"]
+    for run, head in zip(own_run.recorded(folder), own_run.about(folder)["runs"], strict=True):
+        table, name = run.table, f"{run.schedule} {run.runner} {run.microbatches}"
+        free = np.where(np.isin(np.arange(table.num_operations), table.rank_start[:-1]), 0, np.roll(run.end_s, 1))
+        needed = table.dependencies.source
+        got = np.where(needed == NO_OPERATION, 0, run.end_s[needed])
+        if not (run.start_s >= free - 2e-6).all() or not (run.end_s >= run.start_s).all():
+            found.append(f"{name}: an operation begins before the one before it ends")
+        if not (run.start_s >= got - 2e-6).all():
+            found.append(f"{name}: an operation begins before its message is sent")
+        if abs(run.end_s.max() - run.steps_s[head["shown"]]) > 2e-6:
+            found.append(f"{name}: the operations are not those of the step")
+    return found
+
+
+def test_the_recording_is_whole():
+    """Each run executed its table, in order, after what it needs, and its operations add up to its step."""
+    assert differences(own_run.FOLDER) == []
+    runs = own_run.recorded()
+    assert len(runs) == 66
+    assert {len(run.steps_s) for run in runs} == {10}
+    ran = {(run.schedule, run.runner) for run in runs}
+    assert ran == {runner[:2] for runner in recorder.RUNNERS}
+    assert {run.workload for run in runs} == {workload.name for workload in recorder.WORKLOADS}
+    assert all(run.table.num_operations == len(run.end_s) and np.isfinite(run.end_s).all() for run in runs)
+
+
+def test_stages_slept_as_long_as_they_were_told():
+    """A forward or half a backward of a whole stage takes ten milliseconds, and what the runtime adds is small."""
+    sleeps = own_run.about()["sleep_ms"]
+    for run in own_run.recorded():
+        if run.workload == "sleep, 4 KiB":
+            each = pd.Series(run.end_s - run.start_s).groupby(run.table.kind).median() * 1e3
+            chunks = run.table.num_stages / run.table.num_ranks
+            parts = [{"B": "IW"}.get(pp.OpKind(kind).name, pp.OpKind(kind).name) for kind in each.index]
+            told = [sum(sleeps[part] for part in kind) / chunks for kind in parts]
+            assert (each - told).between(0, 1.5).all(), (run.schedule, run.runner)
+
+
+def changed(tmp_path, change):
+    """The recording with something changed."""
+    folder = tmp_path / "changed"
+    shutil.copytree(own_run.FOLDER, folder)
+    change(folder)
+    return folder
+
+
+def one_more(file, pattern):
+    """Ten percent more in the first line that matches."""
+
+    def change(folder):
+        text = (folder / file).read_text()
+        after = re.sub(pattern, lambda found: f"{found[1]}{1.1 * float(found[2]):.0f}", text, count=1, flags=re.M)
+        assert after != text
+        (folder / file).write_text(after)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [one_more("steps.csv", r"^(40,7,)([\d.]+)"), one_more("operations.csv", r"^(40,2,\w+,\d+,)(\d+)$")],
+    ids=["a step", "an operation"],
+)
+def test_another_value_is_noticed(tmp_path, change):
+    """Ten percent more in one step or one operation is not what was recorded."""
+    assert "a file is not what was recorded" in differences(changed(tmp_path, change))
+
+
+def answers(folder=own_run.FOLDER):
+    """Root mean square errors with and without fixed costs, of short and of long messages."""
+    ways = [("overlapped", False), ("overlapped", True), ("blocking_recv", True), ("blocking", True)]
+    frames = [own_run.predicted(p2p, fixed, folder=folder) for p2p, fixed in ways]
+    return [own_run.rms(frame[frame.workload == size].error) for frame in frames for size in ("sleep, 4 KiB", LONG)]
+
+
+KNOWN = [0.03683, 0.12932, 0.01184, 0.10805, 0.00976, 0.0489, 0.01483, 0.23145]
+"""What `answers` were when the recording was made."""
+
+
+def test_the_second_half_is_predicted():
+    """Known answers: short messages need the fixed cost, long ones a rank that is busy while they are under way."""
+    assert answers() == pytest.approx(KNOWN, abs=2e-4)
+    tiny_plain, _, tiny, long, _, one_busy, _, both_busy = answers()
+    assert tiny < tiny_plain / 2
+    assert one_busy < long < both_busy
+
+
+def slower(folder):
+    """Steps of one run are ten percent longer."""
+    steps = pd.read_csv(folder / "steps.csv")
+    steps.loc[steps.run == 25, "step_ms"] *= 1.1
+    steps.to_csv(folder / "steps.csv", index=False)
+
+
+def longer(folder):
+    """Operations of one run end ten percent later."""
+    operations = pd.read_csv(folder / "operations.csv")
+    late = operations.run == 25
+    operations.loc[late, "end_us"] += ((operations.end_us - operations.start_us)[late] * 0.1).astype(int)
+    operations.to_csv(folder / "operations.csv", index=False)
+
+
+@pytest.mark.parametrize("change", [slower, longer])
+def test_wrong_times_turn_the_answers(tmp_path, change):
+    """Ten percent on the steps or the operations of one run of 66 is seen in the errors."""
+    assert answers(changed(tmp_path, change)) != pytest.approx(KNOWN, abs=2e-4)
+
+
+def invented(folder, p2p, message_s=2e-3, fixed_s=5e-4):
+    """A recording of schedules that did not run but were simulated, all steps alike."""
+    runs = []
+    split = recorder.RUNNERS[2:7] + recorder.RUNNERS[8:10]  # others have cells of two operations, or backwards alone
+    for runner in split:
+        table = pp.build(runner.schedule, 4, 8, **({"chunks": 2} if "interleaved" in runner.schedule else {}))
+        costs = uniform_costs(table, 0.01, 0.02, comm=message_s)
+        times = run_graph(compile_graph(table, p2p, "excluded"), replace(costs, compute_s=costs.compute_s + fixed_s))
+        begun = times.start_s + fixed_s
+        rows = [[] for _ in range(table.num_ranks)]
+        for index in range(table.num_operations):
+            nanoseconds = [round(1e9 * one[index]) for one in (begun, times.end_s)]
+            rows[table.rank[index]].append((str(table.op(index)), *nanoseconds))
+        runs.append({"workload": "invented", **runner._asdict(), "microbatches": 8, "found": [rows] * 4})
+    recorder.write(runs, [{"workload": "invented", "ping_pong_ms": 1e3 * message_s}], folder)
+    return folder
+
+
+@pytest.mark.parametrize("p2p", ["overlapped", "blocking_recv"])
+def test_an_invented_machine_is_recognised(tmp_path, p2p):
+    """What made a recording is found in it: the fixed cost, the length of a message, and what a transfer occupies."""
+    folder = invented(tmp_path, p2p)
+    shown = own_run.constants(own_run.recorded(folder), 2e-3)
+    assert (shown.per_operation_s, shown.message_s) == pytest.approx((5e-4, 2e-3), rel=0.01)
+    rms = {word: own_run.rms(own_run.predicted(word, folder=folder).error) for word in BUFFERED}
+    assert (
+        rms[p2p] < 2e-3 < 5 * rms[p2p] < min(rms[word] for word in {"overlapped", "blocking_recv", "blocking"} - {p2p})
+    )
+    fitted = own_run.predicted(p2p, fit=True, folder=folder)
+    assert fitted.message_s.between(1.8e-3, 2.2e-3).all()
+    if p2p == "overlapped":
+        assert own_run.crowded("invented", folder).median_ms.between(2.49, 2.51).all()
+    share = own_run.held_up(folder).share.dropna()
+    assert len(share) >= 4
+    assert share.to_numpy() == pytest.approx(1.0 if p2p == "blocking_recv" else 0.0, abs=0.02)
+
+
+def test_a_short_recording_here(tmp_path):
+    """Where torch is installed a few schedules run on this machine, and their recording hangs together."""
+    pytest.importorskip("torch.distributed.pipelining")
+    command = [sys.executable, "-m", "benchmarks.own_run", "--quick", "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert differences(tmp_path) == []
+    assert [run.schedule for run in own_run.recorded(tmp_path)] == [runner.schedule for runner in recorder.QUICK]
+    assert (own_run.predicted("overlapped", folder=tmp_path).predicted_s > 0.25).all()
+
+
+def test_a_quick_recording_does_not_replace_the_long_one(capsys):
+    """--quick without a folder is refused."""
+    with pytest.raises(SystemExit):
+        recorder.main(["--quick"])
+    assert "pass --out" in capsys.readouterr().err

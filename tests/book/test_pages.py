@@ -1,0 +1,134 @@
+"""Every page of the built book, opened once in a real browser: sound, set, narrow, linked, and readable by all."""
+
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import axe_playwright_python
+import pytest
+from books import HTML
+
+PAGES = sorted(path.relative_to(HTML).as_posix() for path in HTML.rglob("*.html") if "_static" not in path.parts)
+NARROW, WIDE = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
+_AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
+
+_SET = """async () => {
+    if (!document.querySelector('.math')) return [];
+    await MathJax.startup.promise;
+    const wrong = [...document.querySelectorAll('.math')].filter(
+        part => !part.querySelector('mjx-container') || part.querySelector('mjx-merror, [data-mjx-error]'));
+    return wrong.map(part => part.textContent);
+}"""
+_IMAGES = """async () => {
+    const images = [...document.images];
+    images.forEach(image => { image.loading = 'eager'; });
+    await Promise.all(images.map(image => image.decode().catch(() => null)));
+    const wrong = images.filter(image =>
+        !image.naturalWidth || (image.closest('article')
+            ? image.alt.length <= 20 || /_images|[.](png|svg)\\b/.test(image.alt) : !image.hasAttribute('alt')));
+    return wrong.map(image => `${image.getAttribute('src')}: ${image.naturalWidth} px, "${image.alt}"`);
+}"""
+_LEFT = """() => {
+    const body = document.querySelector('article') || document.body;
+    const wrong = [...document.querySelectorAll('.sphinx-error, .problematic')].map(part => part.outerHTML);
+    return wrong.concat(['{{', 'Traceback'].filter(sign => body.innerText.includes(sign)));
+}"""
+_OVERFLOW = """() => {
+    const width = document.documentElement.clientWidth;
+    if (document.documentElement.scrollWidth <= width) return [];
+    const cut = element => {
+        for (let one = element.parentElement; one && one !== document.body; one = one.parentElement)
+            if (getComputedStyle(one).overflowX !== 'visible') return true;
+        return false;
+    };
+    const wide = [...document.querySelectorAll('body *')].filter(
+        element => element.getBoundingClientRect().right > width + 1 && !cut(element));
+    return wide.map(element => `<${element.localName} class="${element.className}">: ` +
+        `${Math.round(element.getBoundingClientRect().right)} px`);
+}"""
+# Rows and lines that look like three others, whatever they say, are not measured again: their colours are the same.
+_THIN = r"""() => {
+    const seen = new Map();
+    const text = />[^<]+|\b(href|id|title|(data|aria)-[a-z]+)="[^"]*"/g;
+    for (const part of document.querySelectorAll('tr, .highlight pre > span, nav li, mjx-container')) {
+        const look = part.parentElement.className + part.outerHTML.replace(text, '>');
+        seen.set(look, (seen.get(look) || 0) + 1);
+        if (seen.get(look) > 4) part.remove();
+    }
+    document.head.insertAdjacentHTML('beforeend', '<style>* { transition: none !important }</style>');
+}"""
+_LOOK = """async ([theme, options]) => {
+    document.documentElement.dataset.theme = theme;
+    const found = await axe.run(document, {resultTypes: ['violations'], ...options});
+    return found.violations.filter(fault => ['serious', 'critical'].includes(fault.impact)).flatMap(
+        fault => fault.nodes.map(node => `${fault.id} (${theme}): ${node.target.join(' ')}: ` +
+            `${[...node.any, ...node.all, ...node.none].map(one => one.message).join(' ')}`));
+}"""
+
+
+def test_the_book_is_built():
+    """Pages of prose and of the notebooks; 'make test' builds them first."""
+    assert {"index.html", "nb/bubble.html", "sources.html", "search.html"} <= set(PAGES)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_are_sound(page, name):
+    """Nothing comes from elsewhere, nothing fails or overflows, all is set, and axe-core finds no serious fault."""
+    page.set_viewport_size(NARROW)
+    page.goto((HTML / name).as_uri())
+    faults = {
+        "errors": page.thrown,
+        "not one h1": [] if page.locator("h1").count() == 1 else page.locator("h1").all_inner_texts(),
+        "maths": page.evaluate(_SET),
+        "images": page.evaluate(_IMAGES),
+        "left over": page.evaluate(_LEFT),
+        "wider than the screen": page.evaluate(_OVERFLOW),
+    }
+    page.evaluate(_THIN)
+    page.evaluate(_AXE)
+    contrast = {"type": "rule", "values": ["color-contrast"]}
+    faults["axe, narrow"] = page.evaluate(_LOOK, ["light", {"rules": {"color-contrast": {"enabled": False}}}])
+    page.set_viewport_size(WIDE)
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")  # resized
+    faults["axe, wide"] = page.evaluate(_LOOK, ["light", {}])
+    faults["axe, dark"] = page.evaluate(_LOOK, ["dark", {"runOnly": contrast}])
+    faults["requests to elsewhere"] = page.elsewhere
+    listed = [f"{kind}: {fault}" for kind, found in faults.items() for fault in found]
+    assert not listed, "\n".join(listed)
+
+
+# ---- links ---------------------------------------------------------------------------------------
+
+
+class _Links(HTMLParser):
+    """What a page names: its anchors, and where it leads."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.anchors, self.targets = {""}, set()
+        self.feed(text)
+
+    def handle_starttag(self, _, attrs):
+        given = dict(attrs)
+        self.anchors |= {given[key] for key in ("id", "name") if given.get(key)}
+        self.targets |= {given[key] for key in ("href", "src") if given.get(key)}
+
+
+def test_every_internal_link_resolves():
+    """Each link to a page, a file or an anchor of the book leads somewhere."""
+    pages = {HTML / name: _Links((HTML / name).read_text()) for name in PAGES}
+    broken, followed = [], 0
+    for path, page in pages.items():
+        for link in page.targets:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            if parts.path.endswith("explorer.html"):
+                parts = parts._replace(fragment="")  # it says what the explorer shows
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            anchors = pages[target].anchors if target in pages else {"", unquote(parts.fragment)}
+            followed += 1
+            if not target.is_file() or unquote(parts.fragment) not in anchors:
+                broken.append(f"{path.relative_to(HTML)}: {link}")
+    assert followed > 1000
+    assert sorted(broken) == []

@@ -1,0 +1,60 @@
+"""What a build was made from is told truly."""
+
+import subprocess
+from hashlib import sha256
+from importlib.metadata import version
+
+from ppbook.provenance import commit_of, digest_table, version_table
+
+
+def git(folder, *arguments):
+    name = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    return subprocess.run(["git", "-C", folder, *name, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+def test_the_commit_and_whether_files_differ(tmp_path):
+    """A clone names its commit; a changed or a new source file is told; a folder inside a clone is no clone."""
+    source = tmp_path / "data"
+    source.mkdir()
+    (source / "a.yaml").write_text("1")
+    assert commit_of(tmp_path) == ("no clone", "")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "first")
+    head = git(tmp_path, "rev-parse", "HEAD").strip()
+    assert commit_of(tmp_path) == (head, "as committed")
+    assert commit_of(source) == ("no clone", "")
+    (tmp_path / "a built book").mkdir()
+    (tmp_path / "a built book" / "page.html").touch()
+    assert commit_of(tmp_path) == (head, "as committed")
+    (source / "b.yaml").touch()
+    assert commit_of(tmp_path) == (head, "files differ")
+    (source / "b.yaml").unlink()
+    (source / "a.yaml").write_text("2")
+    assert commit_of(tmp_path) == (head, "files differ")
+
+
+def test_without_git_there_is_no_clone(tmp_path, monkeypatch):
+    """A machine without git is no error."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert commit_of() == ("no clone", "")
+
+
+def test_versions_are_those_installed():
+    """Pinned and installed agree here, where the environment is the lock's."""
+    table = version_table().set_index("package")
+    pinned = table.drop(index=["python", "ppmodel", "torch"])  # the last is beside the lock
+    assert (pinned.pinned == pinned.installed).all()
+    assert table.installed["numpy"] == version("numpy")
+
+
+def test_every_file_of_the_data_has_its_digest(tmp_path):
+    """A changed byte changes the digest; folders below are included; a missing lock file is left out."""
+    data = tmp_path / "data"
+    (data / "systems").mkdir(parents=True)
+    (data / "systems" / "mine.yaml").write_bytes(b"one")
+    table = digest_table(tmp_path, data)
+    assert table.values.tolist() == [["data/systems/mine.yaml", 3, sha256(b"one").hexdigest()]]
+    (data / "systems" / "mine.yaml").write_bytes(b"two")
+    assert digest_table(tmp_path, data).sha256[0] != table.sha256[0]
+    assert digest_table().file.tolist()[0] == "requirements.lock"

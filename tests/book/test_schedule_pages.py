@@ -1,0 +1,84 @@
+"""A section for every schedule: its facts, its drawing, and its place among the pages."""
+
+import re
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import ppmodel as pp
+from ppbook.drawings import drawing
+from ppbook.schedule_pages import OVERVIEW, PAGES, SECTIONS, facts, section, write
+from ppmodel import schedules
+from ppmodel.schedules.registry import schedule
+
+BOOK = Path(__file__).parents[2] / "book"
+_MOST_WORDS = 1500
+
+
+@pytest.fixture
+def book(tmp_path):
+    """The book's pages on schedules, as they are written by hand."""
+    shutil.copytree(BOOK / "schedules", tmp_path / "schedules")
+    shutil.copy(BOOK / "schedules.md", tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", pp.names())
+def test_every_schedule_has_all_facts(name):
+    """None is empty, and the source stands in the bibliography."""
+    found = facts(name)
+    assert all(found), [field for field, fact in zip(found._fields, found, strict=True) if not fact]
+    assert schedules.get(name).when
+    assert f"{{{schedules.get(name).source}," in (BOOK / "references.bib").read_text()
+    assert section(name).count(f"(schedule-{name})=") == 1
+
+
+@pytest.mark.parametrize("name", ["gpipe", "chimera", "stp", "hanayo"])
+def test_a_drawing_has_a_box_for_every_operation(name):
+    """Wide and narrow, in the table and in the timeline, within the picture; a line for every transfer."""
+    table = schedules.small(name)
+    run = pp.simulate(table, forward=1, backward=2, comm=0.2)
+    pictures = ElementTree.fromstring(drawing(table, run.timeline, name, "a < b")).findall("svg")
+    timed = np.count_nonzero(run.timeline.end_s > run.timeline.start_s)
+    assert [picture.get("class") for picture in pictures] == ["wide", "narrow"]
+    for picture in pictures:
+        boxes = [box for box in picture.findall("rect") if not box.get("fill").startswith("url")]
+        assert len(boxes) == table.num_operations + timed
+        assert max(float(box.get("x")) + float(box.get("width")) for box in boxes) <= float(picture.get("width"))
+        assert len(picture.findall("path")) == np.count_nonzero(table.dependencies.remote)
+        assert picture.get("aria-label") == "a < b"
+
+
+def test_a_new_schedule_has_its_section_at_once(book):
+    """Registered anywhere, it stands on the page of its family and in the table, with what can be computed."""
+
+    @schedule("mirrored", label="Mirrored", title="a schedule of this test", legal="B >= 1")
+    def mirrored(num_ranks, num_microbatches):
+        return schedules.build("gpipe", num_ranks, num_microbatches)
+
+    write(book)
+    page = (book / "schedules" / f"{PAGES['one chunk']}.md").read_text()
+    assert "(schedule-mirrored)=" in page
+    assert "Drawn here it takes" in page.partition("(schedule-mirrored)=")[2]
+    assert "#schedule-mirrored" in (book / "schedules.md").read_text()
+
+
+def test_sections_stand_on_pages_of_a_reader_s_length(book):
+    """Every schedule once, with what is to be said beside its facts; no page is left open, and none is too long."""
+    write(book)
+    pages = [book / "schedules.md", *sorted((book / "schedules").glob("*.md"))]
+    texts = [page.read_text() for page in pages]
+    whole = "\n".join(texts)
+    assert SECTIONS not in whole
+    assert OVERVIEW not in whole
+    for name in pp.names():
+        assert whole.count(f"(schedule-{name})=") == 1
+    for path in (BOOK / "schedules" / "notes").iterdir():
+        assert path.stem in pp.names()
+        assert path.read_text() in whole
+    for page, text in zip(pages, texts, strict=True):
+        words = re.sub(r"```\{raw\}.*?```", "", text, flags=re.DOTALL).split()
+        assert len(words) < _MOST_WORDS, page
