@@ -12,9 +12,9 @@ from ppmodel import build, cases, compare, schedules
 from ppmodel.compiled import LARGE
 from ppmodel.costs import uniform_costs
 from ppmodel.errors import SizeError
-from ppmodel.evaluate import evaluate
 from ppmodel.metrics import peak_activations
 from ppmodel.noise import Noise, noisy_makespans
+from ppmodel.points import evaluate
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.simulation import P2P, compile_graph, makespans, run_events, run_graph
 from ppmodel.tables import NO_OPERATION

@@ -15,10 +15,11 @@ __all__ = [
 ]  # fmt: skip
 
 _LATER = {  # loaded on first use, so that the command line can answer Ctrl-C before NumPy is imported
-    "Change": "ppmodel.change", "Op": "ppmodel.ops", "OpKind": "ppmodel.ops", "PPModelError": "ppmodel.errors",
-    "Run": "ppmodel.run", "Schedule": "ppmodel.tables", "build": "ppmodel.cases", "compare": "ppmodel.evaluate",
+    "Change": "ppmodel.points.change", "Op": "ppmodel.ops", "OpKind": "ppmodel.ops", "PPModelError": "ppmodel.errors",
+    "Run": "ppmodel.points.run", "Schedule": "ppmodel.tables", "build": "ppmodel.schedules.cases",
+    "compare": "ppmodel.points.compare",
     "load_model": "ppmodel.specs", "load_system": "ppmodel.specs", "names": "ppmodel.schedules",
-    "read_table": "ppmodel.export", "simulate": "ppmodel.evaluate",
+    "read_table": "ppmodel.export", "simulate": "ppmodel.points.compare",
 }  # fmt: skip
 
 

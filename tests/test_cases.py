@@ -5,8 +5,8 @@ from fractions import Fraction
 
 import pytest
 
-from ppmodel.cases import formula_bubble_ratio, legal_cases, published_bubble_ratio
 from ppmodel.errors import ScheduleError
+from ppmodel.schedules.cases import formula_bubble_ratio, legal_cases, published_bubble_ratio
 
 
 def test_a_misspelt_name_is_not_left_out():

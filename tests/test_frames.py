@@ -5,8 +5,8 @@ import pytest
 
 import ppmodel as pp
 from ppmodel.analysis import relative_to, reversals, winners
-from ppmodel.change import Change
 from ppmodel.errors import PPModelError
+from ppmodel.points.change import Change
 
 SYSTEMS = ["mid_cp_mid_nw", "fast_cp_slow_nw"]
 

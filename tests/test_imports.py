@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "ppmodel"
 _TABLE = {"errors", "ops", "grid", "compiled", "tables"}
-_POINT = {"errors", "ops", "compiled", "tables", "schedules", "costs", "simulation", "metrics"}
+_GRAPH = {"errors", "ops", "given", "compiled", "tables", "schedules", "specs", "costs", "simulation", "metrics"}
 MAY_IMPORT = {
     "errors": set(),
     "ops": {"errors"},
@@ -21,26 +21,18 @@ MAY_IMPORT = {
     "tables": _TABLE - {"tables"},
     "formulas": {"errors"},
     "schedules": {"errors", "files", "ops", "compiled", "tables", "formulas", "given"},
-    "specs": {"errors", "files"},
-    "layouts": {"errors", "specs", "given"},
+    "specs": {"errors", "files", "given"},
     "costs": {"errors", "ops", "compiled", "specs"},
     "simulation": {"errors", "ops", "compiled", "tables", "costs"},
     "metrics": {"errors", "ops", "compiled", "tables", "costs", "simulation"},
     "noise": {"errors", "ops", "compiled", "simulation", "metrics"},
     "optimum": {"errors", "ops", "tables", "schedules", "costs", "simulation", "metrics"},
-    "change": {"errors", "ops", "given"},
     "export": _TABLE | {"files", "costs", "simulation", "metrics"},
-    "cases": {"errors", "ops", "schedules", "simulation", "tables", "export", "costs", "given"},
-    "prices": {"errors", "tables", "costs", "metrics", "change", "specs", "layouts", "given"},
-    "ordering": {"errors", "ops", "compiled", "schedules", "costs", "metrics", "cases", "prices"},
-    "iteration": {"ops", "costs", "metrics", "simulation", "cases", "prices"},
-    "run": {"costs", "metrics", "prices", "export", "iteration", "layouts"},
-    "evaluate": _POINT | {"cases", "change", "prices", "ordering", "iteration", "run", "specs", "layouts", "given"},
-    "analysis": _POINT | {"specs", "noise", "change", "cases", "prices", "ordering", "evaluate", "formulas", "optimum"},
-    "times": _POINT | {"cases", "change", "prices", "ordering"},
-    "measured": _POINT | {"errors", "files", "cases", "specs", "evaluate", "export", "iteration"},
-    "sweep": _POINT | {"files", "specs", "layouts", "export", "noise", "cases", "prices", "ordering", "evaluate"},
-    "plot": {"errors", "ops", "tables", "schedules", "simulation", "metrics", "grid", "evaluate"},
+    "points": _GRAPH,
+    "analysis": _GRAPH | {"noise", "points", "formulas", "optimum"},
+    "measured": _GRAPH | {"files", "points", "export"},
+    "sweep": _GRAPH | {"files", "export", "noise", "points"},
+    "plot": {"errors", "ops", "tables", "schedules", "simulation", "metrics", "grid", "points"},
     "__init__": {"errors", "ops", "tables", "schedules"},
 }
 """The rooms of the library, from the bottom to the top, and what each may import of the others."""
@@ -50,15 +42,16 @@ MAY_IMPORT |= {"cli": THE_LIBRARY, "__main__": {"cli"}}
 
 DOORS = {
     "tables": {"export", "plot"},  # a table writes, shows and draws itself
-    "run": {"plot", "evaluate"},
-    "__init__": {"run", "evaluate", "specs", "export"},
+    "schedules": {"export"},  # a user's table is read from its file
+    "points": {"plot", "export"},
+    "__init__": {"points", "specs", "export"},
 }
 """What a room may import inside a function, when it is asked for, although it lies above."""
 
 HEAVY = {
     "matplotlib": {"plot"},
     "seaborn": {"plot"},
-    "pandas": {"analysis", "tables", "evaluate", "plot"},
+    "pandas": {"analysis", "tables", "points", "plot"},
     "papermill": set(),
     "numba": {"kernels"},
     "ortools": {"optimum"},

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import ppmodel as pp
 from ppmodel.cli import main
 from ppmodel.errors import PPModelError
-from ppmodel.iteration import MEMORY_PARTS, PARTS
+from ppmodel.points import MEMORY_PARTS, PARTS
 
 LLAMA = {"model": "llama3_70b", "system": "dgx_h100_nodes", "microbatches": 16}
 
@@ -87,7 +87,7 @@ def test_the_layout_says_the_size():
 
 def test_a_layout_needs_a_model():
     """A layout beside seconds is refused: nothing would follow from it."""
-    with pytest.raises(PPModelError, match="layout"):
+    with pytest.raises(PPModelError, match="needs a model and a system"):
         pp.simulate("1f1b", 4, 8, forward=1, backward=2, tp=2)
 
 

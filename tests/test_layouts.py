@@ -15,9 +15,9 @@ from ppmodel import build, compare, simulate
 from ppmodel.cli import main
 from ppmodel.costs import LayerTimes, check_layout, imbalance, stage_blocks, stage_layers
 from ppmodel.errors import CostError, PPModelError, SpecificationError
-from ppmodel.evaluate import compared
-from ppmodel.layouts import LAYOUT_FIELDS, as_layouts
+from ppmodel.points import compared
 from ppmodel.specs import DATA, LayoutSpec, layout_names, load_layout, load_model, load_system, parse_layers
+from ppmodel.specs.layout import as_layouts, layout_keywords
 from ppmodel.sweep import load_sweep
 from ppmodel.sweep.rows import compute_rows
 
@@ -127,7 +127,7 @@ def test_the_template_is_a_layout_with_every_key():
 def test_every_field_of_a_layout_is_a_keyword():
     """But what the schedule says itself, and the names."""
     own = {field.name for field in fields(LayoutSpec)}
-    assert set(LAYOUT_FIELDS) == own - {"name", "title", "pp", "chunks", "provenance"}
+    assert set(layout_keywords()) == own - {"name", "title", "pp", "chunks", "provenance"}
 
 
 @pytest.mark.parametrize("name", layout_names())
@@ -180,7 +180,7 @@ def test_a_number_of_gpus_that_is_not_kept_is_told(capsys, command, options, sai
         (None, {"tp": []}, "must have an entry"),
         (None, {"tp": 2.0}, "tp = 2.0: must be a whole number"),
         (None, {"tp": True, "dp": False}, "dp = false: must be a whole number"),
-        (None, {"zero": 7}, "zero = 7: must be 0, 1, 2 or 3"),
+        (None, {"zero": 7}, "zero = 7: must be one of 0, 1, 2, 3"),
         (None, {"precision": "fp4"}, "must be one of bf16, fp8"),
         (None, {"sequence_parallel": 2}, "must be true or false"),
         (7, {}, "is neither a name nor a path"),

@@ -16,10 +16,12 @@ from matplotlib import pyplot as plt
 from strategies import schedules
 
 import ppmodel as pp
-from ppmodel.change import UNCHANGED, WITHOUT_NETWORK, Change
 from ppmodel.errors import CostError, PPModelError, SizeError, TableError
-from ppmodel.evaluate import COLUMNS, compared
+from ppmodel.points import compared
+from ppmodel.points.change import UNCHANGED, WITHOUT_NETWORK, Change
+from ppmodel.points.columns import column_names
 
+COLUMNS = column_names("schedule", "system", "result", "remark")
 SECONDS = {"forward": 1, "backward": 2, "comm": 0.1}
 ON = {"model": "llama3_70b", "system": "dgx_h100_nodes"}
 PUBLIC = [name for name in pp.__all__ if name != "__version__"]
@@ -81,7 +83,7 @@ def test_importing_costs_little():
 @pytest.mark.parametrize("costs", [SECONDS, ON], ids=["seconds", "model"])
 def test_a_schedule_may_be_given_in_many_ways(costs, tmp_path):
     """A name, with options, a table, a function, a case, a file: the same table, run and row for each."""
-    from ppmodel.cases import as_case
+    from ppmodel.schedules.cases import as_case
 
     table, path = pp.build("zb-v", pp=4, microbatches=8), tmp_path / "mine.csv"
     table.to_csv(path)

@@ -18,16 +18,16 @@ from ppbook.topology import (
     waits_at_nics,
 )
 from ppmodel import build, compare, simulate
-from ppmodel.change import UNCHANGED, WITHOUT_NETWORK, Change
 from ppmodel.costs import OpCosts, message_bytes, model_costs, receivers, side_by_side, uniform_costs
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.export import parse_table
 from ppmodel.metrics import messages_by_node
 from ppmodel.noise import Noise, noisy_makespans
 from ppmodel.ops import OpKind
+from ppmodel.points.change import UNCHANGED, WITHOUT_NETWORK, Change
+from ppmodel.points.times import times
 from ppmodel.simulation import compile_graph, makespans, run_graph
 from ppmodel.specs import DATA, NodeSpec, load_model, load_system, nodes_of
-from ppmodel.times import times
 
 SLOW = load_system("mid_cp_slow_nw")
 

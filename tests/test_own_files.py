@@ -10,11 +10,11 @@ from ppbook.files import bring
 from ppbook.kinds import KINDS
 from ppbook.parameters import Parameter, check
 from ppmodel import build, names
-from ppmodel.cases import as_cases
 from ppmodel.errors import PPModelError, ScheduleError
 from ppmodel.export import read_table
 from ppmodel.metrics import peak_activations
 from ppmodel.schedules import register_file, registry
+from ppmodel.schedules.cases import as_cases
 from ppmodel.specs import DATA, template_path
 
 

@@ -17,10 +17,10 @@ from ppmodel.costs.model import work_of
 from ppmodel.costs.pairs import list_units, operation_units
 from ppmodel.costs.units import ORDERS, Unit, cell_duration, cell_streams, handed_on
 from ppmodel.errors import CostError
-from ppmodel.iteration import PARTS
 from ppmodel.metrics import computing_s, operations_s
 from ppmodel.metrics.bubbles import busy_s
 from ppmodel.ops import OpKind
+from ppmodel.points import PARTS
 from ppmodel.simulation import compile_graph, makespans, run_events, run_graph
 from ppmodel.specs import ExpertSpec, LayoutSpec, load_model, load_system
 

@@ -14,10 +14,10 @@ import ppmodel as pp
 from ppmodel import OpKind, build, kernels
 from ppmodel.costs import OpCosts, uniform_costs
 from ppmodel.errors import CostError, TableError
-from ppmodel.evaluate import evaluate
 from ppmodel.export import parse_table, write_table
 from ppmodel.metrics import bubble_ratios, critical_path, idle_ratio, peak_activations, table_bubble_ratio
 from ppmodel.metrics.bubbles import busy_s
+from ppmodel.points import evaluate
 from ppmodel.simulation import compile_graph, iterations, run_graph
 
 any_case = cases(max_stages=4, max_microbatches=6) | random_cases()

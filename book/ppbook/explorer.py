@@ -5,9 +5,9 @@ from urllib.parse import quote
 
 import numpy as np
 
-from ppmodel.cases import as_case
 from ppmodel.errors import PPModelError
 from ppmodel.ops import OpKind
+from ppmodel.schedules.cases import as_case
 from ppmodel.schedules.options import option_text
 from ppmodel.simulation import APART, P2P, require_semantics
 

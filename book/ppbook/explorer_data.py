@@ -17,11 +17,11 @@ import numpy as np
 
 from ppbook.explorer import RANKS, sizes, variants, written
 from ppmodel import schedules
-from ppmodel.cases import as_case, formula_bubble_ratio, generated
 from ppmodel.errors import ReproduceError, SizeError
 from ppmodel.ops import OpKind
 from ppmodel.plot import palette
 from ppmodel.plot.timelines import KIND_COLOURS, PATH_COLOUR
+from ppmodel.schedules.cases import as_case, formula_bubble_ratio, generated
 from ppmodel.simulation import P2P
 
 _MOST_CHUNKS, _MOST_REPLICAS, _MOST_MICROBATCHES = 8, 2, 256

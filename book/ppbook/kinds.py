@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import PurePath
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from ppmodel import schedules
 from ppmodel.errors import PPModelError
@@ -15,16 +15,8 @@ from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.schedules.options import option_text
 from ppmodel.simulation import ALLREDUCE, P2P
-from ppmodel.specs import (
-    PLACEMENTS,
-    Recompute,
-    load_layout,
-    load_model,
-    load_setting,
-    load_system,
-    parse_size,
-    template_path,
-)
+from ppmodel.specs import PLACEMENTS, load_layout, load_model, load_setting, load_system, parse_size, template_path
+from ppmodel.specs.layout import RECOMPUTE
 
 _MAX_COUNT = 10**9
 _MAX_SHOWN = 120
@@ -232,7 +224,7 @@ KINDS = {
     "allreduce": _one_of(ALLREDUCE),
     "concat": _one_of(CONCATENATIONS),
     "placement": _one_of(PLACEMENTS),
-    "recompute": _one_of(get_args(Recompute)),
+    "recompute": _one_of(RECOMPUTE),
     "zero": Kind(_zero, "must be a ZeRO stage, 0 to 3", "1"),
     "switch": Kind(lambda value: _require(isinstance(value, bool)), "must be true or false", "true"),
     "stage-of-work": _one_of(_STAGES_OF_WORK),

@@ -2,9 +2,10 @@
 
 from functools import cache
 
-from ppmodel import evaluate, schedules
-from ppmodel.cases import as_case
+from ppmodel import schedules
 from ppmodel.ops import OpKind
+from ppmodel.points import compare
+from ppmodel.schedules.cases import as_case
 
 MEGATRON, _BACKWARD = "Megatron-LM's", "overlap_backward"
 OVERLAP = {"nothing": {}, MEGATRON: {_BACKWARD: True}, "everything": {"overlap_tensor": True}}
@@ -112,5 +113,5 @@ def compared(cases, pp, overlap=MEGATRON, *, tp, **given):
         some = [one for one in cases if hides_in_backward(one.name) == whole]
         switches = {} if tp == 1 else {_BACKWARD: False} if overlap == MEGATRON and not whole else OVERLAP[overlap]
         if some:
-            frames.append(evaluate.compare(some, pp, tp=tp, **given, **switches))
+            frames.append(compare(some, pp, tp=tp, **given, **switches))
     return pd.concat(frames, ignore_index=True)

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ppmodel.cases import Case, built, compiled
 from ppmodel.compiled import LARGE, prepare
 from ppmodel.costs import uniform_costs
 from ppmodel.errors import TableError
 from ppmodel.ops import OpKind
-from ppmodel.simulation import makespans
+from ppmodel.schedules.cases import Case, built
+from ppmodel.simulation import graph_of, makespans
 from ppmodel.specs import DATA
 from ppmodel.tables import NO_OPERATION, Schedule
 
@@ -301,7 +301,7 @@ def _steps_s(run, p2p, per_operation, factors, folder):
     fixed_s = shown.per_operation_s if per_operation else 0.0
     many = [_costs(run.table, shown._replace(message_s=factor * shown.message_s), fixed_s) for factor in factors]
     try:
-        return makespans(compiled(run.table, p2p), many)
+        return makespans(graph_of(run.table, p2p), many)
     except TableError:  # a deadlock under rendezvous
         return np.full(len(factors), np.nan)
 

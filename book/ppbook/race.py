@@ -11,12 +11,12 @@ from itertools import groupby, pairwise
 import numpy as np
 
 from ppbook import explorer
-from ppmodel import evaluate
-from ppmodel.cases import legal_cases
 from ppmodel.errors import PPModelError, shown
 from ppmodel.metrics import table_bubble_ratio
 from ppmodel.ops import OpKind
 from ppmodel.plot.timelines import KIND_COLOURS, KIND_NAMES
+from ppmodel.points import compare, simulate
+from ppmodel.schedules.cases import legal_cases
 
 STEPS = 100
 """Steps of the slider from end to end."""
@@ -73,9 +73,9 @@ class Race:
             raise PPModelError("schedules", shown(schedules), rule, "choose another size, or other schedules")
         self.cases = {label: case for label, (case, _) in tables.items()}
         self.bubbles = {label: float(table_bubble_ratio(table)) for label, (_, table) in tables.items()}
-        self.runs = {label: evaluate.simulate(table, **given, comm=comm) for label, (_, table) in tables.items()}
+        self.runs = {label: simulate(table, **given, comm=comm) for label, (_, table) in tables.items()}
         comms = [round(most * step / STEPS, 9) for step in range(STEPS + 1)]
-        frame = evaluate.compare(list(self.cases.values()), pp, microbatches, **given, comm=comms)
+        frame = compare(list(self.cases.values()), pp, microbatches, **given, comm=comms)
         self.frame = frame[["label", "comm", "makespan_s"]]
 
     @property

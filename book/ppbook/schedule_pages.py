@@ -6,10 +6,11 @@ from ppbook import explorer
 from ppbook.drawings import drawing
 from ppbook.frameworks import frameworks_of
 from ppbook.report import MyST, list_table, literal
-from ppmodel import evaluate, schedules
-from ppmodel.cases import as_case, formula_bubble_ratio
+from ppmodel import schedules
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import messages_sent, peak_activations, table_bubble_ratio
+from ppmodel.points import simulate
+from ppmodel.schedules.cases import as_case, formula_bubble_ratio
 from ppmodel.schedules.options import option_text
 from ppmodel.schedules.registry import Entry
 from ppmodel.tables import Schedule, family
@@ -180,7 +181,7 @@ def _note(book, name):
 
 
 def _run(table):
-    return evaluate.simulate(table, **_TIMES)
+    return simulate(table, **_TIMES)
 
 
 def _when(entry, table):

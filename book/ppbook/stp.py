@@ -6,13 +6,13 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from ppmodel.cases import as_case, built
 from ppmodel.costs import PARTS, OpCosts, stages
 from ppmodel.errors import PPModelError
-from ppmodel.evaluate import compare
 from ppmodel.metrics.bubbles import busy_s
 from ppmodel.ops import OpKind
+from ppmodel.points import compare
 from ppmodel.schedules import build
+from ppmodel.schedules.cases import as_case, built
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA, LayoutSpec, load_model, load_system
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from ppmodel.errors import PPModelError
 from ppmodel.noise import TIE
+from ppmodel.points.times import times
 from ppmodel.specs import nodes_of
-from ppmodel.times import times
 
 MOST_PLACEMENTS = 1_000
 """More placements than this are not searched."""

@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from ppmodel.cases import Case, as_case, built, compiled
 from ppmodel.compiled import LARGE, prepare
 from ppmodel.costs import uniform_costs
 from ppmodel.errors import TableError
-from ppmodel.evaluate import simulate
-from ppmodel.simulation import iterations
+from ppmodel.points import simulate
+from ppmodel.schedules.cases import Case, as_case, built
+from ppmodel.simulation import graph_of, iterations
 from ppmodel.specs import DATA, load_model
 
 _MS = 1e-3
@@ -138,7 +138,7 @@ def _rates(point, p2p, extra, schedules, change):
     costs = uniform_costs(table, forward, input_grad=input_grad, weight_grad=weight_grad, comm=comm)
     many = [replace(costs, compute_s=costs.compute_s + one) for one in extra]
     try:
-        seconds = iterations(compiled(table, p2p), many).span_s
+        seconds = iterations(graph_of(table, p2p), many).span_s
     except TableError:  # a deadlock under rendezvous
         return np.full(len(extra), np.nan)
     return point.microbatches * point.microbatch_size / (point.devices * seconds)

@@ -10,7 +10,7 @@ _NAMED = ("schedule", "options", "label")
 
 
 def points_of(frame):
-    """List the columns that identify a point: all of `evaluate.COORDINATES` except those that name the schedule.
+    """List the columns that identify a point: all of `points.COORDINATES` except those that name the schedule.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def points_of(frame):
     >>> points_of(pp.compare("1f1b", 4, 8, forward=1, backward=2))
     ['pp', 'microbatches', 'p2p', 'allreduce', 'forward', 'backward']
     """
-    from ppmodel.evaluate import COORDINATES, SECONDS
+    from ppmodel.points import COORDINATES, SECONDS
 
     return [name for name in (*COORDINATES, *SECONDS, "change") if name in frame and name not in _NAMED]
 
@@ -142,9 +142,9 @@ def reversals(frame):
     without = "without_network_s" if "without_network_s" in frame else "makespan_s"
     for point, group in frame.groupby(by, sort=False):
         bubbles, seconds = group.table_bubble_ratio, group.makespan_s
-        found, network = reversed_pairs(bubbles, seconds), reversed_pairs(bubbles, seconds, group[without])
-        known = list(zip(group.label, bubbles, seconds, strict=True))
-        rows += [(*point, *known[a], *known[b], bool(network[a, b])) for a, b in np.argwhere(found)]
+        by_time, network = reversed_pairs(bubbles, seconds), reversed_pairs(bubbles, seconds, group[without])
+        runs = list(zip(group.label, bubbles, seconds, strict=True))
+        rows += [(*point, *runs[a], *runs[b], bool(network[a, b])) for a, b in np.argwhere(by_time)]
     columns = [
         *by, "smaller_bubble", "bubble_smaller", "makespan_smaller_s", "faster", "bubble_faster", "makespan_faster_s",
         "by_network",

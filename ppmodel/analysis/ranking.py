@@ -1,11 +1,11 @@
 """Schedules at several levels: published formula, table, simulation without a network and with it."""
 
 from ppmodel.analysis import orders
-from ppmodel.cases import legal_cases, published_bubble_ratio
-from ppmodel.change import UNCHANGED, WITHOUT_NETWORK
 from ppmodel.errors import PPModelError
-from ppmodel.evaluate import compare
 from ppmodel.metrics import messages_sent
+from ppmodel.points import compare
+from ppmodel.points.change import UNCHANGED, WITHOUT_NETWORK
+from ppmodel.schedules.cases import legal_cases, published_bubble_ratio
 from ppmodel.tables import family
 
 _POINT = ["system", "pp", "microbatches"]

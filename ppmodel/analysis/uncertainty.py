@@ -1,14 +1,13 @@
 """Whether a ranking survives noise: noisy runs compared with the noiseless one, and verdicts on the first place."""
 
 from itertools import chain, groupby, product
-from operator import itemgetter
 
-from ppmodel.cases import built, compiled, legal_cases
 from ppmodel.errors import BlocksError, PPModelError
+from ppmodel.given import listed
 from ppmodel.noise import QUANTILES, TIE, Comparison, distribution, noisy_makespans_on, probability_faster
 from ppmodel.noise.draw import all_seeds
-from ppmodel.ordering import ordered_case
-from ppmodel.prices import Price, as_model, as_system, listed
+from ppmodel.points import Point, as_model, as_system
+from ppmodel.schedules.cases import legal_cases
 from ppmodel.simulation import makespans
 
 VERDICTS = ("holds", "open", "tie decided", "reversed")
@@ -64,12 +63,12 @@ def compare_runs(
     """
     import pandas as pd
 
-    systems, model, seeds = [as_system(one) for one in listed(system)], as_model(model), all_seeds(seeds)
+    systems, model, seeds = list(map(as_system, listed(system))), as_model(model), all_seeds(seeds)
     rows = [[] for _ in systems]
     for count, noise in product(listed(microbatches), listed(noises)):
         evaluated = _evaluated(schedules, (pp, count), model, systems, p2p, allreduce, noise, seeds)
-        for place, one in enumerate(systems):
-            point = {"system": one.name, "pp": pp, "microbatches": count}
+        for place, spec in enumerate(systems):
+            point = {"system": spec.name, "pp": pp, "microbatches": count}
             point |= {name: getattr(noise, name) for name in _NOISE}
             noiseless, runs = ({label: both[kind][place] for label, both in evaluated.items()} for kind in (0, 1))
             rows[place] += _rows(point, noiseless, runs)
@@ -79,19 +78,19 @@ def compare_runs(
 def _evaluated(schedules, size, model, systems, p2p, allreduce, noise, seeds):
     """Noiseless makespans, one per system, and noisy ones, one row per system, of each schedule that fits."""
     evaluated = {}
-    prices = [Price({}, {}, model, system) for system in systems]
     for case, _ in legal_cases(schedules, *size):
-        found = []
+        points = [Point(case, size, (p2p, allreduce), model=model, system=system) for system in systems]
+        runs = []
         try:
-            owns = [ordered_case(case, *size, price, allreduce) for price in prices]
-            for own, some in groupby(zip(owns, prices, strict=True), key=itemgetter(0)):
-                graph = compiled(built(own, *size), p2p, allreduce)
-                costs = [price.costs(graph.schedule, allreduce) for _, price in some]
-                spans = makespans(graph, costs).tolist()
-                found += zip(spans, noisy_makespans_on(graph, costs, noise, seeds), strict=True)
+            for _, group in groupby(points, key=lambda point: point.ordered_case):
+                alike = list(group)
+                graph, costs = alike[0].graph, [point.costs for point in alike]
+                runs += zip(
+                    makespans(graph, costs).tolist(), noisy_makespans_on(graph, costs, noise, seeds), strict=True
+                )
         except BlocksError:
             continue
-        evaluated[case.label] = tuple(zip(*found, strict=True))
+        evaluated[case.label] = tuple(zip(*runs, strict=True))
     return evaluated
 
 
@@ -99,13 +98,13 @@ def _rows(point, noiseless, runs):
     winner = _first_of_fastest(noiseless)
     confidence = 1 - _RISK / max(1, len(runs) - 1)
     for label, spans in runs.items():
-        found = distribution(spans)
+        spread = distribution(spans)
         beats = _NOTHING_TO_BEAT if label == winner else probability_faster(spans, runs[winner], confidence)
         yield {
             **point, "label": label, "runs": len(spans), "makespan_s": noiseless[label],
             "over_winner": noiseless[label] / noiseless[winner] - 1,
-            "mean_s": found.mean_s, "standard_error_s": found.standard_error_s,
-            **dict(zip(_QUANTILES, found.quantiles_s, strict=True)),
+            "mean_s": spread.mean_s, "standard_error_s": spread.standard_error_s,
+            **dict(zip(_QUANTILES, spread.quantiles_s, strict=True)),
             "winner": winner, "beats_winner": beats.probability, "low": beats.low, "high": beats.high,
         }  # fmt: skip
 

@@ -1,19 +1,56 @@
-"""What the arguments ask for: a schedule by name or file, its size, and the costs of its operations."""
+"""What the arguments ask for: a schedule by name or file, and outputs that replace nothing of the user's."""
 
 import os
 
-from ppmodel.cases import cases_of_file, cases_of_text
 from ppmodel.errors import PPModelError
-from ppmodel.layouts import LAYOUT_FIELDS, as_layout, as_layouts, layout_size
-from ppmodel.prices import require_model
+from ppmodel.schedules.cases import cases_of_file, cases_of_text
+from ppmodel.specs.layout import layout_keywords
 
-_SECONDS = ("forward", "backward", "input_grad", "weight_grad", "pair", "comm", "reduction", "optimizer")
-COSTS = (*_SECONDS, "model", "system")
+COSTS = (
+    "forward",
+    "backward",
+    "input_grad",
+    "weight_grad",
+    "pair",
+    "comm",
+    "reduction",
+    "optimizer",
+    "model",
+    "system",
+)
 
 
 def given(arguments):
     """Keep the arguments that were given."""
-    return {key: value for key, value in arguments.items() if value is not None}
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def asked_costs(arguments):
+    """Take the costs and the layout out of the arguments, as keywords of `ppmodel.simulate`."""
+    names = [*COSTS, "layout", *layout_keywords()]
+    return given({name: arguments.pop(name) for name in names if name in arguments})
+
+
+def gpus_not_kept(costs, gpus):
+    """What to add about a layout whose file states a number of GPUs that other options override; empty if none does.
+
+    Parameters
+    ----------
+    costs : dict
+        From `asked_costs`.
+    gpus : int or None
+        Of the run.
+
+    Returns
+    -------
+    str
+    """
+    if "layout" not in costs or "gpus" in costs:
+        return ""
+    from ppmodel.specs import load_layout
+
+    stated = load_layout(costs["layout"]).gpus
+    return f"; gpus of {costs['layout']} ({stated}) not kept" if stated not in (None, gpus) else ""
 
 
 def asked_case(name, file, options):
@@ -28,6 +65,10 @@ def asked_case(name, file, options):
     options : dict
         The schedule's options as text; None if not given.
 
+    Returns
+    -------
+    Case
+
     Raises
     ------
     PPModelError
@@ -36,22 +77,25 @@ def asked_case(name, file, options):
     if name is None and file is None:
         remedy = "pass a schedule's name, or --schedule-file FILE"
         raise PPModelError("NAME", None, "must be given unless you name a file", remedy)
-    found = cases_of_file(file) if file is not None else []
+    cases = cases_of_file(file) if file is not None else []
     if name is not None:
-        if found and found[0].source is not None:
+        if cases and cases[0].source is not None:
             raise PPModelError("NAME", name, f"cannot be combined with the table {file}", "leave out one of the two")
-        found = cases_of_text(name)
-    if len(found) > 1:
-        names = ", ".join(case.name for case in found)
-        rule = f"registers several schedules: {names}"
+        cases = cases_of_text(name)
+    if len(cases) > 1:
+        rule = f"registers several schedules: {', '.join(case.name for case in cases)}"
         raise PPModelError("file", file or name, rule, "name one of them, and pass the file with --schedule-file")
-    return found[0].with_options(given(options))
+    return cases[0].with_options(given(options))
 
 
-def asked_size(case, pp, microbatches, layout=None):
-    """The size asked for: the table's, the one given, or the layout's."""
-    if case.size is None:
-        pp, microbatches = layout_size(layout, pp, microbatches)
+def asked_size(case, pp, microbatches):
+    """The size asked for: the table's, or the one given.
+
+    Raises
+    ------
+    PPModelError
+        If one is missing, or given beside a table.
+    """
     sizes = {"--pp": pp, "--microbatches": microbatches}
     for option, value in sizes.items():
         if case.size is not None and value is not None:
@@ -59,31 +103,6 @@ def asked_size(case, pp, microbatches, layout=None):
         if case.size is None and value is None:
             raise PPModelError(option, None, "is missing", f"pass, for example, {option} 8")
     return case.size or (pp, microbatches)
-
-
-def asked_costs(arguments):
-    """The costs given, as keyword arguments of `evaluate.simulate`."""
-    return {key: arguments[key] for key in COSTS if arguments[key] is not None}
-
-
-def asked_layout(arguments, costs, pp):
-    """The layout that the options ask for at a number of ranks, removed from the arguments; None if there is none.
-
-    Returns
-    -------
-    LayoutSpec or None
-    str
-        What to say of a number of GPUs that the layout's file states and other options override; empty otherwise.
-    """
-    name = arguments.pop("layout")
-    values = given({field: arguments.pop(field) for field in LAYOUT_FIELDS if field in arguments})
-    base = None if name is None else as_layout(name)
-    (layout,) = as_layouts(base, values, pp)
-    if "model" not in costs and "system" not in costs:
-        option, value = next(iter(given({"layout": name} | values).items()), ("layout", None))
-        require_model(layout, f"--{option}".replace("_", "-"), str(value), "pass --model and --system, or leave it out")
-    stated = base.gpus if base is not None and layout.gpus is None else None
-    return layout, f"; gpus of {name} ({stated}) not kept" if stated else ""
 
 
 def refuse_target(option, target, *inputs):

@@ -2,12 +2,12 @@
 
 import click
 
-from ppmodel.cases import Case, built, is_file
 from ppmodel.cli import arguments
 from ppmodel.cli.asked import asked_case, asked_size, given
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import by_rank, counted, say
 from ppmodel.ops import OpKind
+from ppmodel.schedules.cases import Case, built, is_file
 
 
 @command("check")

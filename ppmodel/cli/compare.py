@@ -2,16 +2,15 @@
 
 import click
 
-from ppmodel.cases import cases_of_file, cases_of_text, require_one_each
 from ppmodel.cli import arguments
-from ppmodel.cli.asked import COSTS, asked_costs, asked_layout, refuse_target
+from ppmodel.cli.asked import asked_costs, gpus_not_kept, refuse_target
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say, say_json
 from ppmodel.errors import PPModelError
-from ppmodel.layouts import layout_size
+from ppmodel.schedules.cases import cases_of_file, cases_of_text, require_one_each
+from ppmodel.specs.layout import layout_keywords
 
 EXIT_ALL_REFUSED = 1
-_SIZES = "--pp", "--microbatches"
 
 
 @command("compare")
@@ -35,52 +34,52 @@ def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_
     Exit codes: 0 there is a ranking; 1 every schedule is refused; 2 the command or a file is refused.
     """
     from ppmodel.cli.ranked import csv_cell, ranked, ranked_text
-    from ppmodel.evaluate import compared
     from ppmodel.export import write_rows
+    from ppmodel.points import compared
 
-    costs = asked_costs({key: given.pop(key) for key in COSTS})
-    layout_file = given["layout"]
-    layout, not_kept = asked_layout(given, costs, pp)
+    costs = asked_costs(given)
     if csv_file is not None:
-        refuse_target("--csv", csv_file, file, costs.get("model"), costs.get("system"), layout_file, *names)
+        refuse_target("--csv", csv_file, file, *(costs.get(key) for key in ("model", "system", "layout")), *names)
     cases = _cases(names, file)
-    size = _size(cases, pp, microbatches, layout)
-    columns, rows = compared(cases, *size, p2p=p2p, allreduce=allreduce, layout=layout, **costs)
+    if not {"layout", *layout_keywords()} & costs.keys():
+        pp, microbatches = _size(cases, pp, microbatches)
+    columns, rows = compared(cases, pp, microbatches, p2p=p2p, allreduce=allreduce, **costs)
     pairs = ranked(rows)
     rows = [{column: row.get(column) for column in columns} for _, row in pairs]
     if csv_file is not None:
         write_rows(csv_file, columns, rows, "--csv", csv_cell)
-    say_json(rows) if as_json else say(ranked_text(pairs, not_kept))
+    say_json(rows) if as_json else say(ranked_text(pairs, gpus_not_kept(costs, rows[0].get("gpus"))))
     return 0 if any(row["refused"] is None for row in rows) else EXIT_ALL_REFUSED
 
 
 def _cases(names, file):
     """The schedules named, each once; tables with the same name are distinguished by their files."""
-    found = [] if file is None else [(file, case) for case in cases_of_file(file)]
-    first = {}
-    require_one_each(first, [case for _, case in found])
+    named = [] if file is None else [(file, case) for case in cases_of_file(file)]
+    generators = {}
+    require_one_each(generators, [case for _, case in named])
     for name in names:
-        for case in require_one_each(first, cases_of_text(name)):
-            same = [place for place, known in found if known == case]
-            if not same or (case.source and name not in same):
-                found.append((name, case))
-    if not found:
+        for case in require_one_each(generators, cases_of_text(name)):
+            places = [place for place, other in named if other == case]
+            if not places or (case.source and name not in places):
+                named.append((name, case))
+    if not named:
         remedy = "pass, for example, 1f1b zb-v, or your own file"
         raise PPModelError("NAME", None, "is missing: there is nothing to compare", remedy)
-    labels = [case.label for _, case in found]
+    labels = [case.label for _, case in named]
     return [
         case._replace(name=f"{case.name} ({place})") if case.source and labels.count(case.label) > 1 else case
-        for place, case in found
+        for place, case in named
     ]
 
 
-def _size(cases, pp, microbatches, layout):
-    """The size to compare at: as given, or else the layout's or the tables'."""
+def _size(cases, pp, microbatches):
+    """The size to compare at: as given, or else the tables'."""
     sizes = []
-    for place, (option, value) in enumerate(zip(_SIZES, layout_size(layout, pp, microbatches), strict=True)):
-        own = sorted({case.size[place] for case in cases if case.size})
-        if value is None and len(own) != 1:
-            rule = f"is missing, and the tables differ: {' and '.join(map(str, own))}" if own else "is missing"
-            raise PPModelError(option, None, rule, f"pass, for example, {option} {own[0] if own else 8}")
-        sizes.append(own[0] if value is None else value)
+    for place, (option, value) in enumerate({"--pp": pp, "--microbatches": microbatches}.items()):
+        of_tables = sorted({case.size[place] for case in cases if case.size})
+        if value is None and len(of_tables) != 1:
+            differ = f", and the tables differ: {' and '.join(map(str, of_tables))}" if of_tables else ""
+            remedy = f"pass, for example, {option} {of_tables[0] if of_tables else 8}"
+            raise PPModelError(option, None, f"is missing{differ}", remedy)
+        sizes.append(of_tables[0] if value is None else value)
     return tuple(sizes)

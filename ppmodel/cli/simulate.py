@@ -3,7 +3,7 @@
 import click
 
 from ppmodel.cli import arguments
-from ppmodel.cli.asked import COSTS, asked_case, asked_costs, asked_layout, asked_size, refuse_target
+from ppmodel.cli.asked import asked_case, asked_costs, asked_size, gpus_not_kept, refuse_target
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say, say_json
 
@@ -31,20 +31,19 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, as_jso
     activations that the model keeps for weight gradients (or that of --held).
     """
     from ppmodel.cli.simulated import simulated_text
-    from ppmodel.evaluate import simulate
+    from ppmodel.points import simulate
 
-    costs = asked_costs({key: others.pop(key) for key in COSTS})
-    layout_file = others["layout"]
-    layout, not_kept = asked_layout(others, costs, pp)
+    costs = asked_costs(others)
     if trace is not None:
-        refuse_target("--trace", trace, name, file, costs.get("model"), costs.get("system"), layout_file)
-    asked = asked_case(name, file, others)
-    size = asked_size(asked, pp, microbatches, layout)
-    run = simulate(asked, *size, p2p=p2p, allreduce=allreduce, layout=layout, **costs)
+        refuse_target("--trace", trace, name, file, *(costs.get(key) for key in ("model", "system", "layout")))
+    case = asked_case(name, file, others)
+    if case.size is not None:
+        pp, microbatches = asked_size(case, pp, microbatches)
+    run = simulate(case, pp, microbatches, p2p=p2p, allreduce=allreduce, **costs)
     result = _result(run)
     if trace is not None:
         result |= {"trace": trace, "trace_events": run.to_trace(trace)}
-    say_json(result) if as_json else say(simulated_text(result, run, not_kept))
+    say_json(result) if as_json else say(simulated_text(result, run, gpus_not_kept(costs, result.get("gpus"))))
 
 
 def _result(run):
@@ -60,8 +59,8 @@ def _result(run):
 
 def _memory(run):
     """The memory of a GPU of each rank, by part, in bytes."""
-    held = run.memory
-    parts = {"peak_memory_bytes": held.total} | {f"{name}_bytes": getattr(held, name) for name in held._fields}
+    memory = run.memory
+    parts = {"peak_memory_bytes": memory.total} | {f"{name}_bytes": getattr(memory, name) for name in memory._fields}
     return [{name: float(part[rank]) for name, part in parts.items()} for rank in range(run.table.num_ranks)]
 
 

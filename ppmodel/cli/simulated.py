@@ -2,8 +2,8 @@
 
 from ppmodel.cli.text import MANY, TIGHT, by_rank, counted, gibibytes, in_words, uneven_text
 from ppmodel.costs import parameters
-from ppmodel.iteration import MEMORY_PARTS, PARTS, PARTS_CALLED
 from ppmodel.ops import OpKind
+from ppmodel.points import HEADINGS, MEMORY_PARTS, PARTS
 
 _LEAST = 1e-9
 
@@ -88,7 +88,7 @@ def _iteration(result, length, not_kept):
     )
     for name in PARTS:
         if abs(result[name]) > _LEAST * seconds:
-            yield f"  {PARTS_CALLED[name]:<18}{result[name]:>9.4g} s {result[name] / seconds:>7.1%}"
+            yield f"  {HEADINGS[name]:<18}{result[name]:>9.4g} s {result[name] / seconds:>7.1%}"
     if uneven_text(result):
         yield f"uneven stages       {uneven_text(result)}"
     held, room = result["peak_memory_bytes"], result["memory_capacity_bytes"]

@@ -5,11 +5,11 @@ from contextlib import suppress
 import click
 
 from ppmodel import schedules
-from ppmodel.cases import built
 from ppmodel.cli import arguments, guard
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say
 from ppmodel.errors import PPModelError
+from ppmodel.schedules.cases import built
 
 _MAX_WORKERS = 1024
 EXIT_INTERRUPTED = 130
@@ -20,7 +20,7 @@ EXIT_INTERRUPTED = 130
 @click.option("--out", type=click.Path(), required=True, metavar="FILE", help="The output; must end in .parquet.")
 @click.option(
     "--workers",
-    type=arguments.Count(_MAX_WORKERS),
+    type=arguments.count(_MAX_WORKERS),
     metavar="N",
     help="Compute in N processes on this machine, a local Dask cluster (default: in this process only).",
 )

@@ -2,12 +2,12 @@
 
 import click
 
-from ppmodel.cases import built
 from ppmodel.cli import arguments
 from ppmodel.cli.asked import asked_case, asked_size
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say
 from ppmodel.errors import PPModelError
+from ppmodel.schedules.cases import built
 
 _FORMS = ["text", "csv", "pytorch"]
 
@@ -24,12 +24,12 @@ _FORMS = ["text", "csv", "pytorch"]
     default="text",
     help="Output format; pytorch is the CSV that torch.distributed.pipelining loads.",
 )
-@click.option("--backward-slots", type=arguments.Count(), metavar="N", help="Slots of a backward (default 2).")
+@click.option("--backward-slots", type=arguments.count(), metavar="N", help="Slots of a backward (default 2).")
 @click.option(
-    "--input-grad-slots", type=arguments.Count(), metavar="N", help="Slots of the gradient of the input (default 1)."
+    "--input-grad-slots", type=arguments.count(), metavar="N", help="Slots of the gradient of the input (default 1)."
 )
 @click.option(
-    "--weight-grad-slots", type=arguments.Count(), metavar="N", help="Slots of the gradient of the weights (default 1)."
+    "--weight-grad-slots", type=arguments.count(), metavar="N", help="Slots of the gradient of the weights (default 1)."
 )
 def table_command(name, file, pp, microbatches, form, backward_slots, input_grad_slots, weight_grad_slots, **options):
     """Print the idealised table of a schedule: ranks x slots, without communication.

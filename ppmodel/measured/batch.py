@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.cases import built, compiled
 from ppmodel.costs import Kernels, check_layout, hockney_s, kernels_s, receivers, stage_layers
 from ppmodel.costs.collectives import DATA_GROUPS, collective_line, group_of
 from ppmodel.costs.data_parallel import SHARED_GRADIENTS, SHARED_OPTIMIZER, Held, microbatch_data_s, shares
@@ -17,10 +16,11 @@ from ppmodel.costs.host import launched, wait_for_host
 from ppmodel.costs.model import last_halves, work_of
 from ppmodel.costs.phases import AGAIN, INPUT_GRAD, NOTHING, PARTS, PARTS_THAT_HIDE, less_hidden, may_hide
 from ppmodel.costs.transfers import pipeline_links, sent_bytes
-from ppmodel.iteration import step_graph
 from ppmodel.measured.rows import kernels_named, run_of, with_kernels
 from ppmodel.ops import OpKind
-from ppmodel.simulation import stacked_makespans
+from ppmodel.points.iteration import step_graph
+from ppmodel.schedules.cases import built
+from ppmodel.simulation import graph_of, stacked_makespans
 from ppmodel.specs import FrameworkSpec
 
 _LISTS, _PHASES, _PARTS = 3, 4, len(PARTS)
@@ -56,11 +56,21 @@ def lay_out(row, system):
     table = built(run.case, run.layout.pp, run.num_microbatches)
     layout = check_layout(run.layout, run.model, system, table)
     given = run.model, layout.microbatch_size, layout
-    pipeline = compiled(table, framework.p2p, "excluded")
+    pipeline = graph_of(table, framework.p2p, "excluded")
     layers = stage_layers(table, run.model, None, layout)
     links = pipeline_links(table, run.model, system, layout)
     num_bytes = sent_bytes(table, run.model, system, layout)
-    return Laid(run, layout, table, pipeline, step_graph(pipeline, layout), work_of(*given), layers, links, num_bytes)
+    return Laid(
+        run,
+        layout,
+        table,
+        pipeline,
+        step_graph(pipeline, layout.overlap_gradients),
+        work_of(*given),
+        layers,
+        links,
+        num_bytes,
+    )
 
 
 def laid_by_kernels(rows, system):

@@ -1,9 +1,9 @@
 """Predictions of the model for rows of training runs."""
 
 from ppmodel.errors import NO_MEMORY, PPModelError
-from ppmodel.evaluate import simulate
 from ppmodel.export import write_rows
 from ppmodel.measured.rows import read_rows, run_of, system_of
+from ppmodel.points import simulate
 from ppmodel.specs import FrameworkSpec
 
 PREDICTED = ("predicted_iteration_s", "predicted_memory_gb", "predicted_fits", "predicted_mfu", "refused")

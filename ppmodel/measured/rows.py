@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from ppmodel.cases import Case, as_case
 from ppmodel.errors import PPModelError, shown
 from ppmodel.files import read_text
+from ppmodel.schedules.cases import Case, as_case
 from ppmodel.specs import FrameworkSpec, LayoutSpec, ModelSpec
 
 _LARGEST_BYTES, _LARGEST = 2**25, 10**9

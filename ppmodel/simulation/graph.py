@@ -6,7 +6,7 @@ the graph; the `Timeline` adds them. Nodes of a cluster are `specs.NodeSpec`; a 
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -313,6 +313,15 @@ def compile_graph(schedule, p2p="overlapped", allreduce="excluded"):
     """
     require_semantics(p2p, allreduce)
     return ExecutionGraph(schedule, p2p, allreduce)
+
+
+def graph_of(schedule, p2p="overlapped", allreduce="excluded"):
+    """As `compile_graph`, with recent graphs kept; a table without reductions has no all-reduce."""
+    included = schedule.num_replicas > 1 or schedule.reduces or allreduce not in ALLREDUCE
+    return _kept_graph(schedule, p2p, allreduce if included else "excluded")
+
+
+_kept_graph = lru_cache(1024)(compile_graph)
 
 
 def require_semantics(p2p, allreduce):

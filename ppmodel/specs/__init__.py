@@ -1,21 +1,33 @@
-"""Models, systems, settings and run layouts, read from YAML: names, types and units checked, converted to SI once."""
+"""Models, systems, settings and run layouts, read from YAML: names, types and units checked, converted to SI once.
 
-from ppmodel.specs.document import list_text, place_in, read_document
-from ppmodel.specs.entries import Kind, Provenance, parse_size, to_unit
-from ppmodel.specs.files import (
-    DATA,
-    layout_names,
-    model_names,
-    setting_names,
-    system_names,
-    template_names,
-    template_path,
-)
-from ppmodel.specs.framework import FrameworkSpec
-from ppmodel.specs.kernels import CollectiveSpec, KernelSpec, MemorySpec
-from ppmodel.specs.layers import parse_layers
-from ppmodel.specs.layout import LAYER_WORDS, LayoutSpec, load_layout
-from ppmodel.specs.model import ExpertSpec, LatentAttentionSpec, ModelSpec, Recompute, load_model
-from ppmodel.specs.setting import SettingSpec, load_setting
-from ppmodel.specs.system import ErrorSpec, SystemSpec, load_system
-from ppmodel.specs.topology import PLACEMENTS, NodeSpec, nodes_of, one_node_text
+Names are loaded on first use: the values of a layout are declared without pydantic, which small runs need not load.
+"""
+
+from importlib import import_module
+
+_MODULES = {
+    "document": ("list_text", "place_in", "read_document"),
+    "entries": ("Kind", "Provenance", "parse_size", "to_unit"),
+    "files": (
+        "DATA", "layout_names", "model_names", "setting_names", "system_names", "template_names", "template_path",
+    ),
+    "framework": ("FrameworkSpec",),
+    "kernels": ("CollectiveSpec", "KernelSpec", "MemorySpec"),
+    "layers": ("parse_layers",),
+    "layout": (
+        "LAYER_WORDS", "LayoutSpec", "as_layout", "as_layouts", "layout_keywords", "layout_options", "load_layout",
+    ),
+    "model": ("ExpertSpec", "LatentAttentionSpec", "ModelSpec", "load_model"),
+    "setting": ("SettingSpec", "load_setting"),
+    "system": ("ErrorSpec", "SystemSpec", "load_system"),
+    "topology": ("PLACEMENTS", "NodeSpec", "nodes_of", "one_node_text"),
+}  # fmt: skip
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = sorted(_MODULE_OF)
+
+
+def __getattr__(name):
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    return value

@@ -1,8 +1,9 @@
 """Entries of specification files: a value, its unit and the kind of its source. The only place that converts to SI."""
 
 import re
+from dataclasses import fields
 from functools import cache
-from typing import Annotated, ClassVar, Literal, NamedTuple, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
@@ -76,6 +77,12 @@ def file_form(spec_type):
     """The form of a specification's file, or of a block in it: one entry for each field, named without its SI unit."""
     hints = get_type_hints(spec_type, include_extras=True)
     keys = {"title": (str, ...)} if "title" in hints else {}
+    for field in fields(spec_type):
+        if option := field.metadata.get("option"):
+            # the layout itself refuses what is neither a word nor a number
+            kind = Any if option.words and option.type is int else option.pydantic_type()
+            entry = create_model("Entry", __base__=Sourced, value=(kind, ...))
+            keys[field.name] = (entry, field.default)
     for name, hint in hints.items():
         for entry in (one for part in (hint, *get_args(hint)) for one in getattr(part, "__metadata__", ())):
             key = name.removesuffix(getattr(entry, "si_suffix", ""))

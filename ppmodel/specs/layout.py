@@ -1,40 +1,92 @@
-"""A run layout: how a training run is spread over GPUs."""
+"""A run layout: how a training run is spread over GPUs. Its fields are declared here, and nowhere else.
+
+The form of its file, its checks, the command line's options, the columns of frames and the types of a sweep follow from
+the declaration.
+"""
 
 from __future__ import annotations  # help() shows a field's type by its name
 
 from dataclasses import dataclass, field, fields, replace
-from numbers import Integral, Real
-from typing import Annotated, Any, Literal, get_args
-
-from pydantic import Field
+from functools import cache
+from itertools import product
+from typing import Annotated, Any, Literal, NamedTuple
 
 from ppmodel.errors import SpecificationError
-from ppmodel.specs.document import place_in
-from ppmodel.specs.entries import Share, Switch, Whole, entry_type, load_specification
-from ppmodel.specs.files import specification_path
+from ppmodel.given import listed, plain
 from ppmodel.specs.layers import parse_layers
-from ppmodel.specs.model import Recompute
 
-_Zero = entry_type(int, Annotated[int, Field(ge=0, le=3, strict=True)])
-_Precision = Literal["bf16", "fp8"]
-_Exchange = Literal["ring", "all-gather"]
-_Pairing = Literal["alternating", "best"]
-_HandOn = Literal["at_end", "when_ready"]
-_Chunks = Literal["first", "all"]
-_WORDS = {
-    "precision": get_args(_Precision), "context_exchange": get_args(_Exchange), "pairing": get_args(_Pairing),
-    "hand_on": get_args(_HandOn), "offload_chunks": get_args(_Chunks),
-}  # fmt: skip
-_SHARES = ("offload", "offload_warm_up")
-_LARGEST = 10**9
-_COUNTS = ("gpus", "pp", "tp", "cp", "ep", "dp", "chunks", "microbatch_size", "global_batch")
-_SWITCHES = (
-    "sequence_parallel", "causal", "overlap_tensor", "overlap_backward", "overlap_gradients", "overlap_parameters",
-)  # fmt: skip
-_OPEN = ("gpus", "pp", "chunks", "global_batch")
+LARGEST = 10**9
+RECOMPUTE = ("none", "selective", "full")
+"""Activations recomputed in the backward: none, the attention scores, or all of a block."""
 
 LAYER_WORDS = ("balanced", "even")
 """Ways to divide layers among stages without listing them or giving a layout string."""
+
+
+class Option(NamedTuple):
+    """What is declared of a layout's value.
+
+    Parameters
+    ----------
+    type : type
+        ``int``, ``float``, ``bool`` or ``str``.
+    help : str
+        For the command line.
+    form : str
+        Placeholder for the value in help texts.
+    low, high : int
+        Range of a number.
+    words : tuple of str
+        The legal words, if the value is a word; with the type ``int``, also a number is legal.
+    column : bool
+        Whether frames have a column for it.
+    heading : str
+        Of that column; the name by default.
+    of_schedule : bool
+        Whether the schedule has the value, too: it is then no keyword and no option.
+    """
+
+    type: type
+    help: str
+    form: str = "N"
+    low: int = 1
+    high: int = LARGEST
+    words: tuple = ()
+    column: bool = False
+    heading: str = ""
+    of_schedule: bool = False
+
+    @property
+    def rule(self):
+        """What values are legal, for error messages."""
+        if self.words:
+            return f"must be one of {', '.join(self.words)}" + (", or a number of layers" if self.type is int else "")
+        if self.type is bool:
+            return "must be true or false"
+        if self.type is int and self.high < 10:
+            return f"must be one of {', '.join(map(str, range(self.low, self.high + 1)))}"
+        return f"must be a {'whole ' if self.type is int else ''}number from {self.low} to {self.high}"
+
+    @property
+    def remedy(self):
+        """What to write instead, for error messages; ``{name}`` stands for the value's name."""
+        if self.words or self.type is bool:
+            return "choose one of them"
+        return f"write, for example, {{name}}: {8 if self.high > 8 else 0.5 if self.type is float else self.high}"
+
+    def pydantic_type(self):
+        """The type that pydantic checks."""
+        from pydantic import Field, StrictBool
+
+        if self.type in (bool, tuple):
+            return {bool: StrictBool, tuple: Any}[self.type]
+        number = Annotated[self.type, Field(ge=self.low, le=self.high, strict=True)]
+        words = Literal[self.words] if self.words else None
+        return (words if self.type is str else words | number) if words else number
+
+
+def _option(default, type, help, *arguments, **keywords):
+    return field(default=default, metadata={"option": Option(type, help, *arguments, **keywords)})
 
 
 @dataclass(frozen=True)
@@ -109,47 +161,94 @@ class LayoutSpec:
 
     name: str = ""
     title: str = ""
-    gpus: Whole | None = None
-    pp: Whole | None = None
-    tp: Whole = 1
-    cp: Whole = 1
-    ep: Whole = 1
-    dp: Whole = 1
-    chunks: Whole | None = None
-    microbatch_size: Whole = 1
-    global_batch: Whole | None = None
-    sequence_parallel: Switch = False
-    zero: _Zero = 0
-    recompute: entry_type(str, Any) | None = None
-    precision: entry_type(str, _Precision) = "bf16"
-    causal: Switch = True
-    context_exchange: entry_type(str, _Exchange) = "ring"
-    overlap_tensor: Switch = False
-    overlap_backward: Switch = False
-    overlap_gradients: Switch = False
-    overlap_parameters: Switch = False
-    pairing: entry_type(str, _Pairing) = "alternating"
-    hand_on: entry_type(str, _HandOn) = "at_end"
-    offload: Share = 0.0
-    offload_warm_up: Share | None = None
-    offload_chunks: entry_type(str, _Chunks) = "first"
-    layers: entry_type(str, Any) = "balanced"
+    pp: int | None = _option(None, int, "Ranks of the pipeline.", of_schedule=True)
+    chunks: int | None = _option(None, int, "Model chunks per rank.", of_schedule=True)
+    tp: int = _option(1, int, "Tensor parallelism: GPUs that share each GEMM.", column=True)
+    cp: int = _option(1, int, "Context parallelism: GPUs that share each sequence.", column=True)
+    ep: int = _option(1, int, "Expert parallelism, over the GPUs of dp and cp.", column=True)
+    dp: int = _option(1, int, "Data parallelism: replicas that train side by side.", column=True)
+    gpus: int | None = _option(None, int, "GPUs in the run; only checked against tp x cp x pp x dp.", column=True)
+    microbatch_size: int = _option(1, int, "Sequences per microbatch (default 1).", column=True)
+    global_batch: int | None = _option(None, int, "Sequences per iteration: dp x microbatch size x B.", column=True)
+    sequence_parallel: bool = _option(False, bool, "Also split norms and dropout over tp.", column=True)
+    zero: int = _option(
+        0,
+        int,
+        "What replicas shard: 1 optimizer state; 2 also gradients; 3 also weights (default 0).",
+        "[0|1|2|3]",
+        low=0,
+        high=3,
+        column=True,
+    )
+    recompute: str | int | None = _option(
+        None,
+        int,
+        "Activations to recompute; N: that many layers of each stage in full (default: as the model says).",
+        "none|selective|full|N",
+        low=0,
+        words=RECOMPUTE,
+        column=True,
+    )
+    precision: str = _option("bf16", str, "Precision of GEMMs (default bf16).", words=("bf16", "fp8"), column=True)
+    causal: bool = _option(True, bool, "Whether fused attention skips the masked half (default: it does).")
+    context_exchange: str = _option(
+        "ring", str, "How cp exchanges keys and values (default ring).", words=("ring", "all-gather")
+    )
+    overlap_tensor: bool = _option(False, bool, "Hide tensor-parallel collectives under GEMMs.")
+    overlap_backward: bool = _option(
+        False, bool, "Hide tensor-parallel collectives of input gradients under weight gradients."
+    )
+    overlap_gradients: bool = _option(False, bool, "Hide gradient reduction under the backward.")
+    overlap_parameters: bool = _option(False, bool, "Hide gathering of parameters under the forward.")
+    pairing: str = _option(
+        "alternating",
+        str,
+        "The order in which the units of two operations in one cell run (default alternating).",
+        words=("alternating", "best"),
+    )
+    hand_on: str = _option(
+        "at_end",
+        str,
+        "When results of two operations in one cell are sent: at its end (default) or as soon as each is ready.",
+        words=("at_end", "when_ready"),
+    )
+    offload: float = _option(
+        0.0,
+        float,
+        "Fraction of activations to copy to host memory after their forward, and back later (default 0).",
+        "0..1",
+        low=0,
+        high=1,
+        column=True,
+    )
+    offload_warm_up: float | None = _option(
+        None, float, "The same for forwards before a rank's first backward.", "0..1", low=0, high=1
+    )
+    offload_chunks: str = _option(
+        "first",
+        str,
+        "Which activations: of each rank's first chunk (default), or of all chunks.",
+        words=("first", "all"),
+    )
+    layers: str | tuple = _option(
+        "balanced",
+        tuple,
+        "Blocks per stage: balanced (default), even, one number for each stage, or Megatron-LM's notation: "
+        "'Et*19|t*21|t*21|t*19L'.",
+        "WORD|N,N,...|STRING",
+    )
     provenance: tuple = field(default=(), compare=False, repr=False)
 
     def __post_init__(self):
-        for name in _COUNTS:
-            self._require_count(name)
-        for name in _SWITCHES:
-            if not isinstance(getattr(self, name), bool):
-                self._refuse(name, "must be true or false", "write one of them")
-        if isinstance(self.zero, bool) or not (isinstance(self.zero, Integral) and 0 <= self.zero <= 3):
-            self._refuse("zero", "must be 0, 1, 2 or 3", "write the ZeRO stage")
-        for name, words in _WORDS.items():
-            if getattr(self, name) not in words:
-                self._refuse(name, f"must be one of {', '.join(words)}", "choose one of them")
-        for name in _SHARES:
-            self._require_share(name)
-        self._require_recompute()
+        from pydantic import ValidationError
+
+        values = {name: plain(getattr(self, name)) for name, _ in layout_options()}
+        try:
+            self.__dict__.update(_checks()(**values).__dict__)
+        except ValidationError as error:
+            name = error.errors()[0]["loc"][0]
+            option = dict(layout_options())[name]
+            self._refuse(name, option.rule, option.remedy.format(name=name))
         self._require_layers()
         self._require_sizes()
 
@@ -158,45 +257,19 @@ class LayoutSpec:
         shown = str(value).lower() if isinstance(value, bool) else list(value) if isinstance(value, tuple) else value
         raise SpecificationError(name, shown, rule, remedy)
 
-    def _require_count(self, name):
-        value = getattr(self, name)
-        if value is None and name in _OPEN:
-            return
-        whole = isinstance(value, Integral) and not isinstance(value, bool)
-        if not (whole and 1 <= value <= _LARGEST):
-            self._refuse(name, f"must be a whole number from 1 to {_LARGEST}", f"write, for example, {name}: 8")
-        self.__dict__[name] = int(value)
-
-    def _require_share(self, name):
-        value = getattr(self, name)
-        if value is None and name == "offload_warm_up":
-            return
-        if isinstance(value, bool) or not (isinstance(value, Real) and 0 <= value <= 1):
-            self._refuse(name, "must be a number from 0 to 1", f"write, for example, {name}: 0.5")
-        self.__dict__[name] = float(value)
-
-    def _require_recompute(self):
-        value = self.recompute
-        layers = isinstance(value, Integral) and not isinstance(value, bool) and 0 <= value <= _LARGEST
-        if not (value is None or layers or value in get_args(Recompute)):
-            rule = f"must be one of {', '.join(get_args(Recompute))}, or a number of layers per stage"
-            self._refuse("recompute", rule, "choose one of them")
-        self.__dict__["recompute"] = int(value) if layers else value
-
     def _require_layers(self):
+        """Refuse what is no way to divide layers; a list becomes a tuple."""
         value = self.layers
         if isinstance(value, str) and value in LAYER_WORDS:
             return
         if isinstance(value, str) and set(value) & set("E|L"):
             parse_layers(value)
             return
-        if isinstance(value, list):
-            self.__dict__["layers"] = value = tuple(value)
-        whole = isinstance(value, tuple) and all(isinstance(n, Integral) and not isinstance(n, bool) for n in value)
-        if not (whole and value and min(value) >= 0 and 0 < sum(value) <= _LARGEST):
+        counts = tuple(value) if isinstance(value, list | tuple) else ()
+        if not (counts and all(type(count) is int and count >= 0 for count in counts) and 0 < sum(counts) <= LARGEST):
             rule = f"must be {', '.join(LAYER_WORDS)}, a list of whole numbers, or a Megatron-LM layout string"
             self._refuse("layers", rule, "write, for example, [20, 20, 20, 20] or Et*20|t*20|t*20|t*20L")
-        self.__dict__["layers"] = tuple(map(int, value))
+        self.__dict__["layers"] = counts
 
     def _require_sizes(self):
         """Refuse numbers that contradict each other."""
@@ -216,8 +289,18 @@ class LayoutSpec:
     @property
     def text(self):
         """The values that differ from their defaults: ``tp=8 dp=2``."""
-        own = [(one.name, getattr(self, one.name)) for one in fields(self) if one.compare and one.name != "title"]
-        return " ".join(f"{name}={value}" for name, value in own if value != getattr(LayoutSpec, name))
+        names = [entry.name for entry in fields(self) if entry.compare and entry.name != "title"]
+        values = {name: getattr(self, name) for name in names}
+        return " ".join(f"{name}={value}" for name, value in values.items() if value != getattr(LayoutSpec, name))
+
+    @property
+    def columns(self):
+        """The values of a layout that frames have as columns; ``recompute`` is None if the model decides.
+
+        >>> LayoutSpec(tp=8, zero=1).columns["tp"]
+        8
+        """
+        return {"layout": self.name} | {name: getattr(self, name) for name, _ in layout_options(column=True)}
 
     @property
     def replica_gpus(self):
@@ -254,8 +337,8 @@ class LayoutSpec:
         >>> run.gpus, run.global_batch
         (64, 1024)
         """
-        own = {"pp": num_ranks, "chunks": chunks, "microbatches": num_microbatches}
-        for name, size in own.items():
+        sizes = {"pp": num_ranks, "chunks": chunks, "microbatches": num_microbatches}
+        for name, size in sizes.items():
             stated = getattr(self, name)
             if None not in (stated, size) and stated != size:
                 if name == "microbatches":
@@ -264,12 +347,152 @@ class LayoutSpec:
                     self._refuse("global_batch", rule, f"choose {stated} microbatches, or another global_batch")
                 self._refuse(name, f"is the layout's; the schedule's is {size}", "choose one of the two")
         gpus = self.gpus or self.tp * self.cp * self.dp * num_ranks
-        if gpus > _LARGEST:
+        if gpus > LARGEST:
             product = f"{self.tp} x {self.cp} x {self.dp} x {num_ranks}"
-            rule = f"gives {product} = {gpus} GPUs with tp, cp and pp, more than {_LARGEST}"
+            rule = f"gives {product} = {gpus} GPUs with tp, cp and pp, more than {LARGEST}"
             self._refuse("dp", rule, "choose smaller groups")
         batch = self.dp * self.microbatch_size * num_microbatches
         return replace(self, pp=num_ranks, chunks=self.chunks or chunks, gpus=gpus, global_batch=batch)
+
+
+@cache
+def layout_options(column=None, of_schedule=None):
+    """The declared values of a layout, in order.
+
+    Parameters
+    ----------
+    column, of_schedule : bool, optional
+        Only those with this value of `Option`.
+
+    Returns
+    -------
+    tuple of (str, Option)
+
+    Examples
+    --------
+    >>> [name for name, _ in layout_options(of_schedule=True)]
+    ['pp', 'chunks']
+    """
+    declared = ((entry.name, entry.metadata.get("option")) for entry in fields(LayoutSpec))
+    return tuple(
+        (name, option) for name, option in declared
+        if option is not None and column in (None, option.column) and of_schedule in (None, option.of_schedule)
+    )  # fmt: skip
+
+
+@cache
+def _checks():
+    """What pydantic checks of the values; those whose default is None may be open."""
+    from pydantic import ConfigDict, create_model
+
+    types = {}
+    for name, option in layout_options():
+        legal = option.pydantic_type()
+        types[name] = legal if getattr(LayoutSpec, name) is not None else legal | None
+    return create_model("LayoutValues", __config__=ConfigDict(strict=True, allow_inf_nan=False), **types)
+
+
+def layout_keywords():
+    """The names of the values that may be given as keywords; ranks and chunks belong to the schedule.
+
+    Examples
+    --------
+    >>> layout_keywords()[:4]
+    ('tp', 'cp', 'ep', 'dp')
+    """
+    return tuple(name for name, _ in layout_options(of_schedule=False))
+
+
+def as_layouts(layout=None, keywords=None, pp=None):
+    """List the layouts that the arguments describe.
+
+    Parameters
+    ----------
+    layout : str, Path, LayoutSpec, dict or list of them, optional
+        A name that comes with the package, a YAML file, a specification, or values by name.
+    keywords : dict, optional
+        Values of `layout_keywords`, which override those of each layout. A list gives one layout per value, except that
+        a list of whole numbers is a single value of `layers`; None is ignored.
+    pp : int or list of int, optional
+        Ranks of the schedules, which override those that a layout states, and vary fastest; other layouts stay open.
+
+    Returns
+    -------
+    list of LayoutSpec
+        In order of the layouts, with the last keyword varying fastest; ``[None]`` if nothing is given.
+
+    Raises
+    ------
+    PPModelError
+        If a name or a keyword is unknown, or values contradict each other.
+
+    Examples
+    --------
+    >>> [(layout.tp, layout.dp) for layout in as_layouts({"tp": 2}, {"dp": [1, 2]})]
+    [(2, 1), (2, 2)]
+    >>> as_layouts()
+    [None]
+    """
+    given = {name: _values(name, value) for name, value in (keywords or {}).items() if value is not None}
+    for name in given:
+        if name not in layout_keywords():
+            raise _unknown(name, keywords[name], layout_keywords())
+    layouts = listed(layout)
+    if layouts == [None] and not given:
+        return [None]
+    resolved = []
+    for base in (entry if isinstance(entry, dict) else as_layout(entry) for entry in layouts):
+        stated = base.get("pp") if isinstance(base, dict) else base.pp
+        several = given if None in (pp, stated) else given | {"pp": listed(pp)}
+        resolved += [as_layout(base, dict(zip(several, values, strict=True))) for values in product(*several.values())]
+    return resolved
+
+
+def as_layout(layout=None, keywords=None):
+    """Replace single values of a layout.
+
+    It loses its name if any value changes, and its number of GPUs, unless given, if tp, cp, dp or pp does.
+
+    Parameters
+    ----------
+    layout : str, Path, LayoutSpec or dict, optional
+        As in `as_layouts`.
+    keywords : dict, optional
+        A single value for each name.
+
+    Returns
+    -------
+    LayoutSpec
+
+    Raises
+    ------
+    SpecificationError
+        If a value is unknown or illegal.
+
+    Examples
+    --------
+    >>> as_layout({"tp": 4}, {"dp": 2}).tp
+    4
+    """
+    if isinstance(layout, dict):
+        known = ("name", "title", "pp", "chunks", *layout_keywords())
+        for name in layout:
+            if name not in known:
+                raise _unknown(name, layout[name], known)
+        layout, keywords = LayoutSpec(), {**layout, **(keywords or {})}
+    elif layout is None:
+        layout = LayoutSpec()
+    elif not isinstance(layout, LayoutSpec):
+        layout = load_layout(layout)
+    keywords = {name: plain(value) for name, value in (keywords or {}).items()}
+    changed = {name: value for name, value in keywords.items() if value != getattr(layout, name)}
+    if not changed:
+        return layout
+    if layout.name and "name" not in changed:
+        changed |= {"name": "", "title": ""}  # it is a different layout now
+    if changed.keys() & {"tp", "cp", "dp", "pp"} and "gpus" not in keywords:
+        changed["gpus"] = None  # the stated number no longer holds
+    return replace(layout, **changed)
 
 
 def load_layout(name):
@@ -295,6 +518,10 @@ def load_layout(name):
     >>> load_layout("bloom_176b").gpus
     384
     """
+    from ppmodel.specs.document import place_in
+    from ppmodel.specs.entries import load_specification
+    from ppmodel.specs.files import specification_path
+
     layout = load_specification(name, "layouts", LayoutSpec)
     if layout.gpus and layout.gpus % (layout.replica_gpus * layout.dp):  # no number of ranks would do
         product = f"tp ({layout.tp}) x cp ({layout.cp}) x dp ({layout.dp})"
@@ -302,3 +529,19 @@ def load_layout(name):
         where = place_in(specification_path(name, "layouts"), "gpus")
         raise SpecificationError("gpus", layout.gpus, rule, "correct one of them, or omit gpus", where=where)
     return layout
+
+
+def _values(name, value):
+    """The values of a keyword as a list, possibly with a single entry."""
+    values, value = listed(value), plain(value)
+    if not values:
+        raise SpecificationError(name, "[]", "must have an entry", "list at least one value, or leave it out")
+    is_division = name == "layers" and values != [value] and all(isinstance(entry, int) for entry in values)
+    return [values] if is_division else values
+
+
+def _unknown(name, value, known):
+    from ppmodel.specs.meant import meant_key
+
+    remedy = meant_key(name, known) or f"it has {', '.join(known)}"
+    return SpecificationError(name, value, "is not a known value of a layout", remedy)

@@ -7,9 +7,7 @@ from typing import Annotated, Literal
 
 from ppmodel.errors import SpecificationError
 from ppmodel.specs.entries import Number, Switch, Whole, WholeOrZero, entry_type, file_form, load_specification
-
-Recompute = Literal["none", "selective", "full"]
-"""Activations recomputed in the backward: none, the attention scores, or all of a block."""
+from ppmodel.specs.layout import RECOMPUTE
 
 
 @dataclass(frozen=True)
@@ -140,7 +138,7 @@ class ModelSpec:
     bias: Switch
     dropout: Switch
     attention: entry_type(str, Literal["materialised", "fused-softmax", "fused"])
-    recompute: entry_type(str, Recompute)
+    recompute: entry_type(str, Literal[RECOMPUTE])
     sequence: Whole
     vocabulary: WholeOrZero
     learned_positions: Switch

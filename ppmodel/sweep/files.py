@@ -4,7 +4,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ppmodel import schedules
-from ppmodel.cases import cases_of_file
+from ppmodel.schedules.cases import cases_of_file
 
 _known = {}  # file name to the text of that generator as last run
 

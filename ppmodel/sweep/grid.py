@@ -1,4 +1,4 @@
-"""The grid of a sweep: the order of its rows, and how they are divided into chunks.
+"""The grid of a sweep: points with noise and seeds, and how the rows are divided into chunks.
 
 Rows are ordered like nested loops, the schedule outermost: schedule, options, layout, pp, microbatches, p2p,
 allreduce, system, model, noise, seed. All rows up to ``allreduce`` share one compiled graph.
@@ -6,11 +6,10 @@ allreduce, system, model, noise, seed. All rows up to ``allreduce`` share one co
 
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
-from math import prod
 
 import numpy as np
 
-from ppmodel.layouts import as_layouts
+from ppmodel.points import Grid
 
 _GRAPH_NS = 3_000_000
 _OPERATION_NS = 100
@@ -24,21 +23,11 @@ _FEWEST_CHUNKS = 128
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """A grid, with everything that its rows depend on.
+class Sweep(Grid):
+    """A grid of points on systems, with everything else that its rows depend on.
 
     Parameters
     ----------
-    cases : tuple of Case
-        Schedules with their options.
-    pp, microbatches : tuple of int
-        Ranks and microbatches; empty if each layout has its own.
-    p2p, allreduce : tuple of str
-        Communication semantics, as in `simulation.compile_graph`.
-    systems : tuple of SystemSpec
-    models : tuple of ModelSpec
-    layouts : tuple of LayoutSpec
-        Only None if a rank is one GPU.
     noises : tuple of Noise
         Empty if all runs of a point are alike; then there are no seeds either.
     seeds : tuple of range
@@ -47,27 +36,9 @@ class Sweep:
         Name and text of each file with users' schedules.
     """
 
-    cases: tuple
-    pp: tuple
-    microbatches: tuple
-    p2p: tuple
-    allreduce: tuple
-    systems: tuple
-    models: tuple
-    layouts: tuple = (None,)
     noises: tuple = ()
     seeds: tuple = ()
     files: tuple = ()
-
-    @property
-    def graph_shape(self):
-        """Lengths of the loops that determine a graph."""
-        sizes = max(1, len(self.pp)), max(1, len(self.microbatches))
-        return len(self.cases), len(self.layouts), *sizes, len(self.p2p), len(self.allreduce)
-
-    def sizes(self, layout):
-        """Ranks and microbatches of a layout's graphs."""
-        return self.pp or (layout.pp,), self.microbatches or (layout.microbatches,)
 
     @property
     def num_runs(self):
@@ -75,42 +46,19 @@ class Sweep:
         return max(1, sum(map(len, self.seeds)))
 
     @property
-    def rows_per_price(self):
+    def rows_per_point(self):
         """Rows of one graph, system and model."""
         return max(1, len(self.noises)) * self.num_runs
 
     @property
     def rows_per_graph(self):
         """Rows that share one graph."""
-        return len(self.systems) * len(self.models) * self.rows_per_price
+        return self.num_costs * self.rows_per_point
 
     @property
     def num_rows(self):
-        """Number of points in the grid, including undefined ones."""
-        return prod(self.graph_shape) * self.rows_per_graph
-
-    def graph(self, number):
-        """Return what a graph is compiled from, by its position in the order of rows.
-
-        Parameters
-        ----------
-        number : int
-            Counted from 0.
-
-        Returns
-        -------
-        case : Case
-        layout : LayoutSpec or None
-            At the ranks of this graph, which override those that it states.
-        size : (int, int)
-            Ranks and microbatches.
-        words : (str, str)
-            Semantics of transfers and of the all-reduce.
-        """
-        case, layout, pp, count, p2p, allreduce = np.unravel_index(number, self.graph_shape)
-        ranks, counts = self.sizes(self.layouts[layout])
-        (layout,) = as_layouts(self.layouts[layout], pp=ranks[pp])
-        return (self.cases[case], layout, (ranks[pp], counts[count]), (self.p2p[p2p], self.allreduce[allreduce]))
+        """Number of rows, including those of undefined points."""
+        return self.num_graphs * self.rows_per_graph
 
     def seeds_between(self, first, last):
         """Return seeds by their positions in the list of all seeds.
@@ -135,7 +83,10 @@ class Sweep:
         -------
         dict
         """
-        values = {key: [_plain(entry) for entry in getattr(self, key)] for key in self.__dataclass_fields__}
+        keys = self.__dataclass_fields__.keys() - {"seconds", "changes", "change_is_column"}  # a sweep has none
+        values = {
+            key: [_plain(entry) for entry in getattr(self, key)] for key in self.__dataclass_fields__ if key in keys
+        }
         values["cases"] = [{"schedule": case.name, **dict(case.options)} for case in self.cases]
         values["seeds"] = [[seeds[0], seeds[-1]] for seeds in self.seeds]
         return values
@@ -151,8 +102,9 @@ def _plain(entry):
 def _graph_work(sweep):
     """Estimated nanoseconds of each graph: building, compiling, then every row."""
     noisy = _NOISY_OPERATION_NS if sweep.noises else _ROW_OPERATION_NS
-    sizes = [np.outer(*sweep.sizes(layout)) for layout in sweep.layouts]
-    operations = 2.0 * np.multiply.outer([_chunks(case) for case in sweep.cases], sizes)
+    chunks = [_chunks(case) for case in sweep.cases]
+    sizes = [np.outer(*sweep.sizes(sweep.cases[0], layout)) for layout in sweep.layouts]
+    operations = 2.0 * np.multiply.outer(chunks, sizes)
     operations = np.where(operations <= _LARGEST_TABLE, operations, 0).astype(np.int64)  # too large: refused
     work = _GRAPH_NS + _OPERATION_NS * operations + sweep.rows_per_graph * (_ROW_NS + noisy * operations)
     return np.repeat(work.ravel(), len(sweep.p2p) * len(sweep.allreduce))

@@ -1,32 +1,21 @@
 """The rows of part of a sweep: one compiled graph after another, each with all its systems, models and runs."""
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
-from ppmodel import evaluate
-from ppmodel.cases import generated
 from ppmodel.compiled import prepare
 from ppmodel.errors import PPModelError, SweepError, cause
-from ppmodel.layouts import layout_columns
 from ppmodel.noise import noisy_runs
-from ppmodel.ordering import ordered_cases
-from ppmodel.prices import Price
+from ppmodel.points import COLUMNS, NUMBERS, rows_of
+from ppmodel.points import columns_of as grid_columns
+from ppmodel.points.columns import column_names
+from ppmodel.points.rows import time_columns
+from ppmodel.schedules.cases import generated
 from ppmodel.simulation import compile_graph
 from ppmodel.sweep import files
 from ppmodel.sweep.versions import versions
-
-NOISE = ("jitter", "straggling", "slowdown", "seed")
-"""The columns of a run, in a sweep that has noise."""
-
-_WORDS = (
-    "schedule", "options", "label", "p2p", "allreduce", "system", "model", "layout", "recompute", "precision",
-    "ordered_for", "refused",
-)  # fmt: skip
-_COUNTS = ("pp", "microbatches", "messages", "seed", "tp", "cp", "ep", "dp", "gpus", "microbatch_size", "global_batch")
-_KINDS = dict.fromkeys((*_COUNTS, "zero"), int) | dict.fromkeys(("nics_shared", "sequence_parallel", "fits"), bool)
-_KINDS |= dict.fromkeys(_WORDS, str)
 
 
 def columns_of(sweep):
@@ -39,13 +28,13 @@ def columns_of(sweep):
     Returns
     -------
     dict of str to type
-        As for `evaluate.compare`; with noise, also the run, after the model.
+        As for `points.compare`; with noise, also the run, after the model.
     """
-    place = len(evaluate.COORDINATES)
-    noise = NOISE if sweep.noises else ()
-    columns = evaluate.columns_of([], with_layout=sweep.layouts != (None,))
-    names = (*columns[:place], *noise, *columns[place:])
-    return {name: _KINDS.get(name, float) for name in names}
+    names = {*grid_columns(sweep), *(column_names("noise") if sweep.noises else ())}
+    # a layout's recompute may be a word or a number of layers
+    return {
+        column.name: str if column.name == "recompute" else column.type for column in COLUMNS if column.name in names
+    }
 
 
 def compute_rows(sweep, first, last, wanted=None):
@@ -99,7 +88,7 @@ def _typed(value, kind):
 def _rows(sweep, first, last):
     for file in sweep.files:
         files.know(*file)
-    cells = np.mean([np.outer(*sweep.sizes(layout)).mean() for layout in sweep.layouts])
+    cells = np.mean([np.outer(*sweep.sizes(sweep.cases[0], layout)).mean() for layout in sweep.layouts])
     prepare(2 * round(cells) * sweep.num_rows)
     table_of = lru_cache(1)(generated)  # graphs of one table are consecutive
     for number, *rows in _blocks(first, last, sweep.rows_per_graph):
@@ -118,49 +107,42 @@ def _blocks(first, last, size):
 
 def _graph_rows(sweep, number, first, last, table_of):
     """Some rows of one graph."""
-    case, layout, size, words = sweep.graph(number)
-    case = evaluate.chunked_case(case, layout)
-    graph_of = lru_cache(1)(lambda own: _graph(table_of, own, size, words))
-    blocks = list(_blocks(first, last, sweep.rows_per_price))
-    prices = [_price(sweep, place, layout) for place, *_ in blocks]
-    owns = ordered_cases(case, size, prices, words[1])
-    rows = evaluate.case_rows(case, size, words, owns, prices, graph_of)
-    for row, price, own, block in zip(rows, prices, owns, blocks, strict=True):
-        yield from _runs(sweep, row, price, partial(graph_of, own), *block[1:]) if sweep.noises else [row]
+    graph_of = lru_cache(1)(lambda case, size, semantics: _graph(table_of, case, size, semantics))
+    blocks = list(_blocks(first, last, sweep.rows_per_point))
+    points = sweep.points_of(*np.unravel_index(number, sweep.graph_shape))
+    points = [points[place] for place, *_ in blocks]
+    rows = rows_of(points, lambda point: graph_of(point.ordered_case, point.size, point.semantics))
+    for row, point, block in zip(rows, points, blocks, strict=True):
+        if sweep.noises:
+            yield from _noisy_rows(sweep, row, point, graph_of, *block[1:])
+        else:
+            yield row
 
 
-def _graph(table_of, case, size, words):
+def _graph(table_of, case, size, semantics):
     try:
-        return compile_graph(table_of(case, *size), *words)
+        return compile_graph(table_of(case, *size), *semantics)
     except PPModelError as error:  # a user's file may be elsewhere on each machine
         error.where = error.where and Path(error.where).name
         raise
 
 
-def _price(sweep, place, layout):
-    """A system and a model, by the index of their pair, under a layout."""
-    system, model = divmod(place, len(sweep.models))
-    system, model = sweep.systems[system], sweep.models[model]
-    named = {} if layout is None else layout_columns(layout)
-    return Price({"system": system.name, "model": model.name} | named, {}, model, system, layout=layout)
-
-
-def _runs(sweep, row, price, graph_of, first, last):
-    """Noisy runs of one graph, system and model, based on the row without noise."""
+def _noisy_rows(sweep, row, point, graph_of, first, last):
+    """Noisy runs of one point, based on the row without noise."""
     for place, *runs in _blocks(first, last, sweep.num_runs):
         noise, seeds = sweep.noises[place], sweep.seeds_between(*runs)
-        common = row | {name: getattr(noise, name) for name in NOISE[:-1]}
-        for seed, numbers in zip(seeds, _noisy(row, price, graph_of, noise, seeds), strict=True):
-            yield common | {"seed": seed} | numbers
+        shared = row | {name: getattr(noise, name) for name in column_names("noise")[:-1]}
+        for seed, numbers in zip(seeds, _noisy_columns(row, point, graph_of, noise, seeds), strict=True):
+            yield shared | {"seed": seed} | numbers
 
 
-def _noisy(row, price, graph_of, noise, seeds):
-    """The numbers that differ from run to run, or the error that refuses them."""
+def _noisy_columns(row, point, graph_of, noise, seeds):
+    """The columns that differ from run to run, or the error that refuses them."""
     if row["refused"] is not None:
         return [{}] * len(seeds)
-    graph = graph_of()
+    graph = graph_of(point.ordered_case, point.size, point.semantics)
     try:
-        runs = noisy_runs(graph, price.costs(graph.schedule, graph.allreduce), noise, seeds)
+        runs = noisy_runs(graph, point.costs, noise, seeds)
     except PPModelError as error:
-        return [dict.fromkeys(evaluate.NUMBERS) | {"refused": str(error)}] * len(seeds)
-    return evaluate.time_columns(graph.schedule.num_ranks, *runs)
+        return [dict.fromkeys(NUMBERS) | {"refused": str(error)}] * len(seeds)
+    return time_columns(graph.schedule.num_ranks, *runs)

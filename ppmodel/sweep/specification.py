@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from ppmodel.cases import as_case
 from ppmodel.errors import PPModelError, SpecificationError
-from ppmodel.layouts import as_layout, as_layouts
 from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN, Noise
+from ppmodel.schedules.cases import as_case
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs import (
+    as_layout,
+    as_layouts,
     layout_names,
     list_text,
     load_model,

@@ -8,8 +8,8 @@ import papermill
 import pytest
 
 from ppmodel import build, names
-from ppmodel.cases import legal_cases
 from ppmodel.costs import model_costs
+from ppmodel.schedules.cases import legal_cases
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import load_model, load_system
 

@@ -13,7 +13,7 @@ from ppbook.advice import UNKNOWN, advise, certainty_on
 from ppbook.certainty import EQUAL, LIKELY, TIE, WITHIN
 from ppbook.overlap import MEGATRON, OVERLAP, command_switch, compared, hidden_by, hides_in_backward, in_words
 from ppbook.parameters import declared
-from ppmodel.cases import as_case
+from ppmodel.schedules.cases import as_case
 from ppmodel.specs import load_layout
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"

@@ -26,11 +26,11 @@ from ppbook.claims import (
 from ppbook.claims.quantities import QUANTITIES
 from ppbook.claims.stp_quantities import STP_QUANTITIES
 from ppmodel import build
-from ppmodel.change import Change
 from ppmodel.cli import main
 from ppmodel.costs import model_costs
 from ppmodel.errors import PPModelError, SpecificationError
 from ppmodel.metrics import idle_ratio
+from ppmodel.points.change import Change
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA, load_model, load_setting, load_system
 

@@ -11,7 +11,7 @@ from executed import of
 from ppbook.claims import load_claims, rows_of
 from ppbook.frameworks import runs_as_modelled
 from ppbook.stp import load_throughputs, run_of
-from ppmodel import iteration, simulate
+from ppmodel import points, simulate
 from ppmodel.measured import is_tight
 from ppmodel.specs import DATA, load_model
 
@@ -71,7 +71,7 @@ def test_beside(recorded):
     assert set(block.group) == {"tensor"}
     study = recorded("beside.csv")
     iteration_ms = 1e3 * study.iteration_s * study.gpus / (study.global_batch * load_model("gpt3_175b").sequence)
-    assert study[list(iteration.PARTS)].sum(axis=1).tolist() == pytest.approx(iteration_ms.tolist())
+    assert study[list(points.PARTS)].sum(axis=1).tolist() == pytest.approx(iteration_ms.tolist())
     assert (study.tensor_s[study.tp == 1] == 0).all()
     assert (study.tensor_s[study.tp == 8] > 0).all()
     hidden = recorded("beside_hidden.csv").set_index(["hidden", "dp"])

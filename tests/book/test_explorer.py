@@ -17,9 +17,9 @@ import ppmodel as pp
 from ppbook.explorer import MOST_MICROBATCHES, PAGE, RANKS, link, sizes, written
 from ppbook.explorer_data import packed, variants
 from ppmodel import metrics
-from ppmodel.cases import as_case, formula_bubble_ratio, generated
 from ppmodel.costs import uniform_costs
 from ppmodel.errors import PPModelError, SizeError, TableError
+from ppmodel.schedules.cases import as_case, formula_bubble_ratio, generated
 from ppmodel.simulation import P2P, compile_graph, run_graph
 
 DATA = HTML / "explorer" / "data"

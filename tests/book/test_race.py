@@ -10,9 +10,9 @@ from books import HTML
 import ppmodel as pp
 from ppbook.explorer import link, offer, times_of
 from ppbook.race import Race, levels, sentence
-from ppmodel.cases import as_case
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import table_bubble_ratio
+from ppmodel.schedules.cases import as_case
 
 PAGE = HTML / "nb" / "timeline.html"
 RACERS = "v-half", "interleaved-1f1b", "gpipe"

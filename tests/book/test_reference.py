@@ -21,11 +21,11 @@ from ppbook.claims import rows_of as claims_of
 from ppmodel import build
 from ppmodel.costs import uniform_costs
 from ppmodel.errors import PPModelError
-from ppmodel.evaluate import simulate
 from ppmodel.measured import run_of
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.peaks import PeakBatch
 from ppmodel.metrics import bubble_ratios
+from ppmodel.points import simulate
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA, FrameworkSpec, load_model, load_system
 

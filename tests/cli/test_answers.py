@@ -12,10 +12,10 @@ from commands import SECONDS, SIMULATE, run
 
 from ppmodel import build, names, simulate
 from ppmodel.costs import stages
-from ppmodel.evaluate import compared
 from ppmodel.export import write_table
 from ppmodel.measured import memory_errors
 from ppmodel.metrics import memory
+from ppmodel.points import compared
 from ppmodel.specs import DATA, layout_names, load_model, load_system, model_names, system_names
 
 

@@ -10,7 +10,10 @@ import pytest
 from commands import SECONDS, run
 
 from ppmodel import simulate
-from ppmodel.evaluate import COLUMNS, compared
+from ppmodel.points import compared
+from ppmodel.points.columns import column_names
+
+COLUMNS = column_names("schedule", "system", "result", "remark")
 
 COMPARE = "compare 1f1b zb-v mine.py interleaved-1f1b:chunks=4 hanayo --pp 8 --microbatches 64"
 

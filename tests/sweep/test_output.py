@@ -12,7 +12,7 @@ from pyarrow import parquet
 from sweeps import PLAIN, SHORT, run
 
 from ppmodel.errors import SweepError
-from ppmodel.evaluate import COLUMNS
+from ppmodel.points.columns import column_names
 from ppmodel.specs import DATA
 from ppmodel.sweep import compute_rows, load_sweep, progress, run_sweep, runners, store
 from ppmodel.sweep import run as whole
@@ -31,7 +31,7 @@ def test_the_output_is_a_table_that_knows_its_sweep(file, tmp_path, capsys, plai
         "microbatches = 4: must equal pp (2) for hanayo, which is defined only there; "
         "pass microbatches 2\n",
     )
-    assert table.column_names == list(COLUMNS)
+    assert table.column_names == list(column_names("schedule", "system", "result", "remark"))
     assert table.to_pylist() == plain_rows
     record = json.loads(table.schema.metadata[b"ppmodel_sweep"])
     assert record["sweep"]["systems"][1]["name"] == "dgx_h100"
@@ -168,7 +168,7 @@ def test_a_full_disk_costs_one_line(file, tmp_path, capsys, monkeypatch, expecte
 
 def test_a_failure_is_one_line(file, tmp_path, capsys, monkeypatch):
     """Rows that cannot be computed are named with the reason; the error survives its way from a worker."""
-    monkeypatch.setattr("ppmodel.evaluate.iterations", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("ppmodel.points.iterations", lambda *_, **__: 1 / 0)
     code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "r.parquet")
     assert code == 2
     assert re.match(r"error: rows = 0 to \d+: cannot be computed \(ZeroDivisionError: division by zero\)", said)

@@ -16,9 +16,9 @@ from sweeps import NOISY, SHORT, run
 import ppmodel as pp
 from ppmodel import build, metrics
 from ppmodel.costs import model_costs
-from ppmodel.evaluate import COLUMNS, COORDINATES
 from ppmodel.noise import Noise, noisy_makespans
 from ppmodel.noise.draw import operation_factors
+from ppmodel.points import NUMBERS
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA, load_model, load_system
 from ppmodel.sweep import chunk_bounds, columns_of, compute_rows, load_sweep, run_sweep
@@ -59,9 +59,8 @@ def test_options_that_are_not_given_are_left_out(file, tmp_path, capsys):
 
 def test_points_that_are_not_defined_are_rows(plain_rows):
     """They say why, as the schedule or the model says it, and have no numbers; the others have all of them."""
-    numbers = COLUMNS[len(COORDINATES) : -2]
     for row in plain_rows:
-        assert all((row[name] is None) == (row["refused"] is not None) for name in numbers)
+        assert all((row[name] is None) == (row["refused"] is not None) for name in NUMBERS)
         odd_chimera = row["schedule"] == "chimera" and row["pp"] % 2 == 1
         assert not odd_chimera or re.match("pp = 3: must be even", row["refused"])
         indivisible = row["schedule"] == "gpipe" and row["model"] == "paper" and 256 % row["microbatches"]

@@ -5,12 +5,12 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from ppmodel.cases import as_case, built
-from ppmodel.change import UNCHANGED, Change
 from ppmodel.errors import PPModelError
+from ppmodel.points.change import UNCHANGED, Change
+from ppmodel.points.times import times
 from ppmodel.schedules import get
+from ppmodel.schedules.cases import as_case, built
 from ppmodel.specs import ModelSpec, SettingSpec, load_system
-from ppmodel.times import times
 
 _KEPT = 256
 _SPEEDS = ("slow", "mid", "fast")

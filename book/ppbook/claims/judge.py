@@ -12,9 +12,9 @@ from tqdm import tqdm
 from ppbook.claims.bench import Bench
 from ppbook.claims.file import FLIPS, rows_of
 from ppbook.claims.quantities import QUANTITIES
-from ppmodel.change import UNCHANGED, Change
 from ppmodel.compiled import LARGE, prepare
 from ppmodel.errors import BatchError, CostError, ScheduleError
+from ppmodel.points.change import UNCHANGED, Change
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.simulation import APART, BUFFERED
 from ppmodel.specs import load_setting

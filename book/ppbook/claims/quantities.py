@@ -15,11 +15,11 @@ from ppbook.asymmetric.orders import gains
 from ppbook.asymmetric.peaks import front_back_certificate
 from ppmodel import formulas
 from ppmodel.analysis.orders import negated, reversed_pairs
-from ppmodel.cases import as_case, built, published_bubble_ratio
 from ppmodel.costs import stages, uniform_costs
 from ppmodel.errors import PPModelError
 from ppmodel.metrics import bubble_ratios, idle_ratio, memory, peak_activations, table_slots
-from ppmodel.prices import table_numbers
+from ppmodel.points.rows import table_columns
+from ppmodel.schedules.cases import as_case, built, published_bubble_ratio
 from ppmodel.simulation import compile_graph, run_graph
 from ppmodel.specs import DATA
 
@@ -58,7 +58,7 @@ def _formula(bench, size, of):
 
 
 def _table_ratio(bench, size, of):
-    return table_numbers(bench.table(of, *size))["table_bubble_ratio"]
+    return table_columns(bench.table(of, *size))["table_bubble_ratio"]
 
 
 def _length(bench, size, of):
@@ -161,7 +161,7 @@ def negations(bench, size, of, over):
 @_quantity
 def peak(bench, size, of):
     """Peak activations of the most loaded rank, in microbatches on 1/S of the model."""
-    return bench.everywhere(table_numbers(bench.table(of, *size))["peak_activations"])
+    return bench.everywhere(table_columns(bench.table(of, *size))["peak_activations"])
 
 
 @_quantity

@@ -7,9 +7,9 @@ from pandas import concat
 
 from ppbook.stp import SCHEDULES, idle_s, layer_s, load_throughputs, offloads, one_constant, predict, run_of, table_of
 from ppmodel import formulas
-from ppmodel.change import WITHOUT_NETWORK
-from ppmodel.evaluate import compare
 from ppmodel.metrics import exposed_passes, peak_activations
+from ppmodel.points import compare
+from ppmodel.points.change import WITHOUT_NETWORK
 from ppmodel.specs import CollectiveSpec, load_model, load_system
 
 ANCHOR = "one constant"

@@ -19,7 +19,7 @@ from ppmodel.cli.text import say
     help="Where to put the built book (default book/_build, or a folder in it).",
 )
 @click.option(
-    "--jobs", type=arguments.Count(), default=2, metavar="N", help="Number of notebooks to run at once (default 2)."
+    "--jobs", type=arguments.count(), default=2, metavar="N", help="Number of notebooks to run at once (default 2)."
 )
 @arguments.cell_limit
 def reproduce_command(system, model, memory_limit, out, jobs, cell_limit):

@@ -11,7 +11,6 @@ from ppmodel import schedules
 from ppmodel.errors import ScheduleError, SizeError
 from ppmodel.given import listed, plain
 from ppmodel.schedules.options import option_text
-from ppmodel.simulation import ALLREDUCE, compile_graph
 from ppmodel.tables import Schedule
 
 _KEPT = 1024
@@ -403,17 +402,6 @@ def generated(case, num_ranks, num_microbatches):
         asked = f"{case.name} at pp = {num_ranks}, microbatches = {num_microbatches}"
         raise SizeError("table", asked, rule, "use that size")
     return case.source
-
-
-def compiled(schedule, p2p="overlapped", allreduce="excluded"):
-    """Compile the graph of a table; recent graphs are cached. A table without reductions has no all-reduce."""
-    included = schedule.num_replicas > 1 or schedule.reduces or allreduce not in ALLREDUCE
-    return _compiled(schedule, p2p, allreduce if included else "excluded")
-
-
-@lru_cache(_KEPT)
-def _compiled(schedule, p2p, allreduce):
-    return compile_graph(schedule, p2p, allreduce)
 
 
 def formula_bubble_ratio(case, num_ranks, num_microbatches):

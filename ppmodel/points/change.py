@@ -80,7 +80,7 @@ class Change:
         return self._hash  # looked up far more often than created
 
     def __post_init__(self):
-        self.__dict__.update((one.name, plain(getattr(self, one.name))) for one in fields(self))
+        self.__dict__.update((entry.name, plain(getattr(self, entry.name))) for entry in fields(self))
         for name, (rule, remedy, holds) in _RULES.items():
             value = getattr(self, name)
             if value is None and name == "backward":
@@ -92,7 +92,7 @@ class Change:
         for name in _SWITCHES:
             if not isinstance(value := getattr(self, name), bool):
                 raise PPModelError(name, repr(value), "must be True or False", "write one of them")
-        self.__dict__["_hash"] = hash(tuple(getattr(self, one.name) for one in fields(self)))
+        self.__dict__["_hash"] = hash(tuple(getattr(self, entry.name) for entry in fields(self)))
 
     def __repr__(self):
         return f"Change({', '.join(f'{key}={value!r}' for key, value in self.given().items())})"
@@ -105,7 +105,7 @@ class Change:
         dict
             From name to value.
         """
-        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         return {name: value for name, value in values.items() if value != getattr(Change, name)}
 
     def system(self, system):
@@ -208,17 +208,16 @@ def as_changes(changes, in_seconds=False):
     >>> as_changes([None, Change(network=False)])
     [Change(), Change(network=False)]
     """
-    found = [UNCHANGED if one is None else one for one in listed(changes)]
-    for one in found:
-        if not isinstance(one, Change):
-            raise CostError(
-                "changes", repr(one), "is not a Change", "write, for example, ppmodel.Change(bandwidth=0.5)"
-            )
-        idle = [name for name in _OF_SYSTEM if in_seconds and name in one.given()]
-        if idle:
-            rule = f"changes the system's {idle[0]}, which costs in seconds do not depend on"
-            raise CostError("changes", one, rule, "give model and system, or vary the seconds")
-    return found
+    changes = [UNCHANGED if change is None else change for change in listed(changes)]
+    for change in changes:
+        if not isinstance(change, Change):
+            remedy = "write, for example, ppmodel.Change(bandwidth=0.5)"
+            raise CostError("changes", repr(change), "is not a Change", remedy)
+        without_effect = [name for name in _OF_SYSTEM if in_seconds and name in change.given()]
+        if without_effect:
+            rule = f"changes the system's {without_effect[0]}, which costs in seconds do not depend on"
+            raise CostError("changes", change, rule, "give model and system, or vary the seconds")
+    return changes
 
 
 UNCHANGED = Change()

@@ -6,24 +6,26 @@ import numpy as np
 
 from ppmodel import metrics
 from ppmodel.costs import cell_streams_of, microbatch_sequences, stages
-from ppmodel.iteration import iteration, iteration_numbers
-from ppmodel.layouts import layout_columns
-from ppmodel.prices import Price, table_numbers
+from ppmodel.points.iteration import iteration_columns, iterations_of
+from ppmodel.points.order import ordered_for
+from ppmodel.points.rows import memory_columns, table_columns, timed
 
 
 class Run:
-    """One simulated iteration, as `ppmodel.simulate` returns it.
+    """One simulated iteration of a point, as `ppmodel.simulate` returns it.
 
     Its numbers are attributes; `to_dict` returns them as a row of `ppmodel.compare`. `to_frame`, `plot` and `to_trace`
     show its timeline.
 
     Attributes
     ----------
+    point : Point
+        What was simulated.
+    timeline : Timeline
+        Start and end of every operation and transfer.
     table : Schedule
     p2p, allreduce : str
         Communication semantics, as given.
-    timeline : Timeline
-        Start and end of every operation and transfer.
     costs : OpCosts
     model : ModelSpec or None
     system : SystemSpec or None
@@ -43,14 +45,15 @@ class Run:
     (26.8, 96)
     """
 
-    def __init__(self, timeline, costs, case, allreduce, model=None, system=None, layout=None, ordered_for=None):
-        self.ordered_for = ordered_for
-        self.timeline, self.costs, self.model, self.system, self.layout = timeline, costs, model, system, layout
-        self.table, self.p2p, self.allreduce, self._case = timeline.graph.schedule, timeline.graph.p2p, allreduce, case
+    def __init__(self, point, timeline):
+        self.point, self.timeline, self.costs = point, timeline, point.costs
+        self.table, self.p2p, self.allreduce = timeline.graph.schedule, *point.semantics
+        self.model, self.system, self.layout = point.model, point.changed_system, point.complete_layout
+        self.ordered_for = ordered_for(point)
 
     def __repr__(self):
         return (
-            f"<Run {self._case.label}: pp={self.table.num_ranks}, microbatches={self.table.num_microbatches}: "
+            f"<Run {self.point.case.label}: pp={self.table.num_ranks}, microbatches={self.table.num_microbatches}: "
             f"{self.makespan_s:.4g} s, {self.idle_ratio:.1%} idle, peak {self.peak_activations:.4g} microbatches>"
         ).replace("%", " %")
 
@@ -81,8 +84,6 @@ class Run:
 
     @cached_property
     def _numbers(self):
-        from ppmodel.evaluate import timed
-
         timeline = self.timeline
         ends = np.array([[timeline.makespan_s], [timeline.longest_span_s], [timeline.reduced_s]])
         return timed(timeline.graph, [self.costs], *ends)[0]
@@ -90,12 +91,12 @@ class Run:
     @property
     def table_bubble_ratio(self):
         """Idle fraction of the idealised table, without communication and with a backward of two slots."""
-        return table_numbers(self.table)["table_bubble_ratio"]
+        return table_columns(self.table)["table_bubble_ratio"]
 
     @property
     def peak_activations(self):
         """Peak activations of the most loaded rank, in microbatches on 1/S of the model."""
-        return table_numbers(self.table)["peak_activations"]
+        return table_columns(self.table)["peak_activations"]
 
     @property
     def peak_activations_by_rank(self):
@@ -120,10 +121,10 @@ class Run:
 
     @cached_property
     def iteration(self):
-        """Time of the whole iteration by part, an `iteration.Iteration`; None without a layout."""
+        """Time of the whole iteration by part, a `points.iteration.Iteration`; None without a layout."""
         if self.layout is None:
             return None
-        return iteration(self.timeline.graph, self.costs, self.model, self.system, self.layout)
+        return iterations_of(self.timeline.graph, [self.point], [self.costs], [self.makespan_s])[0]
 
     @property
     def iteration_s(self):
@@ -133,7 +134,7 @@ class Run:
     @property
     def messages(self):
         """Point-to-point messages in the iteration, over all ranks."""
-        return table_numbers(self.table)["messages"]
+        return table_columns(self.table)["messages"]
 
     def critical_path(self):
         """Find the operations on the critical path; see `metrics.critical_path`.
@@ -160,19 +161,13 @@ class Run:
         dict
             Without model, system and memory if costs were given in seconds.
         """
-        from ppmodel.evaluate import point_columns
-
-        size = self.table.num_ranks, self.table.num_microbatches
-        row = point_columns(self._case, size, (self.p2p, self.allreduce)) | {"ordered_for": self.ordered_for}
-        numbers = self._numbers | table_numbers(self.table)
+        row = self.point.coordinates | {"ordered_for": self.ordered_for, **self._numbers, **table_columns(self.table)}
         if self.model is None:
-            return row | numbers
-        names = {"system": self.system.name, "model": self.model.name}
-        numbers |= {"microbatch_sequences": microbatch_sequences(self.table, self.model, self.layout)}
-        if self.layout is None:
-            return row | names | numbers | Price(names, {}, self.model, self.system).memory(self.table)
-        given = self.timeline.graph, self.costs, self.model, self.system, self.layout
-        return row | names | layout_columns(self.layout) | numbers | iteration_numbers(*given)
+            return row
+        row["microbatch_sequences"] = microbatch_sequences(self.table, self.model, self.layout)
+        return row | (
+            memory_columns(self.point) if self.layout is None else iteration_columns(self.point, self.iteration)
+        )
 
     def to_frame(self):
         """Return every operation with its times.
@@ -202,7 +197,7 @@ class Run:
         """
         from ppmodel.plot import context, plot_timelines
 
-        name, sizes = self._case.label, {"S": self.table.num_ranks, "B": self.table.num_microbatches}
+        name, sizes = self.point.case.label, {"S": self.table.num_ranks, "B": self.table.num_microbatches}
         shown = context(self.model and self.model.name, self.p2p, self.allreduce, **sizes)
         paths = {name: self.critical_path()} if critical_path else None
         return plot_timelines({name: self.timeline}, title or f"{name}: one iteration", shown, paths)

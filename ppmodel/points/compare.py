@@ -1,0 +1,181 @@
+"""`simulate` returns the timeline of one point, `compare` a frame of many."""
+
+from ppmodel.points.columns import COLUMNS, SECONDS
+from ppmodel.points.grid import resolve, resolve_point
+from ppmodel.points.rows import rows_of
+
+
+def simulate(
+    schedule, pp=None, microbatches=None, *, model=None, system=None, layout=None, p2p="overlapped",
+    allreduce="excluded", **given,
+):  # fmt: skip
+    """Simulate one iteration of a schedule with communication.
+
+    Costs are given in seconds, or follow from a model on a system; a layout adds those of tensor, context, expert and
+    data parallelism.
+
+    Parameters
+    ----------
+    schedule : Schedule, str, Path, (str, dict) or callable
+        As in `build`: a table; a schedule's name or your own file, also with options; or a function
+        ``(pp, microbatches) -> Schedule``.
+    pp, microbatches : int, optional
+        Ranks and microbatches; not needed for a table, or if the layout gives them. `pp` overrides the layout's.
+    model, system : str, Path, ModelSpec and SystemSpec, optional
+        A name that comes with the package, a YAML file, or a specification. Both, or neither.
+    layout : str, Path, LayoutSpec or dict, optional
+        How the run is spread over GPUs; needs a model and a system. If `pp`, tp, cp or dp override its values, its
+        number of GPUs follows from them, unless `gpus` is given too.
+    p2p : {"latency", "overlapped", "overlapped_nic", "blocking_send", "blocking_recv", "blocking", "rendezvous"}
+        What a transfer occupies: nothing; its link; each rank's NIC; the sender; the receiver; first the sender, then
+        the receiver; both at the same time, each waiting for the other.
+    allreduce : {"excluded", "overlapped", "blocking", "overlapped_links"}
+        Whether gradient all-reduces are left out, overlap computation, occupy the ranks, or overlap computation while
+        they occupy the links of transfers; see `simulation.compile_graph`.
+    **given
+        Values of the layout, such as ``tp=8, dp=2, zero=1, microbatch_size=1, global_batch=1024``; see
+        `specs.LayoutSpec`. Or, instead of a model and a system, seconds: ``forward``, ``backward`` (or ``input_grad``
+        and ``weight_grad``), ``pair``, ``comm``, ``latency``, ``reduction``, ``optimizer``, for one microbatch on 1/S
+        of the model; see `costs.uniform_costs`.
+
+    Returns
+    -------
+    Run
+        Makespan, bubble ratios and memory, and the timeline, which can be plotted, exported or read as a frame.
+
+    Raises
+    ------
+    PPModelError
+        If an argument is illegal; the message names field, value, rule and remedy.
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> table = pp.build("1f1b", 8, 64)
+    >>> round(pp.simulate(table, forward=1, backward=2, comm=0.1).makespan_s, 1)
+    225.4
+    >>> run = pp.simulate(("interleaved-1f1b", {"chunks": 2}), 8, 64, model="paper", system="mid_cp_mid_nw")
+    >>> run.model.name, run.messages
+    ('paper', 1920)
+    """
+    semantics = {"p2p": p2p, "allreduce": allreduce}
+    point = resolve_point(schedule, pp, microbatches, model=model, system=system, layout=layout, **semantics, **given)
+    point.require_effect()
+    return point.run()
+
+
+def compare(
+    schedules, pp=None, microbatches=None, *, model=None, system=None, layout=None, p2p="overlapped",
+    allreduce="excluded", changes=None, **given,
+):  # fmt: skip
+    """Simulate schedules at every combination of sizes, models, systems and choices.
+
+    Each row is what `simulate` returns for the same arguments. Any argument may be a list.
+
+    Parameters
+    ----------
+    schedules : list
+        Each as in `simulate`; a single one needs no list.
+    pp, microbatches : int or list of int, optional
+        Ranks and microbatches; not needed if all schedules are tables, or if the layout gives them. `pp` overrides the
+        layout's.
+    model, system : str, Path, ModelSpec, SystemSpec, or list of them, optional
+        Names, files or specifications. Both, or neither.
+    layout : str, Path, LayoutSpec, dict, or list of them, optional
+        How the run is spread over GPUs; needs a model and a system.
+    p2p, allreduce : str or list of str
+        Communication semantics, as in `simulate`.
+    changes : Change or list of Change, optional
+        Changes to the system and its costs; they add a column ``change``. None is no change.
+    **given
+        As in `simulate`: values of the layout; or seconds, each of which adds a column.
+
+    Returns
+    -------
+    DataFrame
+        One row per combination, in the order of the arguments; schedules vary slowest. ``ppmodel columns`` lists the
+        columns, with units: those that identify the point; with a layout, its values; times, bubble ratios, activations
+        and messages; memory, which is empty without a model; with a layout, the whole iteration and memory by part; and
+        ``refused``, why a combination is not defined, whose numbers are then empty.
+
+    Raises
+    ------
+    PPModelError
+        If an argument is illegal in every combination: an unknown name, a broken file, a misspelt word.
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> frame = pp.compare(["gpipe", ("interleaved-1f1b", {"chunks": 2})], 4, [4, 8], forward=1, backward=2, comm=0.1)
+    >>> frame[["label", "microbatches", "makespan_s"]].round(3).values.tolist()
+    [['GPipe', 4, 21.6], ['GPipe', 8, 33.6], ['interleaved 1F1B V = 2', 4, 17.9], ['interleaved 1F1B V = 2', 8, 29.9]]
+    """
+    import pandas as pd
+
+    columns, rows = compared(schedules, pp, microbatches, model, system, layout, p2p, allreduce, changes, **given)
+    return pd.DataFrame(rows, columns=columns)
+
+
+def compared(
+    schedules, pp=None, microbatches=None, model=None, system=None, layout=None, p2p="overlapped",
+    allreduce="excluded", changes=None, **given,
+):  # fmt: skip
+    """Compute the columns and rows of `compare`, for callers that need no frame.
+
+    Parameters
+    ----------
+    schedules, pp, microbatches, model, system, layout, p2p, allreduce, changes, **given
+        As in `compare`.
+
+    Returns
+    -------
+    columns : list of str
+    rows : list of dict
+        One row per point; an undefined point has no numbers.
+
+    Raises
+    ------
+    PPModelError
+        As for `compare`.
+
+    Examples
+    --------
+    >>> columns, (row,) = compared("1f1b", 4, 8, forward=1, backward=2)
+    >>> columns[:3], row["makespan_s"]
+    (['schedule', 'options', 'label'], 33.0)
+    """
+    grid = resolve(
+        schedules, pp, microbatches, model=model, system=system, layout=layout, p2p=p2p, allreduce=allreduce,
+        changes=changes, **given,
+    )  # fmt: skip
+    return columns_of(grid), rows_of(grid.points())
+
+
+def columns_of(grid):
+    """List the columns of a grid's rows.
+
+    Parameters
+    ----------
+    grid : Grid
+
+    Returns
+    -------
+    list of str
+        Of `columns.COLUMNS`, those that the grid has.
+
+    Examples
+    --------
+    >>> columns_of(resolve("1f1b", 4, 8, forward=1, backward=2))[7:10]
+    ['forward', 'backward', 'makespan_s']
+    """
+    groups = {"schedule", "result", "remark"} | ({"system"} if grid.systems else set())
+    if grid.change_is_column:
+        groups.add("change")
+    if grid.layouts != (None,):
+        groups |= {"layout", "iteration"}
+    seconds = grid.seconds[0] if grid.seconds else ()
+    return [
+        column.name
+        for column in COLUMNS
+        if column.group in groups or (column.name in SECONDS and column.name in seconds)
+    ]

@@ -1,0 +1,276 @@
+"""The door: what a caller gives is resolved once, into a grid of points."""
+
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from ppmodel.errors import CostError, did_you_mean
+from ppmodel.given import listed, plain
+from ppmodel.points.change import UNCHANGED, as_changes
+from ppmodel.points.columns import SECONDS
+from ppmodel.points.point import Point, require_seconds
+from ppmodel.schedules.cases import as_case, as_cases, size_of
+from ppmodel.simulation import require_semantics
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every combination of schedules, layouts, sizes, semantics and costs, ordered like nested loops.
+
+    From the slowest: schedule, layout, pp, microbatches, p2p, allreduce; then the seconds, or system and model; then
+    the change. All points up to ``allreduce`` share one graph.
+
+    Parameters
+    ----------
+    cases : tuple of Case
+        Schedules with their options.
+    pp, microbatches : tuple of int
+        Ranks and microbatches; empty if layouts or tables have their own.
+    p2p, allreduce : tuple of str
+        Communication semantics, as in `simulation.compile_graph`.
+    systems : tuple of SystemSpec
+    models : tuple of ModelSpec
+        Neither if costs are given in seconds.
+    layouts : tuple of LayoutSpec or None
+        Only None if a rank is one GPU.
+    seconds : tuple of dict
+        Costs in seconds.
+    changes : tuple of Change
+    change_is_column : bool
+        Whether changes were asked for.
+    """
+
+    cases: tuple
+    pp: tuple = ()
+    microbatches: tuple = ()
+    p2p: tuple = ("overlapped",)
+    allreduce: tuple = ("excluded",)
+    systems: tuple = ()
+    models: tuple = ()
+    layouts: tuple = (None,)
+    seconds: tuple = ()
+    changes: tuple = (UNCHANGED,)
+    change_is_column: bool = False
+
+    @property
+    def graph_shape(self):
+        """Lengths of the loops that determine a graph."""
+        sizes = max(1, len(self.pp)), max(1, len(self.microbatches))
+        return len(self.cases), len(self.layouts), *sizes, len(self.p2p), len(self.allreduce)
+
+    @property
+    def num_graphs(self):
+        """Number of combinations up to ``allreduce``."""
+        return prod(self.graph_shape)
+
+    @property
+    def num_costs(self):
+        """Number of points of each graph."""
+        return (len(self.seconds) or len(self.systems) * len(self.models)) * len(self.changes)
+
+    def sizes(self, case, layout):
+        """The ranks and the numbers of microbatches of a schedule under a layout.
+
+        Returns
+        -------
+        (tuple of int, tuple of int)
+            As asked for; else the layout's; else the table's.
+
+        Raises
+        ------
+        ScheduleError
+            If one is missing.
+        """
+        asked = [self.pp, self.microbatches]
+        if layout is not None:
+            own = (layout.pp,), (layout.microbatches,)
+            asked = [
+                values or stated if stated != (None,) else values for values, stated in zip(asked, own, strict=True)
+            ]
+        if all(asked):
+            return tuple(asked)
+        # a table gives what is open; beside others that are named, the first one does
+        of_table = case if layout is not None or not any(asked) else self.cases[0]
+        size = size_of(of_table, *(values[0] if values else None for values in asked))
+        return tuple(values or (count,) for values, count in zip(asked, size, strict=True))
+
+    def graph(self, *place):
+        """What the points of a graph share.
+
+        Parameters
+        ----------
+        *place : int
+            An index into each loop of `graph_shape`.
+
+        Returns
+        -------
+        case : Case
+            With the layout's number of chunks, if it has that option and it is not set.
+        layout : LayoutSpec or None
+            At the ranks of this graph, which override those that it states.
+        size : (int, int)
+            Ranks and microbatches.
+        semantics : (str, str)
+        """
+        case, layout, pp, count, p2p, allreduce = place
+        case, layout = self.cases[case], self.layouts[layout]
+        ranks, counts = self.sizes(case, layout)
+        if layout is not None:
+            from ppmodel.specs import as_layout
+
+            if layout.pp is not None:
+                layout = as_layout(layout, {"pp": ranks[pp]})
+            if layout.chunks is not None and "chunks" in case.known_options and "chunks" not in dict(case.options):
+                case = case.with_options({"chunks": str(layout.chunks)})
+        return case, layout, (ranks[pp], counts[count]), (self.p2p[p2p], self.allreduce[allreduce])
+
+    def points_of(self, *place):
+        """The points of a graph, in order; the arguments are those of `graph`."""
+        case, layout, size, semantics = self.graph(*place)
+        shared = {"layout": layout, "change_is_column": self.change_is_column}
+        if self.seconds:
+            costs = [{"seconds": seconds, "change": change} for seconds, change in product(self.seconds, self.changes)]
+        else:
+            loops = product(self.systems, self.models, self.changes)
+            costs = [{"system": system, "model": model, "change": change} for system, model, change in loops]
+        return [Point(case, size, semantics, **entry, **shared) for entry in costs]
+
+    def points(self):
+        """All points, in order.
+
+        Returns
+        -------
+        list of Point
+        """
+        return [point for place in product(*map(range, self.graph_shape)) for point in self.points_of(*place)]
+
+
+def resolve(
+    schedules, pp=None, microbatches=None, *, model=None, system=None, layout=None, p2p="overlapped",
+    allreduce="excluded", changes=None, **given,
+):  # fmt: skip
+    """Resolve what a caller gives: names, files, specifications, seconds and values of a layout, each one or several.
+
+    Parameters
+    ----------
+    schedules, pp, microbatches, model, system, layout, p2p, allreduce, changes, **given
+        As in `compare`.
+
+    Returns
+    -------
+    Grid
+
+    Raises
+    ------
+    PPModelError
+        If an argument is illegal in every combination.
+
+    Examples
+    --------
+    >>> grid = resolve(["gpipe", "1f1b"], 4, [4, 8], forward=1, backward=2, comm=[0, 0.1])
+    >>> grid.graph_shape, len(grid.points())
+    ((2, 1, 1, 2, 1, 1), 8)
+    """
+    cases = tuple(as_cases(schedules))
+    seconds, values = _told_seconds(given, cases)
+    layouts = (None,)
+    if layout is not None or values:
+        from ppmodel.specs import as_layouts
+
+        ranks = listed(pp) if pp is not None else None
+        if ranks is not None and len(ranks) > 1:  # ranks are set point by point; GPUs that are given are for these
+            ranks = [None] if "gpus" in values else None
+        layouts = tuple(as_layouts(layout, values, ranks))
+    p2p, allreduce = listed(p2p), listed(allreduce)
+    for semantics in product(p2p, allreduce):
+        require_semantics(*semantics)
+    if seconds.get("reduction") is not None and set(allreduce) == {"excluded"}:
+        rule = "has no effect: the all-reduce is excluded"
+        raise CostError("reduction", seconds["reduction"], rule, "set allreduce to blocking, or leave it out")
+    in_seconds = model is None and system is None
+    changed = {"changes": tuple(as_changes(changes, in_seconds)), "change_is_column": changes is not None}
+    sizes = (tuple(listed(count)) if count is not None else () for count in (pp, microbatches))
+    shared = (cases, *sizes, tuple(p2p), tuple(allreduce))
+    if in_seconds:
+        for entry in filter(None, layouts):
+            field, value = ("layout", entry.name) if layout is not None else next(iter(values.items()))
+            raise CostError(
+                field, value or "given", "needs a model and a system", "give model and system, or leave it out"
+            )
+        require_seconds(seconds)
+        several = {name: listed(value) for name, value in seconds.items()}
+        combined = tuple(dict(zip(several, entry, strict=True)) for entry in product(*several.values()))
+        return Grid(*shared, seconds=combined, **changed)
+    for name, value in seconds.items():
+        rule, remedy = "cannot be combined with model and system", "give either seconds or model and system"
+        raise CostError(name, value, rule, remedy)
+    for name, value in (("model", model), ("system", system)):
+        if value is None:
+            raise CostError(name, None, "is missing", "give model and system, or seconds")
+    systems, models = tuple(map(as_system, listed(system))), tuple(map(as_model, listed(model)))
+    return Grid(*shared, systems=systems, models=models, layouts=layouts, **changed)
+
+
+def resolve_point(schedule, pp=None, microbatches=None, **given):
+    """Resolve a single point.
+
+    Parameters
+    ----------
+    schedule, pp, microbatches, **given
+        As in `simulate`.
+
+    Returns
+    -------
+    Point
+
+    Raises
+    ------
+    PPModelError
+        Also if an argument is a list.
+    """
+    if "changes" in given:
+        raise CostError("changes", given["changes"], "is not known here", "ppmodel.compare takes changes")
+    for name, value in {"pp": pp, "microbatches": microbatches, **given}.items():
+        if isinstance(plain(value), list | tuple | range) and name != "layers":
+            raise CostError(name, plain(value), "must be one value", "ppmodel.compare takes several")
+    points = resolve(as_case(schedule), pp, microbatches, **given).points()
+    if len(points) > 1:
+        raise CostError("layers", given["layers"], "must be one value", "ppmodel.compare takes several")
+    return points[0]
+
+
+def _told_seconds(given, cases):
+    """Separate seconds from values of a layout, and refuse anything else."""
+    given = {name: value for name, value in given.items() if value is not None}
+    seconds = {name: given.pop(name) for name in SECONDS if name in given}
+    if not given:
+        return seconds, {}
+    from ppmodel.specs import layout_keywords
+
+    for name, value in given.items():
+        if name not in layout_keywords():
+            raise CostError(name, value, "is not known here", _remedy(name, value, cases, layout_keywords()))
+    return seconds, given
+
+
+def _remedy(name, value, cases, keywords):
+    """What to write instead of an unknown keyword."""
+    for case in cases:
+        if name in case.known_options:
+            return f'write ("{case.name}", {{"{name}": {plain(value)!r}}})'
+    named = ("pp", "microbatches", "model", "system", "layout", "p2p", "allreduce", "changes")
+    return did_you_mean(name, (*SECONDS, *named, *keywords)) or f"give {', '.join(SECONDS)}, or model and system"
+
+
+def as_model(model):
+    """The `ModelSpec` of a name, a file or a specification."""
+    from ppmodel.specs import ModelSpec, load_model
+
+    return model if isinstance(model, ModelSpec) else load_model(model)
+
+
+def as_system(system):
+    """The `SystemSpec` of a name, a file or a specification."""
+    from ppmodel.specs import SystemSpec, load_system
+
+    return system if isinstance(system, SystemSpec) else load_system(system)

@@ -1,0 +1,190 @@
+"""A whole training iteration under a layout: the pipeline, exposed data parallelism, and the optimizer step."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.costs import model_flops, stages
+from ppmodel.metrics import memory
+from ppmodel.ops import OpKind
+from ppmodel.points.point import once
+from ppmodel.simulation import graph_of, makespans, run_graph
+
+_LEAST_S = 1e-30
+_COUNTED = {OpKind.F: (0,), OpKind.B: (1, 2), OpKind.I: (1,), OpKind.W: (2,)}
+
+
+class Iteration(NamedTuple):
+    """A simulated iteration.
+
+    Parameters
+    ----------
+    iteration_s : float
+        Seconds from the start of the first forward to the end of the last optimizer step.
+    parts : dict of str to float
+        Seconds of each of `columns.PARTS` on the most loaded rank; they sum to `iteration_s`. The time of a cell with
+        two operations beyond that of their kernels is divided in proportion to what each operation exposes on its own.
+    rank : int
+        The most loaded rank: the one with the longest busy time; ties go to the first.
+    slowest_over_mean : float
+        Its busy time over the mean of all ranks.
+    """
+
+    iteration_s: float
+    parts: dict
+    rank: int
+    slowest_over_mean: float
+
+
+def iterations_of(graph, points, costs, makespans_s):
+    """Compute the iterations of points that share a graph.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+        Of the pipeline.
+    points : sequence of Point
+        Each with a layout.
+    costs : sequence of OpCosts
+        Theirs, including reductions and the optimizer step.
+    makespans_s : sequence of float
+        Makespans of the pipeline under these costs.
+
+    Returns
+    -------
+    list of Iteration
+    """
+    # of the pipeline's own graph: with the step, the replicas' reductions would be among its operations
+    resident = [replace(entry, offload=None) if entry.offload else entry for entry in costs]
+    resident_s = np.array(makespans_s, dtype=float)
+    if offloaded := [place for place, entry in enumerate(costs) if entry.offload]:
+        resident_s[offloaded] = makespans(graph, [resident[place] for place in offloaded])
+    free_s = makespans(graph, [_without_transfers(entry) for entry in resident])
+    whole_s = np.empty(len(points))
+    for is_hidden in (False, True):
+        places = [n for n, point in enumerate(points) if point.complete_layout.overlap_gradients is is_hidden]
+        if places:
+            whole_s[places] = makespans(step_graph(graph, is_hidden), [costs[n] for n in places])
+    times = zip(makespans_s, resident_s.tolist(), free_s.tolist(), whole_s.tolist(), strict=True)
+    return [_iteration(graph.schedule, *entry) for entry in zip(points, costs, times, strict=True)]
+
+
+def _iteration(table, point, costs, times):
+    pipeline_s, resident_s, free_s, iteration_s = times
+    of_stages = stages(table, point.model, point.changed_system, layout=point.complete_layout)
+    counts = once(table, "operations of the phases", lambda: _counts(table))
+    parts_s = np.array([stage.parts_s for stage in of_stages])[..., 1:]
+    busy, exposed = _busy_and_exposed(table, counts, costs, parts_s)
+    rank = int(busy.argmax())
+    optimizer_s = float(sum(of_stages[stage].optimizer_s for stage in np.nonzero(table.placement == rank)[1]))
+    tensor_s, context_s, expert_s, data_s = exposed[rank].tolist()
+    parts = {
+        "computing_s": float(busy[rank]) - (tensor_s + context_s + expert_s + data_s), "tensor_s": tensor_s,
+        "context_s": context_s, "expert_s": expert_s, "p2p_s": resident_s - free_s,
+        "bubble_s": free_s - float(busy[rank]), "data_s": data_s + iteration_s - pipeline_s - optimizer_s,
+        "optimizer_s": optimizer_s, "offload_s": pipeline_s - resident_s,
+    }  # fmt: skip
+    return Iteration(iteration_s, parts, rank, float(busy[rank] / busy.mean()))
+
+
+def iteration_columns(point, iteration):
+    """Compute the columns that a layout adds to the row of a point, and its memory.
+
+    Parameters
+    ----------
+    point : Point
+    iteration : Iteration
+        From `iterations_of`.
+
+    Returns
+    -------
+    dict
+    """
+    model, system, layout = point.model, point.changed_system, point.complete_layout
+    timeline = run_graph(point.graph, point.costs) if point.costs.offload else None
+    of_stages = stages(point.table, model, system, layout=layout)
+    of_ranks = memory(point.table, model, of_stages, layout, system, timeline)
+    fullest = int(of_ranks.total.argmax())
+    sizes = {f"{name}_bytes": float(getattr(of_ranks, name)[fullest]) for name in of_ranks._fields}
+    gpu_s = iteration.iteration_s * layout.gpus
+    peak = system.fp8_peak_compute_flops if layout.precision == "fp8" else system.peak_compute_flops
+    return layout.columns | iteration.parts | sizes | {
+        "iteration_s": iteration.iteration_s, "tokens_per_s_per_gpu": layout.global_batch * model.sequence / gpu_s,
+        "model_flops_utilization": model_flops(model, sequences=layout.global_batch) / (gpu_s * peak),
+        "peak_memory_bytes": float(of_ranks.total[fullest]), "memory_capacity_bytes": system.memory_capacity_bytes,
+        "fits": of_ranks.fits(system), "slowest_over_mean": iteration.slowest_over_mean,
+    }  # fmt: skip
+
+
+def step_graph(graph, overlaps_gradients):
+    """Build the graph of the whole iteration, with gradient reductions and the optimizer step.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+        Of the pipeline.
+    overlaps_gradients : bool
+        Whether reductions overlap the backward.
+
+    Returns
+    -------
+    ExecutionGraph
+    """
+    table = graph.schedule
+    whole = once(table, "with the step", table.with_step)
+    return graph_of(whole, graph.p2p, "overlapped" if overlaps_gradients else "blocking")
+
+
+def _without_transfers(costs):
+    none = np.zeros_like(costs.occupancy_s)
+    return replace(costs, occupancy_s=none, latency_s=none, nics=None)
+
+
+def _counts(table):
+    """Count the forwards and backward halves of each stage on each rank, shape (num_ranks, 3, num_stages)."""
+    counts = np.zeros((table.num_ranks, 3, table.num_stages))
+    for kind, phases in _COUNTED.items():
+        of_kind = table.kind == kind
+        for phase in phases:
+            np.add.at(counts, (table.rank[of_kind], phase, table.stage[of_kind]), 1)
+    return counts
+
+
+def _busy_and_exposed(table, counts, costs, parts_s):
+    """Seconds that each rank is busy, and the part of them that is exposed collectives, by kind.
+
+    The time that a pair saves, compared to its operations one by one, is taken off their collectives, of each kind in
+    proportion; what a user's factor saves beyond that, off their computing.
+    """
+    busy = np.einsum("rks,ks->r", counts, costs.compute_s[[OpKind.F, OpKind.I, OpKind.W]])
+    exposed = np.einsum("rks,skp->rp", counts, parts_s)
+    shares = np.where(table.overlaps, costs.overlap_factor, 1.0)
+    if costs.pairs:
+        shares = shares * costs.pair_shares(table)
+    if (shares == 1).all():
+        return busy, exposed
+    saved = costs.by_class(table.num_replicas)[0][table.cost_class] * (1 - shares)
+    busy -= np.bincount(table.rank, saved, minlength=table.num_ranks)
+    return busy, exposed - _hidden(table, saved, parts_s)
+
+
+def _hidden(table, saved, parts_s):
+    """The part of each rank's collectives that pairs hide, by kind."""
+    hidden, keys = np.zeros((table.num_ranks, parts_s.shape[-1])), table.pairs.keys
+    in_pairs = np.flatnonzero(table.pairs.of >= 0)
+    places = table.rank[in_pairs] * np.int64(len(keys)) + table.pairs.of[in_pairs]
+    places, number, members = np.unique(places, return_inverse=True, return_counts=True)
+    of_rank, of_pair = np.divmod(places, max(len(keys), 1))
+    exposed = np.array([_exposed_in(key, parts_s) for key in keys]).reshape(-1, parts_s.shape[-1])[of_pair]
+    exposed *= members[:, None] / 2
+    whole = exposed.sum(axis=1)
+    share = np.minimum(np.bincount(number, saved[in_pairs], len(places)), whole) / np.maximum(whole, _LEAST_S)
+    np.add.at(hidden, of_rank, share[:, None] * exposed)
+    return hidden
+
+
+def _exposed_in(key, parts_s):
+    """What the two operations of a pair expose on their own."""
+    _, first, other, second = key
+    return parts_s[first, 0] + sum(parts_s[second, phase] for phase in _COUNTED[OpKind(other)])

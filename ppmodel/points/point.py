@@ -1,0 +1,234 @@
+"""A point: a schedule with its options, a size, semantics, and what its operations cost. Every row comes from one."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from numbers import Real
+from weakref import WeakKeyDictionary
+
+from ppmodel.costs import check_layout, model_costs, uniform_costs
+from ppmodel.errors import CostError
+from ppmodel.points.change import UNCHANGED, Change
+from ppmodel.points.order import ordered_case
+from ppmodel.schedules.cases import Case, built
+from ppmodel.schedules.options import option_text
+from ppmodel.simulation import graph_of, run_graph
+
+_HALVES = {"input_grad", "weight_grad"}
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A schedule at a size, with what its operations cost; everything that is computed starts from one.
+
+    It is resolved once, at the door (`grid.resolve`). Its table, graph and costs are computed when they are first asked
+    for.
+
+    Parameters
+    ----------
+    case : Case
+        The schedule with its options, as its user names it.
+    size : (int, int)
+        Ranks S and microbatches B.
+    semantics : (str, str)
+        What transfers and all-reduces occupy, as in `simulation.compile_graph`.
+    seconds : dict of str to float, optional
+        Costs of `SECONDS`, instead of a model and a system.
+    model : ModelSpec, optional
+    system : SystemSpec, optional
+    layout : LayoutSpec, optional
+        As given: what it leaves open follows from the size.
+    change : Change
+    change_is_column : bool
+        Whether the change identifies the row.
+
+    Examples
+    --------
+    >>> from ppmodel.schedules.cases import as_case
+    >>> point = Point(as_case("1f1b"), (4, 8), seconds={"forward": 1, "backward": 2})
+    >>> point.run().makespan_s
+    33.0
+    """
+
+    case: Case
+    size: tuple
+    semantics: tuple = ("overlapped", "excluded")
+    seconds: dict | None = None
+    model: object = None
+    system: object = None
+    layout: object = None
+    change: Change = UNCHANGED
+    change_is_column: bool = False
+
+    @cached_property
+    def ordered_case(self):
+        """The case whose order is searched for this point's costs; the case itself if it has nothing to search."""
+        return ordered_case(self)
+
+    @cached_property
+    def table(self):
+        """The schedule's table."""
+        return built(self.ordered_case, *self.size)
+
+    @property
+    def graph(self):
+        """The table's execution graph."""
+        return graph_of(self.table, *self.semantics)
+
+    @cached_property
+    def changed_system(self):
+        """The system under the change."""
+        return self.system and self.change.system(self.system)
+
+    @cached_property
+    def costs(self):
+        """`OpCosts` of the table."""
+        return self.costs_of(self.table)
+
+    def costs_of(self, table):
+        """Compute the costs of a table of this schedule and size; the same for all semantics.
+
+        Parameters
+        ----------
+        table : Schedule
+
+        Returns
+        -------
+        OpCosts
+
+        Raises
+        ------
+        PPModelError
+            If the model does not fit the schedule or the layout, or seconds are missing or have no effect.
+        """
+        if self.model is None:
+            seconds = {name: value for name, value in self.seconds.items() if _has_effect(name, table)}
+            return self.change.costs(seconds_costs(table, self.semantics[1], seconds), table)
+        key = self.model, self.change, self.system, self.layout
+        return once(table, key, lambda: self.change.costs(
+            model_costs(table, self.model, self.changed_system, layout=self.layout_of(table)), table
+        ))  # fmt: skip
+
+    def require_effect(self):
+        """Refuse seconds that do not matter to the table, where it is the only one.
+
+        Raises
+        ------
+        CostError
+        """
+        for name, value in (self.seconds or {}).items():
+            if not _has_effect(name, self.table):
+                lacks = {"pair": "cell with both a forward and a backward", "optimizer": "optimizer steps"}[name]
+                raise CostError(name, value, f"has no effect: {self.table.name} has no {lacks}", "leave it out")
+
+    def layout_of(self, table):
+        """The layout with everything that it leaves open, checked against a table; None without one."""
+        return self.layout and check_layout(self.layout, self.model, self.system, table)
+
+    @cached_property
+    def complete_layout(self):
+        """`layout_of` the point's own table."""
+        return self.layout_of(self.table)
+
+    def with_network(self):
+        """The point with a network, if the change switches it off."""
+        return self if self.change.network else replace(self, change=replace(self.change, network=True))
+
+    @property
+    def coordinates(self):
+        """The columns that identify its row."""
+        case, (pp, microbatches), (p2p, allreduce) = self.case, self.size, self.semantics
+        columns = {
+            "schedule": case.name, "options": " ".join(f"{name}={option_text(value)}" for name, value in case.options),
+            "label": case.label, "pp": pp, "microbatches": microbatches, "p2p": p2p, "allreduce": allreduce,
+        }  # fmt: skip
+        if self.model is not None:
+            columns |= {"system": self.system.name, "model": self.model.name}
+        else:
+            columns |= self.seconds
+        if self.change_is_column:
+            columns["change"] = repr(self.change)
+        return columns if self.layout is None else columns | self.layout.columns
+
+    def run(self):
+        """Simulate the point.
+
+        Returns
+        -------
+        Run
+
+        Raises
+        ------
+        PPModelError
+            If the schedule is not defined at the size, or the costs do not suit it.
+        """
+        from ppmodel.points.run import Run
+
+        return Run(self, run_graph(self.graph, self.costs))
+
+
+def seconds_costs(table, allreduce, seconds):
+    """Compute the costs of a table from plain seconds.
+
+    Parameters
+    ----------
+    table : Schedule
+    allreduce : str
+        Its semantics.
+    seconds : dict of str to float
+        Costs of `SECONDS`; see `costs.uniform_costs`.
+
+    Returns
+    -------
+    OpCosts
+
+    Raises
+    ------
+    CostError
+        If one is missing.
+    """
+    for name, value in seconds.items():
+        if not isinstance(value, Real):
+            raise CostError(name, repr(value), "must be a number of seconds", "ppmodel.compare takes several")
+    if allreduce != "excluded" and "reduction" not in seconds and (table.num_replicas > 1 or table.reduces):
+        raise CostError("reduction", None, f"is missing for allreduce = {allreduce}", "give its seconds")
+    return uniform_costs(table, **seconds)
+
+
+def _has_effect(name, table):
+    """Whether seconds matter to a table: among several schedules, some have pairs or optimizer steps, others not."""
+    return {"pair": table.overlaps.any(), "optimizer": len(table.steps)}.get(name, True)
+
+
+def require_seconds(seconds):
+    """Refuse seconds that contradict each other, or do not suffice for any table.
+
+    Parameters
+    ----------
+    seconds : dict of str to object
+        Costs of `SECONDS` that are given.
+
+    Raises
+    ------
+    CostError
+    """
+    halves = seconds.keys() & _HALVES
+    if halves and "backward" in seconds:
+        rule, remedy = "cannot be combined with its halves", "leave it out: it is their sum"
+        raise CostError("backward", seconds["backward"], rule, remedy)
+    if "forward" not in seconds:
+        remedy = "give forward and backward (or input_grad and weight_grad), or model and system"
+        raise CostError("forward", None, "is missing", remedy)
+    if "backward" not in seconds and len(halves) < len(_HALVES):
+        raise CostError("backward", None, "is missing", "give backward, or input_grad and weight_grad")
+
+
+_results_of = WeakKeyDictionary()  # what was computed of each table, forgotten with the table
+
+
+def once(table, key, compute):
+    """Compute something of a table once, and forget it with the table."""
+    results = _results_of.setdefault(table, {})
+    try:
+        return results[key]
+    except KeyError:
+        return results.setdefault(key, compute())

@@ -1,0 +1,201 @@
+"""From points to rows. Points that share a graph are evaluated together; the topology is part of their costs."""
+
+from ppmodel import metrics
+from ppmodel.costs import comm_over_forward, imbalance, stages
+from ppmodel.errors import NO_MEMORY, PPModelError
+from ppmodel.points.columns import NUMBERS
+from ppmodel.points.iteration import iteration_columns, iterations_of
+from ppmodel.points.order import ordered_for, prepare_search
+from ppmodel.points.point import once
+from ppmodel.simulation import iterations
+from ppmodel.tables import brief
+
+
+def rows_of(points, graph_of=None):
+    """Compute the rows of points.
+
+    Parameters
+    ----------
+    points : sequence of Point
+    graph_of : callable, optional
+        Maps a point to its graph, for callers that keep graphs themselves.
+
+    Returns
+    -------
+    list of dict
+        One row for each point, in order. A refused row has the reason in ``refused``, and no numbers.
+
+    Examples
+    --------
+    >>> from ppmodel.points.point import Point
+    >>> from ppmodel.schedules.cases import as_case
+    >>> rows = rows_of([Point(as_case("chimera"), (pp, 4), seconds={"forward": 1, "backward": 2}) for pp in (4, 5)])
+    >>> rows[0]["makespan_s"], rows[1]["refused"]
+    (16.0, 'pp = 5: must be even for chimera; choose 4 or 6')
+    """
+    prepare_search(points)
+    rows = [point.coordinates | {"ordered_for": None, "refused": None} for point in points]
+    groups = {}
+    for place, (point, row) in enumerate(zip(points, rows, strict=True)):
+        try:
+            row["ordered_for"] = ordered_for(point)
+            key = id(point.case), point.ordered_case.options, *point.size, *point.semantics
+            groups.setdefault(key, []).append(place)
+        except (PPModelError, MemoryError) as error:
+            row["refused"] = _reason(error)
+    for places in groups.values():
+        _fill([points[place] for place in places], [rows[place] for place in places], graph_of)
+    return rows
+
+
+def _fill(points, rows, graph_of):
+    """Complete the rows of points that share a graph."""
+    try:
+        graph = graph_of(points[0]) if graph_of else points[0].graph
+    except (PPModelError, MemoryError) as error:
+        for row in rows:
+            row["refused"] = _reason(error)
+        return
+    priced, costs = [], []
+    for point, row in zip(points, rows, strict=True):
+        point.__dict__["table"] = graph.schedule
+        try:
+            costs.append(point.costs)
+            priced.append((point, row))
+        except PPModelError as error:
+            row["refused"] = str(error)
+    laid_out = []
+    for (point, row), numbers in zip(priced, _evaluated(graph, costs), strict=True):
+        if isinstance(numbers, Exception):
+            row["refused"] = _reason(numbers)
+            continue
+        row.update(table_columns(graph.schedule) | numbers)
+        if point.layout is not None:
+            laid_out.append((point, row))
+        elif point.model is not None:
+            row.update(memory_columns(point))
+    if laid_out:
+        points = [point for point, _ in laid_out]
+        spans = [row["makespan_s"] for _, row in laid_out]
+        wholes = iterations_of(graph, points, [point.costs for point in points], spans)
+        for (point, row), iteration in zip(laid_out, wholes, strict=True):
+            row.update(iteration_columns(point, iteration))
+
+
+def _reason(error):
+    return str(NO_MEMORY if isinstance(error, MemoryError) else error)
+
+
+def _evaluated(graph, costs):
+    """`evaluate`, with an error in place of each result whose times overflow; the others keep theirs."""
+    try:
+        return evaluate(graph, costs)
+    except (PPModelError, MemoryError) as error:
+        if len(costs) == 1:
+            return [error]
+        return [numbers for entry in costs for numbers in _evaluated(graph, [entry])]
+
+
+def evaluate(graph, many_costs):
+    """Evaluate one graph under many costs.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+        The topology is part of the costs.
+    many_costs : sequence of OpCosts
+        For the graph's schedule.
+
+    Returns
+    -------
+    list of dict
+        For each, ``makespan_s, busy_s, idle_ratio, bubble_ratio_total, bubble_ratio_ideal, bubble_ratio_span,
+        comm_over_forward, nics_shared``; times in seconds, ``busy_s`` summed over ranks.
+
+    Raises
+    ------
+    CostError
+        If costs do not fit the schedule, or times overflow.
+    """
+    if not many_costs:
+        return []
+    ends = iterations(graph, many_costs, by_rank=False)
+    return timed(graph, many_costs, ends.makespan_s, ends.span_s, ends.reduced_s)
+
+
+def timed(graph, many_costs, makespans_s, spans_s, reduced_s):
+    """Compute the numbers that `evaluate` returns from known times.
+
+    Parameters
+    ----------
+    graph, many_costs
+        As in `evaluate`.
+    makespans_s, spans_s, reduced_s : ndarray of float, shape (len(many_costs),)
+        Makespan, longest span of a rank, and start of the optimizer steps; in seconds.
+
+    Returns
+    -------
+    list of dict
+        As for `evaluate`.
+    """
+    ranks, busy_s = graph.schedule.num_ranks, metrics.computing_s(graph.schedule, many_costs)
+    columns = time_columns(ranks, makespans_s, busy_s, spans_s, reduced_s)
+    for numbers, costs in zip(columns, many_costs, strict=True):
+        numbers["comm_over_forward"] = comm_over_forward(costs, ranks)
+        numbers["nics_shared"] = costs.nics is not None and graph.queues
+    return columns
+
+
+def time_columns(num_ranks, makespans_s, busy_s, spans_s, reduced_s):
+    """The columns that follow from times.
+
+    Parameters
+    ----------
+    num_ranks : int
+    makespans_s, busy_s, spans_s, reduced_s : ndarray of float, shape (n,)
+        Makespan, total computing time of all ranks, longest span of a rank, and start of the optimizer steps, at which
+        idle time stops counting; in seconds.
+
+    Returns
+    -------
+    list of dict, length n
+    """
+    idle = 1 - busy_s / (num_ranks * reduced_s)
+    ideal, span = num_ranks * reduced_s / busy_s - 1, 1 - busy_s / (num_ranks * spans_s)
+    columns = [array.tolist() for array in (makespans_s, busy_s, idle, idle, ideal, span)]
+    return [dict(zip(NUMBERS[:6], row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def table_columns(table):
+    """The columns that depend only on the table: bubble ratio, peak of the most loaded rank, messages."""
+    return once(
+        table,
+        "columns",
+        lambda: {
+            "table_bubble_ratio": metrics.table_bubble_ratio(table),
+            "peak_activations": float(metrics.peak_activations(table).max()),
+            "messages": brief(table).messages,
+        },
+    )
+
+
+def memory_columns(point):
+    """The columns of memory without a layout, and the balance of computing time.
+
+    They are the same on all systems, unless layers are balanced by their times.
+    """
+    table, model, system = point.table, point.model, point.system
+
+    def compute():
+        of_stages = stages(table, model, system)
+        of_ranks = metrics.memory(table, model, of_stages)
+        fullest = of_ranks.total.argmax()
+        seconds = [stage.forward_s + stage.input_grad_s + stage.weight_grad_s for stage in of_stages]
+        return {
+            "peak_memory_bytes": float(of_ranks.total[fullest]),
+            "activations_bytes": float(of_ranks.activations[fullest]),
+            "slowest_over_mean": imbalance(table, seconds)[1],
+        }
+
+    columns = once(table, ("memory", model, system if model.vocabulary else None), compute)
+    return columns | {"memory_capacity_bytes": system.memory_capacity_bytes}

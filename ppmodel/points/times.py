@@ -1,0 +1,93 @@
+"""Simulated times for long studies: within a process, nothing is simulated twice."""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.points.change import UNCHANGED
+from ppmodel.points.point import Point
+from ppmodel.points.rows import evaluate
+from ppmodel.schedules.cases import as_case
+
+
+class Times(NamedTuple):
+    """Simulated time and idle ratio, each with one entry per change and system.
+
+    Parameters
+    ----------
+    makespan_s : ndarray of float, shape (num_changes, num_systems)
+        From the start of the first operation to the end of the last, in seconds.
+    idle_ratio : ndarray of float, shape (num_changes, num_systems)
+        Fraction of all ranks' time in which they do not compute.
+    """
+
+    makespan_s: np.ndarray
+    idle_ratio: np.ndarray
+
+
+def times(case, num_ranks, num_microbatches, model, systems, p2p, allreduce="excluded", changes=(UNCHANGED,)):
+    """Simulated times of one schedule on some systems under some changes.
+
+    Results are cached within the process, by values rather than names or files.
+
+    Parameters
+    ----------
+    case : Case or what `schedules.cases.as_case` takes
+        The schedule.
+    num_ranks, num_microbatches : int
+        Ranks S and microbatches B.
+    model : ModelSpec
+        The model.
+    systems : sequence of SystemSpec
+        The systems, each with its topology.
+    p2p, allreduce : str
+        Communication semantics.
+    changes : sequence of Change
+        Each is applied to every system.
+
+    Returns
+    -------
+    Times
+        Arrays of shape (len(changes), len(systems)).
+
+    Raises
+    ------
+    PPModelError
+        If the schedule is not defined at the size, the model does not fit it, or a semantics is unknown.
+
+    Examples
+    --------
+    >>> from ppmodel.points.change import WITHOUT_NETWORK
+    >>> from ppmodel.specs import load_model, load_system
+    >>> systems = [load_system("mid_cp_mid_nw"), load_system("mid_cp_slow_nw")]
+    >>> changes = [UNCHANGED, WITHOUT_NETWORK]
+    >>> both = times("1f1b", 4, 8, load_model("paper"), systems, "overlapped", changes=changes)
+    >>> both.makespan_s.shape, bool(both.makespan_s[1, 0] == both.makespan_s[1, 1])
+    ((2, 2), True)
+    """
+    case, size = as_case(case), (num_ranks, num_microbatches)
+    cached = _cached(case, size, p2p, allreduce, model)
+    asked = tuple(systems), tuple(changes)
+    if asked in cached:  # the same question again, which a study asks of schedules that a setting does not touch
+        return cached[asked]
+    missing = {}
+    for change in dict.fromkeys(changes):
+        for system in systems:
+            if (system, change) not in cached:
+                point = Point(case, size, (p2p, allreduce), model=model, system=system, change=change)
+                missing.setdefault(point.ordered_case.options, []).append(point)
+    for points in missing.values():
+        numbers = evaluate(points[0].graph, [point.costs for point in points])
+        for point, columns in zip(points, numbers, strict=True):
+            cached[point.system, point.change] = columns["makespan_s"], columns["idle_ratio"]
+    times_s = np.array([[cached[system, change] for system in systems] for change in changes])
+    times_s.flags.writeable = False
+    cached[asked] = Times(times_s[..., 0], times_s[..., 1])
+    return cached[asked]
+
+
+@cache
+def _cached(*_):
+    """What was computed of one schedule, size, semantics and model, by system and change; and answers as they were."""
+    return {}
