@@ -57,7 +57,7 @@ def seconds(smallest="0 or more"):
     return Value("seconds", read, rule, "pass, for example, {option} 0.5")
 
 
-RULE = "must be a whole number from {} to {}"
+_COUNTED = "must be a whole number from {} to {}"
 
 
 def count(largest=LARGEST, smallest=1, rule=None):
@@ -68,7 +68,7 @@ def count(largest=LARGEST, smallest=1, rule=None):
         return number if smallest <= number <= largest else None
 
     return Value(
-        "count", read, rule or RULE.format(smallest, largest), f"pass, for example, {{option}} {min(8, largest)}"
+        "count", read, rule or _COUNTED.format(smallest, largest), f"pass, for example, {{option}} {min(8, largest)}"
     )
 
 

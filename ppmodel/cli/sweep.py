@@ -66,7 +66,7 @@ def _try_generators(specification, schedule_files):
     for case in sweep.cases:
         if case.source is None and schedules.get(case.name).file:
             with suppress(PPModelError):  # a size it does not support becomes a refused row
-                built(case, *(min(sizes) for sizes in sweep.sizes(sweep.layouts[0])))
+                built(case, *(min(sizes) for sizes in sweep.sizes(case, sweep.layouts[0])))
 
 
 def _summary(done):

@@ -168,7 +168,7 @@ def test_a_full_disk_costs_one_line(file, tmp_path, capsys, monkeypatch, expecte
 
 def test_a_failure_is_one_line(file, tmp_path, capsys, monkeypatch):
     """Rows that cannot be computed are named with the reason; the error survives its way from a worker."""
-    monkeypatch.setattr("ppmodel.points.iterations", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("ppmodel.points.rows.iterations", lambda *_, **__: 1 / 0)
     code, _, said = run(capsys, file(SHORT), "--out", tmp_path / "r.parquet")
     assert code == 2
     assert re.match(r"error: rows = 0 to \d+: cannot be computed \(ZeroDivisionError: division by zero\)", said)
