@@ -7,6 +7,19 @@
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ppmodel.cases import build
+    from ppmodel.change import Change
+    from ppmodel.errors import PPModelError
+    from ppmodel.evaluate import compare, simulate
+    from ppmodel.export import read_table
+    from ppmodel.ops import Op, OpKind
+    from ppmodel.run import Run
+    from ppmodel.schedules import names
+    from ppmodel.specs import load_model, load_system
+    from ppmodel.tables import Schedule
 
 __version__ = "0.1.0"
 __all__ = [

@@ -78,8 +78,10 @@ def room_of(path):
 
 
 def imports(path):
-    """Every module that a file imports, and whether it does so inside a function."""
+    """Every module that a file imports when it runs, and whether it does so inside a function."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
+    for_types = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    tree.body = [node for node in tree.body if node not in for_types]
     inside = {id(node) for outer in ast.walk(tree) if isinstance(outer, ast.FunctionDef) for node in ast.walk(outer)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

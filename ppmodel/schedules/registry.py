@@ -185,7 +185,7 @@ def _line_of(error, path):
     return f"{path}:{lines[-1]}" if lines else None
 
 
-def names():
+def names() -> list[str]:
     """List the registered schedules by name.
 
     >>> "1f1b" in names()

@@ -19,3 +19,9 @@ from ppmodel.specs.model import ExpertSpec, LatentAttentionSpec, ModelSpec, Reco
 from ppmodel.specs.setting import SettingSpec, load_setting
 from ppmodel.specs.system import ErrorSpec, SystemSpec, load_system
 from ppmodel.specs.topology import PLACEMENTS, NodeSpec, nodes_of, one_node_text
+
+__all__ = [  # of which type checkers let users import from here
+    "CollectiveSpec", "ErrorSpec", "ExpertSpec", "FrameworkSpec", "KernelSpec", "LatentAttentionSpec", "LayoutSpec",
+    "MemorySpec", "ModelSpec", "NodeSpec", "Provenance", "SettingSpec", "SystemSpec", "load_layout", "load_model",
+    "load_setting", "load_system",
+]  # fmt: skip
