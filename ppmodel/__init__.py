@@ -7,8 +7,8 @@
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # type checkers know this name; importing it from typing takes 8 ms
 if TYPE_CHECKING:
     from ppmodel.cases import build
     from ppmodel.change import Change
