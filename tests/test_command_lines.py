@@ -4,6 +4,7 @@ import faulthandler
 import json
 import os
 import re
+import resource
 import shlex
 import signal
 import subprocess
@@ -17,7 +18,6 @@ import pytest
 
 from ppmodel import cases, names
 from ppmodel.cli import main
-from ppmodel.schedules import registry
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs import DATA, load_setting
@@ -260,7 +260,7 @@ def test_odd_files_in_any_place(survives, line):
 
 def test_what_does_not_fit_into_memory_is_refused(survives, monkeypatch):
     """A size is refused before it is tried; where memory ends all the same, it is a line, or a refused row."""
-    monkeypatch.setattr(registry.resource, "getrlimit", lambda _: (2**32, 2**32))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (2**32, 2**32))
     assert "must be at most 4194304" in survives("table 1f1b --pp 4194305 --microbatches 1")[2]
     monkeypatch.setattr(cases, "compile_graph", lambda *_: np.empty(2**50))
     line = "--pp 6 --microbatches 7 --forward 1 --backward 2"
