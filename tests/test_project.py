@@ -16,6 +16,8 @@ from packaging.requirements import Requirement
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[1]
+LONGEST_SUBJECT = 72
+FREE_UNTIL = "4dd51f94"
 
 
 def normal(name):
@@ -64,6 +66,15 @@ def test_versions_agree():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     citation = YAML(typ="safe").load(ROOT / "CITATION.cff")
     assert ppmodel.__version__ == project["version"] == citation["version"]
+
+
+def test_commit_subjects_are_short():
+    """Subjects have at most 72 characters, in every commit since that became a rule; the why stands below."""
+    git = ["git", "-C", str(ROOT), "log", "--no-merges", "--format=%s", f"{FREE_UNTIL}..HEAD"]
+    log = subprocess.run(git, capture_output=True, text=True)
+    if log.returncode:
+        pytest.skip("no history here")
+    assert [subject for subject in log.stdout.splitlines() if len(subject) > LONGEST_SUBJECT] == []
 
 
 @pytest.mark.parametrize("room", ["system", "model"])
