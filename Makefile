@@ -1,7 +1,7 @@
 # make book  creates the environment if it is missing, runs every notebook and builds the book
 # make pdf   prints the built book as one PDF
 # make smoke reproduces one figure in half a minute, and compares its numbers
-# make test  runs the tests
+# make test  runs the tests; make test-library those of ppmodel alone, which need no book
 # make bench measures speed
 PYTHON ?= python3
 BIN := .venv/bin
@@ -16,7 +16,7 @@ export PPMODEL_MODEL = $(call given,MODEL)
 export PPMODEL_MEMORY = $(call given,MEMORY)
 unexport SYSTEM MODEL MEMORY
 
-.PHONY: help book pdf smoke test bench lint lock clean
+.PHONY: help book pdf smoke test test-library test-lowest attack bench lint lock clean
 
 help:
 	@echo "make book   run the notebooks and build the book into $(dir $(HTML))"
@@ -24,8 +24,11 @@ help:
 	@echo "make pdf    print the book as one PDF, next to its pages and linked from them (needs Chromium)"
 	@echo "make smoke  reproduce one figure in half a minute, and compare its numbers"
 	@echo "make test   run the tests (and build the book if it is missing or out of date)"
+	@echo "make test-library   run those of ppmodel alone, in a few minutes and without the book"
+	@echo "make test-lowest    run those with the lowest versions that pyproject.toml allows, from an installed wheel"
+	@echo "make attack run all hostile inputs, which takes half an hour; the tests run a sample"
 	@echo "make bench  time every stage of the work, and its peers, and write the tables of the README"
-	@echo "make lint   check the style"
+	@echo "make lint   check style and types"
 	@echo "make lock   pin the environment again (needs uv)"
 	@echo "make clean  remove the environment and everything built"
 
@@ -54,16 +57,30 @@ smoke: .venv/.ready
 test: $(HTML)
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
+test-library: .venv/.ready
+	$(BIN)/python -m pytest -n 3 --dist worksteal --ignore tests/book ppmodel tests
+
+test-lowest:
+	.ci/lowest
+
+attack: .venv/.ready
+	$(BIN)/python -m tests.attack
+
 bench: .venv/.ready
 	$(BIN)/python -m benchmarks
+
+# As a user's checker reads the package: strictly, and told nothing by our configuration.
+AS_A_USER := --config-file= --strict --follow-imports=silent --ignore-missing-imports --cache-dir .mypy_cache/user
 
 lint: .venv/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/mypy $(AS_A_USER) tests/typed
 
 lock:
 	uv pip compile --universal --python-version 3.11 $(addprefix --extra ,bench book calibrate cluster dev optimum pdf sweep) --generate-hashes --no-header --no-annotate \
 	  pyproject.toml -o requirements.lock
 
 clean:
-	rm -rf .venv book/_build results .pytest_cache .hypothesis .ruff_cache
+	rm -rf .venv book/_build results .pytest_cache .hypothesis .mypy_cache .ruff_cache

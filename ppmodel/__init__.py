@@ -8,6 +8,19 @@
 
 from importlib import import_module
 
+TYPE_CHECKING = False  # type checkers know this name; importing it from typing takes 8 ms
+if TYPE_CHECKING:
+    from ppmodel.errors import PPModelError
+    from ppmodel.export import read_table
+    from ppmodel.ops import Op, OpKind
+    from ppmodel.points.change import Change
+    from ppmodel.points.compare import compare, simulate
+    from ppmodel.points.run import Run
+    from ppmodel.schedules import names
+    from ppmodel.schedules.cases import build
+    from ppmodel.specs import load_model, load_system
+    from ppmodel.tables import Schedule
+
 __version__ = "0.1.0"
 __all__ = [
     "Change", "Op", "OpKind", "PPModelError", "Run", "Schedule", "__version__", "build", "compare", "load_model",

@@ -1,7 +1,13 @@
 """One tree of exceptions. Each says which value was given, which rule it breaks, and what to do instead."""
 
+from __future__ import annotations
+
 import re
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ppmodel.grid import Grid
 
 _LONGEST_VALUE, LONGEST_LINE = 200, 1200
 
@@ -76,7 +82,17 @@ class PPModelError(ValueError):
     microbatches = 0: must be at least 1; pass --microbatches 1 or more
     """
 
-    def __init__(self, field, value, rule, remedy, *, where=None, why=None, grid=None):
+    def __init__(
+        self,
+        field: str | None,
+        value: object,
+        rule: str | None,
+        remedy: str | None,
+        *,
+        where: str | None = None,
+        why: str | None = None,
+        grid: Grid | str | None = None,
+    ) -> None:
         self.field, self.value, self.rule, self.remedy = field, value, rule, remedy
         self.where, self.why, self.grid = where, why, grid
         super().__init__(field, value, rule, remedy)
@@ -85,7 +101,7 @@ class PPModelError(ValueError):
         """What a notebook shows instead of a traceback: the message, with the grid below it."""
         return [f"{type(self).__name__}: {self}", *str(self.grid or "").splitlines()]
 
-    def __str__(self):
+    def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
         value = "nothing" if self.value is None else shown(self.value)
         rule = f"{self.rule}: {self.why}" if self.why else self.rule

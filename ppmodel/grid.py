@@ -1,5 +1,6 @@
 """A table as text with the faulty cells marked, as errors show it."""
 
+from collections.abc import Set
 from typing import NamedTuple
 
 _PLACES_SHOWN, _RANKS_SHOWN, _LONGEST_CELL = 16, 24, 40
@@ -22,8 +23,8 @@ class Grid(NamedTuple):
     rank 1 |>1F0< 1B0
     """
 
-    rows: list
-    marks: set = frozenset()
+    rows: list[list[str]]
+    marks: Set[tuple[int, int]] = frozenset()
 
     @property
     def ranks(self):

@@ -1,5 +1,7 @@
 """The contents of a table's cell: one operation, or several that run as one."""
 
+from __future__ import annotations
+
 import re
 from enum import IntEnum
 from typing import NamedTuple
@@ -60,13 +62,13 @@ class Op(NamedTuple):
     microbatch: int = NO_MICROBATCH
     replica: int = 0
 
-    def __str__(self):
+    def __str__(self) -> str:
         microbatch = "" if self.microbatch == NO_MICROBATCH else self.microbatch
         replica = f"@{self.replica}" if self.replica else ""
         return f"{self.stage}{OpKind(self.kind).name}{microbatch}{replica}"
 
     @classmethod
-    def parse(cls, text):
+    def parse(cls, text: str) -> Op:
         """Read an operation from its short text; the inverse of ``str``.
 
         Raises
@@ -82,7 +84,7 @@ class Op(NamedTuple):
         return cls(_KINDS[kind], int(stage), int(microbatch) if microbatch else NO_MICROBATCH, int(replica or 0))
 
 
-def parse_cell(text):
+def parse_cell(text: str) -> tuple[Op, ...]:
     """Read a cell: one operation, or several that run as one, joined by ``&``.
 
     Examples

@@ -4,6 +4,7 @@ import faulthandler
 import json
 import os
 import re
+import resource
 import shlex
 import signal
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 
 from ppmodel import cases, names
 from ppmodel.cli import main
-from ppmodel.schedules import registry
+from ppmodel.errors import SpecificationError
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs import DATA, load_setting
@@ -260,7 +261,7 @@ def test_odd_files_in_any_place(survives, line):
 
 def test_what_does_not_fit_into_memory_is_refused(survives, monkeypatch):
     """A size is refused before it is tried; where memory ends all the same, it is a line, or a refused row."""
-    monkeypatch.setattr(registry.resource, "getrlimit", lambda _: (2**32, 2**32))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (2**32, 2**32))
     assert "must be at most 4194304" in survives("table 1f1b --pp 4194305 --microbatches 1")[2]
     monkeypatch.setattr(cases, "compile_graph", lambda *_: np.empty(2**50))
     line = "--pp 6 --microbatches 7 --forward 1 --backward 2"
@@ -270,15 +271,18 @@ def test_what_does_not_fit_into_memory_is_refused(survives, monkeypatch):
     assert (code, {row["refused"].partition(":")[0] for row in json.loads(out)}) == (1, {"memory = full"})
 
 
-def test_words_of_a_setting_are_known_at_once(survives):
-    """A word that is none is named with its line, before a claim is judged; the words are the library's."""
+@pytest.mark.usefixtures("survives")  # in a folder of its own
+def test_words_of_a_setting_are_known_at_once():
+    """A word that is none is named with its line; the words are the library's."""
     text = (DATA / "settings" / "default.yaml").read_text()
     for key, words in {"p2p": P2P, "allreduce": ALLREDUCE, "concat": CONCATENATIONS}.items():
         usual = next(word for word in words if f"value: {word}," in text)
         Path("mine.yaml").write_text(text.replace(f"{{value: {usual},", "{value: wrong,", 1))
-        code, _, err = survives("claims --setting mine.yaml")
-        assert code == 2
-        assert re.match(rf"error: mine.yaml:\d+: {key}.value = 'wrong': must be '{words[0]}', ", err), err
+        with pytest.raises(SpecificationError) as refused:
+            load_setting("mine.yaml")
+        assert (refused.value.field, refused.value.value) == (f"{key}.value", "'wrong'")
+        assert re.fullmatch(r"mine.yaml:\d+", refused.value.where)
+        assert repr(words[0]) in refused.value.rule
         for word in words:
             Path("mine.yaml").write_text(text.replace(f"{{value: {usual},", f"{{value: {word},", 1))
             load_setting("mine.yaml")
@@ -295,7 +299,8 @@ def process(line, **options):
 @pytest.mark.parametrize("milliseconds", [0, 50, 100, 200])
 def test_an_interruption_is_one_line_from_the_start(milliseconds):
     """Ctrl-C while modules load, from the first of them on, is no traceback."""
-    running = process("claims", stdout=subprocess.DEVNULL)
+    line = "simulate dualpipe --pp 64 --microbatches 30000 --forward 1 --backward 2"
+    running = process(line, stdout=subprocess.DEVNULL)
     while "numpy" not in Path(f"/proc/{running.pid}/maps").read_text():
         time.sleep(0.002)
     time.sleep(milliseconds / 1000)

@@ -4,7 +4,6 @@ import io
 import json
 import os
 import re
-import resource
 import signal
 import sys
 from contextlib import redirect_stdout, suppress
@@ -52,8 +51,12 @@ def apart(run, file, seconds=None):
     Raises
     ------
     PPModelError
-        What `run` raised; or if the process ended without an answer, or ran out of time.
+        What `run` raised; or if the process ended without an answer, or ran out of time; or on a system that cannot
+        fork, which is any but Linux and macOS.
     """
+    if not hasattr(os, "fork"):
+        rule = "is run in a separate process, which this system cannot fork"
+        raise PPModelError("file", file, rule, "use Linux or macOS, or call its function from Python")
     seconds = TIME_LIMIT_S if seconds is None else seconds
     pipe, end = os.pipe()
     child = os.fork()
@@ -74,6 +77,8 @@ def apart(run, file, seconds=None):
 def _answer(run, end, leave=os._exit):
     """In the child process: call, send one line of JSON, and exit."""
     try:
+        import resource  # Linux and macOS have it
+
         os.setpgid(0, 0)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MEMORY_SHARE

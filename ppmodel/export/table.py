@@ -8,6 +8,7 @@ says which letters a file may use.
 """
 
 import csv
+import os
 from typing import NamedTuple
 
 import numpy as np
@@ -113,7 +114,7 @@ def _header(schedule):
         yield "stage_shares", " ".join(repr(share) for share in schedule.stage_shares.tolist())
 
 
-def read_table(path):
+def read_table(path: str | os.PathLike[str]) -> Schedule:
     """Read and check a table file, generated or written by hand.
 
     Parameters

@@ -2,7 +2,6 @@
 
 import os
 import re
-import resource
 from collections.abc import Callable
 from inspect import Parameter, signature
 from pathlib import Path
@@ -186,7 +185,7 @@ def _line_of(error, path):
     return f"{path}:{lines[-1]}" if lines else None
 
 
-def names():
+def names() -> list[str]:
     """List the registered schedules by name.
 
     >>> "1f1b" in names()
@@ -375,6 +374,10 @@ def require_size(num_ranks, num_microbatches, chunks=2, note="", remedy="choose 
 
 def _most_cells():
     """Limit on stages times microbatches: 2^24, or less if the memory of the machine or process is small."""
+    try:
+        import resource
+    except ImportError:  # neither Linux nor macOS
+        return _MAX_CELLS
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     memory = memory if limit == resource.RLIM_INFINITY else min(limit, memory)

@@ -4,6 +4,17 @@ Names are loaded on first use: the values of a layout are declared without pydan
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ppmodel.specs.entries import Provenance
+    from ppmodel.specs.framework import FrameworkSpec
+    from ppmodel.specs.kernels import CollectiveSpec, KernelSpec, MemorySpec
+    from ppmodel.specs.layout import LayoutSpec, load_layout
+    from ppmodel.specs.model import ExpertSpec, LatentAttentionSpec, ModelSpec, load_model
+    from ppmodel.specs.setting import SettingSpec, load_setting
+    from ppmodel.specs.system import ErrorSpec, SystemSpec, load_system
+    from ppmodel.specs.topology import NodeSpec
 
 _MODULES = {
     "document": ("list_text", "place_in", "read_document"),
@@ -23,7 +34,11 @@ _MODULES = {
     "topology": ("PLACEMENTS", "NodeSpec", "nodes_of", "one_node_text"),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
-__all__ = sorted(_MODULE_OF)
+__all__ = [  # of which type checkers let users import from here
+    "CollectiveSpec", "ErrorSpec", "ExpertSpec", "FrameworkSpec", "KernelSpec", "LatentAttentionSpec", "LayoutSpec",
+    "MemorySpec", "ModelSpec", "NodeSpec", "Provenance", "SettingSpec", "SystemSpec", "load_layout", "load_model",
+    "load_setting", "load_system",
+]  # fmt: skip
 
 
 def __getattr__(name):

@@ -37,32 +37,35 @@ class Sourced(BaseModel):
     si_suffix: ClassVar = ""
 
 
-def entry_type(kind, value, *units):
-    """The type of a specification's field, annotated with the form of the entry in the file.
+def entry(value, *units):
+    """The form of an entry in a specification's file, as an annotation of its field.
 
     The entry has a value and, if that has a dimension, one of the units given; the SI unit comes first.
     """
     unit = {"unit": (Literal[units], ...)} if units else {}
-    entry = create_model("Entry", __base__=Sourced, value=(value, ...), **unit)
-    entry.si_suffix = _SI_SUFFIX[units[0]] if units else ""
-    return Annotated[kind, entry]
+    form = create_model("Entry", __base__=Sourced, value=(value, ...), **unit)
+    form.si_suffix = _SI_SUFFIX[units[0]] if units else ""
+    return form
 
 
-Rate = entry_type(float, _Positive, "FLOP/s", "TFLOP/s", "PFLOP/s")
-Bandwidth = entry_type(float, _Positive, "B/s", "GB/s", "TB/s", "Gbit/s")
-Time = entry_type(float, _NotNegative, "s", "ms", "us", "ns")
-Size = entry_type(float, _Positive, *_SIZES)
-Efficiency = entry_type(float, Annotated[float, Field(gt=0, le=1, allow_inf_nan=False, strict=True)])
-Share = entry_type(float, Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)])
-Slowdown = entry_type(float, Annotated[float, Field(ge=1, le=2, allow_inf_nan=False, strict=True)])
-Whole = entry_type(int, Annotated[int, Field(ge=1, le=10**9, strict=True)])
-WholeOrZero = entry_type(int, Annotated[int, Field(ge=0, le=10**9, strict=True)])
-Number = entry_type(float, _Positive)
-Switch = entry_type(bool, Annotated[bool, Field(strict=True)])
-NumberOrZero = entry_type(float, _NotNegative)
-Transfers = entry_type(
-    str, Literal["latency", "overlapped", "blocking_send", "blocking_recv", "blocking", "overlapped_nic", "rendezvous"]
-)
+Rate = Annotated[float, entry(_Positive, "FLOP/s", "TFLOP/s", "PFLOP/s")]
+Bandwidth = Annotated[float, entry(_Positive, "B/s", "GB/s", "TB/s", "Gbit/s")]
+Time = Annotated[float, entry(_NotNegative, "s", "ms", "us", "ns")]
+Size = Annotated[float, entry(_Positive, *_SIZES)]
+Efficiency = Annotated[float, entry(Annotated[float, Field(gt=0, le=1, allow_inf_nan=False, strict=True)])]
+Share = Annotated[float, entry(Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)])]
+Slowdown = Annotated[float, entry(Annotated[float, Field(ge=1, le=2, allow_inf_nan=False, strict=True)])]
+Whole = Annotated[int, entry(Annotated[int, Field(ge=1, le=10**9, strict=True)])]
+WholeOrZero = Annotated[int, entry(Annotated[int, Field(ge=0, le=10**9, strict=True)])]
+Number = Annotated[float, entry(_Positive)]
+Switch = Annotated[bool, entry(Annotated[bool, Field(strict=True)])]
+NumberOrZero = Annotated[float, entry(_NotNegative)]
+Transfers = Annotated[
+    str,
+    entry(
+        Literal["latency", "overlapped", "blocking_send", "blocking_recv", "blocking", "overlapped_nic", "rendezvous"]
+    ),
+]
 """What a point-to-point transfer occupies; the same words as `simulation.P2P`."""
 
 
@@ -81,12 +84,12 @@ def file_form(spec_type):
         if option := field.metadata.get("option"):
             # the layout itself refuses what is neither a word nor a number
             kind = Any if option.words and option.type is int else option.pydantic_type()
-            entry = create_model("Entry", __base__=Sourced, value=(kind, ...))
-            keys[field.name] = (entry, field.default)
+            keys[field.name] = (entry(kind), field.default)
     for name, hint in hints.items():
-        for entry in (one for part in (hint, *get_args(hint)) for one in getattr(part, "__metadata__", ())):
-            key = name.removesuffix(getattr(entry, "si_suffix", ""))
-            keys[key] = (entry, getattr(spec_type, name, ...))
+        for part in (hint, *get_args(hint)):
+            for form in getattr(part, "__metadata__", ()):
+                key = name.removesuffix(getattr(form, "si_suffix", ""))
+                keys[key] = (form, getattr(spec_type, name, ...))
     form = create_model(f"{spec_type.__name__}File", __base__=_Form, **keys)
     form.specification = spec_type
     return form

@@ -5,7 +5,7 @@ from __future__ import annotations  # help() shows a field's type by its name
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from ppmodel.specs.entries import Number, Switch, Transfers, entry_type, file_form
+from ppmodel.specs.entries import Number, Switch, Transfers, entry, file_form
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class FrameworkSpec:
     """
 
     p2p: Transfers = "overlapped"
-    precision: entry_type(str, Literal["bf16", "fp8"]) = "bf16"
+    precision: Annotated[str, entry(Literal["bf16", "fp8"])] = "bf16"
     dropout: Switch = False
     overlap_tensor: Switch = False
     overlap_gradients: Switch = False

@@ -52,17 +52,17 @@ class KernelSpec:
     product_half_rows: NumberOrZero = 0.0
     product_half_width: NumberOrZero = 0.0
     weight_grad_efficiency: Number = 1.0
-    attention_efficiency: Number = None
-    attention_backward_efficiency: Number = None
+    attention_efficiency: Number | None = None
+    attention_backward_efficiency: Number | None = None
     first_attention_factor: Number = 1.0
-    batched_efficiency: Number = None
-    stream_efficiency: Number = None
-    fused_norm_efficiency: Number = None
-    activation_efficiency: Number = None
-    softmax_efficiency: Number = None
-    fused_softmax_efficiency: Number = None
-    loss_efficiency: Number = None
-    optimizer_efficiency: Number = None
+    batched_efficiency: Number | None = None
+    stream_efficiency: Number | None = None
+    fused_norm_efficiency: Number | None = None
+    activation_efficiency: Number | None = None
+    softmax_efficiency: Number | None = None
+    fused_softmax_efficiency: Number | None = None
+    loss_efficiency: Number | None = None
+    optimizer_efficiency: Number | None = None
     block_host_s: Time = 0.0
     tensor_host_s: Time = 0.0
     softmax_host_s: Time = 0.0
@@ -97,13 +97,13 @@ class CollectiveSpec:
 
     node_efficiency: Efficiency = 1.0
     network_efficiency: Efficiency = 1.0
-    data_efficiency: Number = None
-    message_efficiency: Number = None
+    data_efficiency: Number | None = None
+    message_efficiency: Number | None = None
     data_congestion: NumberOrZero = 0.0
     data_sharing: NumberOrZero = 1.0
     message_overhead_s: Time = 0.0
-    node_latency_s: Time = None
-    network_latency_s: Time = None
+    node_latency_s: Time | None = None
+    network_latency_s: Time | None = None
     contention: Slowdown = 1.0
 
 

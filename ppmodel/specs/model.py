@@ -2,11 +2,12 @@
 
 from __future__ import annotations  # help() shows a field's type by its name
 
+import os
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from ppmodel.errors import SpecificationError
-from ppmodel.specs.entries import Number, Switch, Whole, WholeOrZero, entry_type, file_form, load_specification
+from ppmodel.specs.entries import Number, Switch, Whole, WholeOrZero, entry, file_form, load_specification
 from ppmodel.specs.layout import RECOMPUTE
 
 
@@ -134,11 +135,11 @@ class ModelSpec:
     head_size: Number
     mlp_hidden: Whole
     gated_mlp: Switch
-    norm: entry_type(str, Literal["layernorm", "rmsnorm"])
+    norm: Annotated[str, entry(Literal["layernorm", "rmsnorm"])]
     bias: Switch
     dropout: Switch
-    attention: entry_type(str, Literal["materialised", "fused-softmax", "fused"])
-    recompute: entry_type(str, Literal[RECOMPUTE])
+    attention: Annotated[str, entry(Literal["materialised", "fused-softmax", "fused"])]
+    recompute: Annotated[str, entry(Literal[RECOMPUTE])]
     sequence: Whole
     vocabulary: WholeOrZero
     learned_positions: Switch
@@ -163,7 +164,7 @@ class ModelSpec:
             _check_latent_attention(self)
 
     @property
-    def dense_blocks(self):
+    def dense_blocks(self) -> int:
         """Number of leading blocks that have an MLP; without experts, all blocks."""
         return self.experts.dense_layers if self.experts else self.blocks
 
@@ -180,7 +181,7 @@ def _check_latent_attention(model):
         raise SpecificationError("kv_heads", model.kv_heads, rule, "write the same as heads; latents replace groups")
 
 
-def load_model(name):
+def load_model(name: str | os.PathLike[str]) -> ModelSpec:
     """Read a model by name or from a file; see `load_system`.
 
     Parameters

@@ -2,8 +2,9 @@
 
 from __future__ import annotations  # help() shows a field's type by its name
 
+import os
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 from ppmodel.specs.entries import (
     Bandwidth,
@@ -12,7 +13,7 @@ from ppmodel.specs.entries import (
     Switch,
     Transfers,
     Whole,
-    entry_type,
+    entry,
     load_specification,
 )
 
@@ -46,8 +47,8 @@ class SettingSpec:
     name: str
     title: str
     p2p: Transfers
-    allreduce: entry_type(str, Literal["excluded", "overlapped", "blocking", "overlapped_links"])
-    concat: entry_type(str, Literal["direct", "overlapping", "forward-doubling", "backward-halving"])
+    allreduce: Annotated[str, entry(Literal["excluded", "overlapped", "blocking", "overlapped_links"])]
+    concat: Annotated[str, entry(Literal["direct", "overlapping", "forward-doubling", "backward-halving"])]
     waves: Whole
     memory_bandwidth_bytes_per_s: Bandwidth
     memory_follows: Switch
@@ -57,7 +58,7 @@ class SettingSpec:
     provenance: tuple = field(default=(), compare=False, repr=False)
 
 
-def load_setting(name):
+def load_setting(name: str | os.PathLike[str]) -> SettingSpec:
     """Read a setting by name or from a file; see `load_system`.
 
     Parameters

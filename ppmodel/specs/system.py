@@ -2,6 +2,7 @@
 
 from __future__ import annotations  # help() shows a field's type by its name
 
+import os
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -36,9 +37,9 @@ class ErrorSpec:
         Of runs that are only known to fit in memory or not, the share predicted wrongly.
     """
 
-    time: NumberOrZero = None
-    memory: NumberOrZero = None
-    fits: Share = None
+    time: NumberOrZero | None = None
+    memory: NumberOrZero | None = None
+    fits: Share | None = None
 
 
 Errors = Annotated[ErrorSpec | None, file_form(ErrorSpec)]
@@ -103,14 +104,14 @@ class SystemSpec:
     kernels: Kernels = None
     collectives: Collectives = None
     memory: Memory = None
-    fp8_peak_compute_flops: Rate = None
+    fp8_peak_compute_flops: Rate | None = None
     reserve_bytes: Size = 0.0
-    host_bandwidth_bytes_per_s: Bandwidth = None
+    host_bandwidth_bytes_per_s: Bandwidth | None = None
     errors: Errors = field(default=None, compare=False)
     provenance: tuple = field(default=(), compare=False, repr=False)
 
 
-def load_system(name):
+def load_system(name: str | os.PathLike[str]) -> SystemSpec:
     """Read a system by name or from a file.
 
     Parameters

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
 from ppmodel.errors import SpecificationError
-from ppmodel.specs.entries import Bandwidth, Switch, Time, Whole, entry_type, file_form
+from ppmodel.specs.entries import Bandwidth, Switch, Time, Whole, entry, file_form
 
 PLACEMENTS = ("blocked", "round-robin", "folded")
 """Which ranks share a node: neighbours; every n-th rank, on n nodes; or ranks d and S-1-d."""
@@ -26,7 +27,7 @@ def _checked_placement(value):
     raise PydanticCustomError("placement", rule)
 
 
-_Placement = entry_type(str | tuple, Annotated[Any, AfterValidator(_checked_placement)])
+_Placement = Annotated[str | tuple, entry(Annotated[Any, AfterValidator(_checked_placement)])]
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class NodeSpec:
             remedy = "spread them, or increase devices_per_node"
             raise SpecificationError("nodes.placement", list(self.placement), rule, remedy)
 
-    def of_ranks(self, num_ranks):
+    def of_ranks(self, num_ranks: int) -> NDArray[np.int64]:
         """The node of each rank; nodes are numbered in order of first use.
 
         Parameters
@@ -113,7 +114,7 @@ class NodeSpec:
         number = {node: index for index, node in enumerate(dict.fromkeys(self.placement))}
         return np.array([number[node] for node in self.placement])
 
-    def nics(self, num_ranks):
+    def nics(self, num_ranks: int) -> tuple[int, ...] | None:
         """The NIC of each rank, if ranks share NICs.
 
         Parameters

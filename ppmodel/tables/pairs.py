@@ -1,10 +1,15 @@
 """Pairs: cells of a table with one forward and one backward (or half of one), which have their own duration."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ppmodel.ops import OpKind
+
+if TYPE_CHECKING:
+    from ppmodel.tables.schedule import Schedule
 
 NO_PAIR = -1
 
@@ -37,7 +42,7 @@ class Pairs(NamedTuple):
     counts: np.ndarray
 
 
-def find_pairs(schedule):
+def find_pairs(schedule: Schedule) -> Pairs:
     """Find the `Pairs` of a table; cells with more than two operations are not pairs.
 
     Examples

@@ -1,8 +1,11 @@
 """The table: which rank runs which operations, in which order. Everything else follows from it."""
 
+from __future__ import annotations  # help() shows a field's type by its name
+
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +19,16 @@ from ppmodel.tables.rows import as_cell, flattened, majority_placement, numbered
 from ppmodel.tables.slots import slots, table
 from ppmodel.tables.steps import find_steps, with_step
 from ppmodel.tables.validation import refuse_deadlock, refuse_out_of_range, validate
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from matplotlib.figure import Figure
+    from numpy.typing import ArrayLike, NDArray
+    from pandas import DataFrame
+
+    from ppmodel.tables.dependencies import Dependencies
 
 _ROUNDING, _LARGEST_RATIO = 1e-12, 1e9
 _COLUMNS = (
@@ -63,19 +76,19 @@ class Schedule:
     """
 
     name: str
-    placement: np.ndarray
+    placement: NDArray[np.int32]
     num_microbatches: int
-    kind: np.ndarray
-    stage: np.ndarray
-    microbatch: np.ndarray
-    replica: np.ndarray
-    joined: np.ndarray
-    rank_start: np.ndarray
+    kind: NDArray[np.int32]
+    stage: NDArray[np.int32]
+    microbatch: NDArray[np.int32]
+    replica: NDArray[np.int32]
+    joined: NDArray[np.bool_]
+    rank_start: NDArray[np.int32]
     microbatch_parts: int = 1
-    stage_shares: np.ndarray | None = None
+    stage_shares: NDArray[np.float64] = None  # type: ignore[assignment]  # even shares, once it is made
     held_for_weight_grad: float = 1.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         own = self.__dict__
         for name, dtype in _COLUMNS:
             own[name] = column = np.ascontiguousarray(own[name], dtype)
@@ -93,7 +106,9 @@ class Schedule:
             own["stage_shares"] = shares / mean
 
     @classmethod
-    def of_columns(cls, name, placement, num_microbatches, columns):
+    def of_columns(
+        cls, name: str, placement: NDArray[np.int32], num_microbatches: int, columns: NDArray[np.int32]
+    ) -> Schedule:
         """Make a schedule of one replica from the columns that compiled generators fill, unconverted and unchecked.
 
         Parameters
@@ -120,7 +135,18 @@ class Schedule:
         return made
 
     @classmethod
-    def from_programs(cls, name, placement, num_microbatches, kind, stage, microbatch, replica=0, joined=False, **more):
+    def from_programs(
+        cls,
+        name: str,
+        placement: ArrayLike,
+        num_microbatches: int,
+        kind: ArrayLike,
+        stage: ArrayLike,
+        microbatch: ArrayLike,
+        replica: ArrayLike = 0,
+        joined: ArrayLike = False,
+        **more: Any,
+    ) -> Schedule:
         """Make a schedule in which every rank runs the same number of operations.
 
         Parameters
@@ -132,31 +158,44 @@ class Schedule:
         """
         given = kind, stage, microbatch, replica, joined
         num_ranks, length = shape = np.broadcast(*given).shape
-        columns = [_column(values, shape, bool if values is joined else np.int32) for values in given]
-        rank_start = np.arange(0, (num_ranks + 1) * length, length, dtype=np.int32)
-        return cls(name, np.array(placement, dtype=np.int32, ndmin=2), num_microbatches, *columns, rank_start, **more)
+        columns: list[Any] = [_column(values, shape, bool if values is joined else np.int32) for values in given]
+        columns.append(np.arange(0, (num_ranks + 1) * length, length, dtype=np.int32))  # rank_start
+        homes = np.array(placement, dtype=np.int32, ndmin=2)
+        return cls(name, homes, num_microbatches, *columns, **more)
 
     @classmethod
-    def from_slots(cls, name, placement, num_microbatches, kind, stage, microbatch, replica, slot, **more):
+    def from_slots(
+        cls,
+        name: str,
+        placement: ArrayLike,
+        num_microbatches: int,
+        kind: ArrayLike,
+        stage: ArrayLike,
+        microbatch: ArrayLike,
+        replica: ArrayLike,
+        slot: ArrayLike,
+        **more: Any,
+    ) -> Schedule:
         """Make a schedule from operations and their slots: each rank runs its operations in slot order.
 
         Operations of one rank with the same slot share a cell, in the order given.
         """
-        placement = np.atleast_2d(placement)
+        homes = np.atleast_2d(np.asarray(placement, dtype=np.int32))
         arrays = (np.asarray(a, dtype=np.int32) for a in (kind, stage, microbatch, replica))
         kind, stage, microbatch, replica = (a.ravel() for a in np.broadcast_arrays(*arrays))
-        rank, slot = placement[replica, stage], np.asarray(slot).ravel()
-        order = by_keys(rank, slot)
-        rank, slot = rank[order], slot[order]
+        rank, slots = homes[replica, stage], np.asarray(slot).ravel()
+        order = by_keys(rank, slots)
+        rank, slots = rank[order], slots[order]
         joined = np.zeros(len(order), dtype=bool)
-        joined[1:] = (rank[1:] == rank[:-1]) & (slot[1:] == slot[:-1])
+        joined[1:] = (rank[1:] == rank[:-1]) & (slots[1:] == slots[:-1])
+        rank_start: Any = np.searchsorted(rank, np.arange(homes.max() + 2))
         return cls(
-            name, placement, num_microbatches, kind[order], stage[order], microbatch[order], replica[order],
-            joined, np.searchsorted(rank, np.arange(placement.max() + 2)), **more,
+            name, homes, num_microbatches, kind[order], stage[order], microbatch[order], replica[order], joined,
+            rank_start, **more,
         )  # fmt: skip
 
     @classmethod
-    def from_rows(cls, name, rows, **more):
+    def from_rows(cls, name: str, rows: Sequence[Sequence[Op | str | Sequence[Op]]], **more: Any) -> Schedule:
         """Make a schedule from rows of operations, one row per rank, and check it.
 
         Parameters
@@ -205,51 +244,51 @@ class Schedule:
         return schedule
 
     @property
-    def num_ranks(self):
+    def num_ranks(self) -> int:
         """Number of ranks, the rows of the table; S in the paper."""
         return len(self.rank_start) - 1
 
     @property
-    def num_replicas(self):
+    def num_replicas(self) -> int:
         """Number of copies of the pipeline; 2 in a bidirectional schedule."""
         return self.placement.shape[0]
 
     @property
-    def num_stages(self):
+    def num_stages(self) -> int:
         """Number of stages that the model is divided into, a multiple of the number of ranks."""
         return self.placement.shape[1]
 
     @property
-    def chunks_per_rank(self):
+    def chunks_per_rank(self) -> float:
         """Number of stages of one replica on each rank, v."""
         return self.num_stages / self.num_ranks
 
     @property
-    def num_operations(self):
+    def num_operations(self) -> int:
         return len(self.kind)
 
     @property
-    def table_microbatches(self):
+    def table_microbatches(self) -> int:
         """Number of microbatches as the table counts them: parts, if it splits them."""
         return self.num_microbatches * self.microbatch_parts
 
     @cached_property
-    def rank(self):
+    def rank(self) -> NDArray[np.int32]:
         """The rank of each operation, shape (num_operations,)."""
         return np.repeat(np.arange(self.num_ranks, dtype=np.int32), np.diff(self.rank_start))
 
     @cached_property
-    def cell(self):
+    def cell(self) -> NDArray[np.int32]:
         """The index of each operation's cell, counted over all ranks; shape (num_operations,)."""
         return np.cumsum(~self.joined, dtype=np.int32) - 1
 
     @cached_property
-    def reduces(self):
+    def reduces(self) -> bool:
         """Whether the table has gradient reductions."""
         return bool((self.kind == OpKind.R).any())
 
     @cached_property
-    def overlaps(self):
+    def overlaps(self) -> NDArray[np.bool_]:
         """Whether each operation is in a cell with a forward and a backward (F&B); shape (num_operations,)."""
         if not self.joined.any():
             return np.zeros(self.num_operations, dtype=bool)
@@ -262,12 +301,12 @@ class Schedule:
         return np.repeat(pairs, np.diff(first, append=self.num_operations))
 
     @property
-    def cost_class(self):
+    def cost_class(self) -> NDArray[np.int32]:
         """Kind, replica and stage of each operation, encoded as one number; shape (num_operations,)."""
         return (self.kind * self.num_replicas + self.replica) * self.num_stages + self.stage
 
     @cached_property
-    def class_counts(self):
+    def class_counts(self) -> NDArray[np.int64]:
         """Number of operations of each `cost_class` alone in a cell, and in F&B cells; shape (2, classes)."""
         fast = kernels(self.num_operations)
         if fast:
@@ -280,16 +319,16 @@ class Schedule:
         return np.stack([np.bincount(self.cost_class[where], minlength=classes) for where in (alone, self.overlaps)])
 
     @property
-    def pieces_per_unit(self):
+    def pieces_per_unit(self) -> float:
         """Number of operations per microbatch on 1/S of the model, from chunks and parts."""
         return self.chunks_per_rank * self.microbatch_parts
 
     @cached_property
-    def unit_shares(self):
+    def unit_shares(self) -> NDArray[np.float64]:
         """Each stage's share of one microbatch on 1/S of the model; shape (num_stages,)."""
         return self.stage_shares / self.pieces_per_unit
 
-    def op(self, index):
+    def op(self, index: int) -> Op:
         """Return the operation at an index.
 
         >>> from ppmodel import build
@@ -300,14 +339,14 @@ class Schedule:
             OpKind(self.kind[index]), int(self.stage[index]), int(self.microbatch[index]), int(self.replica[index])
         )
 
-    def rows(self):
+    def rows(self) -> list[list[tuple[Op, ...]]]:
         """Each rank's cells in program order; a cell is a tuple of operations. The inverse of `from_rows`."""
         ops, heads = [self.op(index) for index in range(self.num_operations)], np.flatnonzero(~self.joined).tolist()
         cells = [tuple(ops[first:last]) for first, last in pairwise([*heads, len(ops)])]
         bounds = np.searchsorted(heads, self.rank_start)
         return [cells[first:last] for first, last in pairwise(bounds)]
 
-    def unfused(self):
+    def unfused(self) -> Schedule:
         """Return the same order with each F&B pair, a forward and a backward in one cell, split into two cells.
 
         A pair starts when the inputs of both operations have arrived, and delivers both results at its end; unfused,
@@ -331,7 +370,7 @@ class Schedule:
         return replace(self, joined=self.joined & ~self.overlaps)
 
     @cached_property
-    def dependencies(self):
+    def dependencies(self) -> Dependencies:
         """The `Dependencies` of the table.
 
         Raises
@@ -350,7 +389,7 @@ class Schedule:
 
     # ---- display and export ------------------------------------------------------------------
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         cut = "" if self.num_stages == self.num_ranks else f", stages={self.num_stages}"
         copies = "" if self.num_replicas == 1 else f", replicas={self.num_replicas}"
         return (
@@ -364,7 +403,7 @@ class Schedule:
 
         return table_html(self)
 
-    def plot(self, title=None, **slots):
+    def plot(self, title: str | None = None, **slots: int) -> Figure:
         """Draw the idealised table: one row per rank, one column per slot.
 
         Parameters
@@ -382,7 +421,7 @@ class Schedule:
 
         return plot_table({self.name: self}, title or f"{self.name}: the table", **slots)
 
-    def to_csv(self, path):
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the idealised table as a CSV file for `ppmodel.read_table` and spreadsheets.
 
         Parameters
@@ -391,7 +430,7 @@ class Schedule:
         """
         self._write(path, "csv")
 
-    def to_pytorch(self, path):
+    def to_pytorch(self, path: str | os.PathLike[str]) -> None:
         """Write the order as the CSV that ``torch.distributed.pipelining`` loads.
 
         Parameters
@@ -410,7 +449,7 @@ class Schedule:
 
         write_whole(path, write_table(self, form), "table")
 
-    def to_frame(self):
+    def to_frame(self) -> DataFrame:
         """Return every operation with its slots in the idealised table.
 
         Returns
@@ -421,7 +460,7 @@ class Schedule:
         """
         return self.frame_with(dict(zip(("start", "end"), self.slots(), strict=True)))
 
-    def frame_with(self, columns):
+    def frame_with(self, columns: Mapping[str, ArrayLike]) -> DataFrame:
         """A frame with one row per operation, and further columns in the same order."""
         import pandas as pd
 
@@ -431,7 +470,7 @@ class Schedule:
             "replica": self.replica, **columns,
         })  # fmt: skip
 
-    def marked(self, indices):
+    def marked(self, indices: Iterable[int]) -> Grid:
         """The `Grid` of the rows in program order, with some operations' cells marked."""
         place = self.cell - self.cell[self.rank_start[:-1]][self.rank]
         marks = {(int(self.rank[i]), int(place[i])) for i in indices}

@@ -1,7 +1,9 @@
 """The idealised table: when each operation runs, in slots, without communication."""
 
+from __future__ import annotations
+
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -11,6 +13,11 @@ from ppmodel.ops import OpKind
 from ppmodel.tables.dependencies import NO_OPERATION, shares_groups
 from ppmodel.tables.steps import step_times
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from ppmodel.tables.schedule import Schedule
+
 IDLE, CONTINUED = ".", "~"
 """An idle cell, and a cell of an operation that started in an earlier slot."""
 
@@ -19,7 +26,15 @@ _NO_SHARES = np.empty(0)
 _MAX_SLOTS = 10**9
 
 
-def slots(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reduction=1, optimizer=1):
+def slots(
+    schedule: Schedule,
+    forward: int = 1,
+    backward: int = 2,
+    input_grad: int = 1,
+    weight_grad: int = 1,
+    reduction: int = 1,
+    optimizer: int = 1,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Compute start and end slots of every operation in the idealised table, without communication.
 
     Every operation starts as early as its rank's order and its inputs allow. The arguments are the
@@ -146,7 +161,15 @@ def _require_drawable(cells, about=""):
         raise ScheduleError("table", f"{about}{cells} cells", rule, "draw a smaller schedule, or shorter operations")
 
 
-def table(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reduction=1, optimizer=1):
+def table(
+    schedule: Schedule,
+    forward: int = 1,
+    backward: int = 2,
+    input_grad: int = 1,
+    weight_grad: int = 1,
+    reduction: int = 1,
+    optimizer: int = 1,
+) -> list[list[str]]:
     """Write the idealised table as text, ranks x slots.
 
     Parameters

@@ -1,14 +1,22 @@
 """The end of an iteration: the gradient reductions and optimizer steps of each rank."""
 
+from __future__ import annotations
+
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ppmodel.ops import NO_MICROBATCH, OpKind
 from ppmodel.tables.dependencies import by_keys, last_gradients
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-def with_step(schedule):
+    from ppmodel.tables.schedule import Schedule
+
+
+def with_step(schedule: Schedule) -> Schedule:
     """Add to a table what ends an iteration: each stage's gradient reduction and optimizer step.
 
     Reductions and steps already in the table stay in place. Missing ones are appended to their ranks: first reductions,
@@ -42,9 +50,11 @@ def with_step(schedule):
         "kind": kind, "stage": stage, "microbatch": np.full(count, NO_MICROBATCH), "replica": replica,
         "joined": np.zeros(count, dtype=bool),
     }  # fmt: skip
-    columns = {name: np.concatenate((getattr(schedule, name), column))[order] for name, column in added.items()}
-    rank_start = np.searchsorted(rank[order], np.arange(schedule.num_ranks + 1))
-    return replace(schedule, rank_start=rank_start, **columns)
+    columns: dict[str, Any] = {
+        name: np.concatenate((getattr(schedule, name), column))[order] for name, column in added.items()
+    }
+    columns["rank_start"] = np.searchsorted(rank[order], np.arange(schedule.num_ranks + 1))
+    return replace(schedule, **columns)
 
 
 def _lacking(schedule, kind):
@@ -55,7 +65,7 @@ def _lacking(schedule, kind):
     return np.nonzero(~there)
 
 
-def find_steps(schedule):
+def find_steps(schedule: Schedule) -> NDArray[np.int64]:
     """Find the optimizer steps, which are the last operations of every rank if there are any.
 
     Parameters

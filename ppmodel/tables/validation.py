@@ -1,16 +1,23 @@
 """Check that a table is a schedule: every operation occurs once, on its rank, and none waits forever."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from ppmodel.errors import TableError
 from ppmodel.ops import NO_MICROBATCH, Op, OpKind
 from ppmodel.tables.dependencies import NO_OPERATION, index_of, sources
 
+if TYPE_CHECKING:
+    from ppmodel.tables.schedule import Schedule
+
 _MOST_PLACES = 2**26
 _CALLED = {OpKind.R: "reductions", OpKind.O: "optimizer steps"}
 
 
-def validate(schedule):
+def validate(schedule: Schedule) -> None:
     """Check that every operation occurs once, on its stage's rank, and that no rank waits forever.
 
     Raises

@@ -88,7 +88,7 @@ def test_every_shell_line_of_workflow_and_binder_parses():
         for step in job["steps"]
         if "run" in step
     ]
-    scripts = [ROOT / ".ci" / "run", ROOT / ".binder" / "postBuild"]
+    scripts = [ROOT / ".ci" / "run", ROOT / ".ci" / "lowest", ROOT / ".binder" / "postBuild"]
     for text in [*steps, *(path.read_text() for path in scripts)]:
         subprocess.run(["bash", "-n"], input=text, text=True, check=True)
     assert all(os.access(path, os.X_OK) for path in scripts)

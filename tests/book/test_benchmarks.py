@@ -43,7 +43,7 @@ from ppmodel.costs import OpCosts, uniform_costs
 from ppmodel.errors import PPModelError
 from ppmodel.simulation import compile_graph, run_graph
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 IN_SECONDS = [peer for peer in PEERS if peer.in_seconds and peer.installed]
 IN_THIS_PROCESS = (generation, compiling, evaluation, reading, many_points, events, activations, uncertainty)
 TINY = Plan(

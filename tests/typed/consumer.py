@@ -1,0 +1,41 @@
+"""What a user may write: a type checker, in strict mode, knows the type of every expression below."""
+
+from pathlib import Path
+from typing import assert_type
+
+import numpy as np
+from numpy.typing import NDArray
+
+import ppmodel as pp
+from ppmodel.specs import ModelSpec, SystemSpec
+
+
+def tables(path: Path) -> pp.Schedule:
+    """A table, its columns and slots, written and read."""
+    table = pp.Schedule.from_rows("one rank", [["0F0", "0F1", pp.Op(pp.OpKind.B, 0, 0), "0B1"]])
+    assert_type(table.rank, NDArray[np.int32])
+    assert_type(table.slots(backward=2), tuple[NDArray[np.int64], NDArray[np.int64]])
+    assert_type(table.table(), list[list[str]])
+    assert_type(table.op(0).kind, pp.OpKind)
+    assert_type(table.with_step().unfused().num_ranks, int)
+    table.validate()
+    table.to_csv(path / "table.csv")
+    return pp.read_table(path / "table.csv")
+
+
+def specifications() -> tuple[ModelSpec, SystemSpec]:
+    """A model and a system, by name; optional entries may be missing."""
+    system = pp.load_system("dgx_h100_nodes")
+    assert_type(system.fp8_peak_compute_flops, float | None)
+    assert_type(system.nodes.devices_per_node if system.nodes else 1, int)
+    return pp.load_model("paper"), system
+
+
+def refused(name: str) -> str | None:
+    """The rule that a name breaks."""
+    try:
+        pp.load_model(name)
+    except pp.PPModelError as error:
+        return error.rule
+    assert_type(pp.names(), list[str])
+    return None
