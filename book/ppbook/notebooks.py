@@ -15,6 +15,7 @@ import nbformat
 
 from ppbook.folders import libc
 from ppbook.parameters import declared
+from ppbook.published import as_markdown
 from ppmodel.errors import PPModelError, ReproduceError, SpecificationError, TableError
 from ppmodel.files import read_text
 from ppmodel.specs import load_system, one_node_text, system_names
@@ -240,6 +241,7 @@ def execute(source, folder, values, at_cell=None, first=None, kernels=None):
             if output.get("name") == "stderr":
                 rule = f"wrote a warning in cell {number}: {output.text.strip().splitlines()[-1]}"
                 raise ReproduceError("notebook", source.name, rule, KEPT)
+    as_markdown(done)
     own = declared(done)
     specified = [key for key in values if key in own and own[key].word in _SPECIFIED]
     if specified and f"nb/{source.stem}" != OWN_PAGE:

@@ -17,6 +17,7 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import AliasEvent
 
 from ppbook.kinds import KINDS, Kind, like, shown
+from ppbook.published import define_magic
 from ppmodel.errors import PPModelError, did_you_mean
 from ppmodel.specs import load_model, load_system
 from ppmodel.specs.document import refuse_depth
@@ -203,6 +204,8 @@ def check(given, own):
 def check_cell(sources, values):
     """Refuse parameters of the wrong kind inside a notebook, so that plain papermill gives the same message.
 
+    It also defines the cell magic of `published`.
+
     Parameters
     ----------
     sources : list of str
@@ -234,6 +237,7 @@ def check_cell(sources, values):
     else:
         return
     check({name: values[name] for name in own}, own)
+    define_magic(own, values)
 
 
 def _check_list(name, values, parameter):
