@@ -9,7 +9,6 @@ import os
 import platform
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +26,7 @@ from ppbook.explorer_data import write_explorer
 from ppbook.files import bring, files_of, require_names
 from ppbook.folders import publish, require_ours, workspace
 from ppbook.kinds import KINDS
-from ppbook.notebooks import DEATH_SIGNAL, KEPT, OWN_PAGE, execute_all, named, read
+from ppbook.notebooks import KEPT, OWN_PAGE, execute_all, named, read
 from ppbook.pages import add_buttons, how_to_get, mend, repository
 from ppbook.provenance import git
 from ppbook.report import literal
@@ -36,9 +35,8 @@ from ppmodel.errors import ReproduceError
 from ppmodel.files import parse_json, read_text
 from ppmodel.specs import DATA, load_model, load_system
 
-_JUPYTER_BOOK = (  # it ends with the run that waits for it, even if that is killed
-    f"import ctypes; getattr(ctypes.CDLL(None), 'prctl', lambda *_: 0)({DEATH_SIGNAL}, {int(signal.SIGTERM)}); "
-    "from jupyter_book.cli.main import main; main()"
+_JUPYTER_BOOK = (
+    "from ppbook.forked import end_with_parent; end_with_parent(); from jupyter_book.cli.main import main; main()"
 )
 _RECORD = "ppmodelRun = "
 _EXPLORER = "explorer"

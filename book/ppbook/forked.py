@@ -4,6 +4,7 @@ A kernel takes two seconds of a core to start: it imports numpy, pandas, matplot
 notebooks run, a server beside each worker does this once. No notebook sees another's state: each has its own fork.
 """
 
+import ctypes
 import os
 import signal
 from contextlib import suppress
@@ -19,12 +20,21 @@ _LOADED = [
 ]  # fmt: skip
 """What the server imports; none of it may start a thread, or ask for the shell that only a kernel has."""
 
+_PARENT_DEATH_SIGNAL = 1  # of prctl
+
+
+def end_with_parent():
+    """Have this process killed when its parent dies, where the system is Linux: a killed run leaves none behind."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
 
 class ForkedKernels(AsyncKernelManager):
     """Starts kernels as forks; otherwise the same as papermill's default."""
 
-    def __init__(self, **given):
-        super().__init__(**given)
+    def __init__(self, **settings):
+        super().__init__(**settings)
         self.provisioner = _Provisioner(parent=self, kernel_spec=self.kernel_spec)
 
 
@@ -42,19 +52,19 @@ class _Process:
 
     stdin = stdout = stderr = None
 
-    def __init__(self, *given):
+    def __init__(self, *arguments):
         context = get_context("forkserver")
         context.set_forkserver_preload(_LOADED)
-        self._own = context.Process(target=_kernel, args=given)
-        self._own.start()
-        self.pid = self._own.pid
+        self._process = context.Process(target=_kernel, args=arguments)
+        self._process.start()
+        self.pid = self._process.pid
 
     def poll(self):
-        return self._own.exitcode
+        return self._process.exitcode
 
     def wait(self):
-        self._own.join()
-        return self._own.exitcode
+        self._process.join()
+        return self._process.exitcode
 
     def send_signal(self, number):
         with suppress(ProcessLookupError):
@@ -71,6 +81,7 @@ def _kernel(arguments, cwd, env):
     """Become a kernel, in its own session, so that a signal to its group reaches no other process."""
     from ipykernel.kernelapp import launch_new_instance
 
+    end_with_parent()
     os.close(forkserver._forkserver._forkserver_alive_fd)  # if this stays open, the server outlives a killed worker
     os.setsid()
     os.environ.update(env or {})

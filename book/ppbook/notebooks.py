@@ -8,13 +8,15 @@ import sys
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
 from time import perf_counter, time
 
 import nbformat
+from jupyter_client import AsyncKernelManager
 
-from ppbook.folders import libc
+from ppbook.forked import ForkedKernels, end_with_parent
 from ppbook.parameters import declared
+from ppbook.published import as_markdown
 from ppmodel.errors import PPModelError, ReproduceError, SpecificationError, TableError
 from ppmodel.files import read_text
 from ppmodel.specs import load_system, one_node_text, system_names
@@ -25,14 +27,8 @@ KEPT = "nothing was written, and existing files are unchanged"
 OWN_PAGE = "nb/your-system"
 """The page about the user's own system."""
 
-DEATH_SIGNAL = 1
-"""The C library's code to request a signal when the parent process dies."""
-
 _LARGEST_BYTES = 2**26  # of a notebook with its pictures
 _SAY_S, _LOOK_S, _START_S = 30, 1, 60
-_DIES_WITH_ITS_PARENT = (
-    f"--IPKernelApp.exec_lines=__import__('ctypes').CDLL(None).prctl({DEATH_SIGNAL}, {int(signal.SIGKILL)})"
-)
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _SPECIFIED = {"system", "node-system", "model"}
 _WRITTEN_FOR = (
@@ -119,69 +115,58 @@ def execute_all(changes, folder, into, jobs, bar, limit=None, first=None):
     """
     into.mkdir(exist_ok=True)
     seconds, cells = {}, folder.parent
-    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_isolate, initargs=[cells, os.getpid()]) as pool:
+    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_isolate, initargs=[cells]) as pool:
         runs = {pool.submit(_timed, source, folder, values, first): source for source, values in changes.items()}
         try:
-            for done in _as_completed(runs, cells, bar, limit):
-                notebook, seconds[runs[done].stem] = _result(done, runs, cells)
-                nbformat.write(notebook, into / runs[done].name)
+            for run in _as_completed(runs, cells, bar, limit):
+                notebook, seconds[runs[run].stem] = run.result()
+                nbformat.write(notebook, into / runs[run].name)
                 bar.update()
-        except BaseException:
+        except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in active_children():  # their kernels end with them
                 worker.kill()  # reaches even a worker whose kernel has stopped it
+            if isinstance(error, BrokenProcessPool):
+                places = [f"{source.name}, cell {cell}" for source, cell, _ in _running(runs.values(), cells)]
+                rule = "was running when its process died, or was killed"
+                raise ReproduceError("notebook", " or ".join(places) or "the first", rule, KEPT) from None
             raise
     return seconds
 
 
 def _as_completed(runs, cells, bar, limit):
     """Yield runs as they end; meanwhile, report slow cells, and refuse one that takes too long."""
-    left, said = set(runs), time()
-    while left:
-        done, left = wait(left, _LOOK_S, FIRST_COMPLETED)
-        yield from done
-        running = dict(_running([runs[run] for run in left], cells))
-        bar.set_postfix_str(", ".join(f"{source.stem} (cell {cell})" for source, (cell, _) in running.items()), False)
+    pending, reported = set(runs), time()
+    while pending:
+        completed, pending = wait(pending, _LOOK_S, FIRST_COMPLETED)
+        yield from completed
+        running = list(_running([runs[run] for run in pending], cells))
+        bar.set_postfix_str(", ".join(f"{source.stem} (cell {cell})" for source, cell, _ in running), False)
         if sys.stderr.isatty():
             bar.refresh()
-        for source, (cell, since) in running.items():
+        for source, cell, since in running:
             if limit is not None and time() - since > limit:
                 rule = f"has not finished cell {cell} after {limit:g} s"
                 raise ReproduceError("notebook", source.name, rule, f"fix its loop, or allow more time; {KEPT}")
-            if time() - max(since, said) > _SAY_S:
+            if time() - max(since, reported) > _SAY_S:
                 text = f"{source.name}: cell {cell} has been running for {time() - since:.0f} s"
                 bar.write(text, file=sys.stderr)
-        said = time() if time() - said > _SAY_S else said
+        reported = time() if time() - reported > _SAY_S else reported
 
 
 def _running(sources, cells):
     """Notebooks, the current cell of each, and when it started, in seconds."""
     for source in sources:
+        path = cells / f"{source.stem}.cell"
         with suppress(OSError, ValueError):
-            path = _cell_file(source, cells)
-            yield source, (int(path.read_text()), path.stat().st_mtime)
+            yield source, int(path.read_text()), path.stat().st_mtime
 
 
-def _cell_file(source, cells):
-    """The file in which a worker records which cell of a notebook is running."""
-    return cells / f"{source.stem}.cell"
-
-
-def _result(run, runs, cells):
-    """The result of a run, or which notebooks were running when a worker died."""
-    try:
-        return run.result()
-    except BrokenProcessPool:
-        places = [f"{source.name}, cell {cell}" for source, (cell, _) in _running(runs.values(), cells)]
-        rule = "was running when its process died, or was killed"
-        raise ReproduceError("notebook", " or ".join(places) or "the first", rule, KEPT) from None
-
-
-def _isolate(folder, parent):
+def _isolate(folder):
     """Keep a user's own Jupyter start-up files, random hashes and Ctrl-C out of a worker's kernels."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    libc("prctl", DEATH_SIGNAL, signal.SIGTERM)  # a worker ends with the run, even if that is killed
-    if os.getppid() != parent:  # the parent died before this worker requested the signal
+    end_with_parent()
+    if os.getppid() != parent_process().pid:  # it died before
         os._exit(1)
     for stream in (1, 2):  # a cell's output is in the notebook; here it would mix with our messages
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
@@ -193,9 +178,8 @@ def _isolate(folder, parent):
 
 
 def _timed(source, folder, values, first):
-    began, path = perf_counter(), _cell_file(source, folder.parent)
-    from ppbook.forked import ForkedKernels
-
+    """Run a notebook, with a file that says which of its cells is running."""
+    began, path = perf_counter(), folder.parent / f"{source.stem}.cell"
     notebook = execute(source, folder, values, lambda number: path.write_text(str(number)), first, ForkedKernels)
     path.unlink(missing_ok=True)
     return notebook, perf_counter() - began
@@ -204,7 +188,7 @@ def _timed(source, folder, values, first):
 # ---- one -----------------------------------------------------------------------------------------
 
 
-def execute(source, folder, values, at_cell=None, first=None, kernels=None):
+def execute(source, folder, values, at_cell=str, first=None, kernels=AsyncKernelManager):
     """Run one notebook with papermill in a folder, and remove what differs from run to run.
 
     Parameters
@@ -231,21 +215,21 @@ def execute(source, folder, values, at_cell=None, first=None, kernels=None):
     ReproduceError
         If a cell raises or warns, or the kernel dies.
     """
-    done = _run_by_papermill(source, folder, values, at_cell or str, first, kernels)
-    for number, cell in enumerate(done.cells):
+    notebook = _run_by_papermill(source, folder, values, at_cell, first, kernels)
+    for number, cell in enumerate(notebook.cells):
         for output in cell.get("outputs", ()):
+            rule = None
             if output.output_type == "error":  # papermill lets SystemExit pass
                 rule = f"failed in cell {number}: {output.ename}: {output.evalue}"
-                raise ReproduceError("notebook", source.name, rule, KEPT)
-            if output.get("name") == "stderr":
+            elif output.get("name") == "stderr":
                 rule = f"wrote a warning in cell {number}: {output.text.strip().splitlines()[-1]}"
+            if rule:
                 raise ReproduceError("notebook", source.name, rule, KEPT)
-    own = declared(done)
-    specified = [key for key in values if key in own and own[key].word in _SPECIFIED]
-    if specified and f"nb/{source.stem}" != OWN_PAGE:
-        note = f"{_WRITTEN_FOR} {_one_node(values, own, folder)}".rstrip()
-        done.cells[0].source += f"\n\n> {note}"
-    return _normalise(done)
+    as_markdown(notebook)
+    if f"nb/{source.stem}" != OWN_PAGE:
+        _note_systems(notebook, values, folder)
+    _normalise(notebook)
+    return notebook
 
 
 def _run_by_papermill(source, folder, values, at_cell, first, kernels, starts=3):
@@ -260,17 +244,16 @@ def _run_by_papermill(source, folder, values, at_cell, first, kernels, starts=3)
         place = f"in cell {cell_index}"
         at_cell(cell_index)
 
-    manager = {} if kernels is None else {"kernel_manager_class": kernels}
-    lines = f"{_DIES_WITH_ITS_PARENT}; {first}" if first else _DIES_WITH_ITS_PARENT
+    arguments = ["--IPKernelApp.log_level=50"] + ([f"--IPKernelApp.exec_lines={first}"] if first else [])
     try:
         return execute_notebook(
             read(source), None, parameters=values, kernel_name="python3", cwd=str(folder), progress_bar=False,
-            start_timeout=_START_S, extra_arguments=["--IPKernelApp.log_level=50", lines],
-            on_cell_start=begun, **manager,
+            start_timeout=_START_S, extra_arguments=arguments, on_cell_start=begun, kernel_manager_class=kernels,
         )  # fmt: skip
     except PapermillExecutionError as error:
         rule = f"failed in cell {error.cell_index}: {error.ename}: {error.evalue}"
-        raise ReproduceError("notebook", source.name, rule, KEPT, grid=_grid_of(error)) from None
+        grid = "\n".join(error.traceback[1:]) if error.ename == TableError.__name__ else None
+        raise ReproduceError("notebook", source.name, rule, KEPT, grid=grid or None) from None
     except Exception as error:  # anything that may happen to a process running foreign code
         if place == before and "died" in str(error) and starts > 1:
             return _run_by_papermill(source, folder, values, at_cell, first, kernels, starts - 1)
@@ -278,22 +261,21 @@ def _run_by_papermill(source, folder, values, at_cell, first, kernels, starts=3)
         raise ReproduceError("notebook", source.name, rule, KEPT) from None
 
 
-def _grid_of(error):
-    """The grid of a refused table, shown below its message in a notebook; None for other errors."""
-    return "\n".join(error.traceback[1:]) or None if error.ename == TableError.__name__ else None
-
-
-def _one_node(values, own, folder):
-    """Say at which of a page's sizes all ranks of a given system are on one node."""
-    systems = [values[key] for key in values if key in own and own[key].word == "system"]
-    sizes = values.get("pp", own["pp"].value if "pp" in own else None)
-    if not systems or sizes is None:
-        return ""
-    name = systems[0][0] if isinstance(systems[0], list) else systems[0]
-    system = load_system(name if name in system_names() else folder / name)
-    with suppress(SpecificationError):  # a list of nodes for other sizes, on a page that does not use them
-        return one_node_text(system, sizes if isinstance(sizes, list) else [sizes])
-    return ""
+def _note_systems(notebook, values, folder):
+    """Note below the title that a page was written for other systems, and at which sizes one node holds all ranks."""
+    parameters = declared(notebook)
+    words = {name: parameters[name].word for name in values if name in parameters}
+    if not _SPECIFIED & set(words.values()):
+        return
+    note = f"\n\n> {_WRITTEN_FOR}"
+    systems = [values[name] for name, word in words.items() if word == "system"]
+    if systems and "pp" in parameters:
+        name = systems[0][0] if isinstance(systems[0], list) else systems[0]
+        system = load_system(name if name in system_names() else folder / name)
+        sizes = values.get("pp", parameters["pp"].value)
+        with suppress(SpecificationError):  # a list of nodes for other sizes, on a page that does not use them
+            note += f" {one_node_text(system, sizes if isinstance(sizes, list) else [sizes])}"
+    notebook.cells[0].source += note.rstrip()
 
 
 def _normalise(notebook):
@@ -308,4 +290,3 @@ def _normalise(notebook):
             for kind, text in output.get("data", {}).items():
                 if isinstance(text, str) and kind.startswith("text/"):
                     output["data"][kind] = _ADDRESS.sub("", text)
-    return notebook

@@ -5,10 +5,8 @@ any name; here, values are checked against their kinds before a kernel starts.
 """
 
 import ast
-import io
 import math
 import re
-import tokenize
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -17,9 +15,12 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import AliasEvent
 
 from ppbook.kinds import KINDS, Kind, like, shown
+from ppbook.published import define_magic
 from ppmodel.errors import PPModelError, did_you_mean
 from ppmodel.specs import load_model, load_system
 from ppmodel.specs.document import refuse_depth
+
+_COMMENT = re.compile(rb"\s*#\s*([\w-]+):")  # behind a value: its kind
 
 
 class Parameter(NamedTuple):
@@ -68,7 +69,7 @@ def declared(notebook):
     --------
     >>> from nbformat.v4 import new_code_cell, new_notebook
     >>> cell = new_code_cell("pp = [4, 8]  # count: ranks\\nresults = 'results'", metadata={"tags": ["parameters"]})
-    >>> [(name, one.value, one.word) for name, one in declared(new_notebook(cells=[cell])).items()]
+    >>> [(name, parameter.value, parameter.word) for name, parameter in declared(new_notebook(cells=[cell])).items()]
     [('pp', [4, 8], 'count'), ('results', 'results', '')]
     """
     cells = [cell.source for cell in notebook.cells if "parameters" in (cell.metadata.get("tags") or ())]
@@ -78,48 +79,37 @@ def declared(notebook):
 
 
 def _declared_in(source):
-    own = {}
+    """The parameters of a cell. (Papermill's own inspection leaves out, silently, what it cannot read.)"""
+    parameters, lines = {}, source.encode(errors="replace").splitlines()
     try:
-        words = _comments(source)
         for node in ast.parse(source).body:
             name, value = node.targets[0].id, ast.literal_eval(node.value)
-            own[name] = _declared_one(name, value, words.get(node.end_lineno, ""))
-    except (AttributeError, SyntaxError, tokenize.TokenError, ValueError, RecursionError, MemoryError) as error:
-        if isinstance(error, PPModelError):
-            raise
+            comment = _COMMENT.match(lines[node.end_lineno - 1][node.end_col_offset :])
+            word = comment[1].decode() if comment else ""
+            if word and word not in KINDS:
+                remedy = did_you_mean(word, KINDS) or f"choose one of {', '.join(KINDS)}"
+                raise PPModelError(name, f"# {word}: ...", "is not a kind of parameter", remedy)
+            kind = KINDS[word] if word else like(value)
+            parameters[name] = Parameter(value, word, kind, isinstance(value, list) and not kind.holds(value))
+    except PPModelError:
+        raise
+    except (AttributeError, SyntaxError, ValueError, RecursionError, MemoryError):
         rule, remedy = "must contain only names with plain values", "write numbers, texts and lists of them"
         raise PPModelError("parameters", "the cell", rule, remedy) from None
-    return own
-
-
-def _comments(source):
-    """The first word of each line's comment if a colon follows it."""
-    found = {}
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT and (word := re.match(r"#\s*([\w-]+):", token.string)):
-            found[token.start[0]] = word[1]
-    return found
-
-
-def _declared_one(name, value, word):
-    if word and word not in KINDS:
-        remedy = did_you_mean(word, KINDS) or f"choose one of {', '.join(KINDS)}"
-        raise PPModelError(name, f"# {word}: ...", "is not a kind of parameter", remedy)
-    kind = KINDS[word] if word else like(value)
-    return Parameter(value, word, kind, isinstance(value, list) and not kind.holds(value))
+    return parameters
 
 
 # ---- what is given -------------------------------------------------------------------------------
 
 
-def parse(pairs, own):
+def parse(pairs, parameters):
     """Parse values from the command line.
 
     Parameters
     ----------
     pairs : iterable of (str, str)
         Names and texts. A text is read as YAML 1.2, or as it is if the notebook's own value is text.
-    own : dict of str to Parameter
+    parameters : dict of str to Parameter
         From `declared`.
 
     Returns
@@ -134,16 +124,16 @@ def parse(pairs, own):
 
     Examples
     --------
-    >>> own = {"factors": Parameter([1.0], "factor", KINDS["factor"], True)}
-    >>> parse([("factors", "[1e-3, 07]")], own)
+    >>> parameters = {"factors": Parameter([1.0], "factor", KINDS["factor"], True)}
+    >>> parse([("factors", "[1e-3, 07]")], parameters)
     {'factors': [0.001, 7]}
     """
     given = {}
     for name, text in pairs:
-        _require_name(name, text, own)
+        _require_name(name, text, parameters)
         if name in given:
             raise PPModelError(name, shown(text), "is given twice", "give it once")
-        given[name] = text if isinstance(own[name].value, str) else _read_yaml(name, text)
+        given[name] = text if isinstance(parameters[name].value, str) else _read_yaml(name, text)
     return given
 
 
@@ -158,20 +148,20 @@ def _read_yaml(name, text):
         raise PPModelError(name, shown(text), "cannot be read as YAML", remedy) from None
 
 
-def _require_name(name, value, own):
-    if name not in own:
-        remedy = did_you_mean(name, own) or f"it has {', '.join(own)}"
+def _require_name(name, value, parameters):
+    if name not in parameters:
+        remedy = did_you_mean(name, parameters) or f"it has {', '.join(parameters)}"
         raise PPModelError(name, shown(value), "is not a parameter of this notebook", remedy)
 
 
-def check(given, own):
+def check(given, parameters):
     """Refuse illegal parameters of a notebook.
 
     Parameters
     ----------
     given : dict of str to object
         Values by name.
-    own : dict of str to Parameter
+    parameters : dict of str to Parameter
         From `declared`. A list or a text may be empty only if the notebook's own is.
 
     Returns
@@ -186,22 +176,27 @@ def check(given, own):
 
     Examples
     --------
-    >>> own = {"pp": Parameter(8, "count", KINDS["count"], False)}
-    >>> check({"pp": 16}, own)
-    >>> check({"pp": 0}, own)
+    >>> parameters = {"pp": Parameter(8, "count", KINDS["count"], False)}
+    >>> check({"pp": 16}, parameters)
+    >>> check({"pp": 0}, parameters)
     Traceback (most recent call last):
     ppmodel.errors.PPModelError: pp = 0: must be a whole number of at least 1; write, for example, 8
     """
     for name, value in given.items():
-        _require_name(name, value, own)
-        if own[name].several:
-            _check_list(name, value, own[name])
-        elif not value == own[name].value == "":
-            _check_one(name, value, own[name].kind)
+        _require_name(name, value, parameters)
+        default, _, kind, several = parameters[name]
+        if several and not (isinstance(value, list) and (value or not default)):
+            rule = f"must be a list, with each entry {kind.rule.removeprefix('must be ')}"
+            raise PPModelError(name, shown(value), rule, f"write, for example, [{kind.example}]")
+        for entry in value if several else [value]:
+            if several or not value == default == "":
+                kind.check(name, entry)
 
 
 def check_cell(sources, values):
     """Refuse parameters of the wrong kind inside a notebook, so that plain papermill gives the same message.
+
+    It also defines the cell magic of `published`.
 
     Parameters
     ----------
@@ -227,43 +222,25 @@ def check_cell(sources, values):
     ppmodel.errors.PPModelError: pp = four: must be a whole number of at least 1; write, for example, 8
     """
     for source in reversed(sources):
-        with suppress(PPModelError, tokenize.TokenError):
-            own = _declared_in(source)
-            if any(one.word for one in own.values()):
+        with suppress(PPModelError):
+            parameters = _declared_in(source)
+            if any(parameter.word for parameter in parameters.values()):
                 break
     else:
         return
-    check({name: values[name] for name in own}, own)
-
-
-def _check_list(name, values, parameter):
-    if not isinstance(values, list) or not (values or not parameter.value):
-        rule = f"must be a list, with each entry {parameter.kind.rule.removeprefix('must be ')}"
-        raise PPModelError(name, shown(values), rule, f"write, for example, [{parameter.kind.example}]")
-    for value in values:
-        _check_one(name, value, parameter.kind)
-
-
-def _check_one(name, value, kind):
-    try:
-        kind.check(value)
-    except PPModelError as error:
-        if error.where or "." in error.field:  # a line of a file, or an option of a schedule
-            raise
-        raise type(error)(name, shown(value), error.rule, error.remedy) from None
-    except (ValueError, TypeError):
-        raise PPModelError(name, shown(value), kind.rule, f"write, for example, {kind.example}") from None
+    check({name: values[name] for name in parameters}, parameters)
+    define_magic(parameters, values)
 
 
 # ---- the user's own model and system -------------------------------------------------------------
 
 
-def fitting(own, model):
+def fitting(parameters, model):
     """Restrict the sizes in a notebook's parameters to those that a model allows by its batch and blocks.
 
     Parameters
     ----------
-    own : dict of str to Parameter
+    parameters : dict of str to Parameter
         From `declared`.
     model : ModelSpec
         The model that replaces, or joins, the notebook's own.
@@ -281,44 +258,41 @@ def fitting(own, model):
 
     Examples
     --------
-    >>> own = {"microbatches": Parameter([8, 16, 512], "microbatches", KINDS["microbatches"], True)}
-    >>> fitting(own, load_model("paper"))
+    >>> sizes = {"microbatches": Parameter([8, 16, 512], "microbatches", KINDS["microbatches"], True)}
+    >>> fitting(sizes, load_model("paper"))
     {'microbatches': [8, 16]}
     """
-    batch = math.gcd(model.global_batch, *(load_model(name).global_batch for name in _models_beside(own)))
-    ranks = max([own["pp"].value] if isinstance(own["pp"].value, int) else own["pp"].value) if "pp" in own else 1
-    stages = 2 * ranks  # of one wave
-    rules = {
-        "microbatches": (lambda count: batch % count == 0, "global_batch", "is divided by none of"),
-        "waves": (lambda waves: stages * waves <= model.blocks, "blocks", "must be at least {least} for"),
-    }
+    beside = [parameter.value for parameter in parameters.values() if parameter.word == "model" and parameter.several]
+    batch = math.gcd(model.global_batch, *(load_model(name).global_batch for names in beside for name in names))
+    ranks = parameters["pp"].value if "pp" in parameters else 1
+    stages = 2 * (max(ranks) if isinstance(ranks, list) else ranks)  # of one wave
     changed = {}
-    for name, one in own.items():
-        if one.word in rules:
-            fits, field, rule = rules[one.word]
-            sizes = one.value if one.several else range(one.value, 0, -1)
-            kept = [size for size in sizes if fits(size)]
-            if not kept:
-                rule = rule.format(least=stages * min(sizes))
-                remedy = "use another model, or run single notebooks with sizes that it allows, with ppmodel run"
-                raise PPModelError(field, getattr(model, field), f"{rule} {name} = {shown(one.value)}", remedy)
-            value = kept if one.several else kept[0]
-            changed |= {name: value} if value != one.value else {}
+    for name, (default, word, _, several) in parameters.items():
+        if word not in ("microbatches", "waves"):
+            continue
+        sizes = default if several else range(default, 0, -1)
+        if word == "microbatches":
+            field, rule, kept = "global_batch", "is divided by none of", [size for size in sizes if batch % size == 0]
+        else:
+            field, rule = "blocks", f"must be at least {stages * min(sizes)} for"
+            kept = [waves for waves in sizes if stages * waves <= model.blocks]
+        if not kept:
+            remedy = "use another model, or run single notebooks with sizes that it allows, with ppmodel run"
+            raise PPModelError(field, getattr(model, field), f"{rule} {name} = {shown(default)}", remedy)
+        value = kept if several else kept[0]
+        if value != default:
+            changed[name] = value
     return changed
 
 
-def _models_beside(own):
-    return [name for one in own.values() if one.word == "model" and one.several for name in one.value]
-
-
-def substitutes(given, own):
+def substitutes(given, parameters):
     """Compute the parameters that a user's model, system and memory limit change.
 
     Parameters
     ----------
     given : dict
         A ``model``, a ``system`` and a ``memory_limit``, or None for each.
-    own : dict of str to Parameter
+    parameters : dict of str to Parameter
         From `declared`.
 
     Returns
@@ -329,20 +303,18 @@ def substitutes(given, own):
 
     Examples
     --------
-    >>> own = {"systems": Parameter(["mi300x"], "system", KINDS["system"], True)}
-    >>> substitutes({"system": "mine.yaml", "model": None}, own)
+    >>> systems = {"systems": Parameter(["mi300x"], "system", KINDS["system"], True)}
+    >>> substitutes({"system": "mine.yaml", "model": None}, systems)
     {'systems': ['mine.yaml', 'mi300x']}
     """
-    words = {"model": "model", "system": "system", "size": "memory_limit"}
-    system, kinds = given.get("system"), {one.word for one in own.values()}
-    if system is not None and "node-system" in kinds and load_system(system).nodes:
-        words["node-system"] = "system"
     changed, placed = {}, set()
-    for name, one in own.items():
-        new = given.get(words.get(one.word))
-        if new is not None and one.several:
-            changed[name] = [new, *(other for other in one.value if other != new)]
-        elif new is not None and one.word not in placed:
-            changed[name] = new
-            placed.add(one.word)
+    for name, (default, word, _, several) in parameters.items():
+        value = given.get({"size": "memory_limit", "node-system": "system"}.get(word, word))
+        if value is None or (word == "node-system" and not load_system(value).nodes):
+            continue
+        if several:
+            changed[name] = [value, *(other for other in default if other != value)]
+        elif word not in placed:
+            changed[name] = value
+            placed.add(word)
     return changed

@@ -14,12 +14,13 @@ from pathlib import Path
 import nbformat
 import pytest
 from books import notebook, tiny_book
+from filelock import FileLock
 from nbformat.v4 import new_markdown_cell
 from sizes import PARAMETERS
 
 from ppbook import build, parameters
 from ppbook.build import LONGEST, _quoted, reproduce
-from ppbook.folders import MARK, mark, publish, remove_leftovers
+from ppbook.folders import LOCK, MARK, mark, publish, remove_leftovers
 from ppbook.notebooks import execute, read
 from ppbook.run import ROOT, run
 from ppmodel.cli import main
@@ -147,19 +148,15 @@ def test_a_link_is_followed_and_stays(tmp_path):
     assert (tmp_path / "there" / "small.ipynb").exists()
 
 
-def test_only_what_a_killed_run_of_this_machine_left_is_removed(tmp_path):
-    """The workspace of another machine that uses the folder, and a folder that only has such a name, stay."""
-    from ppbook import folders
-
-    ours, theirs, foreign = (
-        tmp_path / f".ppmodel-{machine}-{2**22 + 1}-x{number}"
-        for number, machine in enumerate((folders._machine(), "deadbeef", folders._machine()))
-    )
-    for folder, text in ((ours, folders._WORKING), (theirs, folders._WORKING), (foreign, "mine")):
+def test_only_what_a_killed_run_left_is_removed(tmp_path):
+    """The workspace of a run that goes on, here or on another machine, and a folder that only has such a name, stay."""
+    left, working, foreign = (tmp_path / f".ppmodel-{name}" for name in ("left", "working", "foreign"))
+    for folder in (left, working, foreign):
         folder.mkdir()
-        (folder / MARK).write_text(text)
-    remove_leftovers(tmp_path)
-    assert sorted(tmp_path.iterdir()) == sorted([theirs, foreign])
+        (folder / ("mine" if folder == foreign else LOCK)).touch()
+    with FileLock(working / LOCK):
+        remove_leftovers(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted([working, foreign])
 
 
 @pytest.mark.parametrize("stem", ["{{cycler.__init__}}", "{% x %}", "a{#b", "<b>", "`x`", "=1+1", "@x", "a\nb", "-x"])
@@ -212,7 +209,7 @@ def test_pages_say_where_the_network_of_a_given_system_is_not_used(tmp_path):
 
 
 def test_a_folder_takes_the_place_of_another(tmp_path):
-    """The new book replaces the old one whole; the old one is left where the new one was."""
+    """The new book replaces the old one whole, and one that is not there."""
     for name in ("new", "old"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()

@@ -9,6 +9,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from ppbook.published import MAGIC
+
 ROOT = Path(__file__).parents[2]
 LONGEST_CELL = 25
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -25,8 +27,13 @@ def test_notebooks_are_clean(path):
     assert len(tagged) == 1
     assert "results" in tagged[0].source
     hidden = {"remove-input", "remove-cell", "hide-input", "hide-cell", "parameters"}
-    shown = [cell.source for cell in code if not hidden & set(cell.metadata.get("tags", ()))]
+    shown = [cell.source for cell in _python(notebook) if not hidden & set(cell.metadata.get("tags", ()))]
     assert all(len(source.splitlines()) <= LONGEST_CELL for source in shown)
+
+
+def _python(notebook):
+    """The cells with code; those that begin with ``%%published`` hold prose."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code" and not cell.source.startswith(MAGIC)]
 
 
 def test_every_notebook_is_a_page():
@@ -110,7 +117,7 @@ def test_python_in_the_guide_runs():
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebooks_import_what_they_use(path):
     """Every imported name is used in a later line."""
-    source = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code")
+    source = "\n".join(cell.source for cell in _python(nbformat.read(path, as_version=4)))
     nodes = list(ast.walk(ast.parse(source)))
     imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
     imported = {alias.asname or alias.name for node in imports for alias in node.names}

@@ -1,0 +1,106 @@
+"""Conclusions for the published parameters give way when a parameter differs, whoever runs the notebook."""
+
+import nbformat
+import papermill
+import pytest
+from bs4 import BeautifulSoup
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from ppbook.build import reproduce
+from ppbook.notebooks import execute, read
+from ppbook.run import ROOT, run
+
+PARAMETERS = """
+pp = 8  # count: ranks
+p2p = "overlapped"  # p2p: what a transfer occupies
+system = "mid_cp_mid_nw"  # system: where it runs
+results = "results"  # folder: of what is recorded
+"""
+CHECK = "from ppbook.parameters import check_cell\n\ncheck_cell(In, globals())"
+RECORD = "from ppbook.report import record\n\nrecord('small', results, gain=0.25)"
+FINDING = "GPipe wins by {{ small.gain }}, *as* $B$ grows; see {doc}`small`."
+LATER = "**Take GPipe.** A second paragraph `{a}`.\n\n- with a list"
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A notebook that opens with a conclusion and has another further down."""
+    cells = [
+        new_markdown_cell("# Small"),
+        new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}),
+        new_code_cell(CHECK, metadata={"tags": ["remove-cell"]}),
+        new_code_cell(f"%%published\n{FINDING}"),
+        new_code_cell(RECORD),
+        new_markdown_cell("## Detail"),
+        new_code_cell(f"%%published\n{LATER}\n"),
+        new_markdown_cell("Always."),
+    ]
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    path = tmp_path / "notebooks" / "small.ipynb"
+    path.parent.mkdir()
+    nbformat.write(new_notebook(cells=cells, metadata=kernel), path)
+    return path
+
+
+def markdown(notebook):
+    return [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+
+
+def test_a_conclusion_is_a_paragraph_of_the_page(small, tmp_path):
+    """With the published values, given or not: the finding below the title, the other in its place."""
+    for values in ({}, {"pp": 8, "results": "elsewhere"}):
+        done = execute(small, tmp_path, values)
+        assert markdown(done) == [f"# Small\n\n{FINDING}", "## Detail", LATER, "Always."]
+        assert "%%published" not in nbformat.writes(done)
+
+
+def test_a_changed_parameter_takes_its_place(small, tmp_path):
+    """Where any parameter differs, one line names those that do; the rest of the page stays."""
+    done = execute(small, tmp_path, {"pp": 16, "p2p": "blocking"})
+    title, _, left_out, always = markdown(done)
+    assert left_out.startswith("*Left out")
+    assert "`pp = 16` (published: `8`), `p2p = blocking` (published: `overlapped`)" in left_out
+    assert title == f"# Small\n\n{left_out}"
+    assert always == "Always."
+    assert "Take GPipe" not in nbformat.writes(done)
+
+
+@pytest.mark.parametrize(("given", "concludes"), [([], True), ([("pp", "16")], False)])
+def test_ppmodel_run_leaves_it_out(small, tmp_path, given, concludes):
+    """In the notebook that it writes and in the answer that it prints; recorded numbers are filled in."""
+    said = run(small, given, tmp_path / "out")
+    page = "\n".join(markdown(read(tmp_path / "out" / "small.ipynb")))
+    for text in (said, page):
+        assert ("GPipe wins by 0.25" in text) == ("Take GPipe." in text) == concludes
+        assert ("Left out" in text) == (not concludes)
+
+
+@pytest.mark.parametrize(("given", "concludes"), [({}, True), ({"pp": 16}, False)])
+def test_plain_papermill_leaves_it_out(small, tmp_path, given, concludes):
+    """The cell's output is the paragraph, or the line in its place."""
+    done = papermill.execute_notebook(
+        str(small), None, given, cwd=str(tmp_path), progress_bar=False, kernel_name="python3"
+    )
+    outputs = str([cell.get("outputs") for cell in done.cells])
+    assert ("Take GPipe" in outputs) == concludes
+    assert ("Left out" in outputs) == (not concludes)
+
+
+def test_a_book_for_ones_own_system_leaves_it_out(small, tmp_path):
+    """The paper's book has the conclusion with its number, another says what differs, without the folder of a file."""
+    book = tmp_path / "book"
+    book.mkdir()
+    (book / "_toc.yml").write_text("{format: jb-book, root: nb/small}")
+    (book / "_config.yml").write_text(
+        'title: tiny\nonly_build_toc_files: true\nexecute: {execute_notebooks: "off"}\n'
+        'parse: {myst_enable_extensions: [substitution, dollarmath]}\nsphinx: {config: {html_last_updated_fmt: ""}}\n'
+    )
+    mine = tmp_path / "mine.yaml"
+    mine.write_text((ROOT / "data" / "systems" / "dgx_h100.yaml").read_text())
+    for system, concludes in ((None, True), (mine, False)):
+        out = tmp_path / f"out {concludes}"
+        reproduce(system=system, out=out, notebooks=small.parent, book=book, jobs=1)
+        page = BeautifulSoup((out / "html" / "nb" / "small.html").read_text(), "html.parser").article.get_text()
+        assert ("GPipe wins by 0.25" in page) == ("Take GPipe." in page) == concludes
+        assert ("system = mine" in page) == ("Left out" in page) == (not concludes)
+        assert "Always." in page
