@@ -86,7 +86,7 @@ def plot_lines(
     semantics = _semantics(line, looks, markers, band)
     for axis, column, name in places:
         rows = panels[name]
-        _draw(axis, rows, x, column, dash, patterns, band, semantics)
+        _draw(axis, rows, x, column, looks, dash, patterns, band, semantics)
         for value, pattern in zip(limits.values(), cycle(_LIMITS)):
             axis.axhline(value, color="black", lw=0.9, dashes=pattern)
         _vertical(axis, (frame if column in shared else rows)[column], zero, "y" in log)
@@ -129,28 +129,29 @@ def _places(columns, names, in_row, shared, own_x):
 
 
 def _semantics(line, looks, markers, band):
-    """How seaborn draws lines by their column: colours, markers, widths, dashes, and the band around each."""
-    by_look = {key: {label: look[key] for label, look in looks.items()} for key in ("color", "marker", "lw", "ls")}
+    """How seaborn draws lines by their column: colours, markers, dashes, and the band around each."""
+    look = {key: {label: look[key] for label, look in looks.items()} for key in ("color", "marker", "ls")}
     return {
-        "hue": line, "style": line, "size": line, "hue_order": [*looks], "style_order": [*looks],
-        "size_order": [*looks], "palette": by_look["color"], "sizes": by_look["lw"],
-        "markers": by_look["marker"] if markers else False,
-        "dashes": {label: () if form == "-" else form[1] for label, form in by_look["ls"].items()},
-        "estimator": "median" if band else None, "errorbar": ("pi", 100) if band else None, "legend": False,
+        "hue": line, "style": line, "hue_order": [*looks], "style_order": [*looks], "palette": look["color"],
+        "markers": look["marker"] if markers else False, "legend": False,
+        "dashes": {label: () if form == "-" else form[1] for label, form in look["ls"].items()},
+        "estimator": "median" if band else None, "errorbar": ("pi", 100) if band else None,
     }  # fmt: skip
 
 
-def _draw(axis, rows, x, column, dash, patterns, band, semantics):
+def _draw(axis, rows, x, column, looks, dash, patterns, band, semantics):
     """Draw the lines of a panel; where a column gives dashes, they have no others, and dashed lines are hollow."""
     if band:  # three values per point: the band is their range, the line their median
         rows = pd.concat([rows.assign(**{column: rows[bound]}) for bound in (column, *band)])
     for value, pattern in patterns.items() or [(None, None)]:
-        count = len(axis.lines)
-        dashes = semantics["dashes"] if dash is None else dict.fromkeys(semantics["dashes"], pattern)
         part = rows if dash is None else rows[rows[dash] == value]
+        dashes = semantics["dashes"] if dash is None else dict.fromkeys(looks, pattern)
+        count, drawn = len(axis.lines), part[semantics["hue"]].unique()
         sns.lineplot(part, x=x, y=column, ax=axis, err_kws={"alpha": 0.18}, **semantics | {"dashes": dashes})
-        for drawn in axis.lines[count:] if pattern else ():
-            drawn.set(markerfacecolor="white", markeredgecolor=drawn.get_color())
+        for artist, look in zip(axis.lines[count:], (looks[label] for label in looks if label in drawn), strict=True):
+            artist.set(linewidth=look["lw"], markersize=look["ms"])
+            if pattern:
+                artist.set(markerfacecolor="white", markeredgecolor=look["color"])
 
 
 def _vertical(axis, values, zero, logarithmic):
