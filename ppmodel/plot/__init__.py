@@ -1,10 +1,10 @@
-"""Pictures of tables, timelines and frames; no other part of the library imports matplotlib."""
+"""Pictures of tables, timelines and frames; no other part of the library imports matplotlib and seaborn."""
 
+from ppmodel.plot.bars import plot_bars, plot_parts
 from ppmodel.plot.heatmap import plot_heatmap
 from ppmodel.plot.layout import plot_layout
-from ppmodel.plot.lines import legend, plot_bars, plot_lines
+from ppmodel.plot.lines import plot_lines
 from ppmodel.plot.palette import family_styles, style_of
-from ppmodel.plot.parts import plot_parts
 from ppmodel.plot.ranges import plot_ranges
 from ppmodel.plot.scatter import plot_scatter
 from ppmodel.plot.style import context, narrow, redrawn, thin_labels, titled

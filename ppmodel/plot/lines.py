@@ -1,40 +1,24 @@
-"""Lines and bars of a frame, one per schedule, in panels."""
+"""Lines of a frame, one per schedule, in panels."""
 
-from itertools import product
+from itertools import cycle, product
 
+import pandas as pd
+import seaborn as sns
 from matplotlib import pyplot as plt
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import StrMethodFormatter
 
-from ppmodel.plot.ends import label_ends
+from ppmodel.plot import style
+from ppmodel.plot.names import name_ends
 from ppmodel.plot.palette import style_of
-from ppmodel.plot.style import (
-    axis_label,
-    is_ratio,
-    log_ticks,
-    names_above,
-    on_phone,
-    page_width,
-    panel_grid,
-    panel_title,
-    panels_of,
-    percent_axis,
-    redrawn,
-    require_columns,
-    require_points,
-    row_height,
-    titled,
-    wrapped,
-    write_above,
-)
 
 _COUNTS = ("microbatches", "pp")
-_NARROW = 5
-_FEW = 6
-_THICK, _BAR = 0.76, 0.14  # of a group of bars, and inches of a bar below its name
-_DASHES = ("-", ":", (0, (5, 2)), "-.")
+_NARROW = 5  # a factor within which an axis stays linear
+_FEW = 6  # values that all have a tick
+_PATTERNS = ((), (1.1, 1.6), (5, 2), (6, 1.6, 1.2, 1.6))  # points on and off; solid is empty
+_LIMITS = ((), (6, 2), (1, 2))
 
 
-@redrawn
+@style.redrawn
 def plot_lines(
     frame, x, y, title, context="", *, line="label", dash=None, panel=None, in_row=3, labels=None, percent=None,
     log=(), zero=True, markers=True, limits=None, share=True, own_x=False, band=None,
@@ -92,262 +76,102 @@ def plot_lines(
     2
     """
     columns = [y] if isinstance(y, str) else list(y)
-    require_columns(frame, *columns, *band or ())
+    style.require_columns(frame, *columns, *band or ())
     frame = frame.dropna(subset=columns)
-    require_points(frame, columns, x, line, dash, panel)
-    shared = columns if share is True else share or ()
-    panels = panels_of(frame, panel)
-    figure, axes, places = _places(columns, list(panels), in_row, shared, not own_x)
-    dashes = {} if dash is None else dict(zip(dict.fromkeys(frame[dash]), _DASHES, strict=False))
-    styles = {name: style | ({} if markers else {"marker": ""}) for name, style in style_of(frame[line]).items()}
-    if dashes:
-        styles = {name: style | {"ls": "-"} for name, style in styles.items()}
-    extra = [plt.Line2D([], [], color="#555555", ls=form, lw=1.4, label=name) for name, form in dashes.items()]
-    extra += _limit_lines(axes.flat, limits or {})
+    style.require_points(frame, columns, x, line, dash, panel)
+    panels, shared = style.panels_of(frame, panel), columns if share is True else share or ()
+    figure, axes, places = _places(columns, list(panels), in_row, shared, own_x)
+    looks, limits = style_of(frame[line]), limits or {}
+    patterns = dict(zip(frame[dash].unique(), _PATTERNS, strict=False)) if dash else {}
+    semantics = _semantics(line, looks, markers, band)
     for axis, column, name in places:
-        here = panels[name]
-        _draw_lines(axis, here, x, column, (line, styles), (dash, dashes), band)
-        on_scale = (frame if column in shared else here)[column]
-        _vertical(axis, on_scale, is_ratio(column) if percent is None else percent, zero, "y" in log)
-        axis.set_ylabel(axis_label(column, labels))
-        values = (here if own_x else frame)[x]
-        _horizontal(axis, x, values, labels, "x" in log and not (own_x and values.max() <= _NARROW * values.min()))
-        if column == columns[0] or on_phone():
-            panel_title(axis, panel, name, labels)
-    label_edges(axes, axis_label(x, labels), places, shared)
-    if own_x:
-        for axis, *_ in places:
-            axis.tick_params(labelbottom=True)
-    named = set()
-    several = any(here[line].nunique() > 1 for here in panels.values())  # otherwise panel titles name them
-    for axis, column, name in _last_of_rows(axes, places) if several else ():
-        ends = _ends(panels[name], x, column, line, styles, dash)
-        named |= ends.keys()
-        label_ends(axis, ends, styles)
-    handles = [plt.Line2D([], [], **style) for text, style in styles.items() if text not in named and several]
-    if handles or extra:
-        legend(figure, None, [*handles, *extra])
-    return titled(figure, title, context)
-
-
-def _last_of_rows(axes, places):
-    """The last panel of each full row, with its column and name: elsewhere, line names would push panels apart."""
-    shown = {axis: (axis, *place) for axis, *place in places}
-    return [shown[axis] for axis in axes[:, -1] if axis in shown]
-
-
-def _ends(here, x, column, line, styles, dash):
-    """The end of each line, for the first dash style."""
-    ends = {}
-    for text in styles:
-        rows = here[here[line] == text]
-        rows = rows if dash is None else rows[rows[dash] == rows[dash].iloc[:1].squeeze()] if len(rows) else rows
-        if len(rows):
-            last = rows.iloc[-1]
-            ends[text] = (last[x], last[column])
-    return ends
-
-
-def _places(columns, panels, in_row, shared, share_x):
-    """A figure, its axes and, for each panel, axes, column and name."""
-    if len(columns) == 1:
-        figure, axes = panel_grid(len(panels), in_row, share_y=bool(shared), share_x=share_x)
-    else:
-        figure, axes = panel_grid(len(columns) * len(panels), len(panels), share_y=False, share_x=share_x)
-        rows = zip(axes.reshape(len(columns), -1), columns, strict=True)
-        for row in (row for row, column in rows if column in shared):
-            for axis in row[1:]:
-                axis.sharey(row[0])
-    return figure, axes, [(axis, *place) for axis, place in zip(axes.flat, product(columns, panels), strict=False)]
-
-
-def label_edges(axes, name, places, shared):
-    """Label panels on the left and at the bottom, above an empty place, and wherever a scale is not shared.
-
-    Parameters
-    ----------
-    axes : ndarray of Axes, shape (rows, columns)
-    name : str
-        Label of the horizontal axis.
-    places : sequence of (Axes, str, object)
-        Each panel's axes, the column on its vertical axis, and its name.
-    shared : sequence of str
-        Columns for which all panels share one scale.
-    """
-    for axis in axes.flat:
-        axis.label_outer()
-        if on_phone():
-            axis.tick_params(labelbottom=True)
-    for axis, column, _ in places:
-        if column not in shared:
-            axis.tick_params(labelleft=True)
-    for above, below in zip(axes[:-1].flat, axes[1:].flat, strict=True):
-        if not below.get_visible():
-            above.set_xlabel(wrapped(name, above))
-            above.tick_params(labelbottom=True)
-
-
-def _draw_lines(axis, here, x, column, lines, dashed, band):
-    (line, styles), (dash, dashes) = lines, dashed
-    for text, style in styles.items():
-        rows = here[here[line] == text]
-        if band:
-            axis.fill_between(rows[x], rows[band[0]], rows[band[1]], color=style["color"], alpha=0.18, lw=0)
-        if dash is None:
-            axis.plot(rows[x], rows[column], **style)
-        for value, form in dashes.items():
-            points = rows[rows[dash] == value]
-            axis.plot(points[x], points[column], **style | {"ls": form, "mfc": None if form == "-" else "white"})
-
-
-def _limit_lines(axes, limits):
-    """Draw each limit in all axes; return the legend entries."""
-    forms = ("-", (0, (6, 2)), (0, (1, 2)))
-    styles = [
-        {"color": "black", "lw": 0.9, "ls": forms[number % 3], "label": name} for number, name in enumerate(limits)
+        rows = panels[name]
+        _draw(axis, rows, x, column, looks, dash, patterns, band, semantics)
+        for value, pattern in zip(limits.values(), cycle(_LIMITS)):
+            axis.axhline(value, color="black", lw=0.9, dashes=pattern)
+        _vertical(axis, (frame if column in shared else rows)[column], zero, "y" in log)
+        if style.is_ratio(column) if percent is None else percent:
+            style.percent_axis(axis.yaxis)
+        _horizontal(axis, (rows if own_x else frame)[x], "x" in log, own_x)
+        axis.set(xlabel=style.wrapped(style.axis_label(x, labels), axis), ylabel=style.axis_label(column, labels))
+        if column == columns[0] or style.on_phone():
+            style.panel_title(axis, panel, name, labels)
+    style.label_edges(axes, style.axis_label(x, labels), places, shared, own_x)
+    several = any(rows[line].nunique() > 1 for rows in panels.values())  # otherwise panel titles name them
+    unnamed = dict(looks) if several else {}
+    for axis, column, name in places if several else ():
+        if axis.get_subplotspec().is_last_col():  # elsewhere, names would push panels apart
+            last = panels[name].sort_values(x, kind="stable")
+            last = last[last[dash] == next(iter(patterns))] if dash else last
+            ends = last.drop_duplicates(line, keep="last").set_index(line)[[x, column]]
+            name_ends(axis, list(zip(ends.index, ends.to_numpy(), strict=True)), looks)
+            unnamed = {label: look for label, look in unnamed.items() if label not in ends.index}
+    handles = [plt.Line2D([], [], **look) for look in unnamed.values()]
+    handles += [plt.Line2D([], [], color=".35", dashes=pattern, label=name) for name, pattern in patterns.items()]
+    handles += [
+        plt.Line2D([], [], color="black", lw=0.9, dashes=pattern, label=name)
+        for name, pattern in zip(limits, cycle(_LIMITS))
     ]
-    for axis in axes:
-        for value, style in zip(limits.values(), styles, strict=True):
-            axis.axhline(value, **style)
-    return [plt.Line2D([], [], **style) for style in styles]
+    style.legend(figure, handles)
+    return style.titled(figure, title, context)
 
 
-@redrawn
-def plot_bars(
-    frame, x, y, title, context="", *, bar="label", panel=None, labels=None, stacked=False, horizontal=False,
-    share=True, colours=None,
-):  # fmt: skip
-    """Draw grouped or stacked bars: a group per value of `x`, a colour per value of `bar`, in panels side by side.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        One row per bar.
-    x, y : str
-        Columns for the groups and for the height of bars; if `x` is also `bar`, each group has one bar.
-    title, context, labels
-        As in `plot_lines`.
-    bar : str
-        Column that distinguishes the bars of a group.
-    panel : str, optional
-        Column that distinguishes the panels.
-    stacked : bool
-        Whether to stack the bars of a group.
-    horizontal : bool
-        Whether bars are horizontal, which leaves room for long names.
-    share : bool
-        Whether all panels share one scale.
-    colours : dict of str to str, optional
-        Colour of each value of `bar`; by default, that of `style_of`.
-
-    Returns
-    -------
-    matplotlib Figure
-
-    Examples
-    --------
-    >>> import ppmodel as pp
-    >>> frame = pp.compare(["gpipe", "1f1b"], 4, 8, model="paper", system=["dgx_a100", "dgx_h100"])
-    >>> len(plot_bars(frame, "system", "makespan_s", "Newer is faster").axes)
-    1
-    """
-    require_points(frame, [y], x, bar, panel)
-    panels, stacked = panels_of(frame, panel), stacked or x == bar
-    groups = list(dict.fromkeys(frame[x]))
-    horizontal = horizontal or on_phone()
-    colours = colours or {name: style["color"] for name, style in style_of(frame[bar]).items()}
-    lines = len(groups) * (1 if stacked else max(1, 0.55 * len(colours)))
-    rows, columns = (len(panels), 1) if on_phone() else (1, len(panels))
-    names = [str(group) for group in groups]
-    above, thick = names_above(names) if horizontal else 0, _THICK
-    if above:
-        high, thick = row_height(_BAR * (1 if stacked else len(colours)), above)
-        lines = high * len(groups) / 0.27
-    size = (page_width(), 1.2 + (0.27 * lines + 0.3) * rows if horizontal else 3.7)
-    shared = {"sharex": share, "sharey": True} if horizontal else {"sharey": share}
-    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, **shared)
-    for axis, (name, here) in zip(axes.flat, panels.items(), strict=True):
-        table = here.assign(_bar=here[bar]).pivot(index=x, columns="_bar", values=y)
-        table = table.reindex(index=groups, columns=list(colours))
-        shape = table.plot.barh if horizontal else table.plot.bar
-        shape(stacked=stacked, ax=axis, color=colours, width=thick, legend=False, **({} if horizontal else {"rot": 0}))
-        _finish_bars(axis, axis_label(y, labels), horizontal, is_ratio(y))
-        panel_title(axis, panel, name, labels)
-        if above:
-            write_above(axis, names, thick)
-        if on_phone():
-            axis.tick_params(labelbottom=True)
-    if horizontal and not above:
-        axes[0, 0].invert_yaxis()
-    if x != bar:
-        legend(figure, axes[0, 0])
-    return titled(figure, title, context)
+def _places(columns, names, in_row, shared, own_x):
+    """A figure, its axes and, for each panel, axes, column and name."""
+    in_row = in_row if len(columns) == 1 else len(names)
+    figure, axes = style.panel_grid(len(columns) * len(names), in_row, sharex=not own_x)
+    places = [(axis, *place) for axis, place in zip(axes.flat, product(columns, names), strict=False)]
+    for column in shared:
+        first, *others = [axis for axis, shown, _ in places if shown == column]
+        for axis in others:
+            axis.sharey(first)
+    return figure, axes, places
 
 
-def _finish_bars(axis, name, horizontal, ratio):
-    """A line at 0, the axis label, and the names of the groups; long names take two lines."""
-    numbers, line, along = (axis.xaxis, axis.axvline, "y") if horizontal else (axis.yaxis, axis.axhline, "x")
-    line(0, color="black", lw=0.8)
-    axis.set(xlabel="", ylabel="")
-    axis.minorticks_off()
-    numbers.set_label_text(name)
-    axis.grid(axis=along, visible=False)
-    if ratio:
-        percent_axis(numbers)
-    if not horizontal:
-        names = [text.get_text() for text in axis.get_xticklabels()]
-        axis.set_xticks(axis.get_xticks(), [_two_lines(name, len(names)) for name in names])
+def _semantics(line, looks, markers, band):
+    """How seaborn draws lines by their column: colours, markers, dashes, and the band around each."""
+    look = {key: {label: look[key] for label, look in looks.items()} for key in ("color", "marker", "ls")}
+    return {
+        "hue": line, "style": line, "hue_order": [*looks], "style_order": [*looks], "palette": look["color"],
+        "markers": look["marker"] if markers else False, "legend": False,
+        "dashes": {label: () if form == "-" else form[1] for label, form in look["ls"].items()},
+        "estimator": "median" if band else None, "errorbar": ("pi", 100) if band else None,
+    }  # fmt: skip
 
 
-def _two_lines(name, groups):
-    """A name, broken near its middle at an underscore or space if it is too long."""
-    breaks = [place for place, letter in enumerate(name) if letter in "_ "]
-    if not breaks or len(name) * groups < 80:
-        return name
-    place = min(breaks, key=lambda one: abs(one - len(name) / 2))
-    return f"{name[: place + 1].rstrip()}\n{name[place + 1 :]}"
+def _draw(axis, rows, x, column, looks, dash, patterns, band, semantics):
+    """Draw the lines of a panel; where a column gives dashes, they have no others, and dashed lines are hollow."""
+    if band:  # three values per point: the band is their range, the line their median
+        rows = pd.concat([rows.assign(**{column: rows[bound]}) for bound in (column, *band)])
+    for value, pattern in patterns.items() or [(None, None)]:
+        part = rows if dash is None else rows[rows[dash] == value]
+        dashes = semantics["dashes"] if dash is None else dict.fromkeys(looks, pattern)
+        count, drawn = len(axis.lines), part[semantics["hue"]].unique()
+        sns.lineplot(part, x=x, y=column, ax=axis, err_kws={"alpha": 0.18}, **semantics | {"dashes": dashes})
+        for artist, look in zip(axis.lines[count:], (looks[label] for label in looks if label in drawn), strict=True):
+            artist.set(linewidth=look["lw"], markersize=look["ms"])
+            if pattern:
+                artist.set(markerfacecolor="white", markeredgecolor=look["color"])
 
 
-def legend(figure, axis=None, extra=()):
-    """Draw one legend for the whole figure, below it, where it hides no data.
-
-    Parameters
-    ----------
-    figure : matplotlib Figure
-    axis : matplotlib Axes, optional
-        Source of the entries.
-    extra : sequence of matplotlib artists
-        Further entries, with labels.
-    """
-    handles = [*(axis.get_legend_handles_labels()[0] if axis else ()), *extra]
-    longest = max((len(one.get_label()) for one in handles), default=0)
-    columns = int(figure.get_figwidth() * 72 / (5.2 * longest + 42))
-    columns = -(-len(handles) // -(-len(handles) // max(1, columns)))  # rows as even as possible
-    figure.legend(handles=handles, loc="outside lower center", ncols=max(1, columns))
-
-
-def _vertical(axis, values, ratio, zero, logarithmic):
+def _vertical(axis, values, zero, logarithmic):
+    """The scale of a vertical axis, with a line at 0 where values are below it."""
     if logarithmic:
         axis.set_yscale("log")
-        axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    if ratio:
-        percent_axis(axis.yaxis)
-    if values.min() < 0 and not logarithmic:
+        axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    elif values.min() < 0:
         axis.axhline(0, color="black", lw=0.8)
-    elif zero and not logarithmic:
+    elif zero:
         axis.set_ylim(0, max(axis.get_ylim()[1], 1.06 * values.max()))
 
 
-def _horizontal(axis, x, values, labels, logarithmic):
-    if x in _COUNTS:
-        counts = sorted(values.unique())
+def _horizontal(axis, values, logarithmic, narrow):
+    """The scale of a horizontal axis, with ticks at counts and at few values."""
+    if values.name in _COUNTS:
         axis.set_xscale("log", base=2)
-        axis.set_xticks(counts, [str(count) for count in counts])
+        axis.set_xticks(sorted(values.unique()), sorted(values.unique()))
         axis.minorticks_off()
-    elif logarithmic:
-        few = sorted(values.unique()) if values.nunique() <= _FEW else None
+    elif logarithmic and not (narrow and values.max() <= _NARROW * values.min()):
         axis.set_xscale("log")
-        axis.xaxis.set_major_locator(FixedLocator(few or log_ticks(values.min(), values.max())))
-        axis.xaxis.set_minor_locator(NullLocator())
-        axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_xlabel(wrapped(axis_label(x, labels), axis))
+        few = values.nunique() <= _FEW
+        style.log_axis(axis.xaxis, sorted(values.unique()) if few else style.log_ticks(values.min(), values.max()))

@@ -4,25 +4,25 @@ from functools import lru_cache
 from itertools import count
 from zlib import crc32
 
-from matplotlib.colors import to_hex, to_rgb
+import seaborn as sns
+from matplotlib.colors import to_hex
+from seaborn.utils import relative_luminance
 
 from ppmodel import schedules
 from ppmodel.errors import PPModelError
 from ppmodel.tables import FAMILIES, family
 
-BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW, GREY = (
-    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", "#F0E442", "#7F7F7F",
-)  # fmt: skip
+BLUE, ORANGE, GREEN, VERMILION, PURPLE, BROWN, PINK, GREY, YELLOW, SKY = sns.color_palette("colorblind").as_hex()
 
 HUES = dict(zip(FAMILIES, ("#0072B2", "#00966B", "#D68A00", "#C8609B", "#A83A08"), strict=True))
 """The hue of each family. The closest two differ as much as those of Okabe and Ito, also for colour-blind readers."""
 
-_OWN = "#4D4D4D"
+_NO_FAMILY = "#4D4D4D"
 _MARKERS = "osD^vPX<>hp*"
 _DASHES = ("-", (0, (5, 2)), (0, (1.2, 1.4)), (0, (6, 1.6, 1.2, 1.6)), (0, (9, 2)))
-_FREE = ("#0072B2", "#A83A08", "#00966B", "#C8609B", "#D68A00", "#7F7F7F")
+_FREE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, GREY)
 _SHADES, _MEMBERS = (("black", 0), ("black", 0.45), ("white", 0.36), ("black", 0.24), ("white", 0.56)), 3
-_READ = 4.5
+_LEGIBLE = 4.5  # contrast
 
 
 def style_of(labels):
@@ -46,15 +46,21 @@ def style_of(labels):
     True
     """
     labels = list(dict.fromkeys(labels))
-    own = {text: style for text in labels if (style := _of_schedule(text))}
-    free, taken, styles = _free_styles(_OWN if own else None), set(), {}
-    for number, text in enumerate(labels):
-        look = own.get(text) or next(free)
-        colour, marker, dash = next(one for one in _moved_on(look) if one[:2] not in taken)
+    registered = {label: look for label in labels if (look := _registered_style(label))}
+    free = ((_NO_FAMILY if registered else _FREE[n % len(_FREE)], n + n // len(_FREE), n) for n in count())
+    styles, taken = {}, set()
+    for number, label in enumerate(labels):
+        hue, first, dash = registered.get(label) or next(free)
+        for step in count():  # other markers, then paler shades, until nothing else looks the same
+            colour = mixed(hue, "white", 0.12 * (step // len(_MARKERS)))
+            marker = _MARKERS[(first + step) % len(_MARKERS)]
+            if (colour, marker) not in taken:
+                break
         taken.add((colour, marker))
         wide = max(0, 2 - number)
-        styles[text] = {
-            "color": colour, "marker": marker, "ls": dash, "lw": 1.6 + 0.9 * wide, "ms": 5 + 1.6 * wide, "label": text,
+        styles[label] = {
+            "color": colour, "marker": marker, "ls": _DASHES[dash % len(_DASHES)], "lw": 1.6 + 0.9 * wide,
+            "ms": 5 + 1.6 * wide, "label": label,
         }  # fmt: skip
     return styles
 
@@ -77,30 +83,26 @@ def family_styles(families):
     >>> list(family_styles(["loop", "one chunk", "loop"]))
     ['one chunk', 'loop']
     """
-    there = [name for name in FAMILIES if name in set(families)]
-    return {name: {"color": HUES[name], "marker": _MARKERS[FAMILIES.index(name)], "ms": 5.5} for name in there}
+    drawn = set(families)
+    looks = zip(FAMILIES, _MARKERS, strict=False)
+    return {name: {"color": HUES[name], "marker": marker, "ms": 5.5} for name, marker in looks if name in drawn}
 
 
-def _of_schedule(text):
-    """Colour, marker and dash of a registered schedule's label; None for any other text."""
-    entries = [schedules.get(name) for name in schedules.names()]
-    found = [one for one in entries if text == one.label or text.startswith(f"{one.label} ")]
-    if not found:
+def _registered_style(label):
+    """Colour, and the numbers of marker and dash, of a registered schedule's label; None for any other text.
+
+    A schedule's position among the registered ones of its family counts, and a number for its options.
+    """
+    entries = [entry for entry in schedules.entries() if f"{label} ".startswith(f"{entry.label} ")]
+    if not entries:
         return None
-    entry = max(found, key=lambda one: len(one.label))
-    number, hue, first = _place(entry)
-    variant = _variant(entry, text[len(entry.label) :].strip())
-    marker = _MARKERS[(first + number + 5 * variant) % len(_MARKERS)]
+    entry = max(entries, key=lambda entry: len(entry.label))
+    kind = _family(entry.generate, entry.name)
+    members = [other.name for other in schedules.entries() if _family(other.generate, other.name) == kind]
+    number, variant = members.index(entry.name), _variant(entry, label[len(entry.label) :].strip())
     shade = _SHADES[(number % _MEMBERS + variant) % len(_SHADES)]
-    return _mixed(hue, *shade), marker, _DASHES[(number + variant) % len(_DASHES)]
-
-
-def _place(entry):
-    """A schedule's position in its family, in order of registration; the family's hue and first marker."""
-    own = _family(entry.generate, entry.name)
-    names = [one.name for one in schedules.entries() if _family(one.generate, one.name) == own]
-    hue = HUES.get(own, _OWN)
-    return names.index(entry.name), hue, 2 * FAMILIES.index(own) if own in FAMILIES else len(_MARKERS) - 1
+    first = 2 * FAMILIES.index(kind) if kind in FAMILIES else len(_MARKERS) - 1
+    return mixed(HUES.get(kind, _NO_FAMILY), *shade), first + number + 5 * variant, number + variant
 
 
 @lru_cache(256)
@@ -112,34 +114,16 @@ def _family(_, name):
         return None
 
 
-def _variant(entry, text):
+def _variant(entry, options):
     """A number for a set of options, the same everywhere; 0 for the defaults."""
-    value = text.rpartition("= ")[2]
+    value = options.rpartition("= ")[2]
     for option in entry.options:
-        if not text or value == str(option.default):
+        examples = [str(example) for example in option.examples]
+        if not options or value == str(option.default):
             return 0
-        if value in map(str, option.examples) and not value.isdigit():
-            return 1 + list(map(str, option.examples)).index(value)
+        if value in examples and not value.isdigit():
+            return 1 + examples.index(value)
     return int(value).bit_length() if value.isdigit() else 1 + crc32(value.encode()) % 7 if value else 0
-
-
-def _free_styles(colour):
-    """Endless styles for labels that are not schedules, all different as long as colours and markers suffice."""
-    for step in count():
-        for number in range(len(_FREE)):
-            marker = _MARKERS[(number + step) % len(_MARKERS)]
-            yield colour or _FREE[number], marker, _DASHES[number % len(_DASHES)]
-
-
-def _moved_on(look):
-    """A style, then the same with other markers."""
-    colour, marker, dash = look
-    for step in count():
-        yield _mixed(colour, "white", 0.12 * (step // len(_MARKERS))), _next(marker, step), dash
-
-
-def _next(marker, step):
-    return _MARKERS[(_MARKERS.index(marker) + step) % len(_MARKERS)]
 
 
 def legible(colour):
@@ -148,27 +132,25 @@ def legible(colour):
     >>> legible("#003f62"), legible("#ffffff") < "#808080"
     ('#003f62', True)
     """
-    while contrast(to_rgb(colour), (1, 1, 1)) < _READ:
-        colour = _mixed(colour, "black", 0.06)
+    while contrast(colour, "white") < _LEGIBLE:
+        colour = mixed(colour, "black", 0.06)
     return colour
 
 
-def contrast(one, other):
+def contrast(first, second):
     """The contrast of two colours, 1 to 21, as the Web Content Accessibility Guidelines define it.
 
-    >>> round(contrast((0, 0, 0), (1, 1, 1)))
+    >>> round(contrast("black", "white"))
     21
     """
-    dim, light = sorted((_luminance(one), _luminance(other)))
+    dim, light = sorted((relative_luminance(first), relative_luminance(second)))
     return (light + 0.05) / (dim + 0.05)
 
 
-def _luminance(rgb):
-    linear = (value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in rgb)
-    return sum(weight * value for weight, value in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+def mixed(colour, other, share):
+    """Mix a colour with a share of another.
 
-
-def _mixed(colour, other, share):
-    """Mix a colour with a fraction of another."""
-    mixed = ((1 - share) * one + share * two for one, two in zip(to_rgb(colour), to_rgb(other), strict=True))
-    return to_hex(tuple(mixed))
+    >>> mixed("black", "white", 0.5)
+    '#808080'
+    """
+    return to_hex(sns.blend_palette((colour, other), as_cmap=True)(share))

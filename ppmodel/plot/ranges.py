@@ -2,24 +2,13 @@
 
 from matplotlib import pyplot as plt
 
-from ppmodel.plot.lines import legend
+from ppmodel.plot import style
 from ppmodel.plot.palette import style_of
-from ppmodel.plot.style import (
-    axis_label,
-    on_phone,
-    panel_grid,
-    panel_title,
-    panels_of,
-    percent_axis,
-    redrawn,
-    require_columns,
-    titled,
-)
 
 _APART = 0.36
 
 
-@redrawn
+@style.redrawn
 def plot_ranges(
     frame, columns, title, context="", *, row="label", beside=None, panel=None, in_row=3, labels=None, percent=False
 ):
@@ -54,42 +43,39 @@ def plot_ranges(
     >>> len(plot_ranges(frame, ["low", "less", "middle", "more", "high"], "Where the runs lie").axes)
     1
     """
-    require_columns(frame, *columns, row, beside, panel)
-    panels, names, versions = panels_of(frame, panel), list(dict.fromkeys(frame[row])), list(panels_of(frame, beside))
-    figure, axes = panel_grid(len(panels), in_row, height=0.3 * len(names) + 0.7)
-    for axis, (name, here) in zip(axes.flat, panels.items(), strict=False):
-        for number, version in enumerate(versions):
-            rows = panels_of(here, beside).get(version, here[:0])[[row, *columns]]
-            shift = _APART * (number - (len(versions) - 1) / 2)
-            _draw_ranges(axis, rows, {one: place + shift for place, one in enumerate(names)}, number > 0)
+    style.require_columns(frame, *columns, row, beside, panel)
+    panels, looks = style.panels_of(frame, panel), style_of(frame[row])
+    names, versions = list(looks), list(style.panels_of(frame, beside))
+    low, less, middle, more, high = columns
+    figure, axes = style.panel_grid(len(panels), in_row, height=0.3 * len(names) + 0.7, sharex=True, sharey=True)
+    for axis, (name, rows) in zip(axes.flat, panels.items(), strict=False):
+        for version, ranges in style.panels_of(rows, beside).items():
+            number = versions.index(version)
+            heights = ranges[row].map(names.index) + _APART * (number - (len(versions) - 1) / 2)
+            colours = [looks[label]["color"] for label in ranges[row]]
+            axis.hlines(heights, ranges[low], ranges[high], colours, lw=1.0)
+            axis.hlines(heights, ranges[less], ranges[more], colours, lw=2.2 if number else 3.4)
+            axis.scatter(ranges[middle], heights, 20, "white" if number else colours, edgecolors=colours, zorder=3)
         axis.set_yticks(range(len(names)), names, fontsize=7.5)
-        axis.set_ylim(len(names) - 0.4, -0.6)
+        axis.set(ylim=(len(names) - 0.4, -0.6), xlabel=style.axis_label(middle, labels))
         axis.grid(axis="y", visible=False)
-        axis.set_xlabel(axis_label(columns[2], labels))
         if percent:
             axis.axvline(0, color="black", lw=0.8)
-            percent_axis(axis.xaxis)
-        panel_title(axis, panel, name, labels)
-        axis.label_outer()
-        if on_phone():
-            axis.tick_params(labelbottom=True)
-    if beside is not None:
-        legend(figure, None, [_entry(version, number > 0) for number, version in enumerate(versions)])
-    return titled(figure, title, context)
-
-
-def _draw_ranges(axis, rows, heights, hollow):
-    colours = {name: style["color"] for name, style in style_of(heights).items()}
-    for name, low, less, middle, more, high in rows.itertuples(index=False, name=None):
-        height, colour = [heights[name]] * 2, colours[name]
-        axis.plot([low, high], height, color=colour, lw=1.0)
-        axis.plot([less, more], height, color=colour, lw=2.2 if hollow else 3.4)
-        axis.plot([middle], height[:1], **_marker(colour, hollow))
-
-
-def _marker(colour, hollow):
-    return {"color": colour, "marker": "o", "ms": 4.5, "mfc": "white" if hollow else colour}
-
-
-def _entry(version, hollow):
-    return plt.Line2D([], [], **_marker("#444444", hollow), lw=1.6 if hollow else 2.6, label=str(version))
+            style.percent_axis(axis.xaxis)
+        style.panel_title(axis, panel, name, labels)
+    style.label_edges(axes, style.axis_label(middle, labels))
+    handles = [
+        plt.Line2D(
+            [],
+            [],
+            color=".3",
+            marker="o",
+            ms=4.5,
+            mfc="white" if number else ".3",
+            lw=1.6 if number else 2.6,
+            label=version,
+        )
+        for number, version in enumerate(versions if beside else ())
+    ]
+    style.legend(figure, handles)
+    return style.titled(figure, title, context)

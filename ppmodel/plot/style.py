@@ -1,4 +1,4 @@
-"""What all figures share: sizes, titles, axes."""
+"""What all figures share: theme, sizes, titles, axes, legends."""
 
 import warnings
 from contextvars import ContextVar
@@ -7,22 +7,24 @@ from itertools import pairwise
 from textwrap import fill
 
 import numpy as np
+import seaborn as sns
 from matplotlib import pyplot as plt
 from matplotlib.font_manager import fontManager
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
 from ppmodel.errors import PPModelError, did_you_mean
 
-_WIDE, _PHONE, _PHONE_BELOW = 7.8, 3.7, 5.0
-_PAGE = ContextVar("inches", default=_WIDE)
-_TITLE_LETTER, _CONTEXT_LETTER, _PANEL_LETTER, _AXIS_LETTER = 6.1, 4.35, 6.0, 5.4  # points that a letter takes
-_BESIDE = 15  # letters of a name that leave room for a bar on a phone
-_NAME_LINE, _NAME_SIZE = 0.145, 8.5  # inches, points
+WIDE, PHONE = 7.8, 3.7
+"""Inches of a figure on a page, and on a phone."""
 
-_LABELS_APART = 3.0  # pixels
+_PAGE = ContextVar("inches", default=WIDE)
+_TITLE_LETTER, _CONTEXT_LETTER, _PANEL_LETTER, _AXIS_LETTER, _LEGEND_LETTER = 6.1, 4.35, 6.0, 5.4, 5.2
+"""Points that a letter takes."""
+
 DRAWN = 0.72
 """The share of a panel's place in which its axes are drawn, about."""
 
+_LABELS_APART = 3.0  # pixels
 _OTHER_SCRIPTS = (  # if installed, these supply what the figures' font lacks
     "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans", "IPAexGothic", "IPAGothic", "Hiragino Sans", "Yu Gothic",
     "Microsoft YaHei", "PingFang SC", "WenQuanYi Zen Hei", "Droid Sans Fallback", "Arial Unicode MS", "Unifont",
@@ -30,18 +32,21 @@ _OTHER_SCRIPTS = (  # if installed, these supply what the figures' font lacks
 _INSTALLED = {font.name for font in fontManager.ttflist}
 
 warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a box replaces it; tables have the full name
-plt.rcParams.update({
-    "font.family": ["sans-serif", *(font for font in _OTHER_SCRIPTS if font in _INSTALLED)],
-    "figure.dpi": 150, "savefig.dpi": 150, "svg.hashsalt": "ppmodel", "font.size": 9.5, "axes.titlesize": 10.5,
-    "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
-    "savefig.bbox": "tight", "axes.grid": True, "grid.color": "#e3e3e3", "grid.linewidth": 0.7, "legend.frameon": False,
-    "figure.constrained_layout.use": True, "figure.facecolor": "white", "lines.linewidth": 1.8, "lines.markersize": 5,
-})  # fmt: skip
+sns.set_theme(
+    context="paper", style="whitegrid", palette="colorblind",
+    font=["DejaVu Sans", *(font for font in _OTHER_SCRIPTS if font in _INSTALLED)],
+    rc={
+        "figure.dpi": 150, "savefig.dpi": 150, "savefig.bbox": "tight", "svg.hashsalt": "ppmodel",
+        "figure.constrained_layout.use": True, "axes.spines.top": False, "axes.spines.right": False,
+        "axes.edgecolor": ".6", "axes.titlelocation": "left", "axes.titlesize": 9.5, "grid.color": ".89",
+        "grid.linewidth": 0.7, "legend.frameon": False,
+    },
+)  # fmt: skip
 
 
 def on_phone():
     """Whether figures are drawn for a phone: one panel per row, and shorter lines of text."""
-    return _PAGE.get() < _PHONE_BELOW
+    return page_width() == PHONE
 
 
 def page_width():
@@ -74,7 +79,7 @@ def narrow(figure):
     """
     if not hasattr(figure, "again"):
         return None
-    token = _PAGE.set(_PHONE)
+    token = _PAGE.set(PHONE)
     try:
         return figure.again()
     finally:
@@ -82,19 +87,17 @@ def narrow(figure):
 
 
 def titled(figure, title, context):
-    """Set a figure's message above it in bold, and what it shows below that in small type."""
+    """Set a figure's message above it in bold, and what it shows below that in small type.
+
+    The message is kept as ``figure.point``, for a page's alternative text.
+    """
     letters = figure.get_figwidth() * 72
-    point, shown = fill(title, int(letters / _TITLE_LETTER)), fill(context, int(letters / _CONTEXT_LETTER))
-    figure.suptitle(shown, x=0.008, ha="left", fontsize=8.5, color="#555555")
-    figure.text(0.008, 1.0, point, ha="left", va="bottom", fontsize=11.5, fontweight="bold")
-    return pointed(figure, title)
-
-
-def pointed(figure, point):
-    """The figure with its message, for the page's alt text; closed, because a notebook would show it twice."""
-    figure.point = point
+    message, shown = fill(title, int(letters / _TITLE_LETTER)), fill(context, int(letters / _CONTEXT_LETTER))
+    figure.suptitle(shown, x=0.008, ha="left", fontsize=8.5, color=".35")
+    figure.text(0.008, 1.0, message, ha="left", va="bottom", fontsize=11.5, fontweight="bold")
+    figure.point = title
     if "inline" in plt.get_backend():
-        plt.close(figure)
+        plt.close(figure)  # a notebook would show it twice
     return figure
 
 
@@ -145,7 +148,26 @@ def is_ratio(column):
 
 def percent_axis(axis):
     """Write the numbers of a matplotlib axis in percent."""
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g}%"))
+    axis.set_major_formatter(lambda value, _: f"{100 * value:.3g}%")
+
+
+def log_axis(axis, ticks):
+    """Plain numbers at these ticks of a logarithmic matplotlib axis, and no others."""
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+
+
+def log_ticks(low, high, most=4):
+    """Between `most` / 2 and `most` round numbers on a logarithmic axis, far enough apart for their labels."""
+    decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    for digits in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        ticks = [tick for tick in np.outer(decades, digits).ravel() if low <= tick <= high]
+        if len(ticks) <= most:
+            break
+    if len(ticks) < most // 2:  # range so small that a logarithmic axis is nearly linear
+        ticks = [tick for tick in MaxNLocator(most - 1).tick_values(low, high) if low <= tick <= high]
+    return ticks[:: -(-len(ticks) // most)]
 
 
 def require_columns(frame, *columns):
@@ -157,8 +179,8 @@ def require_columns(frame, *columns):
     """
     for column in columns:
         if column is not None and column not in frame:
-            known = [str(one) for one in frame.columns]
-            remedy = did_you_mean(column, known) or f"it has {', '.join(known)}"
+            names = [str(name) for name in frame.columns]
+            remedy = did_you_mean(column, names) or f"it has {', '.join(names)}"
             raise PPModelError("column", column, "is not in the frame", remedy)
 
 
@@ -189,14 +211,13 @@ def require_points(frame, values, *places):
     double = frame[frame.duplicated(places, keep=False)]
     if not len(double):
         return
-    _, rows = next(iter(double.groupby(places, sort=False, dropna=False, observed=True)))
-    given = frame.columns[: frame.columns.get_loc("makespan_s")] if "makespan_s" in frame else frame.columns
-    differ = [one for one in given if one not in (*places, *values) and rows[one].map(str).nunique() > 1]
-    found = f"{len(rows)} rows for {', '.join(f'{name} {value}' for name, value in rows[places].iloc[0].items())}"
-    said = f"differ in {', '.join(differ)}" if differ else "are alike"
-    rule = f"must have one row per point, but these {said}"
+    rows = double[(double[places] == double[places].iloc[0]).all(axis=1)]
+    inputs = frame.columns[: frame.columns.get_loc("makespan_s")] if "makespan_s" in frame else frame.columns
+    differ = [name for name in inputs if name not in (*places, *values) and rows[name].map(str).nunique() > 1]
+    given = f"{len(rows)} rows for {', '.join(f'{name} {value}' for name, value in rows[places].iloc[0].items())}"
+    rule = f"must have one row per point, but these {'differ in ' + ', '.join(differ) if differ else 'are alike'}"
     remedy = "select one value of each, or draw panels by it" if differ else "drop all but one"
-    raise PPModelError("frame", found, rule, remedy)
+    raise PPModelError("frame", given, rule, remedy)
 
 
 def panels_of(frame, panel):
@@ -207,38 +228,9 @@ def panels_of(frame, panel):
 def panel_title(axis, panel, name, labels=None):
     """Write a panel's title: a name as it is, a number with the name of its column."""
     if name is not None:
-        said = name if isinstance(name, str) else f"{axis_label(panel, labels)} = {name}"
+        title = name if isinstance(name, str) else f"{axis_label(panel, labels)} = {name}"
         letters = max(12, int(axis.figure.get_figwidth() * 72 / axis.get_gridspec().ncols / _PANEL_LETTER))
-        axis.set_title("\n".join(fill(line, letters) for line in said.split("\n")), fontsize=9.5)
-
-
-def names_above(names):
-    """How many lines names need above their rows on a phone; 0 where they fit beside them.
-
-    >>> names_above(["1F1B", "a name that is longer than half of a phone"])
-    0
-    """
-    lines = [line for name in names for line in name.split("\n")]
-    if not on_phone() or max(map(len, lines), default=0) <= _BESIDE:
-        return 0
-    return max(name.count("\n") + 1 for name in names)
-
-
-def row_height(beside, lines):
-    """Inches of a row that takes `beside` inches itself, below a name of some lines; and its share of them."""
-    high = beside + _NAME_LINE * lines + 0.07
-    return high, beside / high
-
-
-def write_above(axis, names, share, centre=0.0):
-    """Write names over rows at 0, 1 and so on (and `centre` further down) that take a share of their height."""
-    axis.set_yticks([])
-    for place, name in enumerate(names):
-        at = (0, place + centre - share / 2)
-        axis.annotate(
-            name, at, (1, 3), xycoords=axis.get_yaxis_transform(), textcoords="offset points", fontsize=_NAME_SIZE
-        )
-    axis.set_ylim(len(names) - 0.9 + share / 2, share / 2 - 1)
+        axis.set_title("\n".join(fill(line, letters) for line in title.split("\n")))
 
 
 def wrapped(name, axis):
@@ -250,33 +242,18 @@ def wrapped(name, axis):
 def thin_labels(figure):
     """Leave out labels of horizontal axes that would touch: every second one, or more. The figure has been laid out."""
     for axis in figure.axes:
-        labels = [one for one in axis.get_xticklabels() if one.get_text() and one.get_visible()]
-        boxes = [one.get_window_extent() for one in labels]
+        labels = [label for label in axis.get_xticklabels() if label.get_text() and label.get_visible()]
+        boxes = sorted((label.get_window_extent() for label in labels), key=lambda box: box.x0)
         if not labels or labels[0].get_rotation() or not boxes[0].width:
             continue
-        steps = range(1, len(boxes))
-        step = next((step for step in steps if _apart(boxes[::step])), len(boxes))
+        step = 1
+        while any(left.x1 + _LABELS_APART > right.x0 for left, right in pairwise(boxes[::step])):
+            step += 1
         for number, label in enumerate(labels):
             label.set_visible(number % step == 0)
 
 
-def _apart(boxes):
-    return all(one.x1 + _LABELS_APART <= other.x0 for one, other in pairwise(sorted(boxes, key=lambda box: box.x0)))
-
-
-def log_ticks(low, high, most=4):
-    """Between `most` / 2 and `most` round numbers on a logarithmic axis, far enough apart for their labels."""
-    decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
-    for digits in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
-        ticks = [tick for tick in np.outer(decades, digits).ravel() if low <= tick <= high]
-        if len(ticks) <= most:
-            break
-    if len(ticks) < most // 2:  # range so small that a logarithmic axis is nearly linear
-        ticks = [tick for tick in MaxNLocator(most - 1).tick_values(low, high) if low <= tick <= high]
-    return ticks[:: -(-len(ticks) // most)]
-
-
-def panel_grid(count, in_row, *, width=None, height=None, share_y=True, share_x=True):
+def panel_grid(count, in_row, *, width=None, height=None, **shared):
     """A figure with panels in rows, one per row on a phone; the last row may be incomplete.
 
     Parameters
@@ -285,8 +262,8 @@ def panel_grid(count, in_row, *, width=None, height=None, share_y=True, share_x=
         Number of panels, and at most how many are in a row.
     width, height : float, optional
         Size of a panel in inches; by default, panels in a single row are higher.
-    share_y, share_x : bool or str
-        As in matplotlib's ``subplots``.
+    **shared
+        ``sharex`` and ``sharey`` of matplotlib's ``subplots``.
 
     Returns
     -------
@@ -298,7 +275,50 @@ def panel_grid(count, in_row, *, width=None, height=None, share_y=True, share_x=
     width = page_width() - 0.4 if on_phone() else width or max(2.5, (page_width() - 0.6) / columns)
     height = height or (2.3 if rows > 1 else 2.9 if columns > 1 else 3.3) - 0.15 * on_phone()
     size = (width * columns + 0.4, height * rows + 0.9)
-    figure, axes = plt.subplots(rows, columns, figsize=size, sharex=share_x, sharey=share_y, squeeze=False)
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, **shared)
     for axis in axes.flat[count:]:
         axis.set_visible(False)
     return figure, axes
+
+
+def label_edges(axes, name, places=(), shared=(), own_x=False):
+    """Label panels on the left and at the bottom, above an empty place, and wherever a scale is not shared.
+
+    Parameters
+    ----------
+    axes : ndarray of Axes, shape (rows, columns)
+    name : str
+        Label of the horizontal axis.
+    places : sequence of (Axes, str, object)
+        Each panel's axes, the column on its vertical axis, and its name.
+    shared : sequence of str
+        Columns for which all panels share one scale.
+    own_x : bool
+        Whether each panel has its own horizontal axis.
+    """
+    for axis in axes.flat:
+        axis.label_outer()
+        if on_phone() or own_x:
+            axis.tick_params(labelbottom=True)
+    for axis, column, _ in places:
+        axis.tick_params(labelleft=axis.get_subplotspec().is_first_col() or column not in shared)
+    for above, below in zip(axes[:-1].flat, axes[1:].flat, strict=True):
+        if not below.get_visible():
+            above.set_xlabel(wrapped(name, above))
+            above.tick_params(labelbottom=True)
+
+
+def legend(figure, handles):
+    """Draw one legend for the whole figure, below it, where it hides no data.
+
+    Parameters
+    ----------
+    figure : matplotlib Figure
+    handles : sequence of matplotlib artists
+        With labels; without any, there is no legend.
+    """
+    if handles:
+        longest = max(len(handle.get_label()) for handle in handles)
+        columns = max(1, int(figure.get_figwidth() * 72 / (_LEGEND_LETTER * longest + 42)))
+        columns = -(-len(handles) // -(-len(handles) // columns))  # rows as even as possible
+        figure.legend(handles=handles, loc="outside lower center", ncols=columns)

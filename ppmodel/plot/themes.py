@@ -1,10 +1,11 @@
 """Figures for dark pages: the same picture with light text and lines on a transparent background."""
 
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 from matplotlib.collections import Collection
-from matplotlib.colors import to_rgba, to_rgba_array
+from matplotlib.colors import to_rgb, to_rgba_array
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.text import Annotation, Text
@@ -18,7 +19,7 @@ GROUND = "#121212"
 """The background of a dark page."""
 
 _INK, _NEUTRAL, _CONTRAST = 0.9, 0.05, 4.5
-_KEPT = tuple(to_rgba(colour)[:3] for colour in (ON_LIGHT, ON_DARK))
+_COLOURS = ("color", "markerfacecolor", "markeredgecolor", "edgecolor", "facecolor")
 
 
 @contextmanager
@@ -40,65 +41,41 @@ def dark(figure):
     ...     figure.texts[0].get_color() != "black"
     True
     """
-    undo = [change for artist in _artists(figure) for change in _recoloured(artist)]
+    undo = [change for artist in figure.findobj() for change in _recoloured(artist)]
     try:
         yield figure
     finally:
-        for setter, value in reversed(undo):
-            setter(value)
-
-
-def _artists(figure):
-    for artist in figure.findobj():
-        yield artist
-        if isinstance(artist, Annotation) and artist.arrow_patch is not None:
-            yield artist.arrow_patch
-        if isinstance(artist, Text) and artist.get_bbox_patch() is not None:
-            yield artist.get_bbox_patch()
+        for restore in reversed(undo):
+            restore()
 
 
 def _recoloured(artist):
-    """Recolour an artist; yields how to undo each change."""
-    for get, set_, stroke in _colours(artist):
-        before = get()
-        if isinstance(before, str) and before in ("none", "auto"):
+    """Recolour an artist; yields what restores each of its colours."""
+    if isinstance(artist, Annotation) and artist.arrow_patch is not None:
+        yield from _recoloured(artist.arrow_patch)
+    if isinstance(artist, Text) and artist.get_bbox_patch() is not None:
+        yield from _recoloured(artist.get_bbox_patch())
+    if not isinstance(artist, (Text, Line2D, Patch, Collection)) or np.ndim(artist.get_alpha()):
+        return  # cells that fade keep their colours
+    for name in _COLOURS:
+        before = getattr(artist, f"get_{name}", str)()
+        mapped_cells = name == "facecolor" and isinstance(artist, Collection) and artist.get_array() is not None
+        if len(before) == 0 or mapped_cells or (isinstance(before, str) and before in ("none", "auto")):
             continue
-        after = _mapped(before, stroke)
-        set_(after)
-        yield set_, before
+        after = np.array([_on_dark(colour, name != "facecolor") for colour in to_rgba_array(before)])
+        change = getattr(artist, f"set_{name}")
+        change(after if np.ndim(before) == 2 else tuple(after[0]))
+        yield partial(change, before)
 
 
-def _colours(artist):
-    """For each colour of an artist: how to read it, how to set it, and whether it is a stroke."""
-    if isinstance(artist, Text):
-        yield artist.get_color, artist.set_color, True
-    elif isinstance(artist, Line2D):
-        yield artist.get_color, artist.set_color, True
-        yield artist.get_markerfacecolor, artist.set_markerfacecolor, True
-        yield artist.get_markeredgecolor, artist.set_markeredgecolor, True
-    elif isinstance(artist, Patch):
-        yield artist.get_facecolor, artist.set_facecolor, False
-        yield artist.get_edgecolor, artist.set_edgecolor, True
-    elif isinstance(artist, Collection) and np.ndim(artist.get_alpha()) == 0:  # cells that fade keep their colours
-        if artist.get_array() is None:
-            yield artist.get_facecolor, artist.set_facecolor, False
-        yield artist.get_edgecolor, artist.set_edgecolor, True
-
-
-def _mapped(colours, stroke):
-    """A colour, or an array of colours, for a dark page."""
-    if isinstance(colours, np.ndarray) and colours.ndim == 2:
-        return np.array([_mapped_one(one, stroke) for one in to_rgba_array(colours)]).reshape(-1, 4)
-    return _mapped_one(to_rgba(colours), stroke)
-
-
-def _mapped_one(colour, stroke):
-    rgb, alpha = np.array(colour[:3], dtype=float), colour[3]
-    if any(np.allclose(rgb, kept, atol=1e-4) for kept in _KEPT):
-        return tuple(colour)
-    ground = np.array(to_rgba(GROUND)[:3])
+def _on_dark(colour, stroke):
+    """A colour (red, green, blue, opacity) for a dark page; a stroke stands out from its ground."""
+    rgb, ground = colour[:3], np.array(to_rgb(GROUND))
+    if any(np.allclose(rgb, to_rgb(kept), atol=1e-4) for kept in (ON_LIGHT, ON_DARK)):
+        return colour
     if np.ptp(rgb) < _NEUTRAL:
-        return (*(_INK + (ground - _INK) * rgb.mean()), alpha)
-    while stroke and contrast(rgb, ground) < _CONTRAST:
-        rgb = rgb + 0.08 * (1 - rgb)
-    return (*rgb, alpha)
+        rgb = _INK + (ground - _INK) * rgb.mean()
+    else:
+        while stroke and contrast(rgb, ground) < _CONTRAST:
+            rgb = rgb + 0.08 * (1 - rgb)
+    return (*rgb, colour[3])

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ppmodel.ops import OpKind
 from ppmodel.plot.palette import GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW
-from ppmodel.plot.style import on_phone, page_width, pointed, redrawn, titled
+from ppmodel.plot.style import on_phone, page_width, redrawn, titled
 from ppmodel.plot.themes import ON_DARK, ON_LIGHT
 from ppmodel.tables import NO_OPERATION, Schedule
 
@@ -193,8 +193,7 @@ def plot_race(timelines, title, latest):
         axis.spines[:].set_visible(False)
         axis.tick_params(length=0, labelbottom=False)
         axis.grid(visible=False)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=11.5, fontweight="bold")
-    return pointed(figure, title)
+    return titled(figure, title, "")
 
 
 @redrawn

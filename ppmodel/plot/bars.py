@@ -1,0 +1,177 @@
+"""Bars of a frame, beside each other or stacked, in panels."""
+
+from itertools import cycle
+from textwrap import fill
+
+import pandas as pd
+import seaborn as sns
+from matplotlib import pyplot as plt
+from matplotlib.patches import Patch
+
+from ppmodel.plot import style
+from ppmodel.plot.palette import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, YELLOW, style_of
+
+_PARTS = (BLUE, ORANGE, YELLOW, PURPLE, SKY, "#bdbdbd", VERMILION, GREEN)
+_THICK, _SLOT = 0.76, 0.27  # of a row of bars; its inches
+_NAME_LINE, _NAME_SIZE = 0.145, 8.5  # inches, points
+_NAME = 15  # letters of a name that leave room for a bar on a phone
+_LETTER = 5.4  # points below a bar
+
+
+@style.redrawn
+def plot_bars(
+    frame, x, y, title, context="", *, bar="label", panel=None, labels=None, stacked=False, horizontal=False,
+    share=True, colours=None,
+):  # fmt: skip
+    """Draw grouped or stacked bars: a group per value of `x`, a colour per value of `bar`, in panels side by side.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        One row per bar.
+    x, y : str
+        Columns for the groups and for the height of bars; if `x` is also `bar`, each group has one bar.
+    title, context, labels
+        As in `plot_lines`.
+    bar : str
+        Column that distinguishes the bars of a group.
+    panel : str, optional
+        Column that distinguishes the panels.
+    stacked : bool
+        Whether to stack the bars of a group.
+    horizontal : bool
+        Whether bars are horizontal, the first on top, which leaves room for long names.
+    share : bool
+        Whether all panels share one scale.
+    colours : dict of str to str, optional
+        Colour of each value of `bar`; by default, that of `style_of`.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> frame = pp.compare(["gpipe", "1f1b"], 4, 8, model="paper", system=["dgx_a100", "dgx_h100"])
+    >>> len(plot_bars(frame, "system", "makespan_s", "Newer is faster").axes)
+    1
+    """
+    style.require_points(frame, [y], x, bar, panel)
+    colours = colours or {name: look["color"] for name, look in style_of(frame[bar]).items()}
+    bars = pd.DataFrame({"group": frame[x].map(str), "bar": frame[bar], "size": frame[y]})
+    bars, panels = bars.assign(panel=frame[panel] if panel else 0), style.panels_of(frame, panel)
+    figure, axes = _draw(bars, colours, stacked, horizontal, share, ("", style.axis_label(y, labels)))
+    for axis, name in zip(axes, panels, strict=True):
+        style.panel_title(axis, panel, name, labels)
+        if style.is_ratio(y):
+            style.percent_axis(axis.xaxis if horizontal or style.on_phone() else axis.yaxis)
+    style.legend(figure, [Patch(color=colour, label=name) for name, colour in colours.items()] if x != bar else [])
+    return style.titled(figure, title, context)
+
+
+@style.redrawn
+def plot_parts(
+    frame, x, parts, title, context="", *, axis="", panel=None, labels=None, horizontal=False, share=True
+):  # fmt: skip
+    """Draw columns that add up, such as the parts of an iteration's time: a stacked bar per row, in panels.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        One row per bar, as `ppmodel.compare` returns with a layout; rows without a number are left out.
+    x : str
+        Column that names the bars; each panel shows those of its own rows.
+    parts : dict of str to str
+        Columns from the bottom up, with their names in the legend. Colours go by position; columns that are 0 in all
+        rows are left out.
+    title, context, panel, labels, horizontal, share
+        As in `plot_bars`.
+    axis : str
+        What the columns measure, with the unit.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> from ppmodel.points import PARTS_CALLED
+    >>> given = {"model": "llama3_70b", "system": "dgx_h100_nodes", "tp": 8, "dp": [1, 2, 4]}
+    >>> frame = pp.compare("1f1b", 4, global_batch=64, **given)
+    >>> len(plot_parts(frame, "dp", PARTS_CALLED, "More replicas, fewer microbatches", axis="s").axes)
+    1
+    """
+    style.require_points(frame, parts, x, panel)
+    frame = frame.dropna(subset=list(parts))
+    colours = {part: colour for part, colour in zip(parts, cycle(_PARTS)) if (frame[part] != 0).any()}
+    bars = pd.DataFrame({"group": frame[x].map(str), "panel": frame[panel] if panel else 0, **frame[list(colours)]})
+    bars = bars.melt(["group", "panel"], list(colours), "bar", "size")
+    figure, axes = _draw(bars, colours, True, horizontal, share, (style.axis_label(x, labels), axis))
+    for place, name in zip(axes, style.panels_of(frame, panel), strict=True):
+        style.panel_title(place, panel, name, labels)
+    style.legend(figure, [Patch(color=colour, label=parts[part]) for part, colour in colours.items()])
+    return style.titled(figure, title, context)
+
+
+def _draw(bars, colours, stacked, horizontal, share, labels):
+    """A figure with a panel of bars for each value of their ``panel``, and its axes.
+
+    Bars have a ``group``, a ``bar`` that gives the colour, and a ``size``; `labels` name groups and sizes.
+    """
+    horizontal, panels = horizontal or style.on_phone(), style.panels_of(bars, "panel")
+    groups = [list(rows.group.unique()) for rows in panels.values()]
+    stacked = stacked or (bars.group == bars.bar).all()
+    slot = _SLOT if stacked else max(_SLOT, 0.15 * bars.bar.nunique())
+    lines = [line for group in bars.group.unique() for line in group.split("\n")]
+    most_lines = 1 + max(group.count("\n") for group in bars.group)
+    above = style.on_phone() and max(map(len, lines)) > _NAME  # long names stand above their bars
+    high = slot + (_NAME_LINE * most_lines if above else 0.12 * (most_lines - 1))
+    thick = _THICK * slot / high if above else _THICK
+    figure, axes = _axes([len(names) for names in groups], high, horizontal, share)
+    category, measure = ("y", "x") if horizontal else ("x", "y")
+    look = {"hue": "bar", "palette": colours, "linewidth": 0, "legend": False}
+    for axis, names, rows in zip(axes, groups, panels.values(), strict=True):
+        rows = rows.assign(group=pd.Categorical(rows.group, names))
+        if stacked:
+            look |= {"hue_order": [*colours][::-1], "weights": "size", "multiple": "stack", "shrink": thick}
+            sns.histplot(rows, **{category: "group"}, discrete=True, alpha=1, ax=axis, **look)
+        else:
+            look |= {"hue_order": [*colours], measure: "size", "width": thick, "saturation": 1, "errorbar": None}
+            sns.barplot(rows, **{category: "group"}, ax=axis, **look)
+        outer = horizontal or axis is axes[0] or not share
+        axis.set(**{f"{category}label": labels[0] * (not horizontal), f"{measure}label": labels[1] * outer})
+        axis.grid(axis=category, visible=False)
+        (axis.axvline if horizontal else axis.axhline)(0, color="black", lw=0.8)
+        if above:
+            axis.set(yticks=[], ylim=(len(names) - 0.9 + thick / 2, thick / 2 - 1))
+            for place, name in enumerate(names):
+                at = {"xycoords": axis.get_yaxis_transform(), "xytext": (0, 3), "textcoords": "offset points"}
+                axis.annotate(name, (0, place - thick / 2), fontsize=_NAME_SIZE, **at)
+        elif not horizontal:
+            letters = int(0.8 * style.page_width() * 72 / _LETTER / len(bars[["panel", "group"]].drop_duplicates()))
+            breakable = [fill(name.replace("_", "_ "), max(8, letters)).replace("_ ", "_") for name in names]
+            axis.set_xticks(range(len(names)), breakable)
+        elif axis is not axes[0] and not style.on_phone() and names == groups[0]:
+            axis.tick_params(labelleft=False)
+    return figure, axes
+
+
+def _axes(counts, high, horizontal, share):
+    """Axes side by side, on a phone below each other, with room for their numbers of groups."""
+    if not horizontal:
+        widths = {"width_ratios": [count + 1 for count in counts]}
+        figure, axes = plt.subplots(
+            1, len(counts), figsize=(style.page_width(), 3.7), sharey=share, squeeze=False, **widths
+        )
+    elif style.on_phone():
+        size = (style.page_width(), 1.2 + high * sum(counts) + 0.6 * len(counts))
+        heights = {"height_ratios": [high * count + 0.1 for count in counts]}
+        figure, axes = plt.subplots(len(counts), 1, figsize=size, sharex=share, squeeze=False, **heights)
+        for axis in axes.flat:
+            axis.tick_params(labelbottom=True)
+    else:
+        size = (style.page_width(), 1.5 + high * max(counts))
+        figure, axes = plt.subplots(1, len(counts), figsize=size, sharex=share, squeeze=False)
+    return figure, axes.ravel()
