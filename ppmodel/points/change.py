@@ -213,8 +213,8 @@ def as_changes(changes, in_seconds=False):
         if not isinstance(change, Change):
             remedy = "write, for example, ppmodel.Change(bandwidth=0.5)"
             raise CostError("changes", repr(change), "is not a Change", remedy)
-        without_effect = [name for name in _OF_SYSTEM if in_seconds and name in change.given()]
-        if without_effect:
+        given = change.given() if in_seconds and change is not UNCHANGED else ()
+        if without_effect := [name for name in _OF_SYSTEM if name in given]:
             rule = f"changes the system's {without_effect[0]}, which costs in seconds do not depend on"
             raise CostError("changes", change, rule, "give model and system, or vary the seconds")
     return changes

@@ -12,6 +12,8 @@ from ppmodel.points.point import Point, require_seconds
 from ppmodel.schedules.cases import as_case, as_cases, size_of
 from ppmodel.simulation import require_semantics
 
+_SINGLE = (int, float, str, type(None))
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -231,7 +233,7 @@ def resolve_point(schedule, pp=None, microbatches=None, **given):
     if "changes" in given:
         raise CostError("changes", given["changes"], "is not known here", "ppmodel.compare takes changes")
     for name, value in {"pp": pp, "microbatches": microbatches, **given}.items():
-        if isinstance(plain(value), list | tuple | range) and name != "layers":
+        if type(value) not in _SINGLE and isinstance(plain(value), list | tuple | range) and name != "layers":
             raise CostError(name, plain(value), "must be one value", "ppmodel.compare takes several")
     points = resolve(as_case(schedule), pp, microbatches, **given).points()
     if len(points) > 1:

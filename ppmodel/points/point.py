@@ -14,6 +14,7 @@ from ppmodel.schedules.options import option_text
 from ppmodel.simulation import graph_of, run_graph
 
 _HALVES = {"input_grad", "weight_grad"}
+_OF_SOME_TABLES = {"pair": "cell with both a forward and a backward", "optimizer": "optimizer steps"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,8 +118,8 @@ class Point:
         """
         for name, value in (self.seconds or {}).items():
             if not _has_effect(name, self.table):
-                lacks = {"pair": "cell with both a forward and a backward", "optimizer": "optimizer steps"}[name]
-                raise CostError(name, value, f"has no effect: {self.table.name} has no {lacks}", "leave it out")
+                rule = f"has no effect: {self.table.name} has no {_OF_SOME_TABLES[name]}"
+                raise CostError(name, value, rule, "leave it out")
 
     def layout_of(self, table):
         """The layout with everything that it leaves open, checked against a table; None without one."""
@@ -196,7 +197,7 @@ def seconds_costs(table, allreduce, seconds):
 
 def _has_effect(name, table):
     """Whether seconds matter to a table: among several schedules, some have pairs or optimizer steps, others not."""
-    return {"pair": table.overlaps.any(), "optimizer": len(table.steps)}.get(name, True)
+    return name not in _OF_SOME_TABLES or bool(table.overlaps.any() if name == "pair" else len(table.steps))
 
 
 def require_seconds(seconds):

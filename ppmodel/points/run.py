@@ -32,8 +32,6 @@ class Run:
         Both None if costs were given in seconds.
     layout : LayoutSpec or None
         Complete, with pp and the global batch; None if none was given.
-    ordered_for : str or None
-        The values for which its order was searched, as in `ppmodel.compare`.
 
     Examples
     --------
@@ -49,13 +47,17 @@ class Run:
         self.point, self.timeline, self.costs = point, timeline, point.costs
         self.table, self.p2p, self.allreduce = timeline.graph.schedule, *point.semantics
         self.model, self.system, self.layout = point.model, point.changed_system, point.complete_layout
-        self.ordered_for = ordered_for(point)
 
     def __repr__(self):
         return (
             f"<Run {self.point.case.label}: pp={self.table.num_ranks}, microbatches={self.table.num_microbatches}: "
             f"{self.makespan_s:.4g} s, {self.idle_ratio:.1%} idle, peak {self.peak_activations:.4g} microbatches>"
         ).replace("%", " %")
+
+    @property
+    def ordered_for(self):
+        """The values for which its order was searched, as in `ppmodel.compare`; None if none was."""
+        return ordered_for(self.point)
 
     @property
     def makespan_s(self):
