@@ -130,3 +130,36 @@ def certainty(saving, pairs):
     if len(wrong) < ENOUGH or wrong.mean() > OFTEN:
         return WITHIN
     return CLEAR if wrong.mean() <= REVERSED else LIKELY
+
+
+def savings(faster, slower, pairs):
+    """What predicted times save on others, and how certain that is.
+
+    Parameters
+    ----------
+    faster, slower : DataFrame
+        With ``label`` and ``iteration_s``, and one row per case in their index; cases that only one has are left out.
+    pairs : DataFrame
+        From `measured_pairs`.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``label, other``; ``apart``, the share of the other's time that is saved; ``pairs``, how many are
+        similar, and ``reversed``, the share of them that is; and ``sure``, its `certainty`.
+
+    Examples
+    --------
+    >>> pairs = pd.DataFrame({"apart": [0.1] * 40, "reversed": [True] * 10 + [False] * 30})
+    >>> fast = pd.DataFrame({"label": ["ZB-V"], "iteration_s": [9.0]})
+    >>> slow = pd.DataFrame({"label": ["1F1B"], "iteration_s": [10.0]})
+    >>> savings(fast, slow, pairs).iloc[0].tolist()
+    ['ZB-V', '1F1B', 0.1, 40, 0.25, 'likely']
+    """
+    both = faster[["label", "iteration_s"]].join(slower[["label", "iteration_s"]], suffixes=("", "_other"), how="inner")
+    both["apart"] = 1 - both.iteration_s / both.iteration_s_other
+    similar = [similar_pairs(pairs, saving)["reversed"] for saving in both.apart]
+    return both.rename(columns={"label_other": "other"})[["label", "other", "apart"]].assign(
+        pairs=[len(reversed_) for reversed_ in similar], reversed=[reversed_.mean() for reversed_ in similar],
+        sure=[certainty(saving, pairs) for saving in both.apart],
+    )  # fmt: skip
