@@ -1,16 +1,13 @@
 """What passes between the GPUs of a run: inside a rank, between stages, and between replicas."""
 
-from collections import Counter
 from dataclasses import replace
 
 import pandas as pd
 
-from ppmodel.cli.text import counted, joined
 from ppmodel.costs import block_operations, check_layout, group_of, stages
 from ppmodel.costs.transfers import pipeline_links, sent_bytes
 from ppmodel.metrics.messages import messages_sent
 
-_WHERE = {"tensor": "inside it", "pipeline": "with other stages", "data": "with other replicas"}
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -38,45 +35,38 @@ def edges(schedule, model, system, layout):
     >>> from ppmodel import build, load_model, load_system
     >>> from ppmodel.specs import LayoutSpec
     >>> run = load_model("llama3_70b"), load_system("dgx_h100_nodes"), LayoutSpec(pp=4, tp=8, dp=2)
-    >>> found = edges(build("1f1b", 4, 8), *run).set_index(["group", "rank"])
-    >>> [size(one) for one in found.bytes.loc[["tensor", "pipeline", "data"], 1]]
+    >>> exchanged = edges(build("1f1b", 4, 8), *run).set_index(["group", "rank"])
+    >>> [size(num_bytes) for num_bytes in exchanged.bytes.loc[["tensor", "pipeline", "data"], 1]]
     ['128 MiB', '128 MiB', '7.97 GiB']
     """
     layout = check_layout(layout, model, system, schedule)
-    given = schedule, model, system, layout
-    rows = [*_tensor(*given), *_pipeline(*given), *_data(*given)]
-    return pd.DataFrame(rows, columns=["group", "rank", "bytes", "iteration_bytes", "between"])
+    cut = stages(schedule, model, system, layout=layout)
+    held = [
+        [stage for stage, place in zip(cut, schedule.placement[0], strict=True) if place == rank]
+        for rank in range(schedule.num_ranks)
+    ]
+    rows = []
 
-
-def _tensor(schedule, model, system, layout):
-    moved = [one.bytes for phase in block_collectives(model, layout).values() for one in phase]
+    moved = [collective.bytes for phase in block_collectives(model, layout).values() for collective in phase]
     if moved:
         between = group_of("tensor", layout, system).nodes > 1
-        for rank, own in _by_rank(schedule, stages(schedule, model, system, layout=layout)):
-            blocks = sum(stage.blocks for stage in own)
-            yield "tensor", rank, max(moved), blocks * layout.microbatches * sum(moved), between
+        for rank, local in enumerate(held):
+            blocks = sum(stage.blocks for stage in local)
+            rows.append(("tensor", rank, max(moved), blocks * layout.microbatches * sum(moved), between))
 
-
-def _pipeline(schedule, model, system, layout):
     message, nodes = sent_bytes(schedule, model, system, layout), pipeline_links(schedule, model, system, layout).nodes
     for rank, messages in enumerate(messages_sent(schedule).tolist()):
         if messages:
-            other = rank + 1 if rank + 1 < schedule.num_ranks else rank - 1
-            between = nodes is None or bool(nodes[rank] != nodes[other])
-            yield "pipeline", rank, message, messages * message, between
+            neighbour = rank + 1 if rank + 1 < schedule.num_ranks else rank - 1
+            between = nodes is None or bool(nodes[rank] != nodes[neighbour])
+            rows.append(("pipeline", rank, message, messages * message, between))
 
-
-def _data(schedule, model, system, layout):
-    where = group_of("data", layout, system)
-    if where.size > 1:
-        for rank, own in _by_rank(schedule, stages(schedule, model, system, layout=layout)):
-            gradients = model.gradient_bytes * sum(stage.parameters for stage in own)
-            yield "data", rank, gradients, gradients, where.nodes > 1
-
-
-def _by_rank(schedule, found):
-    for rank in range(schedule.num_ranks):
-        yield rank, [stage for stage, place in zip(found, schedule.placement[0], strict=True) if place == rank]
+    replicas = group_of("data", layout, system)
+    if replicas.size > 1:
+        for rank, local in enumerate(held):
+            gradients = model.gradient_bytes * sum(stage.parameters for stage in local)
+            rows.append(("data", rank, gradients, gradients, replicas.nodes > 1))
+    return pd.DataFrame(rows, columns=["group", "rank", "bytes", "iteration_bytes", "between"])
 
 
 def block_collectives(model, layout):
@@ -86,14 +76,17 @@ def block_collectives(model, layout):
     --------
     >>> from ppmodel import load_model
     >>> from ppmodel.specs import LayoutSpec
-    >>> found = block_collectives(load_model("llama3_70b"), LayoutSpec(tp=8))
-    >>> [[one.kind for one in phase] for phase in found.values()]
+    >>> phases = block_collectives(load_model("llama3_70b"), LayoutSpec(tp=8))
+    >>> [[collective.kind for collective in phase] for phase in phases.values()]
     [['all-reduce', 'all-reduce'], ['all-reduce', 'all-reduce']]
     """
     phases = {"forward": ("forward_comm",), "backward": ("input_grad_comm", "weight_grad_comm")}
     operations = block_operations(model, layout.microbatch_size, layout)
-    found = {phase: [getattr(one, name) for one in operations for name in names] for phase, names in phases.items()}
-    return {phase: [one for one in own if one and one.group == "tensor"] for phase, own in found.items()}
+    collectives = {
+        phase: [getattr(operation, name) for operation in operations for name in names]
+        for phase, names in phases.items()
+    }
+    return {phase: [comm for comm in both if comm and comm.group == "tensor"] for phase, both in collectives.items()}
 
 
 def stage_ranks(schedule, model, system, layout):
@@ -107,79 +100,42 @@ def stage_ranks(schedule, model, system, layout):
     >>> stage_ranks(build("interleaved-1f1b", 2, 2, chunks=2), *run)
     [(20, 0), (20, 1), (20, 0), (20, 1)]
     """
-    found = stages(schedule, model, system, layout=replace(layout, global_batch=None))
-    return [(stage.blocks, rank) for stage, rank in zip(found, schedule.placement[0].tolist(), strict=True)]
+    cut = stages(schedule, model, system, layout=replace(layout, global_batch=None))
+    return [(stage.blocks, rank) for stage, rank in zip(cut, schedule.placement[0].tolist(), strict=True)]
 
 
-def edge_words(found, model, system, layout):
-    """Say what passes along the edges of each group, how much each time, and over which link.
+def edge_labels(exchanged, system, layout):
+    """Label the edges of each group: how many are in it, the size of what passes, and the link.
 
     Parameters
     ----------
-    found : DataFrame
+    exchanged : DataFrame
         From `edges`.
-    model, system, layout
+    system, layout
         As there.
 
     Returns
     -------
     dict of str to str
-        A sentence for each group.
-    """
-    forward, backward = (_counted(phase) for phase in block_collectives(model, layout).values())
-    both = f"{forward} forward, {'as many' if forward == backward else backward} backward"
-    reduced = "reduce-scatter" if layout.zero else "all-reduce"
-    said = {
-        "tensor": f"Inside a rank, tp = {layout.tp} GPUs: {both}, per layer and microbatch, {{}} each",
-        "pipeline": f"Between stages, pp = {layout.pp} ranks: activations forward, their gradients back, {{}} per "
-        "microbatch each way, from every GPU to the one in the same position of the next rank",
-        "data": f"Between replicas, dp = {layout.dp}: only gradients, {reduced} of {{}} per GPU once per iteration",
-    }
-    return {
-        group: f"{said[group].format(_span(rows.bytes))}; {_link(rows.between.any(), system)}"
-        for group, rows in found.groupby("group", sort=False)
-    }
-
-
-def edge_point(found, layout):
-    """Say what a rank is, and what a GPU exchanges in an iteration.
 
     Examples
     --------
     >>> from ppmodel import build, load_model, load_system
     >>> from ppmodel.specs import LayoutSpec
-    >>> layout = LayoutSpec(pp=2)
-    >>> found = edges(build("1f1b", 2, 4), load_model("llama3_8b"), load_system("dgx_h100_nodes"), layout)
-    >>> edge_point(found, layout)
-    'A rank is 1 GPU; it exchanges 256 MiB with other stages in an iteration'
+    >>> run = load_system("dgx_h100_nodes"), LayoutSpec(pp=2)
+    >>> edge_labels(edges(build("1f1b", 2, 4), load_model("llama3_8b"), *run), *run)
+    {'pipeline': 'pp = 2: messages of 64 MiB, inside a node, 450 GB/s'}
     """
-    gpus = layout.tp * layout.cp
-    most = found.groupby("group").iteration_bytes.max().map(size)
-    parts = [f"{most[group]} {where}" for group, where in _WHERE.items() if group in most]
-    rank = f"A rank is {counted(gpus, 'GPU')}"
-    if not parts:
-        return rank
-    return f"{rank}; {'it' if gpus == 1 else 'each'} exchanges {joined(parts)} in an iteration"
-
-
-def _counted(collectives):
-    kinds = Counter(one.kind for one in collectives)
-    return joined([counted(count, kind) for kind, count in kinds.items()])
-
-
-def _span(sizes):
-    (least, unit), most = size(sizes.min()).split(), size(sizes.max())
-    if most == f"{least} {unit}":
-        return most
-    return f"{least} to {most}" if most.endswith(f" {unit}") else f"{least} {unit} to {most}"
-
-
-def _link(between, system):
-    if system.nodes is None:
-        return f"network, {system.network_bandwidth_bytes_per_s / 1e9:g} GB/s"
-    if between:
-        return f"between nodes, {system.network_bandwidth_bytes_per_s / 1e9:g} GB/s"
-    return f"inside a node, {system.nodes.node_bandwidth_bytes_per_s / 1e9:g} GB/s"
+    kinds = {"tensor": ("tp", "collectives"), "pipeline": ("pp", "messages"), "data": ("dp", "gradients")}
+    labels = {}
+    for group, rows in exchanged.groupby("group", sort=False):
+        field, kind = kinds[group]
+        sizes = " to ".join(dict.fromkeys((size(rows.bytes.min()), size(rows.bytes.max()))))
+        between = system.nodes is None or rows.between.any()
+        bandwidth = system.network_bandwidth_bytes_per_s if between else system.nodes.node_bandwidth_bytes_per_s
+        where = "network" if system.nodes is None else "between nodes" if between else "inside a node"
+        labels[group] = f"{field} = {getattr(layout, field)}: {kind} of {sizes}, {where}, {bandwidth / 1e9:g} GB/s"
+    return labels
 
 
 def size(num_bytes):

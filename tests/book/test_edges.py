@@ -2,7 +2,7 @@
 
 import pytest
 
-from ppbook.edges import block_collectives, edge_point, edge_words, edges, size, stage_ranks
+from ppbook.edges import block_collectives, edge_labels, edges, size, stage_ranks
 from ppmodel import build
 from ppmodel.costs import message_bytes, model_costs, parameters, persistent_bytes, stages
 from ppmodel.ops import OpKind
@@ -24,17 +24,17 @@ def run(name, chunks, **sizes):
 def test_bytes_are_those_of_the_costs(name, chunks, sizes):
     """All-reduces and messages of w b s h / cp; gradients of a rank's stages, and over all ranks of the whole model."""
     schedule, model, system, layout = given = run(name, chunks, **sizes)
-    found = edges(*given).set_index(["group", "rank"])
+    exchanged = edges(*given).set_index(["group", "rank"])
     activations = model.element_bytes * layout.microbatch_size * model.sequence * model.hidden / layout.cp
-    assert (found.bytes["tensor"] == activations).all()
-    assert (found.bytes["pipeline"] == activations).all()
+    assert (exchanged.bytes["tensor"] == activations).all()
+    assert (exchanged.bytes["pipeline"] == activations).all()
     assert message_bytes(schedule, model, layout) == activations
     cut = stages(schedule, model, system, layout=layout)
     gradients = persistent_bytes(cut, model, layout)[1]
     for rank in range(4):
-        assert found.bytes["data", rank] == pytest.approx(gradients[schedule.placement[0] == rank].sum())
+        assert exchanged.bytes["data", rank] == pytest.approx(gradients[schedule.placement[0] == rank].sum())
     whole = parameters(model).total * model.gradient_bytes / layout.tp
-    assert found.bytes["data"].sum() == pytest.approx(whole, rel=0.01)  # each GPU of a group has its own norms
+    assert exchanged.bytes["data"].sum() == pytest.approx(whole, rel=0.01)  # each GPU of a group has its own norms
 
 
 @pytest.mark.parametrize("chunks", [1, 2])
@@ -50,12 +50,11 @@ def test_an_iteration_has_all_layers_and_microbatches(chunks):
 
 
 def test_groups_of_one_exchange_nothing():
-    """Neither rows nor words; and a rank of one GPU is called that."""
+    """Neither rows nor labels."""
     layout = LayoutSpec(global_batch=8)
     given = build("1f1b", 1, 8), load_model("llama3_8b"), SYSTEM, layout
     assert edges(*given).empty
-    assert edge_words(edges(*given), *given[1:]) == {}
-    assert edge_point(edges(*given), layout) == "A rank is 1 GPU"
+    assert edge_labels(edges(*given), *given[2:]) == {}
 
 
 @pytest.mark.parametrize(
@@ -68,17 +67,19 @@ def test_groups_of_one_exchange_nothing():
     ],
 )
 def test_links_are_those_that_costs_use(tp, dp, out):
-    """Between nodes or inside one, as the words say, and as the seconds of a message need."""
+    """Between nodes or inside one, as the labels say, and as the seconds of a message need."""
     schedule, model, system, layout = given = run("gpt3_175b", 1, tp=tp, dp=dp)
-    found = edges(*given)
-    between = found.groupby("group").between.any()
+    exchanged = edges(*given)
+    between = exchanged.groupby("group").between.any()
     assert between.to_dict() == out
-    said = edge_words(found, model, system, layout)
-    assert all(said[group].endswith("nodes, 50 GB/s" if between[group] else "node, 450 GB/s") for group in said)
-    assert size(found.bytes.max()) in said["data"]
+    labels = edge_labels(exchanged, system, layout)
+    assert all(
+        label.endswith("nodes, 50 GB/s" if between[group] else "node, 450 GB/s") for group, label in labels.items()
+    )
+    assert size(exchanged.bytes.max()) in labels["data"]
     occupied = model_costs(schedule, model, system, layout=layout).occupancy_s[OpKind.F, 0]
     message = message_bytes(schedule, model, layout)
     for rank in range(3):
-        leaves = found[(found.group == "pipeline") & (found["rank"] == rank)].between.item()
+        leaves = exchanged[(exchanged.group == "pipeline") & (exchanged["rank"] == rank)].between.item()
         bandwidth = 50e9 if leaves else 450e9
         assert occupied[rank] == pytest.approx(message / bandwidth)

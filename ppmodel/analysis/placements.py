@@ -1,4 +1,4 @@
-"""Where the ranks of a pipeline should go: all placements on full nodes, the fastest of them, and queues at NICs."""
+"""All placements of ranks on full nodes, the fastest of them, and the queues of messages at shared NICs."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -6,6 +6,7 @@ from math import factorial
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from ppmodel.errors import PPModelError
 from ppmodel.noise import TIE
@@ -97,18 +98,19 @@ def full_placements(num_ranks, devices_per_node):
     if ways > MOST_PLACEMENTS:
         rule = f"has {ways:,} placements on nodes of {devices_per_node}, more than {MOST_PLACEMENTS:,}"
         raise PPModelError("pp", num_ranks, rule, "ask for fewer ranks")
-    return sorted(_filled((None,) * num_ranks, 0, devices_per_node))
+    return sorted(_with_nodes_filled((None,) * num_ranks, 0, devices_per_node))
 
 
-def _filled(owners, node, room):
-    """All placements that go on from one: the first free rank opens a node, and others fill it."""
-    free = [rank for rank, owner in enumerate(owners) if owner is None]
+def _with_nodes_filled(placed, node, devices_per_node):
+    """All placements that complete one: the first free rank opens a node, and others fill it."""
+    free = [rank for rank, where in enumerate(placed) if where is None]
     if not free:
-        yield owners
+        yield placed
         return
-    for others in combinations(free[1:], room - 1):
-        there = {free[0], *others}
-        yield from _filled(tuple(node if rank in there else owner for rank, owner in enumerate(owners)), node + 1, room)
+    for others in combinations(free[1:], devices_per_node - 1):
+        members = {free[0], *others}
+        more = tuple(node if rank in members else where for rank, where in enumerate(placed))
+        yield from _with_nodes_filled(more, node + 1, devices_per_node)
 
 
 def search_placements(case, num_ranks, num_microbatches, model, system, allreduce="excluded"):
@@ -179,8 +181,6 @@ def messages_between_nodes(run):
     >>> len(messages_between_nodes(run))
     32
     """
-    import pandas as pd
-
     table, timeline = run.table, run.timeline
     nodes = run.system and nodes_of(run.system, table.num_ranks)
     if nodes is None:

@@ -1,0 +1,131 @@
+"""The paper's statements about its schedules, asked of all schedules."""
+
+import numpy as np
+import pandas as pd
+
+from ppmodel.analysis import advantages, agreement
+from ppmodel.analysis.orders import order_of_amounts
+from ppmodel.cases import label
+
+PAPERS = ("gpipe", "1f1b", "chimera", "asymmetric-chimera", "hanayo")
+"""The schedules that the paper compares."""
+
+_ALL, _OFTEN = (1.0, 0.0), (0.5, 0.1)
+"""The share of places from which a statement carries over, and the share from which it does in part."""
+
+_POINT = ["system", "pp", "microbatches"]
+
+
+def gains_over(grid, bases, short):
+    """What the best schedule saves on each of some bases.
+
+    Parameters
+    ----------
+    grid : DataFrame
+        From `levels`, with systems.
+    bases : sequence of str
+        Labels.
+    short : float
+        Transfers below this share of a forward are short.
+
+    Returns
+    -------
+    Series
+        Share of the base's time, by ``base``, ``transfers`` (short or longer), ``multiple`` (B/S), ``system`` and
+        ``pp``.
+    """
+    over = pd.concat(advantages(grid, base).assign(base=base) for base in bases)
+    over["transfers"] = over.comm_over_forward.lt(short).map({True: "short", False: "longer"})
+    over["multiple"] = over.microbatches // over.pp
+    return -over.groupby(["base", "transfers", "multiple", "system", "pp"]).relative.min()
+
+
+def smaller_bubbles(grid, base, clear):
+    """The schedules with a smaller bubble than a base: whether they pay for it, and where transfers take it away.
+
+    Parameters
+    ----------
+    grid : DataFrame
+        From `levels`, with systems.
+    base : str
+        Its label.
+    clear : float
+        The least gain that counts.
+
+    Returns
+    -------
+    DataFrame
+        A row per schedule: ``label``; ``lost_from``, the shortest transfer over a forward at which the network takes
+        away a gain, NaN if it never does; and ``costs``, whether it has more messages or memory anywhere.
+    """
+    promised = advantages(grid, base)
+    promised = promised[promised.smaller_bubble]
+    lost = promised.by_network & (promised.without_network <= -clear)
+    rows = promised[[*_POINT, "label"]].merge(grid, on=[*_POINT, "label"])
+    rows = rows.merge(grid[grid.label == base], on=_POINT, suffixes=("", "_base"))
+    more = rows.messages_of_rank > rows.messages_of_rank_base
+    more |= order_of_amounts(rows.peak_memory_bytes, rows.peak_memory_bytes_base) > 0
+    by_label = promised.assign(lost_from=promised.comm_over_forward.where(lost)).groupby("label", sort=False)
+    return by_label.lost_from.min().to_frame().assign(costs=more.groupby(rows.label).any()).reset_index()
+
+
+def verdicts(grid, front, last, base, *, clear, close, short):
+    """Whether the paper's statements carry over to all schedules.
+
+    Parameters
+    ----------
+    grid : DataFrame
+        From `levels`, with systems.
+    front : DataFrame
+        Its `fronts`.
+    last : DataFrame
+        As `grid`, with many microbatches.
+    base : str
+        Label of what gains are measured against.
+    clear, close, short : float
+        As in `agreement`; the share over the fastest that is close; as in `gains_over`.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``statement, verdict, found, counted``.
+    """
+    papers = {label(name) for name in PAPERS} | set(grid.label[grid.schedule.isin(PAPERS)])
+    ranks, bubbles = agreement(grid, clear), smaller_bubbles(grid, base, clear)
+    gains = gains_over(grid, [name for name in dict.fromkeys(["GPipe", base]) if name in set(grid.label)], short)
+    by_size = gains[base].groupby(["transfers", "multiple"]).median().unstack(0)
+    overall = gains.groupby(["base", "transfers"]).median().unstack()
+    others = grid[grid.published_bubble_ratio.notna() & ~grid.label.isin(papers)]
+    under = (others.table_bubble_ratio - others.published_bubble_ratio).groupby(others.label).max() > 1e-3
+    tau = min(ranks.formula_table.median(), ranks.table_without_network.median())
+    falling = [by_size[kind].is_monotonic_decreasing for kind in by_size]
+    faster = overall.short > overall.longer if {"short", "longer"} <= set(overall) else []
+    converged = [
+        (order_of_amounts(times, (1 + close) * times.min()) <= 0).all()
+        for _, times in last.groupby("system").makespan_s
+    ]
+    worth = (front.front & front.label.isin(papers)).groupby([front.system, front.pp]).any()
+    asked = pd.DataFrame(
+        [("A published formula understates the bubble.", _ALL, sum(under), len(under), "formulas of others"),
+         ("Formula and table rank schedules alike without a network, and so does the simulation.", (1 - 1e-9, 0.5),
+          tau, 1, "the lower of two Kendall's taus"),
+         ("Schedule rankings are not abstraction-invariant.", _OFTEN, sum(ranks.clear > 0), len(ranks),
+          "points clearly reversed"),
+         ("It is communication that reverses them.", _ALL, ranks.by_network.sum(), ranks.reversed.sum(), "reversals"),
+         ("Communication can negate a structural advantage.", _OFTEN, bubbles.lost_from.count(), len(bubbles),
+          "schedules with a smaller bubble"),
+         ("Gains shrink as B grows.", _ALL, sum(falling), len(falling), "short or longer transfers"),
+         ("Gains are made where the network is fast.", _ALL, sum(faster), len(faster), "bases of the gain"),
+         ("All schedules converge for large B.", _ALL, sum(converged), len(converged), "systems"),
+         ("A smaller bubble costs messages or memory.", _ALL, bubbles.costs.sum(), len(bubbles),
+          "schedules with a smaller bubble"),
+         ("A schedule of the paper is worth taking, in time or in memory.", _OFTEN, sum(worth), len(worth), "fronts")],
+        columns=["statement", "rule", "met", "of", "counted"], dtype=object,
+    )  # fmt: skip
+    share = asked.met.astype(float) / asked.of.where(asked.of > 0)
+    in_part = (share >= asked.rule.str[1]) & (share > 0)
+    verdict = np.select(
+        [share.isna(), share >= asked.rule.str[0], in_part], ["not asked", "carries over", "in part"], "does not"
+    )
+    found = [f"{row.met:.2f}" if row.met is tau else f"{row.met} of {row.of}" for row in asked.itertuples()]
+    return asked[["statement"]].assign(verdict=verdict, found=found, counted=asked.counted)

@@ -1,0 +1,165 @@
+"""How certain a predicted saving is: how often such savings were reversed when runs were measured.
+
+The error of a predicted time says little about this, because what two predictions have in common cancels. So the rule
+counts pairs of measured runs that were predicted to be about as far apart, and that came out the other way round.
+"""
+
+import re
+
+import numpy as np
+import pandas as pd
+
+SIZE = ("hidden", "layers", "gpus", "sequence", "global_batch")
+"""What two runs share if they differ only in their layout: the model, the GPUs and the batch."""
+
+TIE, WITHIN, LIKELY, CLEAR = "a tie", "within the error", "likely", "clear"
+"""Degrees of certainty, from the least to the most."""
+
+EQUAL = 0.01
+"""A smaller saving is a tie."""
+
+REVERSED, OFTEN = 0.05, 0.25
+"""A saving is clear if at most the first share of similar pairs is reversed, and likely if at most the second."""
+
+ENOUGH = 20
+"""With fewer similar pairs a saving is within the error."""
+
+_GPU = re.compile(r"[a-z]+\d+[a-z]?")
+
+
+def gpu_of(system):
+    """The GPU that a system is named after.
+
+    Parameters
+    ----------
+    system : str
+
+    Returns
+    -------
+    str
+        The first part of the name that is letters and a number; the whole name if there is none.
+
+    Examples
+    --------
+    >>> [gpu_of(name) for name in ("a100_vtrain", "dgx_h100_nodes", "mi300x", "mid_cp_slow_nw")]
+    ['a100', 'h100', 'mi300x', 'mid_cp_slow_nw']
+    """
+    return next((part for part in system.split("_") if _GPU.fullmatch(part)), system)
+
+
+def measured_pairs(runs):
+    """Every two measured runs of one source with the same model, GPUs and batch, that is, in two layouts.
+
+    Parameters
+    ----------
+    runs : DataFrame
+        A row per run: ``system`` and ``runs``, the source; those of `SIZE`; ``iteration_s``, measured; and ``error``,
+        predicted over measured, less 1.
+
+    Returns
+    -------
+    DataFrame
+        One row per pair; columns ``gpu``; ``apart``, the share of time that one of the two saves by prediction;
+        ``reversed``, whether that one was the slower in the measurement.
+
+    Examples
+    --------
+    >>> size = dict.fromkeys(SIZE, 1)
+    >>> runs = pd.DataFrame({**size, "runs": "a", "system": "a100", "iteration_s": [1.0, 2.0], "error": [1.0, -0.5]})
+    >>> measured_pairs(runs).apart.tolist(), measured_pairs(runs)["reversed"].tolist()
+    ([0.5], [True])
+    """
+    frames = []
+    for (system, *_), group in runs.groupby(["system", "runs", *SIZE], sort=False):
+        measured = group.iteration_s.to_numpy()
+        predicted = measured * (1 + group.error.to_numpy())
+        first, second = np.triu_indices(len(group), 1)
+        apart = 1 - np.minimum(predicted[first], predicted[second]) / np.maximum(predicted[first], predicted[second])
+        wrong = (measured[first] - measured[second]) * (predicted[first] - predicted[second]) < 0
+        frames.append(pd.DataFrame({"gpu": gpu_of(system), "apart": apart, "reversed": wrong}))
+    return pd.concat(frames, ignore_index=True)
+
+
+def similar_pairs(pairs, saving):
+    """The pairs that are about as far apart: between two thirds and one and a half times as much.
+
+    Parameters
+    ----------
+    pairs : DataFrame
+        From `measured_pairs`.
+    saving : float
+        The share of time that the faster of two predictions saves.
+
+    Returns
+    -------
+    DataFrame
+
+    Examples
+    --------
+    >>> similar_pairs(pd.DataFrame({"apart": [0.01, 0.05, 0.1]}), 0.04).apart.tolist()
+    [0.05]
+    """
+    return pairs[pairs.apart.between(saving / 1.5, saving * 1.5)]
+
+
+def certainty(saving, pairs):
+    """How certain it is that the faster of two predictions is the faster.
+
+    Parameters
+    ----------
+    saving : float
+        As in `similar_pairs`.
+    pairs : DataFrame
+        From `measured_pairs`.
+
+    Returns
+    -------
+    str
+        `TIE` below `EQUAL`; `CLEAR` or `LIKELY` if at most `REVERSED` or `OFTEN` of the similar pairs are reversed;
+        `WITHIN` if more are, or if there are fewer than `ENOUGH` of them.
+
+    Examples
+    --------
+    >>> pairs = pd.DataFrame({"apart": [0.1] * 40 + [0.5] * 40, "reversed": [True] * 10 + [False] * 70})
+    >>> [certainty(saving, pairs) for saving in (0.001, 0.03, 0.1, 0.5)]
+    ['a tie', 'within the error', 'likely', 'clear']
+    """
+    if saving < EQUAL:
+        return TIE
+    wrong = similar_pairs(pairs, saving)["reversed"]
+    if len(wrong) < ENOUGH or wrong.mean() > OFTEN:
+        return WITHIN
+    return CLEAR if wrong.mean() <= REVERSED else LIKELY
+
+
+def savings(faster, slower, pairs):
+    """What predicted times save on others, and how certain that is.
+
+    Parameters
+    ----------
+    faster, slower : DataFrame
+        With ``label`` and ``iteration_s``, and one row per case in their index; cases that only one has are left out.
+    pairs : DataFrame
+        From `measured_pairs`.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``label, other``; ``apart``, the share of the other's time that is saved; ``pairs``, how many are
+        similar, and ``reversed``, the share of them that is; and ``sure``, its `certainty`.
+
+    Examples
+    --------
+    >>> pairs = pd.DataFrame({"apart": [0.1] * 40, "reversed": [True] * 10 + [False] * 30})
+    >>> fast = pd.DataFrame({"label": ["ZB-V"], "iteration_s": [9.0]})
+    >>> slow = pd.DataFrame({"label": ["1F1B"], "iteration_s": [10.0]})
+    >>> savings(fast, slow, pairs).iloc[0].tolist()
+    ['ZB-V', '1F1B', 0.1, 40, 0.25, 'likely']
+    """
+    both = faster[["label", "iteration_s"]].join(slower[["label", "iteration_s"]], suffixes=("", "_other"), how="inner")
+    both["apart"] = 1 - both.iteration_s / both.iteration_s_other
+    similar = [similar_pairs(pairs, saving)["reversed"] for saving in both.apart]
+    return both.rename(columns={"label_other": "other"})[["label", "other", "apart"]].assign(
+        pairs=[len(reversed_) for reversed_ in similar], reversed=[reversed_.mean() for reversed_ in similar],
+        sure=[certainty(saving, pairs) for saving in both.apart],
+    )  # fmt: skip
