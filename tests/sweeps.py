@@ -1,5 +1,7 @@
 """Specifications of sweeps, the command that computes them, and a stand-in that counts what is computed."""
 
+import signal
+
 from ppmodel.cli import main
 from ppmodel.sweep import compute_rows
 
@@ -38,13 +40,13 @@ def run(capsys, *words):
 
 
 class Counted:
-    """`compute_rows` that notes what it is asked for, and stops at a call."""
+    """`compute_rows` that notes what it is asked for, and stops its sweep after some calls."""
 
-    def __init__(self, stop_at=None):
-        self.calls, self.stop_at = [], stop_at
+    def __init__(self, stop_after=None):
+        self.calls, self.stop_after = [], stop_after
 
     def __call__(self, sweep, first, last):
-        if len(self.calls) == self.stop_at:
-            raise KeyboardInterrupt
         self.calls.append((first, last))
+        if len(self.calls) == self.stop_after:
+            signal.raise_signal(signal.SIGINT)
         return compute_rows(sweep, first, last)

@@ -10,9 +10,10 @@ from attack.catalogue import CATEGORIES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ppbook.setting import load_setting
 from ppmodel.errors import PPModelError
 from ppmodel.export import parse_table
-from ppmodel.specs import DATA, load_model, load_setting, load_system
+from ppmodel.specs import DATA, load_model, load_system
 from ppmodel.sweep.specification import load_sweep
 
 SYSTEM = (DATA / "templates" / "system.yaml").read_text()

@@ -16,12 +16,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ppbook.setting import load_setting
 from ppmodel import cases, names
 from ppmodel.cli import main
 from ppmodel.errors import SpecificationError
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.simulation import ALLREDUCE, P2P
-from ppmodel.specs import DATA, load_setting
+from ppmodel.specs import DATA
 
 BAD = Path(__file__).parent / "bad"
 SIMULATE = "simulate 1f1b --pp 4 --microbatches 8 --forward 1 --backward 2"

@@ -5,8 +5,9 @@ import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
+from ppbook.setting import setting_names
 from ppmodel.errors import ReproduceError
-from ppmodel.specs import layout_names, model_names, setting_names, system_names, template_names
+from ppmodel.specs import layout_names, model_names, system_names, template_names
 from ppmodel.specs.files import same_name
 
 _NAMES = {"systems": system_names, "models": model_names, "settings": setting_names, "layouts": layout_names}

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
+from ppbook.setting import load_setting
 from ppmodel import schedules, specs
 from ppmodel.errors import PPModelError
 from ppmodel.export import read_table
@@ -178,7 +179,7 @@ KINDS = {
         "systems", _require_nodes,
     ),
     "layout": _kind(_NAME, "the name or file of a run layout", "bloom_176b", "layouts", specs.load_layout),
-    "setting": _kind(_NAME, "the name or file of a setting", "default", "settings", specs.load_setting),
+    "setting": _kind(_NAME, "the name or file of a setting", "default", "settings", load_setting),
     "table": _kind(_NAME, *_TABLE, lambda name: read_table(specs.template_path(name, ".csv"))),
     "table-file": _kind(_NAME, *_TABLE, lambda name: specs.template_path(name, ".csv")),
     "generator": _kind(_NAME, "the name or file of a generator", "my_schedule.py", ".py", _require_python),

@@ -107,9 +107,7 @@ def _fits(held, room):
 
 
 def _nodes(nodes, run):
-    """Nodes and messages, and a note if the network is not used because all ranks are on one node."""
-    from ppmodel.specs import one_node_text
-
+    """Nodes, and the messages inside and between them."""
     placement = nodes["placement"] if isinstance(nodes["placement"], str) else "by the file's list"
     way = " through shared NICs" if nodes["nics"] == "held" else ""
     members = "ranks" if run.layout is None else "GPUs"
@@ -117,6 +115,3 @@ def _nodes(nodes, run):
     yield f"messages            {nodes['messages_inside']} inside nodes, {nodes['messages_between']} between them{way}"
     if nodes["nics"].startswith("not occupied"):
         yield f"shared NICs         {nodes['nics']}"
-    said = one_node_text(run.system, [run.table.num_ranks]) if run.layout is None else ""
-    if said:
-        yield said

@@ -22,7 +22,7 @@ EXIT_INTERRUPTED = 130
     "--workers",
     type=arguments.count(_MAX_WORKERS),
     metavar="N",
-    help="Compute in N processes on this machine, a local Dask cluster (default: in this process only).",
+    help="Compute in N processes on this machine (default: in this process only).",
 )
 @click.option("--scheduler", metavar="ADDRESS", help="Compute on a Dask cluster instead, such as tcp://host:8786.")
 @click.option(

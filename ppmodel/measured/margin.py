@@ -2,12 +2,12 @@
 
 from functools import cache
 
-from ppmodel.specs import DATA
+from ppmodel.specs import DATA, system_names
 from ppmodel.specs.document import read_last_block
 
 
 def fitted_systems():
-    """Names of the packaged systems that were fitted to measured runs.
+    """Names of the packaged systems that were fitted to measured runs: their files end in its errors.
 
     Returns
     -------
@@ -18,7 +18,7 @@ def fitted_systems():
     >>> "a100_vtrain" in fitted_systems(), "a100" in fitted_systems()
     (True, False)
     """
-    return sorted(path.stem for path in (DATA / "starts").glob("*.yaml"))
+    return [name for name in system_names() if read_last_block(DATA / "systems" / f"{name}.yaml", "errors")]
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Models, systems, settings and run layouts, read from YAML: names, types and units checked, converted to SI once.
+"""Models, systems and run layouts, read from YAML: names, types and units checked, converted to SI once.
 
 Names are loaded on first use: the values of a layout are declared without pydantic, which small runs need not load.
 """
@@ -12,16 +12,13 @@ if TYPE_CHECKING:
     from ppmodel.specs.kernels import CollectiveSpec, KernelSpec, MemorySpec
     from ppmodel.specs.layout import LayoutSpec, load_layout
     from ppmodel.specs.model import ExpertSpec, LatentAttentionSpec, ModelSpec, load_model
-    from ppmodel.specs.setting import SettingSpec, load_setting
     from ppmodel.specs.system import ErrorSpec, SystemSpec, load_system
     from ppmodel.specs.topology import NodeSpec
 
 _MODULES = {
     "document": ("list_text", "place_in", "read_document"),
     "entries": ("Kind", "Provenance", "parse_size", "to_unit"),
-    "files": (
-        "DATA", "layout_names", "model_names", "setting_names", "system_names", "template_names", "template_path",
-    ),
+    "files": ("DATA", "layout_names", "model_names", "system_names", "template_names", "template_path"),
     "framework": ("FrameworkSpec",),
     "kernels": ("CollectiveSpec", "KernelSpec", "MemorySpec"),
     "layers": ("parse_layers",),
@@ -29,15 +26,13 @@ _MODULES = {
         "LAYER_WORDS", "LayoutSpec", "as_layout", "as_layouts", "layout_keywords", "layout_options", "load_layout",
     ),
     "model": ("ExpertSpec", "LatentAttentionSpec", "ModelSpec", "load_model"),
-    "setting": ("SettingSpec", "load_setting"),
     "system": ("ErrorSpec", "SystemSpec", "load_system"),
-    "topology": ("PLACEMENTS", "NodeSpec", "nodes_of", "one_node_text"),
+    "topology": ("PLACEMENTS", "NodeSpec", "nodes_of", "one_node_sizes"),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [  # of which type checkers let users import from here
     "CollectiveSpec", "ErrorSpec", "ExpertSpec", "FrameworkSpec", "KernelSpec", "LatentAttentionSpec", "LayoutSpec",
-    "MemorySpec", "ModelSpec", "NodeSpec", "Provenance", "SettingSpec", "SystemSpec", "load_layout", "load_model",
-    "load_setting", "load_system",
+    "MemorySpec", "ModelSpec", "NodeSpec", "Provenance", "SystemSpec", "load_layout", "load_model", "load_system",
 ]  # fmt: skip
 
 

@@ -26,22 +26,6 @@ def system_names():
     return sorted(path.stem for path in (DATA / "systems").glob("*.yaml"))
 
 
-def setting_names():
-    """List the settings that come with the package.
-
-    Returns
-    -------
-    list of str
-        Names for `load_setting`, sorted.
-
-    Examples
-    --------
-    >>> setting_names()
-    ['default', 'paper']
-    """
-    return sorted(path.stem for path in (DATA / "settings").glob("*.yaml"))
-
-
 def model_names():
     """List the models that come with the package.
 
@@ -75,14 +59,14 @@ def layout_names():
 
 
 def specification_path(name, room):
-    """Find the file of a model, system, setting or layout.
+    """Find the file of a model, system or layout.
 
     Parameters
     ----------
     name : str or Path
         A name that comes with the package, or the path of a ``.yaml`` or ``.yml`` file.
-    room : {"models", "systems", "settings", "layouts"}
-        The folder of packaged specifications in which to look up a name.
+    room : str
+        The folder of packaged specifications in which to look up a name, such as ``models``.
 
     Returns
     -------
@@ -174,7 +158,7 @@ def same_name(path, room):
     ----------
     path : str or Path
         The file.
-    room : {"models", "systems", "settings", "layouts"}
+    room : str
         As in `specification_path`.
 
     Returns

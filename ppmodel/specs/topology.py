@@ -174,8 +174,8 @@ def nodes_of(system, num_ranks):
     return None if system.nodes is None else system.nodes.of_ranks(num_ranks)
 
 
-def one_node_text(system, sizes):
-    """Say which pipelines do not use a system's network because all their ranks are on one node.
+def one_node_sizes(system, sizes):
+    """Find the pipelines that do not use a system's network, because all their ranks are on one node.
 
     Parameters
     ----------
@@ -186,8 +186,8 @@ def one_node_text(system, sizes):
 
     Returns
     -------
-    str
-        A sentence, or an empty string if every size spans several nodes.
+    list of int
+        Those of the sizes.
 
     Raises
     ------
@@ -197,12 +197,7 @@ def one_node_text(system, sizes):
     Examples
     --------
     >>> from ppmodel.specs import load_system
-    >>> one_node_text(load_system("a2_highgpu_8g"), [4, 8, 16])
-    'All S = 4, 8 ranks are on one node of a2_highgpu_8g: its network between nodes is not used.'
-    >>> one_node_text(load_system("dgx_h100"), [8])
-    ''
+    >>> one_node_sizes(load_system("a2_highgpu_8g"), [4, 8, 16]), one_node_sizes(load_system("dgx_h100"), [8])
+    ([4, 8], [])
     """
-    where = {size: nodes_of(system, size) for size in sizes}
-    single = ", ".join(str(size) for size, nodes in where.items() if nodes is not None and not nodes.any())
-    said = f"All S = {single} ranks are on one node of {system.name}: its network between nodes is not used."
-    return said if single else ""
+    return [size for size in sizes if system.nodes is not None and not nodes_of(system, size).any()]

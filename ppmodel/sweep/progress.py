@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from time import monotonic
 
 _EVERY_S = 10.0
-_ENOUGH = 0.03
 
 
 def say(text):
@@ -21,7 +20,7 @@ def say(text):
 
 
 def counted(rows):
-    """Count rows in words.
+    """Write a number of rows with its unit.
 
     Parameters
     ----------
@@ -58,63 +57,32 @@ def progress(total, done, file=None):
     from tqdm import tqdm
 
     file = file or sys.stderr
-    form = "{l_bar}{bar}| {n_fmt} of " + counted(total) + ", {elapsed} so far, {remaining} left"
-    terminal = file.isatty()
-    with tqdm(
-        total=total, initial=done, file=file, disable=not terminal, bar_format=form, dynamic_ncols=True, smoothing=0.05
-    ) as bar:
-        yield _bar(bar) if terminal else _lines(total, done, file)
+    bar_format = "{l_bar}{bar}| {n_fmt} of " + counted(total) + ", {elapsed} so far, {remaining} left"
+    bar = tqdm(
+        total=total, initial=done, file=file, disable=not file.isatty(), bar_format=bar_format, dynamic_ncols=True
+    )
+    with bar:
+        yield _log_lines(total, done, file) if bar.disable else bar.update
 
 
-def _bar(bar):
-    """Like `tqdm.update`, but the first rows, which wait for code to be compiled, do not count for the time left."""
+def _log_lines(total, done, file):
+    """Like `tqdm.update`, but in plain lines, at most one every ten seconds, for readable logs.
 
-    def update(rows):
-        if bar.initial != before:
-            bar.update(rows)
-            return
-        bar.n += rows
-        bar.initial = bar.last_print_n = bar.n
-        bar.last_print_t = bar.start_t + bar.format_dict["elapsed"]
-        bar.refresh()
+    The first rows wait for code to be compiled, so they do not count for the time left.
+    """
+    from tqdm import tqdm
 
-    before = bar.initial
-    return update
-
-
-def _lines(total, before, file):
-    """Like `_bar`, but in plain lines, at most one every ten seconds, for readable logs."""
-    done, said, first = before, monotonic(), None
+    printed, first_done, first_time = monotonic(), None, None
 
     def update(rows):
-        nonlocal done, said, first
+        nonlocal done, printed, first_done, first_time
         done, now = done + rows, monotonic()
-        first = first or (done, now)
-        if now - said >= _EVERY_S and done != total:
-            said = now
-            line = f"{done} of {counted(total)} ({100 * done // total} %)"
-            print(f"{line}, {_left(total - done, done - first[0], now - first[1])}", file=file, flush=True)
+        if first_done is None:
+            first_done, first_time = done, now
+        if now - printed >= _EVERY_S and done != total:
+            printed = now
+            rate = (now - first_time) / (done - first_done) if done > first_done else None
+            left = "?" if rate is None else tqdm.format_interval(rate * (total - done))
+            print(f"{done} of {counted(total)} ({100 * done // total} %), {left} left", file=file, flush=True)
 
     return update
-
-
-def _left(rows, done, seconds):
-    """The time that rows will take, if enough are done to tell.
-
-    >>> _left(900, 100, 10.0), _left(990, 10, 1.0)
-    ('about 90 s left', 'too early to say how long is left')
-    """
-    if done < _ENOUGH * (rows + done):
-        return "too early to say how long is left"
-    return f"about {_duration(seconds * rows / done)} left"
-
-
-def _duration(seconds):
-    """Write a duration as people do.
-
-    >>> _duration(42), _duration(700), _duration(9000)
-    ('42 s', '12 min', '2.5 h')
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

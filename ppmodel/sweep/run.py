@@ -2,10 +2,8 @@
 
 import os
 import signal
-import sys
 import threading
-import warnings
-from contextlib import ExitStack, contextmanager
+from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -16,10 +14,10 @@ from ppmodel.sweep.grid import chunk_bounds
 from ppmodel.sweep.progress import counted, progress, say
 from ppmodel.sweep.runners import run_here, run_on_workers, run_with_scheduler
 from ppmodel.sweep.specification import load_sweep
-from ppmodel.sweep.store import Refused, Store, held
+from ppmodel.sweep.store import Refused, Store
 
 _STOP = signal.SIGINT, signal.SIGTERM
-_STOP_S = 20
+_LOOK_S, _STOP_S = 0.2, 20
 _EXIT_INTERRUPTED = 130
 
 
@@ -62,8 +60,8 @@ def run_sweep(
         call resumes where it stopped. The output is the same to the byte however often it was interrupted and whoever
         computed the rows.
     workers : int, optional
-        Processes in a Dask cluster on this machine; without `scheduler` and `workers`, this process computes. Scripts
-        that use workers must guard their calls with ``if __name__ == "__main__":``.
+        Processes on this machine; without `scheduler` and `workers`, this process computes. Scripts that use workers
+        must guard their calls with ``if __name__ == "__main__":``.
     scheduler : str, optional
         Address of a Dask scheduler; its workers compute.
     force : bool
@@ -85,35 +83,31 @@ def run_sweep(
     SweepStopped
         On Ctrl-C or SIGTERM, with the progress so far.
     """
-    _require("pyarrow", "sweep")
-    _require("tqdm", "sweep")
     if workers is not None and scheduler is not None:
         raise SweepError("--workers", workers, "cannot be combined with --scheduler", "pass one of them")
     if scheduler is not None and not scheduler.strip():
         rule, remedy = "must be an address", "write, for example, tcp://host:8786, or leave out --scheduler"
         raise SweepError("--scheduler", repr(scheduler), rule, remedy)
-    if workers is not None or scheduler is not None:
-        _require("distributed", "cluster")
+    extras = {"pyarrow": "sweep", "tqdm": "sweep", "filelock": "sweep"}
+    if scheduler is not None:
+        extras["distributed"] = "cluster"
+    for library, extra in extras.items():
+        if find_spec(library) is None:
+            raise SweepError(library, None, "is not installed", f"install ppmodel with its extra '{extra}'")
     out = Path(out)
     if out.suffix != ".parquet":
         raise SweepError("--out", out, "must be a name ending in .parquet", "write --out results.parquet")
     checked_target(out, "--out")
     sweep = load_sweep(specification, schedule_files)
     store = Store(out, sweep, chunk_bounds(sweep))
-    with held(store):
+    with store.locked():
         computed = None
-        if force or not out.exists():
+        if out.exists() and not force:
+            store.require_finished()
+        else:
             store.begin(force)
             computed = _complete(store, sweep, workers, scheduler, process_ends)
-        elif not store.is_finished():
-            rule = f"exists already, from {store.difference()}"
-            raise SweepError("--out", out, rule, "choose another name, or pass --force to replace it")
         return Summary(out, sweep.num_rows, computed, store.refused())
-
-
-def _require(library, extra):
-    if find_spec(library) is None:
-        raise SweepError(library, None, "is not installed", f"install ppmodel with its extra '{extra}'")
 
 
 def _complete(store, sweep, workers, scheduler, process_ends):
@@ -125,69 +119,49 @@ def _complete(store, sweep, workers, scheduler, process_ends):
     def how_far():
         return f"{done} of {counted(sweep.num_rows)} done; the same command goes on"
 
-    with _stopped_once(process_ends, how_far) as stopped:
-        try:
-            with _runner(sweep, tasks, workers, scheduler) as parts, progress(sweep.num_rows, done) as advance:
-                for chunk, columns in parts:
-                    store.put(chunk, columns)
-                    rows = len(columns["refused"])
-                    done += rows
-                    advance(rows)
-                    if stopped.is_set():  # an interrupt inside a callback is not shown, but not forgotten
-                        raise KeyboardInterrupt
-            store.finish()
-        except KeyboardInterrupt:
-            raise SweepStopped(how_far()) from None
+    with _stop_signals(process_ends, how_far) as signals:
+        if scheduler is not None and tasks:
+            parts = run_with_scheduler(sweep, tasks, signals, scheduler)
+        elif workers is not None and tasks:
+            parts = run_on_workers(sweep, tasks, signals, min(workers, len(tasks)))
+        else:
+            parts = run_here(sweep, tasks, signals)
+        with closing(parts), progress(sweep.num_rows, done) as advance:
+            for chunk, columns in parts:
+                store.put(chunk, columns)
+                rows = len(columns["refused"])
+                done += rows
+                advance(rows)
+        if signals:
+            raise SweepStopped(how_far())
+        store.finish()
     return computed
 
 
-def _runner(sweep, tasks, workers, scheduler):
-    """Choose who computes the missing chunks: a context that yields chunks and their rows, in any order."""
-    if scheduler is not None and tasks:
-        return run_with_scheduler(sweep, tasks, scheduler)
-    if workers is not None and tasks:
-        return run_on_workers(sweep, tasks, min(workers, len(tasks)))
-    return run_here(sweep, tasks)
-
-
 @contextmanager
-def _stopped_once(process_ends, how_far):
-    """Let Ctrl-C and SIGTERM end the sweep with its parts intact; repeating them has no effect.
-
-    Yields an event that the first of them sets.
-    """
-    stopped, over = threading.Event(), threading.Event()
-
-    def stop(*_):  # not SIG_IGN: Python raises an error if a signal arrives while that is being set
-        if not stopped.is_set():
-            stopped.set()
-            raise KeyboardInterrupt
-
+def _stop_signals(process_ends, how_far):
+    """Collect Ctrl-C and SIGTERM: nothing is interrupted, and whoever computes looks at the list now and then."""
+    signals, over = [], threading.Event()
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
-        yield stopped
+        yield signals
         return
-    before, shown = {number: signal.signal(number, stop) for number in _STOP}, sys.unraisablehook
-    sys.unraisablehook = lambda found: None if found.exc_type is KeyboardInterrupt else shown(found)
-    filters = ExitStack()
-    filters.enter_context(warnings.catch_warnings())  # an interrupted call of Dask may leave a coroutine behind
-    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+    handlers = {number: signal.signal(number, lambda number, _: signals.append(number)) for number in _STOP}
     if process_ends:
-        threading.Thread(target=_give_up, args=(stopped, over, how_far), daemon=True).start()
+        threading.Thread(target=_give_up, args=(signals, over, how_far), daemon=True).start()
     try:
-        yield stopped
+        yield signals
     finally:
         over.set()
-        if not (stopped.is_set() and process_ends):
-            stopped.set()
-            sys.unraisablehook = shown
-            filters.close()
-            for number, handler in before.items():
+        if not (signals and process_ends):
+            for number, handler in handlers.items():
                 signal.signal(number, handler)
 
 
-def _give_up(stopped, over, how_far):
-    """End a process some seconds after it was stopped, whatever it is waiting for."""
-    stopped.wait()
+def _give_up(signals, over, how_far):
+    """End a process some seconds after it was asked to stop, whatever it is waiting for."""
+    while not signals:
+        if over.wait(_LOOK_S):
+            return
     if not over.wait(_STOP_S):
         say(how_far())
         os._exit(_EXIT_INTERRUPTED)

@@ -1,32 +1,33 @@
-"""Who computes the chunks: this process, workers on this machine, or the workers of an existing Dask cluster.
+"""Who computes the chunks: this process, worker processes of this machine, or the workers of a Dask cluster.
 
-Each runner is a context that takes the same tasks and yields the same rows; only the order of chunks may differ.
+Each runner is a generator that takes the same tasks and yields the same rows; only the order of chunks may differ. It
+ends early once `signals`, those that ask the sweep to stop, is no longer empty.
 """
 
+import asyncio
 import logging
+import os
 import signal
-from contextlib import closing, contextmanager, suppress
+from concurrent.futures import FIRST_COMPLETED, CancelledError, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
 from itertools import islice
-from multiprocessing import resource_tracker
-from queue import Empty, SimpleQueue
+from multiprocessing import get_context, parent_process, resource_tracker
+from threading import Thread
 from time import monotonic
 
 from ppmodel.errors import PPModelError, SweepError, cause, shown
 from ppmodel.sweep.progress import say
 from ppmodel.sweep.rows import compute_rows
-from ppmodel.sweep.scheduler import require_scheduler, unreachable
 from ppmodel.sweep.versions import versions
 
-_CONNECT_S = 10
-_SAY_S = 30
-_LOOK_S = 5
-_CLOSE_S, _END_S = 2, 10  # of a connection; of workers, which end what they compute: cut short, Dask waits at exit
-_CHUNKS_A_THREAD = 2
+_CONNECT_S, _CLOSE_S = 10, 2
+_LOOK_S, _NOTICE_S = 0.5, 30
+_CHUNKS_PER_THREAD = 2
 _GO_ON = "the same command then goes on"
 
 
-@contextmanager
-def run_here(sweep, tasks):
+def run_here(sweep, tasks, signals):
     """Compute chunks in this process.
 
     Parameters
@@ -34,42 +35,63 @@ def run_here(sweep, tasks):
     sweep : Sweep
     tasks : list of (int, int, int)
         Chunks, each with its first row and the one after its last.
+    signals : list of int
+        Empty until the sweep is to stop.
 
     Yields
     ------
-    iterator of (int, dict of list)
-        Chunks, and the result of `compute_rows` for each.
+    chunk : int
+    rows : dict of list
+        From `compute_rows`.
     """
-    yield ((chunk, compute_rows(sweep, first, last)) for chunk, first, last in tasks)
+    for chunk, first, last in tasks:
+        if signals:
+            return
+        yield chunk, compute_rows(sweep, first, last)
 
 
-@contextmanager
-def run_on_workers(sweep, tasks, workers):
+def run_on_workers(sweep, tasks, signals, workers):
     """Compute chunks in processes on this machine; see `run_here`.
 
     Parameters
     ----------
-    sweep : Sweep
-    tasks : list of (int, int, int)
+    sweep, tasks, signals
+        As in `run_here`.
     workers : int
-        Number of processes, with one thread each. If one dies, it is restarted.
+        Number of processes. If one dies, all are restarted, as long as that completes further chunks.
+
+    Raises
+    ------
+    SweepError
+        If the processes cannot be started, or die without completing a chunk.
     """
-    with _local_cluster(workers) as cluster, _client(cluster) as client, closing(_run(client, sweep, tasks)) as rows:
+    missing = {chunk: (chunk, *rows) for chunk, *rows in tasks}
+    while missing and not signals:
+        before = len(missing)
         try:
-            yield rows
-        except KeyboardInterrupt:
-            say("stopping the workers...")  # explains why the prompt does not return at once
-            raise
+            with ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool:
+                resource_tracker.ensure_running()  # starting it later would unblock the signal
+                for chunk, rows in _completed(pool, sweep, list(missing.values()), signals, lambda: workers):
+                    del missing[chunk]
+                    yield chunk, rows
+                if signals:
+                    say("stopping the workers...")  # explains why the prompt does not return at once
+        except BrokenProcessPool as error:
+            if len(missing) == before and not signals:
+                _, first, last = next(iter(missing.values()))
+                raise _no_rows(first, last, error) from error
+        except OSError as error:
+            rule = f"cannot be started ({error})"
+            raise SweepError("--workers", workers, rule, "pass fewer, or leave out --workers") from error
 
 
-@contextmanager
-def run_with_scheduler(sweep, tasks, address):
+def run_with_scheduler(sweep, tasks, signals, address):
     """Compute chunks on the workers of a Dask cluster; see `run_here`.
 
     Parameters
     ----------
-    sweep : Sweep
-    tasks : list of (int, int, int)
+    sweep, tasks, signals
+        As in `run_here`.
     address : str
         Address of the scheduler, such as ``tcp://host:8786``. Workers may come and go; only tasks and rows are sent, so
         no shared files are needed.
@@ -80,49 +102,83 @@ def run_with_scheduler(sweep, tasks, address):
         If the scheduler cannot be reached, or its workers have other versions than this machine.
     """
     say(f"connecting to {shown(address)}")
-    require_scheduler(address, _CONNECT_S)
-    with _client(address) as client, closing(_run(client, sweep, tasks)) as rows:
-        _wait_for_workers(client)
-        _require_same_versions(client)
-        yield rows
+    with _client(address) as client:
+        noticed = float("-inf")
+
+        def threads():
+            nonlocal noticed
+            number = sum(client.nthreads().values())
+            if number:
+                noticed = float("-inf")
+            elif monotonic() - noticed > _NOTICE_S:
+                noticed = monotonic()
+                say(f"waiting for workers; start some with: dask worker {address} --nthreads 1")
+            return max(1, number)
+
+        try:
+            yield from _completed(client.get_executor(pure=False), sweep, tasks, signals, threads)
+        except (OSError, CancelledError) as error:
+            raise SweepError("--scheduler", address, "is gone", f"restart it; {_GO_ON}") from error
+
+
+def _completed(executor, sweep, tasks, signals, threads):
+    """Keep a few chunks per thread under way, and yield each as soon as it is done."""
+    waiting, under_way = iter(tasks), {}
+    while not signals:
+        room = max(0, _CHUNKS_PER_THREAD * threads() - len(under_way))
+        with _interrupts_blocked():
+            for chunk, *rows in islice(waiting, room):
+                under_way[executor.submit(compute_rows, sweep, *rows, versions())] = chunk, *rows
+        if not under_way:
+            return
+        for future in wait(under_way, _LOOK_S, FIRST_COMPLETED).done:
+            chunk, first, last = under_way.pop(future)
+            try:
+                columns = future.result()
+            except (PPModelError, CancelledError, BrokenProcessPool):
+                raise
+            except Exception as error:
+                raise _no_rows(first, last, error) from error
+            yield chunk, columns
+
+
+def _no_rows(first, last, error):
+    rule = f"cannot be computed ({cause(error)})"
+    remedy = f"check the workers' memory and logs, or choose smaller sizes; {_GO_ON}"
+    return SweepError("rows", f"{first} to {last - 1}", rule, remedy)
 
 
 @contextmanager
-def _local_cluster(workers):
-    """Worker processes that ignore Ctrl-C, print nothing and serve no pages."""
-    import dask
-    from distributed import LocalCluster
+def _interrupts_blocked():
+    """Processes that are started here never see Ctrl-C, which a terminal sends to all of them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    quiet = {"dashboard": False, "dashboard_address": "127.0.0.1:0"}
-    with dask.config.set({"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}):
-        resource_tracker.ensure_running()  # starting it later would unblock the signal
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # threads and processes inherit it
-        try:
-            cluster = LocalCluster(
-                n_workers=workers, threads_per_worker=1, memory_limit=None, silence_logs=logging.CRITICAL,
-                scheduler_kwargs=quiet,
-            )  # fmt: skip
-        except (OSError, RuntimeError) as error:
-            rule = f"cannot be started ({error})"
-            raise SweepError("--workers", workers, rule, "pass fewer, or leave out --workers") from error
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        try:
-            yield cluster
-        finally:
-            with suppress(OSError):
-                cluster.close(timeout=_END_S)
+
+def _end_with_parent():
+    """Let a worker end when the sweep is killed, which its executor does not do."""
+    Thread(target=lambda: (parent_process().join(), os._exit(1)), daemon=True).start()
 
 
 @contextmanager
 def _client(address):
+    """A client of the scheduler, once something there says that it is one: to a client, silence would mean waiting."""
     from distributed import Client
     from distributed.utils import silence_logging_cmgr
 
     try:
+        with ThreadPoolExecutor(1) as thread:  # a notebook's thread already runs an event loop
+            answer = thread.submit(asyncio.run, asyncio.wait_for(_identity(address), _CONNECT_S)).result()
+        if answer.get("type") != "Scheduler":
+            raise ValueError("what answers is not a Dask scheduler")
         client = Client(address, timeout=_CONNECT_S, set_as_default=False)
-    except Exception as error:  # anything a scheduler of another version may cause
-        raise unreachable(address, error) from error
+    except Exception as error:  # anything that a bad address, network, protocol or version may cause
+        why = f"no answer within {_CONNECT_S} s" if isinstance(error, TimeoutError) else str(error) or cause(error)
+        remedy = "check that 'dask scheduler' runs there, and write, for example, tcp://host:8786"
+        raise SweepError("--scheduler", address, f"cannot be reached ({why})", remedy) from error
     with silence_logging_cmgr(logging.CRITICAL):  # we report errors ourselves, in one line
         try:
             yield client
@@ -131,85 +187,16 @@ def _client(address):
                 client.close(timeout=_CLOSE_S)
 
 
-def _wait_for_workers(client):
-    """Wait as long as it takes, with an occasional message."""
-    from distributed import TimeoutError
+async def _identity(address):
+    """What a server says it is; nothing if it speaks another protocol."""
+    from distributed.core import rpc
+    from distributed.security import Security
 
-    with _connected(client):
-        while not client.nthreads():
-            _say_waiting(client)
-            with suppress(TimeoutError):
-                client.wait_for_workers(1, timeout=_SAY_S)
-
-
-def _say_waiting(client):
-    say(f"waiting for workers; start some with: dask worker {_address(client)} --nthreads 1")
-
-
-def _require_same_versions(client):
-    """Refuse a cluster with a worker that would compute different rows."""
-    here = versions()
-    for worker, answer in client.run(versions, on_error="return").items():
-        if answer != here:
-            failed = isinstance(answer, Exception)
-            rule = f"cannot run this ppmodel ({answer})" if failed else f"has {answer}, but this machine has {here}"
-            raise SweepError("worker", worker, rule, "install the same on all machines")
-
-
-def _run(client, sweep, tasks):
-    """Keep a few chunks per thread in flight, and yield each as soon as it is done."""
-    waiting, under_way, ended, said = iter(tasks), {}, SimpleQueue(), float("-inf")
-    while True:
-        with _connected(client):
-            threads = sum(client.nthreads().values())
-            for task in islice(waiting, max(0, _CHUNKS_A_THREAD * max(1, threads) - len(under_way))):
-                future = client.submit(compute_rows, sweep, *task[1:], versions(), pure=False)
-                under_way[future] = task
-                future.add_done_callback(ended.put)
-        if not under_way:
-            return
-        if not threads and monotonic() - said > _SAY_S:
-            said = monotonic()
-            _say_waiting(client)
+    certificates = Security().get_connection_args("client")
+    async with rpc(address, timeout=_CONNECT_S, connection_args=certificates) as server:
         try:
-            future = ended.get(timeout=_LOOK_S)
-        except Empty:
-            continue
-        chunk, first, last = under_way[future]
-        with _connected(client):
-            try:
-                rows = _rows_of(future, first, last)
-            except TimeoutError:  # its worker is gone, with its rows: compute them again
-                ended.put(future)
-                continue
-        del under_way[future]
-        yield chunk, rows
-
-
-def _rows_of(future, first, last):
-    """The rows of a chunk, or a one-line error; `TimeoutError` if no worker delivers them soon."""
-    from distributed import CancelledError
-
-    error = future.exception(timeout=_LOOK_S)
-    if error is None:
-        return future.result(timeout=_LOOK_S)
-    if isinstance(error, PPModelError | CancelledError):
-        raise error
-    rule = f"cannot be computed ({cause(error)})"
-    remedy = f"check the workers' memory and logs, or choose smaller sizes; {_GO_ON}"
-    raise SweepError("rows", f"{first} to {last - 1}", rule, remedy)
-
-
-@contextmanager
-def _connected(client):
-    """Report in one line that the scheduler is gone."""
-    from distributed import CancelledError
-
-    try:
-        yield
-    except (OSError, CancelledError) as error:
-        raise SweepError("scheduler", _address(client), "is gone", f"restart it; {_GO_ON}") from error
-
-
-def _address(client):
-    return client.scheduler.address if client.scheduler else "connection"
+            return await server.identity()
+        except (OSError, TypeError):  # nobody there, or TLS without certificates
+            raise
+        except Exception:
+            return {}

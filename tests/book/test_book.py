@@ -10,8 +10,8 @@ from bs4 import BeautifulSoup, SoupStrainer
 
 import ppmodel
 from ppbook.claims import UNKNOWNS, load_claims
+from ppbook.setting import load_setting
 from ppmodel.cli.process import cli
-from ppmodel.specs import load_setting
 
 NOTEBOOK_PAGES = sorted(path.relative_to(HTML).as_posix() for path in (HTML / "nb").glob("*.html"))
 

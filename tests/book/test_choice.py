@@ -5,11 +5,12 @@ import pytest
 
 import ppmodel
 from ppbook.claims import judge, load_claims
+from ppbook.setting import load_setting
 from ppmodel.analysis import recommended
 from ppmodel.cli import main
 from ppmodel.costs import stages
 from ppmodel.metrics import memory
-from ppmodel.specs import DATA, load_model, load_setting, load_system
+from ppmodel.specs import DATA, load_model, load_system
 
 CASES = ["gpipe", "1f1b", "chimera", ("hanayo", {"waves": 2})]
 GIB = 2**30

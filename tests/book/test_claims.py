@@ -25,6 +25,7 @@ from ppbook.claims import (
 )
 from ppbook.claims.quantities import QUANTITIES
 from ppbook.claims.stp_quantities import STP_QUANTITIES
+from ppbook.setting import load_setting, setting_names
 from ppmodel import build
 from ppmodel.cli import main
 from ppmodel.costs import model_costs
@@ -32,7 +33,7 @@ from ppmodel.errors import PPModelError, SpecificationError
 from ppmodel.metrics import idle_ratio
 from ppmodel.points.change import Change
 from ppmodel.simulation import compile_graph, run_graph
-from ppmodel.specs import DATA, load_model, load_setting, load_system
+from ppmodel.specs import DATA, load_model, load_system
 
 SIZE = ["model", "microbatches"]
 ROWS, STP_ROWS = rows_of(load_claims()), rows_of(load_claims(about="stp"))
@@ -302,6 +303,15 @@ def test_the_command_ends_with_1_where_a_verdict_is_not_the_expected_one(monkeyp
     assert '"expected": "fails"' in capsys.readouterr().out
     assert main(["claims", "--setting", "papre"]) == 2
     assert "did you mean paper" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", setting_names())
+def test_settings_are_named_after_their_files(name):
+    """Each has a kind and a source beside every value."""
+    setting = load_setting(name)
+    assert setting.name == name
+    assert len(setting.provenance) == len(type(setting).__dataclass_fields__) - 3  # name, title, provenance
+    assert all(entry.kind and entry.source for entry in setting.provenance)
 
 
 def test_a_changed_specification_is_not_answered_from_a_cache(tmp_path, model):

@@ -121,7 +121,8 @@ def test_what_was_asked_is_named(capsys):
     assert "\nmodel               llama3_70b: 70.6 billion parameters\n" in text
     assert "\nsystem              a2_highgpu_8g: 12.5 GB/s (100 Gbit/s) between nodes, 300 GB/s inside\n" in text
     one = run(capsys, line.replace("--pp 16", "--pp 8") + " --p2p blocking")[1]
-    assert "All S = 8 ranks are on one node of a2_highgpu_8g: its network between nodes is not used." in one
+    assert "\nnodes               1 of up to 8 ranks, blocked\n" in one
+    assert " inside nodes, 0 between them\n" in one
     assert "not occupied" not in one
     assert not {"system", "model"} & json.loads(run(capsys, f"{SIMULATE} {SECONDS} --json")[1]).keys()
 

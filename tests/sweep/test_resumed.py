@@ -19,8 +19,8 @@ def test_an_interrupted_sweep_goes_on(file, tmp_path, monkeypatch, expected):
     """Interrupted again and again: no chunk is computed twice, none is left out, the bytes are the same."""
     path, out, seen = file(PLAIN), tmp_path / "results.parquet", []
     bounds = chunk_bounds(load_sweep(path)).tolist()
-    for stop_at in (0, 3, 1, 5):
-        counted = Counted(stop_at)
+    for chunks in (1, 3, 1, 5):
+        counted = Counted(chunks)
         monkeypatch.setattr(runners, "compute_rows", counted)
         with pytest.raises(SweepStopped) as caught:
             run_sweep(path, out)
@@ -100,10 +100,11 @@ def test_whoever_repeats_ctrl_c_only_waits(file, tmp_path):
     path = file(PLAIN.replace("systems:", "noise: {jitter: 0.1}\nseeds: {from: 1, to: 100}\nsystems:"))
     command = [sys.executable, "-m", "ppmodel", "sweep", path, "--out", tmp_path / "r.parquet", "--workers", "2"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as child:
-        while not list(tmp_path.glob("*.parts/part-*.parquet")):
-            assert child.poll() is None
-            time.sleep(0.02)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    ) as child:
+        _wait_for_a_part(tmp_path, child)
+        os.killpg(child.pid, signal.SIGINT)  # a terminal sends it to the workers, too
         try:
             for number in itertools.islice(itertools.cycle((signal.SIGINT, signal.SIGTERM)), 10_000):
                 child.send_signal(number)
@@ -118,21 +119,60 @@ def test_whoever_repeats_ctrl_c_only_waits(file, tmp_path):
     assert re.fullmatch(r"stopping the workers...\n\d+ of \d+ rows done; the same command goes on\n", said)
 
 
+def _wait_for_a_part(folder, child):
+    while not list(folder.glob("*.parts/part-*.parquet")):
+        assert child.poll() is None
+        time.sleep(0.02)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="looks for processes in /proc")
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_dead_process_leaves_nothing_behind(file, tmp_path, expected, whole):
+    """A killed worker is replaced, and the bytes are the same; the workers of a killed sweep end by themselves."""
+    path, out = file(PLAIN), tmp_path / "results.parquet"
+    command = [sys.executable, "-m", "ppmodel", "sweep", path, "--out", out, "--workers", "2"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
+        _wait_for_a_part(tmp_path, child)
+        workers = [process for process in _children(child.pid) if "spawn_main" in _command_line(process)]
+        assert len(workers) == 2
+        os.kill(child.pid if whole else workers[0], signal.SIGKILL)
+        child.wait()
+    if whole:
+        deadline = time.monotonic() + 20
+        while any(map(_command_line, workers)):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    else:
+        assert child.returncode == 0
+        assert out.read_bytes() == expected[PLAIN]
+
+
+def _children(parent):
+    with open(f"/proc/{parent}/task/{parent}/children") as file:
+        return [int(process) for process in file.read().split()]
+
+
+def _command_line(process):
+    """The command line of a process; empty if it has ended."""
+    try:
+        with open(f"/proc/{process}/cmdline") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
 STUCK = """
-import asyncio, importlib, os, signal, sys, threading
-from contextlib import contextmanager
+import importlib, os, signal, threading
 from ppmodel.cli import run
 running = importlib.import_module("ppmodel.sweep.run")
 running._STOP_S = 0.2
 run_here = running.run_here
-@contextmanager
 def stuck(*args):
-    with run_here(*args) as parts:
-        try:
-            yield parts
-        finally:
-            asyncio.sleep(0)  # never awaited, as what an interrupted call of Dask leaves
-            threading.Event().wait()
+    try:
+        yield from run_here(*args)
+    finally:
+        threading.Event().wait()
 running.run_here = stuck
 put = running.Store.put
 def put_and_stop(*args):
@@ -144,7 +184,7 @@ run()
 
 
 def test_a_stop_that_hangs_is_cut_short(file, tmp_path):
-    """Whatever a stopped sweep waits for or leaves behind, its process ends in one line, and what was done is kept."""
+    """Whatever a stopped sweep waits for, its process ends in one line, and what was done is kept."""
     path, out = file(SHORT), tmp_path / "r.parquet"
     ended = subprocess.run(
         [sys.executable, "-c", STUCK, "sweep", path, "--out", out], capture_output=True, text=True, timeout=60
@@ -160,7 +200,7 @@ def resuming(path, out):
     """The parts as the next run finds them."""
     sweep = load_sweep(path)
     mine = store.Store(out, sweep, chunk_bounds(sweep))
-    with store.held(mine):
+    with mine.locked():
         mine.begin()
         missing = set(mine.missing())
         yield [mine._paths[chunk] for chunk in range(len(mine.bounds) - 1) if chunk not in missing]

@@ -5,12 +5,13 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from ppbook.setting import SettingSpec
 from ppmodel.errors import PPModelError
 from ppmodel.points.change import UNCHANGED, Change
 from ppmodel.points.times import times
 from ppmodel.schedules import get
 from ppmodel.schedules.cases import as_case, built
-from ppmodel.specs import ModelSpec, SettingSpec, load_system
+from ppmodel.specs import ModelSpec, load_system
 
 _KEPT = 256
 _SPEEDS = ("slow", "mid", "fast")
@@ -42,7 +43,8 @@ def change_of(setting, middle):
 
     Examples
     --------
-    >>> from ppmodel.specs import load_setting, load_system
+    >>> from ppbook.setting import load_setting
+    >>> from ppmodel.specs import load_system
     >>> change_of(load_setting("default"), load_system("mid_cp_mid_nw"))
     Change()
     """
@@ -83,7 +85,8 @@ class Bench:
 
     Examples
     --------
-    >>> from ppmodel.specs import load_model, load_setting
+    >>> from ppbook.setting import load_setting
+    >>> from ppmodel.specs import load_model
     >>> bench = Bench.of(load_model("paper"), load_setting("default"))
     >>> bench.times("1f1b", 4, 8).makespan_s.shape
     (1, 9)

@@ -12,12 +12,12 @@ from tqdm import tqdm
 from ppbook.claims.bench import Bench
 from ppbook.claims.file import FLIPS, rows_of
 from ppbook.claims.quantities import QUANTITIES
+from ppbook.setting import load_setting
 from ppmodel.compiled import LARGE, prepare
 from ppmodel.errors import BatchError, CostError, ScheduleError
 from ppmodel.points.change import UNCHANGED, Change
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.simulation import APART, BUFFERED
-from ppmodel.specs import load_setting
 
 VERDICTS = {"holds": "holds", "depends": "depends", "fails": "does not hold", "no case": "no case"}
 """The verdicts, and how they are printed."""
@@ -162,7 +162,8 @@ def assumptions(bench):
 
     Examples
     --------
-    >>> from ppmodel.specs import load_model, load_setting
+    >>> from ppbook.setting import load_setting
+    >>> from ppmodel.specs import load_model
     >>> len(assumptions(Bench.of(load_model("paper"), load_setting("default"))))
     58
     """

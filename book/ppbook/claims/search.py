@@ -9,10 +9,10 @@ import pandas as pd
 from ppbook.claims.bench import Bench, change_of
 from ppbook.claims.file import load_claims, rows_of
 from ppbook.claims.judge import BACKWARDS, MEMORY_BANDWIDTHS, STRUCTURE, WAVES, measure
+from ppbook.setting import load_setting
 from ppmodel.compiled import LARGE, prepare
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.simulation import APART, BUFFERED
-from ppmodel.specs import load_setting
 
 UNKNOWNS = {
     "p2p": BUFFERED,

@@ -21,7 +21,8 @@ def claims_command(system, model, setting, as_json):
     """Judge the paper's claims, and STP's on its own runs; exit code 1 if a verdict is not as expected."""
     from ppbook.claims import disagreements, judge, judge_stp, load_claims
     from ppbook.commands.judged import report
-    from ppmodel.specs import load_model, load_setting, load_system, setting_names
+    from ppbook.setting import load_setting, setting_names
+    from ppmodel.specs import load_model, load_system
     from ppmodel.specs.files import same_name
 
     if setting not in setting_names() and Path(setting).stem in setting_names():

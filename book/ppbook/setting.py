@@ -16,6 +16,7 @@ from ppmodel.specs.entries import (
     entry,
     load_specification,
 )
+from ppmodel.specs.files import DATA
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,24 @@ class SettingSpec:
     provenance: tuple = field(default=(), compare=False, repr=False)
 
 
+def setting_names() -> list[str]:
+    """List the settings that come with the book.
+
+    Returns
+    -------
+    list of str
+        Names for `load_setting`, sorted.
+
+    Examples
+    --------
+    >>> setting_names()
+    ['default', 'paper']
+    """
+    return sorted(path.stem for path in (DATA / "settings").glob("*.yaml"))
+
+
 def load_setting(name: str | os.PathLike[str]) -> SettingSpec:
-    """Read a setting by name or from a file; see `load_system`.
+    """Read a setting by name or from a file; see `ppmodel.specs.load_system`.
 
     Parameters
     ----------
