@@ -6,13 +6,14 @@ from matplotlib import pyplot as plt
 from matplotlib.colors import CenteredNorm, LogNorm, Normalize
 
 from ppmodel.plot import style
-from ppmodel.plot.themes import ON_DARK, ON_LIGHT
+from ppmodel.plot.themes import ON_LIGHT, ink_on
 
 _ROW, _BARE_ROW, _COLUMN = 0.27, 0.17, 0.62  # inches of a cell; of one without text; across
 _WIDEST = 1.15  # page widths
 _MANY = 20  # rows: from here on, columns are named above them too
 _FILLED = 0.86  # of a cell, by the widest number
-_SIZE, _LETTER = 8, 5.3  # points: of a number, at most; that a letter below a cell takes
+_SIZE = 8  # points of a number, at most
+_APART = 4  # pixels between names of columns
 _NAME = 15  # letters of a row's name that leave room for cells on a phone, and columns that need them
 
 
@@ -83,8 +84,10 @@ def plot_heatmap(
             annot=texts, fmt="", annot_kws={"size": _SIZE}, linewidths=0.8, linecolor="white", cbar=False,
             xticklabels=False, yticklabels=False, ax=axis,
         )  # fmt: skip
-        for number in axis.texts:
-            number.set_color(ON_DARK if number.get_color() == "w" else ON_LIGHT)
+        axis.grid(visible=False)
+        shades = axis.collections[0].to_rgba(numbers[~np.isnan(numbers)])
+        for number, shade in zip(axis.texts, shades, strict=True):
+            number.set_color(ink_on(shade))
         best = part[part[framed].astype(bool)] if framed else part[:0]
         for column, row in zip(best[x].map(columns.index), best[y].map(rows.index), strict=True):
             corner = (column + 0.06, step * row + above + 0.06)
@@ -122,16 +125,14 @@ def _fit_text(figure, axes, names, at_top):
     widest = max((number.get_window_extent().width for number in numbers), default=1)
     for number in numbers:
         number.set_fontsize(_SIZE * min(1, _FILLED * cell / widest))
-    letter = _LETTER * figure.dpi / 72
-    aslant = max(len(line) for name in names for line in name.split("\n")) * letter > cell
-    if aslant:
-        names = [name.replace("\n", " ") for name in names]
-    turn = {"rotation": 60 if style.on_phone() else 40, "rotation_mode": "anchor"} if aslant else {}
+    places = np.arange(len(names)) + 0.5
     for axis in axes.flat:
-        axis.set_xticks(np.arange(len(names)) + 0.5, names, ha="right" if aslant else "center", **turn)
-        if at_top:
-            axis.tick_params(labeltop=True, pad=2)
-            for tick in axis.xaxis.get_major_ticks() if aslant else ():
+        axis.set_xticks(places, names)
+        axis.tick_params(labeltop=at_top, pad=2)
+        if max(label.get_window_extent().width for label in axis.get_xticklabels()) > cell - _APART:
+            turned = {"rotation": 60 if style.on_phone() else 40, "rotation_mode": "anchor", "ha": "right"}
+            axis.set_xticks(places, [name.replace("\n", " ") for name in names], **turned)
+            for tick in axis.xaxis.get_major_ticks():
                 tick.label2.set_ha("left")
 
 

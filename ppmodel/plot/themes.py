@@ -22,6 +22,15 @@ _INK, _NEUTRAL, _CONTRAST = 0.9, 0.05, 4.5
 _COLOURS = ("color", "markerfacecolor", "markeredgecolor", "edgecolor", "facecolor")
 
 
+def ink_on(colour):
+    """Black or white, whichever is read better on a colour.
+
+    >>> ink_on("yellow") == ON_LIGHT
+    True
+    """
+    return max(ON_LIGHT, ON_DARK, key=lambda ink: contrast(ink, colour))
+
+
 @contextmanager
 def dark(figure):
     """Recolour a figure for a dark page, and restore its colours at the end.

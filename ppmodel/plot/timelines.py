@@ -9,21 +9,20 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from ppmodel.ops import OpKind
+from ppmodel.plot import style
 from ppmodel.plot.palette import GREEN, GREY, ORANGE, PURPLE, SKY, YELLOW
-from ppmodel.plot.style import on_phone, page_width, redrawn, titled
-from ppmodel.plot.themes import ON_DARK, ON_LIGHT
+from ppmodel.plot.themes import ink_on
 from ppmodel.tables import NO_OPERATION, Schedule
 
-KIND_COLOURS = {OpKind.F: SKY, OpKind.B: ORANGE, OpKind.I: YELLOW, OpKind.W: PURPLE, OpKind.R: GREY,
-                OpKind.O: GREEN}  # fmt: skip
-KIND_NAMES = {OpKind.F: "forward", OpKind.B: "backward", OpKind.I: "input gradient", OpKind.W: "weight gradient",
-               OpKind.R: "gradient all-reduce", OpKind.O: "optimizer step"}  # fmt: skip
-MIN_LABEL_SHARE = 0.016
+KIND_COLOURS = dict(zip(OpKind, (SKY, ORANGE, YELLOW, PURPLE, GREY, GREEN), strict=True))
+_NAMES = "forward", "backward", "input gradient", "weight gradient", "gradient all-reduce", "optimizer step"
+KIND_NAMES = dict(zip(OpKind, _NAMES, strict=True))
+PATH_COLOUR = "#D0104C"
+_LABELLED = 0.016  # of the page's width: narrower boxes have no number
 _LEAST_EDGED_PT = 4.5  # narrower boxes have no edge: it would cover their colour
 _LEAST_LINKED_PT = 2.0  # the transfers of narrower boxes have no line
-_POINTS = 72  # in an inch
 _DARKENED, _DARKENED_NARROW = 0.45, 0.3  # narrow boxes of many colours would look muddy
-PATH_COLOUR = "#D0104C"
+_HIGH = 0.84  # of a rank's row, its boxes
 
 
 def operation_legend(figure, schedules, extra=()):
@@ -37,14 +36,14 @@ def operation_legend(figure, schedules, extra=()):
     extra : sequence of matplotlib Artist
         Further entries, with labels.
     """
-    drawn = [schedules] if isinstance(schedules, Schedule) else list(schedules)
-    kinds = [kind for kind in OpKind if any((one.kind == kind).any() for one in drawn)]
+    schedules = [schedules] if isinstance(schedules, Schedule) else list(schedules)
+    kinds = [kind for kind in OpKind if any((schedule.kind == kind).any() for schedule in schedules)]
     handles = [Patch(facecolor=KIND_COLOURS[kind], edgecolor="#555555", label=KIND_NAMES[kind]) for kind in kinds]
-    if any(one.num_replicas > 1 for one in drawn):
+    if any(schedule.num_replicas > 1 for schedule in schedules):
         handles.append(Patch(facecolor="white", hatch="////", edgecolor="#777777", label="second replica"))
-    if any(one.chunks_per_rank > 1 for one in drawn):
+    if any(schedule.chunks_per_rank > 1 for schedule in schedules):
         handles.append(Patch(facecolor="none", edgecolor="none", label="darker: deeper stage of the rank"))
-    figure.legend(handles=[*handles, *extra], loc="outside lower center", ncols=2 if on_phone() else 5, fontsize=8.5)
+    style.legend(figure, [*handles, *extra])
 
 
 def shade(colour, chunk, schedule, most=_DARKENED):
@@ -65,12 +64,26 @@ def shade(colour, chunk, schedule, most=_DARKENED):
     tuple of float
         Red, green and blue.
     """
-    chunks = max(1, int(schedule.chunks_per_rank))
-    share = 0.0 if chunks <= 1 else most * chunk / (chunks - 1)
+    share = most * chunk / max(1, schedule.chunks_per_rank - 1)
     return tuple((1 - share) * channel for channel in to_rgb(colour))
 
 
-def draw_operations(axes, schedule, start, end, window, beside=False, least=MIN_LABEL_SHARE, in_row=1):
+def lanes(schedule):
+    """Where operations lie in their cells, which those of a pair share: their upper edges and heights, as shares.
+
+    Examples
+    --------
+    >>> import ppmodel as pp
+    >>> upper, heights = lanes(pp.build("dualpipe", 4, 8))
+    >>> sorted(set(upper.tolist())), sorted(set(heights.tolist()))
+    ([0.0, 0.5], [0.5, 1.0])
+    """
+    cell = np.cumsum(~schedule.joined) - 1
+    heights = 1 / np.bincount(cell)[cell]
+    return (np.arange(len(cell)) - np.flatnonzero(~schedule.joined)[cell]) * heights, heights
+
+
+def draw_operations(axes, schedule, start, end, window, beside=False, in_row=1):
     """Draw a box for each operation in a window of time, with its microbatch written inside if it fits.
 
     Parameters
@@ -83,37 +96,26 @@ def draw_operations(axes, schedule, start, end, window, beside=False, least=MIN_
         Start and end.
     beside : bool
         Whether reductions overlap the computation, and are drawn thin.
-    least : float
-        Smallest share of the window for which an operation's microbatch is written.
     in_row : int
         How many such pictures share the width of the page.
     """
     left, right = window
+    least = _LABELLED * (1 + style.on_phone()) * in_row * (right - left)
     edge = 0.5 if _points(start, end, window, in_row) >= _LEAST_EDGED_PT else 0.0
-    darkened = _DARKENED if edge else _DARKENED_NARROW
-    chunk = schedule.stage // schedule.num_ranks
-    cell = np.flatnonzero(~schedule.joined).tolist() + [schedule.num_operations]
-    for first, last in pairwise(cell):
-        begin, length = start[first], end[first] - start[first]
-        if not length > 0 or begin >= right or begin + length <= left:
-            continue
-        middle = begin + length / 2
-        for lane, op in enumerate(range(first, last)):
-            height = 0.84 / (last - first)
-            bottom = schedule.rank[op] - 0.42 + lane * height
-            if beside and schedule.kind[op] == OpKind.R:
-                height, bottom = 0.14, schedule.rank[op] + 0.28
-            colour = shade(KIND_COLOURS[OpKind(schedule.kind[op])], chunk[op], schedule, darkened)
-            hatch = "////" if schedule.replica[op] else None
-            style = {"facecolor": colour, "edgecolor": "#555555", "hatch": hatch, "lw": edge}
-            axes.add_patch(Rectangle((begin, bottom), length, height, zorder=2 + (height < 0.2), **style))
-            if schedule.microbatch[op] != NO_OPERATION and left < middle < right and length > least * (right - left):
-                box = {"boxstyle": "round,pad=0.12", "fc": (1, 1, 1, 0.75), "ec": "none"} if hatch else None
-                dark = sum(colour) < 1.2
-                axes.text(
-                    middle, bottom + height / 2, str(schedule.microbatch[op]), ha="center", va="center",
-                    fontsize=7.5, color=ON_DARK if dark and not hatch else ON_LIGHT, bbox=box,
-                )  # fmt: skip
+    chunk, (upper, heights) = schedule.stage // schedule.num_ranks, lanes(schedule)
+    for op in np.flatnonzero((end > start) & (start < right) & (end > left)):
+        length, middle = end[op] - start[op], (start[op] + end[op]) / 2
+        bottom, height = schedule.rank[op] + _HIGH * (upper[op] - 0.5), _HIGH * heights[op]
+        if thin := beside and schedule.kind[op] == OpKind.R:
+            bottom, height = schedule.rank[op] + 0.28, 0.14
+        kind, hatch = OpKind(schedule.kind[op]), "////" if schedule.replica[op] else None
+        colour = shade(KIND_COLOURS[kind], chunk[op], schedule, _DARKENED if edge else _DARKENED_NARROW)
+        look = {"facecolor": colour, "edgecolor": "#555555", "hatch": hatch, "lw": edge, "zorder": 2 + thin}
+        axes.add_patch(Rectangle((start[op], bottom), length, height, **look))
+        if schedule.microbatch[op] != NO_OPERATION and left < middle < right and length > least:
+            box = {"boxstyle": "round,pad=0.12", "fc": (1, 1, 1, 0.75), "ec": "none"} if hatch else None
+            look = {"fontsize": 7.5, "color": ink_on("white" if hatch else colour), "bbox": box}
+            axes.text(middle, bottom + height / 2, str(schedule.microbatch[op]), ha="center", va="center", **look)
     axes.set(ylim=(schedule.num_ranks - 0.45, -0.55), xlim=window, ylabel="rank")
     axes.set_yticks(range(schedule.num_ranks))
     axes.grid(axis="y", visible=False)
@@ -121,10 +123,10 @@ def draw_operations(axes, schedule, start, end, window, beside=False, least=MIN_
 
 def _points(start, end, window, in_row):
     """About how wide the operations are drawn, in points: the median of them."""
-    return np.nanmedian(end - start) / (window[1] - window[0]) * page_width() * _POINTS / in_row
+    return np.nanmedian(end - start) / (window[1] - window[0]) * style.page_width() * 72 / in_row
 
 
-@redrawn
+@style.redrawn
 def plot_table(schedules, title, backward=2, note=""):
     """Draw idealised tables below each other, on a shared axis of slots.
 
@@ -147,17 +149,18 @@ def plot_table(schedules, title, backward=2, note=""):
     total = max(int(end.max()) for _, end in slots.values())
     figure, axes = _panels([schedule.num_ranks for schedule in schedules.values()])
     for axis, (name, schedule) in zip(axes[:, 0], schedules.items(), strict=True):
-        draw_operations(axis, schedule, *slots[name], (0, total), least=MIN_LABEL_SHARE * (1 + on_phone()))
+        draw_operations(axis, schedule, *slots[name], (0, total))
         axis.set_title(name)
         axis.xaxis.grid(True)
     last = axes[-1, 0]
     last.set_xlabel("slot")
-    last.xaxis.set_major_locator(MaxNLocator(9 if on_phone() else 20, integer=True))
+    last.xaxis.set_major_locator(MaxNLocator(9 if style.on_phone() else 20, integer=True))
     operation_legend(figure, schedules.values())
-    return titled(figure, title, f"a forward takes 1 slot, a backward {backward}; numbers are microbatches. {note}")
+    shown = f"a forward takes 1 slot, a backward {backward}; numbers are microbatches. {note}"
+    return style.titled(figure, title, shown)
 
 
-@redrawn
+@style.redrawn
 def plot_race(timelines, title, latest):
     """Draw small simulated timelines below each other, each with its end time, the first to finish on top.
 
@@ -177,7 +180,7 @@ def plot_race(timelines, title, latest):
     """
     timelines = {name: getattr(run, "timeline", run) for name, run in timelines.items()}
     order = sorted(timelines, key=lambda name: timelines[name].makespan_s)
-    size = (min(4.4, page_width()), 0.5 + 0.86 * len(order))
+    size = (min(4.4, style.page_width()), 0.5 + 0.86 * len(order))
     figure, axes = plt.subplots(len(order), 1, squeeze=False, sharex=True, figsize=size)
     for place, (axis, name) in enumerate(zip(axes[:, 0], order, strict=True), start=1):
         schedule, end = timelines[name].graph.schedule, timelines[name].makespan_s
@@ -193,10 +196,10 @@ def plot_race(timelines, title, latest):
         axis.spines[:].set_visible(False)
         axis.tick_params(length=0, labelbottom=False)
         axis.grid(visible=False)
-    return titled(figure, title, "")
+    return style.titled(figure, title, "")
 
 
-@redrawn
+@style.redrawn
 def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1, window=None):
     """Draw simulated timelines with their transfers below each other, on a shared axis of seconds.
 
@@ -222,17 +225,18 @@ def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1, wi
     timelines = {name: getattr(run, "timeline", run) for name, run in timelines.items()}
     window = window or (0, max(timeline.makespan_s for timeline in timelines.values()))
     schedules = [timeline.graph.schedule for timeline in timelines.values()]
-    in_row = 1 if on_phone() else in_row
+    in_row = 1 if style.on_phone() else in_row
     figure, axes = _panels([schedule.num_ranks for schedule in schedules], in_row)
     for axis, (name, timeline) in zip(axes.flat, timelines.items(), strict=False):
         schedule = timeline.graph.schedule
         beside = timeline.graph.allreduce.startswith("overlapped")
         times = timeline.start_s, timeline.end_s
-        draw_operations(axis, schedule, *times, window, beside, MIN_LABEL_SHARE * (1 + on_phone()) * in_row, in_row)
+        draw_operations(axis, schedule, *times, window, beside, in_row)
         axis.set_title(f"{name}: {timeline.makespan_s:.4g} {unit}")
         if _points(*times, window, in_row) >= _LEAST_LINKED_PT:
-            every = range(schedule.num_operations)
-            _draw_transfers(axis, timeline, every, color="#333333", lw=0.6, alpha=0.7, zorder=3)
+            _draw_transfers(
+                axis, timeline, range(schedule.num_operations), color="#333333", lw=0.6, alpha=0.7, zorder=3
+            )
         if paths:
             _draw_path(axis, timeline, paths[name])
     for last in axes[-1]:
@@ -240,34 +244,31 @@ def plot_timelines(timelines, title, context, paths=None, unit="s", in_row=1, wi
     line = plt.Line2D([], [], color="#333333", lw=0.8, label="transfer")
     bold = [Patch(facecolor="none", edgecolor=PATH_COLOUR, lw=2, label="critical path")] if paths else []
     operation_legend(figure, schedules, [line, *bold])
-    return titled(figure, title, f"{context}; numbers are microbatches")
+    return style.titled(figure, title, f"{context}; numbers are microbatches")
 
 
 def _panels(ranks, in_row=1):
     """A figure with a panel for each of these numbers of ranks, and its axes; rows are as high as their ranks need."""
     heights = [max(ranks[first : first + in_row]) for first in range(0, len(ranks), in_row)]
-    size = (page_width(), 1.1 + 0.34 * sum(heights) + 0.35 * len(heights))
+    size = (style.page_width(), 1.1 + 0.34 * sum(heights) + 0.35 * len(heights))
     return plt.subplots(len(heights), in_row, squeeze=False, sharex=True, height_ratios=heights, figsize=size)
 
 
 def _draw_path(axis, timeline, path):
     """Outline operations in bold, with bold lines along the transfers between them."""
-    schedule, dependencies = timeline.graph.schedule, timeline.graph.schedule.dependencies
+    schedule, look = timeline.graph.schedule, {"ec": PATH_COLOUR, "lw": 2, "zorder": 4}
     for op in path:
-        size = (timeline.end_s[op] - timeline.start_s[op], 0.84)
-        corner = (timeline.start_s[op], schedule.rank[op] - 0.42)
-        axis.add_patch(Rectangle(corner, *size, fill=False, ec=PATH_COLOUR, lw=2, zorder=4))
-    sent = [after for before, after in pairwise(path) if dependencies.source[after] == before]
+        corner = (timeline.start_s[op], schedule.rank[op] - _HIGH / 2)
+        axis.add_patch(Rectangle(corner, timeline.end_s[op] - timeline.start_s[op], _HIGH, fill=False, **look))
+    sent = [after for before, after in pairwise(path) if schedule.dependencies.source[after] == before]
     _draw_transfers(axis, timeline, sent, color=PATH_COLOUR, lw=2, zorder=4)
 
 
-def _draw_transfers(axis, timeline, consumers, **style):
+def _draw_transfers(axis, timeline, consumers, **look):
     """A line between ranks for each of these operations with an input from another rank."""
-    dependencies, schedule = timeline.graph.schedule.dependencies, timeline.graph.schedule
-    for consumer in consumers:
-        if dependencies.remote[consumer]:
-            producer = dependencies.source[consumer]
-            begin, end = schedule.rank[producer], schedule.rank[consumer]
-            edge = 0.42 if end > begin else -0.42
-            times = timeline.sent_s[producer], timeline.arrived_s[producer]
-            axis.plot(times, (begin + edge, end - edge), **style)
+    schedule, consumers = timeline.graph.schedule, np.array(consumers, dtype=int)
+    consumers = consumers[schedule.dependencies.remote[consumers].astype(bool)]
+    producers = schedule.dependencies.source[consumers]
+    begin, end = schedule.rank[producers], schedule.rank[consumers]
+    edge = np.where(end > begin, _HIGH / 2, -_HIGH / 2)
+    axis.plot((timeline.sent_s[producers], timeline.arrived_s[producers]), (begin + edge, end - edge), **look)
