@@ -19,7 +19,7 @@ _ANSWERS = {True: "yes", False: "no"}
 _NUMBER = "{:.6g}"
 _BETWEEN = "\x1f"  # of cells: a sign that no cell has
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
-_WORDS = {  # of the library's own columns, `evaluate.COLUMNS`; a page says what it calls the others
+_WORDS = {  # of the library's own columns, `points.COLUMNS`; a page says what it calls the others
     "label": "schedule", "pp": "S", "microbatches": "B", "p2p": "transfers", "allreduce": "all-reduce",
     "makespan_s": "T_sim (s)", "busy_s": "busy (s)", "idle_ratio": "idle share",
     "bubble_ratio_total": "bubble, of the total", "bubble_ratio_ideal": "bubble, of the ideal",
@@ -89,7 +89,7 @@ def show(table, words=None, /, numbers=None, **formats):
         Its numbers are set to the right, its words to the left; missing values stay empty. Text comes out as text,
         whatever signs are in it.
     words : dict of str to str, optional
-        What the page calls columns, by name. The columns of `evaluate.COLUMNS` have fixed words, others their names.
+        What the page calls columns, by name. The columns of `points.COLUMNS` have fixed words, others their names.
     numbers : str, optional
         Format of all columns of numbers that have none of their own; by default fractions have up to six digits. What
         is true or false is shown as yes or no.

@@ -9,7 +9,7 @@ import click
 from ppmodel.errors import PPModelError
 
 _MODULES = {
-    **dict.fromkeys(("schedules", "models", "systems", "layouts"), "ppmodel.cli.listing"),
+    **dict.fromkeys(("schedules", "models", "systems", "layouts", "columns"), "ppmodel.cli.listing"),
     **{
         name: f"ppmodel.cli.{name}"
         for name in ("table", "check", "simulate", "compare", "predict", "calibrate", "sweep")

@@ -40,6 +40,17 @@ def layouts_command():
     say_titles({name: load_layout(name).title for name in layout_names()})
 
 
+@command("columns")
+def columns_command():
+    """List the columns of frames, sweeps and JSON, with their units.
+
+    A row has the columns of what it depends on: seconds or a model on a system, a change, a layout, noise.
+    """
+    from ppmodel.points import COLUMNS
+
+    say(columns([[column.name, column.unit, column.doc] for column in COLUMNS]))
+
+
 def say_titles(titles):
     """Print one line for each name, with its title."""
     say(columns([[name, plain(title)] for name, title in titles.items()]))

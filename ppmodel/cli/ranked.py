@@ -1,7 +1,7 @@
 """The rows of a comparison, ranked by time, as text and as CSV cells."""
 
-from ppmodel.cli.text import TIGHT, counted, gibibytes, plain, uneven_text
 from ppmodel.cli.text import columns as aligned
+from ppmodel.cli.text import counted, gibibytes, plain, tightness, unevenness
 
 _TIE = 1e-9
 _FORMULA = "=+-@\t\r"
@@ -14,29 +14,30 @@ def ranked(rows):
     Parameters
     ----------
     rows : list of dict
-        From `evaluate.compared`.
+        From `points.compared`.
 
     Returns
     -------
     list of (int or None, dict)
         Each row with its place, which equally fast rows share; None if refused.
     """
-    good = sorted((row for row in rows if row["refused"] is None), key=time_of)
+    defined = sorted((row for row in rows if row["refused"] is None), key=time_of)
     places = []
-    for number, row in enumerate(good, start=1):
-        tied = places and time_of(row) <= time_of(good[number - 2]) * (1 + _TIE)
+    for number, row in enumerate(defined, start=1):
+        tied = places and time_of(row) <= time_of(defined[number - 2]) * (1 + _TIE)
         places.append(places[-1] if tied else number)
-    pairs = sorted(zip(places, good, strict=True), key=lambda pair: (pair[0], *_held(pair[1])))
+
+    def order(pair):
+        place, row = pair
+        return place, row.get("peak_memory_bytes") or row["peak_activations"], row["label"]
+
+    pairs = sorted(zip(places, defined, strict=True), key=order)
     return pairs + [(None, row) for row in rows if row["refused"] is not None]
 
 
 def time_of(row):
     """The seconds that rows are ranked by: the iteration's with a layout, otherwise the makespan."""
     return row.get("iteration_s", row["makespan_s"])
-
-
-def _held(row):
-    return row.get("peak_memory_bytes") or row["peak_activations"], row["label"]
 
 
 def ranked_text(pairs, not_kept=""):
@@ -56,61 +57,43 @@ def ranked_text(pairs, not_kept=""):
         activations or memory, messages; then refused schedules, each with its reason.
     """
     first = pairs[0][1]
-    head = f"{counted(first['pp'], 'rank')}, {counted(first['microbatches'], 'microbatch')}"
-    head += f"; transfers {first['p2p']}" + ("" if "tp" in first else f", all-reduce {first['allreduce']}")
-    lines = [head + (f"; {first['model']} on {first['system']}" if "model" in first else "")]
-    if "tp" in first:
+    has_layout = "tp" in first
+    allreduce = "" if has_layout else f", all-reduce {first['allreduce']}"
+    model = f"; {first['model']} on {first['system']}" if "model" in first else ""
+    size = f"{counted(first['pp'], 'rank')}, {counted(first['microbatches'], 'microbatch')}"
+    lines = [f"{size}; transfers {first['p2p']}{allreduce}{model}"]
+    if has_layout:
         lines.append("layout: " + ", ".join(f"{name} {first[name]}" for name in _SIZES) + not_kept)
-    good = [(place, row) for place, row in pairs if place is not None]
-    if good:
-        time, idle = ("iteration (s)", "idle") if "tp" in first else ("time (s)", "bubble")
-        heading = ["", "schedule", time, "relative", idle, _memory_heading(good[0][1]), "messages"]
-        best = time_of(good[0][1])
-        lines.append(aligned([heading, *(_cells(place, row, best) for place, row in good)], right=(0, 2, 3, 4, 6)))
-    if any(_is_tight(row) for _, row in good):
-        lines.append(_tight_text())
-    uneven = [f"  {row['label']}: {uneven_text(row)}" for _, row in good if uneven_text(row)]
-    if uneven:
-        lines += ["uneven stages:", *uneven]
-    if len(good) < len(pairs):
-        lines += ["refused:", *(f"  {row['label']}: {row['refused']}" for _, row in pairs[len(good) :])]
+    defined = [(place, row) for place, row in pairs if place is not None]
+    if defined:
+        fastest = defined[0][1]
+        time, idle = ("iteration (s)", "idle") if has_layout else ("time (s)", "bubble")
+        memory = "peak activations"
+        if fastest.get("peak_memory_bytes") is not None:
+            memory = f"memory (GiB of {gibibytes(fastest['memory_capacity_bytes'])})"
+        heading = ["", "schedule", time, "relative", idle, memory, "messages"]
+        cells = [_cells(place, row, time_of(fastest)) for place, row in defined]
+        lines.append(aligned([heading, *cells], right=(0, 2, 3, 4, 6)))
+        tight = next(filter(None, (tightness(row) for _, row in defined)), None)
+        lines += [f"tight: {tight}"] if tight else []
+        uneven = [f"  {row['label']}: {unevenness(row)}" for _, row in defined if unevenness(row)]
+        lines += ["uneven stages:", *uneven] if uneven else []
+    if len(defined) < len(pairs):
+        lines += ["refused:", *(f"  {row['label']}: {row['refused']}" for _, row in pairs[len(defined) :])]
     return "\n".join(lines)
 
 
-def _cells(place, row, best):
-    time = time_of(row)
+def _cells(place, row, fastest_s):
+    seconds, size = time_of(row), row.get("peak_memory_bytes")
+    if size is None:
+        memory = f"{row['peak_activations']:.4g}"
+    else:
+        fits = " does not fit" if size > row["memory_capacity_bytes"] else " tight" if tightness(row) else ""
+        memory = f"{gibibytes(size)}{fits}"
     return [
-        str(place), plain(row["label"]), f"{time:.6g}", f"{time / best if best else 1.0:.3f}",
-        f"{row['bubble_ratio_total']:z.1%}", _memory(row), str(row["messages"]),
+        str(place), plain(row["label"]), f"{seconds:.6g}", f"{seconds / fastest_s if fastest_s else 1.0:.3f}",
+        f"{row['bubble_ratio_total']:z.1%}", memory, str(row["messages"]),
     ]  # fmt: skip
-
-
-def _memory_heading(row):
-    if row.get("peak_memory_bytes") is None:
-        return "peak activations"
-    return f"memory (GiB of {gibibytes(row['memory_capacity_bytes'])})"
-
-
-def _memory(row):
-    if row.get("peak_memory_bytes") is None:
-        return f"{row['peak_activations']:.4g}"
-    held, room = row["peak_memory_bytes"], row["memory_capacity_bytes"]
-    return f"{gibibytes(held)}{' does not fit' if held > room else ' tight' if _is_tight(row) else ''}"
-
-
-def _is_tight(row):
-    """Whether a layout fits by little. Without a layout nothing is said: much of the memory is not counted then."""
-    if "tp" not in row:
-        return False
-    from ppmodel.measured import is_tight
-
-    return is_tight(row["peak_memory_bytes"], row["memory_capacity_bytes"])
-
-
-def _tight_text():
-    from ppmodel.measured import memory_errors
-
-    return f"tight: {TIGHT} ({max(memory_errors().values()):.0%})"
 
 
 def csv_cell(value):

@@ -48,48 +48,37 @@ def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, as_jso
 
 def _result(run):
     """A row of `compare`, and what is known only of a single run."""
-    nodes = _nodes(run)
-    return run.to_dict() | {
+    result = run.to_dict() | {
         "operations": run.timeline.graph.num_operations,
         "peak_activations_by_rank": run.peak_activations_by_rank.tolist(),
-        **({} if run.layout is None else {"memory_by_rank": _memory(run)}),
-        **({} if nodes is None else {"nodes": nodes}),
-    }  # fmt: skip
-
-
-def _memory(run):
-    """The memory of a GPU of each rank, by part, in bytes."""
-    memory = run.memory
-    parts = {"peak_memory_bytes": memory.total} | {f"{name}_bytes": getattr(memory, name) for name in memory._fields}
-    return [{name: float(part[rank]) for name, part in parts.items()} for rank in range(run.table.num_ranks)]
-
-
-def _replica_gpus(run):
-    """GPUs per rank, over all replicas of the pipeline."""
-    return 1 if run.layout is None else run.layout.gpus // run.table.num_ranks
+    }
+    if run.layout is not None:
+        memory = run.memory
+        parts = {"peak_memory_bytes": memory.total} | {
+            f"{name}_bytes": getattr(memory, name) for name in memory._fields
+        }
+        ranks = range(run.table.num_ranks)
+        result["memory_by_rank"] = [{name: float(part[rank]) for name, part in parts.items()} for rank in ranks]
+    if run.system is not None and run.system.nodes is not None:
+        result["nodes"] = _nodes(run)
+    return result
 
 
 def _nodes(run):
-    """The ranks' nodes, their messages, and whether these occupy shared NICs; None without nodes."""
-    if run.system is None or run.system.nodes is None:
-        return None
+    """The ranks' nodes, their messages, and whether these occupy shared NICs."""
     from ppmodel.metrics import messages_by_node
     from ppmodel.specs import nodes_of
 
-    spec, graph = run.system.nodes, run.timeline.graph
-    of_gpus = nodes_of(run.system, run.table.num_ranks * _replica_gpus(run))
-    nodes = of_gpus[:: _replica_gpus(run)]
+    spec, graph, num_ranks = run.system.nodes, run.timeline.graph, run.table.num_ranks
+    gpus_per_rank = 1 if run.layout is None else run.layout.gpus // num_ranks  # over all replicas of the pipeline
+    of_gpus = nodes_of(run.system, num_ranks * gpus_per_rank)
+    nodes = of_gpus[::gpus_per_rank]
     inside, between = messages_by_node(run.table, nodes)
+    nics = "held" if graph.queues else f"not occupied under {graph.p2p}"
+    if not (spec.shared_nic and nodes.any()):
+        nics = "not used" if spec.shared_nic else "own links"
     return {
         "placement": spec.placement if isinstance(spec.placement, str) else list(spec.placement),
         "devices_per_node": spec.devices_per_node, "used": int(of_gpus.max()) + 1,
-        "messages_inside": inside, "messages_between": between, "nics": _nics(spec, nodes, graph),
+        "messages_inside": inside, "messages_between": between, "nics": nics,
     }  # fmt: skip
-
-
-def _nics(spec, nodes, graph):
-    if not spec.shared_nic:
-        return "own links"
-    if not nodes.any():
-        return "not used"
-    return "held" if graph.queues else f"not occupied under {graph.p2p}"

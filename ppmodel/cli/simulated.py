@@ -1,6 +1,6 @@
 """A simulated run as lines of text."""
 
-from ppmodel.cli.text import MANY, TIGHT, by_rank, counted, gibibytes, in_words, uneven_text
+from ppmodel.cli.text import MANY, by_rank, counted, gibibytes, in_words, tightness, unevenness
 from ppmodel.costs import parameters
 from ppmodel.ops import OpKind
 from ppmodel.points import HEADINGS, MEMORY_PARTS, PARTS
@@ -23,28 +23,12 @@ def simulated_text(result, run, not_kept=""):
     -------
     str
     """
-    table = run.table
-    cut = f", {table.num_stages} stages" if table.num_stages != table.num_ranks else ""
-    halves = ", its halves of one" if (table.kind == OpKind.I).any() else ""
-    lines = [
-        f"{result['schedule']}, {counted(result['pp'], 'rank')}{cut}, "
-        f"{counted(result['microbatches'], 'microbatch')}; "
-        f"transfers {result['p2p']}" + ("" if "tp" in result else f", all-reduce {result['allreduce']}"),
-        f"makespan            {result['makespan_s']:.6g} s{'  (the pipeline alone)' if 'tp' in result else ''}",
-        f"idle ratio          {result['idle_ratio']:z.4f}  (over the ideal time {result['bubble_ratio_ideal']:z.4f}, "
-        f"over the longest span {result['bubble_ratio_span']:z.4f})",
-        f"table bubble ratio  {result['table_bubble_ratio']:.4f}  (no communication, backward of two slots{halves})",
-        f"peak activations    {by_rank(result['peak_activations_by_rank'])}  "
-        f"(microbatches on 1/S of the model, by rank{'; all with --json' if result['pp'] > MANY else ''})",
-    ]
-    if result["ordered_for"] is not None:
-        lines.append(
-            f"ordered for         {result['ordered_for']}  (forward, halves of the backward, transfer; --times, --held)"
-        )
-    if "iteration_s" in result:
-        lines += [*_named(run), *_iteration(result, run.model.sequence, not_kept)]
-    elif "model" in result:
-        lines += [*_specified(result), *_named(run)]
+    lines = [*_pipeline(result, run)]
+    if run.model is not None:
+        model_and_system = _model_and_system(run)
+        lines += [*model_and_system, *_iteration(result, run, not_kept)] if run.layout else [
+            *_memory(result), *model_and_system
+        ]  # fmt: skip
     if "nodes" in result:
         lines += _nodes(result["nodes"], run)
     if "trace" in result:
@@ -52,66 +36,84 @@ def simulated_text(result, run, not_kept=""):
     return "\n".join(lines)
 
 
-def _named(run):
+def _pipeline(result, run):
+    table, has_layout = run.table, run.layout is not None
+    stages = f", {table.num_stages} stages" if table.num_stages != table.num_ranks else ""
+    allreduce = "" if has_layout else f", all-reduce {result['allreduce']}"
+    halves = ", its halves of one" if (table.kind == OpKind.I).any() else ""
+    all_ranks = "; all with --json" if result["pp"] > MANY else ""
+    return [
+        f"{result['schedule']}, {counted(result['pp'], 'rank')}{stages}, "
+        f"{counted(result['microbatches'], 'microbatch')}; transfers {result['p2p']}{allreduce}",
+        f"makespan            {result['makespan_s']:.6g} s{'  (the pipeline alone)' if has_layout else ''}",
+        f"idle ratio          {result['idle_ratio']:z.4f}  (over the ideal time {result['bubble_ratio_ideal']:z.4f}, "
+        f"over the longest span {result['bubble_ratio_span']:z.4f})",
+        f"table bubble ratio  {result['table_bubble_ratio']:.4f}  (no communication, backward of two slots{halves})",
+        f"peak activations    {by_rank(result['peak_activations_by_rank'])}  "
+        f"(microbatches on 1/S of the model, by rank{all_ranks})",
+        *(
+            [f"ordered for         {run.ordered_for}  (forward, halves of the backward, transfer; --times, --held)"]
+            if run.ordered_for is not None
+            else []
+        ),
+    ]
+
+
+def _model_and_system(run):
     """Model and system with the numbers that show a slip in their files: parameters, and bandwidth in both units."""
-    count, bandwidth = parameters(run.model), run.system.network_bandwidth_bytes_per_s
+    count, bandwidth, nodes = parameters(run.model), run.system.network_bandwidth_bytes_per_s, run.system.nodes
     active = f", {in_words(count.active)} active" if run.model.experts else ""
-    yield f"model               {run.model.name}: {in_words(count.total)} parameters{active}"
-    members, nodes = "ranks" if run.layout is None else "GPUs", run.system.nodes
-    ends = f"between {'nodes' if nodes else members}"
+    ends = "nodes" if nodes else "GPUs" if run.layout else "ranks"
     inside = f", {nodes.node_bandwidth_bytes_per_s / 1e9:.4g} GB/s inside" if nodes else ""
-    network = f"{bandwidth / 1e9:.4g} GB/s ({bandwidth / 125e6:.4g} Gbit/s)"
-    yield f"system              {run.system.name}: {network} {ends}{inside}"
+    network = f"{bandwidth / 1e9:.4g} GB/s ({bandwidth / 125e6:.4g} Gbit/s) between {ends}{inside}"
+    return [
+        f"model               {run.model.name}: {in_words(count.total)} parameters{active}",
+        f"system              {run.system.name}: {network}",
+    ]
 
 
-def _specified(result):
+def _memory(result):
     """Microbatch, balance, and the memory of the most loaded rank."""
-    held, room = result["peak_memory_bytes"], result["memory_capacity_bytes"]
-    fits = "" if held <= room else ": does not fit"
-    if fits and result["microbatch_sequences"] > 1:
-        fits += f"; with more microbatches, each would have fewer than {result['microbatch_sequences']} sequences"
-    yield f"microbatch          {counted(result['microbatch_sequences'], 'sequence')}"
-    if uneven_text(result):
-        yield f"uneven stages       {uneven_text(result)}"
-    yield f"memory              {gibibytes(held)} GiB on the most loaded rank, of {gibibytes(room)}{fits}"
+    size, capacity, sequences = (
+        result[name] for name in ("peak_memory_bytes", "memory_capacity_bytes", "microbatch_sequences")
+    )
+    yield f"microbatch          {counted(sequences, 'sequence')}"
+    if unevenness(result):
+        yield f"uneven stages       {unevenness(result)}"
+    fits = "" if size <= capacity else ": does not fit"
+    if fits and sequences > 1:
+        fits += f"; with more microbatches, each would have fewer than {sequences} sequences"
+    yield f"memory              {gibibytes(size)} GiB on the most loaded rank, of {gibibytes(capacity)}{fits}"
 
 
-def _iteration(result, length, not_kept):
+def _iteration(result, run, not_kept):
     """The whole iteration of a layout: its time by part, its rate, and the memory of a GPU."""
-    seconds, sizes = result["iteration_s"], ", ".join(f"{name} {result[name]}" for name in ("tp", "cp", "ep", "dp"))
-    sizes = f"pp {result['pp']}, {sizes}, zero {result['zero']}"
+    seconds, size, capacity = (result[name] for name in ("iteration_s", "peak_memory_bytes", "memory_capacity_bytes"))
+    sizes = ", ".join(f"{name} {result[name]}" for name in ("pp", "tp", "cp", "ep", "dp", "zero"))
     yield f"layout              {counted(result['gpus'], 'GPU')}: {sizes}{not_kept}"
     yield (
-        f"iteration           {seconds:.6g} s for {counted(result['global_batch'], 'sequence')} of {length} tokens: "
-        f"{result['tokens_per_s_per_gpu']:.4g} tokens/s per GPU, "
+        f"iteration           {seconds:.6g} s for {counted(result['global_batch'], 'sequence')} "
+        f"of {run.model.sequence} tokens: {result['tokens_per_s_per_gpu']:.4g} tokens/s per GPU, "
         f"{result['model_flops_utilization']:.1%} of the peak (MFU)"
     )
     for name in PARTS:
         if abs(result[name]) > _LEAST * seconds:
             yield f"  {HEADINGS[name]:<18}{result[name]:>9.4g} s {result[name] / seconds:>7.1%}"
-    if uneven_text(result):
-        yield f"uneven stages       {uneven_text(result)}"
-    held, room = result["peak_memory_bytes"], result["memory_capacity_bytes"]
-    yield f"memory              {gibibytes(held)} GiB on the most loaded GPU, of {gibibytes(room)}{_fits(held, room)}"
+    if unevenness(result):
+        yield f"uneven stages       {unevenness(result)}"
+    fits = ": does not fit" if size > capacity else f": {tight}" if (tight := tightness(result)) else ""
+    yield f"memory              {gibibytes(size)} GiB on the most loaded GPU, of {gibibytes(capacity)}{fits}"
     parts = [(name.removesuffix("_bytes"), result[name]) for name in MEMORY_PARTS if result[name]]
     yield "                    " + ", ".join(f"{name} {gibibytes(size)}" for name, size in parts)
-
-
-def _fits(held, room):
-    """What is to be said of a layout's memory: nothing where it fits with room to spare."""
-    from ppmodel.measured import is_tight, memory_errors
-
-    if is_tight(held, room):
-        return f": {TIGHT} ({max(memory_errors().values()):.0%})"
-    return "" if held <= room else ": does not fit"
 
 
 def _nodes(nodes, run):
     """Nodes, and the messages inside and between them."""
     placement = nodes["placement"] if isinstance(nodes["placement"], str) else "by the file's list"
-    way = " through shared NICs" if nodes["nics"] == "held" else ""
+    through = "through shared NICs" if nodes["nics"] == "held" else ""
     members = "ranks" if run.layout is None else "GPUs"
     yield f"nodes               {nodes['used']} of up to {nodes['devices_per_node']} {members}, {placement}"
-    yield f"messages            {nodes['messages_inside']} inside nodes, {nodes['messages_between']} between them{way}"
+    inside, between = nodes["messages_inside"], nodes["messages_between"]
+    yield f"messages            {inside} inside nodes, {between} between them {through}".rstrip()
     if nodes["nics"].startswith("not occupied"):
         yield f"shared NICs         {nodes['nics']}"

@@ -15,13 +15,10 @@ def plain(text, keep=""):
     >>> plain("1F1B\\x1b[2J")
     '1F1B\\\\x1b[2J'
     """
-    return _CONTROL.sub(lambda found: found[0] if found[0] in keep else repr(found[0])[1:-1], str(text))
+    return _CONTROL.sub(lambda match: match[0] if match[0] in keep else repr(match[0])[1:-1], str(text))
 
 
 MANY, _FIRST = 16, 8
-
-TIGHT = "fits by less than predictions of memory are off on average"
-"""What a layout that is called tight is told, with the error behind it."""
 
 out = None
 """The stream to print to; None means standard output."""
@@ -39,9 +36,9 @@ def say_json(value):
 
 def _defined(value):
     if isinstance(value, dict):
-        return {key: _defined(one) for key, one in value.items()}
+        return {key: _defined(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return [_defined(one) for one in value]
+        return [_defined(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -125,13 +122,27 @@ def columns(rows, right=()):
 _UNEVEN = 1.02
 
 
-def uneven_text(row):
+def unevenness(row):
     """How much busier the most loaded rank is than the mean, if by more than 2 %; otherwise an empty string.
 
     Examples
     --------
-    >>> uneven_text({"slowest_over_mean": 1.2}), uneven_text({"slowest_over_mean": 1.01}), uneven_text({})
+    >>> unevenness({"slowest_over_mean": 1.2}), unevenness({"slowest_over_mean": 1.01}), unevenness({})
     ('the most loaded rank is 20.0% busier than the mean', '', '')
     """
     ratio = row.get("slowest_over_mean") or 1.0
     return f"the most loaded rank is {ratio - 1:.1%} busier than the mean" if ratio > _UNEVEN else ""
+
+
+def tightness(row):
+    """By how much memory predictions are off, if a layout fits by less than that; otherwise an empty string.
+
+    Without a layout nothing is said: much of the memory is not counted then.
+    """
+    if "tp" not in row:
+        return ""
+    from ppmodel.measured import is_tight, memory_errors
+
+    if not is_tight(row["peak_memory_bytes"], row["memory_capacity_bytes"]):
+        return ""
+    return f"fits by less than predictions of memory are off on average ({max(memory_errors().values()):.0%})"

@@ -150,22 +150,6 @@ def column_names(*groups):
     return tuple(column.name for column in COLUMNS if column.group in groups)
 
 
-def columns_document():
-    """The columns as the lines of a docstring or a help text.
-
-    Returns
-    -------
-    str
-        A line for each column: its name, its unit if it has one, and what it is.
-
-    Examples
-    --------
-    >>> print(columns_document().splitlines()[24])
-    change : what is changed of the system and its costs
-    """
-    return "\n".join(f"{column.name}{f' ({column.unit})' if column.unit else ''} : {column.doc}" for column in COLUMNS)
-
-
 SECONDS = column_names("seconds")
 """Costs that may be given in seconds, instead of a model and a system; see `costs.uniform_costs`."""
 

@@ -41,7 +41,7 @@ def test_schedules_are_ranked_by_time(capsys):
 
 @pytest.mark.usefixtures("own")
 def test_a_comparison_is_written_as_json_and_csv(capsys):
-    """The rows of `evaluate.compared` in the order of the ranking, under its columns; the file is the same."""
+    """The rows of `points.compared` in the order of the ranking, under its columns; the file is the same."""
     line = f"{COMPARE} --model paper --system slow_between_nodes --json --csv out.csv"
     rows = json.loads(run(capsys, line)[1])
     assert all(list(row) == list(COLUMNS) for row in rows)
