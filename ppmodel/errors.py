@@ -26,7 +26,7 @@ def shown(text, most=_LONGEST_VALUE):
         text = f"a number of {text.bit_length()} bits"
     if len(text) > most:
         text = f"{text[: most - most // 4 - 5]} ... {text[len(text) - most // 4 :]}"
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def cause(error):
@@ -41,7 +41,7 @@ def cause(error):
 _SHORT, _MOST_MEANT = 3, 3
 
 
-def did_you_mean(word, known):
+def did_you_mean(word, candidates):
     """What was probably meant by an unknown word, as a remedy: words that begin with it, else the one most alike.
 
     >>> did_you_mean("interleaved", ["1f1b", "interleaved-1f1b", "interleaved-zb"])
@@ -49,10 +49,10 @@ def did_you_mean(word, known):
     >>> did_you_mean("gpip", ["gpipe"]), did_you_mean("layers", ["experts"])
     ('did you mean gpipe?', '')
     """
-    word, known = str(word).lower(), list(known)
-    begun = [one for one in known if len(word) > 1 and one.startswith(word)]
-    alike = get_close_matches(word, known, n=1, cutoff=0.5 if len(word) <= _SHORT else 0.6)
-    near = begun if 0 < len(begun) <= _MOST_MEANT else alike
+    word, candidates = str(word).lower(), list(candidates)
+    beginning = [candidate for candidate in candidates if len(word) > 1 and candidate.startswith(word)]
+    alike = get_close_matches(word, candidates, n=1, cutoff=0.5 if len(word) <= _SHORT else 0.6)
+    near = beginning if 0 < len(beginning) <= _MOST_MEANT else alike
     return f"did you mean {' or '.join(near)}?" if near else ""
 
 

@@ -53,11 +53,11 @@ def read_text(path, most=LARGEST_BYTES, error=PPModelError):
     """
     named(path, error=error)
     try:
-        found = os.stat(path)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):
             raise error("file", path, "is not a regular file", "name a text file")
-        if found.st_size > most:
-            rule = f"has {found.st_size} bytes; at most {most} are allowed"
+        if status.st_size > most:
+            rule = f"has {status.st_size} bytes; at most {most} are allowed"
             raise error("file", path, rule, "shorten it, or split it into several files")
         with open(path, "rb") as file:
             raw = file.read(most + 1)

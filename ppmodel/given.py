@@ -23,4 +23,4 @@ def listed(given):
     ([4, 8], [4, 'a'], [8])
     """
     given = plain(given)
-    return [plain(one) for one in given] if isinstance(given, list | tuple | range) else [given]
+    return [plain(entry) for entry in given] if isinstance(given, list | tuple | range) else [given]

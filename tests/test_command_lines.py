@@ -17,9 +17,10 @@ import numpy as np
 import pytest
 
 from ppbook.setting import load_setting
-from ppmodel import cases, names
+from ppmodel import names
 from ppmodel.cli import main
 from ppmodel.errors import SpecificationError
+from ppmodel.schedules import cases
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs import DATA

@@ -35,13 +35,15 @@ def recommended(frame, limit_bytes=None, time="makespan_s"):
     import pandas as pd
 
     chosen = [frame[:0].assign(choice="")]
-    for _, here in frame.dropna(subset=time).groupby("pp", sort=False):
-        fits = here[here.peak_memory_bytes <= (here.memory_capacity_bytes if limit_bytes is None else limit_bytes)]
+    for _, candidates in frame.dropna(subset=time).groupby("pp", sort=False):
+        fits = candidates[
+            candidates.peak_memory_bytes <= (candidates.memory_capacity_bytes if limit_bytes is None else limit_bytes)
+        ]
         take = _fastest(fits, time)
         others = fits[~fits.label.isin(take.label)]
-        least = here.sort_values(["peak_memory_bytes", time, "label", "microbatches"])[:1]
-        found = zip(CHOICES, (take, _fastest(others, time), _fastest(here, time), least), strict=True)
-        chosen += [rows.assign(choice=name) for name, rows in found]
+        least = candidates.sort_values(["peak_memory_bytes", time, "label", "microbatches"])[:1]
+        choices = zip(CHOICES, (take, _fastest(others, time), _fastest(candidates, time), least), strict=True)
+        chosen += [rows.assign(choice=name) for name, rows in choices]
     columns = ["choice", *frame.columns]
     return pd.concat([rows for rows in chosen if len(rows)] or chosen, ignore_index=True)[columns]
 

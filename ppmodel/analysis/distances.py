@@ -67,7 +67,7 @@ def distances(cases, pp, microbatches, comm=0.0, work=1.0, objective="makespan")
     """
     import pandas as pd
 
-    entries, known, rows = list(_entries(cases, pp, microbatches, comm)), {}, []
+    entries, solved, rows = list(_entries(cases, pp, microbatches, comm)), {}, []
     for entry in entries:
         row = {
             "pp": pp, "microbatches": microbatches, "comm_over_forward": comm, "label": entry.label,
@@ -75,7 +75,7 @@ def distances(cases, pp, microbatches, comm=0.0, work=1.0, objective="makespan")
             "peak_activations": float(entry.peak), "time": time_of(entry.schedule, entry.problem("free"), objective),
         }  # fmt: skip
         for step in STEPS:
-            row |= _columns(step, row["time"], *_answer(known, entries, entry.problem(step), work, objective))
+            row |= _columns(step, row["time"], *_answer(solved, entries, entry.problem(step), work, objective))
         rows.append(row | {"proven": all(row[f"{step}_proven"] for step in STEPS)})
     return pd.DataFrame(rows)
 
@@ -99,14 +99,16 @@ def _for_times(case, comm):
     return case._replace(options=(("times", (1, 1, 1, comm)), *case.options))
 
 
-def _answer(known, entries, problem, work, objective):
+def _answer(solved, entries, problem, work, objective):
     """Derived bound, and `Optimum` or None, of a problem; solved problems are cached."""
     key = (problem.placement.tobytes(), problem.placement.shape, problem.limit, problem.split)
-    if key not in known:
-        at_hand = [entry.schedule for entry in entries] + [found.schedule for _, found in known.values() if found]
+    if key not in solved:
+        at_hand = [entry.schedule for entry in entries] + [
+            optimum.schedule for _, optimum in solved.values() if optimum
+        ]
         hint = _fastest(at_hand, problem, objective) if work else None
-        known[key] = bounds(problem, objective).best, solve(problem, objective, hint, work) if work else None
-    return known[key]
+        solved[key] = bounds(problem, objective).best, solve(problem, objective, hint, work) if work else None
+    return solved[key]
 
 
 def _fastest(at_hand, problem, objective):

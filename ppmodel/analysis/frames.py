@@ -64,8 +64,8 @@ def relative_to(frame, base, value="makespan_s"):
     [['ZB-H1', -0.182]]
     """
     if base not in set(frame.label):
-        known = ", ".join(frame.label.unique())
-        raise PPModelError("base", base, "is not among the schedules", f"choose one of {known}")
+        labels = ", ".join(frame.label.unique())
+        raise PPModelError("base", base, "is not among the schedules", f"choose one of {labels}")
     by = points_of(frame)
     bases = frame.loc[frame.label == base, [*by, value]].rename(columns={value: "base"})
     others = frame[frame.label != base].merge(bases, on=by)

@@ -96,10 +96,10 @@ def reversed_pairs(bubbles, times, without_network=None):
     >>> reversed_pairs([0.1, 0.2, 0.2], [3.0, 2.0, 4.0]).tolist()
     [[False, True, False], [False, False, False], [False, False, False]]
     """
-    found = (every_two(order_of_bubbles, bubbles) < 0) & (every_two(order_of_amounts, times) > 0)
+    opposite = (every_two(order_of_bubbles, bubbles) < 0) & (every_two(order_of_amounts, times) > 0)
     if without_network is None:
-        return found
-    return found & (every_two(order_of_amounts, without_network) <= 0)
+        return opposite
+    return opposite & (every_two(order_of_amounts, without_network) <= 0)
 
 
 def negated(bubble, base_bubble, time, base_time):

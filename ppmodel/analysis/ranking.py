@@ -69,7 +69,7 @@ def _at_size(schedules, size, options):
     frame = frame[frame.refused.isna()].drop(columns="refused")
     silent = frame.change == repr(WITHOUT_NETWORK)
     without = frame[silent]
-    here = frame[~silent].drop(columns="change").assign(
+    connected = frame[~silent].drop(columns="change").assign(
         without_network_s=without.makespan_s.to_numpy(), idle_without_network=without.idle_ratio.to_numpy()
     )  # fmt: skip
     tables = [
@@ -77,7 +77,7 @@ def _at_size(schedules, size, options):
         for case, table in legal_cases(schedules, *size)
     ]
     columns = ["label", "family", "published_bubble_ratio", "messages_of_rank"]
-    return here.merge(pd.DataFrame(tables, columns=columns), on="label")
+    return connected.merge(pd.DataFrame(tables, columns=columns), on="label")
 
 
 def agreement(frame, clear=0.01):
@@ -196,8 +196,8 @@ def fronts(frame, by=("system", "pp")):
     """
     import pandas as pd
 
-    found = []
+    groups = []
     for _, group in frame.groupby(list(by), sort=False):
         both = group.makespan_s.to_numpy(), group.peak_memory_bytes.to_numpy()
-        found.append(group.assign(front=orders.pareto_front(*both), behind=orders.behind(*both)))
-    return pd.concat(found, ignore_index=True)
+        groups.append(group.assign(front=orders.pareto_front(*both), behind=orders.behind(*both)))
+    return pd.concat(groups, ignore_index=True)

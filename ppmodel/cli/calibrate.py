@@ -42,10 +42,10 @@ def calibrate_command(rows_files, system, out, constants, prior, title, date):
     _require(out, prior)
     date, start = _date(date), load_system(system)
     names = [name.strip() for name in constants.split(",")] if constants else None
-    found = calibrated(rows_files, start, names, prior)
-    text = system_text(found, title or start.title, _said_command(rows_files, system, constants, prior), date)
+    calibration = calibrated(rows_files, start, names, prior)
+    text = system_text(calibration, title or start.title, _command_line(rows_files, system, constants, prior), date)
     write_whole(out, text, "--out")
-    say(_said(found, out, names is None))
+    say(_summary(calibration, out, names is None))
 
 
 def _require(out, prior):
@@ -64,44 +64,49 @@ def _date(text):
         raise PPModelError("--date", text, "must be a date", "pass, for example, --date 2026-01-31") from None
 
 
-def _said_command(rows_files, system, constants, prior):
+def _command_line(rows_files, system, constants, prior):
     from pathlib import Path
 
     files = " ".join(Path(file).name for file in rows_files)
-    more = (f" --constants {constants}" if constants else "") + (f" --prior {prior:g}" if prior != 0.5 else "")
-    return f"calibrate {files} --system {Path(system).name}{more}"
+    options = (f" --constants {constants}" if constants else "") + (f" --prior {prior:g}" if prior != 0.5 else "")
+    return f"calibrate {files} --system {Path(system).name}{options}"
 
 
-def _said(found, out, all_constants):
-    fit = found.fit
+def _summary(calibration, out, all_constants):
+    fit = calibration.fit
     lines = [f"{out}: {counted(len(fit.values), 'constant')} fitted, {len(fit.undetermined)} left unchanged"]
-    lines += _values(found)
+    lines += _values(calibration)
     for name, partner in fit.undetermined.items():
         lines.append(f"  {name:36} not determined by these rows" + (f"; trades off with {partner}" if partner else ""))
-    if all_constants and (missing := [name for name in _BLOCKS if getattr(found.system, name) is None]):
-        said = f"the system's file has no block {', '.join(missing)}"
-        lines.append(f"{said}: copy from data/templates/system.yaml what is to be fitted, too")
-    lines += [f"no row has {column}: {what} not fitted" for what, column in _COLUMNS.items() if what not in found.rows]
-    judged = any(one.mean is not None for one in found.sources)
+    if all_constants and (missing := [name for name in _BLOCKS if getattr(calibration.system, name) is None]):
+        lacking = f"the system's file has no block {', '.join(missing)}"
+        lines.append(f"{lacking}: copy from data/templates/system.yaml what is to be fitted, too")
+    lines += [
+        f"no row has {column}: {what} not fitted" for what, column in _COLUMNS.items() if what not in calibration.rows
+    ]
+    judged = any(source.mean is not None for source in calibration.sources)
     lines.append("errors" + " on rows that the fit had not seen (five-fold cross-validation)" * judged + ":")
-    lines += [f"  {one.file}, {one.what} ({counted(one.rows, 'row')}): {_errors(one)}" for one in found.sources]
-    if any(one.fitted > _POOR for one in found.sources):
+    lines += [
+        f"  {source.file}, {source.what} ({counted(source.rows, 'row')}): {_errors(source)}"
+        for source in calibration.sources
+    ]
+    if any(source.fitted > _POOR for source in calibration.sources):
         lines.append("the fit is poor: check the units (seconds, 1e9 bytes) and the system to start from")
     return "\n".join(lines)
 
 
-def _values(found):
+def _values(calibration):
     """A line for each fitted value, in the unit that the file has it in."""
     from ppmodel.measured.written import in_its_unit
 
-    for one in found.system.provenance:
-        if one.field in found.fit.values:
-            value, low, high = in_its_unit(one, found)
-            yield f"  {one.field:36} {f'{value} {one.unit}'.strip()}  (95 %: {low} to {high})"
+    for entry in calibration.system.provenance:
+        if entry.field in calibration.fit.values:
+            value, low, high = in_its_unit(entry, calibration)
+            yield f"  {entry.field:36} {f'{value} {entry.unit}'.strip()}  (95 %: {low} to {high})"
 
 
-def _errors(one):
+def _errors(source):
     from ppmodel.measured.written import error_names
 
-    errors = ", ".join(f"{name} {error:.1%}" for name, error in error_names(one))
-    return f"{errors or 'too few rows to tell'}; as fitted {one.fitted:.1%}"
+    errors = ", ".join(f"{name} {error:.1%}" for name, error in error_names(source))
+    return f"{errors or 'too few rows to tell'}; as fitted {source.fitted:.1%}"

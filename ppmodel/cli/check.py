@@ -40,9 +40,9 @@ def _judged(place, schedule, reading):
     replicas = f", {schedule.num_replicas} replicas" if schedule.num_replicas > 1 else ""
     sums = int((schedule.kind == OpKind.R).sum())
     others = [(sums, "all-reduce"), (len(schedule.steps), "optimizer step")]
-    said = "".join(f" and {counted(count, name)}" for count, name in others if count)
+    extras = "".join(f" and {counted(count, name)}" for count, name in others if count)
     lines = [
-        f"{place}: a schedule of {int((schedule.kind < OpKind.R).sum())} operations{said} "
+        f"{place}: a schedule of {int((schedule.kind < OpKind.R).sum())} operations{extras} "
         f"on {counted(schedule.num_ranks, 'rank')}, {counted(schedule.num_stages, 'stage')}{replicas}, "
         f"{counted(schedule.num_microbatches, 'microbatch')}"
     ]

@@ -47,12 +47,12 @@ class _Careful:
 
     def _hint(self, given, ctx):
         word = given.lstrip("-")
-        own = [param.opts[-1].lstrip("-") for param in self.get_params(ctx) if isinstance(param, click.Option)]
-        own.remove("help")
+        options = [param.opts[-1].lstrip("-") for param in self.get_params(ctx) if isinstance(param, click.Option)]
+        options.remove("help")
         meant = _CALLED_NOW.get(word)
-        if meant in own:
+        if meant in options:
             return f"it is called --{meant} now"
-        near = _nearest(word, own)
+        near = _nearest(word, options)
         return near and f"did you mean --{near}?"
 
 
@@ -118,15 +118,15 @@ def _loaded(name, module):
 
 def _own_option(given, args):
     """How an option of a user's generator is written, if there is such a file among the arguments."""
-    file = next((one for one in args if one.endswith(".py")), None)
+    file = next((argument for argument in args if argument.endswith(".py")), None)
     option = given.lstrip("-").replace("-", "_")
     return file and f"an option of your own schedule is written after its file: {file}:{option}=..."
 
 
-def _nearest(word, known):
+def _nearest(word, candidates):
     """The word probably meant: one that begins with this one, or is spelt almost like it."""
-    begun = [one for one in known if len(word) > 1 and one.startswith(word)]
-    return next(iter(begun or get_close_matches(word, known, n=1, cutoff=_ALIKE)), None)
+    beginning = [candidate for candidate in candidates if len(word) > 1 and candidate.startswith(word)]
+    return next(iter(beginning or get_close_matches(word, candidates, n=1, cutoff=_ALIKE)), None)
 
 
 def command(name):

@@ -28,7 +28,7 @@ def generators(names):
     >>> generators(["1f1b", None, "mine.py:depth=2", "mine.csv"])
     ['mine.py']
     """
-    return [found[1] for found in map(_GENERATOR.fullmatch, filter(None, names)) if found]
+    return [match[1] for match in map(_GENERATOR.fullmatch, filter(None, names)) if match]
 
 
 def apart(run, file, seconds=None):
@@ -83,10 +83,10 @@ def _answer(run, end, leave=os._exit):
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MEMORY_SHARE
         resource.setrlimit(resource.RLIMIT_DATA, (most, resource.getrlimit(resource.RLIMIT_DATA)[1]))
-        text.out = said = io.StringIO()
+        text.out = printed = io.StringIO()
         with redirect_stdout(sys.stderr):  # keep what the file prints apart from our own output
             answer = _outcome(run)
-        line = json.dumps([said.getvalue(), *answer]).encode() + b"\n"
+        line = json.dumps([printed.getvalue(), *answer]).encode() + b"\n"
         while line:
             line = line[os.write(end, line) :]
     finally:  # the file may have replaced anything the lines above rely on
@@ -127,18 +127,18 @@ def _stop(child):
 
 def _given(answer, file):
     try:
-        said, code, error, more = parse_json(answer)
-        texts = [said, *(text for text in (error, more) if text is not None)]
+        printed, code, error, detail = parse_json(answer)
+        texts = [printed, *(text for text in (error, detail) if text is not None)]
         if code not in _CODES or not all(isinstance(text, str) for text in texts):
             raise ValueError
     except (ValueError, TypeError):  # the file can write to the same pipe
         rule, remedy = "ends the process that it runs in", "let it return a Schedule or raise an error"
         raise PPModelError("file", file, rule, remedy) from None
-    text.say(said, newline=False)
+    text.say(printed, newline=False)
     if error is not None:
-        raise RefusedError(error, more)
-    if more is not None:
-        raise PPModelError("file", file, f"fails ({more})", "fix it")
+        raise RefusedError(error, detail)
+    if detail is not None:
+        raise PPModelError("file", file, f"fails ({detail})", "fix it")
     return code
 
 

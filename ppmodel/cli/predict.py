@@ -39,14 +39,14 @@ def predict_command(rows_file, system, out):
     refuse_target("--out", out, rows_file, system)
     rows = predict_file(rows_file, load_system(system), out)
     refused = [row for row in rows if row["refused"] is not None]
-    say(_said(rows, refused, out))
+    say(_summary(rows, refused, out))
     return EXIT_ALL_REFUSED if len(refused) == len(rows) else 0
 
 
 _EXAMPLES = {"--system": "dgx_h100_nodes", "--out": "predicted.csv"}
 
 
-def _said(rows, refused, out):
+def _summary(rows, refused, out):
     """How many rows were predicted, the errors of those with a measured time, and the first refused row."""
     from statistics import median
 

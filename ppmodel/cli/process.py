@@ -109,14 +109,14 @@ def _drop_output():
 
 def run():
     """Run the command line, and end the process."""
-    own = signal.getsignal(signal.SIGINT)
+    handler = signal.getsignal(signal.SIGINT)
     try:
-        if callable(own):  # from here on, an interruption may clean up
+        if callable(handler):  # from here on, an interruption may clean up
             signal.signal(signal.SIGINT, signal.default_int_handler)
         code = main()
     except KeyboardInterrupt:  # before there was anything to clean up
         code = _interrupted()
-    if callable(own):  # further Ctrl-C have no effect
+    if callable(handler):  # further Ctrl-C have no effect
         signal.signal(signal.SIGINT, (lambda *_: None) if code == EXIT_INTERRUPTED else signal.SIG_DFL)
     if code == EXIT_INTERRUPTED:  # do not wait long for remaining threads or connections
         last = threading.Timer(_END_S, os._exit, [code])

@@ -44,9 +44,9 @@ def peak_activations(schedule, stage_weights=None, held_for_weight_grad=None):
         return peak_activations(schedule, schedule.stage_shares, held_for_weight_grad) / schedule.pieces_per_unit
     if fast:
         changes = _changes(np.asarray(stage_weights, dtype=float), _held(schedule, held_for_weight_grad))
-        found = fast.peaks(schedule.kind, schedule.stage, schedule.joined, schedule.rank_start, changes)
-        if len(found):
-            return found
+        peaks = fast.peaks(schedule.kind, schedule.stage, schedule.joined, schedule.rank_start, changes)
+        if len(peaks):
+            return peaks
     first_cell = schedule.cell[schedule.rank_start[:-1]]
     return np.maximum.reduceat(activations_in_use(schedule, stage_weights, held_for_weight_grad)[0], first_cell)
 
@@ -237,8 +237,8 @@ def offloaded_levels(timeline, stage_weights, held_for_weight_grad=None):
 
 def _away(begins, cell, cells, gone, back, size):
     """What a rank has on the host when each of its cells starts; what a cell needs is back, however short the cell."""
-    own = np.searchsorted(cells, cell)
-    from_cell = np.maximum(np.searchsorted(begins, gone), own + 1)
+    cell_place = np.searchsorted(cells, cell)
+    from_cell = np.maximum(np.searchsorted(begins, gone), cell_place + 1)
     to_cell = np.maximum(np.searchsorted(begins, back), from_cell)
     changes = np.bincount(from_cell, size, len(begins) + 1) - np.bincount(to_cell, size, len(begins) + 1)
     return np.cumsum(changes)[:-1]

@@ -70,12 +70,12 @@ class Case(NamedTuple):
         """
         if not given:
             return self
-        known, values = self.known_options, dict(self.options)
+        known_options, values = self.known_options, dict(self.options)
         for key, value in given.items():
-            if key not in known:
-                remedy = f"its options: {', '.join(sorted(known)) or 'none'}"
+            if key not in known_options:
+                remedy = f"its options: {', '.join(sorted(known_options)) or 'none'}"
                 raise ScheduleError(key, value, f"is not an option of {self.name}", remedy)
-            values[key] = _option_value(known[key], plain(value))
+            values[key] = _option_value(known_options[key], plain(value))
         return self._replace(options=tuple(values.items()))
 
 
@@ -113,14 +113,14 @@ def as_case(given):
     >>> as_case(["asymmetric-chimera", {"split": [1, 2]}])
     Case(name='asymmetric-chimera', options=(('split', (1, 2)),), source=None)
     """
-    found = _found(given)
-    if len(found) > 1:
-        rule = f"registers several schedules: {', '.join(case.name for case in found)}"
+    cases = _cases_of(given)
+    if len(cases) > 1:
+        rule = f"registers several schedules: {', '.join(case.name for case in cases)}"
         raise ScheduleError("schedule", given, rule, "name one of them")
-    return found[0]
+    return cases[0]
 
 
-def _found(given):
+def _cases_of(given):
     """The cases that one entry names: one, unless it is a generator's file that registers several."""
     if isinstance(given, Case):
         return [given]
@@ -136,7 +136,7 @@ def _found(given):
     if not _is_pair(given):
         rule = "is not a schedule's name, a (name, options) pair, a table, or a function that generates one"
         raise ScheduleError("schedule", repr(given), rule, 'write, for example, ("interleaved-1f1b", {"chunks": 4})')
-    return [case.with_options(given[1]) for case in _found(given[0])]
+    return [case.with_options(given[1]) for case in _cases_of(given[0])]
 
 
 def as_cases(given):
@@ -155,10 +155,10 @@ def as_cases(given):
     ['GPipe', 'Hanayo W = 2']
     """
     entries = [given] if isinstance(given, Case) or _is_pair(given) else listed(given)
-    found, first = [], {}
+    cases, generators = [], {}
     for entry in entries:
-        found += require_one_each(first, _found(entry))
-    return found
+        cases += require_one_each(generators, _cases_of(entry))
+    return cases
 
 
 def require_one_each(first, cases):
@@ -228,7 +228,7 @@ def cases_of_file(path):
         return [Case(name) for name in schedules.register_file(path)]
     from ppmodel.export import read_table
 
-    return _found(read_table(path))
+    return _cases_of(read_table(path))
 
 
 def cases_of_text(text):
@@ -308,10 +308,10 @@ def label(name, options=None):
     """
     entry = schedules.get(name)
     forms = {option.name: option.form for option in entry.options}
-    words = [entry.label]
+    parts = [entry.label]
     for key, value in (options or {}).items():
-        words.append(f"{forms[key]} = {value}" if isinstance(value, int) else option_text(value))
-    return " ".join(words)
+        parts.append(f"{forms[key]} = {value}" if isinstance(value, int) else option_text(value))
+    return " ".join(parts)
 
 
 def build(schedule, pp=None, microbatches=None, **options):
@@ -364,7 +364,10 @@ def size_of(case, pp=None, microbatches=None):
     if pp is not None and microbatches is not None:
         return pp, microbatches
     given = {"pp": pp, "microbatches": microbatches}
-    size = [own if one is None else one for one, own in zip(given.values(), case.size or (None, None), strict=True)]
+    size = [
+        of_table if count is None else count
+        for count, of_table in zip(given.values(), case.size or (None, None), strict=True)
+    ]
     for field, value in zip(given, size, strict=True):
         if value is None:
             raise ScheduleError(field, None, "is missing", f"give, for example, {field}=8")
@@ -399,8 +402,8 @@ def generated(case, num_ranks, num_microbatches):
         return made
     if case.size != (num_ranks, num_microbatches):
         rule = "is a table for pp = {}, microbatches = {}".format(*case.size)
-        asked = f"{case.name} at pp = {num_ranks}, microbatches = {num_microbatches}"
-        raise SizeError("table", asked, rule, "use that size")
+        value = f"{case.name} at pp = {num_ranks}, microbatches = {num_microbatches}"
+        raise SizeError("table", value, rule, "use that size")
     return case.source
 
 

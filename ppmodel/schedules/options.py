@@ -83,7 +83,7 @@ class Option(NamedTuple):
     @property
     def example(self):
         """The default as people write it, or a legal value if the default follows from the size."""
-        return option_text(next((one for one in (self.default, *self.examples) if one is not None), self.form))
+        return option_text(next((value for value in (self.default, *self.examples) if value is not None), self.form))
 
 
 def option_text(value):

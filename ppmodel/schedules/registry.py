@@ -160,17 +160,17 @@ def register_file(path):
     before = dict(_registry)
     try:
         run_path(str(path))
-        found = [name for name, entry in _registry.items() if before.get(name) is not entry]
-        require(found, "file", path, "registers no schedule", "write @schedule(...) above its generator")
+        registered = [name for name, entry in _registry.items() if before.get(name) is not entry]
+        require(registered, "file", path, "registers no schedule", "write @schedule(...) above its generator")
     except PPModelError:
         _restore(before)
         raise
     except (Exception, SystemExit) as error:  # anything a user's file may raise
         _restore(before)
-        said = f"cannot be run ({cause(error)})"
-        raise ScheduleError("file", path, said, "fix it", where=_line_of(error, path)) from error
-    _registry.update({name: _registry[name]._replace(file=str(path)) for name in found})
-    return found
+        rule = f"cannot be run ({cause(error)})"
+        raise ScheduleError("file", path, rule, "fix it", where=_line_of(error, path)) from error
+    _registry.update({name: _registry[name]._replace(file=str(path)) for name in registered})
+    return registered
 
 
 def _restore(entries):
@@ -251,11 +251,11 @@ def build(name, num_ranks, num_microbatches, **options):
     entry = get(name)
     num_ranks, num_microbatches = require_counts(pp=num_ranks, microbatches=num_microbatches)
     require_size(num_ranks, num_microbatches)
-    known = {option.name: option for option in entry.options} if options else {}
+    options_by_name = {option.name: option for option in entry.options} if options else {}
     for option, value in options.items():
-        listed = ", ".join(sorted(known)) or "none"
-        require(option in known, option, value, f"is not an option of {name}", f"its options: {listed}")
-        known[option].check(value)
+        listed = ", ".join(sorted(options_by_name)) or "none"
+        require(option in options_by_name, option, value, f"is not an option of {name}", f"its options: {listed}")
+        options_by_name[option].check(value)
     generate = entry.generate if entry.file is None else _guarded(entry)
     return generate(num_ranks, num_microbatches, **options)
 
