@@ -45,8 +45,8 @@ def bundle(figure):
         The plain version as in any notebook, and the others under `MIME`.
     """
     encoded = {ending: b64encode(picture).decode() for ending, picture in versions(figure).items()}
-    said = {name: getattr(figure, name, "") for name in ("point", "explorer")}
-    return {"image/png": encoded.pop(""), MIME: said | {"versions": encoded}}
+    texts = {name: getattr(figure, name, "") for name in ("point", "explorer")}
+    return {"image/png": encoded.pop(""), MIME: texts | {"versions": encoded}}
 
 
 def versions(figure):
@@ -77,11 +77,11 @@ def _in_both_themes(figure, size):
     thin_labels(figure)
     with laid_out(figure):
         box = figure.get_tightbbox().padded(_MARGIN)
-        given = {"format": "png", "dpi": _DPI[size], "bbox_inches": box, "metadata": {"Software": None}}
+        form = {"format": "png", "dpi": _DPI[size], "bbox_inches": box, "metadata": {"Software": None}}
         light, night = BytesIO(), BytesIO()
-        figure.savefig(light, **given)
+        figure.savefig(light, **form)
         with dark(figure):
-            figure.savefig(night, transparent=True, **given)
+            figure.savefig(night, transparent=True, **form)
     return {size: light.getvalue(), f"{size}.dark": night.getvalue()}
 
 
@@ -113,11 +113,11 @@ def take_out(notebooks, folder):
     folder.mkdir(exist_ok=True)
     for path in sorted(notebooks.glob("*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
-        found = [(cell, output) for cell in notebook.cells for output in cell.get("outputs", ())]
-        found = [(cell, output.data) for cell, output in found if MIME in output.get("data", {})]
-        for cell, data in found:
+        outputs = [(cell, output) for cell in notebook.cells for output in cell.get("outputs", ())]
+        pictures = [(cell, output.data) for cell, output in outputs if MIME in output.get("data", {})]
+        for cell, data in pictures:
             _take_out(cell, data, folder)
-        if found:
+        if pictures:
             nbformat.write(notebook, path)
 
 
@@ -126,12 +126,12 @@ def _take_out(cell, data, folder):
     name = sha256(b64decode(data["image/png"])).hexdigest()
     for ending, encoded in picture["versions"].items():
         (folder / f"{name}{ending}.png").write_bytes(b64decode(encoded))
-    given = cell.metadata.setdefault("mystnb", {})
-    if picture["explorer"] and "figure" in given:
-        given["figure"]["caption"] += f' <a href="{escape(picture["explorer"])}">Open in the explorer</a>'
-    image = given.setdefault("image", {})
-    said = [" ".join(part.split()).rstrip(".") for part in (picture["point"], image.get("alt", "")) if part]
-    image["alt"] = ". ".join(said) + "."
+    shown = cell.metadata.setdefault("mystnb", {})
+    if picture["explorer"] and "figure" in shown:
+        shown["figure"]["caption"] += f' <a href="{escape(picture["explorer"])}">Open in the explorer</a>'
+    image = shown.setdefault("image", {})
+    texts = [" ".join(text.split()).rstrip(".") for text in (picture["point"], image.get("alt", "")) if text]
+    image["alt"] = ". ".join(texts) + "."
 
 
 def choose(html, *folders):
@@ -144,26 +144,27 @@ def choose(html, *folders):
     *folders : Path
         Folders that hold the versions.
     """
-    known = {path.stem: path for folder in reversed(folders) for path in sorted(folder.glob("*.png"))}
+    files = {path.stem: path for folder in reversed(folders) for path in sorted(folder.glob("*.png"))}
     for page in sorted(html.rglob("*.html")):
         text = page.read_text(encoding="utf-8")
-        chosen = _IMAGE.sub(lambda found: _markup(found, known, html / "_images"), text)
+        chosen = _IMAGE.sub(lambda image: _markup(image, files, html / "_images"), text)
         if chosen != text:
             page.write_text(chosen, encoding="utf-8")
 
 
-def _markup(found, known, images):
+def _markup(image, files, folder):
     """A picture in its light and dark versions, each with its narrow one for phones."""
-    before, up, name, after = found.groups()
-    there = {ending: f"{up}_images/{name}{ending}.png" for ending in VERSIONS if f"{name}{ending}" in known}
-    if ".dark" not in there:
-        return found[0]
-    for ending in there:
-        (images / f"{name}{ending}.png").write_bytes(known[f"{name}{ending}"].read_bytes())
-    before, after = (part.replace(_STRETCHED, _width(images / f"{name}.png")) for part in (before, after))
-    themes = {"light": (f"{up}_images/{name}.png", ".narrow"), "dark": (there[".dark"], ".narrow.dark")}
+    before, up, name, after = image.groups()
+    versions = {ending: f"{up}_images/{name}{ending}.png" for ending in VERSIONS if f"{name}{ending}" in files}
+    if ".dark" not in versions:
+        return image[0]
+    for ending in versions:
+        (folder / f"{name}{ending}.png").write_bytes(files[f"{name}{ending}"].read_bytes())
+    before, after = (part.replace(_STRETCHED, _width(folder / f"{name}.png")) for part in (before, after))
+    themes = {"light": (f"{up}_images/{name}.png", ".narrow"), "dark": (versions[".dark"], ".narrow.dark")}
+    sources = {ending: f'<source media="{_PHONE}" srcset="{path}">' for ending, path in versions.items()}
     return "".join(
-        f'<picture class="only-{theme}">{_source(there.get(ending))}'
+        f'<picture class="only-{theme}">{sources.get(ending, "")}'
         f'<img class="only-{theme}" {before}src="{wide}"{after}/></picture>'
         for theme, (wide, ending) in themes.items()
     )
@@ -177,7 +178,3 @@ def _width(picture):
         pixels = int.from_bytes(file.read(20)[-4:])  # as every PNG's header has it
     share = pixels / (_DPI[""] * page_width())
     return _STRETCHED if share > _NEARLY_FULL else f"width: min(100%, {_TEXT * share:.3g}rem);"
-
-
-def _source(path):
-    return f'<source media="{_PHONE}" srcset="{path}">' if path else ""

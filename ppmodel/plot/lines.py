@@ -8,7 +8,7 @@ from matplotlib import pyplot as plt
 from matplotlib.ticker import StrMethodFormatter
 
 from ppmodel.plot import style
-from ppmodel.plot.names import name_ends
+from ppmodel.plot.names import fits_aside, name_ends
 from ppmodel.plot.palette import style_of
 
 _COUNTS = ("microbatches", "pp")
@@ -98,21 +98,20 @@ def plot_lines(
             style.panel_title(axis, panel, name, labels)
     style.label_edges(axes, style.axis_label(x, labels), places, shared, own_x)
     several = any(rows[line].nunique() > 1 for rows in panels.values())  # otherwise panel titles name them
-    unnamed = dict(looks) if several else {}
-    for axis, column, name in places if several else ():
-        if axis.get_subplotspec().is_last_col():  # elsewhere, names would push panels apart
+    named = set() if several else set(looks)
+    for axis, column, name in places:
+        # elsewhere, names would push panels apart
+        if several and fits_aside(looks) and axis.get_subplotspec().is_last_col():
             last = panels[name].sort_values(x, kind="stable")
             last = last[last[dash] == next(iter(patterns))] if dash else last
-            ends = last.drop_duplicates(line, keep="last").set_index(line)[[x, column]]
-            name_ends(axis, list(zip(ends.index, ends.to_numpy(), strict=True)), looks)
-            unnamed = {label: look for label, look in unnamed.items() if label not in ends.index}
-    handles = [plt.Line2D([], [], **look) for look in unnamed.values()]
-    handles += [plt.Line2D([], [], color=".35", dashes=pattern, label=name) for name, pattern in patterns.items()]
-    handles += [
-        plt.Line2D([], [], color="black", lw=0.9, dashes=pattern, label=name)
-        for name, pattern in zip(limits, cycle(_LIMITS))
-    ]
-    style.legend(figure, handles)
+            ends = last.drop_duplicates(line, keep="last")
+            name_ends(axis, list(zip(ends[line], ends[[x, column]].to_numpy(), strict=True)), looks)
+            named.update(ends[line])
+    entries = [look for label, look in looks.items() if label not in named]
+    entries += [{"color": ".35", "dashes": pattern, "label": name} for name, pattern in patterns.items()]
+    edges = zip(limits, cycle(_LIMITS))
+    entries += [{"color": "black", "lw": 0.9, "dashes": pattern, "label": name} for name, pattern in edges]
+    style.legend(figure, [plt.Line2D([], [], **entry) for entry in entries])
     return style.titled(figure, title, context)
 
 

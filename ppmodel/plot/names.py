@@ -6,15 +6,25 @@ import numpy as np
 from matplotlib.transforms import Bbox
 
 from ppmodel.plot.palette import legible
-from ppmodel.plot.style import DRAWN
+from ppmodel.plot.style import DRAWN, page_width
 
 _SIZE, _ASIDE = 8, 5  # points of a letter, and between a panel and its names
 _LINE_HEIGHT = 1.25 * _SIZE / 72  # inches
+_LETTER, _MOST = 4.6, 0.35  # points of a letter; of the page's width, the most for names
 _MARKER = 3.0  # points of a marker that no name may cover
 _SIDES, _HEIGHTS = {1: "left", 0: "center", -1: "right"}, {2: "bottom", 1: "bottom", 0: "center", -1: "top", -2: "top"}
 
 BESIDE = ((1, 1), (1, -1), (0, 2), (1, 0), (-1, 0), (0, -2), (-1, 1), (-1, -1))
 """Positions of a name relative to its point, best first; at a front, below which there are no points, in reverse."""
+
+
+def fits_aside(names):
+    """Whether names beside a panel leave it enough of the page.
+
+    >>> fits_aside(["GPipe", "1F1B"])
+    True
+    """
+    return _LETTER * max(map(len, names)) < _MOST * 72 * page_width()
 
 
 def name_ends(axis, ends, styles=None):
@@ -82,7 +92,10 @@ def name_points(axis, names, away, places=BESIDE):
     reach = _MARKER * axis.figure.dpi / 72
     taken = [Bbox([centre - reach, centre + reach]) for centre in axis.transData.transform(list(names))]
     fronts = [line for line in axis.lines if line.get_drawstyle() == "steps-post"]
-    steps = [Bbox(piece) for line in fronts for piece in pairwise(_corners(line))]
+    steps = []
+    for line in fronts:
+        x, y = axis.transData.transform(line.get_xydata()).T
+        steps += map(Bbox, pairwise(np.column_stack((np.repeat(x, 2)[1:], np.repeat(y, 2)[:-1]))))
     hidden = []
     for point, name in sorted(names.items(), key=lambda item: -item[0][1]):
         text = axis.annotate(name, point, (0, 0), textcoords="offset points", fontsize=7.5)
@@ -99,9 +112,3 @@ def name_points(axis, names, away, places=BESIDE):
         taken.append(covered[across, up][1])
         hidden.append(covered[across, up][0])
     return max(hidden, default=0) < 1
-
-
-def _corners(line):
-    """The corners of a stepped line, in pixels."""
-    points = line.axes.transData.transform(line.get_xydata())
-    return np.column_stack((np.repeat(points[:, 0], 2)[1:], np.repeat(points[:, 1], 2)[:-1]))

@@ -55,7 +55,7 @@ def plot_ranges(
             colours = [looks[label]["color"] for label in ranges[row]]
             axis.hlines(heights, ranges[low], ranges[high], colours, lw=1.0)
             axis.hlines(heights, ranges[less], ranges[more], colours, lw=2.2 if number else 3.4)
-            axis.scatter(ranges[middle], heights, 20, "white" if number else colours, edgecolors=colours, zorder=3)
+            axis.scatter(ranges[middle], heights, 16, "white" if number else colours, edgecolors=colours, zorder=3)
         axis.set_yticks(range(len(names)), names, fontsize=7.5)
         axis.set(ylim=(len(names) - 0.4, -0.6), xlabel=style.axis_label(middle, labels))
         axis.grid(axis="y", visible=False)

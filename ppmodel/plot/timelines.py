@@ -184,18 +184,11 @@ def plot_race(timelines, title, latest):
     figure, axes = plt.subplots(len(order), 1, squeeze=False, sharex=True, figsize=size)
     for place, (axis, name) in enumerate(zip(axes[:, 0], order, strict=True), start=1):
         schedule, end = timelines[name].graph.schedule, timelines[name].makespan_s
-        for kind, colour in KIND_COLOURS.items():
-            drawn = schedule.kind == kind
-            lengths = (timelines[name].end_s - timelines[name].start_s)[drawn]
-            bottoms = schedule.rank[drawn] - 0.45
-            axis.bar(timelines[name].start_s[drawn], 0.9, lengths, bottoms, align="edge", color=colour, lw=0)
+        draw_operations(axis, schedule, timelines[name].start_s, timelines[name].end_s, (0, latest), in_row=2)
         axis.axvline(end, color=PATH_COLOUR, lw=1.5)
         axis.text(end, schedule.num_ranks / 2 - 0.5, f" {end:.3g}", color=PATH_COLOUR, va="center", weight="bold")
         axis.set_title(f"{place}. {name}", fontsize=10)
-        axis.set(ylim=(schedule.num_ranks - 0.5, -0.5), xlim=(0, latest), yticks=[])
-        axis.spines[:].set_visible(False)
-        axis.tick_params(length=0, labelbottom=False)
-        axis.grid(visible=False)
+        axis.axis("off")
     return style.titled(figure, title, "")
 
 

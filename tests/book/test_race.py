@@ -9,9 +9,8 @@ from books import HTML
 
 import ppmodel as pp
 from ppbook.explorer import link, offer, times_of
-from ppbook.race import Race, levels, sentence
+from ppbook.race import Race
 from ppmodel.errors import PPModelError
-from ppmodel.metrics import table_bubble_ratio
 from ppmodel.schedules.cases import as_case
 
 PAGE = HTML / "nb" / "timeline.html"
@@ -19,58 +18,60 @@ RACERS = "v-half", "interleaved-1f1b", "gpipe"
 MOST_BYTES = 300_000
 
 
+KEYS = {as_case(racer).label: racer for racer in RACERS}
+
+
 def simulated(comm):
-    return {as_case(one).label: pp.simulate(one, 4, 8, forward=1, backward=2, comm=comm).makespan_s for one in RACERS}
+    return {
+        label: pp.simulate(racer, 4, 8, forward=1, backward=2, comm=comm).makespan_s for label, racer in KEYS.items()
+    }
 
 
 _ROWS = """() => [...document.querySelectorAll('.racing-row')].map(row => ({
-    place: row.querySelector('p').innerText, label: row.querySelector('b').innerText,
-    number: Number(row.dataset.makespan), shown: row.querySelector('text').textContent,
+    place: Number(row.querySelector('p span').innerText), label: row.querySelector('b').innerText,
+    makespan: Number(row.dataset.makespan), drawn: row.querySelector('text').textContent,
+    longer: row.querySelector('small').innerText,
 }))"""
 
 
 def shown(page):
     """Makespans in full by label, in the order of the places on the page; what a reader sees are their first digits."""
-    rows = sorted(page.evaluate(_ROWS), key=lambda row: row["place"])
-    assert [row["place"] for row in rows] == [f"{place}. {row['label']}" for place, row in enumerate(rows, 1)]
-    assert [row["shown"] for row in rows] == [f"{row['number']:.1f}" for row in rows]
-    return {row["label"]: row["number"] for row in rows}
+    rows = pd.DataFrame(page.evaluate(_ROWS)).sort_values("place")
+    assert rows.place.tolist() == [1, 2, 3]
+    assert rows.drawn.tolist() == rows.makespan.map("{:.1f}".format).tolist()
+    return rows.set_index("label")
 
 
 def test_the_slider_reverses_the_order(page):
-    """From end to end by keyboard: numbers and sentences are the library's, the order turns, the explorer follows."""
+    """From end to end by keyboard: numbers and places are the library's, the order turns, the explorer follows."""
     loaded = []
     page.on("requestfinished", lambda request: loaded.append(request.url))
     page.goto(PAGE.as_uri())
     page.wait_for_selector(".racing[data-ready]")
     ours = {url for url in loaded if "/explorer/" in url}
     assert sum((HTML / "explorer" / url.partition("/explorer/")[2]).stat().st_size for url in ours) < MOST_BYTES
-    bubbles = {as_case(one).label: float(table_bubble_ratio(pp.build(one, 4, 8))) for one in RACERS}
-    slider, orders, keys_of = (
-        page.get_by_role("slider", name="Transfer time, in forwards"),
-        [],
-        {as_case(one).label: one for one in RACERS},
-    )
+    slider, orders = page.get_by_role("slider", name="Transfer time, in forwards"), []
     slider.focus()
     for keys in (["Home"], ["ArrowRight"] * 3, ["PageUp"] * 4, ["End"]):
         for key in keys:
             page.keyboard.press(key)
-        comm, numbers = float(slider.input_value()), shown(page)
-        times = simulated(comm)
-        assert numbers == pytest.approx(times, rel=1e-9)
-        assert page.locator(".racing-said").inner_text() == sentence(times, bubbles)
-        assert f"{comm:.2f}" in slider.get_attribute("aria-valuetext")
-        assert page.locator(".racing-strip .now").inner_text() == levels(times)[0][0]
-        first, last = (keys_of[level[0]] for level in (levels(times)[0], levels(times)[-1]))
+        comm, rows = float(slider.input_value()), shown(page)
+        assert rows.makespan.to_dict() == pytest.approx(simulated(comm), rel=1e-9)
+        order = Race(list(RACERS), 4, 8, comm, 1).order
+        assert rows.index.tolist() == order.label.tolist()
+        percent = zip((100 * order.longer + 0.5).astype(int), 100 * order.table_bubble_ratio, strict=True)
+        assert rows.longer.tolist() == [f"+{longer} %; bubble {bubble:.0f} %" for longer, bubble in percent]
+        assert slider.get_attribute("aria-valuetext") == f"{comm:.2f} of a forward: {', '.join(order.label)}"
+        assert page.locator(".racing-strip .now").inner_text() == order.label[1]
+        first, last = KEYS[order.label[1]], KEYS[order.label[len(order)]]
         assert f"#schedule={first}&against={last}&" in page.locator(".racing a").get_attribute("href")
-        orders.append(list(numbers))
+        orders.append(rows.index.tolist())
     assert float(slider.input_value()) == 1
-    assert orders[0] == sorted(bubbles, key=bubbles.get) == orders[-1][::-1]
-    assert page.locator(".racing-said").get_attribute("aria-live") == "polite"
+    assert orders[0] == order.sort_values("table_bubble_ratio").label.tolist() == orders[-1][::-1]
     page.locator(".racing a").click()
     page.wait_for_selector("#explorer-page[data-ready]")
-    said = page.evaluate("ppmodelExplorer.state()")
-    assert (said["schedule"], said["against"], said["comm"]) == ("gpipe", "v-half", 1)
+    state = page.evaluate("ppmodelExplorer.state()")
+    assert (state["schedule"], state["against"], state["comm"]) == ("gpipe", "v-half", 1)
     assert page.thrown == page.elsewhere == []
 
 
@@ -83,8 +84,8 @@ def test_the_race_without_scripts(page):
     plain.goto(PAGE.as_uri())
     assert not plain.locator(".racing input").is_visible()
     comm = float(plain.locator(".racing output").inner_text())
-    found = [float(one) for one in plain.locator(".racing text").all_text_contents()]
-    assert found == pytest.approx(list(simulated(comm).values()), abs=0.05)
+    makespans = [float(text) for text in plain.locator(".racing text").all_text_contents()]
+    assert makespans == pytest.approx(list(simulated(comm).values()), abs=0.05)
     last = plain.locator(".racing-row text").last.bounding_box()
     assert last["x"] + last["width"] <= 390
     drawn = plain.locator(".racing rect").evaluate_all(_BOXES)
@@ -106,6 +107,7 @@ def test_a_race_is_data_too():
     assert race.frame.groupby("label").comm.nunique().eq(101).all()
     by_label = race.frame.pivot(index="comm", columns="label", values="makespan_s")
     pd.testing.assert_series_equal(by_label.loc[0.5], pd.Series(simulated(0.5)), check_names=False, check_like=True)
+    assert race.order.label.tolist() == list(by_label.loc[0.5].sort_values(kind="stable").index)
     assert "<script" in race._repr_html_()
     other = Race(["gpipe", "1f1b"], 3, 5, 0.5, 1)
     assert "<script" not in other._repr_html_()
