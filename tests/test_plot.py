@@ -33,8 +33,8 @@ from ppmodel.plot import (
     style_of,
     thin_labels,
 )
-from ppmodel.plot.names import kept_apart
 from ppmodel.plot.layout import EDGE_COLOURS
+from ppmodel.plot.names import kept_apart
 from ppmodel.plot.palette import contrast
 from ppmodel.plot.style import log_ticks
 from ppmodel.plot.themes import GROUND, ON_DARK, ON_LIGHT

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import pandas as pd
 
 from ppmodel.analysis.overlap import MEGATRON, compare_overlapped, hides_in_backward
-from ppmodel.iteration import PARTS
 from ppmodel.measured import is_tight
+from ppmodel.points import PARTS
 from ppmodel.specs import ModelSpec, SystemSpec
 
 FASTEST_FIRST = ["iteration_s", "peak_memory_bytes", "label"]

@@ -5,7 +5,7 @@ import pandas as pd
 
 from ppmodel.analysis import advantages, agreement
 from ppmodel.analysis.orders import order_of_amounts
-from ppmodel.cases import label
+from ppmodel.schedules.cases import label
 
 PAPERS = ("gpipe", "1f1b", "chimera", "asymmetric-chimera", "hanayo")
 """The schedules that the paper compares."""
