@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from benchmarks.timing import REPEATS, Seconds, in_fresh_process, measure, process_seconds
-from ppmodel import build, cases, compare, schedules
+from ppmodel import build, compare, schedules
 from ppmodel.compiled import LARGE
 from ppmodel.costs import uniform_costs
 from ppmodel.errors import SizeError

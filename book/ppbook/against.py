@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from ppmodel.analysis.certainty import SIZE
 from ppmodel.costs import model_flops
 from ppmodel.errors import PPModelError
 from ppmodel.measured import read_rows
@@ -22,9 +23,6 @@ _NUMBERS = (
     "gpus", "hidden", "layers", "sequence", "chunks", "tp", "cp", "dp", "pp", "microbatch_size", "global_batch",
     "iteration_s", "memory_gb",
 )  # fmt: skip
-SIZE = ("hidden", "layers", "gpus", "sequence", "global_batch")
-"""What two runs share if they differ only in their layout: the model, the GPUs and the batch."""
-
 _GB = 1e9
 
 

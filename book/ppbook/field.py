@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from ppmodel.analysis import advantages, agreement
-from ppmodel.analysis.orders import order_of_amounts
+from ppmodel.analysis import advantages, agreement, places, reversals
+from ppmodel.analysis.orders import order_of_amounts, order_of_bubbles
 from ppmodel.schedules.cases import label
 
 PAPERS = ("gpipe", "1f1b", "chimera", "asymmetric-chimera", "hanayo")
@@ -129,3 +129,99 @@ def verdicts(grid, front, last, base, *, clear, close, short):
     )
     found = [f"{row.met:.2f}" if row.met is tau else f"{row.met} of {row.of}" for row in asked.itertuples()]
     return asked[["statement"]].assign(verdict=verdict, found=found, counted=asked.counted)
+
+
+def formula_gaps(grid):
+    """How far formula and simulation differ from the table of each schedule.
+
+    Parameters
+    ----------
+    grid : DataFrame
+        From `levels`, with systems.
+
+    Returns
+    -------
+    DataFrame
+        A row per schedule: ``label, family, sizes``; ``least`` and ``most``, bubble of the table less that of the
+        formula; ``without_network``, the most that the simulated idle share is above the table's.
+    """
+    gaps = grid.assign(
+        formula=grid.table_bubble_ratio - grid.published_bubble_ratio,
+        simulated=grid.idle_without_network - grid.table_bubble_ratio,
+    ).groupby(["label", "family"], sort=False)
+    gaps = gaps.agg(
+        sizes=("pp", "size"), least=("formula", "min"), most=("formula", "max"), without_network=("simulated", "max")
+    ).sort_values(["without_network", "label"], ascending=[False, True]).reset_index()  # fmt: skip
+    return gaps.assign(sizes=gaps.sizes // grid.system.nunique())
+
+
+def costly_reversals(grid, clear):
+    """Reversals with what the table promises and what they cost, the costliest first.
+
+    Parameters
+    ----------
+    grid : DataFrame
+        From `levels`, with systems.
+    clear : float
+        As in `agreement`.
+
+    Returns
+    -------
+    DataFrame
+        From `reversals`, with ``promised``, how much more time the faster one should take by the tables; ``lost``, how
+        much more the one with the smaller bubble takes; and ``clear``.
+    """
+    rows = reversals(grid)
+    promised = (1 - rows.bubble_smaller) / (1 - rows.bubble_faster) - 1
+    lost = rows.makespan_smaller_s / rows.makespan_faster_s - 1
+    rows = rows.assign(promised=promised, lost=lost, clear=rows.by_network & (promised >= clear) & (lost >= clear))
+    return rows.sort_values("lost", ascending=False, kind="stable", ignore_index=True)
+
+
+def clear_by_pair(grid, rows):
+    """Clear reversals by pair of schedules, of the points at which the first has the smaller bubble.
+
+    Parameters
+    ----------
+    grid : DataFrame
+        From `levels`, with systems.
+    rows : DataFrame
+        From `costly_reversals`.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``smaller_bubble, faster, reversals, points, share``.
+    """
+    bubbles = grid.pivot(index=_POINT, columns="label", values="table_bubble_ratio")
+    pairs = rows[rows.clear].groupby(["smaller_bubble", "faster"]).size().rename("reversals").reset_index()
+    both = zip(pairs.smaller_bubble, pairs.faster, strict=True)
+    pairs["points"] = [int((order_of_bubbles(bubbles[one], bubbles[other]) < 0).sum()) for one, other in both]
+    pairs["share"] = pairs.reversals / pairs.points
+    order = {"by": ["reversals", "smaller_bubble", "faster"], "ascending": [False, True, True]}
+    return pairs.sort_values(**order, ignore_index=True)
+
+
+def places_by_level(rows, systems):
+    """The place of every schedule at one size, 1 the best, at each level and on each of some systems.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        From `levels`, at one size.
+    systems : sequence of str
+        Places by time are those on each of these; the first gives the other levels.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``label, family, formula, table, without_network`` and one per system, by table and then time.
+    """
+    first = rows[rows.system == systems[0]]
+    levels = {
+        "formula": (order_of_bubbles, first.published_bubble_ratio),
+        "table": (order_of_bubbles, first.table_bubble_ratio),
+        "without_network": (order_of_amounts, first.without_network_s),
+    } | {system: (order_of_amounts, rows[rows.system == system].makespan_s) for system in systems}
+    placed = first[["label", "family"]].assign(**{level: places(*order) for level, order in levels.items()})
+    return placed.sort_values(["table", "without_network", systems[0], "label"], ignore_index=True)

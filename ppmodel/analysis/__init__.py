@@ -1,6 +1,6 @@
 """Algorithms on results: orders and reversals, Pareto fronts, choices, uncertainty, distance from the optimum."""
 
-from ppmodel.analysis.certainty import certainty, gpu_of, measured_pairs, savings, similar_pairs
+from ppmodel.analysis.certainty import certainty_of, gpu_of, measured_pairs, savings, similar_pairs
 from ppmodel.analysis.choice import recommended
 from ppmodel.analysis.frames import relative_to, reversals, winners
 from ppmodel.analysis.front_counts import front_counts, nearest_to_fronts

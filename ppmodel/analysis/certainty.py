@@ -102,7 +102,7 @@ def similar_pairs(pairs, saving):
     return pairs[pairs.apart.between(saving / 1.5, saving * 1.5)]
 
 
-def certainty(saving, pairs):
+def certainty_of(saving, pairs):
     """How certain it is that the faster of two predictions is the faster.
 
     Parameters
@@ -121,7 +121,7 @@ def certainty(saving, pairs):
     Examples
     --------
     >>> pairs = pd.DataFrame({"apart": [0.1] * 40 + [0.5] * 40, "reversed": [True] * 10 + [False] * 70})
-    >>> [certainty(saving, pairs) for saving in (0.001, 0.03, 0.1, 0.5)]
+    >>> [certainty_of(saving, pairs) for saving in (0.001, 0.03, 0.1, 0.5)]
     ['a tie', 'within the error', 'likely', 'clear']
     """
     if saving < EQUAL:
@@ -146,20 +146,20 @@ def savings(faster, slower, pairs):
     -------
     DataFrame
         Columns ``label, other``; ``apart``, the share of the other's time that is saved; ``pairs``, how many are
-        similar, and ``reversed``, the share of them that is; and ``sure``, its `certainty`.
+        similar, and ``reversed``, the share of them that is; and ``sure``, its `certainty_of`.
 
     Examples
     --------
     >>> pairs = pd.DataFrame({"apart": [0.1] * 40, "reversed": [True] * 10 + [False] * 30})
     >>> fast = pd.DataFrame({"label": ["ZB-V"], "iteration_s": [9.0]})
     >>> slow = pd.DataFrame({"label": ["1F1B"], "iteration_s": [10.0]})
-    >>> savings(fast, slow, pairs).iloc[0].tolist()
-    ['ZB-V', '1F1B', 0.1, 40, 0.25, 'likely']
+    >>> savings(fast, slow, pairs)[["label", "other", "pairs", "sure"]].values.tolist()
+    [['ZB-V', '1F1B', 40, 'likely']]
     """
     both = faster[["label", "iteration_s"]].join(slower[["label", "iteration_s"]], suffixes=("", "_other"), how="inner")
     both["apart"] = 1 - both.iteration_s / both.iteration_s_other
     similar = [similar_pairs(pairs, saving)["reversed"] for saving in both.apart]
     return both.rename(columns={"label_other": "other"})[["label", "other", "apart"]].assign(
-        pairs=[len(reversed_) for reversed_ in similar], reversed=[reversed_.mean() for reversed_ in similar],
-        sure=[certainty(saving, pairs) for saving in both.apart],
+        pairs=[len(wrong) for wrong in similar], reversed=[wrong.mean() for wrong in similar],
+        sure=[certainty_of(saving, pairs) for saving in both.apart],
     )  # fmt: skip

@@ -4,8 +4,9 @@ from functools import cache
 
 import pandas as pd
 
-from ppmodel import points, schedules
+from ppmodel import schedules
 from ppmodel.ops import OpKind
+from ppmodel.points import compare
 from ppmodel.schedules.cases import as_case
 
 MEGATRON = "Megatron-LM's"
@@ -72,7 +73,7 @@ def compare_overlapped(cases, pp, overlap=MEGATRON, *, tp, **given):
     overlap : str
         A key of `OVERLAP`.
     **given
-        As in `points.compare`.
+        As in `ppmodel.compare`.
 
     Returns
     -------
@@ -92,5 +93,5 @@ def compare_overlapped(cases, pp, overlap=MEGATRON, *, tp, **given):
         if tp > 1 and overlap == MEGATRON and not whole:
             switches = {"overlap_backward": False}
         if group:
-            frames.append(points.compare(group, pp, tp=tp, **given, **switches))
+            frames.append(compare(group, pp, tp=tp, **given, **switches))
     return pd.concat(frames, ignore_index=True)
