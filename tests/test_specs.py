@@ -50,10 +50,10 @@ EXPECTED = {
     "nodes_full.yaml": ":16: nodes.placement = .*: puts 5 ranks on a node, but devices_per_node = 4",
     "nodes_half.yaml": ":12: nodes.devices_per_node.value = 4.5: must be a valid integer",
     "nodes_missing.yaml": ":11: nodes.node_latency = nothing: is missing; add the key node_latency",
-    "nodes_number.yaml": r":16: nodes.placement.value = \[0, 0, -1\]: must be .* the node of each rank; write",
+    "nodes_number.yaml": r":16: nodes.placement = \(0, 0, -1\): must be .* the node of each rank; write",
     "nodes_plain.yaml": ":11: nodes = 8: must be a block of entries; write devices_per_node, .* below it, or delete it",
     "nodes_unknown.yaml": ":16: nodes.node_latancy = .*: is not a known key; did you mean node_latency",
-    "nodes_word.yaml": ":16: nodes.placement.value = 'blokced': must be blocked, round-robin, folded or a list",
+    "nodes_word.yaml": ":16: nodes.placement = blokced: must be blocked, round-robin, folded or a list",
     "nounit.yaml": ": network_bandwidth.unit = nothing: is missing",
     "numeric_key.yaml": ":11: 2026 = 1: is not a known key; delete it",
     "plain.yaml": ": network_bandwidth = 50: .*write 'network_bandwidth: {value: 50, unit: B/s or GB/s or TB/s or",
@@ -203,7 +203,7 @@ def test_every_word_for_a_placement_is_one_of_a_file(tmp_path):
     for word in PLACEMENTS:
         path.write_text(text.replace("value: blocked", f"value: {word}"))
         assert load_system(path).nodes.placement == word
-    with pytest.raises(SpecificationError, match=r"nodes.placement = folded: puts two ranks on a node, .* = 1"):
+    with pytest.raises(SpecificationError, match=r"nodes.placement = folded: puts 2 ranks on a node, .* = 1"):
         with_nodes(devices_per_node=1, placement="folded")
 
 
@@ -224,7 +224,7 @@ def test_a_list_of_nodes_is_for_its_number_of_ranks():
     with pytest.raises(SpecificationError, match=r"nodes.placement = .*: puts 3 ranks on a node"):
         with_nodes(devices_per_node=2, placement=(0, 0, 0))
     with pytest.raises(
-        SpecificationError, match=r"nodes.placement = snake: must be blocked, round-robin, folded or a tuple"
+        SpecificationError, match=r"nodes.placement = snake: must be blocked, round-robin, folded or a list"
     ):
         with_nodes(placement="snake")
 

@@ -2,6 +2,7 @@
 
 import re
 from functools import lru_cache
+from itertools import accumulate, count
 from typing import get_args
 
 from pydantic import ValidationError
@@ -28,7 +29,6 @@ _REMEDIES = {
     "literal_error": "choose one of them",
     "string_type": "write text; put a number in quotes",
     "string_too_short": "say where the value comes from",
-    "placement": "write, for example, [0, 0, 1, 1]",
 }
 
 
@@ -54,12 +54,14 @@ def read_document(path, file_type, form=None):
     SpecificationError
         For the first mistake, in one line: file, line, field, value, rule and remedy.
     """
-    form = form or f"{_file_text(file_type)}, as the files in data do"
+    keys = {key for field in file_type.model_fields.values() for key in getattr(field.annotation, "model_fields", ())}
+    unit = "unit: ..., " if "unit" in keys else ""
+    form = form or f"write 'key: {{value: ..., {unit}kind: ..., source: ...}}', as the files in data do"
     document = _read_yaml(path, form)
     try:
-        return file_type.model_validate(_plain(document, path))
+        return file_type.model_validate(_plain(document, path, count()))
     except ValidationError as error:
-        raise _first_problem(error, document, path, file_type, form) from None
+        raise _first_mistake(error.errors(), document, path, file_type, form) from None
 
 
 def read_last_block(path, key):
@@ -107,7 +109,7 @@ def place_in(path, *location):
     >>> place_in(DATA / "systems" / "dgx_h100.yaml", "title").endswith("dgx_h100.yaml:2")
     True
     """
-    return f"{path}:{_line(_read_yaml(path), location)}"
+    return f"{path}:{_locate(_read_yaml(path), location)[0]}"
 
 
 def _read_yaml(path, form=None):
@@ -139,114 +141,72 @@ def _parsed(text):
 
 def refuse_depth(text):
     """Raise RecursionError for brackets nested by the hundred, which would take the parser minutes."""
-    depth = 0
-    for bracket in re.findall(r"[][{}]", text):
-        depth += 1 if bracket in "[{" else -1
-        if depth > _MOST_BRACKETS:
-            raise RecursionError
+    depths = accumulate(1 if bracket in "[{" else -1 for bracket in re.findall(r"[][{}]", text))
+    if max(depths, default=0) > _MOST_BRACKETS:
+        raise RecursionError
 
 
-def _plain(node, path, budget=None, depth=0):
-    """The document in plain types, as the strict check requires, with aliases expanded."""
-    budget = [_MOST_VALUES] if budget is None else budget
-    budget[0] -= 1
-    if budget[0] < 0 or depth > _DEEPEST:
-        rule = f"expands to more than {_MOST_VALUES} values" if depth <= _DEEPEST else "is nested too deeply"
+def _plain(node, path, values, depth=0):
+    """The document in plain types, as the strict check requires, with aliases expanded; `values` counts them."""
+    if depth > _DEEPEST or next(values) >= _MOST_VALUES:
+        rule = "is nested too deeply" if depth > _DEEPEST else f"expands to more than {_MOST_VALUES} values"
         raise SpecificationError("document", "with its aliases", rule, "write fewer values", where=str(path))
     if isinstance(node, dict):
-        return {str(key): _plain(value, path, budget, depth + 1) for key, value in node.items()}
+        return {str(key): _plain(value, path, values, depth + 1) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_plain(value, path, values, depth + 1) for value in node]
     for kind in (bool, int, float, str):
         if isinstance(node, kind):
             return kind(node)
-    return [_plain(entry, path, budget, depth + 1) for entry in node] if isinstance(node, list) else node
+    return node
 
 
-def _first_problem(error, document, path, file_type, form):
-    """The first mistake in a document, as an error: in order of lines, with missing keys last.
+def _first_mistake(problems, document, path, file_type, form):
+    """The first of pydantic's problems with a document as an error: in order of lines, with missing keys last.
 
     A misspelt key is also missing under its right name; the misspelling is the mistake that its writer can see.
     """
-
-    other = looks_like(document, file_type)
-    if other:
+    if other := looks_like(document, file_type):
         return SpecificationError("file", path, f"looks like a {other} file", f"give it as the {other}")
 
-    def place(problem):
-        return problem["type"] == "missing", _line(document, problem["loc"]), problem["loc"]
+    def order(problem):
+        return problem["type"] == "missing", _locate(document, problem["loc"])[0], problem["loc"]
 
-    problem = min(error.errors(), key=place)
-    *parents, last = problem["loc"]
-    name = _written_name(document, problem["loc"])
-    where = f"{path}:{_line(document, problem['loc'])}"
-    if _is_half_a_number(document, problem["loc"]):
-        parent = ".".join(map(str, parents))
-        number = "{},{}".format(_entry_at(document, parents)["value"], last)
-        remedy = f"write {number.replace(',', '.')}, or, for thousands, the number without commas"
-        return SpecificationError(f"{parent}.value", number, "has a comma in a number", remedy, where=where)
-    if problem["type"] == "extra_forbidden":
-        fields = _form_at(file_type, parents).model_fields
-        allowed = [field.alias or key for key, field in fields.items()]
-        remedy = meant_key(last, allowed, parents) or f"delete it; the keys are {', '.join(allowed)}"
-        return SpecificationError(name, problem["input"], "is not a known key", remedy, where=where)
-    if problem["type"] == "missing":
-        return SpecificationError(name, "nothing", "is missing", f"add the key {last}", where=where)
-    not_a_mapping = problem["type"] == "model_type"
-    block = _form_at(file_type, problem["loc"]) if not_a_mapping else None
-    if getattr(block, "is_block", False):
-        remedy = f"write {', '.join(block.model_fields)} below it, or delete it"
-        return SpecificationError(name, _shown(problem["input"]), "must be a block of entries", remedy, where=where)
+    problem = min(problems, key=order)
+    *parents, key = problem["loc"]
+    line, name, _ = _locate(document, problem["loc"])
+    _, parent, entry = _locate(document, parents)
+    value = _shown(problem["input"])
     rule = re.sub("(?:valid dictionary or )?instance of .*", "mapping of keys to values", problem["msg"])
-    rule = rule.replace("Input should be", "must be")
-    remedy = form
-    if not_a_mapping and "value" in getattr(block, "model_fields", ()):
-        remedy = _entry_text(block, last, _shown(problem["input"]))
-    elif parents and not not_a_mapping:
-        remedy = _REMEDIES.get(problem["type"], "fix the value").format(**problem.get("ctx", {}))
-        remedy = (list_text(problem["input"]) if isinstance(last, int) else "") or remedy
-    return SpecificationError(name, _shown(problem["input"]), rule, remedy, where=where)
+    rule, remedy = rule.replace("Input should be", "must be"), form
+    match problem["type"]:
+        case "missing":
+            value, rule, remedy = "nothing", "is missing", f"add the key {key}"
+        case "model_type":
+            block = _form_at(file_type, problem["loc"])
+            keys = block.model_fields
+            if getattr(block, "is_block", False):
+                rule, remedy = "must be a block of entries", f"write {', '.join(keys)} below it, or delete it"
+            elif "value" in keys:
+                units = f"unit: {' or '.join(get_args(keys['unit'].annotation))}, " if "unit" in keys else ""
+                remedy = f"write '{key}: {{value: {value}, {units}kind: ..., source: ...}}'"
+        case "extra_forbidden" if str(key).isdecimal() and entry and isinstance(entry.get("value"), int):
+            # what YAML makes of 4,8 in an entry: the value 4, and a key 8
+            name, value, rule = f"{parent}.value", f"{entry['value']},{key}", "has a comma in a number"
+            remedy = f"write {entry['value']}.{key}, or, for thousands, the number without commas"
+        case "extra_forbidden":
+            keys = [field.alias or key for key, field in _form_at(file_type, parents).model_fields.items()]
+            rule = "is not a known key"
+            remedy = meant_key(key, keys, parents) or f"delete it; the keys are {', '.join(keys)}"
+        case kind if parents:
+            remedy = _REMEDIES.get(kind, "fix the value").format(**problem.get("ctx", {}))
+            remedy = (list_text(problem["input"]) if isinstance(key, int) else "") or remedy
+    return SpecificationError(name, value, rule, remedy, where=f"{path}:{line}")
 
 
-def _file_text(file_type):
-    """How the entries of a file are written."""
-    entries = (getattr(field.annotation, "model_fields", ()) for field in file_type.model_fields.values())
-    unit = "unit: ..., " if any("unit" in entry for entry in entries) else ""
-    return f"write 'key: {{value: ..., {unit}kind: ..., source: ...}}'"
-
-
-def _entry_text(entry, key, value):
-    """How a value that stands alone is written as an entry."""
-    units = " or ".join(get_args(entry.model_fields["unit"].annotation)) if "unit" in entry.model_fields else ""
-    unit = f"unit: {units}, " if units else ""
-    return f"write '{key}: {{value: {value}, {unit}kind: ..., source: ...}}'"
-
-
-def _is_half_a_number(document, location):
-    """Whether a key is what YAML makes of the second half of ``4,8`` in an entry."""
-    *parents, last = location
-    entry = _entry_at(document, parents)
-    return str(last).isdecimal() and isinstance(entry, dict) and isinstance(entry.get("value"), int)
-
-
-def _entry_at(document, location):
-    """What a document has at a place; None if there is nothing."""
-    for key in location:
-        document = document.get(key) if isinstance(document, dict) else None
-    return document
-
-
-def _written_name(document, location):
-    """A location, by the keys that its file has: a single value may stand where a list or mapping belongs."""
-    name, node = [], document
-    for key in location:
-        if isinstance(node, list if isinstance(key, int) else dict):
-            name.append(str(key))
-            node = node[key] if isinstance(key, int) else node.get(key)
-    return ".".join(name)
-
-
-def _form_at(file_type, parents):
+def _form_at(file_type, location):
     """The form of the mapping at a place in a document."""
-    for key in parents:
+    for key in location:
         if isinstance(key, str):
             annotation = file_type.model_fields[key].annotation
             file_type = (*get_args(annotation), annotation)[0]  # all entries of a list have one form
@@ -269,20 +229,28 @@ def _shown(value):
     return repr(value) if isinstance(value, str | dict | list) else value
 
 
-def _line(document, location):
-    """The line, counted from 1, of the deepest key of a location that the document has."""
-    line, node = 1, document
+def _locate(document, location):
+    """Follow a location into a document, as far as it goes.
+
+    Returns
+    -------
+    line : int
+        Of the deepest key that the document has, counted from 1.
+    name : str
+        The location in the file's own keys: a single value may stand where a list or mapping belongs.
+    node : object
+        What is there; None if there is nothing.
+    """
+    line, names, node = 1, [], document
     for key in location:
-        if isinstance(node, list) and isinstance(key, int) and key < len(node):
-            line = node.lc.item(key)[0] + 1
-        elif isinstance(node, dict):
-            lines = node.lc.data or ()  # merged keys have none
-            if key not in lines:
-                key = next((one for one in lines if str(one) == key), None)
-            if key is None:
-                break
-            line = node.lc.key(key)[0] + 1
+        if isinstance(node, list) and isinstance(key, int):
+            line, node = node.lc.item(key)[0] + 1, node[key]
+        elif isinstance(node, dict) and isinstance(key, str):
+            written = next((other for other in node if str(other) == key), None)
+            if written in (node.lc.data or ()):  # merged keys have no line
+                line = node.lc.key(written)[0] + 1
+            node = node.get(written)
         else:
-            break
-        node = node[key]
-    return line
+            continue
+        names.append(str(key))
+    return line, ".".join(names), node

@@ -23,9 +23,6 @@ _UNITS = {
 }  # fmt: skip
 _SIZES = ("B", "GB", "GiB", "TiB")
 _SI_SUFFIX = {"FLOP/s": "_flops", "B/s": "_bytes_per_s", "s": "_s", "B": "_bytes"}
-_LARGEST = 1e30
-_Positive = Annotated[float, Field(gt=0, le=_LARGEST, allow_inf_nan=False, strict=True)]
-_NotNegative = Annotated[float, Field(ge=0, le=_LARGEST, allow_inf_nan=False, strict=True)]
 
 
 class Sourced(BaseModel):
@@ -48,24 +45,25 @@ def entry(value, *units):
     return form
 
 
+def _number(**limits):
+    return Annotated[float, Field(allow_inf_nan=False, strict=True, **limits)]
+
+
+_Positive, _NotNegative = _number(gt=0, le=1e30), _number(ge=0, le=1e30)
 Rate = Annotated[float, entry(_Positive, "FLOP/s", "TFLOP/s", "PFLOP/s")]
 Bandwidth = Annotated[float, entry(_Positive, "B/s", "GB/s", "TB/s", "Gbit/s")]
 Time = Annotated[float, entry(_NotNegative, "s", "ms", "us", "ns")]
 Size = Annotated[float, entry(_Positive, *_SIZES)]
-Efficiency = Annotated[float, entry(Annotated[float, Field(gt=0, le=1, allow_inf_nan=False, strict=True)])]
-Share = Annotated[float, entry(Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)])]
-Slowdown = Annotated[float, entry(Annotated[float, Field(ge=1, le=2, allow_inf_nan=False, strict=True)])]
+Efficiency = Annotated[float, entry(_number(gt=0, le=1))]
+Share = Annotated[float, entry(_number(ge=0, le=1))]
+Slowdown = Annotated[float, entry(_number(ge=1, le=2))]
+Number = Annotated[float, entry(_Positive)]
+NumberOrZero = Annotated[float, entry(_NotNegative)]
 Whole = Annotated[int, entry(Annotated[int, Field(ge=1, le=10**9, strict=True)])]
 WholeOrZero = Annotated[int, entry(Annotated[int, Field(ge=0, le=10**9, strict=True)])]
-Number = Annotated[float, entry(_Positive)]
 Switch = Annotated[bool, entry(Annotated[bool, Field(strict=True)])]
-NumberOrZero = Annotated[float, entry(_NotNegative)]
-Transfers = Annotated[
-    str,
-    entry(
-        Literal["latency", "overlapped", "blocking_send", "blocking_recv", "blocking", "overlapped_nic", "rendezvous"]
-    ),
-]
+_P2P = "latency", "overlapped", "blocking_send", "blocking_recv", "blocking", "overlapped_nic", "rendezvous"
+Transfers = Annotated[str, entry(Literal[_P2P])]
 """What a point-to-point transfer occupies; the same words as `simulation.P2P`."""
 
 
@@ -153,8 +151,8 @@ def parse_size(text):
     >>> parse_size("1.5 GiB") / 2**30
     1.5
     """
-    found = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z]+)\s*", text)
-    size = float(found[1]) * _UNITS[found[2]] if found and found[2] in _SIZES else 0.0
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z]+)\s*", text)
+    size = float(match[1]) * _UNITS[match[2]] if match and match[2] in _SIZES else 0.0
     if not 0 < size < float("inf"):
         rule = f"must be a number above 0, followed by one of the units {', '.join(_SIZES)}"
         raise SpecificationError("size", text, rule, "write, for example, 80 GiB")

@@ -70,16 +70,16 @@ def parse_layers(text):
     ):
         if not holds:
             raise SpecificationError("layers", text, rule, _REMEDY)
-    return tuple(StageText(one.count("t"), one.count("m"), "E" in one, "L" in one) for one in stages)
+    return tuple(StageText(stage.count("t"), stage.count("m"), "E" in stage, "L" in stage) for stage in stages)
 
 
 def _unrolled(text):
     """The text with commas removed and repetitions expanded, bracketed ones first, innermost first."""
     flat = text.replace(",", "")
     for pattern in _REPEATED:
-        while found := pattern.search(flat):
-            times = int(found[2]) if len(found[2]) < len(str(_MOST_LAYERS)) else _MOST_LAYERS
-            if len(found[1]) * times + len(flat) > _MOST_LAYERS:
+        while repeated := pattern.search(flat):
+            times = int(repeated[2]) if len(repeated[2]) < len(str(_MOST_LAYERS)) else _MOST_LAYERS
+            if len(repeated[1]) * times + len(flat) > _MOST_LAYERS:
                 raise SpecificationError("layers", text, f"has more than {_MOST_LAYERS} layers", _REMEDY)
-            flat = flat[: found.start()] + found[1] * times + flat[found.end() :]
+            flat = flat[: repeated.start()] + repeated[1] * times + flat[repeated.end() :]
     return flat

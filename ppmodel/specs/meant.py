@@ -1,7 +1,5 @@
 """What an unknown key of a file was meant to be, and which other file a file looks like."""
 
-from functools import cache
-
 from ppmodel.errors import did_you_mean
 
 _ALIASES = {
@@ -45,14 +43,14 @@ _ALIASES = {
 """Keys of ours, and what configurations of Hugging Face and Megatron-LM, or people, call them."""
 
 
-def meant_key(key, known, parents=()):
+def meant_key(key, keys, parents=()):
     """What an unknown key was probably meant to be, as a remedy; empty if nothing is near.
 
     Parameters
     ----------
     key : str
         As written.
-    known : iterable of str
+    keys : iterable of str
         The keys that its place has.
     parents : sequence of str or int
         The keys of the blocks around it, and places in lists.
@@ -64,12 +62,12 @@ def meant_key(key, known, parents=()):
     >>> meant_key("num_experts", ["blocks", "experts"]), meant_key("num_experts", ["number"], ["experts"])
     ('did you mean experts.number?', 'did you mean number?')
     """
-    key, own = str(key).lower().replace("-", "_"), ".".join([*(one for one in parents if isinstance(one, str)), ""])
+    key, block = str(key).lower().replace("-", "_"), "".join(f"{part}." for part in parents if isinstance(part, str))
     for name, aliases in _ALIASES.items():
-        short = name.removeprefix(own)
-        if key in aliases.split() and name.startswith(own) and short.partition(".")[0] in known:
+        short = name.removeprefix(block)
+        if key in aliases.split() and name.startswith(block) and short.partition(".")[0] in keys:
             return f"did you mean {short}?"
-    return did_you_mean(key, known)
+    return did_you_mean(key, keys)
 
 
 def looks_like(keys, file_type):
@@ -93,19 +91,14 @@ def looks_like(keys, file_type):
     >>> looks_like(["title", "blocks", "hidden"], file_form(SystemSpec)), looks_like(["tp"], file_form(SystemSpec))
     ('model', None)
     """
-    found = set(map(str, keys)) - {"title"}
-    shared = {word: len(found & known) for word, known in _keys_of_files().items()}
-    word = max(shared, key=shared.get)
-    own = len(found & file_type.model_fields.keys())
-    return word if shared[word] > max(1, 2 * own) else None
-
-
-@cache
-def _keys_of_files():
     from ppmodel.specs.entries import file_form
     from ppmodel.specs.layout import LayoutSpec
     from ppmodel.specs.model import ModelSpec
     from ppmodel.specs.system import SystemSpec
 
-    specs = {"model": ModelSpec, "system": SystemSpec, "layout": LayoutSpec}
-    return {word: set(file_form(spec).model_fields) for word, spec in specs.items()}
+    def shared(form):
+        return len(form.model_fields.keys() & set(map(str, keys)) - {"title"})
+
+    forms = {"model": file_form(ModelSpec), "system": file_form(SystemSpec), "layout": file_form(LayoutSpec)}
+    nearest = max(forms, key=lambda name: shared(forms[name]))
+    return nearest if shared(forms[nearest]) > max(1, 2 * shared(file_type)) else None

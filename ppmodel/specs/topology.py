@@ -2,13 +2,12 @@
 
 from __future__ import annotations  # help() shows a field's type by its name
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator
-from pydantic_core import PydanticCustomError
 
 from ppmodel.errors import SpecificationError
 from ppmodel.specs.entries import Bandwidth, Switch, Time, Whole, entry, file_form
@@ -16,18 +15,8 @@ from ppmodel.specs.entries import Bandwidth, Switch, Time, Whole, entry, file_fo
 PLACEMENTS = ("blocked", "round-robin", "folded")
 """Which ranks share a node: neighbours; every n-th rank, on n nodes; or ranks d and S-1-d."""
 
-_PAIR = 2
-
-
-def _checked_placement(value):
-    numbers = value if isinstance(value, list) else []
-    if value in PLACEMENTS or (numbers and all(type(node) is int and 0 <= node <= 10**9 for node in numbers)):
-        return value
-    rule = f"must be {', '.join(PLACEMENTS)} or a list of whole numbers: the node of each rank"
-    raise PydanticCustomError("placement", rule)
-
-
-_Placement = Annotated[str | tuple, entry(Annotated[Any, AfterValidator(_checked_placement)])]
+_PAIR, _MOST_NODES = 2, 10**9
+_Placement = Annotated[str | tuple, entry(Any)]  # checked below, for files and callers alike
 
 
 @dataclass(frozen=True)
@@ -68,19 +57,20 @@ class NodeSpec:
     placement: _Placement
 
     def __post_init__(self):
-        if self.placement == "folded" and self.devices_per_node < _PAIR:
-            rule = "puts two ranks on a node, but devices_per_node = 1"
-            raise SpecificationError("nodes.placement", "folded", rule, "write blocked, or increase devices_per_node")
-        if self.placement in PLACEMENTS:
-            return
-        if not isinstance(self.placement, tuple) or not self.placement:
-            rule = f"must be {', '.join(PLACEMENTS)} or a tuple of whole numbers: the node of each rank"
-            raise SpecificationError("nodes.placement", self.placement, rule, "write, for example, (0, 0, 1, 1)")
-        most = int(np.unique(self.placement, return_counts=True)[1].max())
+        nodes = self.placement
+        if nodes in PLACEMENTS:
+            most = _PAIR if nodes == "folded" else 1
+        elif (
+            isinstance(nodes, tuple) and nodes and all(type(node) is int and 0 <= node <= _MOST_NODES for node in nodes)
+        ):
+            most = max(Counter(nodes).values())
+        else:
+            rule = f"must be {', '.join(PLACEMENTS)} or a list of whole numbers: the node of each rank"
+            raise SpecificationError("nodes.placement", nodes, rule, "write, for example, [0, 0, 1, 1]")
         if most > self.devices_per_node:
             rule = f"puts {most} ranks on a node, but devices_per_node = {self.devices_per_node}"
             remedy = "spread them, or increase devices_per_node"
-            raise SpecificationError("nodes.placement", list(self.placement), rule, remedy)
+            raise SpecificationError("nodes.placement", nodes, rule, remedy)
 
     def of_ranks(self, num_ranks: int) -> NDArray[np.int64]:
         """The node of each rank; nodes are numbered in order of first use.
