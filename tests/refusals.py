@@ -32,6 +32,7 @@ def refused(kind=PPModelError, field=None, rule="", value=..., remedy="", where=
     error = caught.value
     assert field in (None, error.field), str(error)
     assert value is ... or str(value) == str(error.value), str(error)
-    for part, words in (("rule", rule), ("remedy", remedy), ("where", where)):
-        assert words in f"{getattr(error, part)}{f': {error.why}' if part == 'rule' and error.why else ''}", str(error)
+    assert rule in f"{error.rule}: {error.why}", str(error)
+    assert remedy in error.remedy, str(error)
+    assert where in str(error.where or error.value), str(error)
     assert "\n" not in str(error)
