@@ -15,8 +15,10 @@ from ppmodel.errors import SizeError
 from ppmodel.metrics import peak_activations
 from ppmodel.noise import Noise, noisy_makespans
 from ppmodel.points import evaluate
+from ppmodel.schedules import cases
 from ppmodel.schedules.chimera import CONCATENATIONS
 from ppmodel.simulation import P2P, compile_graph, makespans, run_events, run_graph
+from ppmodel.simulation import graph as graph_module
 from ppmodel.tables import NO_OPERATION
 
 NS = 1e9
@@ -371,7 +373,7 @@ def _evaluated(one, num_ranks, num_microbatches):
 def _forgotten():
     """No arguments; what a process has kept of tables and graphs is gone."""
     cases._built.cache_clear()
-    cases._compiled.cache_clear()
+    graph_module._kept_graph.cache_clear()
     return ()
 
 

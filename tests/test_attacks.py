@@ -10,15 +10,14 @@ from attack.catalogue import CATEGORIES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ppbook.setting import load_setting
 from ppmodel.errors import PPModelError
 from ppmodel.export import parse_table
-from ppmodel.specs import DATA, load_model, load_system
+from ppmodel.specs import DATA, load_layout, load_model, load_system
 from ppmodel.sweep.specification import load_sweep
 
 SYSTEM = (DATA / "templates" / "system.yaml").read_text()
 MODEL = (DATA / "templates" / "model.yaml").read_text()
-SETTING = (DATA / "settings" / "default.yaml").read_text()
+LAYOUT = (DATA / "templates" / "layout.yaml").read_text()
 SWEEP = (DATA / "templates" / "sweep.yaml").read_text()
 TABLE = (DATA / "templates" / "my_table.csv").read_text()
 NASTY = [
@@ -55,7 +54,7 @@ def refused_in_one_line(read, *given):
 
 FILES = {
     load_system: mutated(SYSTEM) | st.text(alphabet=string.printable, max_size=200), load_model: mutated(MODEL),
-    load_setting: mutated(SETTING),
+    load_layout: mutated(LAYOUT),
     load_sweep: mutated("".join(line for line in SWEEP.splitlines(keepends=True) if not line.startswith("#"))),
 }  # fmt: skip
 
@@ -64,7 +63,7 @@ FILES = {
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_any_file_is_read_or_refused(load, data, tmp_path_factory):
-    """A system, model, setting or sweep with anything in its file is read, or refused in one line."""
+    """A system, model, layout or sweep with anything in its file is read, or refused in one line."""
     path = tmp_path_factory.mktemp("files") / "mine.yaml"
     path.write_text(data.draw(FILES[load]), encoding="utf-8", errors="surrogateescape")
     refused_in_one_line(load, path)

@@ -16,14 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ppbook.setting import load_setting
 from ppmodel import names
 from ppmodel.cli import main
-from ppmodel.errors import SpecificationError
-from ppmodel.schedules import cases
-from ppmodel.schedules.chimera import CONCATENATIONS
-from ppmodel.simulation import ALLREDUCE, P2P
-from ppmodel.specs import DATA
+from ppmodel.simulation import graph
 
 BAD = Path(__file__).parent / "bad"
 SIMULATE = "simulate 1f1b --pp 4 --microbatches 8 --forward 1 --backward 2"
@@ -265,29 +260,11 @@ def test_what_does_not_fit_into_memory_is_refused(survives, monkeypatch):
     """A size is refused before it is tried; where memory ends all the same, it is a line, or a refused row."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (2**32, 2**32))
     assert "must be at most 4194304" in survives("table 1f1b --pp 4194305 --microbatches 1")[2]
-    monkeypatch.setattr(cases, "compile_graph", lambda *_: np.empty(2**50))
+    monkeypatch.setattr(graph, "_kept_graph", lambda *_: np.empty(2**50))
     line = "--pp 6 --microbatches 7 --forward 1 --backward 2"
     assert survives(f"simulate eager-1f1b {line}")[2].startswith("error: memory = full")
-    cases._compiled.cache_clear()
     code, out, _ = survives(f"compare gpipe eager-1f1b {line} --json")
     assert (code, {row["refused"].partition(":")[0] for row in json.loads(out)}) == (1, {"memory = full"})
-
-
-@pytest.mark.usefixtures("survives")  # in a folder of its own
-def test_words_of_a_setting_are_known_at_once():
-    """A word that is none is named with its line; the words are the library's."""
-    text = (DATA / "settings" / "default.yaml").read_text()
-    for key, words in {"p2p": P2P, "allreduce": ALLREDUCE, "concat": CONCATENATIONS}.items():
-        usual = next(word for word in words if f"value: {word}," in text)
-        Path("mine.yaml").write_text(text.replace(f"{{value: {usual},", "{value: wrong,", 1))
-        with pytest.raises(SpecificationError) as refused:
-            load_setting("mine.yaml")
-        assert (refused.value.field, refused.value.value) == (f"{key}.value", "'wrong'")
-        assert re.fullmatch(r"mine.yaml:\d+", refused.value.where)
-        assert repr(words[0]) in refused.value.rule
-        for word in words:
-            Path("mine.yaml").write_text(text.replace(f"{{value: {usual},", f"{{value: {word},", 1))
-            load_setting("mine.yaml")
 
 
 # ---- the process ---------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
 """The table: complete, in order, and refused with the cell marked where it is not."""
 
-import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
+from refusals import refused
 from strategies import schedules
 
 from ppmodel import Op, OpKind, Schedule, build
@@ -98,16 +98,16 @@ BROKEN = {
     "backward first": ("0B0 0F0", "0B0", "deadlock"),
     "weights first": ("0F0 0W0 0I0", "0W0", "deadlock"),
     "both backwards": ("0F0 0B0 0I0 0W0", "0B0", "beside its own halves"),
-    "lone reduction": ("0F0 1F0 1B0 0B0 0R", "1R", "is missing: a table has reductions for all stages"),
-    "lone step": ("0F0 1F0 1B0 0B0 1O", "0O", "is missing: a table has optimizer steps for all stages"),
+    "lone reduction": ("0F0 1F0 1B0 0B0 0R", "1R", "is missing: a table has reductions"),
+    "lone step": ("0F0 1F0 1B0 0B0 1O", "0O", "is missing: a table has optimizer steps"),
     "rank without steps": ("0F0 0B0 0O\n1F0 1B0", "1B0", "is not followed by an optimizer step"),
     "early reduction": ("0F0 0R 0B0", "0R", "deadlock"),
     "early step": ("0F0 1F0 1B0 1O 0B0 0O", "1O", "comes before 0B0: steps start when all gradients"),
     "step before a reduction": ("0F0 0B0 0O 0R", "0O", "comes before 0R"),
     "steps in one cell": ("0F0 1F0 1B0 0B0 0O&1O", "1O", "shares a cell with an optimizer step"),
-    "two replicas": ("0F0 0B0 1F0@1\n1F0 1B0 0F0@1", "replicas \\[0, 1\\]", "exactly one replica"),
-    "gap": ("0F0 0F2 0B0 0B2", "missing", "number every microbatch from 0"),
-    "no stage 0": ("1F0 1B0", "missing", "number every stage from 0"),
+    "two replicas": ("0F0 0B0 1F0@1\n1F0 1B0 0F0@1", "replicas [0, 1]", "exactly one replica"),
+    "gap": ("0F0 0F2 0B0 0B2", "missing", "has no operation"),
+    "no stage 0": ("1F0 1B0", "missing", "has no operation"),
 }
 
 
@@ -115,7 +115,7 @@ BROKEN = {
 def test_broken_tables_are_refused(case):
     """A table that is no schedule is refused, naming the operation and the rule."""
     text, operation, rule = BROKEN[case]
-    with pytest.raises(TableError, match=f"{operation}: .*{rule}"):
+    with refused(TableError, value=operation, rule=rule):
         Schedule.from_rows("broken", rows(text))
 
 
@@ -126,7 +126,7 @@ def test_broken_tables_are_refused(case):
 )
 def test_a_cell_that_is_no_operation_is_told_as_it_is_written(cell):
     """Letters for kinds, fractions, numbers out of range, and other things."""
-    with pytest.raises(TableError, match=re.escape(f"{cell!r}: is not an Op")):
+    with refused(TableError, value=repr(cell), rule="is not an Op"):
         Schedule.from_rows("broken", [["0F0", cell, "0B0"]])
 
 
@@ -145,27 +145,27 @@ def test_something_is_marked_when_something_is_missing(text):
     if "R" in text:
         table[0].pop()
         table = [[tuple(cell) for cell in row] for row in table]
-    with pytest.raises(TableError, match="missing") as caught:
+    with refused(TableError, rule="is missing") as caught:
         Schedule.from_rows("broken", table)
     assert caught.value.grid.marks
 
 
 def test_tables_too_large_to_draw_are_refused():
     """A grid of millions of cells is refused before it is made."""
-    with pytest.raises(PPModelError, match="to be drawn"):
+    with refused(PPModelError, "table", "to be drawn"):
         build("gpipe", 4, 4).table(backward=10**8)
 
 
 def test_large_tables_are_refused_before_their_slots_are_counted(monkeypatch):
     """The slots in which ranks compute are a bound that costs nothing."""
     monkeypatch.setattr("ppmodel.tables.slots.slots", None)
-    with pytest.raises(PPModelError, match=r"table = at least 6291456 cells: .* to be drawn"):
+    with refused(PPModelError, "table", "to be drawn", value="at least 6291456 cells"):
         build("gpipe", 1024, 2048).table()
 
 
 def test_shares_must_fit_the_stages():
     """Stage shares of another number of stages are refused."""
-    with pytest.raises(TableError, match="one share per stage"):
+    with refused(TableError, "stage_shares", "one share per stage"):
         Schedule.from_rows("x", rows("0F0 0B0"), stage_shares=np.ones(2))
 
 
@@ -173,7 +173,7 @@ def test_a_reduction_waits_for_the_last_backward():
     """A gradient all-reduce in front of a backward of its stage is a deadlock."""
     table = [list(map(list, row)) for row in build("chimera", 2, 2).rows()]
     table[0].insert(0, table[0].pop())
-    with pytest.raises(TableError, match="deadlock"):
+    with refused(TableError, "rank 0", "deadlock", value="0R"):
         Schedule.from_rows("x", [[tuple(cell) for cell in row] for row in table])
 
 
@@ -193,7 +193,7 @@ def test_numbers_out_of_range_are_refused_before_a_loop_reads_them(name, value):
     """Arrays made by hand are checked when something is derived from them: a compiled loop would not notice."""
     column = getattr(build("1f1b", 4, 8), name).copy()
     column[5] = value
-    with pytest.raises(TableError, match=f"{name} = .*: must be"):
+    with refused(TableError, name, "must be"):
         _ = replace(build("1f1b", 4, 8), **{name: column}).dependencies
 
 
@@ -201,12 +201,12 @@ def test_ranks_begin_where_others_end():
     """Starts that do not fit the operations are refused."""
     starts = build("1f1b", 4, 8).rank_start.copy()
     starts[-1] += 1
-    with pytest.raises(TableError, match=r"rank_start = .*: must rise from 0"):
+    with refused(TableError, "rank_start", "must rise from 0"):
         _ = replace(build("1f1b", 4, 8), rank_start=starts).dependencies
 
 
 @pytest.mark.parametrize("slots", [0.5, -1, 10**10, "2"])
 def test_slots_are_whole_numbers(slots):
     """A table has no half slots, and no negative ones."""
-    with pytest.raises(ScheduleError, match=r"slots of an operation = .*: must be a whole number"):
+    with refused(ScheduleError, "slots of an operation", "whole number"):
         build("gpipe", 2, 2).slots(forward=slots)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 from ruamel.yaml import YAML
 
 from ppmodel.errors import SpecificationError
@@ -26,43 +27,43 @@ from ppmodel.specs import (
 BAD = Path(__file__).parent / "bad" / "systems"
 GOOD = DATA / "systems" / "mid_cp_mid_nw.yaml"
 EXPECTED = {
-    "anchor.yaml": ":1: .*is not YAML",
-    "beyond.yaml": r":9: network_bandwidth.value = 1e\+308: must be less than or equal to 10{30}; write 1e\+30",
-    "brace.yaml": ":6: text = network_bandwidth: .* that is not closed; close it",
-    "circle.yaml": ": title = .*: must be a valid string",
-    "colon.yaml": ":1: text = title: .*; put the text after the first colon in quotes",
-    "comma.yaml": ":6: network_bandwidth.value = 0,5: has a comma in a number; write 0.5",
-    "deep.yaml": ": text = brackets: is nested too deeply",
-    "digits.yaml": ": text = unreadable: is not YAML .Exceeds the limit",
-    "duplicate.yaml": ":6: network_latency = .*: is given twice; keep one",
-    "indented.yaml": ":3: text = .*; indent the line as the others",
-    "infinite.yaml": ": network_bandwidth.value = inf: must be a finite number",
-    "kind.yaml": ": memory_capacity.kind = 'guessed': must be 'stated', 'digest', 'inferred', 'fitted' or 'our choice'",
-    "latin1.yaml": ":1: text = byte 0xe9: is not UTF-8",
-    "laughs.yaml": ": document = with its aliases: expands to more than 100000 values",
-    "list.yaml": ": document = a list: must be a mapping",
-    "missing.yaml": ": network_latency = nothing: is missing; add the key",
-    "model.yaml": ": looks like a model file; give it as the model",
-    "nan.yaml": ": network_bandwidth.value = nan: must be a finite number",
-    "negative.yaml": ": network_bandwidth.value = -50.0: must be greater than 0",
-    "nodes_empty.yaml": ":11: nodes.devices_per_node = nothing: is missing; add the key devices_per_node",
-    "nodes_flag.yaml": ":15: nodes.shared_nic.value = 'yes': must be a valid boolean; write true or false",
-    "nodes_full.yaml": ":16: nodes.placement = .*: puts 5 ranks on a node, but devices_per_node = 4",
-    "nodes_half.yaml": ":12: nodes.devices_per_node.value = 4.5: must be a valid integer",
-    "nodes_missing.yaml": ":11: nodes.node_latency = nothing: is missing; add the key node_latency",
-    "nodes_number.yaml": r":16: nodes.placement = \(0, 0, -1\): must be .* the node of each rank; write",
-    "nodes_plain.yaml": ":11: nodes = 8: must be a block of entries; write devices_per_node, .* below it, or delete it",
-    "nodes_unknown.yaml": ":16: nodes.node_latancy = .*: is not a known key; did you mean node_latency",
-    "nodes_word.yaml": ":16: nodes.placement = blokced: must be blocked, round-robin, folded or a list",
-    "nounit.yaml": ": network_bandwidth.unit = nothing: is missing",
-    "numeric_key.yaml": ":11: 2026 = 1: is not a known key; delete it",
-    "plain.yaml": ": network_bandwidth = 50: .*write 'network_bandwidth: {value: 50, unit: B/s or GB/s or TB/s or",
-    "space.yaml": ":2: text = peak_compute:.value.*; write a space after the first colon",
-    "tab.yaml": ":3: indentation = .*has a tab",
-    "text.yaml": ": network_bandwidth.value = 'fast': must be a valid number",
-    "unit.yaml": ": network_bandwidth.unit = 'furlongs': must be 'B/s', 'GB/s', 'TB/s' or 'Gbit/s'",
-    "unknown.yaml": ": network_bandwith = .*: is not a known key; did you mean network_bandwidth",
-    "zero.yaml": ": network_bandwidth.value = 0: must be greater than 0",
+    "anchor.yaml": (1, "text", "is not YAML"),
+    "beyond.yaml": (9, "network_bandwidth.value", "must be less", "1e+30"),
+    "brace.yaml": (6, "text", "has a bracket or quotation", "close it"),
+    "circle.yaml": (None, "title", "must be a valid string"),
+    "colon.yaml": (1, "text", "is not YAML", "in quotes"),
+    "comma.yaml": (6, "network_bandwidth.value", "has a comma", "0.5"),
+    "deep.yaml": (None, "text", "is nested too deeply"),
+    "digits.yaml": (None, "text", "is not YAML"),
+    "duplicate.yaml": (6, "network_latency", "is given twice"),
+    "indented.yaml": (3, "text", "is not YAML", "indent the line"),
+    "infinite.yaml": (None, "network_bandwidth.value", "must be a finite number"),
+    "kind.yaml": (None, "memory_capacity.kind", "must be 'stated', 'digest', 'inferred'"),
+    "latin1.yaml": (1, "text", "is not UTF-8"),
+    "laughs.yaml": (None, "document", "expands to more than 100000"),
+    "list.yaml": (None, "document", "must be a mapping"),
+    "missing.yaml": (None, "network_latency", "is missing", "add the key"),
+    "model.yaml": (None, "file", "looks like a model file", "as the model"),
+    "nan.yaml": (None, "network_bandwidth.value", "must be a finite number"),
+    "negative.yaml": (None, "network_bandwidth.value", "must be greater than 0"),
+    "nodes_empty.yaml": (11, "nodes.devices_per_node", "is missing"),
+    "nodes_flag.yaml": (15, "nodes.shared_nic.value", "must be a valid boolean", "true or false"),
+    "nodes_full.yaml": (16, "nodes.placement", "puts 5 ranks on"),
+    "nodes_half.yaml": (12, "nodes.devices_per_node.value", "must be a valid integer"),
+    "nodes_missing.yaml": (11, "nodes.node_latency", "is missing"),
+    "nodes_number.yaml": (16, "nodes.placement", "must be blocked, round-robin, folded"),
+    "nodes_plain.yaml": (11, "nodes", "must be a block"),
+    "nodes_unknown.yaml": (16, "nodes.node_latancy", "is not a known key", "node_latency"),
+    "nodes_word.yaml": (16, "nodes.placement", "must be blocked, round-robin, folded"),
+    "nounit.yaml": (None, "network_bandwidth.unit", "is missing"),
+    "numeric_key.yaml": (11, "2026", "is not a known key"),
+    "plain.yaml": (None, "network_bandwidth", "must be a mapping", "value: 50, unit: B/s or GB/s"),
+    "space.yaml": (2, "text", "is not YAML", "a space after"),
+    "tab.yaml": (3, "indentation", "has a tab where YAML"),
+    "text.yaml": (None, "network_bandwidth.value", "must be a valid number"),
+    "unit.yaml": (None, "network_bandwidth.unit", "must be 'B/s', 'GB/s', 'TB/s'"),
+    "unknown.yaml": (None, "network_bandwith", "is not a known key", "network_bandwidth"),
+    "zero.yaml": (None, "network_bandwidth.value", "must be greater than 0"),
 }
 
 
@@ -74,10 +75,10 @@ def test_every_bad_file_has_its_message():
 @pytest.mark.parametrize("name", EXPECTED)
 def test_bad_files_are_refused(name):
     """Each broken file is refused in one line with file, line, field, value, rule and remedy."""
-    with pytest.raises(SpecificationError, match=EXPECTED[name]) as caught:
+    line, field, rule, *remedy = EXPECTED[name]
+    where = f"{BAD / name}:{line}" if line else str(BAD / name)
+    with refused(SpecificationError, field, rule, where=where, remedy="".join(remedy)):
         load_system(BAD / name)
-    assert str(BAD / name) in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_what_is_no_ordinary_file_is_refused_unread(tmp_path):
@@ -86,9 +87,9 @@ def test_what_is_no_ordinary_file_is_refused_unread(tmp_path):
     with open(tmp_path / "huge.yaml", "wb") as file:
         file.truncate(2**30)
     for path in ("/dev/zero", tmp_path / "pipe.yaml", tmp_path):
-        with pytest.raises(SpecificationError, match=r"is not a (regular )?file"):
+        with refused(SpecificationError, rule="file"):
             load_system(path)
-    with pytest.raises(SpecificationError, match="at most 262144 are allowed"):
+    with refused(SpecificationError, "file", "at most 262144"):
         load_system(tmp_path / "huge.yaml")
 
 
@@ -105,7 +106,7 @@ def test_the_line_is_the_fields(name):
     """The line that a message names is the line on which the field's key stands."""
     with pytest.raises(SpecificationError) as caught:
         load_system(BAD / name)
-    line = int(str(caught.value).split(":")[1])
+    line = int(caught.value.where.split(":")[1])
     assert "network_band" in (BAD / name).read_text().splitlines()[line - 1]
 
 
@@ -114,9 +115,8 @@ def test_strange_yaml_costs_one_line(tmp_path, text):
     """Brackets without end, merged keys, nothing at all, two documents: one line, no traceback."""
     path = tmp_path / "mine.yaml"
     path.write_text(text)
-    with pytest.raises(SpecificationError) as caught:
+    with refused(SpecificationError):
         load_system(path)
-    assert "\n" not in str(caught.value)
 
 
 def test_units_are_converted_once():
@@ -203,7 +203,7 @@ def test_every_word_for_a_placement_is_one_of_a_file(tmp_path):
     for word in PLACEMENTS:
         path.write_text(text.replace("value: blocked", f"value: {word}"))
         assert load_system(path).nodes.placement == word
-    with pytest.raises(SpecificationError, match=r"nodes.placement = folded: puts 2 ranks on a node, .* = 1"):
+    with refused(SpecificationError, "nodes.placement", "puts 2 ranks on a node"):
         with_nodes(devices_per_node=1, placement="folded")
 
 
@@ -217,15 +217,11 @@ def test_placements_say_which_ranks_share_a_node():
 
 def test_a_list_of_nodes_is_for_its_number_of_ranks():
     """A list for another number of ranks is refused where it is used, one that overfills a node at once."""
-    with pytest.raises(
-        SpecificationError, match=r"nodes.placement = .*: gives the nodes of 2 ranks, but the pipeline has 3"
-    ):
+    with refused(SpecificationError, "nodes.placement", "gives the nodes of 2 ranks"):
         with_nodes(placement=(0, 1)).of_ranks(3)
-    with pytest.raises(SpecificationError, match=r"nodes.placement = .*: puts 3 ranks on a node"):
+    with refused(SpecificationError, "nodes.placement", "puts 3 ranks on a node"):
         with_nodes(devices_per_node=2, placement=(0, 0, 0))
-    with pytest.raises(
-        SpecificationError, match=r"nodes.placement = snake: must be blocked, round-robin, folded or a list"
-    ):
+    with refused(SpecificationError, "nodes.placement", "must be blocked, round-robin, folded"):
         with_nodes(placement="snake")
 
 
@@ -247,13 +243,13 @@ def test_unknown_names_get_the_nearest(tmp_path, monkeypatch):
     """A misspelt name is refused with the nearest, one without its suffix with the file, a missing file as missing."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m30b.yaml").touch()
-    with pytest.raises(SpecificationError, match=r"m30b: .*; write m30b\.yaml"):
+    with refused(SpecificationError, "model", "known name", remedy="m30b.yaml"):
         load_model("m30b")
-    with pytest.raises(SpecificationError, match="did you mean mid_cp_slow_nw"):
+    with refused(SpecificationError, "system", "known name", remedy="mid_cp_slow_nw"):
         load_system("mid_cp_slow")
-    with pytest.raises(SpecificationError, match=r"choose one of bloom_176b, deepseek_v3, gpt3_175b, .*, paper, "):
+    with refused(SpecificationError, "model", "known name", remedy="bloom_176b, deepseek_v3, gpt3_175b, "):
         load_model("zzz")
-    with pytest.raises(SpecificationError, match="is not a file"):
+    with refused(SpecificationError, "system", "is not a file"):
         load_system("nowhere/mine.yaml")
 
 
@@ -262,7 +258,7 @@ def test_key_value_heads_divide_the_heads(tmp_path):
     path = tmp_path / "mine.yaml"
     text = (DATA / "models" / "llama3_70b.yaml").read_text()
     path.write_text(text.replace("{value: 8, kind", "{value: 7, kind"))
-    with pytest.raises(SpecificationError, match=r":11: kv_heads = 7: must divide heads .*, a divisor of 64"):
+    with refused(SpecificationError, "kv_heads", "must divide heads", where=":11", remedy="a divisor of 64"):
         load_model(path)
 
 

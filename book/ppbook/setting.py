@@ -10,6 +10,7 @@ from ppmodel.specs.entries import (
     Bandwidth,
     Efficiency,
     NumberOrZero,
+    Provenance,
     Switch,
     Transfers,
     Whole,
@@ -56,7 +57,7 @@ class SettingSpec:
     compute_efficiency: Efficiency
     memory_efficiency: Efficiency
     backward: NumberOrZero
-    provenance: tuple = field(default=(), compare=False, repr=False)
+    provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 
 
 def setting_names() -> list[str]:

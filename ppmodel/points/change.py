@@ -1,12 +1,20 @@
 """Changes to a system and its costs, to see what a result depends on."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, fields, replace
 from numbers import Real
+from typing import TYPE_CHECKING, Any
 
 from ppmodel.errors import CostError, PPModelError
 from ppmodel.given import listed, plain
 from ppmodel.ops import OpKind
+
+if TYPE_CHECKING:
+    from ppmodel.costs import OpCosts
+    from ppmodel.specs import SystemSpec
+    from ppmodel.tables import Schedule
 
 _REFERENCE_FLOPS = 1e15
 _ABOVE_0 = "must be finite and above 0", "write 1 for no change", lambda value: value > 0
@@ -97,7 +105,7 @@ class Change:
     def __repr__(self):
         return f"Change({', '.join(f'{key}={value!r}' for key, value in self.given().items())})"
 
-    def given(self):
+    def given(self) -> dict[str, Any]:
         """The fields that differ from their defaults.
 
         Returns
@@ -108,7 +116,7 @@ class Change:
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         return {name: value for name, value in values.items() if value != getattr(Change, name)}
 
-    def system(self, system):
+    def system(self, system: SystemSpec) -> SystemSpec:
         """Apply the change to a system.
 
         Parameters
@@ -139,7 +147,7 @@ class Change:
             collectives=_changed(system.collectives, _LATENCIES, self.latency),
         )
 
-    def costs(self, costs, schedule):
+    def costs(self, costs: OpCosts, schedule: Schedule) -> OpCosts:
         """Apply the change to costs.
 
         Parameters
@@ -167,8 +175,10 @@ class Change:
             compute[: OpKind.R, slow] *= self.straggler
             compute[OpKind.O, slow] *= self.straggler
         compute[OpKind.R] *= self.collectives * self.network
-        transfers = {"occupancy_s": costs.occupancy_s * self.network, "latency_s": costs.latency_s * self.network}
-        return replace(costs, compute_s=compute, overlap_factor=costs.overlap_factor * self.overlap, **transfers)
+        return replace(
+            costs, compute_s=compute, occupancy_s=costs.occupancy_s * self.network,
+            latency_s=costs.latency_s * self.network, overlap_factor=costs.overlap_factor * self.overlap,
+        )  # fmt: skip
 
 
 _OF_THE_PEAK = "attention_efficiency", "attention_backward_efficiency", "batched_efficiency"

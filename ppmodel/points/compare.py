@@ -1,14 +1,37 @@
 """`simulate` returns the timeline of one point, `compare` a frame of many."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from ppmodel.points.columns import COLUMNS, SECONDS
 from ppmodel.points.grid import resolve, resolve_point
 from ppmodel.points.rows import rows_of
 
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+    from typing import TypeAlias, TypeVar
+
+    from pandas import DataFrame
+
+    from ppmodel.points.change import Change
+    from ppmodel.points.run import Run
+    from ppmodel.schedules.cases import ScheduleLike
+    from ppmodel.specs import LayoutSpec, ModelSpec, SystemSpec
+
+    Value = TypeVar("Value")
+    OneOrMore: TypeAlias = Value | Sequence[Value]
+    ModelLike: TypeAlias = ModelSpec | str | os.PathLike[str]
+    SystemLike: TypeAlias = SystemSpec | str | os.PathLike[str]
+    LayoutLike: TypeAlias = LayoutSpec | str | os.PathLike[str] | Mapping[str, Any]
+
 
 def simulate(
-    schedule, pp=None, microbatches=None, *, model=None, system=None, layout=None, p2p="overlapped",
-    allreduce="excluded", **given,
-):  # fmt: skip
+    schedule: ScheduleLike, pp: int | None = None, microbatches: int | None = None, *, model: ModelLike | None = None,
+    system: SystemLike | None = None, layout: LayoutLike | None = None, p2p: str = "overlapped",
+    allreduce: str = "excluded", **given: Any,
+) -> Run:  # fmt: skip
     """Simulate one iteration of a schedule with communication.
 
     Costs are given in seconds, or follow from a model on a system; a layout adds those of tensor, context, expert and
@@ -65,9 +88,11 @@ def simulate(
 
 
 def compare(
-    schedules, pp=None, microbatches=None, *, model=None, system=None, layout=None, p2p="overlapped",
-    allreduce="excluded", changes=None, **given,
-):  # fmt: skip
+    schedules: OneOrMore[ScheduleLike], pp: OneOrMore[int] | None = None, microbatches: OneOrMore[int] | None = None, *,
+    model: OneOrMore[ModelLike] | None = None, system: OneOrMore[SystemLike] | None = None,
+    layout: OneOrMore[LayoutLike] | None = None, p2p: OneOrMore[str] = "overlapped",
+    allreduce: OneOrMore[str] = "excluded", changes: OneOrMore[Change | None] | None = None, **given: Any,
+) -> DataFrame:  # fmt: skip
     """Simulate schedules at every combination of sizes, models, systems and choices.
 
     Each row is what `simulate` returns for the same arguments. Any argument may be a list.

@@ -1,8 +1,11 @@
 """A point: a schedule with its options, a size, semantics, and what its operations cost. Every row comes from one."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from ppmodel.costs import check_layout, model_costs, uniform_costs
@@ -12,6 +15,9 @@ from ppmodel.points.order import ordered_case
 from ppmodel.schedules.cases import Case, built
 from ppmodel.schedules.options import option_text
 from ppmodel.simulation import graph_of, run_graph
+
+if TYPE_CHECKING:
+    from ppmodel.specs import LayoutSpec, ModelSpec, SystemSpec
 
 _HALVES = {"input_grad", "weight_grad"}
 _OF_SOME_TABLES = {"pair": "cell with both a forward and a backward", "optimizer": "optimizer steps"}
@@ -54,9 +60,9 @@ class Point:
     size: tuple
     semantics: tuple = ("overlapped", "excluded")
     seconds: dict | None = None
-    model: object = None
-    system: object = None
-    layout: object = None
+    model: ModelSpec | None = None
+    system: SystemSpec | None = None
+    layout: LayoutSpec | None = None
     change: Change = UNCHANGED
     change_is_column: bool = False
 

@@ -1,6 +1,9 @@
 """One simulated iteration: its numbers, data frame, picture and trace."""
 
+from __future__ import annotations  # help() shows types by their names
+
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -9,6 +12,20 @@ from ppmodel.costs import cell_streams_of, microbatch_sequences, stages
 from ppmodel.points.iteration import iteration_columns, iterations_of
 from ppmodel.points.order import ordered_for
 from ppmodel.points.rows import memory_columns, table_columns, timed
+
+if TYPE_CHECKING:
+    import os
+
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+    from pandas import DataFrame
+
+    from ppmodel.costs import OpCosts
+    from ppmodel.points.iteration import Iteration
+    from ppmodel.points.point import Point
+    from ppmodel.simulation import Timeline
+    from ppmodel.specs import LayoutSpec, ModelSpec, SystemSpec
+    from ppmodel.tables import Schedule
 
 
 class Run:
@@ -43,44 +60,54 @@ class Run:
     (26.8, 96)
     """
 
-    def __init__(self, point, timeline):
+    point: Point
+    timeline: Timeline
+    table: Schedule
+    p2p: str
+    allreduce: str
+    costs: OpCosts
+    model: ModelSpec | None
+    system: SystemSpec | None
+    layout: LayoutSpec | None
+
+    def __init__(self, point: Point, timeline: Timeline) -> None:
         self.point, self.timeline, self.costs = point, timeline, point.costs
         self.table, self.p2p, self.allreduce = timeline.graph.schedule, *point.semantics
         self.model, self.system, self.layout = point.model, point.changed_system, point.complete_layout
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return (
             f"<Run {self.point.case.label}: pp={self.table.num_ranks}, microbatches={self.table.num_microbatches}: "
             f"{self.makespan_s:.4g} s, {self.idle_ratio:.1%} idle, peak {self.peak_activations:.4g} microbatches>"
         ).replace("%", " %")
 
     @property
-    def ordered_for(self):
+    def ordered_for(self) -> str | None:
         """The values for which its order was searched, as in `ppmodel.compare`; None if none was."""
         return ordered_for(self.point)
 
     @property
-    def makespan_s(self):
+    def makespan_s(self) -> float:
         """Seconds from the start of the first operation to the end of the last."""
         return self.timeline.makespan_s
 
     @property
-    def idle_ratio(self):
+    def idle_ratio(self) -> float:
         """Fraction of the ranks' time in which they do not compute; the same as `bubble_ratio_total`."""
         return self._numbers["idle_ratio"]
 
     @property
-    def bubble_ratio_total(self):
+    def bubble_ratio_total(self) -> float:
         """Idle time over the makespan (Huang et al., 2019)."""
         return self._numbers["bubble_ratio_total"]
 
     @property
-    def bubble_ratio_ideal(self):
+    def bubble_ratio_ideal(self) -> float:
         """Idle time over the computing time (Narayanan et al., 2021)."""
         return self._numbers["bubble_ratio_ideal"]
 
     @property
-    def bubble_ratio_span(self):
+    def bubble_ratio_span(self) -> float:
         """Idle time over the longest span from a rank's first to its last operation (Qi et al., 2024)."""
         return self._numbers["bubble_ratio_span"]
 
@@ -91,27 +118,27 @@ class Run:
         return timed(timeline.graph, [self.costs], *ends)[0]
 
     @property
-    def table_bubble_ratio(self):
+    def table_bubble_ratio(self) -> float:
         """Idle fraction of the idealised table, without communication and with a backward of two slots."""
         return table_columns(self.table)["table_bubble_ratio"]
 
     @property
-    def peak_activations(self):
+    def peak_activations(self) -> float:
         """Peak activations of the most loaded rank, in microbatches on 1/S of the model."""
         return table_columns(self.table)["peak_activations"]
 
     @property
-    def peak_activations_by_rank(self):
+    def peak_activations_by_rank(self) -> NDArray[np.float64]:
         """Peak activations of each rank, shape (pp,), in microbatches on 1/S of the model."""
         return metrics.peak_activations(self.table)
 
     @property
-    def peak_memory_bytes(self):
+    def peak_memory_bytes(self) -> float | None:
         """Bytes on the most loaded rank; None without a model."""
         return None if self.memory is None else float(self.memory.total.max())
 
     @cached_property
-    def memory(self):
+    def memory(self) -> metrics.Memory | None:
         """The `metrics.Memory` of each rank, in bytes; None without a model."""
         if self.model is None:
             return None
@@ -122,23 +149,23 @@ class Run:
         return stages(self.table, self.model, self.system, layout=self.layout)
 
     @cached_property
-    def iteration(self):
+    def iteration(self) -> Iteration | None:
         """Time of the whole iteration by part, a `points.iteration.Iteration`; None without a layout."""
         if self.layout is None:
             return None
         return iterations_of(self.timeline.graph, [self.point], [self.costs], [self.makespan_s])[0]
 
     @property
-    def iteration_s(self):
+    def iteration_s(self) -> float | None:
         """Seconds of the whole iteration, with gradient reduction and optimizer; None without a layout."""
-        return None if self.layout is None else self.iteration.iteration_s
+        return None if self.iteration is None else self.iteration.iteration_s
 
     @property
-    def messages(self):
+    def messages(self) -> int:
         """Point-to-point messages in the iteration, over all ranks."""
         return table_columns(self.table)["messages"]
 
-    def critical_path(self):
+    def critical_path(self) -> list[int]:
         """Find the operations on the critical path; see `metrics.critical_path`.
 
         Returns
@@ -155,7 +182,7 @@ class Run:
         """
         return metrics.critical_path(self.timeline)
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """Return the run as a row of `ppmodel.compare`, with the same names and values.
 
         Returns
@@ -171,7 +198,7 @@ class Run:
             memory_columns(self.point) if self.layout is None else iteration_columns(self.point, self.iteration)
         )
 
-    def to_frame(self):
+    def to_frame(self) -> DataFrame:
         """Return every operation with its times.
 
         Returns
@@ -183,7 +210,7 @@ class Run:
         timeline, names = self.timeline, ("start_s", "end_s", "sent_s", "arrived_s")
         return self.table.frame_with({name: getattr(timeline, name) for name in names})
 
-    def plot(self, title=None, critical_path=False):
+    def plot(self, title: str | None = None, critical_path: bool = False) -> Figure:
         """Draw the timeline: one row per rank, with the transfers.
 
         Parameters
@@ -204,7 +231,7 @@ class Run:
         paths = {name: self.critical_path()} if critical_path else None
         return plot_timelines({name: self.timeline}, title or f"{name}: one iteration", shown, paths)
 
-    def to_trace(self, path):
+    def to_trace(self, path: str | os.PathLike[str]) -> int:
         """Write the timeline for Perfetto or ``chrome://tracing``.
 
         It includes memory if there is a model, and two streams per rank if the layout has collectives.
@@ -221,7 +248,7 @@ class Run:
         """
         from ppmodel.export import write_trace
 
-        if self.model is None:
+        if self.model is None or self.system is None:
             return write_trace(path, self.timeline)
         streams = None if self.layout is None else cell_streams_of(self.table, self.model, self.system, self.layout)
         names = {"model": self.model.name, "system": self.system.name}

@@ -1,17 +1,28 @@
 """Cases: schedules as users name them, built and compiled once."""
 
+from __future__ import annotations
+
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ppmodel import schedules
 from ppmodel.errors import ScheduleError, SizeError
 from ppmodel.given import listed, plain
 from ppmodel.schedules.options import option_text
 from ppmodel.tables import Schedule
+
+ScheduleLike: TypeAlias = (
+    Schedule
+    | str
+    | os.PathLike[str]
+    | tuple[str | os.PathLike[str], Mapping[str, Any]]
+    | Callable[[int, int], Schedule]
+)
+"""Whatever a user may give as a schedule; see `build`."""
 
 _KEPT = 1024
 _TABLES = (".csv", ".txt")
@@ -314,7 +325,7 @@ def label(name, options=None):
     return " ".join(parts)
 
 
-def build(schedule, pp=None, microbatches=None, **options):
+def build(schedule: ScheduleLike, pp: int | None = None, microbatches: int | None = None, **options: Any) -> Schedule:
     """Build the table of a schedule.
 
     Parameters

@@ -6,6 +6,7 @@ the declaration.
 
 from __future__ import annotations  # help() shows a field's type by its name
 
+import os
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from itertools import product
@@ -230,7 +231,7 @@ class LayoutSpec:
         "Which activations: of each rank's first chunk (default), or of all chunks.",
         words=("first", "all"),
     )
-    layers: str | tuple = _option(
+    layers: str | tuple[int, ...] = _option(
         "balanced",
         tuple,
         "Blocks per stage: balanced (default), even, one number for each stage, or Megatron-LM's notation: "
@@ -287,14 +288,14 @@ class LayoutSpec:
             self._refuse("global_batch", rule, "choose another global_batch, dp or microbatch_size")
 
     @property
-    def text(self):
+    def text(self) -> str:
         """The values that differ from their defaults: ``tp=8 dp=2``."""
         names = [entry.name for entry in fields(self) if entry.compare and entry.name != "title"]
         values = {name: getattr(self, name) for name in names}
         return " ".join(f"{name}={value}" for name, value in values.items() if value != getattr(LayoutSpec, name))
 
     @property
-    def columns(self):
+    def columns(self) -> dict[str, Any]:
         """The values of a layout that frames have as columns; ``recompute`` is None if the model decides.
 
         >>> LayoutSpec(tp=8, zero=1).columns["tp"]
@@ -303,16 +304,16 @@ class LayoutSpec:
         return {"layout": self.name} | {name: getattr(self, name) for name, _ in layout_options(column=True)}
 
     @property
-    def replica_gpus(self):
+    def replica_gpus(self) -> int:
         """GPUs per replica of the model, tp x cp x pp; per rank if `pp` is open."""
         return self.tp * self.cp * (self.pp or 1)
 
     @property
-    def microbatches(self):
+    def microbatches(self) -> int | None:
         """Microbatches per replica, B, as the global batch implies; None if that is open."""
         return self.global_batch and self.global_batch // (self.dp * self.microbatch_size)
 
-    def at(self, num_ranks, num_microbatches, chunks=None):
+    def at(self, num_ranks: int, num_microbatches: int, chunks: int | None = None) -> LayoutSpec:
         """Fill in the open values of the layout: the numbers of ranks and GPUs, and the global batch.
 
         Parameters
@@ -388,7 +389,7 @@ def _checks():
     types = {}
     for name, option in layout_options():
         legal = option.pydantic_type()
-        types[name] = legal if getattr(LayoutSpec, name) is not None else legal | None
+        types[name] = (legal if getattr(LayoutSpec, name) is not None else legal | None, ...)
     return create_model("LayoutValues", __config__=ConfigDict(strict=True, allow_inf_nan=False), **types)
 
 
@@ -495,7 +496,7 @@ def as_layout(layout=None, keywords=None):
     return replace(layout, **changed)
 
 
-def load_layout(name):
+def load_layout(name: str | os.PathLike[str]) -> LayoutSpec:
     """Read a layout by name or from a file; see `load_system`.
 
     Parameters

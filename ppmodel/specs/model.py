@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from ppmodel.errors import SpecificationError
-from ppmodel.specs.entries import Number, Switch, Whole, WholeOrZero, entry, file_form, load_specification
+from ppmodel.specs.entries import Number, Provenance, Switch, Whole, WholeOrZero, entry, file_form, load_specification
 from ppmodel.specs.layout import RECOMPUTE
 
 
@@ -150,7 +150,7 @@ class ModelSpec:
     tied_embeddings: Switch = False
     experts: _Experts = None
     latent_attention: _LatentAttention = None
-    provenance: tuple = field(default=(), compare=False, repr=False)
+    provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 
     def __post_init__(self):
         if self.heads % self.kv_heads:

@@ -10,6 +10,7 @@ from ppmodel.specs.entries import (
     Bandwidth,
     Efficiency,
     NumberOrZero,
+    Provenance,
     Rate,
     Share,
     Size,
@@ -108,7 +109,7 @@ class SystemSpec:
     reserve_bytes: Size = 0.0
     host_bandwidth_bytes_per_s: Bandwidth | None = None
     errors: Errors = field(default=None, compare=False)
-    provenance: tuple = field(default=(), compare=False, repr=False)
+    provenance: tuple[Provenance, ...] = field(default=(), compare=False, repr=False)
 
 
 def load_system(name: str | os.PathLike[str]) -> SystemSpec:

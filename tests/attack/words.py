@@ -4,7 +4,6 @@ import random
 import re
 
 import click
-import nbformat
 
 from .attempt import Attack
 from .rooms import ON, POINT, SIZE
@@ -89,6 +88,8 @@ PARAMETERS = [
 
 def parameters(each=2):
     """Every parameter of every notebook with values that are none; where a value is one, its folder is somebody's."""
+    import nbformat
+
     from ppbook.parameters import declared
     from ppbook.run import notebook_names
 

@@ -1,6 +1,7 @@
 """Chimera: the published order and times, its four concatenations, its asymmetric split."""
 
 import pytest
+from refusals import refused
 
 from ppmodel import build
 from ppmodel.errors import ScheduleError
@@ -66,25 +67,25 @@ def test_splits_move_blocks_and_nothing_else():
 
 
 @pytest.mark.parametrize(
-    ("size", "options", "rule"),
+    ("size", "options", "field", "rule"),
     [
-        ((5, 5), {}, "must be even"),
-        ((1, 1), {}, "must be even"),
-        ((4, 6), {}, "multiple of 4"),
-        ((4, 2), {}, "multiple of 4"),
-        ((4, 12), {"concat": "forward-doubling"}, "multiple of 8"),
-        ((4, 4), {"concat": "sideways"}, "must be one of"),
+        ((5, 5), {}, "pp", "must be even"),
+        ((1, 1), {}, "pp", "must be even"),
+        ((4, 6), {}, "microbatches", "multiple of 4"),
+        ((4, 2), {}, "microbatches", "multiple of 4"),
+        ((4, 12), {"concat": "forward-doubling"}, "microbatches", "multiple of 8"),
+        ((4, 4), {"concat": "sideways"}, "concat", "must be one of"),
     ],
 )
-def test_illegal_sizes_are_refused(size, options, rule):
+def test_illegal_sizes_are_refused(size, options, field, rule):
     """An odd S, a B that does not fill units, an unknown concatenation."""
     for name in ("chimera", "asymmetric-chimera"):
-        with pytest.raises(ScheduleError, match=rule):
+        with refused(ScheduleError, field, rule):
             build(name, *size, **options)
 
 
 @pytest.mark.parametrize("split", [(0, 1), (1,), "x", (1, 2, 3), (1, -1), None, ("1", "2"), (1.5, 2), (1, 1001)])
 def test_illegal_splits_are_refused(split):
     """A split is two positive whole numbers."""
-    with pytest.raises(ScheduleError, match="two whole numbers"):
+    with refused(ScheduleError, "split", "two whole numbers"):
         build("asymmetric-chimera", 4, 4, split=split)

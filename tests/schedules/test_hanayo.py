@@ -1,6 +1,7 @@
 """Hanayo: the zigzag, the times, the regime."""
 
 import pytest
+from refusals import refused
 
 from ppmodel import build
 from ppmodel.errors import ScheduleError
@@ -28,10 +29,15 @@ def test_traffic_and_memory():
 
 
 @pytest.mark.parametrize(
-    ("size", "waves", "rule"),
-    [((8, 16), 1, "must equal pp"), ((4, 4), 0, "at least 1"), ((4, 4), 1.5, "at least 1"), ((8, 8), 10**6, "at most")],
+    ("size", "waves", "field", "rule"),
+    [
+        ((8, 16), 1, "microbatches", "must equal pp"),
+        ((4, 4), 0, "waves", "at least 1"),
+        ((4, 4), 1.5, "waves", "at least 1"),
+        ((8, 8), 10**6, "pp x microbatches", "at most"),
+    ],
 )
-def test_other_regimes_are_refused(size, waves, rule):
+def test_other_regimes_are_refused(size, waves, field, rule):
     """As many microbatches as ranks, and whole waves."""
-    with pytest.raises(ScheduleError, match=rule):
+    with refused(ScheduleError, field, rule):
         build("hanayo", *size, waves=waves)

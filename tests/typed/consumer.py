@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ppmodel as pp
-from ppmodel.specs import ModelSpec, SystemSpec
+from ppmodel.specs import LayoutSpec, ModelSpec, SystemSpec
 
 
 def tables(path: Path) -> pp.Schedule:
@@ -21,6 +21,27 @@ def tables(path: Path) -> pp.Schedule:
     table.validate()
     table.to_csv(path / "table.csv")
     return pp.read_table(path / "table.csv")
+
+
+def runs(path: Path) -> list[float]:
+    """Simulations by seconds and by names, of a table, a name, options and a generator, and a comparison."""
+    run = pp.simulate(pp.build("hanayo", 4, 4, waves=2), forward=1, backward=2, comm=0.1)
+    assert_type(run.makespan_s, float)
+    assert_type(run.peak_memory_bytes, float | None)
+    assert_type(run.critical_path(), list[int])
+    run.to_trace(path / "trace.json")
+    layout = LayoutSpec(tp=8, dp=2)
+    spread = pp.simulate("1f1b", 8, 64, model="llama3_70b", system="dgx_h100_nodes", layout=layout)
+    assert_type(spread.iteration_s, float | None)
+    changes = [None, pp.Change(bandwidth=0.5)]
+    pp.compare(["1f1b", ("hanayo", {"waves": 2}), gpipe], 4, [4], forward=1, backward=2)
+    pp.compare("1f1b", [4, 8], 8, model="paper", system="dgx_h100", changes=changes)
+    return [run.idle_ratio, spread.idle_ratio]
+
+
+def gpipe(num_ranks: int, num_microbatches: int) -> pp.Schedule:
+    """A generator."""
+    return pp.build("gpipe", num_ranks, num_microbatches)
 
 
 def specifications() -> tuple[ModelSpec, SystemSpec]:
