@@ -38,6 +38,9 @@ from ppmodel.specs import DATA, load_model, load_system
 _JUPYTER_BOOK = (
     "from ppbook.forked import end_with_parent; end_with_parent(); from jupyter_book.cli.main import main; main()"
 )
+NO_SOURCES = ("_build", "nb", "results", "ppbook")
+"""What is in the folder of the book's sources, or may be, and is none of them."""
+
 _RECORD = "ppmodelRun = "
 _EXPLORER = "explorer"
 LONGEST = (
@@ -96,7 +99,7 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=No
     out = _target(out, pages, own)
     with workspace(out) as work:
         copy = work / "book"
-        shutil.copytree(pages, copy, ignore=shutil.ignore_patterns("_build", "nb", "results", "ppbook"))
+        shutil.copytree(pages, copy, ignore=shutil.ignore_patterns(*NO_SOURCES))
         shutil.copytree(DATA / "templates", copy / "templates")
         (copy / "results").mkdir()
         (copy / "results" / "commands.md").write_text(_reference(), encoding="utf-8")
@@ -110,6 +113,8 @@ def reproduce(system=None, model=None, out=None, jobs=2, notebooks=None, book=No
             html = _with_explorer(copy, work)
             pictures.choose(html, work / "pictures", copy / "results")
             mend(html)
+            for name in ("_config.yml", "_toc.yml"):  # with them, the pages' sources can be built again
+                shutil.copy(copy / name, html / "_sources")
             bar.update()
         versions = shutil.ignore_patterns("*.dark.png", "*.narrow.png")  # pages have those that they show
         shutil.copytree(copy / "results", html / "results", dirs_exist_ok=True, ignore=versions)
@@ -248,18 +253,36 @@ def _digest(folder):
     return whole.hexdigest()[:16]
 
 
-def _build(book, work):
-    """Build the pages, warnings as errors, and return their folder."""
+def build_pages(book, work, builder="html"):
+    """Build the pages of a book with jupyter-book.
+
+    Parameters
+    ----------
+    book, work : Path
+        Its sources, and a temporary folder.
+    builder : str
+        ``html``, whose warnings are errors, or ``singlehtml``.
+
+    Returns
+    -------
+    Path
+        The folder of the pages.
+
+    Raises
+    ------
+    ReproduceError
+        With the warnings.
+    """
     command = [sys.executable, "-c", _JUPYTER_BOOK, "build", str(book), "--path-output", str(work / "site"),
-               "-W", "-n", "--keep-going", "-q"]  # fmt: skip
+               "--builder", builder, *(["-W", "-n", "--keep-going"] if builder == "html" else []), "-q"]  # fmt: skip
     environment = os.environ | {"SOURCE_DATE_EPOCH": commit_time(), "PYTHONHASHSEED": "0"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL)
-    if done.returncode:
-        said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        problems = [line for line in said if "WARNING" in line or "ERROR" in line] or said[-20:]
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL)
+    if run.returncode:
+        lines = [line for line in (run.stdout + run.stderr).splitlines() if line.strip()]
+        problems = [line for line in lines if "WARNING" in line or "ERROR" in line] or lines[-20:]
         log = "\n".join(line.replace(str(book), "book") for line in problems)
         raise ReproduceError("book", "build", "failed with the warnings below", KEPT, grid=log)
-    return work / "site" / "_build" / "html"
+    return work / "site" / "_build" / builder
 
 
 def _with_explorer(book, work):
@@ -268,10 +291,10 @@ def _with_explorer(book, work):
     The scripts are no static files of the book: those are loaded by every page.
     """
     if not (book / _EXPLORER).is_dir():
-        return _build(book, work)
+        return build_pages(book, work)
     with ThreadPoolExecutor(1) as beside:
         orders = beside.submit(write_explorer, book / _EXPLORER / "data")
-        html = _build(book, work)
+        html = build_pages(book, work)
         orders.result()
     shutil.copytree(book / _EXPLORER, html / _EXPLORER)
     return html
