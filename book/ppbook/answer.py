@@ -33,12 +33,18 @@ def resolved(notebook, results):
     facts = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(results.glob("*.json"))}
     render = Environment(undefined=_Elsewhere, autoescape=False).from_string
 
-    def known(found):
-        return _NOT_HERE.sub(_ELSEWHERE, render(found[0]).render(facts))
+    def number(match):
+        return _NOT_HERE.sub(_ELSEWHERE, render(match[0]).render(facts))
+
+    def link(match):  # to a file next to the notebook, or the name of a page of the book
+        text, target = match[1].strip(), match[2] or ""
+        if target.startswith("../results/"):
+            return f"[{text}]({target.removeprefix('../')})"
+        return text or target if target else f"*{text.rsplit('/', 1)[-1]}*"
 
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            cell.source = _ROLE.sub(_link, _SUBSTITUTION.sub(known, cell.source))
+            cell.source = _ROLE.sub(link, _SUBSTITUTION.sub(number, cell.source))
     return notebook
 
 
@@ -52,14 +58,6 @@ class _Elsewhere(ChainableUndefined):
         return math.nan
 
     __mul__ = __rmul__ = __add__ = __radd__ = __sub__ = __rsub__ = __truediv__ = __rtruediv__ = lambda self, _: self
-
-
-def _link(found):
-    """A role as plain Markdown: a file next to the notebook becomes a link, a page of the book its name."""
-    text, target = found[1].strip(), found[2] or ""
-    if target.startswith("../results/"):
-        return f"[{text}]({target.removeprefix('../')})"
-    return text or target if target else f"*{text.rsplit('/', 1)[-1]}*"
 
 
 def answer(notebook):
@@ -77,38 +75,29 @@ def answer(notebook):
     """
     title, *opening = notebook.cells[0].source.strip().split("\n\n")
     parts = [title.lstrip("# "), *(_plain(part) for part in opening if not part.startswith("```"))]
-    heading = introduced = ""
+    heading = introduction = ""
     for cell in notebook.cells[1:]:
+        answers = []
         if cell.cell_type == "markdown":
-            introduced = _introduction(cell)
+            paragraphs = cell.source.split("\n\n")
+            answers = [_plain(part) for part in paragraphs if part.startswith("**")]
+            *_, last = _SENTENCE_END.split(" ".join(paragraphs[-1].split()))
+            introduction = _plain(last) if last.endswith(":") else ""  # of the table that follows
             heading = next((line.lstrip("# ") for line in cell.source.splitlines() if line.startswith("## ")), heading)
-        if said := _said(cell):
-            parts += [f"{heading}\n{'-' * len(heading)}"] * bool(heading)
-            parts += [introduced] * (bool(introduced) and cell.cell_type == "code") + said
-            heading = introduced = ""
+        elif cell.cell_type == "code" and "hide-output" not in cell.metadata.get("tags", ()):
+            tables = [output.get("data", {}) for output in cell.outputs]
+            answers = [_first_rows(table["text/plain"]) for table in tables if {"text/html", "text/plain"} <= {*table}]
+            answers = [introduction] * bool(answers and introduction) + answers
+        if answers:
+            parts += [f"{heading}\n{'-' * len(heading)}"] * bool(heading) + answers
+            heading = introduction = ""
     return "\n\n".join(parts)
-
-
-def _introduction(cell):
-    """The last sentence of a cell, if it ends with a colon: what it says is of the table that follows."""
-    *_, last = _SENTENCE_END.split(" ".join(cell.source.split("\n\n")[-1].split()))
-    return _plain(last) if last.endswith(":") else ""
-
-
-def _said(cell):
-    """What a cell contributes: paragraphs that open in bold, or tables that are shown."""
-    if cell.cell_type == "markdown":
-        return [_plain(part) for part in cell.source.split("\n\n") if part.startswith("**")]
-    if cell.cell_type != "code" or "hide-output" in cell.metadata.get("tags", ()):
-        return []
-    shown = [output.get("data", {}) for output in cell.outputs]
-    return [_first_rows(data["text/plain"]) for data in shown if "text/html" in data and "text/plain" in data]
 
 
 def _plain(part):
     """A paragraph as text, without the sentences that need a number from another page."""
     sentences = _SENTENCE_END.split(" ".join(part.replace("**", "").split()))
-    return fill(" ".join(one for one in sentences if _ELSEWHERE not in one), _WIDTH)
+    return fill(" ".join(sentence for sentence in sentences if _ELSEWHERE not in sentence), _WIDTH)
 
 
 def _first_rows(table):

@@ -75,16 +75,27 @@ def link(schedule, pp, microbatches, against=None, page=PAGE, **shown):
     >>> link("zb-v", 8, 16, against=("interleaved-1f1b", {"chunks": 4}), comm=0.1)
     'explorer.html#schedule=zb-v&against=interleaved-1f1b:chunks=4&pp=8&microbatches=16&comm=0.1'
     """
-    _require_sizes(pp, microbatches)
+    if pp not in RANKS:
+        raise PPModelError("pp", pp, f"must be from {RANKS[0]} to {RANKS[-1]} in the explorer", "choose one of them")
+    if microbatches not in sizes(pp):
+        listed = ", ".join(map(str, sizes(pp)))
+        raise PPModelError("microbatches", microbatches, f"must be one of {listed} for pp = {pp}", "choose one of them")
     for key in shown:
         if key not in _KEYS:
             raise PPModelError(key, shown[key], "is not known to the explorer", f"give {', '.join(_KEYS)}")
     require_semantics(shown.get("p2p", P2P[0]), APART[0])
-    cases = {"schedule": written(schedule), "against": None if against is None else written(against)}
-    for case in (schedule, against):
-        _require_orders(case)
-    values = cases | {"pp": pp, "microbatches": microbatches} | shown
-    pairs = (f"{key}={quote(_text(value), safe=':,=')}" for key, value in values.items() if value is not None)
+    values = {"schedule": schedule, "against": against, "pp": pp, "microbatches": microbatches} | shown
+    pairs = []
+    for key, value in values.items():
+        if value is None:
+            continue
+        if key in ("schedule", "against"):
+            case = as_case(value)
+            if case not in variants(case.name):
+                raise PPModelError("schedule", case.label, "has no orders in the explorer", "choose one that it lists")
+            value = written(case)
+        text = f"{value:.12g}" if isinstance(value, Real) else str(value)
+        pairs.append(f"{key}={quote(text, safe=':,=')}")
     return f"{page}#{'&'.join(pairs)}"
 
 
@@ -131,9 +142,9 @@ def times_of(costs):
     compute, transfer = costs.compute_s, costs.occupancy_s + costs.latency_s
     seconds = {"forward": compute[OpKind.F], "input_grad": compute[OpKind.I], "weight_grad": compute[OpKind.W]}
     seconds["comm"] = transfer[[OpKind.F, OpKind.B, OpKind.I]]
-    if any(np.ptp(one) > _EVEN * one.max() for one in seconds.values()):
+    if any(np.ptp(times) > _EVEN * times.max() for times in seconds.values()):
         return {}
-    return {name: float(one.flat[0] / compute[OpKind.F, 0]) for name, one in seconds.items()}
+    return {name: float(times.flat[0] / compute[OpKind.F, 0]) for name, times in seconds.items()}
 
 
 def written(schedule):
@@ -164,21 +175,3 @@ def sizes(pp):
     """
     most = min(MOST_MICROBATCHES, MOST_CELLS // pp)
     return [multiple * pp for multiple in MULTIPLES if multiple * pp <= most]
-
-
-def _require_orders(schedule):
-    if schedule is not None and as_case(schedule) not in variants(as_case(schedule).name):
-        said = as_case(schedule).label
-        raise PPModelError("schedule", said, "has no orders in the explorer", "choose one that it lists")
-
-
-def _require_sizes(pp, microbatches):
-    if pp not in RANKS:
-        raise PPModelError("pp", pp, f"must be from {RANKS[0]} to {RANKS[-1]} in the explorer", "choose one of them")
-    if microbatches not in sizes(pp):
-        listed = ", ".join(map(str, sizes(pp)))
-        raise PPModelError("microbatches", microbatches, f"must be one of {listed} for pp = {pp}", "choose one of them")
-
-
-def _text(value):
-    return f"{value:.12g}" if isinstance(value, Real) else str(value)

@@ -39,9 +39,13 @@ def write_explorer(folder):
     folder.mkdir(parents=True, exist_ok=True)
     listed = []
     for name in schedules.names():
-        tables = {written(case): tables_of(case) for case in variants(name)}
+        entry, tables = schedules.get(name), {written(case): tables_of(case) for case in variants(name)}
         _write(folder / f"{name}.js", "orders", name, tables)
-        listed.append(_about(name, tables))
+        shown = [
+            {"key": key, "label": as_case(key).label, "sizes": [_mask(by_ranks, pp) for pp in RANKS]}
+            for key, by_ranks in tables.items()
+        ]
+        listed.append({"name": name, "title": entry.title, "legal": entry.legal, "variants": shown})
     _write(folder / "index.js", "index", {
         "schedules": listed, "ranks": RANKS, "microbatches": {pp: sizes(pp) for pp in RANKS}, "semantics": P2P,
         "colours": {kind.name: KIND_COLOURS[kind] for kind in OpKind if kind < OpKind.R},
@@ -67,23 +71,23 @@ def tables_of(case):
     ReproduceError
         If a table has more chunks, replicas or microbatches than a byte can hold.
     """
-    return {pp: found for pp in RANKS if (found := _of_ranks(case, pp))}
-
-
-def _of_ranks(case, pp):
-    found = {}
-    for microbatches in sizes(pp):
-        try:
-            table = generated(case, pp, microbatches)
-        except SizeError:
-            continue
-        if table.table_microbatches > _MOST_MICROBATCHES:  # one that halves its microbatches
-            continue
-        found.setdefault("placement", table.placement.tolist())
-        if len(set(table.stage_shares.tolist())) > 1:
-            found.setdefault("shares", table.stage_shares.tolist())
-        found.setdefault("tables", {})[microbatches] = packed(table) | _formula(case, pp, microbatches)
-    return found
+    by_ranks = {}
+    for pp in RANKS:
+        for microbatches in sizes(pp):
+            try:
+                table = generated(case, pp, microbatches)
+            except SizeError:
+                continue
+            if table.table_microbatches > _MOST_MICROBATCHES:  # one that halves its microbatches
+                continue
+            entry = by_ranks.setdefault(pp, {})
+            entry.setdefault("placement", table.placement.tolist())
+            if len(set(table.stage_shares.tolist())) > 1:
+                entry.setdefault("shares", table.stage_shares.tolist())
+            ratio = float(formula_bubble_ratio(case, pp, microbatches))
+            formula = {} if isnan(ratio) else {"formula": ratio}
+            entry.setdefault("tables", {})[microbatches] = packed(table) | formula
+    return by_ranks
 
 
 def packed(table):
@@ -106,77 +110,50 @@ def packed(table):
     {'microbatches': 2, 'lengths': [4, 4], 'codes': 'eNpjYBAQYABCAAD4AEE='}
     """
     kept = np.flatnonzero(table.kind < OpKind.R)
-    _require_fit(table, kept)
-    own = table.kind[kept] * 16 + table.replica[kept] * 8 + _chunks(table)[table.replica[kept], table.stage[kept]]
-    jumps = _jumps(table.rank[kept] * 64 + own, table.microbatch[kept])
-    codes = (own + 64 * table.joined[kept]).astype(np.uint8)
-    whole = np.append(codes, jumps) if jumps.any() else codes
-    found = {
-        "microbatches": table.num_microbatches,
-        "lengths": np.bincount(table.rank[kept], minlength=table.num_ranks).tolist(),
-        "codes": b64encode(zlib.compress(whole.tobytes(), _LEVEL)).decode(),
-    }
-    if jumps.any():
-        found["jumps"] = True
-    more = {"parts": table.microbatch_parts, "held": float(table.held_for_weight_grad)}
-    return found | {key: value for key, value in more.items() if value != 1}
-
-
-def _require_fit(table, kept):
-    fits = (
-        _chunks(table).max() < _MOST_CHUNKS
+    chunks = np.zeros_like(table.placement)  # the index of each stage among those of its rank and replica
+    for replica, ranks in enumerate(table.placement):
+        for rank in range(table.num_ranks):
+            chunks[replica, ranks == rank] = np.arange(np.count_nonzero(ranks == rank))
+    if not (
+        chunks.max() < _MOST_CHUNKS
         and table.num_replicas <= _MOST_REPLICAS
         and table.table_microbatches <= _MOST_MICROBATCHES
         and (table.rank[kept] == table.placement[table.replica[kept], table.stage[kept]]).all()
-    )
-    if not fits:
+    ):
         rule = f"has more than {_MOST_CHUNKS} chunks, {_MOST_REPLICAS} replicas or {_MOST_MICROBATCHES} microbatches"
         raise ReproduceError("explorer", table.name, rule, "leave its size out of the explorer")
+    kinds = table.kind[kept] * 16 + table.replica[kept] * 8 + chunks[table.replica[kept], table.stage[kept]]
+    jumps = _jumps(table.rank[kept] * 64 + kinds, table.microbatch[kept])
+    codes = (kinds + 64 * table.joined[kept]).astype(np.uint8)
+    jumping = {"jumps": True} if jumps.any() else {}
+    content = np.append(codes, jumps) if jumping else codes
+    exceptions = {"parts": table.microbatch_parts, "held": float(table.held_for_weight_grad)}
+    return {
+        "microbatches": table.num_microbatches,
+        "lengths": np.bincount(table.rank[kept], minlength=table.num_ranks).tolist(),
+        "codes": b64encode(zlib.compress(content.tobytes(), _LEVEL)).decode(),
+        **jumping,
+        **{key: value for key, value in exceptions.items() if value != 1},
+    }
 
 
-def _chunks(table):
-    """The index of each stage among those of its rank and replica, shape (num_replicas, num_stages)."""
-    chunk = np.zeros_like(table.placement)
-    for replica, homes in enumerate(table.placement):
-        for rank in range(table.num_ranks):
-            own = homes == rank
-            chunk[replica, own] = np.arange(own.sum())
-    return chunk
-
-
-def _jumps(of, microbatch):
+def _jumps(kind, microbatch):
     """How far each microbatch is from the one expected after the last operation of its kind, modulo 256."""
-    order = np.argsort(of, kind="stable")
-    first = np.diff(of[order], prepend=-1) != 0
+    order = np.argsort(kind, kind="stable")
+    first = np.diff(kind[order], prepend=-1) != 0
     expected = np.where(first, 0, np.roll(microbatch[order], 1) + 1)
-    jumps = np.empty(len(of), dtype=np.uint8)
+    jumps = np.empty(len(kind), dtype=np.uint8)
     jumps[order] = (microbatch[order] - expected) % _MOST_MICROBATCHES
     return jumps
 
 
-def _formula(case, pp, microbatches):
-    ratio = float(formula_bubble_ratio(case, pp, microbatches))
-    return {} if isnan(ratio) else {"formula": ratio}
-
-
-def _about(name, tables):
-    """What the page says about a schedule before its orders are loaded."""
-    entry = schedules.get(name)
-    return {
-        "name": name, "title": entry.title, "legal": entry.legal,
-        "variants": [{
-            "key": key, "label": as_case(key).label, "sizes": [_mask(found, pp) for pp in RANKS],
-        } for key, found in tables.items()],
-    }  # fmt: skip
-
-
-def _mask(found, pp):
+def _mask(by_ranks, pp):
     """A bit for each of `sizes`, lowest first: whether there is a table for it."""
-    return sum(1 << bit for bit, size in enumerate(sizes(pp)) if size in found.get(pp, {}).get("tables", ()))
+    return sum(1 << bit for bit, size in enumerate(sizes(pp)) if size in by_ranks.get(pp, {}).get("tables", ()))
 
 
 def _write(path, function, *arguments):
     """Write a classic script that hands data to the page."""
-    written_out = ",\n".join(json.dumps(one, separators=(",", ":"), ensure_ascii=False) for one in arguments)
+    written_out = ",\n".join(json.dumps(argument, separators=(",", ":"), ensure_ascii=False) for argument in arguments)
     text = f"ppmodelExplorer.{function}({written_out});\n"
     Path(path).write_text(text, encoding="utf-8")

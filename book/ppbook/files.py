@@ -14,14 +14,14 @@ _NAMES = {"systems": system_names, "models": model_names, "settings": setting_na
 _GOOD_NAME = re.compile(r"(?!.*(\{[{%#]|[}%#]\}))\w[\w .,+'(){}-]*")
 
 
-def files_of(values, own):
+def files_of(values, parameters):
     """Find the files among the values of parameters.
 
     Parameters
     ----------
     values : dict of str to object
         Parameters of a notebook, by name.
-    own : dict of str to Parameter
+    parameters : dict of str to Parameter
         From `parameters.declared`.
 
     Yields
@@ -32,13 +32,13 @@ def files_of(values, own):
         Where the project keeps its own files of that kind, as in `Kind.files`.
     """
     for key, value in values.items():
-        room = own[key].kind.files
+        room = parameters[key].kind.files
         for name in (value if isinstance(value, list) else [value]) if room else ():
-            if str(name) not in _known(room):
+            if str(name) not in _project_names(room):
                 yield str(name), room
 
 
-def _known(room):
+def _project_names(room):
     return _NAMES[room]() if room in _NAMES else template_names(room)
 
 
@@ -60,18 +60,18 @@ def require_names(files):
         if not _GOOD_NAME.fullmatch(stem):
             rule = "has a name with characters other than letters, digits, spaces and single . , _ - + ' ( ) { }"
             raise ReproduceError("file", repr(name), rule, "rename the file")
-        if room in _NAMES and stem in _known(room):
+        if room in _NAMES and stem in _project_names(room):
             raise ReproduceError("file", name, *same_name(name, room))
 
 
-def bring(values, own, folder):
+def bring(values, parameters, folder):
     """Copy the files that parameters name to where notebooks find them, so that no page shows a path.
 
     Parameters
     ----------
     values : dict of str to object
         Parameters of a notebook, by name.
-    own : dict of str to Parameter
+    parameters : dict of str to Parameter
         From `parameters.declared`.
     folder : Path
         Where the notebook runs.
@@ -86,23 +86,19 @@ def bring(values, own, folder):
     ReproduceError
         If two files of one kind share a name.
     """
-    copies = {name: _copied(name, room, folder) for name, room in files_of(values, own)}
-    return {
-        key: _replaced(value, copies) if key in own and own[key].kind.files else value for key, value in values.items()
-    }
-
-
-def _replaced(value, copies):
-    return [_replaced(one, copies) for one in value] if isinstance(value, list) else copies.get(str(value), value)
-
-
-def _copied(name, room, folder):
-    copy = folder / "specifications" / room.removeprefix(".") / Path(name).name
-    copy.parent.mkdir(parents=True, exist_ok=True)
-    if copy.exists() and copy.read_bytes() != Path(name).read_bytes():
-        raise ReproduceError("file", name, "has the same name as another given file", "rename one of them")
-    shutil.copyfile(name, copy)
-    return str(copy.relative_to(folder))
+    copies, brought = {}, dict(values)
+    for name, room in files_of(values, parameters):
+        copy = folder / "specifications" / room.removeprefix(".") / Path(name).name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if copy.exists() and copy.read_bytes() != Path(name).read_bytes():
+            raise ReproduceError("file", name, "has the same name as another given file", "rename one of them")
+        shutil.copyfile(name, copy)
+        copies[name] = str(copy.relative_to(folder))
+    for key, value in values.items():
+        if parameters[key].kind.files:
+            names = [copies.get(str(name), name) for name in (value if isinstance(value, list) else [value])]
+            brought[key] = names if isinstance(value, list) else names[0]
+    return brought
 
 
 @contextmanager

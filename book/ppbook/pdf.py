@@ -2,16 +2,16 @@
 
 import re
 import shutil
-from html import escape
 from pathlib import Path
-from time import gmtime, strftime
 
 from ppbook.browser import chromium
-from ppbook.build import commit_time
+from ppbook.build import NO_SOURCES, build_pages
 from ppbook.folders import publish, require_ours, workspace
+from ppbook.pictures import choose
+from ppbook.printed import document
 from ppbook.run import ROOT
-from ppmodel import __version__
 from ppmodel.errors import ReproduceError
+from ppmodel.specs import DATA
 
 NAME = "pipeline-schedules.pdf"
 """The file name, in the folder of the pages."""
@@ -32,7 +32,7 @@ FIT = """() => {
     }
 }"""
 _NUMBER = """pages => {
-    for (const one of document.querySelectorAll('.print-page')) one.textContent = pages[one.dataset.place] ?? '';
+    for (const entry of document.querySelectorAll('.print-page')) entry.textContent = pages[entry.dataset.place] ?? '';
 }"""
 _BUTTON = re.compile(r"<button [^>]*\bwindow\.print\(\)[^>]*>.*?</button>", re.DOTALL)
 _LAST_LIST = re.compile(r"(<nav [^>]*\bbd-docs-nav\b.*?)(</ul>\s*</div>\s*</nav>)", re.DOTALL)
@@ -58,67 +58,72 @@ def pdf(out=None):
     """
     out = Path(out or ROOT / "book" / "_build").absolute()
     html = out / "html"
-    if not (html / "index.html").is_file():
+    if not (html / "_sources" / "_toc.yml").is_file():
         raise ReproduceError("out", out, "contains no built book", "run make book first")
     require_ours(html)
     with workspace(out) as work:
         pages = work / "html"
         shutil.copytree(html, pages)
-        (pages / NAME).unlink(missing_ok=True)
-        count = _print(pages, pages / NAME)
+        count = print_page(single_page(pages, work), pages / NAME)
         link(pages)
         publish(pages, html)
     return f"{count} pages; the PDF is {html / NAME}"
 
 
-def _print(html, target):
-    """Print twice: the first time finds the page of each chapter."""
+def single_page(html, work):
+    """Build the single page of a book again, from the sources that its pages came from.
+
+    Parameters
+    ----------
+    html : Path
+        The built book.
+    work : Path
+        A temporary folder.
+
+    Returns
+    -------
+    Path
+        The document to print; what it loads is beside it.
+    """
+    book = work / "book"
+    shutil.copytree(ROOT / "book", book, ignore=shutil.ignore_patterns(*NO_SOURCES))
+    shutil.copytree(DATA / "templates", book / "templates")
+    shutil.copytree(html / "_sources", book, dirs_exist_ok=True)
+    (book / "results").symlink_to(html / "results")
+    page = build_pages(book, work, "singlehtml") / "index.html"
+    choose(page.parent, html / "_images")
+    page.write_text(document(page)[0], encoding="utf-8")
+    return page
+
+
+def print_page(page, target):
+    """Print a document twice: the first time finds the page of each chapter.
+
+    Parameters
+    ----------
+    page, target : Path
+        The document, and the PDF.
+
+    Returns
+    -------
+    int
+        Number of pages.
+    """
     from pypdf import PdfReader
 
-    from ppbook.printed import document
-
-    text, entries = document(html, _colophon())
-    whole = html / "print.html"
-    whole.write_text(text, encoding="utf-8")
+    settings = {"prefer_css_page_size": True, "print_background": True, "outline": True, "tagged": True}
     with chromium() as browser:
-        page = browser.new_page(viewport=PAPER)
-        page.emulate_media(media="print", color_scheme="light")
-        page.goto(whole.as_uri())
-        page.evaluate(READY)
-        page.evaluate(FIT)
-        reader = PdfReader(_written(page, target))
-        page.evaluate(_NUMBER, _numbers(reader, entries))
-        count = len(PdfReader(_written(page, target)).pages)
-    whole.unlink()
-    return count
-
-
-def _written(page, target):
-    page.pdf(path=str(target), prefer_css_page_size=True, print_background=True, outline=True, tagged=True)
-    return target
-
-
-def _numbers(reader, entries):
-    """The page on which each chapter starts."""
-    places = reader.named_destinations
-    return {
-        place: str(reader.get_destination_page_number(places[name]) + 1)
-        for _, place, _ in entries
-        for name in (place, f"/{place}")
-        if name in places
-    }
-
-
-def _colophon():
-    """What the title page says: version, date, licence, and what is left out on paper."""
-    day = strftime("%-d %B %Y", gmtime(int(commit_time())))
-    lines = [
-        f"ppmodel {__version__}, {day}",
-        "Every figure and every number was computed when this book was built. On paper the code is left out; it stands "
-        "on the book's pages and in its notebooks.",
-        "Code: MIT. Text and figures: CC BY 4.0.",
-    ]
-    return "\n".join(f"<p>{escape(line)}</p>" for line in lines)
+        tab = browser.new_page(viewport=PAPER)
+        tab.emulate_media(media="print", color_scheme="light")
+        tab.goto(page.as_uri())
+        tab.evaluate(READY)
+        tab.evaluate(FIT)
+        tab.pdf(path=str(target), **settings)
+        reader = PdfReader(target)
+        places = {name.lstrip("/"): place for name, place in reader.named_destinations.items()}
+        tab.evaluate(_NUMBER, {name: reader.get_destination_page_number(place) + 1 for name, place in places.items()})
+        tab.pdf(path=str(target), **settings)
+        return len(PdfReader(target).pages)
 
 
 def link(html):
@@ -156,8 +161,8 @@ def linked(text, address):
     """
     if f'href="{address}"' in text:
         return text
-    said = "The whole book as one PDF"
-    menu = f'<a href="{address}" class="btn btn-sm btn-download-pdf-button dropdown-item" title="{said}">book.pdf</a>'
-    entry = f'<li class="toctree-l1"><a class="reference external" href="{address}">{said}</a></li>'
+    title = "The whole book as one PDF"
+    menu = f'<a href="{address}" class="btn btn-sm btn-download-pdf-button dropdown-item" title="{title}">book.pdf</a>'
+    entry = f'<li class="toctree-l1"><a class="reference external" href="{address}">{title}</a></li>'
     text = _BUTTON.sub(lambda _: menu, text)
-    return _LAST_LIST.sub(lambda found: f"{found[1]}{entry}{found[2]}", text, count=1)
+    return _LAST_LIST.sub(rf"\1{entry}\2", text, count=1)

@@ -62,10 +62,10 @@ def git(folder, *arguments):
         Without the line's end.
     """
     try:
-        asked = subprocess.run(["git", "--no-optional-locks", "-C", folder, *arguments], capture_output=True, text=True)
+        git = subprocess.run(["git", "--no-optional-locks", "-C", folder, *arguments], capture_output=True, text=True)
     except OSError:
         return ""
-    return asked.stdout.strip() if asked.returncode == 0 else ""
+    return git.stdout.strip() if git.returncode == 0 else ""
 
 
 def version_table(root=_ROOT):
@@ -90,9 +90,10 @@ def version_table(root=_ROOT):
         ("python", metadata("ppmodel")["Requires-Python"], platform.python_version()),
         ("ppmodel", None, _installed("ppmodel")),
     ]
-    pins = dict(_PIN.findall(_lock_text(root)))
-    wanted = sorted({_plain(_NAME.match(one)[0]) for one in requires("ppmodel")})
-    rows += [(name, pins.get(name), _installed(name)) for name in wanted]
+    lock = root / "requirements.lock"
+    pins = dict(_PIN.findall(lock.read_text(encoding="utf-8") if lock.is_file() else ""))
+    names = {re.sub(r"[-_.]+", "-", _NAME.match(required)[0]).lower() for required in requires("ppmodel")}
+    rows += [(name, pins.get(name), _installed(name)) for name in sorted(names)]
     return pd.DataFrame(rows, columns=["package", "pinned", "installed"])
 
 
@@ -119,16 +120,6 @@ def digest_table(root=_ROOT, data=DATA):
     files |= {f"data/{path.relative_to(data).as_posix()}": path for path in sorted(data.rglob("*")) if path.is_file()}
     rows = [(name, path.stat().st_size, sha256(path.read_bytes()).hexdigest()) for name, path in files.items()]
     return pd.DataFrame(rows, columns=["file", "bytes", "sha256"])
-
-
-def _lock_text(root):
-    lock = root / "requirements.lock"
-    return lock.read_text(encoding="utf-8") if lock.is_file() else ""
-
-
-def _plain(name):
-    """A package's name as indexes compare it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _installed(name):

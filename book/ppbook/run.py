@@ -51,8 +51,10 @@ def run(notebook, given=(), out=None, time_limit=None):
 
     Returns
     -------
-    str
-        The page's answer, then what was executed and where it is.
+    answer : str
+        The page's; see `answer.answer`.
+    out : Path
+        The folder.
 
     Raises
     ------
@@ -61,38 +63,34 @@ def run(notebook, given=(), out=None, time_limit=None):
     """
     source = _find(notebook)
     with named(source.name):
-        own = parameters.declared(read(source))
-        values = parameters.parse(given, own)
-        parameters.check({name: one.value for name, one in own.items()} | values, own)
-        require_names(files_of(values, own))
+        declared = parameters.declared(read(source))
+        values = parameters.parse(given, declared)
+        parameters.check({name: parameter.value for name, parameter in declared.items()} | values, declared)
+        require_names(files_of(values, declared))
     out = Path(os.path.realpath(out or source.stem))
     _require_target(out, source.name)
     with workspace(out.parent) as work:
         folder = work / "run"
         folder.mkdir()
-        brought = bring(values, own, folder)
+        brought = bring(values, declared, folder)
         with tqdm(total=1, desc="notebook", file=sys.stderr, disable=None) as bar, given_paths(values, brought):
             execute_all({source: brought}, folder, folder, 1, bar, time_limit)
-        done = resolved(read(folder / source.name), folder / _results(values, own))
-        nbformat.write(done, folder / source.name)
+        results = values.get("results", declared["results"].value if "results" in declared else "results")
+        page = resolved(read(folder / source.name), folder / results)
+        nbformat.write(page, folder / source.name)
         publish(folder, out)
-    return f"{answer(done)}\n\n{source.name} executed; it and its results are in {out}"
-
-
-def _results(values, own):
-    """The folder, within that of the run, into which a notebook writes; usually given by a parameter."""
-    return values.get("results", own["results"].value if "results" in own else "results")
+    return answer(page), out
 
 
 def _find(notebook):
     """The file of a notebook, by its name in the project or by its path."""
-    known = notebook_names()
-    if str(notebook) in known:
-        return known[str(notebook)]
+    names = notebook_names()
+    if str(notebook) in names:
+        return names[str(notebook)]
     if Path(notebook).is_file():
         return Path(notebook)
-    remedy = did_you_mean(notebook, known) or f"choose one of {', '.join(known)}, or a file"
-    if not known:
+    remedy = did_you_mean(notebook, names) or f"choose one of {', '.join(names)}, or a file"
+    if not names:
         remedy = "run from a clone of the project, or pass a file: an installed package has no notebooks"
     raise ReproduceError("notebook", notebook, "is neither the name nor the file of a notebook", remedy)
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from importlib.resources import files
 from pathlib import Path
 
@@ -224,41 +225,45 @@ SOME = ("index.html", "method.html", "nb/bubble.html", "references.html")
 
 @pytest.fixture(scope="module")
 def some_pages(tmp_path_factory):
-    """A book of a few chapters of the built one: its first page lists those alone."""
+    """A book of a few chapters of the built one."""
     out = tmp_path_factory.mktemp("book")
-    shutil.copytree(
-        HTML, out / "html", ignore=shutil.ignore_patterns("_sources", "_downloads", "*.csv", ".ppmodel.json")
-    )
+    unused = shutil.ignore_patterns("_downloads", ".ppmodel.json")
+    shutil.copytree(HTML, out / "html", ignore=unused)
     for page in (out / "html").rglob("*.html"):
         name = page.relative_to(out / "html").as_posix()
         if name not in SOME and "_static" not in page.parts:
             page.unlink()
-    index = out / "html" / "index.html"
-    contents = BeautifulSoup(index.read_text(), "html.parser")
-    for entry in contents.select("nav.bd-docs-nav li[class*=toctree-l]"):
-        if not entry.decomposed and entry.a["href"].endswith(".html") and entry.a["href"] not in SOME:
-            entry.decompose()
-    index.write_text(str(contents))
+    chapters = ", ".join(f"{{file: {name.removesuffix('.html')}}}" for name in SOME[1:])
+    (out / "html" / "_sources" / "_toc.yml").write_text(
+        f"{{format: jb-book, root: index, parts: [{{caption: A part, chapters: [{chapters}]}}]}}"
+    )
     from ppbook.folders import mark
 
     mark(out / "html")
     return out
 
 
-def test_one_document_holds_every_chapter(some_pages):
-    """In the order of the contents; names are unique, links lead to them or to the web."""
-    from ppbook.printed import document
+@pytest.fixture(scope="module")
+def printed(some_pages, tmp_path_factory):
+    """Their single page, ready to be printed."""
+    from ppbook.pdf import single_page
 
-    text, entries = document(some_pages / "html", "<p>colophon</p>")
-    found = BeautifulSoup(text, "html.parser")
-    assert [place for _, place, _ in entries] == ["index", "method", "nb-bubble", "references"]
-    names = [one["id"] for one in found.select("[id]")]
-    assert len(set(names)) == len(names)
-    links = [one["href"] for one in found.select("a[href]")]
-    assert {link[1:] for link in links if link.startswith("#")} <= set(names)
+    return single_page(some_pages / "html", tmp_path_factory.mktemp("printed"))
+
+
+def test_one_document_holds_every_chapter(printed):
+    """In the order of the contents; links lead to names that are unique, or to the web."""
+    text = printed.read_text()
+    document = BeautifulSoup(text, "html.parser")
+    places = [entry["data-place"] for entry in document.select(".print-page")]
+    assert places[1:] == ["document-method", "document-nb/bubble", "document-references"]
+    assert [part.get_text() for part in document.select(".print-part, .print-part-title")] == ["A part"] * 2
+    names = Counter(part["id"] for part in document.select("[id]"))
+    links = [link["href"] for link in document.select("a[href]")]
+    assert {names[link[1:]] for link in links if link.startswith("#")} == {1}
     assert all(link.startswith(("#", "https://", "http://", "mailto:")) for link in links)
-    assert all((some_pages / "html" / one["src"]).is_file() for one in found.select("img[src], script[src]"))
-    assert not found.select(".cell_input, .headerlink, .only-dark, a[href*='=']")
+    assert all((printed.parent / part["src"]).is_file() for part in document.select("img[src], script[src]"))
+    assert not document.select(".cell_input, .headerlink, .only-dark, a[href*='=']")
     assert str(ROOT) not in text
 
 
@@ -292,26 +297,22 @@ def test_the_book_prints_as_one_pdf(some_pages, browser):
         assert all((some_pages / "html" / name).parent.joinpath(one).resolve() == target for one in links)
 
 
-def test_nothing_is_cut_on_paper(some_pages, browser):
+def test_nothing_is_cut_on_paper(printed, browser):
     """At the width of the paper nothing of the document reaches beyond it, and every picture fits a page."""
     from ppbook import pdf
-    from ppbook.printed import document
 
-    path = some_pages / "html" / "paper.html"
-    path.write_text(document(some_pages / "html", "")[0])
     page = browser.new_page(viewport=pdf.PAPER)
     page.emulate_media(media="print")
-    page.goto(path.as_uri())
+    page.goto(printed.as_uri())
     page.evaluate(pdf.READY)
     page.evaluate(pdf.FIT)
-    wide = page.evaluate("""() => [...document.querySelectorAll('.print-chapter *')].filter(one =>
-        one.getBoundingClientRect().right > document.body.clientWidth + 2 && !one.closest('mjx-assistive-mml'))
-        .map(one => one.outerHTML.slice(0, 150))""")
-    tall = page.evaluate("[...document.images].filter(one => one.getBoundingClientRect().height > 980).length")
+    wide = page.evaluate("""() => [...document.querySelectorAll('.print-chapter *')].filter(part =>
+        part.getBoundingClientRect().right > document.body.clientWidth + 2 && !part.closest('mjx-assistive-mml'))
+        .map(part => part.outerHTML.slice(0, 150))""")
+    tall = page.evaluate("[...document.images].filter(image => image.getBoundingClientRect().height > 980).length")
     assert (wide, tall) == ([], 0)
     assert page.locator("mjx-merror").count() == 0
     page.close()
-    path.unlink()
 
 
 def test_a_book_without_pages_is_refused(tmp_path, capsys):

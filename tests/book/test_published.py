@@ -68,9 +68,9 @@ def test_a_changed_parameter_takes_its_place(small, tmp_path):
 @pytest.mark.parametrize(("given", "concludes"), [([], True), ([("pp", "16")], False)])
 def test_ppmodel_run_leaves_it_out(small, tmp_path, given, concludes):
     """In the notebook that it writes and in the answer that it prints; recorded numbers are filled in."""
-    said = run(small, given, tmp_path / "out")
+    answer, _ = run(small, given, tmp_path / "out")
     page = "\n".join(markdown(read(tmp_path / "out" / "small.ipynb")))
-    for text in (said, page):
+    for text in (answer, page):
         assert ("GPipe wins by 0.25" in text) == ("Take GPipe." in text) == concludes
         assert ("Left out" in text) == (not concludes)
 

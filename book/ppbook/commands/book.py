@@ -27,4 +27,5 @@ def reproduce_command(system, model, memory_limit, out, jobs, cell_limit):
     require_folder(out)
     from ppbook.build import reproduce
 
-    say(reproduce(system=system, model=model, memory_limit=memory_limit, out=out, jobs=jobs, time_limit=cell_limit))
+    page = reproduce(system=system, model=model, memory_limit=memory_limit, out=out, jobs=jobs, time_limit=cell_limit)
+    say(f"the book is {page}")

@@ -32,7 +32,8 @@ def run_command(notebook, given, out, cell_limit):
     require_folder(out)
     from ppbook.run import run
 
-    say(run(notebook, given, out, cell_limit))
+    answer, folder = run(notebook, given, out, cell_limit)
+    say(f"{answer}\n\nnotebook and results are in {folder}")
 
 
 @command("notebooks")

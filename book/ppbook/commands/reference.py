@@ -25,20 +25,11 @@ def write_reference(group):
     'Usage: ppmodel [OPTIONS] [COMMAND] [ARGS]...'
     """
     context = click.Context(group, info_name="ppmodel")
-    commands = {f"ppmodel {name}": group.get_command(context, name) for name in group.list_commands(context)}
-    return "\n".join(
-        [_block(group, "ppmodel"), *(f"## {name}\n\n{_block(one, name)}" for name, one in commands.items())]
-    )
-
-
-def print_reference():
-    """Print `write_reference` for ppmodel's own command line."""
-    from ppmodel.cli.process import cli
-
-    print(write_reference(cli), end="")
-
-
-def _block(command, called):
-    settings = command.context_settings | {"terminal_width": _COLUMNS, "max_content_width": _COLUMNS}
-    with click.Context(command, info_name=called, **settings) as context:
-        return f"```text\n{command.get_help(context)}\n```\n"
+    settings = {"terminal_width": _COLUMNS, "max_content_width": _COLUMNS}
+    texts = []
+    for name in ["ppmodel", *(f"ppmodel {name}" for name in group.list_commands(context))]:
+        command = group.get_command(context, name.partition(" ")[2]) if " " in name else group
+        with click.Context(command, info_name=name, **command.context_settings | settings) as place:
+            heading = f"## {name}\n\n" if command is not group else ""
+            texts.append(f"{heading}```text\n{command.get_help(place)}\n```\n")
+    return "\n".join(texts)
