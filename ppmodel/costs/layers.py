@@ -347,7 +347,8 @@ def _wait_for_host(seconds, sizes, spec):
 
     With p the host's exponent, a phase takes (device^p + host^p)^(1/p).
     """
-    host = sizes.launches[sizes.block] @ np.array([spec.block_host_s, spec.tensor_host_s, spec.softmax_host_s])
+    blocks, tensor, softmax = np.moveaxis(sizes.launches[sizes.block], -1, 0)
+    host = spec.block_host_s * blocks + (spec.tensor_host_s * tensor + spec.softmax_host_s * softmax)
     device, power = seconds[sizes.block].sum(axis=2), spec.host_exponent
     longest = np.maximum(np.maximum(device, host), np.finfo(float).tiny)
     both = longest * ((device / longest) ** power + (host / longest) ** power) ** (1 / power)
