@@ -15,7 +15,6 @@ from ppmodel.measured import is_tight, memory_errors, predicted, read_rows
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import unseen
 from ppmodel.measured.constants import MEMORY, TIME, chosen, value_of, with_values
-from ppmodel.measured.peaks import PeakBatch
 from ppmodel.specs import DATA, load_system
 
 MEASURED = DATA / "reference" / "measured"
@@ -44,7 +43,7 @@ def test_batches_are_the_twin_of_predictions(name):
     if start.fp8_peak_compute_flops:
         rows = [row | {"precision": word} for row, word in zip(rows, cycle(("fp8", "bf16", "")), strict=False)]
     other = with_values(start, {one.name: one.start * 0.9 for one in chosen(start)})
-    times, peaks = Batch(rows, start).seconds([start, other]), PeakBatch(rows, start).bytes([start, other])
+    times, peaks = Batch(rows, start).seconds([start, other]), Batch(rows, start).bytes([start, other])
     for system, seconds, held in zip((start, other), times, peaks, strict=True):
         alone = [predicted(row, system) for row in rows]
         assert seconds == pytest.approx([one["predicted_iteration_s"] for one in alone], rel=1e-12)
@@ -70,9 +69,7 @@ def test_batches_know_what_the_measured_files_lack(row, overlaps):
     system = replace(start, framework=replace(start.framework, **switches))
     alone = predicted(row, system)
     assert Batch([row], system).seconds([system])[0, 0] == pytest.approx(alone["predicted_iteration_s"], rel=1e-12)
-    assert PeakBatch([row], system).bytes([system])[0, 0] / 1e9 == pytest.approx(
-        alone["predicted_memory_gb"], rel=1e-12
-    )
+    assert Batch([row], system).bytes([system])[0, 0] / 1e9 == pytest.approx(alone["predicted_memory_gb"], rel=1e-12)
 
 
 # ---- what the packaged systems state -------------------------------------------------------------
@@ -101,10 +98,10 @@ def errors(name, file, what):
     if what == "memory":
         rows = [row for row in rows if row["memory_gb"]]
         measured = np.array([float(row["memory_gb"]) for row in rows])
-        return np.abs(PeakBatch(rows, system).bytes([system])[0] / 1e9 / measured - 1)
+        return np.abs(Batch(rows, system).bytes([system])[0] / 1e9 / measured - 1)
     rows = [row for row in rows if not row["memory_gb"] and row["status"] in ("oom", "measured")]
     out = np.array([row["status"] == "oom" for row in rows])
-    return ((PeakBatch(rows, system).bytes([system])[0] > system.memory_capacity_bytes) != out).astype(float)
+    return ((Batch(rows, system).bytes([system])[0] > system.memory_capacity_bytes) != out).astype(float)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -188,7 +185,7 @@ TRUE = {"compute_efficiency": 0.62, "kernels.stream_efficiency": 0.31, "collecti
 
 def made(tmp_path, system, rows, noise=0.0):
     """A file of rows whose times and memory the model itself gives, with some noise."""
-    times, peaks = Batch(rows, system).seconds([system])[0], PeakBatch(rows, system).bytes([system])[0]
+    times, peaks = Batch(rows, system).seconds([system])[0], Batch(rows, system).bytes([system])[0]
     chance = np.random.default_rng(1)
     rows = [
         row

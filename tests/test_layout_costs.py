@@ -10,7 +10,9 @@ from ppmodel.costs import (
     PARTS,
     Collective,
     Group,
+    Kernel,
     Kernels,
+    check_layout,
     collective_s,
     group_of,
     kernels_s,
@@ -20,7 +22,6 @@ from ppmodel.costs import (
     roofline_s,
     stages,
 )
-from ppmodel.costs import roofline as kind
 from ppmodel.costs.transfers import pipeline_links
 from ppmodel.costs.work import Work
 from ppmodel.errors import CostError, SpecificationError
@@ -183,8 +184,8 @@ def test_without_constants_kernels_keep_the_roofline():
 def test_products_saturate_in_rows_and_width():
     """A product of half_rows rows attains half of what a tall one does, and so in the narrower of its other sides."""
     system = replace(load_system("dgx_a100"), compute_latency_s=0.0)
-    tall = Kernels.of([(1e15, 0.0, kind.PRODUCT, np.inf, np.inf, 1.0)])
-    flat = Kernels.of([(1e15, 0.0, kind.PRODUCT, 300.0, 20.0, 1.0)])
+    tall = Kernels.of([(1e15, 0.0, Kernel.PRODUCT, np.inf, np.inf, 1.0)])
+    flat = Kernels.of([(1e15, 0.0, Kernel.PRODUCT, 300.0, 20.0, 1.0)])
     spec = KernelSpec(product_half_rows=300.0, product_half_width=20.0)
     plain, saturating = kernels_s(tall, system), kernels_s(flat, replace(system, kernels=spec))
     assert saturating == pytest.approx(4 * plain)
@@ -194,10 +195,10 @@ def test_products_saturate_in_rows_and_width():
 @pytest.mark.parametrize(
     ("constants", "kinds", "factor"),
     [
-        ({"weight_grad_efficiency": 0.5}, [kind.WEIGHT_PRODUCT], 2.0),
-        ({"attention_efficiency": 0.3}, [kind.ATTENTION, kind.ATTENTION_BACKWARD], 2.0),
-        ({"attention_backward_efficiency": 0.2}, [kind.ATTENTION_BACKWARD], 3.0),
-        ({"batched_efficiency": 0.15}, [kind.BATCHED], 4.0),
+        ({"weight_grad_efficiency": 0.5}, [Kernel.WEIGHT_PRODUCT], 2.0),
+        ({"attention_efficiency": 0.3}, [Kernel.ATTENTION, Kernel.ATTENTION_BACKWARD], 2.0),
+        ({"attention_backward_efficiency": 0.2}, [Kernel.ATTENTION_BACKWARD], 3.0),
+        ({"batched_efficiency": 0.15}, [Kernel.BATCHED], 4.0),
     ],
 )
 def test_each_kind_of_kernel_has_its_efficiency(constants, kinds, factor):
@@ -214,8 +215,8 @@ def test_softmax_and_loss_have_their_share_of_the_memorys_bandwidth():
     moved = Kernels.of([(0.0, 1e12, n, np.inf, np.inf, 1.0) for n in range(9)])
     spec = KernelSpec(stream_efficiency=0.1, softmax_efficiency=0.4, loss_efficiency=0.2)
     ratio = kernels_s(moved, replace(system, kernels=spec)) / kernels_s(moved, system)
-    assert ratio[[kind.STREAM, kind.SOFTMAX, kind.LOSS]] == pytest.approx([8, 2, 4])
-    assert np.delete(ratio, [kind.STREAM, kind.SOFTMAX, kind.LOSS]) == pytest.approx(1)
+    assert ratio[[Kernel.STREAM, Kernel.SOFTMAX, Kernel.LOSS]] == pytest.approx([8, 2, 4])
+    assert np.delete(ratio, [Kernel.STREAM, Kernel.SOFTMAX, Kernel.LOSS]) == pytest.approx(1)
 
 
 def test_fp8_doubles_products_alone():
@@ -223,8 +224,8 @@ def test_fp8_doubles_products_alone():
     system = load_system("dgx_a100")
     fast = replace(system, compute_latency_s=0.0, fp8_peak_compute_flops=2 * system.peak_compute_flops)
     ratio = kernels_s(MIXED, fast) / kernels_s(MIXED, fast, "fp8")
-    assert ratio[[kind.PRODUCT, kind.WEIGHT_PRODUCT]] == pytest.approx(2)
-    assert ratio[[kind.ATTENTION, kind.ATTENTION_BACKWARD, kind.BATCHED]] == pytest.approx(1)
+    assert ratio[[Kernel.PRODUCT, Kernel.WEIGHT_PRODUCT]] == pytest.approx(2)
+    assert ratio[[Kernel.ATTENTION, Kernel.ATTENTION_BACKWARD, Kernel.BATCHED]] == pytest.approx(1)
     with pytest.raises(CostError, match="fp8"):
         kernels_s(MIXED, system, "fp8")
 
@@ -243,7 +244,9 @@ def test_a_layout_of_ones_changes_nothing(name):
     assert (plain.occupancy_s == laid.occupancy_s).all()
     assert (plain.latency_s == laid.latency_s).all()
     old, new = (stages(table, model, system, layout=layout) for layout in (None, ones))
-    assert [stage[:9] for stage in old] == [stage[:9] for stage in new]
+    of_step = {"reduction_s", "gather_s", "optimizer_s"}
+    for name in vars(old).keys() - of_step:
+        assert (getattr(old, name) == getattr(new, name)).all(), name
 
 
 def test_parts_sum_to_the_operations(llama):
@@ -480,4 +483,4 @@ def test_empty_stages_hold_nothing(llama):
 def test_fp8_needs_a_system_that_has_it(llama):
     """One line that says so."""
     with pytest.raises(SpecificationError, match="needs a system with a peak in fp8, and dgx_a100 gives none"):
-        stages(TABLE, llama, load_system("dgx_a100"), layout=LayoutSpec(precision="fp8"))
+        check_layout(LayoutSpec(precision="fp8"), llama, load_system("dgx_a100"), TABLE)

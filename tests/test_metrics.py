@@ -167,10 +167,11 @@ def test_memory_of_a_model_counts_what_the_weight_gradient_needs():
     """A block keeps 32 sbh bytes from one half to the other (inputs and gradients of its dense layers), of 34 sbh."""
     schedule = parse_table("0F0 0I0 0F1 0I1 0W0 0W1")
     model, system = load_model("paper"), load_system("mid_cp_mid_nw")
-    (stage,) = stages(schedule, model, system)
+    of_stages = stages(schedule, model, system)
+    stage = of_stages[0]
     tokens = model.global_batch / 2 * model.sequence * model.hidden
     inner = model.heads * model.head_size / model.hidden  # 80 heads of a whole size do not fill the hidden size
     assert stage.weight_grad_bytes / stage.blocks == pytest.approx(2 * tokens * (1 + 3 * inner + inner + 1 + 5 + 5))
-    assert memory(schedule, model, [stage]).activations == pytest.approx(
+    assert memory(schedule, model, of_stages).activations == pytest.approx(
         [stage.activation_bytes + stage.weight_grad_bytes]
     )

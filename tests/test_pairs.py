@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from ppmodel import Schedule, build
 from ppmodel.costs import OpCosts, model_costs, stages
 from ppmodel.costs.collectives import collective_line
-from ppmodel.costs.model import work_of
-from ppmodel.costs.pairs import list_units, operation_units
+from ppmodel.costs.layers import layers_of
+from ppmodel.costs.pairs import operation_units
 from ppmodel.costs.units import ORDERS, Unit, cell_duration, cell_streams, handed_on
 from ppmodel.errors import CostError
 from ppmodel.metrics import computing_s, operations_s
@@ -238,11 +238,12 @@ PAIRED = ["stp", "dualpipe", "dualpipev", "combined-1f1b"]
 def test_pairs_of_a_model_take_less_and_all_engines_agree(llama, name):
     """Between the kernels of both operations and their sum; the longest path, events and many systems at once agree."""
     table, layout = build(name, 4, 16), LayoutSpec(pp=4, tp=8)
-    costs, held = (find(table, llama, load_system("h100"), layout=layout) for find in (model_costs, stages))
+    costs = model_costs(table, llama, load_system("h100"), layout=layout)
     kernels = {OpKind.F: (0,), OpKind.B: (1, 2), OpKind.I: (1,), OpKind.W: (2,)}
     for (one, first, other, second), factor in costs.pairs.items():
         both = costs.compute_s[one, first] + costs.compute_s[other, second]
-        least = held[first].parts_s[0][0] + sum(held[second].parts_s[phase][0] for phase in kernels[OpKind(other)])
+        parts_s = costs.stages.parts_s
+        least = parts_s[first, 0, 0] + sum(parts_s[second, phase, 0] for phase in kernels[OpKind(other)])
         assert least * (1 - 1e-9) <= factor * both < both
     graph = compile_graph(table)
     times = run_graph(graph, costs)
@@ -290,8 +291,8 @@ def test_a_backward_alone_hides_its_collectives_as_its_two_streams_would(llama, 
     system, layout = load_system("h100"), LayoutSpec(pp=4, tp=8, layers="even")
     system = replace(system, collectives=replace(system.collectives, contention=contention))
     table, hidden = build("dualpipev", 4, 8), replace(layout, overlap_backward=True)
-    work, seconds = work_of(llama, 1, layout), np.array([stages(table, llama, system, layout=layout)[1].parts_s])
-    block = list_units(work.phases, seconds.repeat(3, axis=0) / 10, system, layout)[0]
+    layers = layers_of(llama, 1, system, layout)
+    block = layers.pair_times.units[[part for part, _ in layers.work.layers].index("block")]
     exposed, found = (stages(table, llama, system, layout=one)[1] for one in (layout, hidden))
     assert exposed.input_grad_s + exposed.weight_grad_s == pytest.approx(10 * cell_duration(block[1]))
     walked = cell_duration([Unit()], block[1], contention=contention)

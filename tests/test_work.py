@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ppmodel.costs import (
+    Kernel,
     block_operations,
     embedding_operations,
     head_operations,
@@ -64,7 +65,7 @@ def whole(model, sequences, layout=None):
 
 
 def products(operations, phase):
-    return sum(getattr(one, phase).flops for one in operations if one.kind in ("product", "attention"))
+    return sum(getattr(one, phase).flops for one in operations if one.is_product or one.kernel == Kernel.ATTENTION)
 
 
 def kept(operations, recompute="none"):
@@ -206,7 +207,7 @@ def test_collectives_stand_apart_from_work(kind, tp, cp, split):
     for place, one in enumerate(operations):
         waits = any(getattr(one, f"{phase}_comm") for phase in PHASES)
         works = any(getattr(one, phase).bytes for phase in PHASES)
-        assert waits is (one.kind == "collective")
+        assert waits is (one.kernel is None)
         assert works is not waits
         if one.weight_grad_comm:
             assert operations[place - 1].weight_grad.flops > 0
@@ -217,7 +218,7 @@ def test_shapes_are_those_of_one_gpus_products():
     model = of_kind("experts")
     for sizes in ({}, {"tp": 4, "sequence_parallel": True}, {"tp": 2, "cp": 2, "ep": 4, "dp": 2}):
         for one in block_operations(model, 2, LayoutSpec(**sizes)):
-            if one.kind == "product":
+            if one.is_product:
                 rows, columns, depth = one.shape
                 assert one.forward.flops == pytest.approx(2 * one.count * rows * columns * depth)
     up = {o.name: o for o in block_operations(model, 2, LayoutSpec(tp=2, ep=4, dp=4))}["experts up"]
@@ -230,7 +231,7 @@ def test_fused_attention_alone_skips_the_masked_half():
     for attention, share in (("fused", 0.5), ("materialised", 1.0), ("fused-softmax", 1.0)):
         model = gpt(8, 16, 128, attention=attention)
         causal, full = (
-            [o for o in block_operations(model, 1, LayoutSpec(causal=causal)) if o.core or o.kind == "attention"]
+            [o for o in block_operations(model, 1, LayoutSpec(causal=causal)) if o.core or o.kernel == Kernel.ATTENTION]
             for causal in (True, False)
         )
         assert sum(o.forward.flops for o in causal) == share * sum(o.forward.flops for o in full)

@@ -101,7 +101,7 @@ def stage_ranks(schedule, model, system, layout):
     [(20, 0), (20, 1), (20, 0), (20, 1)]
     """
     cut = stages(schedule, model, system, layout=replace(layout, global_batch=None))
-    return [(stage.blocks, rank) for stage, rank in zip(cut, schedule.placement[0].tolist(), strict=True)]
+    return list(zip(cut.blocks.tolist(), schedule.placement[0].tolist(), strict=True))
 
 
 def edge_labels(exchanged, system, layout):

@@ -141,7 +141,7 @@ def layer_s(model, system, tp, sequence):
     spec = replace(load_model(model), sequence=sequence)
     layers = (1, 1, spec.blocks - 2)
     middle = stages(build("1f1b", 3, 3), spec, system, layout=LayoutSpec(pp=3, tp=tp, layers=layers))[1]
-    return middle.parts_s[0][PARTS.index("computing")], middle.parts_s[0][PARTS.index("tensor")]
+    return float(middle.parts_s[0, PARTS.index("computing")]), float(middle.parts_s[0, PARTS.index("tensor")])
 
 
 def run_of(row):

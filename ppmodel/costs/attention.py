@@ -3,7 +3,18 @@
 from typing import NamedTuple
 
 from ppmodel.costs.collectives import Collective
-from ppmodel.costs.work import NO_WORK, BlockOperation, Work, exchange, gather, linear, norm, reduce, sharing_input
+from ppmodel.costs.work import (
+    NO_WORK,
+    BlockOperation,
+    Kernel,
+    Work,
+    exchange,
+    gather,
+    linear,
+    norm,
+    reduce,
+    sharing_input,
+)
 
 _CAUSAL_HALF = 0.5
 
@@ -121,9 +132,8 @@ def _fused(model, share, heads):
     gradient = Work((3 + 2 * value) * flops + 10.0 * scores, moved)
     saved = width * (query + (1 + value) * key) + statistics  # the output is the projection's input, kept there
     shape = share.sequences * heads.queries, model.sequence / share.cp, model.sequence, heads.size
-    return [
-        BlockOperation("attention (fused)", core, gradient, NO_WORK, saved_bytes=saved, kind="attention", shape=shape)
-    ]
+    kernel = {"kernel": Kernel.ATTENTION, "shape": shape}
+    return [BlockOperation("attention (fused)", core, gradient, NO_WORK, saved_bytes=saved, **kernel)]
 
 
 def _materialised(model, share, heads):
@@ -147,9 +157,8 @@ def _batched(name, model, size, elements, shape):
     query, key, scores = elements
     product = Work(2.0 * scores * size, model.element_bytes * (query + key + scores))
     moved = model.element_bytes * (2 * query + 2 * key + 2 * scores)
-    return BlockOperation(
-        name, product, Work(2 * product.flops, moved), NO_WORK, core=True, kind="product", shape=shape
-    )
+    gradient = Work(2 * product.flops, moved)
+    return BlockOperation(name, product, gradient, NO_WORK, core=True, kernel=Kernel.BATCHED, shape=shape)
 
 
 def _between(model, scores):
@@ -161,11 +170,13 @@ def _between(model, scores):
         forward = Work(5.0 * scores + mask, (1 + results) * width * scores + mask)
         backward = Work(4.0 * scores + mask, 3.0 * width * scores + mask)
         name = "softmax, mask and dropout" if model.dropout else "softmax and mask"
-        return [BlockOperation(name, forward, backward, NO_WORK, core_bytes=kept + mask, core=True)]
-    softmax = Work(5.0 * scores, 2.0 * width * scores)
-    gradient = Work(4.0 * scores, 3.0 * width * scores)
-    passes = [BlockOperation("softmax", softmax, gradient, NO_WORK, core_bytes=kept, core=True)]
-    if model.dropout:
-        passed = Work(scores, (2 * width + 1) * scores)
-        passes.append(BlockOperation("attention dropout", passed, passed, NO_WORK, core_bytes=scores, core=True))
-    return passes
+        return [_pass(name, forward, backward, kept + mask, Kernel.FUSED_SOFTMAX)]
+    softmax = _pass("softmax", Work(5.0 * scores, 2.0 * width * scores), Work(4.0 * scores, 3.0 * width * scores), kept)
+    if not model.dropout:
+        return [softmax]
+    dropout = Work(scores, (2 * width + 1) * scores)
+    return [softmax, _pass("attention dropout", dropout, dropout, scores)]
+
+
+def _pass(name, forward, backward, kept, kernel=Kernel.SOFTMAX):
+    return BlockOperation(name, forward, backward, NO_WORK, core_bytes=kept, core=True, kernel=kernel)

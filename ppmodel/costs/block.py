@@ -2,9 +2,20 @@
 
 from ppmodel.costs.attention import attention_operations
 from ppmodel.costs.collectives import Collective
-from ppmodel.costs.experts import expert_operations
-from ppmodel.costs.mlp import mlp_operations
-from ppmodel.costs.work import NO_WORK, BlockOperation, Work, exchange, gather, linear, norm, reduce, residual, share_of
+from ppmodel.costs.mlp import expert_operations, mlp_operations
+from ppmodel.costs.work import (
+    NO_WORK,
+    BlockOperation,
+    Kernel,
+    Work,
+    exchange,
+    gather,
+    linear,
+    norm,
+    reduce,
+    residual,
+    share_of,
+)
 
 _SINGLE = 4
 """Bytes per number in single precision, in which the loss is computed."""
@@ -40,7 +51,7 @@ def block_operations(model, sequences, layout=None, *, dense=False):
     >>> [operation.name for operation in block_operations(load_model("paper"), 1)][:4]
     ['norm 1', 'query-key-value', 'scores', 'softmax']
     >>> operations = block_operations(load_model("llama3_70b"), 1, LayoutSpec(tp=8))
-    >>> [operation.name for operation in operations if operation.kind == "collective"]
+    >>> [operation.name for operation in operations if operation.kernel is None]
     ['enter attention', 'leave attention', 'enter MLP', 'leave MLP']
     """
     share = share_of(model, sequences, layout)
@@ -133,11 +144,15 @@ def _loss(model, share, logits):
     loss = BlockOperation(
         "softmax and loss", Work(5.0 * logits, (model.element_bytes + _SINGLE) * logits),
         Work(2.0 * logits, (model.element_bytes + _SINGLE) * logits), NO_WORK, saved_bytes=_SINGLE * logits,
+        kernel=Kernel.LOSS,
     )  # fmt: skip
     if share.tp == 1:
         return [loss]
-    one = Collective("all-reduce", "tensor", _SINGLE * share.tokens)
-    return [exchange("largest logit", one), loss, exchange("logit of the label", one), exchange("sum of the loss", one)]
+    names, total = ("largest logit", "logit of the label", "sum of the loss"), _SINGLE * share.tokens
+    largest, label, denominator = (
+        exchange(name, Collective("all-reduce", "tensor", total), can_hide=False) for name in names
+    )
+    return [largest, loss, label, denominator]
 
 
 def working_bytes(operations):

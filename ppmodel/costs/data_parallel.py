@@ -5,72 +5,77 @@ of a data group. Stage 0 all-reduces gradients. Stage 1 reduces and scatters the
 parameters, like Megatron-LM's distributed optimizer. From stage 2 on, no rank has room for all gradients, so every
 microbatch reduces and scatters them; with stage 3, it also gathers the weights, once for the forward and once for the
 backward.
+
+Parameters are pairs of arrays, those of experts apart, because other groups of ranks share them: the parameters that
+one GPU has of each layer or stage. Lines are `collective_line`'s of both groups, shape (2, 2) or (..., 2, 2).
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.costs.collectives import collective_line
-
 SHARED_OPTIMIZER, SHARED_GRADIENTS, SHARED_WEIGHTS = 1, 2, 3
 """The ZeRO stages, by what is sharded."""
 
 
-class Held(NamedTuple):
-    """Parameters that one GPU holds, with those of experts separate, because different groups of ranks share them."""
-
-    dense: np.ndarray
-    experts: np.ndarray
-
-
-def shared_s(kind, parameters, parameter_bytes, layout, system):
-    """Compute the seconds of a data-parallel collective on all parameters of a GPU.
+class Sharing(NamedTuple):
+    """How data-parallel ranks share the work on a model's parameters; numbers, or arrays by the run of each stage.
 
     Parameters
     ----------
-    kind : str
-        As in `Collective`.
-    parameters : Held
-        Of one GPU.
-    parameter_bytes : float
-        Bytes moved per parameter.
-    layout : LayoutSpec
-    system : SystemSpec
-
-    Returns
-    -------
-    ndarray of float
-        In seconds, in the shape of the parameters; 0 if there are none.
+    zero : int
+        ZeRO stage.
+    ranks, expert_ranks : float
+        Number of ranks with the same parameters, and with the same experts.
+    overlap_gradients, overlap_parameters : bool
+        Whether computation hides reductions, and gathering.
+    weight_bytes, gradient_bytes, optimizer_bytes : float
+        Bytes of each per parameter.
+    reduction, gathering : int, shape (2,)
+        Which lines, of those of the layers, gradients and weights are exchanged on: of both groups.
     """
-    total = 0.0
-    for held, group in zip(parameters, ("data", "expert-data"), strict=True):
-        fixed, slope = collective_line(kind, group, layout, system)
-        held = np.asarray(held)
-        total = total + np.where(held > 0, fixed + slope * parameter_bytes * held, 0.0)
-    return total
+
+    zero: int
+    ranks: float
+    expert_ranks: float
+    overlap_gradients: bool
+    overlap_parameters: bool
+    weight_bytes: float
+    gradient_bytes: float
+    optimizer_bytes: float
+    reduction: tuple = (0, 0)
+    gathering: tuple = (0, 0)
 
 
-def shares(parameters, layout, from_stage):
-    """Number of parameters for which a GPU keeps a quantity that ZeRO shards from a given stage on.
+def sharing_of(model, layout):
+    """The `Sharing` of a run, still without its lines."""
+    ranks = layout.dp * layout.cp
+    widths = model.element_bytes, model.gradient_bytes, model.optimizer_bytes
+    return Sharing(layout.zero, ranks, ranks / layout.ep, layout.overlap_gradients, layout.overlap_parameters, *widths)
 
-    Parameters
-    ----------
-    parameters : Held
-        Of one GPU.
-    layout : LayoutSpec
-    from_stage : int
-        1 for the optimizer state, 2 for gradients, 3 for weights.
 
-    Returns
-    -------
-    ndarray of float
-        Number of parameters.
-    """
-    if layout.zero < from_stage:
-        return parameters.dense + parameters.experts
-    data = layout.dp * layout.cp
-    return parameters.dense / data + parameters.experts / (data / layout.ep)
+def collectives_of(model, layout):
+    """Kind and group of the collectives of a `Sharing`: two for its reduction, two for its gathering."""
+    groups = "data", "expert-data" if model.experts else "data"
+    return [
+        (kind, group) for kind in ("reduce-scatter" if layout.zero else "all-reduce", "all-gather") for group in groups
+    ]
+
+
+def exchanged_s(parameters, lines, parameter_bytes):
+    """Seconds of a collective on all parameters of a GPU; 0 if there are none."""
+    seconds = 0.0
+    for group, count in enumerate(parameters):
+        if count.any():
+            fixed, slope = lines[..., group, 0], lines[..., group, 1]
+            seconds = seconds + np.where(count > 0, fixed + slope * parameter_bytes * count, 0.0)
+    return seconds
+
+
+def shares(parameters, sharing, from_stage):
+    """Number of parameters for which a GPU keeps a quantity that ZeRO shards from a given stage on."""
+    dense, experts = parameters
+    return np.where(sharing.zero < from_stage, dense + experts, dense / sharing.ranks + experts / sharing.expert_ranks)
 
 
 def persistent_bytes(stages, model, layout):
@@ -78,7 +83,7 @@ def persistent_bytes(stages, model, layout):
 
     Parameters
     ----------
-    stages : list of Stage
+    stages : Stages
         From `costs.stages`, with the layout.
     model : ModelSpec
         Provides the bytes of each per parameter, which need not be whole numbers.
@@ -96,110 +101,81 @@ def persistent_bytes(stages, model, layout):
     >>> from ppmodel.costs import stages
     >>> from ppmodel.specs import LayoutSpec, load_model, load_system
     >>> schedule, model, layout = build("1f1b", 4, 8), load_model("llama3_70b"), LayoutSpec(pp=4, tp=8, dp=2, zero=1)
-    >>> held = persistent_bytes(stages(schedule, model, load_system("dgx_h100"), layout=layout), model, layout)
-    >>> [round(float(part[1]) / 1e9, 1) for part in held]
+    >>> parts = persistent_bytes(stages(schedule, model, load_system("dgx_h100"), layout=layout), model, layout)
+    >>> [round(float(part[1]) / 1e9, 1) for part in parts]
     [4.3, 8.6, 12.8]
     """
-    experts = np.array([stage.expert_parameters for stage in stages])
-    held = Held(np.array([stage.parameters for stage in stages]) - experts, experts)
-    widths = model.element_bytes, model.gradient_bytes, model.optimizer_bytes
-    sharing = SHARED_WEIGHTS, SHARED_GRADIENTS, SHARED_OPTIMIZER
-    return [shares(held, layout, least) * width for width, least in zip(widths, sharing, strict=True)]
+    sharing = sharing_of(model, layout)
+    parameters = stages.parameters - stages.expert_parameters, stages.expert_parameters
+    widths = {
+        SHARED_WEIGHTS: sharing.weight_bytes, SHARED_GRADIENTS: sharing.gradient_bytes,
+        SHARED_OPTIMIZER: sharing.optimizer_bytes,
+    }  # fmt: skip
+    return [shares(parameters, sharing, least) * width for least, width in widths.items()]
 
 
-def microbatch_data_s(parameters, busy_s, model, layout, system):
+def microbatch_data_s(parameters, busy_s, sharing, lines):
     """Exposed seconds of ZeRO 2 and 3 traffic per microbatch, in the forward and both halves of the backward.
 
     Parameters
     ----------
-    parameters : Held
-        Of one GPU, by part of the model.
-    busy_s : ndarray of float, shape (num_lists, 3)
+    parameters : pair of ndarray of float, shape (num_layers,)
+    busy_s : ndarray of float, shape (3, num_layers)
         Seconds of F, I and W (kernels, and tensor-parallel collectives that no kernel hides), which hide the traffic if
         the layout says so.
-    model : ModelSpec
-    layout : LayoutSpec
-    system : SystemSpec
+    sharing : Sharing
+    lines : ndarray of float, shape (num_lines, 2)
 
     Returns
     -------
-    ndarray of float, shape (num_lists, 3)
-        By part of the model and F, I, W.
+    ndarray of float, shape (3, num_layers)
+        By F, I, W.
     """
-    exposed, hidden = np.zeros((len(parameters.dense), 3)), 0.0
-    if layout.zero >= SHARED_WEIGHTS:
-        gather = shared_s("all-gather", parameters, model.element_bytes, layout, system)
-        under = busy_s[:, :2] * layout.overlap_parameters
-        exposed[:, :2] = np.maximum(gather[:, None] - under, 0.0)
-        hidden = gather - exposed[:, 1]
-    if layout.zero >= SHARED_GRADIENTS:
-        scatter = shared_s("reduce-scatter", parameters, model.gradient_bytes, layout, system)
-        left = np.maximum(busy_s[:, 1] - hidden, 0.0) + busy_s[:, 2]  # of the next block's backward
-        exposed[:, 2] = np.maximum(scatter - left * layout.overlap_gradients, 0.0)
-    return exposed
+    gather = exchanged_s(parameters, lines[sharing.gathering], sharing.weight_bytes) * (sharing.zero >= SHARED_WEIGHTS)
+    forward, backward = np.maximum(gather - busy_s[:2] * sharing.overlap_parameters, 0.0)
+    scatter = exchanged_s(parameters, lines[sharing.reduction], sharing.gradient_bytes)
+    left = np.maximum(busy_s[1] - (gather - backward), 0.0) + busy_s[2]  # of the next block's backward
+    exposed = np.maximum(scatter - left * sharing.overlap_gradients, 0.0) * (sharing.zero >= SHARED_GRADIENTS)
+    return np.array([forward, backward, exposed])
 
 
-def reduction_s(parameters, backward_s, model, layout, system):
+def reduction_s(parameters, backward_s, sharing, lines):
     """Seconds of a stage's gradient reduction, minus those that its last backward hides if allowed.
 
     Parameters
     ----------
-    parameters : Held
-        Of one GPU, by stage.
+    parameters : pair of ndarray of float, shape (num_stages,)
     backward_s : ndarray of float, shape (num_stages,)
         Duration of the operation that produces a rank's last gradients, a backward or its weight-gradient half:
         finished gradients are reduced while it computes the rest.
-    model : ModelSpec
-        Provides the bytes per gradient.
-    layout : LayoutSpec
-    system : SystemSpec
+    sharing : Sharing
+    lines : ndarray of float, shape (num_lines, 2)
 
     Returns
     -------
     ndarray of float, shape (num_stages,)
     """
-    if layout.zero >= SHARED_GRADIENTS:
-        return np.zeros(len(parameters.dense))
-    kind = "reduce-scatter" if layout.zero else "all-reduce"
-    summed = shared_s(kind, parameters, model.gradient_bytes, layout, system)
-    return np.maximum(summed - backward_s, 0.0) if layout.overlap_gradients else summed
+    summed = exchanged_s(parameters, lines[sharing.reduction], sharing.gradient_bytes)
+    return np.maximum(summed - sharing.overlap_gradients * backward_s, 0.0) * (sharing.zero < SHARED_GRADIENTS)
 
 
-def gather_s(parameters, forward_s, model, layout, system):
+def gather_s(parameters, forward_s, sharing, lines):
     """Seconds of gathering a stage's updated parameters, minus those that its first forward hides if allowed.
 
-    Parameters
-    ----------
-    parameters : Held
-        Of one GPU, by stage.
-    forward_s : ndarray of float, shape (num_stages,)
-        Duration of one forward.
-    model : ModelSpec
-        Provides the bytes per weight.
-    layout : LayoutSpec
-    system : SystemSpec
-
-    Returns
-    -------
-    ndarray of float, shape (num_stages,)
+    Parameters and result are as in `reduction_s`, with the duration of one forward.
     """
-    if layout.zero not in (SHARED_OPTIMIZER, SHARED_GRADIENTS):
-        return np.zeros(len(parameters.dense))
-    gather = shared_s("all-gather", parameters, model.element_bytes, layout, system)
-    return np.maximum(gather - forward_s, 0.0) if layout.overlap_parameters else gather
+    gathered = exchanged_s(parameters, lines[sharing.gathering], sharing.weight_bytes)
+    once = (sharing.zero >= SHARED_OPTIMIZER) & (sharing.zero < SHARED_WEIGHTS)
+    return np.maximum(gathered - sharing.overlap_parameters * forward_s, 0.0) * once
 
 
-def optimizer_s(parameters, model, layout, system):
+def optimizer_s(parameters, sharing, system):
     """Seconds of the optimizer step: a pass over memory that reads gradients, updates the state and writes weights.
 
     Parameters
     ----------
-    parameters : Held
-        Of one GPU, by stage.
-    model : ModelSpec
-        Provides the bytes of each.
-    layout : LayoutSpec
-        Provides the share of a GPU.
+    parameters : pair of ndarray of float, shape (num_stages,)
+    sharing : Sharing
     system : SystemSpec
         Provides memory bandwidth, its attainable fraction, and the latency of an operation.
 
@@ -207,8 +183,8 @@ def optimizer_s(parameters, model, layout, system):
     -------
     ndarray of float, shape (num_stages,)
     """
-    own = shares(parameters, layout, SHARED_OPTIMIZER)
-    moved = own * (model.gradient_bytes + 2 * model.optimizer_bytes + model.element_bytes)
+    updated = shares(parameters, sharing, SHARED_OPTIMIZER)
+    moved = updated * (sharing.gradient_bytes + 2 * sharing.optimizer_bytes + sharing.weight_bytes)
     efficiency = system.kernels and system.kernels.optimizer_efficiency
     attained = system.memory_bandwidth_bytes_per_s * (efficiency or system.memory_efficiency)
-    return np.where(own > 0, moved / attained + system.memory_latency_s, 0.0)
+    return np.where(updated > 0, moved / attained + system.memory_latency_s, 0.0)

@@ -1,23 +1,114 @@
-"""The MLP on one GPU, split over tp by columns, then by rows."""
+"""The MLP on one GPU, split over tp by columns, then by rows; or the mixture of experts that replaces it."""
 
-from ppmodel.costs.work import elementwise, gather, linear, reduce
+from ppmodel.costs.collectives import Collective
+from ppmodel.costs.work import (
+    NO_WORK,
+    BlockOperation,
+    Kernel,
+    Work,
+    elementwise,
+    exchange,
+    gather,
+    linear,
+    reduce,
+    sharing_input,
+)
+
+_SINGLE = 4
+"""Bytes of the router's probabilities, which are in single precision."""
 
 
-def mlp_operations(model, share, size, place="MLP"):
+def mlp_operations(model, share, size, place="MLP", *, shares_input=False):
     """From the normalised stream to the sum over tp of the second product, in the order of the forward.
 
-    `size` is the hidden width, `place` the name of the products.
+    `size` is the hidden width, `place` the name of the products; another operation may keep the input of the first.
     """
-    up, activation, down = mlp_products(model, share.tokens, size / share.tp, place, kept_rows=share.stream)
+    up, activation, down = _products(model, share.tokens, size / share.tp, place, kept_rows=share.stream)
+    up = sharing_input(up) if shares_input else up
     return [*gather(place, model, share, model.hidden, [up]), activation, down, *reduce(place, model, share)]
 
 
-def mlp_products(model, rows, size, place, **options):
+def _products(model, rows, size, place, **options):
     """Both products and the activation between them, which keeps its input (with a gate, both halves)."""
     projections = 2 if model.gated_mlp else 1
     wide = rows * size
     saved = projections * model.element_bytes * wide
-    activation = elementwise("activation", model, wide, flops=8.0 + projections, reads=projections, saved=saved)
+    name = "activation" if place == "MLP" else f"{place} activation"
+    work = {"flops": 8.0 + projections, "reads": projections, "saved": saved}
+    activation = elementwise(name, model, wide, **work, kernel=Kernel.ACTIVATION)
     up = linear(f"{place} up", model, rows, model.hidden, projections * size, **options)
     down = linear(f"{place} down", model, rows, size, model.hidden, **(options | {"kept_rows": rows}))
-    return up, activation if place == "MLP" else activation._replace(name=f"{place} activation"), down
+    return up, activation, down
+
+
+def expert_operations(model, share):
+    """From the normalised stream to the experts' weighted sum, in the order of the forward.
+
+    Tokens are spread evenly over experts, and none is dropped. Experts are on `ep` of the dp x cp ranks, and each is
+    split over tp like an MLP: Megatron-LM's default, expert-tensor parallelism = tp. As in Megatron-LM, the weights of
+    a token's experts are applied in their activation, so their outputs need not be kept.
+    """
+    return [*_router(model, share), *_shared(model, share), *_dispatched(model, share)]
+
+
+def _router(model, share):
+    """A product for the scores of all experts, complete on every GPU, then softmax and selection of the best."""
+    number, rows = model.experts.number, share.stream
+    scores = _SINGLE * rows * number
+    best = Work(5.0 * rows * number, 2.0 * scores), Work(4.0 * rows * number, 3.0 * scores)
+    product = linear("router", model, rows, model.hidden, number)
+    return [
+        product._replace(parameters=model.hidden * number),  # no bias
+        BlockOperation("top experts", *best, NO_WORK, saved_bytes=scores),
+    ]
+
+
+def _shared(model, share):
+    """Shared experts: one MLP; the router keeps its input."""
+    width = model.experts.shared * model.experts.hidden
+    return mlp_operations(model, share, width, "shared experts", shares_input=True) if width else []
+
+
+def _dispatched(model, share):
+    """Send tokens to the GPUs of their experts and back, one copy per expert.
+
+    With sequence parallelism, a GPU sends its part of the tokens, and the copies that its tensor group has received are
+    gathered there. Without it, every GPU of the group sends all tokens, and f and g are outside.
+    """
+    copies = share.stream * model.experts.experts_per_token
+    moved = model.element_bytes * (share.stream + copies) * model.hidden
+    copied, summed = Work(0.0, moved), Work(float(copies * model.hidden), moved)
+    outside = not share.sequence_parallel
+    return [
+        *(gather("experts", model, share, model.hidden, []) if outside else []),
+        BlockOperation("dispatch", copied, summed, NO_WORK),
+        *_all_to_all("all-to-all to experts", model, share, copies),
+        *_of_experts(model, share),
+        *_all_to_all("all-to-all from experts", model, share, copies),
+        BlockOperation("combine", summed, copied, NO_WORK),
+        *(reduce("experts", model, share) if outside else []),
+    ]
+
+
+def _all_to_all(name, model, share, copies):
+    """The copies that one GPU sends and keeps; their gradients go back the same way."""
+    if share.ep == 1:
+        return []
+    collective = Collective("all-to-all", "expert", float(model.element_bytes * copies * model.hidden))
+    return [exchange(name, collective, input_grad=collective)]
+
+
+def _of_experts(model, share):
+    """The experts of one GPU on the copies of its tensor group."""
+    experts, copies = model.experts, share.tokens * model.experts.experts_per_token
+    count = experts.number / share.ep
+    operations = _products(model, copies, experts.hidden / share.tp, "experts", count=count, experts=True)
+    if not share.sequence_parallel:
+        return operations
+    volume = float(model.element_bytes * copies * model.hidden)
+    whole, parts = Collective("all-gather", "tensor", volume), Collective("reduce-scatter", "tensor", volume)
+    return [
+        exchange("gather copies", whole, input_grad=parts),
+        *operations,
+        exchange("scatter copies", parts, input_grad=whole),
+    ]

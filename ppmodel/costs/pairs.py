@@ -1,112 +1,74 @@
 """Cells that hold a forward and a backward: the units of each stage, and how long its pairs take."""
 
-from itertools import groupby
+from functools import cache
 
 import numpy as np
 
-from ppmodel.costs.phases import AGAIN, FORWARD, INPUT_GRAD, NOTHING, PARTS, WEIGHT_GRAD, taken_s
 from ppmodel.costs.units import CellStreams, Unit, cell_duration, cell_streams, handed_on
+from ppmodel.costs.work import AGAIN, FORWARD, INPUT_GRAD, PARTS, WEIGHT_GRAD
 from ppmodel.ops import OpKind
 
-_COMPUTE, _COMM, _WEIGHT, _WEIGHT_COMM = range(len(Unit._fields))
+_COMPUTE, _COMM, _WEIGHT, _WEIGHT_COMM = _FIELDS = range(len(Unit._fields))
 
 
-def list_units(phases, seconds, system, layout):
-    """The units of each list of operations, forward and backward.
+def layer_units(layers):
+    """The units of each layer, forward and backward.
 
     Each collective of a half ends a unit; a half is the forward, or the input gradient together with the forward
-    recomputed before it. Weight gradients belong to the same unit as their operation's input gradient.
+    recomputed before it. Weight gradients belong to the same unit as their operation's input gradient. Kernels that
+    wait for the host are stretched to its time; what data parallelism exchanges for each microbatch comes at the end of
+    a layer.
 
     Parameters
     ----------
-    phases : Phases
-        Phases of the lists.
-    seconds : ndarray of float, shape (num_lists, 3, 5)
-        Time of each list, by forward, input gradient and weight gradient and by part. Kernels that wait for the host
-        are stretched to its time; what data parallelism exchanges for each microbatch comes at the end of a list.
-    system : SystemSpec
-    layout : LayoutSpec
+    layers : LayerCosts
 
     Returns
     -------
-    list of (list of Unit, list of Unit), length num_lists
+    list of (list of Unit, list of Unit), length num_layers
         In the order in which they run.
     """
-    place, bounds = _places(phases)
-    taken = np.concatenate(taken_s(phases, system, layout))
-    units = np.bincount(place, taken, bounds[-1] * len(Unit._fields)).reshape(-1, len(Unit._fields))
-    data, computing = seconds[..., PARTS.index("data")], seconds[..., 0]
-    found = []
-    for index in range(len(seconds)):
+    place, bounds = _places(layers.work)
+    item_s = np.concatenate([layers.kernel_s, layers.exposed_s])
+    units = np.bincount(place, item_s, bounds[-1] * len(_FIELDS)).reshape(-1, len(_FIELDS))
+    halves = []
+    for index, seconds in enumerate(layers.seconds):
         first, middle, last = bounds[2 * index : 2 * index + 3]
         forward, backward = units[first:middle], units[middle:last]
-        _stretch(forward, _COMPUTE, computing[index, FORWARD])
-        _stretch(backward, _COMPUTE, computing[index, INPUT_GRAD])
-        _stretch(backward, _WEIGHT, computing[index, WEIGHT_GRAD])
-        forward[-1, _COMM] += data[index, FORWARD]
-        backward[-1, _COMM] += data[index, INPUT_GRAD]
-        backward[0, _WEIGHT_COMM] += data[index, WEIGHT_GRAD]
-        found.append(tuple([Unit(*unit) for unit in half.tolist()] for half in (forward, backward)))
-    return found
+        stretched = (forward, _COMPUTE), (backward, _COMPUTE), (backward, _WEIGHT)
+        for (half, column), computing_s in zip(stretched, seconds[:, PARTS.index("computing")], strict=True):
+            half[:, column] *= computing_s / (half[:, column].sum() or 1.0)
+        data_s = seconds[:, PARTS.index("data")]
+        forward[-1, _COMM] += data_s[FORWARD]
+        backward[-1, _COMM] += data_s[INPUT_GRAD]
+        backward[0, _WEIGHT_COMM] += data_s[WEIGHT_GRAD]
+        halves.append(tuple([Unit(*unit) for unit in half.tolist()] for half in (forward, backward)))
+    return halves
 
 
-def _stretch(units, column, whole):
-    total = units[:, column].sum()
-    if total:
-        units[:, column] *= whole / total
-
-
-def _places(phases):
+def _places(work):
     """The place of each kernel, then of each collective: unit and field as one number; and where the halves begin."""
-    kernels, collectives = _by_list(phases)
-    place = np.zeros(len(phases.kernel_of) + len(phases.collective_of), dtype=np.intp)
-    bounds, unit = [0], 0
-
-    def put(column, entries, operation):
-        if operation in entries:
-            place[entries[operation]] = unit * len(Unit._fields) + column
-            return True
-        return False
-
-    for own, comm in zip(kernels, collectives, strict=True):
-        for half in (FORWARD, INPUT_GRAD):
-            for phase, operation in _steps(own, comm, half):
-                put(_COMPUTE, own[phase], operation)
-                if phase == INPUT_GRAD:
-                    put(_WEIGHT, own[WEIGHT_GRAD], operation)
-                    put(_WEIGHT_COMM, comm[WEIGHT_GRAD], operation)
-                unit += put(_COMM, comm[phase], operation)
+    items, num_kernels = {place: item for item, place in enumerate(work.places)}, len(work.kernel_slot)
+    place, bounds, unit = np.zeros(len(items), dtype=np.intp), [0], 0
+    for layer in range(len(work.layers)):
+        count = 1 + max((operation for of, _, operation in items if of == layer), default=-1)
+        again = [operation for operation in range(count) if (layer, AGAIN, operation) in items]
+        backward = []
+        for operation in reversed(range(count)):  # what runs again does so before the gradient of its last operation
+            backward += [(AGAIN, other) for other in again] if again and operation == again[-1] else []
+            backward.append((INPUT_GRAD, operation))
+        for steps in ([(FORWARD, operation) for operation in range(count)], backward):
+            for phase, operation in steps:
+                item = items.get((layer, phase, operation))
+                weights = items.get((layer, WEIGHT_GRAD, operation)) if phase == INPUT_GRAD else None
+                if weights is not None:
+                    place[weights] = unit * len(_FIELDS) + (_WEIGHT if weights < num_kernels else _WEIGHT_COMM)
+                if item is not None:
+                    place[item] = unit * len(_FIELDS) + (_COMPUTE if item < num_kernels else _COMM)
+                    unit += item >= num_kernels
             unit += 1
             bounds.append(unit)
     return place, bounds
-
-
-def _by_list(phases):
-    """For each list and phase, from an operation to its kernel, and to its collective, numbered after all kernels."""
-    num_lists = len(phases.ends) // 4
-    kernels, collectives = ([[{} for _ in range(4)] for _ in range(num_lists)] for _ in range(2))
-    first = 0
-    for row, end in enumerate(phases.ends):
-        kernels[row // 4][row % 4] = {phases.kernel_of[number]: number for number in range(first, end)}
-        first = end
-    for number, (slot, operation) in enumerate(zip(phases.slot.tolist(), phases.collective_of, strict=True), first):
-        row = slot // len(PARTS)
-        collectives[row // 4][row % 4][operation] = number
-    return kernels, collectives
-
-
-def _steps(kernels, collectives, half):
-    """Phase and operation, in the order in which they run; recomputation runs before its last operation's gradient."""
-    count = 1 + max((one for phases in (kernels, collectives) for phase in phases for one in phase), default=-1)
-    if half == FORWARD:
-        return [(FORWARD, one) for one in range(count)]
-    again = sorted({*kernels[AGAIN], *collectives[AGAIN]})
-    steps = []
-    for operation in reversed(range(count)):
-        if again and operation == again[-1]:
-            steps += [(AGAIN, one) for one in again]
-        steps.append((INPUT_GRAD, operation))
-    return steps
 
 
 def contention(system):
@@ -114,8 +76,8 @@ def contention(system):
     return system.collectives.contention if system.collectives else 1.0
 
 
-def hidden_in_backward_s(phases, system, layout):
-    """Seconds of tensor-parallel collectives that a backward on its own hides, list by list.
+def hidden_in_backward_s(layers):
+    """Seconds of tensor-parallel collectives that a backward on its own hides, layer by layer.
 
     As in Megatron-LM (``LinearWithGradAccumulationAndAsyncCommunication``): the sum of an input gradient runs under the
     weight gradients of its unit, and input that is gathered for a weight gradient under the input gradient of the same
@@ -123,82 +85,67 @@ def hidden_in_backward_s(phases, system, layout):
 
     Parameters
     ----------
-    phases, system, layout
-        As in `list_units`.
+    layers : LayerCosts
 
     Returns
     -------
-    ndarray of float, shape (num_lists, 2)
+    ndarray of float, shape (num_layers, 2)
         In seconds, of the collectives of input gradients and of weight gradients.
     """
-    taken, exposed = taken_s(phases, system, layout)
-    row, part = np.divmod(phases.slot, len(PARTS))
-    hidden = np.zeros((len(phases.ends) // 4, 2))
-    shared = 2 - contention(system)
-    for half, under in enumerate((_weights_of_units(phases, taken), _input_gradients_beside(phases, taken))):
-        counted = (row % 4 == (INPUT_GRAD, WEIGHT_GRAD)[half]) & (part == PARTS.index("tensor"))
-        hidden[:, half] = np.bincount(row // 4, shared * np.minimum(exposed, under) * counted, len(hidden))
+    work, kernel_s = layers.work, layers.kernel_s
+    items, (place, bounds) = {place: item for item, place in enumerate(work.places)}, _places(work)
+    weights_s = np.zeros(bounds[-1])
+    is_weight = place[: len(kernel_s)] % len(_FIELDS) == _WEIGHT
+    np.add.at(weights_s, place[: len(kernel_s)][is_weight] // len(_FIELDS), kernel_s[is_weight])
+    hidden = np.zeros((len(work.layers), 2))
+    for number, (layer, phase, _) in enumerate(work.places[len(kernel_s) :]):
+        beside = work.exchanges.beside[number]
+        if phase == INPUT_GRAD:
+            under = weights_s[place[len(kernel_s) + number] // len(_FIELDS)]
+        elif phase == WEIGHT_GRAD and beside >= 0:
+            gradient = items.get((layer, INPUT_GRAD, work.places[beside][2]))
+            under = 0.0 if gradient is None else kernel_s[gradient]
+        else:
+            continue
+        if work.exchanges.slot[number] % len(PARTS) == PARTS.index("tensor"):
+            seconds = (2 - contention(layers.system)) * min(layers.exposed_s[number], under)
+            hidden[layer, phase - INPUT_GRAD] += seconds
     return hidden
 
 
-def _weights_of_units(phases, taken):
-    """For each collective, the seconds of the weight gradients of its unit."""
-    place, bounds = _places(phases)
-    fields = len(Unit._fields)
-    units = np.bincount(place[: len(taken)], taken, bounds[-1] * fields).reshape(-1, fields)
-    return units[place[len(taken) :] // fields, _WEIGHT]
-
-
-def _input_gradients_beside(phases, taken):
-    """For each collective of a weight gradient, the seconds of the input gradient of its product; 0 for others."""
-    row_of = np.searchsorted(phases.ends, np.arange(len(taken)), side="right")
-    number = {of: kernel for kernel, of in enumerate(zip(row_of, phases.kernel_of, strict=True))}
-    seconds = np.zeros(len(phases.slot))
-    for collective, kernel in enumerate(phases.beside):
-        if kernel != NOTHING and row_of[kernel] % 4 == WEIGHT_GRAD:
-            beside = number.get((row_of[kernel] - WEIGHT_GRAD + INPUT_GRAD, phases.kernel_of[kernel]))
-            seconds[collective] = 0.0 if beside is None else taken[beside]
-    return seconds
-
-
 class PairTimes:
-    """Durations of pairs, by what their stages hold; each is computed once.
+    """Durations of pairs, by how often each layer occurs in their stages; each is computed once.
 
     Parameters
     ----------
-    units : list
-        From `list_units`.
-    forward_order : list of int
-        The lists in the order in which they occur in a stage.
-    order, contention
-        As in `units.cell_duration`.
-    overhead_s : float
-        Fixed cost of a forward or a backward of a stage.
-    hides : bool
-        Whether a backward on its own hides its collectives under its weight gradients.
+    layers : LayerCosts
+        With a layout, which says how pairs run.
     """
 
-    def __init__(self, units, forward_order, order, contention, overhead_s=0.0, hides=False):
-        self.units, self.forward_order, self.overhead_s = units, forward_order, overhead_s
-        self.how, self.hides = (order, contention), hides
-        self.exposes = any(unit.comm_s or unit.weight_comm_s for both in units for half in both for unit in half)
-        self._known, self._handed, self._operations = {}, {}, {}
+    def __init__(self, layers):
+        self.units = layer_units(layers)
+        self.overhead_s = layers.system.kernels.stage_overhead_s if layers.system.kernels else 0.0
+        self.hides = layers.work.layout.overlap_backward
+        self.how = layers.work.layout.pairing, contention(layers.system)
+        self.exposes = any(unit.comm_s or unit.weight_comm_s for both in self.units for half in both for unit in half)
+        for method in ("seconds", "handed_on", "operation"):
+            setattr(self, method, cache(getattr(self, method)))
 
     def seconds(self, forward, kind, backward):
-        """Seconds of a forward paired with another kind; each is given by how often each list occurs in its stage."""
-        key = forward, kind, backward
-        if key not in self._known:
-            both = self._operation(OpKind.F, forward), self._operation(kind, backward)
-            self._known[key] = cell_duration(*both, *self.how)
-        return self._known[key]
+        """Seconds of a forward with another kind of operation; both by how often each layer occurs in their stage."""
+        return cell_duration(self.operation(OpKind.F, forward), self.operation(kind, backward), *self.how)
 
     def handed_on(self, forward, kind, backward):
         """When their results are available, as shares of the cell; see `units.handed_on`."""
-        key = forward, kind, backward
-        if key not in self._handed:
-            both = self._operation(OpKind.F, forward), self._operation(kind, backward)
-            self._handed[key] = handed_on(*both, *self.how)
-        return self._handed[key]
+        return handed_on(self.operation(OpKind.F, forward), self.operation(kind, backward), *self.how)
+
+    def operation(self, kind, counts):
+        """The units of an operation of a stage: from one collective to the next, across layers."""
+        units = [Unit(self.overhead_s)] if self.overhead_s else []
+        layers = list(zip(self.units, counts, strict=True))
+        for (forward, backward), count in layers if kind == OpKind.F else reversed(layers):
+            units += (forward if kind == OpKind.F else backward) * count
+        return operation_units(units, kind)
 
     def streams(self, operations):
         """What the two streams of a cell run, and when.
@@ -206,7 +153,7 @@ class PairTimes:
         Parameters
         ----------
         operations : list of (OpKind, tuple of int)
-            In the order of the cell: each operation's kind, and how often each list occurs in its stage.
+            In the order of the cell: each operation's kind, and how often each layer occurs in its stage.
 
         Returns
         -------
@@ -215,43 +162,26 @@ class PairTimes:
         """
         kinds = [kind for kind, _ in operations]
         if len(kinds) != 2 or kinds.count(OpKind.F) != 1:
-            return _one_after_the_other([self._alone(*one) for one in operations])
+            return self._one_after_the_other(operations)
         pair = sorted(range(2), key=lambda place: kinds[place] != OpKind.F)
-        return _renumbered(cell_streams(*(self._operation(*operations[place]) for place in pair), *self.how), pair)
+        return _renumbered(cell_streams(*(self.operation(*operations[place]) for place in pair), *self.how), pair)
 
-    def _alone(self, kind, counts):
-        units = self._operation(kind, counts)
-        if self.hides and kind == OpKind.B:
-            return _renumbered(cell_streams([Unit()], units, *self.how), (0, 0))
-        return cell_streams(units)
-
-    def _operation(self, kind, counts):
-        """The units of an operation of a stage: from one collective to the next, across lists."""
-        key = kind, counts
-        if key not in self._operations:
-            self._operations[key] = operation_units(self._all(counts, kind), kind)
-        return self._operations[key]
-
-    def _all(self, counts, kind):
-        half = kind != OpKind.F
-        order = reversed(self.forward_order) if half else self.forward_order
-        start = [Unit(self.overhead_s)] if self.overhead_s else []
-        return start + [unit for one in order for unit in self.units[one][half] * counts[one]]
+    def _one_after_the_other(self, operations):
+        streams, end_s = CellStreams([], []), 0.0
+        for place, operation in enumerate(operations):
+            units, waits = self.operation(*operation), self.hides and operation[0] == OpKind.B
+            alone = cell_streams([Unit()], units, *self.how) if waits else cell_streams(units)
+            for stream, intervals in zip(streams, _renumbered(alone, (place, place)), strict=True):
+                stream += [
+                    piece._replace(start_s=piece.start_s + end_s, end_s=piece.end_s + end_s) for piece in intervals
+                ]
+            end_s = streams.end_s
+        return streams
 
 
 def _renumbered(streams, places):
     """The streams with their operations renumbered to other places in their cell."""
-    return CellStreams(*([one._replace(operation=places[one.operation]) for one in stream] for stream in streams))
-
-
-def _one_after_the_other(cells):
-    """The streams of consecutive cells, joined into one."""
-    found, end_s = CellStreams([], []), 0.0
-    for place, streams in enumerate(cells):
-        for stream, more in zip(found, _renumbered(streams, (place,)), strict=True):
-            stream += [one._replace(start_s=one.start_s + end_s, end_s=one.end_s + end_s) for one in more]
-        end_s = found.end_s
-    return found
+    return CellStreams(*([piece._replace(operation=places[piece.operation]) for piece in part] for part in streams))
 
 
 def operation_units(units, kind):
@@ -275,15 +205,47 @@ def operation_units(units, kind):
     >>> [tuple(unit) for unit in operation_units(units, OpKind.I)]
     [(3.0, 3.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0)]
     """
-    number, whole = 0, []
+    merged, open_unit = [], False
     for unit in units:
-        whole.append((number, unit))
-        number += bool(unit.comm_s)
-    merged = [Unit(*map(sum, zip(*(unit for _, unit in group), strict=True))) for _, group in groupby(whole, _first)]
+        if open_unit:
+            merged[-1] = Unit(*map(sum, zip(merged[-1], unit, strict=True)))
+        else:
+            merged.append(unit)
+        open_unit = not unit.comm_s
     if kind == OpKind.I:
         return [unit._replace(weight_s=0.0, weight_comm_s=0.0) for unit in merged]
     return [unit._replace(compute_s=0.0, comm_s=0.0) for unit in merged] if kind == OpKind.W else merged
 
 
-def _first(pair):
-    return pair[0]
+def pair_costs(schedule, stages, times, early):
+    """Factors of a table's pairs over the sum of their operations, and when their results are ready.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        With pairs.
+    stages : Stages
+    times : PairTimes
+    early : bool
+        Whether results are handed on as soon as they are ready, rather than at the end of a cell.
+
+    Returns
+    -------
+    factors : dict or None
+        As `OpCosts.pairs`; None if there is nothing to hide.
+    handed : dict or None
+        As `OpCosts.handed`.
+    """
+    if not (times.exposes or early):
+        return None, None
+    counts, halves = stages.counts, (stages.input_grad_s, stages.weight_grad_s)
+    seconds = [column.tolist() for column in (stages.forward_s, sum(halves), *halves)]
+    factors, handed = {}, {}
+    for key in schedule.pairs.keys:
+        _, first, kind, second = key
+        alone = seconds[OpKind.F][first] + seconds[kind][second]
+        if times.exposes:
+            factors[key] = times.seconds(counts[first], kind, counts[second]) / alone if alone else 1.0
+        if early:
+            handed[key] = times.handed_on(counts[first], kind, counts[second])
+    return factors or None, handed or None

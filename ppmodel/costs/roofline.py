@@ -13,24 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.costs.work import NO_WORK
+from ppmodel.costs.work import NO_WORK, Kernel
 from ppmodel.errors import CostError
-
-(
-    MEMORY,
-    PRODUCT,
-    ATTENTION,
-    ATTENTION_BACKWARD,
-    WEIGHT_PRODUCT,
-    BATCHED,
-    STREAM,
-    SOFTMAX,
-    LOSS,
-    ACTIVATION,
-    FUSED_SOFTMAX,
-) = range(11)
-_KINDS = 11
-"""Classes of kernels, which determine their efficiency."""
 
 
 class Kernels(NamedTuple):
@@ -40,8 +24,8 @@ class Kernels(NamedTuple):
     ----------
     flops, bytes : ndarray of float, shape (num_kernels,)
         Total work of all `count` kernels.
-    kind : ndarray of int, shape (num_kernels,)
-        `MEMORY`, `PRODUCT` and so on.
+    kernel : ndarray of int, shape (num_kernels,)
+        The class of each, a `Kernel`.
     rows, width : ndarray of float, shape (num_kernels,)
         For a product, m and min(n, k); infinite for others, whose shape does not matter.
     count : ndarray of float, shape (num_kernels,)
@@ -50,17 +34,16 @@ class Kernels(NamedTuple):
 
     flops: np.ndarray
     bytes: np.ndarray
-    kind: np.ndarray
+    kernel: np.ndarray
     rows: np.ndarray
     width: np.ndarray
     count: np.ndarray
 
     @classmethod
     def of(cls, columns):
-        """Make kernels from a list of rows."""
-        flops, moved, kind, rows, width, count = zip(*columns, strict=True) if columns else [()] * 6
-        floats = [np.array(column, dtype=float) for column in (flops, moved, rows, width, count)]
-        return cls(floats[0], floats[1], np.array(kind, dtype=np.intp), *floats[2:])
+        """Make kernels from a list of rows, each with the fields in order."""
+        kernels = cls(*np.array(columns, dtype=float).reshape(-1, len(cls._fields)).T)
+        return kernels._replace(kernel=kernels.kernel.astype(np.intp))
 
 
 def kernels_s(kernels, system, precision="bf16"):
@@ -87,7 +70,7 @@ def kernels_s(kernels, system, precision="bf16"):
     Examples
     --------
     >>> from ppmodel.specs import load_system
-    >>> product = Kernels.of([(1e15, 0.0, PRODUCT, 4096.0, 4096.0, 1.0)])
+    >>> product = Kernels.of([(1e15, 0.0, Kernel.PRODUCT, 4096.0, 4096.0, 1.0)])
     >>> kernels_s(product, load_system("mid_cp_mid_nw")).tolist()
     [1.0]
     """
@@ -101,43 +84,46 @@ def kernels_s(kernels, system, precision="bf16"):
 def _bandwidths(kernels, system):
     """Bytes per second that each kernel attains; a single number if all are alike."""
     plain, spec = system.memory_bandwidth_bytes_per_s * system.memory_efficiency, system.kernels
-    own = spec and {
-        STREAM: spec.stream_efficiency, SOFTMAX: spec.softmax_efficiency, LOSS: spec.loss_efficiency,
-        ACTIVATION: spec.activation_efficiency,
-        FUSED_SOFTMAX: spec.fused_softmax_efficiency or spec.softmax_efficiency,
+    efficiencies = spec and {
+        Kernel.STREAM: spec.stream_efficiency, Kernel.SOFTMAX: spec.softmax_efficiency,
+        Kernel.LOSS: spec.loss_efficiency, Kernel.ACTIVATION: spec.activation_efficiency,
+        Kernel.FUSED_SOFTMAX: spec.fused_softmax_efficiency or spec.softmax_efficiency,
     }  # fmt: skip
-    if not own or not any(own.values()):
+    if not efficiencies or not any(efficiencies.values()):
         return plain
-    attained = np.full(_KINDS, plain)
-    for kind, efficiency in own.items():
-        if efficiency:
-            attained[kind] = system.memory_bandwidth_bytes_per_s * efficiency
-    return attained[kernels.kind]
+    return _by_class(plain, efficiencies, system.memory_bandwidth_bytes_per_s)[kernels.kernel]
 
 
 def _rates(kernels, system, precision):
     """FLOP/s that each kernel attains; a single number if all are alike."""
-    plain = system.peak_compute_flops * system.compute_efficiency
-    if precision == "bf16" and system.kernels is None:
+    plain, spec = system.peak_compute_flops * system.compute_efficiency, system.kernels
+    if precision == "bf16" and spec is None:
         return plain
-    low = plain
-    if precision == "fp8":
-        if system.fp8_peak_compute_flops is None:
-            remedy = "add fp8_peak_compute to the system, or choose bf16"
-            raise CostError("precision", "fp8", f"is not supported by {system.name}", remedy)
-        low = system.fp8_peak_compute_flops * system.compute_efficiency
-    spec, kinds = system.kernels, np.full(_KINDS, plain)
-    kinds[[PRODUCT, WEIGHT_PRODUCT]] = low
+    peak = system.peak_compute_flops if precision == "bf16" else system.fp8_peak_compute_flops
+    if peak is None:
+        remedy = "add fp8_peak_compute to the system, or choose bf16"
+        raise CostError("precision", "fp8", f"is not supported by {system.name}", remedy)
+    rates = np.full(len(Kernel), plain)
+    rates[[Kernel.PRODUCT, Kernel.WEIGHT_PRODUCT]] = peak * system.compute_efficiency
     if spec is None:
-        return kinds[kernels.kind]
-    kinds[WEIGHT_PRODUCT] *= spec.weight_grad_efficiency
+        return rates[kernels.kernel]
+    rates[Kernel.WEIGHT_PRODUCT] *= spec.weight_grad_efficiency
     forward = spec.attention_efficiency
-    own = forward, spec.attention_backward_efficiency or forward, spec.batched_efficiency
-    for kind, efficiency in zip((ATTENTION, ATTENTION_BACKWARD, BATCHED), own, strict=True):
-        if efficiency:
-            kinds[kind] = system.peak_compute_flops * efficiency
+    efficiencies = {
+        Kernel.ATTENTION: forward, Kernel.ATTENTION_BACKWARD: spec.attention_backward_efficiency or forward,
+        Kernel.BATCHED: spec.batched_efficiency,
+    }  # fmt: skip
     slowed = (1 + spec.product_half_rows / kernels.rows) * (1 + spec.product_half_width / kernels.width)
-    return kinds[kernels.kind] / slowed
+    return _by_class(rates, efficiencies, system.peak_compute_flops)[kernels.kernel] / slowed
+
+
+def _by_class(rates, efficiencies, peak):
+    """What each class attains: its known efficiency times the peak, or else its plain rate."""
+    rates = np.full(len(Kernel), rates)
+    for kernel, efficiency in efficiencies.items():
+        if efficiency:
+            rates[kernel] = peak * efficiency
+    return rates
 
 
 def roofline_s(work, system):

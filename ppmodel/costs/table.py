@@ -37,6 +37,12 @@ class OpCosts:
     pairs : dict, optional
         Further factors for cells of two operations, multiplied with `overlap_factor`: maps kind and stage of the
         forward and kind and stage of the other operation to a factor; missing pairs have 1.
+    handed : dict, optional
+        By the same keys: after which shares of the cell its two results can be sent; 1 without.
+    offload : Offload, optional
+        What is copied to the host meanwhile.
+    stages : Stages, optional
+        Where the costs come from, if from a model: also bytes and parameters.
 
     Raises
     ------
@@ -57,6 +63,7 @@ class OpCosts:
     pairs: dict | None = None
     handed: dict | None = None
     offload: object = None
+    stages: object = None
 
     def __post_init__(self):
         tables = [np.asarray(getattr(self, name), dtype=float) for name in _TABLES]
@@ -108,7 +115,7 @@ class OpCosts:
         costs, flat = object.__new__(cls), tables.reshape(-1)
         tables.setflags(write=False)
         costs.__dict__.update(zip(_TABLES, tables, strict=True), overlap_factor=overlap_factor, nics=None, pairs=None)
-        costs.__dict__.update(handed=None, offload=None)
+        costs.__dict__.update(handed=None, offload=None, stages=None)
         costs.__dict__["_flat"] = flat
         if not are_seconds(flat):
             costs._refuse_values()

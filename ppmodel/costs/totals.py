@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ppmodel.costs.block import block_operations, embedding_operations, head_operations
+from ppmodel.costs.recompute import runs_again
 
 _KEPT = 2**10
 
@@ -107,16 +108,14 @@ def model_flops(model, *, sequences=None, causal=False, recompute="none"):
     (3386, 4511)
     """
     plain = replace(model, attention="materialised")
-    again = {"none": (), "selective": (True,), "full": (True, False)}[recompute]
-    total = 3 * _product_flops(head_operations(plain, 1))
+    flops = 3 * _product_flops(head_operations(plain, 1))
     for operations, number in _blocks(plain):
-        for core in (True, False):
-            passes = 4 if core in again else 3
-            scale = 0.5 if core and causal else 1.0
-            total += number * passes * scale * _product_flops([one for one in operations if one.core is core])
-    return (model.global_batch if sequences is None else sequences) * total
+        again = [operation for operation in operations if runs_again(operation, recompute)]
+        flops += number * (3 * _product_flops(operations, causal) + _product_flops(again, causal))
+    return (model.global_batch if sequences is None else sequences) * flops
 
 
-def _product_flops(operations):
+def _product_flops(operations, causal=False):
     """Forward FLOPs of the matrix products among a list of operations."""
-    return sum(operation.forward.flops for operation in operations if operation.kind == "product")
+    products = (operation for operation in operations if operation.is_product)
+    return sum(product.forward.flops * (0.5 if causal and product.core else 1.0) for product in products)

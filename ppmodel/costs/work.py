@@ -1,5 +1,6 @@
 """Arithmetic, memory traffic and saved bytes of one operation, and the operations that a transformer is made of."""
 
+from enum import IntEnum
 from typing import NamedTuple
 
 from ppmodel.costs.collectives import Collective
@@ -22,6 +23,31 @@ class Work(NamedTuple):
 
 NO_WORK = Work(0.0, 0.0)
 
+FORWARD, INPUT_GRAD, WEIGHT_GRAD, AGAIN = range(4)
+"""The phases of an operation: forward, both halves of the backward, and the recomputed forward."""
+
+PARTS = ("computing", "tensor", "context", "expert", "data")
+"""The parts of an operation's seconds: kernels, and the exposed collectives of each group."""
+
+
+class Kernel(IntEnum):
+    """Classes of kernels: on a system, each may attain its own fraction of the peak or of the memory bandwidth."""
+
+    MEMORY = 0
+    PRODUCT = 1
+    ATTENTION = 2
+    ATTENTION_BACKWARD = 3
+    WEIGHT_PRODUCT = 4
+    BATCHED = 5
+    STREAM = 6
+    SOFTMAX = 7
+    LOSS = 8
+    ACTIVATION = 9
+    FUSED_SOFTMAX = 10
+
+
+_PRODUCTS = Kernel.PRODUCT, Kernel.BATCHED
+
 
 class BlockOperation(NamedTuple):
     """One operation of a transformer block, or of the embedding or the head, on one microbatch and one GPU.
@@ -42,9 +68,9 @@ class BlockOperation(NamedTuple):
         Number of parameters that the GPU holds.
     core : bool
         Whether selective recomputation runs its forward again.
-    kind : {"product", "attention", "memory", "collective"}
-        Which efficiency applies: that of a matrix product by its shape, of an attention kernel, or of a pass over
-        memory; a collective has no work.
+    kernel : Kernel or None
+        The class of its kernel in the forward; None for a collective, which has no work. The weight gradient of a
+        `PRODUCT` is a `WEIGHT_PRODUCT`, the backward of an `ATTENTION` an `ATTENTION_BACKWARD`.
     shape : tuple of float
         For a product, rows, columns and depth (m, n, k) of the forward, for one of `count`; for an attention kernel,
         heads over all sequences, queries, keys and head size.
@@ -53,6 +79,8 @@ class BlockOperation(NamedTuple):
         all of them.
     forward_comm, input_grad_comm, weight_grad_comm : Collective, optional
         For a collective, what it does in the forward and in each half of the backward.
+    can_hide : bool
+        Whether a product may hide the collective; those of the loss wait for all logits, or for each other.
     experts : bool
         Whether its parameters belong to experts, which the data-parallel ranks share out among themselves.
     """
@@ -66,13 +94,19 @@ class BlockOperation(NamedTuple):
     weight_grad_bytes: float = 0.0
     parameters: float = 0.0
     core: bool = False
-    kind: str = "memory"
+    kernel: Kernel | None = Kernel.MEMORY
     shape: tuple = ()
     count: float = 1.0
     forward_comm: Collective | None = None
     input_grad_comm: Collective | None = None
     weight_grad_comm: Collective | None = None
+    can_hide: bool = True
     experts: bool = False
+
+    @property
+    def is_product(self):
+        """Whether it is a matrix product, with weights or, as in unfused attention, without."""
+        return self.kernel in _PRODUCTS
 
 
 class Share(NamedTuple):
@@ -136,7 +170,7 @@ def linear(name, model, rows, inputs, outputs, *, kept_rows=None, count=1, exper
     parameters = count * (inputs * outputs + (outputs if model.bias else 0))
     return BlockOperation(
         name, product, product, product, saved, weight_grad_bytes=kept, parameters=parameters,
-        kind="product", shape=(rows / count, outputs, inputs), count=count, experts=experts,
+        kernel=Kernel.PRODUCT, shape=(rows / count, outputs, inputs), count=count, experts=experts,
     )  # fmt: skip
 
 
@@ -146,7 +180,7 @@ def sharing_input(operation):
     return operation._replace(saved_bytes=0.0, weight_grad_bytes=operation.weight_grad_bytes - kept)
 
 
-def elementwise(name, model, elements, *, flops, reads, saved):
+def elementwise(name, model, elements, *, flops, reads, saved, kernel=Kernel.MEMORY):
     """A pass over memory that writes one result.
 
     Backward, it reads the result's gradient and what was saved, and writes a gradient for each input.
@@ -154,7 +188,7 @@ def elementwise(name, model, elements, *, flops, reads, saved):
     width = model.element_bytes
     forward = Work(flops * elements, width * elements * (reads + 1))
     backward = Work(flops * elements, width * elements * (1 + reads) + saved)
-    return BlockOperation(name, forward, backward, NO_WORK, saved_bytes=saved)
+    return BlockOperation(name, forward, backward, NO_WORK, saved_bytes=saved, kernel=kernel)
 
 
 def residual(name, model, rows):
@@ -164,7 +198,7 @@ def residual(name, model, rows):
     undropped = 2 if model.dropout else 0  # the gradient before the dropout is read and written once
     forward = Work(2.0 * elements, 3.0 * width * elements + mask)
     backward = Work(2.0 * elements, (3.0 + undropped) * width * elements + mask)
-    return BlockOperation(name, forward, backward, NO_WORK, saved_bytes=mask)
+    return BlockOperation(name, forward, backward, NO_WORK, saved_bytes=mask, kernel=Kernel.STREAM)
 
 
 def norm(name, model, rows, size=None):
@@ -174,14 +208,16 @@ def norm(name, model, rows, size=None):
     width, vectors = model.element_bytes, 2 if model.norm == "layernorm" else 1
     forward, input_grad = Work(5.0 * elements, 2.0 * width * elements), Work(8.0 * elements, 3.0 * width * elements)
     weight_grad = Work(2.0 * vectors * elements, 2.0 * width * elements)
-    parameters = vectors * size
-    return BlockOperation(name, forward, input_grad, weight_grad, saved_bytes=width * elements, parameters=parameters)
+    return BlockOperation(
+        name, forward, input_grad, weight_grad, saved_bytes=width * elements, parameters=vectors * size,
+        kernel=Kernel.STREAM,
+    )  # fmt: skip
 
 
-def exchange(name, forward=None, input_grad=None, weight_grad=None, *, core=False):
+def exchange(name, forward=None, input_grad=None, weight_grad=None, *, core=False, can_hide=True):
     """A point in the order where GPUs wait for a collective, in the forward or in a half of the backward."""
     comm = {"forward_comm": forward, "input_grad_comm": input_grad, "weight_grad_comm": weight_grad}
-    return BlockOperation(name, NO_WORK, NO_WORK, NO_WORK, kind="collective", core=core, **comm)
+    return BlockOperation(name, NO_WORK, NO_WORK, NO_WORK, kernel=None, core=core, can_hide=can_hide, **comm)
 
 
 def gather(place, model, share, size, users, *, beside=0):

@@ -102,7 +102,7 @@ def trace_events(timeline, stages=None, streams=None):
     ----------
     timeline : Timeline
         From `simulation.run_graph`.
-    stages : list of Stage, length num_stages, optional
+    stages : Stages, optional
         From `costs.stages`; with them, activations are also counted in GiB.
     streams : callable, optional
         From `costs.cell_streams_of`; with it, each rank has two streams. If jitter or a factor makes a cell longer or

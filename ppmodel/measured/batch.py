@@ -1,50 +1,79 @@
-"""Iteration times of many rows of training runs on many systems: the fast twin of `predicted`.
+"""Iteration times and memory of many rows of training runs on many systems at once.
 
-The kernels of a row's blocks, its collectives and the stages of its table do not depend on the system's constants. They
-are laid out once, in the same arrays for all rows; predicting many systems at once then takes a few array operations
-and one pass through the graph of each row.
+What the rows do does not depend on the system: their layers and stages are laid side by side once, and `costs` prices
+them as those of a single run. Then each row takes one pass through its graph, for all systems.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.costs import Kernels, check_layout, hockney_s, kernels_s, receivers, stage_layers
-from ppmodel.costs.collectives import DATA_GROUPS, collective_line, group_of
-from ppmodel.costs.data_parallel import SHARED_GRADIENTS, SHARED_OPTIMIZER, Held, microbatch_data_s, shares
-from ppmodel.costs.host import launched, wait_for_host
-from ppmodel.costs.model import last_halves, work_of
-from ppmodel.costs.phases import AGAIN, INPUT_GRAD, NOTHING, PARTS, PARTS_THAT_HIDE, less_hidden, may_hide
+from ppmodel.costs import buffer_bytes, check_layout, hockney_s, receivers, stage_layers
+from ppmodel.costs.collectives import DATA_GROUPS, group_of
+from ppmodel.costs.data_parallel import shares
+from ppmodel.costs.layers import NOTHING, NUM_PHASES, layer_bytes, layer_costs, layer_work
+from ppmodel.costs.stages import compute_seconds, largest, layer_counts, stage_parts_s, step_seconds, step_work, summed
 from ppmodel.costs.transfers import pipeline_links, sent_bytes
+from ppmodel.costs.work import PARTS
 from ppmodel.measured.rows import kernels_named, run_of, with_kernels
+from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.points.iteration import step_graph
 from ppmodel.schedules.cases import built
 from ppmodel.simulation import graph_of, stacked_makespans
 from ppmodel.specs import FrameworkSpec
 
-_LISTS, _PHASES, _PARTS = 3, 4, len(PARTS)
-_DATA, _TENSOR = PARTS.index("data"), PARTS.index("tensor")
 LEFT_OUT = ("recomputation", "tensor", "data", "transfers", "bubble")
 """The parts of an iteration that a batch can leave out, to see what they are worth."""
 
 
-class Laid(NamedTuple):
-    """A row laid out: what it runs, the graph of its pipeline, and the same graph with the end of an iteration."""
+class RowWork(NamedTuple):
+    """What a row runs: its schedule with its graph, without and with the end of an iteration, its layers and stages.
+
+    Parameters
+    ----------
+    run : MeasuredRun
+        With a complete layout.
+    pipeline, graph : ExecutionGraph
+    layers : LayerWork
+    cut : StageLayers
+    step : StepWork
+    remote, same : ndarray of bool, shape (6, num_stages)
+        Whether a transfer leaves its rank, and whether it stays within a node.
+    message_bytes : float
+    """
 
     run: object
-    layout: object
-    table: object
     pipeline: object
     graph: object
-    work: object
     layers: object
-    links: object
-    num_bytes: float
+    cut: object
+    step: object
+    remote: np.ndarray
+    same: np.ndarray
+    message_bytes: float
+
+    @property
+    def table(self):
+        """The schedule."""
+        return self.pipeline.schedule
 
 
-def lay_out(row, system):
-    """What a row runs, with its layers cut and its graph compiled.
+def row_work(row, system, without=()):
+    """What a row of a file of training runs does.
+
+    Parameters
+    ----------
+    row : dict of str to str
+    system : SystemSpec
+        Gives the framework and the nodes.
+    without : collection of str
+        As in `Batch`.
+
+    Returns
+    -------
+    RowWork
 
     Raises
     ------
@@ -53,40 +82,24 @@ def lay_out(row, system):
     """
     framework = system.framework or FrameworkSpec()
     run = run_of(row, framework)
-    table = built(run.case, run.layout.pp, run.num_microbatches)
-    layout = check_layout(run.layout, run.model, system, table)
-    given = run.model, layout.microbatch_size, layout
+    model, table = run.model, built(run.case, run.layout.pp, run.num_microbatches)
+    layout = check_layout(run.layout, model, system, table)
+    layout = replace(layout, recompute="none") if "recomputation" in without else layout
     pipeline = graph_of(table, framework.p2p, "excluded")
-    layers = stage_layers(table, run.model, None, layout)
-    links = pipeline_links(table, run.model, system, layout)
-    num_bytes = sent_bytes(table, run.model, system, layout)
-    return Laid(
-        run,
-        layout,
-        table,
-        pipeline,
-        step_graph(pipeline, layout.overlap_gradients),
-        work_of(*given),
-        layers,
-        links,
-        num_bytes,
-    )
-
-
-def laid_by_kernels(rows, system):
-    """Rows laid out, grouped by kernels and precision: their places, `kernels_named`, and a list of `Laid`."""
-    groups = {}
-    for place, row in enumerate(rows):
-        laid = lay_out(row, system)
-        groups.setdefault((kernels_named(row), laid.layout.precision), []).append((place, laid))
-    return [
-        (np.array([place for place, _ in some]), named, [laid for _, laid in some])
-        for (named, _), some in groups.items()
-    ]
+    cut = stage_layers(table, model, None, layout)
+    nodes = pipeline_links(table, model, system, layout).nodes
+    step = step_work(table, model, layout, cut, nodes)
+    nodes = np.arange(table.num_ranks) if nodes is None else np.asarray(nodes)
+    sender, receiver = table.placement[0], receivers(table)[:, 0]
+    return RowWork(
+        run._replace(layout=layout), pipeline, step_graph(pipeline, layout.overlap_gradients),
+        layer_work(model, layout.microbatch_size, layout), cut, step, receiver != sender,
+        nodes[receiver] == nodes[sender], sent_bytes(table, model, system, layout),
+    )  # fmt: skip
 
 
 class Batch:
-    """Iteration times of rows on many systems that differ only in what a calibration fits.
+    """Rows of training runs, on many systems that differ only in what a calibration fits.
 
     Parameters
     ----------
@@ -100,218 +113,167 @@ class Batch:
     """
 
     def __init__(self, rows, system, without=()):
-        self.size = len(rows)
-        laid = laid_by_kernels(rows, system)
-        self._groups = [(places, named, _Group(some, system, frozenset(without))) for places, named, some in laid]
+        self.size, alike = len(rows), {}
+        for place, row in enumerate(rows):
+            work, kernels = row_work(row, system, without), kernels_named(row)
+            alike.setdefault((kernels, work.run.layout.precision), []).append((place, work))
+        self._groups = [
+            (np.array([place for place, _ in group]), kernels, RowGroup([work for _, work in group], system, without))
+            for (kernels, _), group in alike.items()
+        ]
 
     def seconds(self, systems):
         """Iteration times, shape (len(systems), num_rows)."""
-        found = np.empty((len(systems), self.size))
-        for places, named, group in self._groups:
-            found[:, places] = group.seconds([with_kernels(system, named) for system in systems])
-        return found
+        return self._of_groups(RowGroup.seconds, systems)
+
+    def bytes(self, systems):
+        """Bytes of the most loaded rank of each row, shape (len(systems), num_rows)."""
+        return self._of_groups(RowGroup.bytes, systems)
+
+    def _of_groups(self, evaluate, systems):
+        values = np.empty((len(systems), self.size))
+        for places, kernels, group in self._groups:
+            values[:, places] = evaluate(group, [with_kernels(system, kernels) for system in systems])
+        return values
 
 
-class _Group:
-    """Rows of one precision that name the same kernels, in the same arrays."""
+class RowGroup:
+    """Rows of one precision that name the same kernels, with their layers, then their stages, side by side.
 
-    def __init__(self, laid, system, without):
-        self.laid, self.system, self.without = laid, system, without
-        alike = {}
-        for row, one in enumerate(laid):
-            alike.setdefault((id(one.graph), one.run.flushes), []).append(row)
-        self.alike = list(alike.values())
+    Parameters
+    ----------
+    rows : list of RowWork
+    system, without
+        As in `Batch`.
+    """
+
+    def __init__(self, rows, system, without=()):
+        self.rows, self.without = rows, without
+        self.layers = _side_by_side([row.layers for row in rows], system, without)
+        sizes = [row.table.num_stages for row in rows]
+        self.first, of_row = np.cumsum([0, *sizes]).tolist(), np.repeat(np.arange(len(rows)), sizes)
+        counts = [layer_counts(row.layers, row.cut, row.run.layout.recompute) for row in rows]
+        self.counts = np.concatenate(counts)
+        self.index = of_row[:, None] * self.counts.shape[1] + np.arange(self.counts.shape[1])
+        self.parameters = summed(self.layers.sizes.parameters, self.counts, self.index).T
+        columns = (np.concatenate(column) for column in zip(*(row.step[:3] for row in rows), strict=True))
+        chunks = np.array([row.table.chunks_per_rank for row in rows])[of_row]
+        sharing = type(self.layers.sharing)(*(column[self.index[:, 0]] for column in self.layers.sharing))
+        self.step = rows[0].step._make((*columns, chunks, sharing))
+        self.message_bytes = np.array([row.message_bytes for row in rows])[of_row]
+        self.remote = np.concatenate([row.remote for row in rows], axis=1) & ("transfers" not in without)
+        self.same = np.concatenate([row.same for row in rows], axis=1)
+        graphs = {}
+        for place, row in enumerate(rows):
+            graphs.setdefault((id(row.graph), row.run.flushes), []).append(place)
+        self.of_graph = list(graphs.values())
         """Rows that run the same graph equally often."""
-        self._lay_kernels()
-        self._lay_collectives()
-        self._lay_stages()
-        self._lay_transfers()
-
-    def _lay_kernels(self):
-        phases = [one.work.phases for one in self.laid]
-        self.kernels = Kernels(*map(np.concatenate, zip(*(one.kernels for one in phases), strict=True)))
-        counts = [np.diff(one.ends, prepend=0) for one in phases]
-        self.kernel_slot = np.repeat(np.arange(sum(map(len, counts))), np.concatenate(counts))
-        self.again = np.array([one.work.again for one in self.laid])
-        self.precision = self.laid[0].layout.precision
-        launches = [launched(one.run.model, one.layout.microbatch_size, one.layout) for one in self.laid]
-        self.launched = np.array(launches, dtype=float).T
-
-    def _lay_collectives(self):
-        known, columns, first = {}, [], 0
-        self.lines, self.line_of = [], {}
-        for row, one in enumerate(self.laid):
-            phases = one.work.phases
-            numbers = np.array([self._line(known, *pair, one.layout) for pair in phases.pairs], dtype=np.intp)
-            hides = np.array([may_hide(*pair, one.layout) for pair in phases.pairs], dtype=np.intp)
-            beside = np.where(phases.beside == NOTHING, NOTHING, phases.beside + first)
-            slot = phases.slot + row * _LISTS * _PHASES * _PARTS
-            columns.append(np.array([numbers[phases.pair], hides[phases.pair], slot, beside], dtype=np.intp))
-            first += len(phases.kernels.flops)
-        self.pair, hides, self.slot, self.beside = np.concatenate(columns, axis=1)
-        self.hides = hides.astype(bool)
-        self.volume = np.concatenate([one.work.phases.volume for one in self.laid])
-        zero = np.array([one.layout.zero for one in self.laid])
-        kinds = np.where(zero > 0, "reduce-scatter", "all-reduce")
-        self.reduction = np.array([
-            self._line(known, kind, "data", one.layout) for kind, one in zip(kinds, self.laid, strict=True)
-        ])  # fmt: skip
-        self.gathering = np.array([self._line(known, "all-gather", "data", one.layout) for one in self.laid])
-        self.zero = zero
-
-    def _line(self, known, kind, group, layout):
-        """The number of a collective's line: one for all that do the same in groups placed alike."""
-        key = kind, group in DATA_GROUPS, group_of(group, layout, self.system), layout.tp
-        if key not in known:
-            known[key] = len(self.lines)
-            self.lines.append((kind, group, layout))
-        return known[key]
-
-    def _lay_stages(self):
-        laid = self.laid
-        self.stages = np.array([one.table.num_stages for one in laid])
-        self.row = np.repeat(np.arange(len(laid)), self.stages)
-        self.first = np.concatenate([[0], np.cumsum(self.stages)])
-        self.counts = np.zeros((_LISTS, len(self.row)))
-        for one, first in zip(laid, self.first[:-1].tolist(), strict=True):
-            self.counts[0, first : first + one.table.num_stages] = one.layers.blocks
-            self.counts[1, first + one.layers.embedding] = self.counts[2, first + one.layers.head] = 1
-        zero = self.zero[self.row]
-        self.reduces, self.gathers = zero < SHARED_GRADIENTS, (zero == SHARED_OPTIMIZER) | (zero == SHARED_GRADIENTS)
-        switches = [(one.layout.overlap_gradients, one.layout.overlap_parameters) for one in laid]
-        self.overlaps = np.array(switches, dtype=float).T[:, self.row]
-        self.last_halves = np.concatenate([last_halves(one.table) for one in laid])
-        held = np.array([one.work.parameters.dense for one in laid])
-        self.parameters = sum(count * held[self.row, place] for place, count in enumerate(self.counts))
-        self.own = self.parameters / np.array([
-            1.0 / float(shares(Held(1.0, 0.0), one.layout, SHARED_OPTIMIZER)) for one in laid
-        ])[self.row]  # fmt: skip
-        models = [one.run.model for one in laid]
-        self.gradient_bytes = np.array([model.gradient_bytes for model in models])
-        self.weight_bytes = np.array([model.element_bytes for model in models])
-        self.step_bytes = np.array([
-            model.gradient_bytes + 2 * model.optimizer_bytes + model.element_bytes for model in models
-        ])[self.row] * self.own  # fmt: skip
-        self.chunks = np.array([one.table.chunks_per_rank for one in laid])[self.row]
-
-    def _lay_transfers(self):
-        self.num_bytes = np.array([one.num_bytes for one in self.laid])
-        remote, same = [], []
-        tied = np.zeros(len(self.row))
-        self.tied_inside = np.zeros(len(self.row), dtype=bool)
-        for one, start in zip(self.laid, self.first[:-1].tolist(), strict=True):
-            sender, receiver = one.table.placement[0], receivers(one.table)[:, 0]
-            nodes = np.arange(one.table.num_ranks) if one.links.nodes is None else np.asarray(one.links.nodes)
-            remote.append(receiver != sender)
-            same.append(nodes[receiver] == nodes[sender])
-            ends = sender[[one.layers.embedding, one.layers.head]]
-            if one.run.model.tied_embeddings and ends[0] != ends[1]:
-                model = one.run.model
-                places = start + np.array([one.layers.embedding, one.layers.head])
-                tied[places] = model.vocabulary / one.layout.tp * model.hidden * model.gradient_bytes
-                self.tied_inside[places] = nodes[ends[0]] == nodes[ends[1]]
-        self.remote, self.same = np.concatenate(remote, axis=1), np.concatenate(same, axis=1)
-        self.tied = tied
+        self._lay_memory()
 
     def seconds(self, systems):
         """Iteration times, shape (len(systems), num_rows)."""
         tables = np.array([self._tables(system) for system in systems])
-        found = np.empty((len(systems), len(self.laid)))
-        for rows in self.alike:
-            one = self.laid[rows[0]]
-            own = np.concatenate([tables[..., self.first[row] : self.first[row + 1]] for row in rows])
+        seconds = np.empty((len(systems), len(self.rows)))
+        for places in self.of_graph:
+            row = self.rows[places[0]]
+            costs = np.concatenate([tables[..., self.first[place] : self.first[place + 1]] for place in places])
             if "bubble" in self.without:
-                seconds = _busy_s(one.table, own[:, 0], one.run.flushes)
+                iteration_s = _busy_s(row.table, costs[:, 0], row.run.flushes)
             else:
-                seconds = stacked_makespans(one.graph, own)
-                if one.run.flushes > 1:
-                    seconds += (one.run.flushes - 1) * stacked_makespans(one.pipeline, own)
-            found[:, rows] = seconds.reshape(len(rows), -1).T
-        return found
-
-    def _tables(self, system):
-        """Compute, occupancy and latency of every stage of every row, shape (3, kinds, num_stages of all rows)."""
-        lines = np.array([collective_line(*line, system) for line in self.lines]).T
-        stages = np.einsum("lt,tlkp->tkp", self.counts, self._lists(system, *lines)[self.row])
-        if system.kernels and system.kernels.stage_overhead_s:
-            stages[:, :2, 0] += system.kernels.stage_overhead_s
-        forward, input_grad, weight_grad = stages.sum(axis=2).T
-        tables = np.zeros((3, len(OpKind), len(self.row)))
-        tables[0, : OpKind.R] = forward, input_grad + weight_grad, input_grad, weight_grad
-        busy_s = stages[..., PARTS_THAT_HIDE].sum(axis=2)
-        last_s = (self.last_halves * busy_s[:, 1:]).sum(axis=1)
-        tables[0, OpKind.R], tables[0, OpKind.O] = self._once(system, lines, busy_s[:, 0], last_s)
-        tables[1:] = self._transfers(system)
-        return tables
-
-    def _lists(self, system, fixed, slope):
-        """Seconds of each list of each row, by F, I and W and by part; shape (num_rows, 3, 3, 5)."""
-        taken = kernels_s(self.kernels, system, self.precision)
-        size = len(self.laid) * _LISTS * _PHASES
-        seconds = np.zeros((size, _PARTS))
-        if len(self.volume):
-            collectives = fixed[self.pair] + slope[self.pair] * self.volume
-            exposed = less_hidden(collectives, taken, self.hides, self.beside)
-            seconds = np.bincount(self.slot, exposed, seconds.size).reshape(size, _PARTS)
-        seconds[:, 0] = np.bincount(self.kernel_slot, taken, size)
-        seconds = seconds.reshape(len(self.laid), _LISTS, _PHASES, _PARTS)
-        if "tensor" in self.without:
-            seconds[..., _TENSOR] = 0.0
-        if system.kernels and system.kernels.block_host_s:
-            self._wait(seconds, system.kernels)
-        if "recomputation" not in self.without:
-            seconds[:, :, INPUT_GRAD] += seconds[:, :, AGAIN]
-        seconds = seconds[:, :, :AGAIN]
-        for row, one in enumerate(self.laid):
-            if one.layout.zero >= SHARED_GRADIENTS:
-                busy_s = seconds[row, ..., PARTS_THAT_HIDE].sum(axis=2)
-                given = one.work.parameters, busy_s, one.run.model, one.layout, system
-                seconds[row, ..., _DATA] += microbatch_data_s(*given)
-        if "data" in self.without:
-            seconds[..., _DATA] = 0.0
+                iteration_s = stacked_makespans(row.graph, costs)
+                if row.run.flushes > 1:
+                    iteration_s += (row.run.flushes - 1) * stacked_makespans(row.pipeline, costs)
+            seconds[:, places] = iteration_s.reshape(len(places), -1).T
         return seconds
 
-    def _wait(self, seconds, kernels):
-        tensor, softmax = self.launched
-        host = kernels.block_host_s + (kernels.tensor_host_s * tensor + kernels.softmax_host_s * softmax)
-        blocks = seconds[:, 0]
-        wait_for_host(blocks, self.again[:, 0], host[:, None], kernels.host_exponent)
-        seconds[:, 0] = blocks
+    def _tables(self, system):
+        """Compute, occupancy and latency of every stage of every row, shape (3, 6, num_stages of all rows)."""
+        layers = layer_costs(self.layers, system)
+        parts_s = stage_parts_s(layers, self.counts, self.index)
+        tables = np.zeros((3, len(OpKind), len(self.counts)))
+        tables[0] = compute_seconds(parts_s.sum(axis=2).T, step_seconds(parts_s, self.parameters, self.step, layers))
+        between = hockney_s(self.message_bytes, system)
+        inside = hockney_s(self.message_bytes, system, inside=True) if system.nodes is not None else between
+        for table, near, far in zip(tables[1:], inside, between, strict=True):
+            table[:] = np.where(self.remote, np.where(self.same, near, far), 0.0)
+        return tables
 
-    def _once(self, system, lines, forward_s, backward_s):
-        """Seconds of each stage's reduction, and of its optimizer step with the gathering of parameters."""
-        reduced, gathered = (
-            np.where(self.parameters > 0, fixed[self.row] + (slope * width)[self.row] * self.parameters, 0.0)
-            for (fixed, slope), width in (
-                (lines[:, self.reduction], self.gradient_bytes), (lines[:, self.gathering], self.weight_bytes)
-            )
-        )  # fmt: skip
-        is_counted = "data" not in self.without
-        reduced = np.maximum(reduced - self.overlaps[0] * backward_s, 0.0) * self.reduces * is_counted
-        gathered = np.maximum(gathered - self.overlaps[1] * forward_s, 0.0) * self.gathers * is_counted
-        own = system.kernels
-        efficiency = (own and own.optimizer_efficiency) or system.memory_efficiency
-        step = self.step_bytes / (system.memory_bandwidth_bytes_per_s * efficiency)
-        step = np.where(self.own > 0, step + system.memory_latency_s, 0.0)
-        if own:
-            step = step + own.iteration_overhead_s / self.chunks
-        return reduced + self._tied_s(system), gathered + step
+    def bytes(self, systems):
+        """Bytes of the most loaded rank of each row, shape (len(systems), num_rows)."""
+        return np.array([np.maximum.reduceat(self._rank_bytes(system), self.first_rank) for system in systems])
 
-    def _tied_s(self, system):
-        inside = system.nodes is not None
-        (far, far_s), (near, near_s) = (hockney_s(self.tied, system, inside=near and inside) for near in (False, True))
-        seconds = np.where(self.tied_inside, near + 2 * near_s, far + 2 * far_s)
-        return np.where(self.tied > 0, seconds, 0.0)
+    def _lay_memory(self):
+        """What the memory of ranks, of all rows one after another, takes from the rows and not from a system."""
+        ranks = [row.table.num_ranks for row in self.rows]
+        self.first_rank = np.cumsum([0, *ranks[:-1]])
+        self.rank = np.concatenate([
+            first + row.table.placement[0] for first, row in zip(self.first_rank, self.rows, strict=True)
+        ])  # fmt: skip
+        sharing = self.step.sharing
+        widths = enumerate((sharing.optimizer_bytes, sharing.gradient_bytes, sharing.weight_bytes), start=1)
+        persistent = sum(shares(self.parameters, sharing, stage) * width for stage, width in widths)
+        buffers = [buffer_bytes(row.table, row.run.model, row.run.layout) for row in self.rows]
+        self.fixed = np.bincount(self.rank, persistent) + np.repeat(buffers, ranks)
+        self.in_flight, self.mixed = np.zeros(len(self.rank)), []
+        for place, row in enumerate(self.rows):
+            stages = slice(self.first[place], self.first[place + 1])
+            if row.table.num_stages > row.table.num_ranks or (row.table.kind == OpKind.W).any():
+                self.mixed.append((row.table, stages, self.first_rank[place] + np.arange(row.table.num_ranks)))
+            else:
+                self.in_flight[stages] = peak_activations(row.table)[row.table.placement[0]]
 
-    def _transfers(self, system):
-        inside = system.nodes is not None
-        (far, far_s), (near, near_s) = (
-            hockney_s(self.num_bytes, system, inside=near and inside) for near in (False, True)
-        )
-        occupancy = np.where(self.same, near[self.row], far[self.row])
-        latency = np.where(self.same, near_s, far_s)
-        crosses = self.remote & ("transfers" not in self.without)
-        return [np.where(crosses, one, 0.0) for one in (occupancy, latency)]
+    def _rank_bytes(self, system):
+        """Bytes of each rank of each row, one after another."""
+        layers = layer_bytes(self.layers.sizes, system)
+        kept, between, logits = summed(layers[:, :3], self.counts, self.index).T
+        peaks, working, most_logits = np.zeros((3, len(self.fixed)))
+        peaks[self.rank] = self.in_flight * kept
+        share = np.divide(between, kept, out=np.zeros(len(kept)), where=kept > 0)
+        for table, stages, ranks in self.mixed:
+            peaks[ranks] = peak_activations(table, kept[stages], share[stages])
+        np.maximum.at(working, self.rank, largest(layers[:, 3], self.counts, self.index))
+        np.maximum.at(most_logits, self.rank, logits)
+        return self.fixed + peaks + working + most_logits + system.reserve_bytes
+
+
+def _side_by_side(works, system, without):
+    """The layers of several runs as those of one; collectives that take equally long share a line."""
+    num_kernels = np.cumsum([0, *(len(work.kernel_slot) for work in works)])
+    num_layers = np.cumsum([0, *(len(work.layers) for work in works)])
+    numbers, lines, exchanges, sharing = {}, [], [], []
+    for work, kernel, layer in zip(works, num_kernels, num_layers, strict=False):
+        line = np.array([_line(key, system, numbers, lines) for key in work.lines])
+        columns = work.exchanges
+        slot = columns.slot + layer * NUM_PHASES * len(PARTS)
+        beside = np.where(columns.beside == NOTHING, NOTHING, columns.beside + kernel)
+        exchanges.append(columns._replace(line=line[columns.line], slot=slot, beside=beside))
+        gives = work.sharing._replace(reduction=line[work.sharing.reduction], gathering=line[work.sharing.gathering])
+        sharing += [gives] * len(work.layers)
+    joined = _concatenated(exchanges)
+    left_out = ("tensor",) * ("tensor" in without) + DATA_GROUPS * ("data" in without)
+    lines = [None if line[1] in left_out else line for line in lines]
+    slots = [work.kernel_slot + layer * NUM_PHASES for work, layer in zip(works, num_layers, strict=False)]
+    sharing = type(sharing[0])(*map(np.array, zip(*sharing, strict=True)))
+    return works[0]._replace(
+        layers=[layer for work in works for layer in work.layers], places=[], lines=lines,
+        kernels=_concatenated([work.kernels for work in works]), kernel_slot=np.concatenate(slots),
+        exchanges=joined, sizes=_concatenated([work.sizes for work in works]), sharing=sharing,
+    )  # fmt: skip
+
+
+def _line(line, system, numbers, lines):
+    """The number of a collective's line: one for all that do the same in groups placed alike."""
+    kind, group, layout = line
+    key = kind, group in DATA_GROUPS, group_of(group, layout, system), layout.tp
+    if key not in numbers:
+        numbers[key] = len(lines)
+        lines.append(line)
+    return numbers[key]
+
+
+def _concatenated(tuples):
+    """Named tuples of arrays as one."""
+    return type(tuples[0])(*map(np.concatenate, zip(*tuples, strict=True)))
 
 
 def _busy_s(table, compute_s, flushes):
@@ -322,9 +284,7 @@ def _busy_s(table, compute_s, flushes):
     ranks, counts = table.placement[0], np.zeros(compute_s.shape[1:])
     np.add.at(counts, (table.kind, table.stage), float(flushes))
     counts[OpKind.O], counts[OpKind.R] = 1.0, 0.0
-    found = []
-    for one, reduced in zip((counts * compute_s).sum(axis=1), compute_s[:, OpKind.R], strict=True):
-        longest = np.zeros(table.num_ranks)
-        np.maximum.at(longest, ranks, reduced)
-        found.append((np.bincount(ranks, one, table.num_ranks) + longest).max())
-    return np.array(found)
+    busy_s, reduced_s = np.zeros((2, table.num_ranks, len(compute_s)))
+    np.add.at(busy_s, ranks, (counts * compute_s).sum(axis=1).T)
+    np.maximum.at(reduced_s, ranks, compute_s[:, OpKind.R].T)
+    return (busy_s + reduced_s).max(axis=0)

@@ -12,7 +12,6 @@ from ppmodel.errors import PPModelError, shown
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.constants import MEMORY, TIME, chosen, value_of, with_values
 from ppmodel.measured.fit import Fitted, Problem, cross_validated, fitted, parted, parted_by
-from ppmodel.measured.peaks import PeakBatch
 from ppmodel.measured.predict import predicted
 from ppmodel.measured.rows import read_rows
 
@@ -342,7 +341,7 @@ class _Memory(_Data):
 
     def __init__(self, rows, files, system):
         super().__init__(files, system)
-        self.batch = PeakBatch(rows, system)
+        self.batch = Batch(rows, system)
         self.measured = np.array(
             [float(row["memory_gb"]) * _GB if _positive(row, "memory_gb") else np.nan for row in rows]
         )

@@ -102,7 +102,7 @@ def activation_bytes(stages):
 
     Parameters
     ----------
-    stages : list of Stage, length num_stages
+    stages : Stages
         From `costs.stages`.
 
     Returns
@@ -119,9 +119,8 @@ def activation_bytes(stages):
     >>> kept.shape, bool((held < 1).all())
     ((4,), True)
     """
-    kept = np.array([stage.activation_bytes for stage in stages])
-    between = np.array([stage.weight_grad_bytes for stage in stages])
-    return kept, np.divide(between, kept, out=np.zeros(len(stages)), where=kept > 0)  # a stage may be empty
+    kept, between = stages.activation_bytes, stages.weight_grad_bytes
+    return kept, np.divide(between, kept, out=np.zeros(len(kept)), where=kept > 0)  # a stage may be empty
 
 
 class Memory(NamedTuple):
@@ -259,7 +258,7 @@ def memory(schedule, model, stages, layout=None, system=None, timeline=None):
         Provides the placement of stages and the order of operations.
     model : ModelSpec
         Provides the bytes per parameter of weight, gradient and optimizer state.
-    stages : list of Stage, length num_stages
+    stages : Stages
         From `costs.stages`, with the same layout.
     layout : LayoutSpec, optional
         How a rank is spread over GPUs; the memory is that of one GPU.
@@ -288,15 +287,13 @@ def memory(schedule, model, stages, layout=None, system=None, timeline=None):
     else:
         peak = peak_activations(schedule, *activation_bytes(stages))
     if layout is None:
-        parameters = _on_ranks(schedule, [stage.parameters for stage in stages])
+        parameters = _on_ranks(schedule, stages.parameters)
         widths = model.element_bytes, model.gradient_bytes, model.optimizer_bytes
         return Memory(peak, *(parameters * width for width in widths))
     columns = persistent_bytes(stages, model, layout)
     kept = [_on_ranks(schedule, column) for column in columns]
-    working, logits = (
-        _on_ranks(schedule, [getattr(stage, name) for stage in stages], np.maximum)
-        for name in ("working_bytes", "logits_bytes")
-    )
+    largest = stages.working_bytes, stages.logits_bytes
+    working, logits = (_on_ranks(schedule, column, np.maximum) for column in largest)
     buffers = np.full(schedule.num_ranks, buffer_bytes(schedule, model, layout))
     reserve = np.full(schedule.num_ranks, system.reserve_bytes if system else 0.0)
     return Memory(peak, *kept, working, logits, buffers, reserve)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.costs import model_flops, stages
+from ppmodel.costs import model_flops
 from ppmodel.metrics import memory
 from ppmodel.ops import OpKind
 from ppmodel.points.point import once
@@ -67,17 +67,16 @@ def iterations_of(graph, points, costs, makespans_s):
         if places:
             whole_s[places] = makespans(step_graph(graph, is_hidden), [costs[n] for n in places])
     times = zip(makespans_s, resident_s.tolist(), free_s.tolist(), whole_s.tolist(), strict=True)
-    return [_iteration(graph.schedule, *entry) for entry in zip(points, costs, times, strict=True)]
+    return [_iteration(graph.schedule, *entry) for entry in zip(costs, times, strict=True)]
 
 
-def _iteration(table, point, costs, times):
+def _iteration(table, costs, times):
     pipeline_s, resident_s, free_s, iteration_s = times
-    of_stages = stages(table, point.model, point.changed_system, layout=point.complete_layout)
+    of_stages = costs.stages
     counts = once(table, "operations of the phases", lambda: _counts(table))
-    parts_s = np.array([stage.parts_s for stage in of_stages])[..., 1:]
-    busy, exposed = _busy_and_exposed(table, counts, costs, parts_s)
+    busy, exposed = _busy_and_exposed(table, counts, costs, of_stages.parts_s[..., 1:])
     rank = int(busy.argmax())
-    optimizer_s = float(sum(of_stages[stage].optimizer_s for stage in np.nonzero(table.placement == rank)[1]))
+    optimizer_s = float(of_stages.optimizer_s[np.nonzero(table.placement == rank)[1]].sum())
     tensor_s, context_s, expert_s, data_s = exposed[rank].tolist()
     parts = {
         "computing_s": float(busy[rank]) - (tensor_s + context_s + expert_s + data_s), "tensor_s": tensor_s,
@@ -103,8 +102,7 @@ def iteration_columns(point, iteration):
     """
     model, system, layout = point.model, point.changed_system, point.complete_layout
     timeline = run_graph(point.graph, point.costs) if point.costs.offload else None
-    of_stages = stages(point.table, model, system, layout=layout)
-    of_ranks = memory(point.table, model, of_stages, layout, system, timeline)
+    of_ranks = memory(point.table, model, point.costs.stages, layout, system, timeline)
     fullest = int(of_ranks.total.argmax())
     sizes = {f"{name}_bytes": float(getattr(of_ranks, name)[fullest]) for name in of_ranks._fields}
     gpu_s = iteration.iteration_s * layout.gpus

@@ -190,7 +190,7 @@ def memory_columns(point):
         of_stages = stages(table, model, system)
         of_ranks = metrics.memory(table, model, of_stages)
         fullest = of_ranks.total.argmax()
-        seconds = [stage.forward_s + stage.input_grad_s + stage.weight_grad_s for stage in of_stages]
+        seconds = of_stages.forward_s + of_stages.input_grad_s + of_stages.weight_grad_s
         return {
             "peak_memory_bytes": float(of_ranks.total[fullest]),
             "activations_bytes": float(of_ranks.activations[fullest]),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ppmodel import metrics
-from ppmodel.costs import cell_streams_of, microbatch_sequences, stages
+from ppmodel.costs import cell_streams_of, microbatch_sequences
 from ppmodel.points.iteration import iteration_columns, iterations_of
 from ppmodel.points.order import ordered_for
 from ppmodel.points.rows import memory_columns, table_columns, timed
@@ -142,11 +142,7 @@ class Run:
         """The `metrics.Memory` of each rank, in bytes; None without a model."""
         if self.model is None:
             return None
-        return metrics.memory(self.table, self.model, self._stages, self.layout, self.system, self.timeline)
-
-    @property
-    def _stages(self):
-        return stages(self.table, self.model, self.system, layout=self.layout)
+        return metrics.memory(self.table, self.model, self.costs.stages, self.layout, self.system, self.timeline)
 
     @cached_property
     def iteration(self) -> Iteration | None:
@@ -252,4 +248,4 @@ class Run:
             return write_trace(path, self.timeline)
         streams = None if self.layout is None else cell_streams_of(self.table, self.model, self.system, self.layout)
         names = {"model": self.model.name, "system": self.system.name}
-        return write_trace(path, self.timeline, self._stages, streams, **names)
+        return write_trace(path, self.timeline, self.costs.stages, streams, **names)

@@ -23,7 +23,6 @@ from ppmodel.costs import uniform_costs
 from ppmodel.errors import PPModelError
 from ppmodel.measured import run_of
 from ppmodel.measured.batch import Batch
-from ppmodel.measured.peaks import PeakBatch
 from ppmodel.metrics import bubble_ratios
 from ppmodel.points import simulate
 from ppmodel.simulation import compile_graph, run_graph
@@ -150,7 +149,7 @@ def prediction(name, what):
     system, ids, _, _, rows = said_of(name, what)
     if what == "time":
         return dict(zip(ids, Batch(rows, system).seconds([system])[0].tolist(), strict=True))
-    return dict(zip(ids, (PeakBatch(rows, system).bytes([system])[0] / 1e9).tolist(), strict=True))
+    return dict(zip(ids, (Batch(rows, system).bytes([system])[0] / 1e9).tolist(), strict=True))
 
 
 def another_prediction(name, left):

@@ -1,0 +1,373 @@
+"""The layers of a model as columns: their kernels and collectives, and how long these take on a system.
+
+A model has few different layers: the embedding, blocks (dense, or with experts; recomputed or not), and the head. What
+a GPU does in each depends only on model and layout; its time on a system takes a few array operations. So a
+calibration, or a sweep over systems, computes the work only once, and the layers of many runs may stand side by side.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.costs.block import block_operations, embedding_operations, head_operations, logits_bytes
+from ppmodel.costs.collectives import collective_line
+from ppmodel.costs.data_parallel import Sharing, collectives_of, microbatch_data_s, sharing_of
+from ppmodel.costs.pairs import PairTimes, hidden_in_backward_s
+from ppmodel.costs.partition import LayerTimes
+from ppmodel.costs.recompute import KEEPS, recompute_of, runs_again
+from ppmodel.costs.roofline import Kernels, kernels_s
+from ppmodel.costs.work import AGAIN, INPUT_GRAD, NO_WORK, PARTS, WEIGHT_GRAD, Kernel
+
+NUM_PHASES, NOTHING = 4, -1
+BUSY = slice(0, 2)
+"""The parts that hide data-parallel collectives: kernels, and tensor-parallel collectives on other links."""
+
+_WORK_KEPT = 2**12
+_FUSED_BY = 4
+"""Megatron-LM's fused softmax needs a multiple of this number of heads, over all sequences on a GPU."""
+
+_BACKWARD = {
+    (Kernel.PRODUCT, WEIGHT_GRAD): Kernel.WEIGHT_PRODUCT, (Kernel.ATTENTION, INPUT_GRAD): Kernel.ATTENTION_BACKWARD,
+    (Kernel.ATTENTION, WEIGHT_GRAD): Kernel.ATTENTION_BACKWARD,
+}  # fmt: skip
+
+
+class Exchanges(NamedTuple):
+    """Collectives as columns, each of shape (num_collectives,).
+
+    Parameters
+    ----------
+    line, slot, beside : ndarray of int
+        Its line, an index in those of the layers; its layer, phase and part as one number; and the kernel that it
+        may hide under, or `NOTHING`.
+    hides : ndarray of bool
+        Whether it does hide there.
+    volume : ndarray of float
+        Bytes, as in `Collective`.
+    """
+
+    line: np.ndarray
+    slot: np.ndarray
+    beside: np.ndarray
+    hides: np.ndarray
+    volume: np.ndarray
+
+
+class Sizes(NamedTuple):
+    """Bytes and counts of layers as columns, with layers as the first axis.
+
+    Parameters
+    ----------
+    activations : ndarray of float, shape (num_layers, 3)
+        Bytes that the forward could keep: saved, core and entry of `Keeps`.
+    keeps : ndarray of float, shape (num_layers, 3)
+        What it does keep, a `Keeps`.
+    backward : ndarray of float, shape (num_layers, 3)
+        Bytes kept between the halves of the backward, those of logits, and of logits that the loss also keeps.
+    parameters : ndarray of float, shape (num_layers, 2)
+        Parameters that the GPU holds, and those of experts.
+    launches : ndarray of float, shape (num_layers, 4, 3)
+        For each phase that the host launches, 1, and 1 if it also launches tensor parallelism, an unfused softmax.
+    block : ndarray of bool, shape (num_layers,)
+        Whether a layer is a transformer block.
+    tp : ndarray of int, shape (num_layers,)
+        GPUs that share the vocabulary.
+    """
+
+    activations: np.ndarray
+    keeps: np.ndarray
+    backward: np.ndarray
+    parameters: np.ndarray
+    launches: np.ndarray
+    block: np.ndarray
+    tp: np.ndarray
+
+
+class LayerWork(NamedTuple):
+    """What one GPU does in each layer for a microbatch; the same on all systems.
+
+    Parameters
+    ----------
+    layers : list of (str, str)
+        Part of the model, ``embedding``, ``dense``, ``block`` or ``head``, and its recomputation; in the order in
+        which a stage has them.
+    dense_blocks : int
+        Leading blocks that are ``dense``.
+    kernels : Kernels
+        All kernels, by layer and phase.
+    kernel_slot : ndarray of int, shape (num_kernels,)
+        Layer and phase as one number.
+    exchanges : Exchanges
+    places : list of (int, int, int)
+        Layer, phase and operation of each kernel, then of each collective.
+    lines : list of (str, str, LayoutSpec) or None
+        Kinds and groups of collectives that occur, and whose; None for collectives that take no time.
+    sizes : Sizes
+    sharing : Sharing or None
+        None without a layout; numbers, or arrays by layer.
+    layout : LayoutSpec or None
+        Of several runs, any: they agree in precision, and no backward hides its collectives.
+    """
+
+    layers: list
+    dense_blocks: int
+    kernels: Kernels
+    kernel_slot: np.ndarray
+    exchanges: Exchanges
+    places: list
+    lines: list
+    sizes: Sizes
+    sharing: Sharing | None
+    layout: object
+
+
+@lru_cache(_WORK_KEPT)
+def layer_work(model, sequences, layout=None):
+    """What one GPU does in each layer of a model, in the forward and the backward of one microbatch.
+
+    Parameters
+    ----------
+    model : ModelSpec
+    sequences : float
+        Sequences per microbatch, b.
+    layout : LayoutSpec, optional
+        Complete; how layers are split over GPUs, and what is recomputed.
+
+    Returns
+    -------
+    LayerWork
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_model
+    >>> work = layer_work(load_model("paper"), 1)
+    >>> work.layers, np.bincount(work.kernel_slot).tolist()
+    ([('embedding', 'none'), ('block', 'none'), ('head', 'none')], [0, 0, 0, 0, 13, 13, 6])
+    """
+    run = model, sequences, layout
+    recompute = recompute_of(model, layout)
+    modes = [recompute] if isinstance(recompute, str) else ["full", "none"]
+    dense_blocks = model.dense_blocks if model.experts else 0
+    blocks = ["dense", "block"] if dense_blocks else ["block"]
+    operations = {part: block_operations(*run, dense=part == "dense") for part in blocks}
+    operations |= {"embedding": embedding_operations(*run), "head": head_operations(*run)}
+    layers = [("embedding", "none"), *((part, mode) for part in blocks for mode in modes), ("head", "none")]
+    listed = [(operations[part], mode) for part, mode in layers]
+    rows, places = _kernels(listed)
+    slots = [layer * NUM_PHASES + phase for layer, phase, _ in places]
+    lines, sharing = {}, None
+    if layout is not None:
+        numbers = [lines.setdefault(pair, len(lines)) for pair in collectives_of(model, layout)]
+        sharing = sharing_of(model, layout)._replace(reduction=np.array(numbers[:2]), gathering=np.array(numbers[2:]))
+    exchanges, exchange_places = _exchanges(listed, places, lines, layout)
+    return LayerWork(
+        layers, dense_blocks, Kernels.of(rows), np.array(slots, np.intp), exchanges, [*places, *exchange_places],
+        [(*pair, layout) for pair in lines], _sizes(layers, operations, *run), sharing, layout,
+    )  # fmt: skip
+
+
+def _kernels(listed):
+    """Rows of `Kernels`, by layer and phase, and the place of each: layer, phase and operation."""
+    rows, places = [], []
+    for layer, (operations, recompute) in enumerate(listed):
+        for phase in range(NUM_PHASES):
+            for index, operation in enumerate(operations):
+                work = (operation.forward, operation.input_grad, operation.weight_grad, operation.forward)[phase]
+                if work == NO_WORK or (phase == AGAIN and not runs_again(operation, recompute)):
+                    continue
+                rows_and_width = np.inf, np.inf
+                if operation.kernel == Kernel.PRODUCT:
+                    m, n, k = operation.shape
+                    rows_and_width = (m, min(n, k)) if phase != WEIGHT_GRAD else (k, min(n, m))
+                kernel = _BACKWARD.get((operation.kernel, phase), operation.kernel)
+                rows.append((*work, kernel, *rows_and_width, operation.count))
+                places.append((layer, phase, index))
+    return rows, places
+
+
+def _exchanges(listed, kernel_places, lines, layout):
+    """The collectives, and the place of each; lines that do not occur yet are added."""
+    rows, places, kernels = [], [], {}
+    for kernel, (*phase, operation) in enumerate(kernel_places):
+        kernels.setdefault(tuple(phase), {})[operation] = kernel
+    for layer, (operations, recompute) in enumerate(listed):
+        for phase in range(NUM_PHASES):
+            for index, one in enumerate(operations):
+                collective = (one.forward_comm, one.input_grad_comm, one.weight_grad_comm, one.forward_comm)[phase]
+                if collective is None or (phase == AGAIN and not runs_again(one, recompute)):
+                    continue
+                beside = _beside(operations, index, collective, kernels.get((layer, phase), {}))
+                hides = collective.kind == "ring" or (collective.group == "tensor" and layout.overlap_tensor)
+                line = lines.setdefault((collective.kind, collective.group), len(lines))
+                slot = (layer * NUM_PHASES + phase) * len(PARTS) + PARTS.index(collective.group)
+                rows.append((line, slot, beside, hides, collective.bytes))
+                places.append((layer, phase, index))
+    columns = zip(*rows, strict=True) if rows else [()] * len(Exchanges._fields)
+    kinds = np.intp, np.intp, np.intp, bool, float
+    return Exchanges(*(np.array(column, kind) for column, kind in zip(columns, kinds, strict=True))), places
+
+
+def _beside(operations, index, collective, kernels):
+    """The kernel that may hide a collective: its product or, for a ring, the attention that it feeds."""
+    if collective.kind == "ring":
+        attention = [other for other in kernels if operations[other].kernel == Kernel.ATTENTION]
+        return kernels[min(attention, key=lambda other: abs(other - index))] if attention else NOTHING
+    if collective.group != "tensor" or not operations[index].can_hide:
+        return NOTHING
+    products = [other for other in kernels if operations[other].is_product]
+    forward = operations[index].forward_comm  # Megatron-LM's f comes before its products, g after them
+    if forward.kind == "all-gather" if forward else operations[index].input_grad_comm:
+        return next((kernels[other] for other in products if other >= index), NOTHING)
+    return next((kernels[other] for other in reversed(products) if other <= index), NOTHING)
+
+
+def _sizes(layers, operations, model, sequences, layout):
+    """The bytes, parameters and launches of layers."""
+    tp = layout.tp if layout else 1
+    refused = model.attention == "materialised" and sequences * model.heads / tp % _FUSED_BY > 0
+    activations, backward, parameters, launches = [], [], [], np.zeros((len(layers), NUM_PHASES, 3))
+    for layer, (part, recompute) in enumerate(layers):
+        ops = operations[part]
+        activations.append((
+            sum(one.saved_bytes for one in ops), sum(one.core_bytes for one in ops), ops[0].saved_bytes if ops else 0.0,
+        ))  # fmt: skip
+        logits = logits_bytes(model, sequences, layout) if part == "head" else 0.0
+        in_loss = sum(one.saved_bytes for one in ops if one.kernel == Kernel.LOSS)
+        backward.append((sum(one.weight_grad_bytes for one in ops), logits, in_loss))
+        parameters.append([sum(one.parameters for one in ops if one.experts is expert) for expert in (False, True)])
+        if part in ("dense", "block"):
+            launches[layer, : NUM_PHASES if recompute == "full" else AGAIN] = 1.0, tp > 1, refused
+    keeps = np.array([KEEPS[recompute] for _, recompute in layers])
+    columns = (np.array(column, dtype=float) for column in (activations, backward, parameters))
+    activations, backward, parameters = columns
+    block = np.array([part in ("dense", "block") for part, _ in layers])
+    return Sizes(activations, keeps, backward, parameters, launches, block, np.full(len(layers), tp))
+
+
+@dataclass(eq=False)
+class LayerCosts:
+    """The layers of a model on a system.
+
+    Parameters
+    ----------
+    work : LayerWork
+    system : SystemSpec
+    lines : ndarray of float, shape (num_lines, 2)
+        Of each line, fixed seconds and seconds per byte.
+    kernel_s, exposed_s : ndarray of float, shape (num_kernels,) and (num_collectives,)
+        Seconds of each kernel; exposed seconds of each collective.
+    seconds : ndarray of float, shape (num_layers, 3, 5)
+        By forward, input gradient (with recomputed forwards) and weight gradient, and by part.
+    """
+
+    work: LayerWork
+    system: object
+    lines: np.ndarray
+    kernel_s: np.ndarray
+    exposed_s: np.ndarray
+    seconds: np.ndarray
+    stages: dict = field(default_factory=dict)
+    """Stages made of these layers, by how often each layer occurs; see `costs.stages`."""
+
+    @cached_property
+    def times(self):
+        """The `LayerTimes` to balance over stages: of blocks that are not recomputed, if only some are."""
+        parts = (part for part, _ in self.work.layers)
+        seconds = dict(zip(parts, self.seconds.sum(axis=(1, 2)).tolist(), strict=True))
+        ends = seconds["embedding"], seconds["head"]
+        return LayerTimes(seconds["block"], *ends, seconds.get("dense"), self.work.dense_blocks)
+
+    @cached_property
+    def bytes(self):
+        """Bytes kept for the backward, kept between its halves, of logits, and while recomputed: (num_layers, 4)."""
+        return layer_bytes(self.work.sizes, self.system)
+
+    @cached_property
+    def pair_times(self):
+        """The `PairTimes` of stages with these layers; each is computed once."""
+        return PairTimes(self)
+
+
+@lru_cache(_WORK_KEPT)
+def layers_of(model, sequences, system, layout=None):
+    """The `LayerCosts` of a model on a system; parameters as in `layer_work`."""
+    return layer_costs(layer_work(model, sequences, layout), system)
+
+
+def layer_costs(work, system):
+    """Compute the seconds and bytes of layers on a system.
+
+    Parameters
+    ----------
+    work : LayerWork
+        Of one run, or those of several runs side by side.
+    system : SystemSpec
+        Provides kernels and links.
+
+    Returns
+    -------
+    LayerCosts
+    """
+    lines = [(0.0, 0.0) if line is None else collective_line(*line, system) for line in work.lines]
+    lines = np.array(lines, dtype=float).reshape(-1, 2)
+    kernel_s = kernels_s(work.kernels, system, work.layout.precision if work.layout else "bf16")
+    exposed_s = _exposed_s(work.exchanges, lines, kernel_s)
+    by_phase = np.zeros((len(work.sizes.block), NUM_PHASES, len(PARTS)))
+    if len(exposed_s):
+        by_phase += np.bincount(work.exchanges.slot, exposed_s, by_phase.size).reshape(by_phase.shape)
+    num_phases = by_phase[..., 0].size
+    by_phase[..., 0] += np.bincount(work.kernel_slot, kernel_s, num_phases).reshape(by_phase.shape[:2])
+    if system.kernels and system.kernels.block_host_s:
+        _wait_for_host(by_phase, work.sizes, system.kernels)
+    seconds = by_phase[:, :AGAIN]
+    seconds[:, INPUT_GRAD] += by_phase[:, AGAIN]
+    costs = LayerCosts(work, system, lines, kernel_s, exposed_s, seconds)
+    if work.layout is not None and work.layout.overlap_backward:
+        seconds[:, INPUT_GRAD:, PARTS.index("tensor")] -= hidden_in_backward_s(costs)
+    if work.sharing is not None and np.max(work.sharing.zero) > 1:
+        busy_s = seconds[..., BUSY].sum(axis=2).T
+        parameters = work.sizes.parameters.T
+        seconds[..., PARTS.index("data")] += microbatch_data_s(parameters, busy_s, work.sharing, lines).T
+    return costs
+
+
+def _exposed_s(exchanges, lines, kernel_s):
+    """Seconds of collectives, minus those of the kernel that each hides under."""
+    if not len(exchanges.volume):
+        return np.empty(0)
+    seconds = lines[exchanges.line, 0] + lines[exchanges.line, 1] * exchanges.volume
+    hides = exchanges.hides & (exchanges.beside != NOTHING)
+    return np.where(hides, np.maximum(seconds - np.append(kernel_s, 0.0)[exchanges.beside], 0.0), seconds)
+
+
+def _wait_for_host(seconds, sizes, spec):
+    """Stretch, in place, the phases of blocks that the host launches more slowly than the device runs them.
+
+    With p the host's exponent, a phase takes (device^p + host^p)^(1/p).
+    """
+    blocks, tensor, softmax = np.moveaxis(sizes.launches[sizes.block], -1, 0)
+    host = spec.block_host_s * blocks + (spec.tensor_host_s * tensor + spec.softmax_host_s * softmax)
+    device, power = seconds[sizes.block].sum(axis=2), spec.host_exponent
+    longest = np.maximum(np.maximum(device, host), np.finfo(float).tiny)
+    both = longest * ((device / longest) ** power + (host / longest) ** power) ** (1 / power)
+    seconds[sizes.block, :, 0] += np.where((device > 0) & (host > 0), both - device, 0.0)
+
+
+def layer_bytes(sizes, system):
+    """The bytes of layers, shape (num_layers, 4), as `LayerCosts` has them, with the factors of a system's memory."""
+    (saved, core, entry), keeps, (between, logits, in_loss) = sizes.activations.T, sizes.keeps.T, sizes.backward.T
+    working_factor, factors = 1.0, system.memory
+    if factors is not None:
+        saved = np.where(sizes.block, factors.activation_factor, 1.0) * saved
+        core, logits, working_factor = (
+            factors.score_factor * core,
+            factors.logits_factor * logits,
+            factors.working_factor,
+        )
+    if system.framework and system.framework.gathered_logits:
+        logits = sizes.tp * logits
+    kept = keeps[0] * saved + keeps[1] * core + keeps[2] * entry
+    working = ((1 - keeps[0]) * saved + (1 - keeps[1]) * core - keeps[2] * entry) * working_factor
+    return np.column_stack([kept, between, np.maximum(logits - in_loss, 0.0), working])

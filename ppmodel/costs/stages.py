@@ -1,0 +1,306 @@
+"""Costs of the stages of a model on a system, as columns: seconds, bytes and parameters of every stage."""
+
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import numpy as np
+
+from ppmodel.costs.data_parallel import Sharing, gather_s, optimizer_s, reduction_s
+from ppmodel.costs.layers import BUSY, layers_of
+from ppmodel.costs.partition import microbatch_sequences, stage_layers
+from ppmodel.costs.recompute import recompute_of
+from ppmodel.costs.transfers import hockney_s, pipeline_links
+from ppmodel.costs.work import PARTS
+from ppmodel.ops import OpKind
+
+_CUTS_KEPT = 2**8
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """Costs of stages on one microbatch of the table, on one GPU of each rank.
+
+    Every field is an array with stages as its first axis; `stages[1]` has the same fields of a single stage.
+
+    Parameters
+    ----------
+    blocks : ndarray of int, shape (num_stages,)
+        Transformer blocks.
+    layers : ndarray of float, shape (num_stages, num_layers)
+        How often each of the model's layers occurs; see `layer_work`.
+    parts_s : ndarray of float, shape (num_stages, 3, 5)
+        Seconds of forward and both halves of the backward, each by `PARTS`: kernels, and the exposed collectives of
+        each group.
+    forward_s, input_grad_s, weight_grad_s : ndarray of float, shape (num_stages,)
+        Their sums; the input gradient includes recomputed forwards.
+    activation_bytes : ndarray of float, shape (num_stages,)
+        Bytes kept from forward to backward.
+    weight_grad_bytes : ndarray of float, shape (num_stages,)
+        Bytes kept from the input-gradient half of a backward to its weight-gradient half: the inputs of the dense
+        layers and the gradients of their outputs, 32 sbh of a block (Qi et al., 2024, Table 1).
+    logits_bytes : ndarray of float, shape (num_stages,)
+        Bytes of the logits, except what the backward needs of them.
+    working_bytes : ndarray of float, shape (num_stages,)
+        Bytes of a block's activations while it is recomputed.
+    parameters, expert_parameters : ndarray of float, shape (num_stages,)
+        Number of parameters, and the number among them that belong to experts.
+    reduction_s, gather_s, optimizer_s : ndarray of float, shape (num_stages,)
+        Seconds per iteration, in addition to microbatches: gradient reduction over data-parallel ranks that the last
+        backward does not hide; gathering of updated parameters that no forward hides; and the optimizer step. 0 without
+        a layout.
+    """
+
+    blocks: np.ndarray
+    layers: np.ndarray
+    parts_s: np.ndarray
+    forward_s: np.ndarray
+    input_grad_s: np.ndarray
+    weight_grad_s: np.ndarray
+    activation_bytes: np.ndarray
+    weight_grad_bytes: np.ndarray
+    logits_bytes: np.ndarray
+    working_bytes: np.ndarray
+    parameters: np.ndarray
+    expert_parameters: np.ndarray
+    reduction_s: np.ndarray
+    gather_s: np.ndarray
+    optimizer_s: np.ndarray
+
+    @property
+    def counts(self):
+        """How often each layer occurs, a tuple of int for each stage."""
+        return [tuple(layers) for layers in self.layers.astype(int).tolist()]
+
+    def __getitem__(self, index):
+        return Stages(*(getattr(self, name)[index] for name in _COLUMNS))
+
+    def __len__(self):
+        return len(self.blocks)
+
+
+_COLUMNS = [column.name for column in fields(Stages)]
+
+
+def stages(schedule, model, system, blocks=None, layout=None):
+    """Compute times, bytes and parameters of every stage of a model on a schedule.
+
+    Parameters
+    ----------
+    schedule : Schedule
+        Provides the stages and the microbatches of the table.
+    model : ModelSpec
+        The first stage also has the embedding, and the last the loss head.
+    system : SystemSpec
+        One GPU and its links.
+    blocks : sequence of int, optional
+        See `stage_blocks`.
+    layout : LayoutSpec, optional
+        Complete, from `check_layout`: how a rank is spread over GPUs. Without it, a rank is one GPU, and the model's
+        global batch is divided among the microbatches.
+
+    Returns
+    -------
+    Stages
+        In seconds and bytes, for one microbatch of the table.
+
+    Raises
+    ------
+    CostError
+        If the model does not fit the schedule: too few blocks, or a batch that does not divide.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.specs import load_model, load_system
+    >>> stages(build("gpipe", 4, 4), load_model("paper"), load_system("mid_cp_mid_nw")).blocks.tolist()
+    [32, 32, 32, 32]
+    """
+    layers = layers_of(model, microbatch_sequences(schedule, model, layout), system, layout)
+    cut = stage_layers(schedule, model, blocks, layout, layers.times)
+    key = cut.blocks.tobytes(), cut.embedding, cut.head
+    if key not in layers.stages:
+        if len(layers.stages) >= _CUTS_KEPT:
+            layers.stages.clear()
+        counts = layer_counts(layers.work, cut, recompute_of(model, layout))
+        parts_s, (dense, experts) = stage_parts_s(layers, counts), summed(layers.work.sizes.parameters, counts).T
+        kept, between, logits = summed(layers.bytes[:, :3], counts).T
+        working, none = largest(layers.bytes[:, 3], counts), np.zeros(len(counts))
+        columns = (kept, between, logits, working, dense + experts, experts, none, none, none)
+        layers.stages[key] = Stages(cut.blocks, counts, parts_s, *parts_s.sum(axis=2).T, *columns)
+    of_microbatch = layers.stages[key]
+    if layout is None:
+        return of_microbatch
+    nodes = pipeline_links(schedule, model, system, layout).nodes if model.tied_embeddings else None
+    step = step_work(schedule, model, layout, cut, nodes)._replace(sharing=layers.work.sharing)
+    experts = of_microbatch.expert_parameters
+    parameters = of_microbatch.parameters - experts, experts
+    names = "reduction_s", "gather_s", "optimizer_s"
+    step_s = zip(names, step_seconds(of_microbatch.parts_s, parameters, step, layers), strict=True)
+    return Stages(**(vars(of_microbatch) | dict(step_s)))
+
+
+def layer_counts(work, cut, recompute):
+    """How often each layer occurs in each stage.
+
+    Parameters
+    ----------
+    work : LayerWork
+    cut : StageLayers
+    recompute : str or int
+        From `recompute_of`.
+
+    Returns
+    -------
+    ndarray of float, shape (num_stages, num_layers)
+    """
+    ends, layers = np.eye(len(cut.blocks)), work.layers
+    dense = np.clip(work.dense_blocks - (np.cumsum(cut.blocks) - cut.blocks), 0, cut.blocks)
+    counts = {"embedding": ends[cut.embedding], "head": ends[cut.head], "dense": dense, "block": cut.blocks - dense}
+    if isinstance(recompute, str):
+        return np.column_stack([counts[part] for part, _ in layers])
+    again = {"dense": np.minimum(recompute, dense)}  # the first layers of a stage, of which dense ones come first
+    again["block"] = np.minimum(recompute - again["dense"], counts["block"])
+    kept = {part: count - again.get(part, 0) for part, count in counts.items()}
+    return np.column_stack([(again if mode == "full" else kept)[part] for part, mode in layers])
+
+
+def stage_parts_s(layers, counts, index=None):
+    """Seconds of stages by forward, input gradient and weight gradient, and by part.
+
+    Parameters
+    ----------
+    layers : LayerCosts
+    counts : ndarray of float, shape (num_stages, n)
+        How often each layer occurs in each stage.
+    index : ndarray of int, shape (num_stages, n), optional
+        Which layers these are; by default, all, in order.
+
+    Returns
+    -------
+    ndarray of float, shape (num_stages, 3, 5)
+    """
+    parts_s = summed(layers.seconds.reshape(len(layers.seconds), -1), counts, index).reshape(-1, 3, len(PARTS))
+    if layers.system.kernels:
+        parts_s[:, :2, 0] += layers.system.kernels.stage_overhead_s
+    return parts_s
+
+
+def summed(columns, counts, index=None):
+    """Sums over the layers of each stage, shape (num_stages, num_columns); see `stage_parts_s`."""
+    total, index = 0.0, np.arange(counts.shape[1])[None] if index is None else index
+    for layer, count in zip(index.T, counts.T, strict=True):  # in order, so that sums are reproducible
+        total = total + count[:, None] * columns[layer]
+    return total
+
+
+def largest(column, counts, index=None):
+    """The largest value of the layers that occur in each stage, shape (num_stages,)."""
+    return (column[slice(None) if index is None else index] * (counts > 0)).max(axis=1)
+
+
+class StepWork(NamedTuple):
+    """What stages do once per iteration, the same on all systems with the same nodes; arrays of shape (num_stages,).
+
+    Parameters
+    ----------
+    last_halves : ndarray of bool, shape (num_stages, 2)
+        Halves of the backward that hide reductions, see `last_halves`; none if the layout does not overlap them.
+    tied_bytes : ndarray of float
+        Bytes of the gradient of a tied embedding, on the first and last stages; 0 for others.
+    tied_inside : ndarray of bool
+        Whether both stages are on one node.
+    chunks : int
+        Stages per rank.
+    sharing : Sharing, optional
+    """
+
+    last_halves: np.ndarray
+    tied_bytes: np.ndarray
+    tied_inside: np.ndarray
+    chunks: int
+    sharing: Sharing | None = None
+
+
+def step_work(schedule, model, layout, cut, nodes):
+    """The `StepWork` of a run; `nodes` are those of its ranks, from `pipeline_links`."""
+    tied_bytes, inside = np.zeros(schedule.num_stages), np.zeros(schedule.num_stages, dtype=bool)
+    ends = [cut.embedding, cut.head]
+    first, last = schedule.placement[0, ends]
+    if model.tied_embeddings and model.vocabulary and first != last:
+        tied_bytes[ends] = model.vocabulary / layout.tp * model.hidden * model.gradient_bytes
+        inside[ends] = nodes is not None and nodes[first] == nodes[last]
+    halves = last_halves(schedule) if layout.overlap_gradients else np.zeros((schedule.num_stages, 2), dtype=bool)
+    return StepWork(halves, tied_bytes, inside, schedule.chunks_per_rank)
+
+
+def last_halves(schedule):
+    """Which halves of a stage's backward produce the last gradients of its ranks; 0 for their other stages.
+
+    The reductions of a rank run one after another: those of its other stages run meanwhile.
+
+    Returns
+    -------
+    ndarray of bool, shape (num_stages, 2)
+        For input and weight gradients; both for a full backward.
+    """
+    gradients = np.flatnonzero((schedule.kind == OpKind.B) | (schedule.kind == OpKind.W))
+    last = np.zeros(schedule.num_ranks, dtype=int)
+    last[schedule.rank[gradients]] = gradients  # the last one of each rank remains
+    at_end = (schedule.stage[last][schedule.placement] == np.arange(schedule.num_stages)).all(axis=0)
+    whole = (schedule.kind[last] == OpKind.B)[schedule.placement].all(axis=0)
+    return np.column_stack([at_end & whole, at_end])
+
+
+def step_seconds(parts_s, parameters, step, layers):
+    """Seconds of stages per iteration, in addition to microbatches.
+
+    Both gradients of a tied embedding are summed in a ring of two: all bytes pass once over the link between them
+    (Megatron-LM's embedding group).
+
+    Parameters
+    ----------
+    parts_s : ndarray of float, shape (num_stages, 3, 5)
+    parameters : pair of ndarray of float, shape (num_stages,)
+        Parameters of a GPU, and those of experts apart.
+    step : StepWork
+    layers : LayerCosts
+
+    Returns
+    -------
+    reduction_s, gather_s, optimizer_s : ndarray of float, shape (num_stages,)
+        As in `Stages`.
+    """
+    system, busy_s = layers.system, parts_s[..., BUSY].sum(axis=2)
+    last_s = (step.last_halves * busy_s[:, 1:]).sum(axis=1)
+    reduced = reduction_s(parameters, last_s, step.sharing, layers.lines)
+    if step.tied_bytes.any():
+        between, inside = (sum_of_two_s(step.tied_bytes, system, near) for near in (False, system.nodes is not None))
+        reduced = reduced + np.where(step.tied_bytes > 0, np.where(step.tied_inside, inside, between), 0.0)
+    updated = optimizer_s(parameters, step.sharing, system)
+    if system.kernels:
+        updated = updated + system.kernels.iteration_overhead_s / step.chunks
+    return reduced, gather_s(parameters, busy_s[:, 0], step.sharing, layers.lines), updated
+
+
+def sum_of_two_s(num_bytes, system, inside):
+    """Seconds in which two GPUs sum a tensor."""
+    occupancy, latency = hockney_s(num_bytes, system, inside)
+    return occupancy + 2 * latency
+
+
+def compute_seconds(halves_s, step_s):
+    """Seconds of every kind of operation, by `OpKind`.
+
+    Parameters
+    ----------
+    halves_s : sequence of ndarray of float, shape (num_stages,)
+        Forward, input gradient and weight gradient.
+    step_s : sequence of ndarray of float, shape (num_stages,)
+        From `step_seconds`.
+
+    Returns
+    -------
+    ndarray of float, shape (6, num_stages)
+    """
+    (forward, input_grad, weight_grad), (reduction, gather, optimizer) = halves_s, step_s
+    return np.array([forward, input_grad + weight_grad, input_grad, weight_grad, reduction, gather + optimizer])
