@@ -20,7 +20,7 @@ from ppmodel.measured.rows import kernels_named, run_of, with_kernels
 from ppmodel.ops import OpKind
 from ppmodel.points.iteration import step_graph
 from ppmodel.schedules.cases import built
-from ppmodel.simulation import graph_of, stacked_makespans
+from ppmodel.simulation import graph_of, makespans
 from ppmodel.specs import FrameworkSpec
 
 _LISTS, _PHASES, _PARTS = 3, 4, len(PARTS)
@@ -223,9 +223,9 @@ class _Group:
             if "bubble" in self.without:
                 seconds = _busy_s(one.table, own[:, 0], one.run.flushes)
             else:
-                seconds = stacked_makespans(one.graph, own)
+                seconds = makespans(one.graph, own)
                 if one.run.flushes > 1:
-                    seconds += (one.run.flushes - 1) * stacked_makespans(one.pipeline, own)
+                    seconds += (one.run.flushes - 1) * makespans(one.pipeline, own)
             found[:, rows] = seconds.reshape(len(rows), -1).T
         return found
 
