@@ -1,73 +1,194 @@
-"""When compiled code is used: it must be loaded first, so small single runs stay in plain Python."""
+"""Loops that run compiled where that pays, and in plain Python otherwise, with the same results to the last bit.
 
+Numba is loaded, and a loop compiled, only once the work asks for it. Loading takes a third of a second. Compiling takes
+a second or more for each loop, once on a machine; so where no folder holds the compiled loop yet, plain Python goes on
+until it has worked for about as long as the compiler would.
+"""
+
+import os
 import sys
 import warnings
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from types import FunctionType
+
+import numpy as np
 
 from ppmodel.errors import PPModelError
 
 LARGE = 2**18
-"""From about this many operations on, compiled code is faster than plain code even if it must be loaded first.
-
-Loading takes a third of a second; on a machine that has not compiled the kernels yet, several seconds, once.
-"""
+"""From about this many operations on, a compiled loop is faster than a plain one even if Numba must be loaded first."""
 
 MANY = 4 * LARGE
-"""Once small pieces of work add up to this many operations, more will follow, and compiled code is loaded.
+"""Once small pieces of work add up to this many operations, more will follow, and Numba is loaded.
 
 A table takes about four pieces (sources, graph, times, slots), so a single small run never gets there.
 """
 
-_plain = 0
+VECTORISED = 32
+"""NumPy handles about so many operations in the time of one that plain Python handles."""
+
+_plain_work = 0
+_forced = None
 
 
-def kernels(size):
-    """Return the compiled twins of the plain loops if they are worth loading.
-
-    Both do the same arithmetic in the same order, so results do not depend on which one ran.
-
-    Parameters
-    ----------
-    size : int
-        Number of operations, times the number of passes over them.
-
-    Returns
-    -------
-    module or None
-        None for small work, unless a large piece, or ``MANY`` operations in small pieces, have loaded them before.
+@contextmanager
+def using(compiled):
+    """Run all loops compiled (True), or all in plain Python (False), whatever their size; None is the usual choice.
 
     Examples
     --------
-    >>> kernels(LARGE).__name__
-    'ppmodel.kernels'
+    >>> from ppmodel import build
+    >>> with using(False):
+    ...     print(build("gpipe", 2, 2).slots()[1].max())
+    9
     """
-    global _plain
-    loaded = sys.modules.get("ppmodel.kernels")
-    if loaded is not None:
-        return loaded
-    if size < LARGE and _plain < MANY:
-        _plain += size
-        return None
+    global _forced
+    before, _forced = _forced, compiled
     try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("error", "Environment variable")  # one of Numba's variables is not a number
-            from ppmodel import kernels
-    except Exception as problem:  # anything a broken installation or variable may cause
-        rule, remedy = "cannot be loaded", "fix its variables NUMBA_..., or reinstall it"
-        raise PPModelError("numba", str(problem).partition("\n")[0], rule, remedy) from None
-    return kernels
+        yield
+    finally:
+        _forced = before
 
 
 def prepare(size):
-    """Load the compiled code if the many small pieces of work that follow are worth it together.
-
-    Parameters
-    ----------
-    size : int
-        Number of operations in all of them, times the number of passes over them.
+    """Tell that many small pieces of work follow, of so many operations together, times the passes over them.
 
     Examples
     --------
-    >>> prepare(LARGE)
+    >>> prepare(10)
     """
-    if size >= LARGE:
-        kernels(size)
+    global _plain_work
+    _plain_work += MANY if size >= LARGE else 0
+
+
+class Loop:
+    """A loop that exists once, as plain Python, and is compiled where that pays.
+
+    Parameters
+    ----------
+    plain : callable
+        The loop, in the Python that Numba compiles. Where it also runs as it is, see `run`, it indexes one dimension at
+        a time, and `filled` and `grid` make its arrays.
+    fills : tuple of str
+        The parameters that it fills.
+    price : int
+        The operations that plain Python handles in the time of the compilation.
+    """
+
+    def __init__(self, plain, fills=(), price=LARGE):
+        names = plain.__code__.co_varnames[: plain.__code__.co_argcount]
+        self.plain, self.price, self.work = plain, price, 0
+        self.filled = [name in fills for name in names]
+        self.__name__, self.__doc__, self.__module__ = plain.__name__, plain.__doc__, plain.__module__
+
+    def compiled(self, size):
+        """Return the compiled loop if it is worth its loading, or its compilation, else None.
+
+        Parameters
+        ----------
+        size : int
+            Number of operations, times the number of passes over them, that plain code would have to handle.
+
+        Returns
+        -------
+        callable or None
+        """
+        global _plain_work
+        if _forced is False:
+            return None
+        if _forced or "dispatcher" in self.__dict__:
+            return self.dispatcher
+        self.work += size
+        _plain_work += size
+        if size < LARGE and _plain_work < MANY and "numba" not in sys.modules:
+            return None
+        return self.dispatcher if self.work >= self.price or self.is_kept else None
+
+    def run(self, size, *arguments):
+        """Run the loop, compiled or as it is: then inputs become lists, and what it fills is written in place."""
+        compiled = self.compiled(size)
+        if compiled:
+            return compiled(*arguments)
+        return self.plain(*map(_plain, arguments, self.filled))
+
+    @cached_property
+    def is_kept(self):
+        """Whether a folder holds the compiled loop."""
+        source, folder = Path(self.plain.__code__.co_filename), os.environ.get("NUMBA_CACHE_DIR")
+        name = f"{source.stem}.{self.__name__}-{self.plain.__code__.co_firstlineno}.*.nbi"
+        kept = (
+            Path(folder).glob(f"{source.parent.name}_*/{name}") if folder else source.parent.glob(f"__pycache__/{name}")
+        )
+        return any(file.stat().st_mtime >= source.stat().st_mtime for file in kept)
+
+    @cached_property
+    def dispatcher(self):
+        """The compiled loop, kept on disk and run without the interpreter's lock."""
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("error", "Environment variable")  # one of Numba's variables is not a number
+                from numba import njit
+        except Exception as problem:  # anything a broken installation or variable may cause
+            rule, remedy = "cannot be loaded", "fix its variables NUMBA_..., or reinstall it"
+            raise PPModelError("numba", str(problem).partition("\n")[0], rule, remedy) from None
+        names = self.plain.__globals__ | {
+            "filled": njit(lambda value, count: np.full(count, value), inline="always"),
+            "grid": njit(lambda value, rows, columns: np.full((rows, columns), value), inline="always"),
+        }
+        for name, value in self.plain.__globals__.items():
+            if isinstance(value, Loop) and name in self.plain.__code__.co_names:
+                names[name] = value.dispatcher
+            elif hasattr(value, "is_inlined"):
+                names[name] = njit(FunctionType(value.__code__, names, name), inline="always")
+        function = FunctionType(self.plain.__code__, names, self.__name__)
+        wrappers = {"no_cfunc_wrapper": True, "no_cpython_wrapper": self.__name__.startswith("_")}  # only loops call it
+        try:
+            return njit(function, cache=True, nogil=True, **wrappers)
+        except RuntimeError:  # the package's folder, the user's and NUMBA_CACHE_DIR are all unwritable
+            return njit(function, nogil=True, **wrappers)
+
+
+def loop(plain=None, **options):
+    """Make a function a `Loop`; a decorator, with the options of `Loop`.
+
+    Examples
+    --------
+    >>> @loop(fills=("doubled",))
+    ... def double(numbers, doubled):
+    ...     for place in range(len(numbers)):
+    ...         doubled[place] = 2 * numbers[place]
+    >>> doubled = np.empty(2)
+    >>> double.run(2, np.array([1.0, 2.0]), doubled)
+    >>> doubled.tolist()
+    [2.0, 4.0]
+    """
+    return Loop(plain, **options) if plain else lambda plain: Loop(plain, **options)
+
+
+def inlined(function):
+    """Mark a function that loops call: compiled, it becomes part of them, so that no array is handed over."""
+    function.is_inlined = True
+    return function
+
+
+def filled(value, count):
+    """Return a list of equal values; compiled, an array."""
+    return [value] * count
+
+
+def grid(value, rows, columns):
+    """Return rows of equal values; compiled, an array."""
+    return [[value] * columns for _ in range(rows)]
+
+
+def _plain(argument, fills):
+    """An argument as plain Python handles it fastest: a list, or a view where the loop fills it."""
+    if isinstance(argument, tuple):
+        return tuple(_plain(part, fills) for part in argument)
+    if not isinstance(argument, np.ndarray):
+        return argument
+    if not fills:
+        return argument.tolist()
+    return memoryview(argument) if argument.ndim == 1 else [_plain(row, fills) for row in argument]

@@ -14,7 +14,7 @@ from ppmodel.costs import OpCosts, uniform_costs
 from ppmodel.errors import CostError, PPModelError, TableError
 from ppmodel.export import parse_table
 from ppmodel.ops import OpKind
-from ppmodel.simulation import APART, BUFFERED, P2P, compile_graph, makespans, run_events, run_graph, stacked_makespans
+from ppmodel.simulation import APART, BUFFERED, P2P, compile_graph, makespans, run_events, run_graph
 
 COLUMNS = ("start_s", "end_s", "sent_s", "arrived_s")
 
@@ -235,7 +235,7 @@ def test_costs_in_one_array_take_as_long_as_one_by_one(name, p2p):
     graph = compile_graph(build(name, 4, 8).with_step(), p2p, "blocking")
     tables = np.random.default_rng(1).uniform(0.1, 2, (70, 3, 6, graph.schedule.num_stages))
     expected = [run_graph(graph, OpCosts(*table)).makespan_s for table in tables]
-    assert stacked_makespans(graph, tables).tolist() == expected
+    assert makespans(graph, tables).tolist() == expected
 
 
 def test_a_transfer_occupies_what_its_semantics_says():

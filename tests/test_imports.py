@@ -8,24 +8,36 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "ppmodel"
-_TABLE = {"errors", "ops", "grid", "compiled", "tables"}
-_GRAPH = {"errors", "ops", "given", "compiled", "tables", "schedules", "specs", "costs", "simulation", "metrics"}
+_TABLE = {"errors", "ops", "grid", "compiled", "kernels", "tables"}
+_GRAPH = {
+    "errors",
+    "ops",
+    "given",
+    "compiled",
+    "kernels",
+    "tables",
+    "schedules",
+    "specs",
+    "costs",
+    "simulation",
+    "metrics",
+}
 MAY_IMPORT = {
     "errors": set(),
     "ops": {"errors"},
-    "kernels": {"ops"},
-    "compiled": {"errors", "kernels"},
+    "compiled": {"errors"},
+    "kernels": {"ops", "compiled"},
     "grid": set(),
     "given": set(),
     "files": {"errors"},
     "tables": _TABLE - {"tables"},
     "formulas": {"errors"},
-    "schedules": {"errors", "files", "ops", "compiled", "tables", "formulas", "given"},
+    "schedules": {"errors", "files", "ops", "compiled", "kernels", "tables", "formulas", "given"},
     "specs": {"errors", "files", "given"},
-    "costs": {"errors", "ops", "compiled", "specs"},
-    "simulation": {"errors", "ops", "compiled", "tables", "costs"},
-    "metrics": {"errors", "ops", "compiled", "tables", "costs", "simulation"},
-    "noise": {"errors", "ops", "compiled", "simulation", "metrics"},
+    "costs": {"errors", "ops", "compiled", "kernels", "specs"},
+    "simulation": {"errors", "ops", "compiled", "kernels", "tables", "costs"},
+    "metrics": {"errors", "ops", "compiled", "kernels", "tables", "costs", "simulation"},
+    "noise": {"errors", "ops", "compiled", "kernels", "simulation", "metrics"},
     "optimum": {"errors", "ops", "tables", "schedules", "costs", "simulation", "metrics"},
     "export": _TABLE | {"files", "costs", "simulation", "metrics"},
     "points": _GRAPH,
@@ -53,7 +65,7 @@ HEAVY = {
     "seaborn": {"plot"},
     "pandas": {"analysis", "tables", "points", "plot"},
     "papermill": set(),
-    "numba": {"kernels"},
+    "numba": {"compiled"},
     "ortools": {"optimum"},
     "pyarrow": {"sweep"},
     "dask": {"sweep"},

@@ -3,11 +3,10 @@
 import os
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pkgutil import iter_modules
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,37 +15,23 @@ from hypothesis import strategies as st
 from strategies import allreduces, cases, is_legal, legal_sizes, p2ps, random_cases, schedules
 
 from ppmodel import PPModelError, Schedule, build, compiled, kernels, names
+from ppmodel.compiled import Loop, using
 from ppmodel.costs import OpCosts, uniform_costs
 from ppmodel.costs.units import Unit, cell_streams
 from ppmodel.errors import TableError
+from ppmodel.kernels.rounds import rounds
 from ppmodel.metrics import peak_activations
 from ppmodel.simulation import compile_graph, makespans, run_events, run_graph
 from ppmodel.tables import brief
 
-MODULES = [
-    name
-    for name, module in sys.modules.items()
-    if name.startswith("ppmodel.") and name != "ppmodel.compiled" and getattr(module, "kernels", 0) is compiled.kernels
-]
-"""Modules that ask whether there is compiled code for them."""
-
 GRAPH = ("index", "cost_class", "stream", "source", "remote", "link", "group_start", "num_links")
-
-
-@contextmanager
-def using(found):
-    """Compiled code for everything, or for nothing."""
-    with ExitStack() as stack:
-        for module in MODULES:
-            stack.enter_context(mock.patch(f"{module}.kernels", return_value=found))
-        yield
 
 
 def both(function):
     """What a function gives by plain and by compiled code."""
-    with using(None):
+    with using(False):
         plain = function()
-    with using(kernels):
+    with using(True):
         return plain, function()
 
 
@@ -60,15 +45,18 @@ def again(schedule):
 
 
 COLD = """
-import ppmodel.kernels
 from ppmodel import build
+from ppmodel.compiled import using
 from ppmodel.costs import uniform_costs
 from ppmodel.simulation import run_graph
 from ppmodel.simulation import compile_graph
 from ppmodel.kernels.paths import longest_path
 schedule = build("chimera", 8, 16)
-print(run_graph(compile_graph(schedule), uniform_costs(schedule, 1, 2, 0.1)).makespan_s.hex())
-print(longest_path.stats.cache_path)
+with using(True):
+    graph = compile_graph(schedule)
+    run_graph(graph, uniform_costs(schedule, 1, 2, 0.1))
+    print(run_graph(graph, uniform_costs(schedule, 1, 2, 0.1)).makespan_s.hex())
+print(longest_path.dispatcher.stats.cache_path)
 """
 
 
@@ -113,15 +101,14 @@ def test_times_are_the_same_to_the_last_bit(case, p2p, allreduce, noisy, seed):
 
 @settings(max_examples=300)
 @given(cases() | random_cases(), allreduces, st.integers(0, 2**32 - 1))
-@pytest.mark.parametrize("run", [run_graph, run_events])
-def test_rendezvous_is_the_same_to_the_last_bit(run, case, allreduce, seed):
+def test_rendezvous_is_the_same_to_the_last_bit(case, allreduce, seed):
     """All times where transfers hold both ends, with factors on single operations; or the same error and grid."""
     schedule, costs = case
     factors = np.random.default_rng(seed).uniform(0.5, 2, schedule.num_operations)
 
     def times():
         try:
-            return all_times(run(compile_graph(schedule, "rendezvous", allreduce), costs, factors))
+            return all_times(run_graph(compile_graph(schedule, "rendezvous", allreduce), costs, factors))
         except TableError as error:
             return str(error), str(error.grid)
 
@@ -133,7 +120,7 @@ def test_rendezvous_is_the_same_to_the_last_bit(run, case, allreduce, seed):
 def test_a_sweep_over_the_table_gives_the_times_of_the_graph(case, p2p, allreduce):
     """The first run of a graph needs none of its arrays: all times are those of the longest path through it."""
     schedule, costs = case
-    with using(kernels):
+    with using(True):
         graph = compile_graph(schedule, p2p, allreduce)
         first, second = run_graph(graph, costs), run_graph(graph, costs)
     assert first.swept_s or (allreduce != "excluded" and schedule.reduces)
@@ -212,7 +199,7 @@ def test_links_of_many_ranks_are_numbered_in_linear_memory(name, size):
     schedule = build(name, *size)
     costs = uniform_costs(schedule, 1, 2, 0.3)
     plain, fast = both(lambda: compile_graph(again(schedule)))
-    with using(kernels):
+    with using(True):
         first, second = run_graph(compile_graph(schedule), costs), run_graph(fast, costs)
         third = run_graph(fast, costs)
     for one in GRAPH:
@@ -248,62 +235,62 @@ def test_registers_are_used_again():
 
 def test_small_work_is_plain_until_there_is_much_of_it(monkeypatch):
     """A process that works on small tables over and over takes compiled code in the end."""
-    monkeypatch.delitem(sys.modules, "ppmodel.kernels")
-    monkeypatch.setattr(compiled, "_plain", 0)
-    pieces = compiled.MANY // 1024
-    assert [compiled.kernels(1024) for _ in range(pieces)] == [None] * pieces
-    assert compiled.kernels(1024) is kernels
-    monkeypatch.setattr(compiled, "_plain", 0)
-    assert compiled.kernels(compiled.LARGE) is kernels
+    monkeypatch.delitem(sys.modules, "numba")
+    monkeypatch.setattr(compiled, "_plain_work", 0)
+    kept, pieces = Loop(rounds.plain), compiled.MANY // 1024
+    monkeypatch.setitem(kept.__dict__, "is_kept", True)
+    monkeypatch.setitem(kept.__dict__, "dispatcher", "compiled")
+    del kept.__dict__["dispatcher"]
+    monkeypatch.setattr(Loop, "dispatcher", "compiled")
+    assert [kept.compiled(1024) for _ in range(pieces - 1)] == [None] * (pieces - 1)
+    assert kept.compiled(1024) == "compiled"
+    monkeypatch.setattr(compiled, "_plain_work", 0)
+    assert Loop(rounds.plain).compiled(compiled.LARGE) == "compiled"
 
 
-def own_kernels():
+def test_a_loop_is_compiled_once_plain_work_took_as_long(monkeypatch):
+    """Where no folder holds it, Numba being loaded or not."""
+    monkeypatch.setattr(Loop, "dispatcher", "compiled")
+    monkeypatch.setattr(Loop, "is_kept", False)
+    cold = Loop(rounds.plain, price=2 * compiled.LARGE)
+    assert [cold.compiled(size) for size in (10, compiled.LARGE, compiled.LARGE)] == [None, None, "compiled"]
+
+
+def all_loops():
     """The loops of `ppmodel.kernels` that plain code calls; those that only loops call have a leading underscore."""
-    for found in iter_modules(kernels.__path__, "ppmodel.kernels."):
-        for one in vars(import_module(found.name)).values():
-            if hasattr(one, "signatures") and one.__module__ == found.name and not one.__name__.startswith("_"):
-                yield one
-
-
-def test_all_that_choose_are_known():
-    """Both kinds of code can be chosen where tables, graphs and times are made, and in the searches."""
-    searches = {"ppmodel.schedules.automatic", "ppmodel.schedules.building_block"}
-    assert (
-        set(MODULES)
-        >= {"ppmodel.tables.dependencies", "ppmodel.simulation.graph", "ppmodel.simulation.longest_path"} | searches
-    )
-    shared = {name for name in kernels.__all__ if hasattr(getattr(kernels, name), "signatures")}
-    assert {"dependencies", "slots", "squeeze"} <= shared <= {one.__name__ for one in own_kernels()}
+    for module in iter_modules(kernels.__path__, "ppmodel.kernels."):
+        for value in vars(import_module(module.name)).values():
+            if isinstance(value, Loop) and value.__module__ == module.name and not value.__name__.startswith("_"):
+                yield value
 
 
 def test_each_kernel_is_compiled_once():
     """Whatever made a table, its arrays are of the types that the kernels know: nothing is compiled at run time."""
     for name in names():
-        with using(kernels):
+        with using(True):
             schedule = build(name, *legal_sizes(name, (), 4, 8)[-1])
-        for one in (schedule, Schedule.from_rows(name, schedule.rows())):
-            for found in (None, kernels):
-                with using(found):
-                    graph = compile_graph(again(one), allreduce="overlapped")
-                with using(kernels):
+        for table in (schedule, Schedule.from_rows(name, schedule.rows())):
+            for choice in (False, True):
+                with using(choice):
+                    graph = compile_graph(again(table), allreduce="overlapped")
+                    _ = graph.index
+                with using(True):
                     costs = uniform_costs(graph.schedule, 1, 2, 0.1)
-                    compile_graph(graph.schedule)
                     graph.schedule.slots()
                     run_graph(graph, costs, np.ones(graph.schedule.num_operations))
                     run_graph(compile_graph(graph.schedule), costs)
-                    for run in (run_graph, run_events):
-                        with suppress(TableError):
-                            run(compile_graph(graph.schedule, "rendezvous", "overlapped"), costs)
+                    with suppress(TableError):
+                        run_graph(compile_graph(graph.schedule, "rendezvous", "overlapped"), costs)
                     makespans(graph, [costs, costs])
                     run_events(graph, costs)
                     brief(graph.schedule)
                     peak_activations(graph.schedule)
-    with using(kernels):
+    with using(True):
         cell_streams([Unit(1.0, 0.5, 1.0, 0.5)] * 2, [Unit(1.0, 0.5, 1.0, 0.5)] * 2, "best", 1.2)
-    for one in own_kernels():  # what a run may lack is None, or always of one type
-        assert one.signatures, one.__name__
-        for types in zip(*one.signatures, strict=True):
-            assert len({str(each) for each in types} - {"none"}) <= 1, one.__name__
+    for kernel in all_loops():  # what a run may lack is None, or always of one type
+        assert kernel.dispatcher.signatures, kernel.__name__
+        for types in zip(*kernel.dispatcher.signatures, strict=True):
+            assert len({str(each) for each in types} - {"none"}) <= 1, kernel.__name__
 
 
 seconds = st.sampled_from([0.0, 0.25, 0.5, 1.0]) | st.floats(0, 2)

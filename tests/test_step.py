@@ -1,7 +1,6 @@
 """Reductions and optimizer steps: how an iteration ends."""
 
 from dataclasses import replace
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,7 +10,8 @@ from strategies import allreduces, cases, p2ps, random_cases, schedules, tables
 from twin import link_times
 
 import ppmodel as pp
-from ppmodel import OpKind, build, kernels
+from ppmodel import OpKind, build
+from ppmodel.compiled import using
 from ppmodel.costs import OpCosts, uniform_costs
 from ppmodel.errors import CostError, TableError
 from ppmodel.export import parse_table, write_table
@@ -169,8 +169,8 @@ def test_reductions_that_hold_links_end_when_the_twin_says(case):
     graph = compile_graph(schedule, "overlapped", "overlapped_links")
     ends = link_times(schedule, costs, costs.nics)
     expected = [ends[schedule.op(index)] for index in range(schedule.num_operations)]
-    for found in (None, kernels):
-        with mock.patch("ppmodel.simulation.events.kernels", return_value=found):
+    for compiled in (False, True):
+        with using(compiled):
             run = run_graph(graph, costs)
         np.testing.assert_allclose(run.end_s, expected, rtol=0, atol=1e-9)
         assert run.makespan_s == max(run.end_s)

@@ -6,7 +6,7 @@ communication stream, and how much of that each kind of item waits for.
 
 import numpy as np
 
-from ppmodel.compiled import kernels
+from ppmodel.kernels.units import unit_order
 
 START = (0.0,) * 6
 """The state before the first item."""
@@ -86,7 +86,7 @@ def best_order(ours, theirs, contention, shortest):
 
 def _searcher(ours, theirs, rest, contention):
     """The search, compiled if that is faster."""
-    fast = kernels(_WORK * len(ours) * len(theirs))
+    fast = unit_order.compiled(_WORK * len(ours) * len(theirs))
     if not fast:
         return lambda enough: _search(ours, theirs, rest, contention, enough)
     columns = [
@@ -96,7 +96,7 @@ def _searcher(ours, theirs, rest, contention):
     remaining = [np.array(one, float) for one in rest]
 
     def search(enough):
-        turns = fast.unit_order(*columns, *remaining, float(contention), float(enough))
+        turns = fast(*columns, *remaining, float(contention), float(enough))
         return turns.tolist() if len(turns) else None
 
     return search

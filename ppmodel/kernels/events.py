@@ -1,8 +1,6 @@
-"""Discrete events, compiled: the twin of `engine.run_events`, with the same rule for ties."""
+"""Simulated time by discrete events: an event queue, ranks, links and NICs."""
 
-import numpy as np
-
-from ppmodel.kernels.jit import inlined, kernel
+from ppmodel.compiled import filled, inlined, loop
 
 NONE = -1
 _END, _FREE, _ARRIVE, _TAKEN, _SENT, _REDUCE, _EARLY, _BACK = range(8)
@@ -10,46 +8,45 @@ _KIND = 40
 """An event's key is its kind, from this bit on, its operation and, in the lowest bit, the side of its route."""
 
 
-@kernel
+@loop(fills=("times", "copied"))
 def events(
-    stream, source, link, group_start, routes, remote, reduces, overlaps, gates, sizes, durations, overlap_factor,
-    occupied, shares, copies,
+    stream, source, link, group_start, routes, remote, reduces, overlaps, gates, num_places, durations, overlap_factor,
+    occupied, shares, copies, times, copied,
 ):  # fmt: skip
-    """Return start, end, departure and arrival of every operation, shape (4, num_operations).
+    """Fill in start, end, departure and arrival of every operation, shape (4, num_operations); of NaN so far.
 
     `gates` are the places that the reductions of each rank hold, and where each rank's places begin; if there are none,
-    reductions hold nothing. `sizes` are the numbers of streams and of places where messages queue; `durations` are
-    those of each operation; `shares` and `copies` are as in `paths.longest_path`. In each round, streams that can go on
+    reductions hold nothing. `num_places` counts the places where messages queue; `durations` are those of each
+    operation; `shares`, `copies` and `copied` are as in `paths.longest_path`. In each round, streams that can go on
     do so, new events join the event queue, and the first event is handled.
     The phases of a round are one function, since passing arrays costs as much as the work; a comment marks each.
     """
     compute, occupancy, latency = durations
     sends, receives, queues = occupied
-    count, num_streams = len(stream), sizes[0]
+    start, end, sent, arrived = times[0], times[1], times[2], times[3]
+    gate, gate_start, num_ranks = gates
+    count, num_streams, holds = len(stream), 2 * num_ranks, len(gate_start) > 0
     group_of, programs, head, program_end = _programs(stream, group_start, num_streams)
     receiver, beside = _consumers(stream, source, remote)
-    start, end, sent, arrived = np.empty(count), np.empty(count), np.full(count, np.nan), np.full(count, np.nan)
-    idle, finished = np.ones(num_streams, np.bool_), np.zeros(count, np.bool_)
-    delivered, taken = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
-    waiting, last_waiting = np.full(sizes[1], NONE, np.int32), np.full(sizes[1], NONE, np.int32)
-    gate, gate_start = gates
-    holds, first_ticket = len(gate_start) > 0, count  # a reduction queues at gate g as the message count + g
-    serves, behind = np.full(sizes[1], NONE, np.int32), np.full(count + len(gate), NONE, np.int32)
-    missing, comes = np.zeros(count if holds else 0, np.int32), np.full(sizes[1] if holds else 0, NONE, np.int32)
-    owner = np.empty(len(gate), np.int32)
+    idle, finished = filled(True, num_streams), filled(False, count)
+    delivered, taken = filled(False, count), filled(False, count)
+    waiting, last_waiting = filled(NONE, num_places), filled(NONE, num_places)
+    first_ticket = count  # a reduction queues at gate g as the message count + g
+    serves, behind = filled(NONE, num_places), filled(NONE, count + len(gate))
+    missing, comes, owner = filled(0, count), filled(NONE, num_places), filled(NONE, len(gate))
     for here in range(len(gate_start) - 1):
-        owner[gate_start[here] : gate_start[here + 1]] = here
-    due, num_due, next_due = np.empty(sizes[1] + 1, np.int32), 0, 0
-    room = count + 4 * num_streams + sizes[1]
-    if shares is not None:
-        room += count
+        for g in range(gate_start[here], gate_start[here + 1]):
+            owner[g] = here
+    due, num_due, next_due = filled(NONE, num_places + 1), 0, 0
+    room = 3 * count + 4 * num_streams + num_places
     if copies is not None:
-        seconds, needs, fetch_start, fetch, copied = copies
-        out_free, in_free, back = np.zeros(num_streams), np.zeros(num_streams), np.zeros(count, np.bool_)
-        room += count
-    when, key, num_events = np.empty(room), np.empty(room, np.int64), 0
-    new_when, new_key, num_new = np.empty(room), np.empty(room, np.int64), 0
-    awake, num_awake = np.arange(count + 2 * num_streams), num_streams
+        seconds, needs, fetch_start, fetch = copies
+        out_free, in_free, back = filled(0.0, num_streams), filled(0.0, num_streams), filled(False, count)
+    when, key, num_events = filled(0.0, room), filled(0, room), 0
+    new_when, new_key, num_new = filled(0.0, room), filled(0, room), 0
+    awake, num_awake = filled(0, count + 2 * num_streams), num_streams
+    for here in range(num_streams):
+        awake[here] = here
     now = 0.0
     while True:
         # streams that were woken receive a message, or start the group at their head
@@ -126,8 +123,8 @@ def events(
                 if head[stream[done]] < program_end[stream[done]] and programs[head[stream[done]]] == group:
                     head[stream[done]] += 1
                 if copies is not None and seconds[done] >= 0:
-                    copied[0, done] = max(now, out_free[stream[done]])
-                    copied[1, done] = out_free[stream[done]] = copied[0, done] + seconds[done]
+                    copied[0][done] = max(now, out_free[stream[done]])
+                    copied[1][done] = out_free[stream[done]] = copied[0][done] + seconds[done]
                 if beside[done] != NONE:  # a reduction beside the rank
                     awake[num_awake] = beside[done]
                     num_awake += 1
@@ -136,12 +133,12 @@ def events(
                 following = programs[head[here]] if head[here] < program_end[here] else group
                 for done in range(group_start[following], group_start[following + 1]):
                     for place in range(fetch_start[done], fetch_start[done + 1] if following != group else 0):
-                        one = fetch[place]
-                        copied[2, one] = max(now, copied[1, one], in_free[here])
-                        copied[3, one] = in_free[here] = copied[2, one] + seconds[one]
-                        back[one] = copied[3, one] <= now
-                        if not back[one]:
-                            new_when[num_new], new_key[num_new] = copied[3, one], (_BACK << _KIND) + 2 * one
+                        forward = fetch[place]
+                        copied[2][forward] = max(now, copied[1][forward], in_free[here])
+                        copied[3][forward] = in_free[here] = copied[2][forward] + seconds[forward]
+                        back[forward] = copied[3][forward] <= now
+                        if not back[forward]:
+                            new_when[num_new], new_key[num_new] = copied[3][forward], (_BACK << _KIND) + 2 * forward
                             num_new += 1
             if holds and reduces[op]:  # it releases its places
                 for done in range(first, last):
@@ -151,9 +148,9 @@ def events(
                             serves[gate[g]], due[num_due] = NONE, gate[g]
                             num_due += 1
         elif kind == _FREE:
-            served = routes[link[op], side]
+            served = routes[link[op]][side]
             serves[served] = NONE
-            if side == 1 or routes[link[op], 1] == NONE:
+            if side == 1 or routes[link[op]][1] == NONE:
                 new_when[num_new], new_key[num_new] = now + latency[op], (_ARRIVE << _KIND) + 2 * op
                 num_new += 1
         elif kind == _REDUCE:  # a reduction joins the queues of all its ranks' places
@@ -208,7 +205,7 @@ def events(
                 if early:
                     pass
                 elif link[first] != NONE and queues:
-                    served = routes[link[first], 0]
+                    served = routes[link[first]][0]
                     _join(waiting, last_waiting, behind, served, first)
                 elif link[first] != NONE:
                     sent[first] = now
@@ -229,12 +226,12 @@ def events(
                     _begin(one, group_start[group_of[one] + 1], now, start, compute, new_when, new_key, num_new)
                     num_new += 1
                 continue
-            side = place != routes[link[message], 0]
+            side = place != routes[link[message]][0]
             if not side:
                 sent[message] = now
             new_when[num_new], new_key[num_new] = now + occupancy[message], (_FREE << _KIND) + 2 * message + side
             num_new += 1
-            second = routes[link[message], 1]
+            second = routes[link[message]][1]
             if not side and second != NONE:  # what leaves one NIC reaches the other at once
                 _join(waiting, last_waiting, behind, second, message)
                 served = second
@@ -246,9 +243,6 @@ def events(
             for done in range(group_start[group], group_start[group + 1]):
                 idle[stream[done]], awake[num_awake] = True, stream[done]
                 num_awake += 1
-    times = np.empty((4, count))
-    times[0], times[1], times[2], times[3] = start, end, sent, arrived
-    return times
 
 
 @inlined
@@ -308,39 +302,34 @@ def _join(waiting, last_waiting, behind, place, message):
     last_waiting[place], behind[message] = message, NONE
 
 
-@kernel
+@inlined
 def _programs(stream, group_start, num_streams):
     """The group of each operation, each stream's groups in order, and where each stream's groups begin and end."""
-    group_of = np.empty(len(stream), np.int32)
-    start = np.zeros(num_streams + 1, np.int64)
+    group_of, is_first = filled(0, len(stream)), filled(True, len(stream))
+    begin, end = filled(0, num_streams), filled(0, num_streams)
     for group in range(len(group_start) - 1):
         for op in range(group_start[group], group_start[group + 1]):
             group_of[op] = group
-            start[stream[op] + 1] += _first_on_its_stream(op, group_start[group], stream)
-    for k in range(num_streams):
-        start[k + 1] += start[k]
-    end = start[:-1].copy()
-    programs = np.empty(start[-1], np.int32)
+            for other in range(group_start[group], op):  # a stream executes a group once
+                if stream[other] == stream[op]:
+                    is_first[op] = False
+            end[stream[op]] += 1
+    for here in range(1, num_streams):
+        begin[here] = begin[here - 1] + end[here - 1]
+    programs = filled(0, len(stream))
+    for here in range(num_streams):
+        end[here] = begin[here]
     for op in range(len(stream)):
-        if _first_on_its_stream(op, group_start[group_of[op]], stream):
+        if is_first[op]:
             programs[end[stream[op]]] = group_of[op]
             end[stream[op]] += 1
-    return group_of, programs, start[:-1].copy(), end
+    return group_of, programs, begin, end
 
 
-@kernel
-def _first_on_its_stream(op, first, stream):
-    """Whether no earlier operation of the group, from `first` on, is on the same stream."""
-    found = False
-    for other in range(first, op):
-        found = found or stream[other] == stream[op]
-    return not found
-
-
-@kernel
+@inlined
 def _consumers(stream, source, remote):
     """The stream that receives each operation's message, and that of the reduction waiting for it beside the rank."""
-    receiver, beside = np.full(len(stream), NONE, np.int32), np.full(len(stream), NONE, np.int32)
+    receiver, beside = filled(NONE, len(stream)), filled(NONE, len(stream))
     for op in range(len(stream)):
         if source[op] != NONE and stream[op] != stream[source[op]]:
             if remote[op]:

@@ -6,13 +6,10 @@ time is a sum and a maximum of the same numbers, in the same order, as on the lo
 
 import numpy as np
 
-from ppmodel.kernels.jit import kernel
+from ppmodel.compiled import loop
 from ppmodel.ops import OpKind
 
 _F, _B, _I, _W, _R, _O = (int(kind) for kind in OpKind)
-MOST_RANKS = 64
-"""Up to so many ranks there is a link for every pair of them; beyond, links that are used are numbered."""
-
 ABSENT, OVER = -1.0, -0.5
 """In place of the time at which a result is there: where it is not yet, and of a half whose other half is done, too.
 
@@ -28,7 +25,7 @@ NEEDS, NEEDED, GIVEN, LINK = range(4)
 NOT_SERVED = -1.0, 0.0, 0
 
 
-@kernel
+@loop(price=2**22)
 def sweep(
     kind, stage, microbatch, replica, joined, rank_start, placement, num_microbatches, compute, occupancy, latency,
     shares, overlap_factor, sends, receives, queues, reduces, times,
@@ -49,9 +46,12 @@ def sweep(
         return NOT_SERVED
     shared = len(shares) > 0
     size = num_homes * num_microbatches  # of each of: forwards, backwards, and first halves of backwards
+    split = False
+    for k in kind:
+        split |= k > _B
     known, num_links = _classes(placement, num_ranks, num_microbatches)
     home = placement.reshape(-1)
-    there = np.full((3 if kind.max() > _B else 2) * size, ABSENT)
+    there = np.full((3 if split else 2) * size, ABSENT)
     count, link_free = np.zeros(len(known), np.int32), np.zeros(num_links)
     free, head = np.zeros(num_ranks), rank_start[:-1].copy()
     awake, num_awake = np.arange(num_ranks - 1, -1, -1), num_ranks
@@ -160,7 +160,7 @@ def sweep(
     return makespan, longest, messages
 
 
-@kernel
+@loop
 def _sound(rank_start, placement, joined):
     """Whether every rank has a place in the table's arrays."""
     if rank_start[0] != 0 or rank_start[-1] != len(joined):
@@ -178,42 +178,43 @@ def _sound(rank_start, placement, joined):
     return sound
 
 
-@kernel
+@loop
 def _classes(placement, num_ranks, num_microbatches):
     """What is known of every class, shape (4 * replicas * stages, 4), and the number of links."""
     num_replicas, num_stages = placement.shape
     num_homes = placement.size
     size = num_homes * num_microbatches
     known = np.zeros((4 * num_homes, 4), np.int64)
-    known[:, LINK] = -1
-    for r in range(num_replicas):
-        for s in range(num_stages):
-            at, here = r * num_stages + s, placement[r, s]
-            if s > 0:
-                known[at, NEEDS] = OWN if placement[r, s - 1] == here else MESSAGE
-                known[at, NEEDED] = -num_microbatches
-            if s < num_stages - 1 and placement[r, s + 1] != here:
-                known[at, LINK] = here * num_ranks + placement[r, s + 1]
-            for k in (_B, _I):
-                one = k * num_homes + at
-                known[one, GIVEN] = size
-                if s == num_stages - 1:
-                    known[one, NEEDS] = OWN
-                else:
-                    known[one, NEEDS] = OWN if placement[r, s + 1] == here else MESSAGE
-                    known[one, NEEDED] = size + num_microbatches
-                if s > 0 and placement[r, s - 1] != here:
-                    known[one, LINK] = here * num_ranks + placement[r, s - 1]
-            one = _W * num_homes + at
-            known[one, NEEDS], known[one, NEEDED], known[one, GIVEN] = OWN, 2 * size, 2 * size
-    if num_ranks <= MOST_RANKS:
-        return known, num_ranks * num_ranks
-    used = np.unique(known[:, LINK])
-    known[:, LINK] = np.searchsorted(used, known[:, LINK]) - (used[0] < 0)
-    return known, len(used)
+    first_link, num_links = np.full(num_ranks, -1), 0  # the links of a sender are a chain
+    next_link, taker = np.empty(2 * num_homes, np.int64), np.empty(2 * num_homes, np.int64)
+    for k in (_F, _B, _I, _W):
+        for r in range(num_replicas):
+            for s in range(num_stages):
+                at, here = r * num_stages + s, placement[r, s]
+                class_ = k * num_homes + at
+                before = s - 1 if k == _F else s + 1  # the stages whose result it needs, and that need its own
+                after = s + 1 if k == _F else s - 1
+                known[class_, LINK] = -1
+                if k == _W:
+                    known[class_, NEEDS], known[class_, NEEDED], known[class_, GIVEN] = OWN, 2 * size, 2 * size
+                    continue
+                if k != _F:
+                    known[class_, NEEDS], known[class_, GIVEN] = OWN, size
+                if 0 <= before < num_stages:
+                    known[class_, NEEDS] = OWN if placement[r, before] == here else MESSAGE
+                    known[class_, NEEDED] = -num_microbatches if k == _F else size + num_microbatches
+                if 0 <= after < num_stages and placement[r, after] != here:
+                    link = first_link[here]
+                    while link >= 0 and taker[link] != placement[r, after]:
+                        link = next_link[link]
+                    if link < 0:
+                        link, num_links = num_links, num_links + 1
+                        taker[link], next_link[link], first_link[here] = placement[r, after], first_link[here], link
+                    known[class_, LINK] = link
+    return known, num_links
 
 
-@kernel
+@loop
 def _spans(kind, rank_start, times):
     """Makespan, and the longest time from a rank's first start to its last end."""
     makespan, longest = 0.0, 0.0

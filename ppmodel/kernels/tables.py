@@ -2,19 +2,17 @@
 
 import numpy as np
 
-from ppmodel.kernels.jit import kernel
+from ppmodel.compiled import filled, loop
 from ppmodel.ops import OpKind
 
 NONE = -1
-MOST_RANKS = 1024
-"""Up to so many ranks there is a place for every pair of them; beyond, pairs are sorted."""
 
 ALONE, FIRST, LATER = range(3)
 """Whether an operation is alone in its group, the first of several, or a later one."""
 _F, _B, _I, _W, _R, _O = (int(kind) for kind in OpKind)
 
 
-@kernel
+@loop(price=2**21)
 def dependencies(kind, stage, microbatch, replica, rank, rank_start, group, sharing, steps, sizes):
     """Source, remote, level, order and level starts of a table; operations that wait forever have level ``NONE``.
 
@@ -32,7 +30,7 @@ def dependencies(kind, stage, microbatch, replica, rank, rank_start, group, shar
     return source, remote, level, order, level_start
 
 
-@kernel
+@loop
 def _sources(kind, stage, microbatch, replica, sizes):
     """The operation whose result each operation needs."""
     last_stage = sizes[1] - 1
@@ -70,7 +68,7 @@ def _sources(kind, stage, microbatch, replica, sizes):
     return source
 
 
-@kernel
+@loop
 def _lift_steps(level, kind, rank_start, rank, steps):
     """Put the optimizer steps on levels of their own, after those of all other operations."""
     stuck = False
@@ -86,7 +84,7 @@ def _lift_steps(level, kind, rank_start, rank, steps):
         level[op] = (level[op - 1] if follows else last) + 1
 
 
-@kernel
+@loop
 def _shared(group, rank, sharing):
     """Whether each operation is ALONE in its group, its FIRST or a LATER one; and the one that follows it there.
 
@@ -107,7 +105,7 @@ def _shared(group, rank, sharing):
     return share, following, spread
 
 
-@kernel
+@loop
 def _counted(group, share, spread):
     """The first operation of each spread group, how many it has, and zeros; nothing if no group is spread."""
     count = len(spread) if spread.any() else 0
@@ -120,7 +118,7 @@ def _counted(group, share, spread):
     return first, missing, depth_of
 
 
-@kernel
+@loop
 def _levels(source, group, rank, rank_start, share, following, spread):
     """Run each rank on until it must wait; what it waits for wakes it. Levels are those of Kahn's algorithm.
 
@@ -196,7 +194,7 @@ def _levels(source, group, rank, rank_start, share, following, spread):
     return level
 
 
-@kernel
+@loop
 def _by_level(level, share, following):
     """A counting sort: operations by level, then by group, and where each level begins."""
     start = np.zeros(level.max() + 2, np.int32)
@@ -221,15 +219,13 @@ def _by_level(level, share, following):
     return order, start
 
 
-@kernel
-def slots(length, source, rank, group, order, num_ranks):
-    """Start and end of every group in slots, each as early as its ranks and inputs allow."""
-    start, end = np.zeros(len(length), np.int64), np.zeros(len(length), np.int64)
-    free = np.zeros(num_ranks, np.int64)
+@loop(fills=("times",))
+def group_slots(length, source, rank, group, order, num_ranks, times):
+    """Fill in start and end of every group in slots, each as early as its ranks and inputs allow."""
+    start, end, free = times[0], times[1], filled(0, num_ranks)
     first = 0
     while first < len(order):
-        current, last = group[order[first]], first
-        ready = np.int64(0)
+        current, last, ready = group[order[first]], first, 0
         while last < len(order) and group[order[last]] == current:
             op = order[last]
             ready = max(ready, free[rank[op]])
@@ -240,10 +236,9 @@ def slots(length, source, rank, group, order, num_ranks):
         for place in range(first, last):
             free[rank[order[place]]] = end[current]
         first = last
-    return start, end
 
 
-@kernel
+@loop(price=2**20)
 def renumbered(order, kind, replica, stage, rank, source, remote, group, reductions, sizes):
     """The arrays of an `ExecutionGraph`, ordered by level.
 
@@ -268,11 +263,11 @@ def renumbered(order, kind, replica, stage, rank, source, remote, group, reducti
     )
     source_, link = np.empty(len(order), np.int32), np.empty(len(order), np.int32)
     remote_, group_start = np.empty(len(order), np.bool_), np.empty(len(order) + 1, np.int32)
-    dense = num_ranks <= MOST_RANKS
-    used = np.full((2 * num_ranks, num_ranks) if dense else (0, 0), NONE, np.int32)
-    count, num_groups, previous = 0, 0, NONE
-    for one in order:
-        op = np.uint32(one)
+    first_link, next_link = np.full(2 * num_ranks, NONE, np.int32), np.empty(len(order), np.int32)
+    taker = np.empty(len(order), np.int32)  # of each link; the links of a sender are a chain, in the takers' order
+    count, num_groups, num_links, previous = 0, 0, 0, NONE
+    for place in range(len(order)):
+        op = np.uint32(order[place])
         if packed[op, 0] == NONE:
             continue
         at = np.uint32(count)
@@ -281,39 +276,37 @@ def renumbered(order, kind, replica, stage, rank, source, remote, group, reducti
         needed = packed[op, 2]
         source_[at] = NONE if needed == NONE else position[np.uint32(needed)]
         remote_[at] = packed[op, 1] & 1
-        if remote_[at] and dense:
-            used[np.uint32(stream[np.uint32(source_[at])]), np.uint32(stream[at])] = 0
+        if remote_[at]:
+            sent, before = np.uint32(source_[at]), NONE
+            sender, current = np.uint32(stream[sent]), first_link[np.uint32(stream[sent])]
+            while current != NONE and taker[np.uint32(current)] < stream[at]:
+                before, current = current, next_link[np.uint32(current)]
+            if current == NONE or taker[np.uint32(current)] != stream[at]:
+                taker[num_links], next_link[num_links] = stream[at], current
+                if before == NONE:
+                    first_link[sender] = num_links
+                else:
+                    next_link[np.uint32(before)] = num_links
+                current, num_links = num_links, num_links + 1
+            link[sent] = current
         if packed[op, 3] != previous:
             group_start[np.uint32(num_groups)], previous = count, packed[op, 3]
             num_groups += 1
         count += 1
     group_start[num_groups] = count
-    num_links = 0
-    for sender in range(len(used)):
-        for receiver in range(num_ranks):
-            if used[sender, receiver] != NONE:
-                used[sender, receiver] = num_links
-                num_links += 1
-    for place in range(count if dense else 0):
-        if remote_[place]:
-            sent = np.uint32(source_[place])
-            link[sent] = used[np.uint32(stream[sent]), np.uint32(stream[place])]
-    if not dense:
-        num_links = _number_links(link, stream, source_, np.flatnonzero(remote_[:count]), num_ranks)
+    number, numbered = taker, 0  # by sender, then by taker
+    for sender in range(len(first_link)):
+        current = first_link[sender]
+        while current != NONE:
+            number[current], numbered, current = numbered, numbered + 1, next_link[current]
+    for at in range(count):
+        if link[at] != NONE:
+            link[at] = number[np.uint32(link[at])]
     index, class_, stream, source_, link = index[:count], class_[:count], stream[:count], source_[:count], link[:count]
     return index, class_, stream, source_, remote_[:count], link, group_start[: num_groups + 1], num_links
 
 
-@kernel
-def _number_links(link, stream, source, messages, num_ranks):
-    """Fill in the link of each message, numbered by sender and receiver; return how many there are."""
-    pairs = stream[source[messages]].astype(np.int64) * num_ranks + stream[messages]
-    used = np.unique(pairs)
-    link[source[messages]] = np.searchsorted(used, pairs)
-    return len(used)
-
-
-@kernel
+@loop
 def overlaps(kind, joined):
     """Whether each operation is in a cell with a forward and a backward."""
     found = np.zeros(len(kind), np.bool_)
@@ -330,7 +323,7 @@ def overlaps(kind, joined):
     return found
 
 
-@kernel
+@loop
 def class_counts(kind, stage, replica, overlaps, sizes):
     """Operations of each class, shape (2, classes), overlapping ones last; `sizes` are replicas and stages.
 
@@ -346,7 +339,7 @@ def class_counts(kind, stage, replica, overlaps, sizes):
     return count
 
 
-@kernel
+@loop
 def peaks(kind, stage, joined, rank_start, changes):
     """The most that each rank holds, given what its operations take and free; see `metrics.peak_activations`."""
     found = np.empty(len(rank_start) - 1)

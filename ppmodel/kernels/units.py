@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from ppmodel.kernels.jit import kernel
+from ppmodel.compiled import loop
 
 _STATE = 6
 
 
-@kernel
+@loop
 def unit_order(ours, theirs, our_rest, their_rest, contention, enough):
     """Whose turn it is, item by item; empty if no order takes less than `enough`.
 
@@ -66,7 +66,7 @@ def unit_order(ours, theirs, our_rest, their_rest, contention, enough):
     return turns
 
 
-@kernel
+@loop
 def _after(states, index, own, compute, comm, contention, new):
     wait = states[index, 2 + own]
     beside = min(compute, states[index, 1] - wait)
@@ -81,7 +81,7 @@ def _after(states, index, own, compute, comm, contention, new):
         new[2 + own] = new[1]
 
 
-@kernel
+@loop
 def _offer(front, from_where, kept, state, before, compute, comm, contention, enough):
     """Keep a state and drop those that it dominates, unless it is too late or itself dominated."""
     ahead = state[1] + comm
@@ -107,7 +107,7 @@ def _offer(front, from_where, kept, state, before, compute, comm, contention, en
     return front, from_where, left + 1
 
 
-@kernel
+@loop
 def _copy(front, from_where, source, target):
     if source != target:
         for place in range(_STATE):
@@ -115,7 +115,7 @@ def _copy(front, from_where, source, target):
         from_where[target] = from_where[source]
 
 
-@kernel
+@loop
 def _sort(front, from_where, kept):
     """Sort in ascending order."""
     state = np.empty(_STATE)
@@ -129,7 +129,7 @@ def _sort(front, from_where, kept):
         from_where[at] = before
 
 
-@kernel
+@loop
 def _below(state, front, other):
     for place in range(_STATE):
         if state[place] != front[other, place]:
@@ -137,7 +137,7 @@ def _below(state, front, other):
     return False
 
 
-@kernel
+@loop
 def _room(states, needed):
     if needed <= len(states):
         return states
@@ -146,7 +146,7 @@ def _room(states, needed):
     return more
 
 
-@kernel
+@loop
 def _room_for(numbers, needed):
     if needed <= len(numbers):
         return numbers

@@ -21,7 +21,7 @@ from ppmodel.metrics import peak_activations
 from ppmodel.ops import OpKind
 from ppmodel.points.iteration import step_graph
 from ppmodel.schedules.cases import built
-from ppmodel.simulation import graph_of, stacked_makespans
+from ppmodel.simulation import graph_of, makespans
 from ppmodel.specs import FrameworkSpec
 
 LEFT_OUT = ("recomputation", "tensor", "data", "transfers", "bubble")
@@ -180,9 +180,9 @@ class RowGroup:
             if "bubble" in self.without:
                 iteration_s = _busy_s(row.table, costs[:, 0], row.run.flushes)
             else:
-                iteration_s = stacked_makespans(row.graph, costs)
+                iteration_s = makespans(row.graph, costs)
                 if row.run.flushes > 1:
-                    iteration_s += (row.run.flushes - 1) * stacked_makespans(row.pipeline, costs)
+                    iteration_s += (row.run.flushes - 1) * makespans(row.pipeline, costs)
             seconds[:, places] = iteration_s.reshape(len(places), -1).T
         return seconds
 

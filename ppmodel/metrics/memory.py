@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.compiled import kernels
+from ppmodel.compiled import VECTORISED
 from ppmodel.costs import buffer_bytes, persistent_bytes
+from ppmodel.kernels.tables import peaks
 from ppmodel.ops import OpKind
 
 
@@ -39,12 +40,12 @@ def peak_activations(schedule, stage_weights=None, held_for_weight_grad=None):
     >>> peak_activations(build("1f1b", 4, 8)).tolist()
     [4.0, 3.0, 2.0, 1.0]
     """
-    fast = kernels(schedule.num_operations)
+    fast = peaks.compiled(schedule.num_operations // VECTORISED)
     if fast and stage_weights is None:  # as in `activations_in_use`
         return peak_activations(schedule, schedule.stage_shares, held_for_weight_grad) / schedule.pieces_per_unit
     if fast:
         changes = _changes(np.asarray(stage_weights, dtype=float), _held(schedule, held_for_weight_grad))
-        peaks = fast.peaks(schedule.kind, schedule.stage, schedule.joined, schedule.rank_start, changes)
+        peaks = fast(schedule.kind, schedule.stage, schedule.joined, schedule.rank_start, changes)
         if len(peaks):
             return peaks
     first_cell = schedule.cell[schedule.rank_start[:-1]]

@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.compiled import kernels
+from ppmodel.kernels.automatic import NEVER, zero_bubble_order, zero_bubble_span
 from ppmodel.ops import OpKind
 from ppmodel.schedules.options import option_text
 from ppmodel.schedules.registry import Option, require, schedule
 from ppmodel.schedules.rounds import in_rounds
 from ppmodel.tables import Schedule
 
-NEVER = 2**62
 _LONGEST = 2**60
 _WORK = 4
 """Choosing one operation in plain code takes about as long as handling this many operations of a table elsewhere."""
@@ -223,19 +222,20 @@ def _best(sizes, times, memory):
 
     Times, and the parts of `memory` (limit, a microbatch, the part its weight gradient still needs), are whole.
     """
-    fast = kernels(_WORK * 3 * sizes[0] * sizes[1] * len(RULES))
-    order, judge = (fast.zero_bubble_order, fast.zero_bubble_span) if fast else (greedy, span_and_makespan)
-    found, best = (NEVER, NEVER), None
-    for kind in _candidates(sizes, times, memory, order):
-        reached = judge(kind, np.array(times))
-        if reached < found:
-            found, best = reached, kind
+    work, times = _WORK * 3 * sizes[0] * sizes[1], np.array(times)
+    shortest, best = (NEVER, NEVER), None
+    for kind in _candidates(sizes, times, memory, work):
+        spans = zero_bubble_span.run(work, kind, times)
+        if spans < shortest:
+            shortest, best = spans, kind
     return best
 
 
-def _candidates(sizes, times, memory, order):
+def _candidates(sizes, times, memory, work):
     for rule in RULES:
-        yield order(np.array(sizes), np.array(times), np.array(memory), np.array(rule, dtype=np.int64))
+        program = np.empty((sizes[0], 3 * sizes[1]), dtype=np.int32)
+        zero_bubble_order.run(work, times, np.array(memory), np.array(rule, dtype=np.int64), program)
+        yield program
     for kind in (_hand_made(*sizes, 1), _hand_made(*sizes, 2)):
         if _peak(kind, memory) <= memory[0]:
             yield kind
@@ -253,188 +253,3 @@ def _peak(kind, memory):
     change = np.zeros(len(OpKind), dtype=np.int64)
     change[[_F, _I, _W]] = whole, kept - whole, -kept
     return np.cumsum(change[kind], axis=1).max()
-
-
-# ---- plain twins of the compiled code --------------------------------------------------------
-
-
-def greedy(sizes, times, memory, rule):
-    """One candidate: the kinds of each rank's operations in order; the twin of the compiled function.
-
-    The rank that is due first (the lowest of several) decides what to start: an input gradient that is ready, unless
-    it is a forward's turn; a forward that fits in memory; a weight gradient in a gap. If it starts nothing, it is due
-    again when the next message arrives or a neighbour starts something.
-
-    Parameters
-    ----------
-    sizes, times, memory, rule : sequences of int
-        (S, B); (F, I, W, C); (limit, a microbatch, the part its weight gradient needs); as in `Rule`.
-
-    Returns
-    -------
-    ndarray of int, shape (S, 3B)
-    """
-    play = _Play(sizes, times, memory, rule)
-    while (now := min(play.due)) < NEVER:
-        rank = play.due.index(now)
-        play.due[rank] = NEVER
-        kind = play.choice(rank, now)
-        if kind is None:
-            play.wait(rank, now)
-        else:
-            play.begin(rank, now, kind)
-    return np.array(play.program, dtype=np.int32)
-
-
-class _Play:
-    """The state of the ranks while a greedy order is built."""
-
-    def __init__(self, sizes, times, memory, rule):
-        (self.num_ranks, self.num_microbatches), self.rule = map(int, sizes), Rule(*map(int, rule))
-        self.forward, self.input_grad, self.weight_grad, self.comm = map(int, times)
-        self.limit, self.whole, self.kept = map(int, memory)
-        everyone = range(self.num_ranks)
-        self.due = [0] + [NEVER] * (self.num_ranks - 1)
-        self.end = {kind: [[] for _ in everyone] for kind in (_F, _I, _W)}
-        self.program = [[] for _ in everyone]
-        self.free, self.idle, self.longest_idle = [0] * self.num_ranks, [0] * self.num_ranks, 0
-        self.last = [_I] * self.num_ranks
-
-    def done(self, kind, rank):
-        return len(self.end[kind][rank])
-
-    def next_forward(self, rank, now):
-        """When the next forward's input arrives (NEVER while unknown), and the earliest that it may."""
-        number = self.done(_F, rank)
-        if number == self.num_microbatches:
-            return NEVER, NEVER
-        if rank == 0:
-            return 0, 0
-        if number < self.done(_F, rank - 1):
-            there = self.end[_F][rank - 1][number] + self.comm
-            return there, there
-        return NEVER, max(now, self.free[rank - 1]) + self.forward + self.comm
-
-    def next_input_grad(self, rank, now):
-        """The same for the next input gradient; NEVER while its forward has not started."""
-        number = self.done(_I, rank)
-        if number == self.done(_F, rank):
-            return NEVER, NEVER
-        forward_end, hops = self.end[_F][rank][number], self.num_ranks - 1 - rank
-        if hops == 0:
-            return forward_end, forward_end
-        if number < self.done(_I, rank + 1):
-            there = self.end[_I][rank + 1][number] + self.comm
-            return there, there
-        answered = max(now, self.free[rank + 1]) + self.input_grad + self.comm
-        return NEVER, max(answered, forward_end + hops * (self.forward + self.input_grad + 2 * self.comm))
-
-    def held(self, rank):
-        forwards, input_grads, weight_grads = (self.done(kind, rank) for kind in (_F, _I, _W))
-        return self.whole * forwards - (self.whole - self.kept) * input_grads - self.kept * weight_grads
-
-    def has_room(self, rank):
-        """Whether a forward fits and, if input gradients need more than it took, one of them after it."""
-        forwards, depth = self.done(_F, rank), self.rule.depth
-        deep = depth and forwards - self.done(_I, rank) > depth * (self.num_ranks - 1 - rank)
-        return self.held(rank) + max(self.whole, self.kept) <= self.limit and not deep
-
-    def choice(self, rank, now):
-        """The kind of operation to start, or None."""
-        forward_there, soonest_forward = self.next_forward(rank, now)
-        input_grad_there, soonest_input_grad = self.next_input_grad(rank, now)
-        room, warming_up = self.has_room(rank), not self.done(_I, rank)
-        if input_grad_there <= now and self.held(rank) + self.kept - self.whole > self.limit:
-            return _W  # after a forward, there must be room for an input gradient
-        may_forward, may_input_grad = room and forward_there <= now, input_grad_there <= now
-        if may_input_grad and (warming_up or self.last[rank] == _F or not may_forward):
-            return _I
-        if may_forward and self.takes_forward(rank, soonest_input_grad < now + self.forward, warming_up):
-            return _F
-        gap = min(soonest_forward if room else NEVER, soonest_input_grad) - now
-        if self.takes_weight_grad(rank, now, gap, starved=not room and forward_there <= now):
-            return _W
-        return _I if may_input_grad else None
-
-    def takes_forward(self, rank, delays, warming_up):
-        """Whether a forward that fits starts now; `delays`: it may make the next input gradient wait."""
-        if not delays:
-            return True
-        if warming_up:
-            return self.rule.eager
-        ahead = self.done(_F, rank) - self.done(_F, rank + 1) if rank + 1 < self.num_ranks else 0
-        waits = self.done(_W, rank) < self.done(_I, rank)
-        return self.last[rank] == _I and not (self.rule.skip and ahead > 1 and waits)
-
-    def takes_weight_grad(self, rank, now, gap, starved):
-        if self.done(_W, rank) == self.done(_I, rank):
-            return False
-        if gap >= self.weight_grad or self.rule.fill == 2 or (self.rule.free and starved):
-            return True
-        waited = self.idle[rank] + now - self.free[rank] + gap
-        return self.rule.fill == 1 and waited > self.longest_idle
-
-    def begin(self, rank, now, kind):
-        if self.program[rank]:
-            self.idle[rank] += now - self.free[rank]
-            self.longest_idle = max(self.longest_idle, self.idle[rank])
-        length = {_F: self.forward, _I: self.input_grad, _W: self.weight_grad}[kind]
-        self.free[rank] = self.due[rank] = now + length
-        self.end[kind][rank].append(now + length)
-        self.program[rank].append(kind)
-        if kind != _W:
-            self.last[rank] = kind
-        for neighbour in {max(rank - 1, 0), min(rank + 1, self.num_ranks - 1)} - {rank}:
-            self.due[neighbour] = min(self.due[neighbour], max(now, self.free[neighbour]))
-
-    def wait(self, rank, now):
-        forward_there, _ = self.next_forward(rank, now)
-        input_grad_there, _ = self.next_input_grad(rank, now)
-        there = [forward_there] * self.has_room(rank) + [input_grad_there]
-        self.due[rank] = min((time for time in there if time > now), default=NEVER)
-
-
-def span_and_makespan(kind, times):
-    """The longest span of a rank, first to last operation, and the makespan; the twin of the compiled function.
-
-    Parameters
-    ----------
-    kind : ndarray of int, shape (S, 3B)
-        From `greedy`.
-    times : sequence of int
-        (F, I, W, C).
-
-    Returns
-    -------
-    span, makespan : int
-        In the unit of `times`; NEVER if ranks wait for each other.
-    """
-    forward, input_grad, weight_grad, comm = map(int, times)
-    length = {_F: forward, _I: input_grad, _W: weight_grad}
-    last = len(kind) - 1
-    ends = {of: [[] for _ in kind] for of in (_F, _I)}
-    at, free, first = [0] * len(kind), [0] * len(kind), [NEVER] * len(kind)
-    programs, moved = kind.tolist(), True
-    while moved:
-        moved = False
-        for rank, program in enumerate(programs):
-            while at[rank] < len(program):
-                of = program[at[rank]]
-                there = 0
-                if of != _W and (of == _I or rank):
-                    source = rank if of == _I and rank == last else rank + (1 if of == _I else -1)
-                    sent = ends[_F if source == rank else of][source]
-                    number = len(ends[of][rank])
-                    if number >= len(sent):
-                        break
-                    there = sent[number] + comm * (source != rank)
-                start = max(free[rank], there)
-                first[rank] = min(first[rank], start)
-                free[rank] = start + length[of]
-                if of != _W:
-                    ends[of][rank].append(free[rank])
-                at[rank] += 1
-                moved = True
-    if any(place < len(program) for place, program in zip(at, programs, strict=True)):
-        return NEVER, NEVER
-    return max(end - begin for begin, end in zip(first, free, strict=True)), max(free)

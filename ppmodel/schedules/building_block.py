@@ -15,15 +15,12 @@ time per additional microbatch; squeezing shortens the warm-up and the cool-down
    gradients then make way, and take the slots that remain.
 """
 
-from collections import deque
-
 import numpy as np
 
-from ppmodel.compiled import kernels
+from ppmodel.kernels.building_block import FREE, squeeze
 from ppmodel.ops import OpKind
 from ppmodel.tables import by_keys
 
-FREE = -1
 _WORK = 8
 """Trying one move in plain code takes about as long as handling this many operations of a table elsewhere."""
 
@@ -60,9 +57,10 @@ def squeezed(placement, offsets, period, num_microbatches, limit):
     turns = by_keys(slot.ravel(), np.repeat(home, num_microbatches)).astype(np.int32)
     num_gradients = np.bincount(placement).max() * num_microbatches  # on a rank; each needs a slot
     length = int(slot.max() + num_gradients) + 1
-    fast = kernels(_WORK * slot.size + len(placement) * length)
-    stable = _stable_phases(home, slot, period, length)
-    cells = (fast.squeeze if fast else squeeze)(home, slot, turns, stable, limit, length)
+    cells = np.full((max(placement) + 1, length), FREE, dtype=np.int32)
+    squeeze.run(
+        _WORK * slot.size + cells.size, home, slot, turns, _stable_phases(home, slot, period, length), limit, cells
+    )
     return _orders(cells, num_microbatches, len(placement))
 
 
@@ -113,143 +111,3 @@ def stretched(kind, stage, microbatch, cut, length, times):
     added = np.clip((source - cut) // length, 0, times)
     source -= length * added
     return kind[source], stage[source], microbatch[source] + added
-
-
-# ---- plain twin of the compiled code ---------------------------------------------------------
-
-
-def squeeze(home, slot, turns, stable, limit, length):
-    """Move operations to earlier slots, then fill the remaining slots with weight gradients; twin of compiled code.
-
-    Operations are numbered: step times microbatches plus microbatch. The steps are the forwards, from the first stage
-    to the last, then the input gradients back, then their weight gradients.
-
-    Parameters
-    ----------
-    home : sequence of int, length 2 num_ranks
-        The rank of each forward and input gradient.
-    slot : ndarray of int, shape (2 num_ranks, num_microbatches)
-        The slot of each before the moves.
-    turns : ndarray of int, shape (2 num_ranks num_microbatches,)
-        Their numbers, in the order in which they move.
-    stable : ndarray of int, shape (num_ranks, 2)
-        First slot of each rank's stable phase, in which operations stay, and the slot after its last.
-    limit : int
-        Number of stages' activations that a rank may hold.
-    length : int
-        Slots per rank, including room for weight gradients that are left at the end.
-
-    Returns
-    -------
-    ndarray of int, shape (num_ranks, length)
-        The number of the operation in each slot, or ``FREE``.
-    """
-    home, slot, num_microbatches, stable = list(home), slot.tolist(), slot.shape[1], stable.tolist()
-    rows = _rows(home, slot, limit, length)
-    for number in turns.tolist():
-        step, microbatch = divmod(number, num_microbatches)
-        needed = max(slot[step - 1][microbatch] if step else -1, slot[step][microbatch - 1] if microbatch else -1)
-        at, (first, beyond) = slot[step][microbatch], stable[home[step]]
-        earliest = needed + 1 if at < first else at if at < beyond else max(needed + 1, beyond)
-        slot[step][microbatch] = rows[home[step]].move_forward(at, earliest)
-    return np.array([row.with_weight_grads() for row in rows], dtype=np.int32)
-
-
-def _rows(home, slot, limit, length):
-    num_microbatches, num_ranks = len(slot[0]), len(home) // 2
-    cells = [[FREE] * length for _ in range(max(home) + 1)]
-    for step, row in enumerate(slot):
-        for microbatch, at in enumerate(row):
-            cells[home[step]][at] = step * num_microbatches + microbatch
-    return [_Row(row, num_ranks * num_microbatches, limit) for row in cells]
-
-
-class _Row:
-    """One rank's slots: each is free or has an operation's number.
-
-    For each slot, keeps the activations held and the weight gradients pending before it, free slots being used for
-    these.
-    """
-
-    def __init__(self, cells, num_forwards, limit):
-        self.cells, self.num_forwards = cells, num_forwards
-        self.count, _ = self._recount((0, 0), 0, len(cells), limit=len(cells))
-        self.limit = limit
-        self.filled = 0  # counts are valid up to here; from here to the next operation to move, all slots are free
-
-    def move_forward(self, at, earliest):
-        """Move an operation to the first free slot that the limit allows; return its slot, new or old.
-
-        Operations come in slot order. If a move would break the limit at some slot, so would a move to any slot up to
-        there, because the displaced weight gradient has less time until then; these are not tried.
-        """
-        slot = earliest
-        while slot < at:
-            self._reach(slot)
-            if self.cells[slot] == FREE:
-                broken = self._move(slot, at)
-                if broken is None:
-                    return slot
-                slot = broken
-            slot += 1
-        self._reach(at)
-        self.filled = at + 1
-        return at
-
-    def _reach(self, slot):
-        """Count the free slots up to this one."""
-        if slot > self.filled:
-            before = self.count[self.filled]
-            self.count[self.filled + 1 : slot + 1] = [_paid(before, idle + 1) for idle in range(slot - self.filled)]
-            self.filled = slot
-
-    def _move(self, slot, at):
-        """Move an operation unless that breaks the limit; if so, return the slot at which it does.
-
-        Slots are recounted from the new one to the last one taken, and from the old one until nothing changes; those
-        in between are free.
-        """
-        cells, count, until, beyond = self.cells, self.count, max(self.filled, slot + 1), at + 1
-        cells[slot], cells[at] = cells[at], FREE
-        near, broken = self._recount(count[slot], slot, until, self.limit)
-        if broken is None:
-            far, broken = self._recount(_paid(near[-1], beyond - until), beyond, len(cells), self.limit, count)
-        if broken is not None:
-            cells[slot], cells[at] = FREE, cells[slot]
-            return broken
-        count[slot : until + 1], count[beyond : beyond + len(far)], self.filled = near, far, until
-        return None
-
-    def _recount(self, before, first, last, limit, old=()):
-        """Recount from a slot to another, or until counts equal the old ones; return the slot that breaks the limit."""
-        cells, num_forwards, counts, (held, owed) = self.cells, self.num_forwards, [before], before
-        for place in range(first, last):
-            if old and counts[-1] == old[place]:
-                break
-            if cells[place] == FREE:
-                held, owed = (held - 1, owed - 1) if owed else (held, owed)
-            elif cells[place] < num_forwards:
-                held += 1
-                if held > limit:
-                    return None, place
-            else:
-                owed += 1
-            counts.append((held, owed))
-        return counts, None
-
-    def with_weight_grads(self):
-        """The slots, with pending weight gradients in the free ones."""
-        cells, waiting = list(self.cells), deque()
-        for slot, number in enumerate(cells):
-            if number >= self.num_forwards:
-                waiting.append(number + self.num_forwards)
-            elif number == FREE and waiting:
-                cells[slot] = waiting.popleft()
-        return cells
-
-
-def _paid(count, slots):
-    """Activations held and weight gradients pending after free slots."""
-    held, owed = count
-    paid = min(owed, slots)
-    return held - paid, owed - paid

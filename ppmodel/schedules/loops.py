@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ppmodel.compiled import kernels
+from ppmodel.kernels.rounds import loops
 from ppmodel.ops import OpKind
 from ppmodel.schedules.registry import require_size
 from ppmodel.schedules.rounds import compiled_rounds, in_rounds
@@ -39,7 +39,7 @@ def looped(name, num_ranks, num_microbatches, chunks, group, kinds, first):
     count, placement = chunks * num_microbatches, np.tile(np.arange(num_ranks, dtype=np.int32), chunks)
     columns = compiled_rounds(count, kinds, first)
     if columns is not None:
-        columns = kernels(columns.size).loops(columns, num_microbatches, chunks, group)
+        columns = loops.dispatcher(columns, num_microbatches, chunks, group)
         return Schedule.of_columns(name, placement, num_microbatches, columns)
     kind, number = in_rounds(count, kinds, first)
     chunk, microbatch = _groups(num_microbatches, chunks, group)

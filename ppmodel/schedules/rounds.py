@@ -7,7 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from ppmodel.compiled import kernels
+from ppmodel.compiled import VECTORISED
+from ppmodel.kernels.rounds import rounds
 from ppmodel.tables import Schedule
 
 
@@ -58,8 +59,8 @@ def _numbers(kinds):
 
 def compiled_rounds(count, kinds, first):
     """Kind, number and rank of every operation from compiled code, shape (3, S, len(kinds) count); or None."""
-    fast = kernels(len(kinds) * count * len(first[0]))
-    return fast and fast.rounds(count, _numbers(kinds), np.array(first, dtype=np.int64))
+    fast = rounds.compiled(len(kinds) * count * len(first[0]) // VECTORISED)
+    return fast and fast(count, _numbers(kinds), np.array(first, dtype=np.int64))
 
 
 def _stretches(count, first):

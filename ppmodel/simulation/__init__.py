@@ -2,5 +2,5 @@
 
 from ppmodel.simulation.events import run_events
 from ppmodel.simulation.graph import ALLREDUCE, APART, BUFFERED, P2P, compile_graph, graph_of, require_semantics
-from ppmodel.simulation.longest_path import Iterations, iterations, makespans, run_graph, stacked_makespans
+from ppmodel.simulation.longest_path import Iterations, iterations, makespans, run_graph
 from ppmodel.simulation.timeline import Timeline

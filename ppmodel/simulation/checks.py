@@ -7,6 +7,7 @@ import numpy as np
 from ppmodel.errors import CostError
 from ppmodel.ops import OpKind
 from ppmodel.simulation.copies import plan_copies
+from ppmodel.simulation.timeline import Timeline
 
 
 def durations(graph, costs, factors=None):
@@ -29,10 +30,19 @@ def plan_of(graph, costs):
     """The `Copies` of a run, planned from durations without noise; None if nothing is offloaded."""
     if not costs.offload:
         return None
-    known = graph.__dict__.get("_plan", (None, None))
-    if known[0] is not costs:
-        known = graph.__dict__["_plan"] = costs, plan_copies(graph, costs, durations(graph, costs)[0])
-    return known[1]
+    kept = graph.__dict__.get("_plan", (None, None))
+    if kept[0] is not costs:
+        kept = graph.__dict__["_plan"] = costs, plan_copies(graph, costs, durations(graph, costs)[0])
+    return kept[1]
+
+
+def filled_timeline(graph, costs, factors, fill):
+    """Return the `Timeline` of the times that ``fill(times, copies, copied)`` fills in, NaN before."""
+    times, plan = np.full((4, graph.num_operations), np.nan), plan_of(graph, costs)
+    copied = plan and np.full_like(times, np.nan)
+    fill(times, plan and plan.compiled, copied)
+    steps_s = step_lengths(graph.schedule, costs, factors)
+    return Timeline(graph, times[:2], lambda: times[2:], steps_s, copies=plan and (plan, copied))
 
 
 def step_lengths(schedule, costs, factors=None):

@@ -7,12 +7,12 @@ the graph; the `Timeline` adds them. Nodes of a cluster are `specs.NodeSpec`; a 
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import pairwise
 
 import numpy as np
 
-from ppmodel.compiled import LARGE, kernels
 from ppmodel.errors import CostError, PPModelError
+from ppmodel.kernels.paths import CLASS, COLUMNS, fill_instructions
+from ppmodel.kernels.tables import renumbered
 from ppmodel.ops import OpKind
 from ppmodel.simulation.exchanges import exchanges_of
 from ppmodel.tables import NO_OPERATION, Schedule
@@ -209,11 +209,12 @@ class ExecutionGraph:
 
     @cached_property
     def instructions(self):
-        """Rows for the compiled engine, with the numbers of registers, streams and links; `kernels.instructions`."""
+        """Rows for the compiled engine, with the numbers of registers, streams and links; `kernels.paths`."""
         columns = (self.cost_class, self.stream, self.source, self.remote, self.link, self.index, self.group_start)
         columns = (column if column.dtype == bool else column.astype(np.int32, copy=False) for column in columns)
         numbers = (self.num_links, self._first_reduction, _REDUCTIONS[self.allreduce] == 2)
-        rows, num_registers = kernels(LARGE).instructions(*columns, self.schedule.overlaps, *numbers)
+        rows = np.empty((self.num_operations, len(COLUMNS)), np.uint32)  # numpy asks for large pages
+        num_registers = fill_instructions.dispatcher(rows, *columns, self.schedule.overlaps, *numbers)
         return rows, (num_registers, 2 * self.schedule.num_ranks, self.num_links)
 
     @cached_property
@@ -224,7 +225,8 @@ class ExecutionGraph:
         num_places = self.num_links + (2 * max(self.nics) + 2 if self.nics else 0)
         gates = self.gates if self.holds else np.zeros((2, 0))
         gates = tuple(column.astype(np.int32) for column in gates)
-        return (*columns, self.remote, self.reduces, self.overlaps, gates, (2 * self.schedule.num_ranks, num_places))
+        gates = (*gates, self.schedule.num_ranks)
+        return (*columns, self.remote, self.reduces, self.overlaps, gates, num_places)
 
     @property
     def queues(self):
@@ -251,14 +253,18 @@ class ExecutionGraph:
     @cached_property
     def instructions_by_operation(self):
         """`instructions` with a separate cost class for each operation."""
-        rows, sizes = self.instructions
-        return kernels(LARGE).by_class(rows, np.arange(len(rows))), sizes
+        return self._reclassed(np.arange(self.num_operations))
 
     @cached_property
     def instructions_by_pair(self):
         """`instructions` with the cost classes of `Schedule.pairs`."""
+        return self._reclassed(self.schedule.pairs.cost_class[self.index])
+
+    def _reclassed(self, classes):
         rows, sizes = self.instructions
-        return kernels(LARGE).by_class(rows, self.schedule.pairs.cost_class[self.index]), sizes
+        rows = rows.copy()
+        rows[:, CLASS] = classes
+        return rows, sizes
 
     @property
     def occupied(self):
@@ -341,11 +347,11 @@ def _renumbered(schedule, allreduce):
     """The arrays of an `ExecutionGraph`, in the order of the dependencies."""
     source, remote, group, order, _ = schedule.dependencies
     order = order[: len(order) - len(schedule.steps)]
-    fast = kernels(schedule.num_operations)
+    fast = renumbered.compiled(schedule.num_operations // 4)
     if fast:
         columns = (order, schedule.kind, schedule.replica, schedule.stage, schedule.rank, source, remote, group)
         sizes = (schedule.num_replicas, schedule.num_stages, schedule.num_ranks)
-        return fast.renumbered(*columns, _REDUCTIONS[allreduce], sizes)
+        return fast(*columns, _REDUCTIONS[allreduce], sizes)
     if allreduce == "excluded":
         order = order[schedule.kind[order] != OpKind.R]
     position = np.full(schedule.num_operations, NO_OPERATION)
@@ -359,29 +365,3 @@ def _renumbered(schedule, allreduce):
     used, link[senders] = np.unique(stream[senders] * schedule.num_ranks + stream[receivers], return_inverse=True)
     group_start = np.flatnonzero(np.diff(group[order], prepend=-1, append=-1))
     return order, schedule.cost_class[order], stream, source, remote, link, group_start, len(used)
-
-
-def programs(graph):
-    """Each stream's groups in program order, as a rank would execute them without looking ahead.
-
-    Parameters
-    ----------
-    graph : ExecutionGraph
-        From `compile_graph`.
-
-    Returns
-    -------
-    list of list of int, length 2 num_ranks
-        Group numbers by stream; the second half is the streams of overlapped collectives.
-
-    Examples
-    --------
-    >>> from ppmodel import build
-    >>> programs(compile_graph(build("gpipe", 2, 1)))
-    [[0, 3], [1, 2], [], []]
-    """
-    streams = [[] for _ in range(2 * graph.schedule.num_ranks)]
-    for group, (first, last) in enumerate(pairwise(graph.group_start.tolist())):
-        for stream in sorted({int(s) for s in graph.stream[first:last]}):
-            streams[stream].append((int(graph.index[first:last][graph.stream[first:last] == stream][0]), group))
-    return [[group for _, group in sorted(stream)] for stream in streams]

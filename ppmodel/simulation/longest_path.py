@@ -1,4 +1,4 @@
-"""Simulated time by the longest path through the compiled graph, in its order."""
+"""Simulated time by the longest path through the compiled graph, in its order, for one system or for many."""
 
 import math
 from dataclasses import replace
@@ -7,23 +7,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.compiled import kernels
 from ppmodel.costs import OpCosts, are_seconds, side_by_side, with_pairs
+from ppmodel.kernels.paths import longest_path
+from ppmodel.kernels.sweep import sweep
 from ppmodel.ops import OpKind
 from ppmodel.simulation.checks import check_fit, durations, plan_of, refuse_overflow, shares_of, step_lengths
 from ppmodel.simulation.copies import CopyStreams
 from ppmodel.simulation.events import run_events
-from ppmodel.simulation.rendezvous import rendezvous_times
+from ppmodel.simulation.rendezvous import rendezvous_timeline
 from ppmodel.simulation.timeline import Timeline
 from ppmodel.tables import NO_OPERATION
 from ppmodel.tables.slots import sweep_of
 from ppmodel.tables.steps import step_times
 
 _SIDE_BY_SIDE, _FEWER, _MANY_CLASSES = 64, 32, 1000
-"""Systems that the compiled engine evaluates on a graph at once; fewer if their costs would not fit in the cache."""
+"""Systems that the compiled loop takes at once; fewer if their costs would not fit in the cache."""
 
-_MAKESPANS, _SPANS, _RANKS = range(3)
-"""Levels of detail for many systems; each includes those before it."""
+_NO_ENDS = np.empty(0, dtype=np.uint8)
 
 
 def run_graph(graph, costs, factors=None):
@@ -63,140 +63,62 @@ def run_graph(graph, costs, factors=None):
     if graph.dynamic:
         return run_events(graph, costs, factors)
     check_fit(graph, costs, factors)
-    timeline = _timeline(graph, costs, factors, step_lengths(graph.schedule, costs, factors))
+    if graph.meets:
+        timeline = rendezvous_timeline(graph, costs, factors)
+    elif factors is None and graph.nics is None and not (costs.handed or costs.offload) and graph.first_use():
+        timeline = _swept(graph, costs) or _timeline(graph, costs, factors)
+    else:
+        timeline = _timeline(graph, costs, factors)
     refuse_overflow(timeline.makespan_s)
     return timeline
 
 
-def _timeline(graph, costs, factors, steps_s):
-    if graph.meets:
-        plan = plan_of(graph, costs)
-        times, copied = rendezvous_times(graph, durations(graph, costs, factors), costs.overlap_factor, plan)
-        return Timeline(graph, times[:2], lambda: times[2:], steps_s, copies=plan and (plan, copied))
-    fast = kernels(graph.schedule.num_operations)
-    if costs.handed or costs.offload:
-        return _in_cells(graph, costs, factors, steps_s, fast)
-    if not fast:
-        times = _longest_path(graph, *durations(graph, costs, factors), costs.overlap_factor)
-        return Timeline(graph, times[:2], lambda: times[2:], steps_s)
-    if factors is None and graph.nics is None and graph.first_use():
-        times, spans_s = _swept(graph, costs, fast)
-        if spans_s[0] >= 0:
-            return Timeline(graph, times, lambda: run_graph(graph, costs).transfers(), steps_s, spans_s)
-    instructions, tables = _by_class(graph, costs) if factors is None else _by_operation(graph, costs, factors)
+def _swept(graph, costs):
+    """The timeline directly from the table; None if a graph is needed."""
+    table = graph.schedule
+    compiled = sweep.compiled(table.num_operations)
+    if not compiled:
+        return None
+    times, tables, reduces = np.empty((2, table.num_operations)), costs.by_class(table.num_replicas), graph.allreduce
+    how = float(costs.overlap_factor), graph.occupied, reduces != "excluded", times
+    spans = sweep_of(table, compiled, tables, *how, shares=costs.pair_shares(table) if costs.pairs else None)
+    if spans[0] < 0:
+        return None
+    steps_s = step_lengths(table, costs)
+    return Timeline(graph, times, lambda: run_graph(graph, costs).transfers(), steps_s, spans[:2])
+
+
+def _timeline(graph, costs, factors):
+    """The timeline of one system, by the compiled loop or its plain twin."""
+    plan, shares = plan_of(graph, costs), shares_of(graph, costs)
+    steps_s = step_lengths(graph.schedule, costs, factors)
+    compiled = longest_path.compiled(graph.schedule.num_operations)
+    if not compiled:
+        streams = plan and CopyStreams(plan, 2 * graph.schedule.num_ranks)
+        columns = durations(graph, costs, factors)
+        times = plain_longest_path(graph, *columns, costs.overlap_factor, shares, streams)
+        copies = plan and (plan, streams.times_s)
+        return Timeline(graph, times[:2], lambda: times[2:], steps_s, copies=copies)
+
+    copied = plan and np.full((4, graph.num_operations), np.nan)
+    if factors is not None:
+        instructions, tables = graph.instructions_by_operation, durations(graph, costs, factors)
+    elif costs.pairs:
+        tables = costs.by_class(graph.schedule.num_replicas)
+        instructions, tables = graph.instructions_by_pair, with_pairs(tables, graph.schedule, [costs])
+    else:
+        instructions, tables = graph.instructions, costs.by_class(graph.schedule.num_replicas)
+    tables = tuple(table.reshape(-1, 1) for table in tables)
 
     def path(num_columns):
-        times = np.empty((num_columns, graph.num_operations))
-        fast.longest_path(*instructions, tables, float(costs.overlap_factor), graph.occupied, times, None, None)
+        times, factor = np.empty((num_columns, graph.num_operations)), np.full(1, float(costs.overlap_factor))
+        how = graph.occupied, _NO_ENDS, times, shares, plan and plan.compiled, copied
+        compiled(*instructions, tables, factor, *how)
         return times
 
-    return Timeline(graph, path(2), lambda: path(4)[2:], steps_s)
-
-
-def _in_cells(graph, costs, factors, steps_s, fast):
-    """`_timeline` if results are sent before their cell ends, or activations are offloaded."""
-    shares, plan = shares_of(graph, costs), plan_of(graph, costs)
-    if fast:
-        instructions, tables = _by_class(graph, costs) if factors is None else _by_operation(graph, costs, factors)
-        times, copied = np.empty((4, graph.num_operations)), np.full((4, graph.num_operations), np.nan)
-        copies = plan and (*plan.compiled, copied)
-        how = float(costs.overlap_factor), graph.occupied, times
-        fast.longest_path(*instructions, tables, *how, shares, copies)
-    else:
-        copies = plan and CopyStreams(plan, 2 * graph.schedule.num_ranks)
-        times = _longest_path(graph, *durations(graph, costs, factors), costs.overlap_factor, shares, copies)
-        copied = copies and copies.times_s
-    return Timeline(graph, times[:2], lambda: times[2:], steps_s, copies=plan and (plan, copied))
-
-
-def _by_class(graph, costs):
-    """Instructions for the compiled engine, and the cost tables that they index."""
-    tables = costs.by_class(graph.schedule.num_replicas)
-    if not costs.pairs:
-        return graph.instructions, tables
-    return graph.instructions_by_pair, tuple(with_pairs(tables, graph.schedule, [costs]))
-
-
-def _by_operation(graph, costs, factors):
-    return graph.instructions_by_operation, durations(graph, costs, factors)
-
-
-def _swept(graph, costs, fast):
-    """Times in the table's order, makespan and longest span, directly from the table; None if a graph is needed."""
-    table = graph.schedule
-    times, tables = np.empty((2, table.num_operations)), costs.by_class(table.num_replicas)
-    reduces = graph.allreduce != "excluded"
-    how = float(costs.overlap_factor), graph.occupied, reduces, times
-    found = sweep_of(table, fast, tables, *how, shares=costs.pair_shares(table) if costs.pairs else None)
-    return times, found[:2]
-
-
-def makespans(graph, many_costs):
-    """Compute the makespans of many systems on one graph, in one pass, or one by one if `run_events` takes over.
-
-    Parameters
-    ----------
-    graph : ExecutionGraph
-    many_costs : sequence of OpCosts
-
-    Returns
-    -------
-    ndarray of float, shape (len(many_costs),)
-        In seconds.
-
-    Raises
-    ------
-    CostError
-        As for `run_graph`.
-
-    Examples
-    --------
-    >>> from ppmodel import build
-    >>> from ppmodel.costs import uniform_costs
-    >>> from ppmodel.simulation import compile_graph
-    >>> schedule = build("gpipe", 4, 8)
-    >>> many = [uniform_costs(schedule, forward=1, backward=2, comm=c) for c in (0, 1)]
-    >>> makespans(compile_graph(schedule), many).tolist()
-    [33.0, 39.0]
-    """
-    return _evaluated(graph, list(many_costs), _MAKESPANS).makespan_s
-
-
-def stacked_makespans(graph, tables):
-    """`makespans` of many systems whose costs stand in one array, as `OpCosts.stacked` has them.
-
-    Parameters
-    ----------
-    graph : ExecutionGraph
-    tables : ndarray of float, shape (n, 3, 6, num_stages)
-        Compute, occupancy and latency of each system, in seconds.
-
-    Returns
-    -------
-    ndarray of float, shape (n,)
-        In seconds.
-
-    Raises
-    ------
-    CostError
-        As for `run_graph`.
-
-    Examples
-    --------
-    >>> from ppmodel import build
-    >>> from ppmodel.simulation import compile_graph
-    >>> stacked_makespans(compile_graph(build("gpipe", 4, 8)), np.ones((2, 3, 6, 4))).tolist()
-    [34.0, 34.0]
-    """
-    schedule, fast = graph.schedule, kernels(graph.schedule.num_operations * len(tables))
-    fits = tables.shape[-1] == schedule.num_stages and schedule.num_replicas == 1
-    if graph.meets or graph.dynamic or not fast or not fits or not are_seconds(tables):
-        return makespans(graph, [OpCosts.stacked(np.ascontiguousarray(one)) for one in tables])
-
-    def block(some):
-        return graph.instructions, np.ascontiguousarray(some.reshape(len(some), 3, -1).transpose(1, 2, 0)), 1.0
-
-    return _side_by_side(graph, fast, tables, block, _MAKESPANS).makespan_s
+    times = path(4 if plan or shares is not None else 2)
+    transfers = (lambda: times[2:]) if len(times) == 4 else (lambda: path(4)[2:])
+    return Timeline(graph, times[:2], transfers, steps_s, copies=plan and (plan, copied))
 
 
 class Iterations(NamedTuple):
@@ -225,20 +147,44 @@ class Iterations(NamedTuple):
         return self.computed_s.max(axis=0)
 
 
-def iterations(graph, many_costs, by_rank=True):
-    """Like `makespans`, with the times at which the parts of the iteration end.
+def makespans(graph, costs):
+    """Compute the makespans of many systems on one graph; as `iterations`, without what it tells of ranks.
+
+    Returns
+    -------
+    ndarray of float, shape (n,)
+        In seconds.
+
+    Examples
+    --------
+    >>> from ppmodel import build
+    >>> from ppmodel.costs import uniform_costs
+    >>> from ppmodel.simulation import compile_graph
+    >>> schedule = build("gpipe", 4, 8)
+    >>> many = [uniform_costs(schedule, forward=1, backward=2, comm=c) for c in (0, 1)]
+    >>> makespans(compile_graph(schedule), many).tolist()
+    [33.0, 39.0]
+    >>> makespans(compile_graph(schedule), np.ones((2, 3, 6, 4))).tolist()
+    [34.0, 34.0]
+    """
+    return iterations(graph, costs, by_rank=None).makespan_s
+
+
+def iterations(graph, costs, by_rank=True):
+    """Compute when the parts of an iteration end, for many systems in one pass, or one by one where that is needed.
 
     Parameters
     ----------
     graph : ExecutionGraph
-    many_costs : sequence of OpCosts
-    by_rank : bool
-        Whether to compute `computed_s`; a single system is faster without.
+    costs : sequence of OpCosts, or ndarray of float, shape (n, 3, 6, num_stages)
+        An array has compute, occupancy and latency of each system, as `OpCosts.stacked`.
+    by_rank : bool or None
+        Whether to compute `computed_s`; a single system is faster without. With None, not `span_s` either.
 
     Returns
     -------
     Iterations
-        The same times as those of each `Timeline`.
+        The same times as those of each `Timeline`; what is not computed is 0.
 
     Raises
     ------
@@ -252,90 +198,92 @@ def iterations(graph, many_costs, by_rank=True):
     >>> from ppmodel.simulation import compile_graph
     >>> schedule = build("gpipe", 4, 8).with_step()
     >>> many = [uniform_costs(schedule, 1, 2, comm=c, reduction=2, optimizer=0.5) for c in (0, 1)]
-    >>> found = iterations(compile_graph(schedule, allreduce="blocking"), many)
-    >>> [times.tolist() for times in (found.pipeline_s, found.reduced_s, found.makespan_s)]
+    >>> parts = iterations(compile_graph(schedule, allreduce="blocking"), many)
+    >>> [times.tolist() for times in (parts.pipeline_s, parts.reduced_s, parts.makespan_s)]
     [[33.0, 39.0], [35.0, 41.0], [35.5, 41.5]]
     """
-    return _evaluated(graph, list(many_costs), _RANKS if by_rank else _SPANS)
-
-
-def _evaluated(graph, many_costs, wanted):
-    """`Iterations`; unrequested parts are 0."""
-    if any(costs.nics is not None for costs in many_costs) and len(many_costs) > 1:
-        return _by_nics(graph, many_costs, wanted)
-    graph = graph.on(many_costs[0].nics) if many_costs else graph
-    for costs in many_costs:
-        check_fit(graph, costs)
-    fast = kernels(graph.schedule.num_operations * len(many_costs))
-    apart = any(costs.handed or costs.offload for costs in many_costs)
-    if len(many_costs) == 1 or graph.meets or graph.dynamic or apart or not fast:
-        return _one_by_one(graph, many_costs, wanted)
-    in_pairs = any(costs.pairs for costs in many_costs)
-
-    def block(some):
-        tables, instructions = side_by_side(some, graph.schedule.num_replicas), graph.instructions
-        if in_pairs:
-            tables, instructions = with_pairs(tables, graph.schedule, some), graph.instructions_by_pair
-        return instructions, tables, [float(costs.overlap_factor) for costs in some]
-
-    return _side_by_side(graph, fast, many_costs, block, wanted)
-
-
-def _side_by_side(graph, fast, systems, block, wanted):
-    """`_evaluated` by the compiled engine; `block` gives the instructions, cost tables and overlap factors of some."""
-    schedule, found = graph.schedule, _no_iterations(graph, len(systems))
-    ends = graph.ends_by_operation if wanted else np.empty(0, dtype=np.uint8)
-    at_once = _SIDE_BY_SIDE if len(OpKind) * schedule.placement.size < _MANY_CLASSES else _FEWER
-    steps, lengths = schedule.steps, np.empty((len(schedule.steps), len(systems)))
-    for first in range(0, len(systems), at_once):
-        here = slice(first, first + at_once)
-        instructions, tables, factors = block(systems[here])
-        factors = np.full(tables.shape[-1], factors)
-        times = fast.many_longest_paths(*instructions, tables, factors, graph.occupied, ends)
-        found.reduced_s[here], found.span_s[here], found.computed_s[:, here] = times
-        if len(steps):
-            lengths[:, here] = tables[0, schedule.cost_class[steps]]
-    found.makespan_s[:] = found.reduced_s
-    if len(steps):
-        np.max(step_times(schedule, found.reduced_s, lengths)[1], axis=0, out=found.makespan_s)
-    refuse_overflow(found.makespan_s.max(initial=0))
-    return found
+    schedule, stacked = graph.schedule, isinstance(costs, np.ndarray)
+    if stacked and not (costs.shape[-1] == schedule.num_stages and schedule.num_replicas == 1 and are_seconds(costs)):
+        costs, stacked = [OpCosts.stacked(np.ascontiguousarray(tables)) for tables in costs], False
+    if not stacked:
+        costs = list(costs)
+        if len(costs) > 1 and any(system.nics is not None for system in costs):
+            return _by_nics(graph, costs, by_rank)
+        graph = graph.on(costs[0].nics) if costs else graph
+        for system in costs:
+            check_fit(graph, system)
+    apart = not stacked and any(system.handed or system.offload for system in costs)
+    if not (apart or graph.meets or graph.dynamic):
+        swept = not stacked and len(costs) == 1 and graph.nics is None and graph.first_use() and _swept(graph, *costs)
+        if swept:
+            return _parts_of(graph, [swept], by_rank)
+        compiled = longest_path.compiled(schedule.num_operations * len(costs))
+        if compiled:
+            return _side_by_side(graph, compiled, costs, by_rank)
+    systems = (OpCosts.stacked(np.ascontiguousarray(tables)) for tables in costs) if stacked else costs
+    return _parts_of(graph, (run_graph(graph, system) for system in systems), by_rank, len(costs))
 
 
 def _no_iterations(graph, count):
     return Iterations(*np.zeros((3, count)), np.zeros((graph.schedule.num_ranks, count)))
 
 
-def _one_by_one(graph, many_costs, wanted):
-    found = _no_iterations(graph, len(many_costs))
-    for place, costs in enumerate(many_costs):  # one after another, in the same memory
-        _fill(found, place, run_graph(graph, costs), wanted)
-    return found
+def _side_by_side(graph, compiled, costs, by_rank):
+    """`iterations` by the compiled loop, some systems at once."""
+    schedule, parts = graph.schedule, _no_iterations(graph, len(costs))
+    ends = _NO_ENDS if by_rank is None else graph.ends_by_operation
+    at_once = _SIDE_BY_SIDE if len(OpKind) * schedule.placement.size < _MANY_CLASSES else _FEWER
+    steps, lengths = schedule.steps, np.empty((len(schedule.steps), len(costs)))
+    for first in range(0, len(costs), at_once):
+        here, some = slice(first, first + at_once), costs[first : first + at_once]
+        instructions, factors = graph.instructions, np.ones(len(some))
+        if isinstance(costs, np.ndarray):
+            tables = np.ascontiguousarray(some.reshape(len(some), 3, -1).transpose(1, 2, 0))
+        else:
+            tables, factors[:] = side_by_side(some, schedule.num_replicas), [s.overlap_factor for s in some]
+            if any(system.pairs for system in costs):
+                tables, instructions = with_pairs(tables, schedule, some), graph.instructions_by_pair
+        times = compiled(*instructions, tuple(tables), factors, graph.occupied, ends, None, None, None, None)
+        parts.reduced_s[here], parts.span_s[here], parts.computed_s[:, here] = times
+        if len(steps):
+            lengths[:, here] = tables[0][schedule.cost_class[steps]]
+    parts.makespan_s[:] = parts.reduced_s
+    if len(steps):
+        np.max(step_times(schedule, parts.reduced_s, lengths)[1], axis=0, out=parts.makespan_s)
+    refuse_overflow(parts.makespan_s.max(initial=0))
+    return parts
 
 
-def _fill(found, place, run, wanted):
-    found.makespan_s[place], found.reduced_s[place] = run.makespan_s, run.reduced_s
-    if wanted:
-        found.span_s[place] = run.longest_span_s
-    if wanted == _RANKS:
-        found.computed_s[:, place] = run.computed_s
+def _parts_of(graph, runs, by_rank, count=1):
+    """`iterations` of one run after another, so that they take the same memory."""
+    parts = _no_iterations(graph, count)
+    for place, run in enumerate(runs):
+        refuse_overflow(run.makespan_s)
+        parts.makespan_s[place], parts.reduced_s[place] = run.makespan_s, run.reduced_s
+        if by_rank is not None:
+            parts.span_s[place] = run.longest_span_s
+        if by_rank:
+            parts.computed_s[:, place] = run.computed_s
+    return parts
 
 
-def _by_nics(graph, many_costs, wanted):
-    """`_evaluated` for costs on several topologies, with one pass per topology."""
+def _by_nics(graph, costs, by_rank):
+    """`iterations` for costs on several topologies, with one pass per topology."""
     places = {}
-    for place, costs in enumerate(many_costs):
-        places.setdefault(costs.nics, []).append(place)
-    found = _no_iterations(graph, len(many_costs))
+    for place, system in enumerate(costs):
+        places.setdefault(system.nics, []).append(place)
+    parts = _no_iterations(graph, len(costs))
     for nics, some in places.items():
-        bare = [replace(many_costs[place], nics=None) for place in some]
-        for column, times in zip(found, _evaluated(graph.on(nics), bare, wanted), strict=True):
+        bare = [replace(costs[place], nics=None) for place in some]
+        for column, times in zip(parts, iterations(graph.on(nics), bare, by_rank), strict=True):
             column[..., some] = times
-    return found
+    return parts
 
 
-def _longest_path(graph, compute, occupancy, latency, overlap_factor, shares=None, copies=None):
-    """Start and end of every operation, departure and arrival of its result, shape (4, num_operations).
+def plain_longest_path(graph, compute, occupancy, latency, overlap_factor, shares=None, copies=None):
+    """Return start and end of every operation, departure and arrival of its result, shape (4, num_operations).
+
+    This is the slow twin of `kernels.paths.longest_path`: it reads the graph itself, and no instructions.
 
     `shares` are the fractions of its cell after which each result can be sent; `copies` are `CopyStreams`.
     """

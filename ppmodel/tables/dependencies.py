@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.compiled import kernels
+from ppmodel.kernels.tables import dependencies
 from ppmodel.ops import OpKind
 
 NO_OPERATION = -1
@@ -40,12 +40,12 @@ class Dependencies(NamedTuple):
 
 def dependencies_of(schedule):
     """Compute the `Dependencies` of a table and each operation's level, ``NO_OPERATION`` if it waits forever."""
-    fast, group = kernels(schedule.num_operations), _groups(schedule)
+    fast, group = dependencies.compiled(schedule.num_operations), _groups(schedule)
     if fast:
         sizes = (schedule.num_replicas, schedule.num_stages, schedule.table_microbatches)
         operations = (schedule.kind, schedule.stage, schedule.microbatch, schedule.replica, schedule.rank)
         sharing, steps = shares_groups(schedule), schedule.steps
-        found = fast.dependencies(*operations, schedule.rank_start, group, sharing, steps, sizes)
+        found = fast(*operations, schedule.rank_start, group, sharing, steps, sizes)
         source, remote, level, order, level_start = found
     else:
         source = sources(schedule)

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ppmodel.compiled import kernels
+from ppmodel.compiled import VECTORISED
 from ppmodel.errors import TableError
 from ppmodel.grid import Grid
+from ppmodel.kernels.tables import class_counts, overlaps
 from ppmodel.ops import Op, OpKind
 from ppmodel.tables.dependencies import NO_OPERATION, by_keys, dependencies_of
 from ppmodel.tables.pairs import find_pairs
@@ -292,9 +293,9 @@ class Schedule:
         """Whether each operation is in a cell with a forward and a backward (F&B); shape (num_operations,)."""
         if not self.joined.any():
             return np.zeros(self.num_operations, dtype=bool)
-        fast = kernels(self.num_operations)
+        fast = overlaps.compiled(self.num_operations // VECTORISED)
         if fast:
-            return fast.overlaps(self.kind, self.joined)
+            return fast(self.kind, self.joined)
         first, forward = np.flatnonzero(~self.joined), self.kind == OpKind.F
         pairs = np.logical_or.reduceat(forward, first)
         pairs &= np.logical_or.reduceat(~forward & (self.kind < OpKind.R), first)
@@ -308,10 +309,10 @@ class Schedule:
     @cached_property
     def class_counts(self) -> NDArray[np.int64]:
         """Number of operations of each `cost_class` alone in a cell, and in F&B cells; shape (2, classes)."""
-        fast = kernels(self.num_operations)
+        fast = class_counts.compiled(self.num_operations // VECTORISED)
         if fast:
             sizes = self.num_replicas, self.num_stages
-            found = fast.class_counts(self.kind, self.stage, self.replica, self.overlaps, sizes)
+            found = fast(self.kind, self.stage, self.replica, self.overlaps, sizes)
             if len(found):
                 return found
         classes = len(OpKind) * self.num_replicas * self.num_stages

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ppmodel.compiled import kernels
 from ppmodel.errors import ScheduleError
+from ppmodel.kernels.sweep import sweep
+from ppmodel.kernels.tables import group_slots
 from ppmodel.ops import OpKind
-from ppmodel.tables.dependencies import NO_OPERATION, shares_groups
+from ppmodel.tables.dependencies import shares_groups
 from ppmodel.tables.steps import step_times
 
 if TYPE_CHECKING:
@@ -60,12 +60,9 @@ def slots(
     if shares_groups(schedule):
         length = np.bincount(group, np.where(computing, duration, 0), minlength=group.max() + 1).astype(np.int64)
         length[group[schedule.kind == OpKind.R]] = reduction  # the replicas of a reduction run concurrently
-    fast = kernels(schedule.num_operations)
-    if fast:
-        start, end = fast.slots(length, source, schedule.rank, group, order, schedule.num_ranks)
-    else:
-        start, end = _slots_of_groups(schedule, order, length.tolist())
-    start, end = start[group], end[group]
+    times = np.zeros((2, len(length)), dtype=np.int64)
+    group_slots.run(len(order), length, source, schedule.rank, group, order, schedule.num_ranks, times)
+    start, end = times[:, group]
     if len(steps):
         start[steps], end[steps] = step_times(schedule, end.max(), [optimizer] * len(steps))
     return start, end
@@ -113,7 +110,7 @@ def brief(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reductio
     durations = np.array((forward, backward, input_grad, weight_grad, 0, 0))
     of_class = np.repeat(durations, schedule.placement.size)
     busy = int((schedule.class_counts.sum(axis=0) * of_class).sum())
-    fast = kernels(schedule.num_operations)
+    fast = sweep.compiled(schedule.num_operations)
     legal = durations.dtype.kind == "i" and durations.min() >= 0 and durations.max() <= _MAX_SLOTS
     if fast and legal and not (reduction or optimizer):
         seconds = of_class.astype(float)
@@ -126,33 +123,15 @@ def brief(schedule, forward=1, backward=2, input_grad=1, weight_grad=1, reductio
 
 
 def sweep_of(
-    schedule, fast, tables, overlap_factor=1.0, occupied=(False, False, False), reduces=True, times=None, shares=None
+    schedule, sweep, tables, overlap_factor=1.0, occupied=(False, False, False), reduces=True, times=None, shares=None
 ):
-    """Makespan, longest span and messages from `kernels.sweep`; a negative makespan if it cannot handle the table."""
+    """Makespan, longest span and messages from a compiled `sweep`; a negative makespan if it cannot serve the table."""
     shares = _NO_SHARES if shares is None else shares
     times = np.empty((2, schedule.num_operations)) if times is None else times
-    return fast.sweep(
+    return sweep(
         schedule.kind, schedule.stage, schedule.microbatch, schedule.replica, schedule.joined, schedule.rank_start,
         schedule.placement, schedule.table_microbatches, *tables, shares, overlap_factor, *occupied, reduces, times,
     )  # fmt: skip
-
-
-def _slots_of_groups(schedule, order, length):
-    """Start and end of every group, as early as its ranks and inputs allow."""
-    source, _, group, _, _ = schedule.dependencies
-    start, end, free = [0] * len(length), [0] * len(length), [0] * schedule.num_ranks
-    bounds = np.flatnonzero(np.diff(group[order], prepend=-1, append=-1)).tolist()
-    order, rank, group_of, source_of = order.tolist(), schedule.rank.tolist(), group.tolist(), source.tolist()
-    for first, last in pairwise(bounds):
-        ops = order[first:last]
-        current = group_of[ops[0]]
-        ready = [free[rank[op]] for op in ops]
-        ready += [end[group_of[source_of[op]]] for op in ops if source_of[op] != NO_OPERATION]
-        start[current] = max(ready)
-        end[current] = start[current] + length[current]
-        for op in ops:
-            free[rank[op]] = end[current]
-    return np.array(start), np.array(end)
 
 
 def _require_drawable(cells, about=""):

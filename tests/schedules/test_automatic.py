@@ -15,8 +15,10 @@ from refusals import refused
 from strategies import is_legal
 
 from ppmodel import OpKind, build
+from ppmodel.compiled import using
 from ppmodel.costs import uniform_costs
 from ppmodel.errors import ScheduleError
+from ppmodel.kernels.automatic import NEVER, zero_bubble_order, zero_bubble_span
 from ppmodel.metrics import bubble_ratios, peak_activations
 from ppmodel.schedules import automatic, get
 from ppmodel.simulation import compile_graph, run_graph
@@ -76,7 +78,7 @@ def test_never_worse_than_the_hand_made(search):
     for name, hand_made in (("zb-1p", "zb-h1"), ("zb-2p", "zb-h1"), ("zb-2p", "zb-h2")):
         if is_legal(hand_made, size):
             found, known = (one.kind.reshape(size[0], -1) for one in (build(name, **search), build(hand_made, *size)))
-            assert automatic.span_and_makespan(found, times) <= automatic.span_and_makespan(known, times)
+            assert zero_bubble_span.plain(found, times) <= zero_bubble_span.plain(known, times)
 
 
 @pytest.mark.parametrize(("stages", "microbatches"), [(2, 3), (4, 7), (4, 20), (8, 15), (8, 24)])
@@ -110,29 +112,28 @@ def test_no_worse_than_the_published_rates_of_the_hand_made():
 @settings(max_examples=60)
 def test_compiled_and_plain_orders_are_the_same(data):
     """Under any rule the compiled code finds the plain code's order, times it alike, and leaves nothing out."""
-    from ppmodel import kernels
-
     size = data.draw(st.tuples(st.integers(1, 7), st.integers(1, 14)))
     times = np.array(data.draw(st.tuples(*[st.integers(1, 9)] * 3, st.integers(0, 4))))
     kept = data.draw(st.integers(0, 7))
     memory = np.array([max(kept, 3 * data.draw(st.integers(1, 2 * size[0]))), 3, kept])
     rule = np.array(data.draw(st.tuples(*[st.integers(0, top) for top in (1, 1, 2, 2, 1)])))
-    plain = automatic.greedy(size, times, memory, rule)
-    compiled = kernels.zero_bubble_order(np.array(size), times, memory, rule)
-    np.testing.assert_array_equal(plain, compiled)
-    assert plain.shape == (size[0], 3 * size[1])
-    span = automatic.span_and_makespan(plain, times)
-    assert span == kernels.zero_bubble_span(compiled, times) != (automatic.NEVER, automatic.NEVER)
+    orders, spans = np.zeros((2, size[0], 3 * size[1]), np.int32), []
+    for compiled, program in zip((False, True), orders, strict=True):
+        with using(compiled):
+            zero_bubble_order.run(1, times, memory, rule, program)
+            spans.append(zero_bubble_span.run(1, program, times))
+    np.testing.assert_array_equal(*orders)
+    assert [np.bincount(row, minlength=4)[[0, 2, 3]].tolist() for row in orders[0]] == [[size[1]] * 3] * size[0]
+    assert spans[0] == spans[1] != (NEVER, NEVER)
 
 
 def test_an_order_that_deadlocks_has_no_span():
     """Devices that wait for one another are told by both ways of timing an order."""
-    from ppmodel import kernels
-
     program = np.array([[2, 0, 3], [0, 2, 3]], dtype=np.int32)
     times = np.array([1, 1, 1, 0])
-    assert automatic.span_and_makespan(program, times) == (automatic.NEVER, automatic.NEVER)
-    assert kernels.zero_bubble_span(program, times) == (automatic.NEVER, automatic.NEVER)
+    for compiled in (False, True):
+        with using(compiled):
+            assert zero_bubble_span.run(1, program, times) == (NEVER, NEVER)
 
 
 @given(search=searches)
@@ -143,7 +144,7 @@ def test_the_span_is_that_of_the_engine(search):
     kind = schedule.kind.reshape(schedule.num_ranks, -1)
     whole = automatic._whole(search["times"])
     scale = search["times"][0] / whole[0]
-    span, makespan = automatic.span_and_makespan(kind, whole)
+    span, makespan = zero_bubble_span.plain(kind, whole)
     timeline = timed(schedule, search["times"])
     computing = search["microbatches"] * sum(search["times"][:3])
     assert timeline.makespan_s == pytest.approx(makespan * scale)

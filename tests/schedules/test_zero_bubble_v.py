@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from refusals import refused
 
 from ppmodel import build, formulas
+from ppmodel.compiled import using
 from ppmodel.costs import uniform_costs
 from ppmodel.errors import ScheduleError
 from ppmodel.metrics import bubble_ratios, messages_sent, peak_activations, table_bubble_ratio, table_slots
 from ppmodel.ops import OpKind
-from ppmodel.schedules import building_block, zero_bubble_v
+from ppmodel.schedules import zero_bubble_v
 from ppmodel.schedules.building_block import squeezed
 from ppmodel.simulation import compile_graph, run_graph
 
@@ -204,13 +205,10 @@ def test_squeezing_the_ends_is_no_worse_than_the_block_alone():
 @pytest.mark.parametrize("name", ["v-half", "v-min"])
 def test_long_tables_repeat_the_steady_state_of_short_ones(name, monkeypatch):
     """Where a table is stretched it is what squeezing all its blocks gives, operation for operation, for S to 96."""
-    from ppmodel import kernels
-
-    monkeypatch.setattr(building_block, "kernels", lambda _: kernels)
     for stages in range(1, 97):
         count = zero_bubble_v.steady_from(stages) + 1 + stages % 5
-        stretched = build(name, stages, count)
-        with monkeypatch.context() as patch:
+        with using(True), monkeypatch.context() as patch:
+            stretched = build(name, stages, count)
             patch.setattr(zero_bubble_v, "steady_from", lambda _: 1000)
             whole = build(name, stages, count)
         for column in ("kind", "stage", "microbatch"):
@@ -250,17 +248,14 @@ def block(random, placement, period):
 @settings(max_examples=200)
 def test_compiled_and_plain_squeezing_are_the_same(random, ranks, spare, num_microbatches, limit):
     """Whatever the block and the limit, the compiled code moves every operation to where the plain code does."""
-    from ppmodel import kernels
-
     placement = np.unique(ranks, return_inverse=True)[1].tolist()
     period = 3 * max(Counter(placement).values()) + spare
     offsets = block(random, placement, period)
     tables = []
-    with pytest.MonkeyPatch.context() as patch:
-        for found in (None, kernels):
-            patch.setattr(building_block, "kernels", lambda _, found=found: found)
+    for compiled in (False, True):
+        with using(compiled):
             orders = squeezed(placement, offsets, period, num_microbatches, limit)
-            tables.append([[column.tolist() for column in order] for order in orders])
+        tables.append([[column.tolist() for column in order] for order in orders])
     assert tables[0] == tables[1]
     assert sum(len(kind) for kind, *_ in tables[0]) == 3 * len(placement) * num_microbatches
 
