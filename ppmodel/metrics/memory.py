@@ -45,9 +45,9 @@ def peak_activations(schedule, stage_weights=None, held_for_weight_grad=None):
         return peak_activations(schedule, schedule.stage_shares, held_for_weight_grad) / schedule.pieces_per_unit
     if fast:
         changes = _changes(np.asarray(stage_weights, dtype=float), _held(schedule, held_for_weight_grad))
-        peaks = fast(schedule.kind, schedule.stage, schedule.joined, schedule.rank_start, changes)
-        if len(peaks):
-            return peaks
+        of_ranks = fast(schedule.kind, schedule.stage, schedule.joined, schedule.rank_start, changes)
+        if len(of_ranks):
+            return of_ranks
     first_cell = schedule.cell[schedule.rank_start[:-1]]
     return np.maximum.reduceat(activations_in_use(schedule, stage_weights, held_for_weight_grad)[0], first_cell)
 
