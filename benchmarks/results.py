@@ -24,8 +24,14 @@ def collect(quick, say):
     dict
         ``machine``, ``how``, and the rows of ``stages``, ``growth`` and ``peers``.
     """
+    from ppmodel.compiled import using
+
+    with using(True):  # as beside any large work
+        return _collected(quick, say)
+
+
+def _collected(quick, say):
     from benchmarks import growth, machine, ratios, stages
-    from ppmodel import kernels  # noqa: F401 - all sizes take the compiled path, as beside any large work
 
     plan = stages.QUICK if quick else stages.FULL
     results = {"machine": machine.machine(), "how": {"quick": quick, "repeats": REPEATS}}
