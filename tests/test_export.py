@@ -244,12 +244,12 @@ def test_transfers_and_sharding_change_nothing():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("0F0,0B0,0W0", "read as PyTorch's CSV, in the letters of zero-bubble: B is the input gradient"),
-        ("0F0,0B0", "read as PyTorch's CSV, in the letters of pytorch: B is the full backward"),
-        ("# mine\n0F0,0B0", "read as a table in the letters of pytorch: B is the full backward"),
+        ("0F0,0B0,0W0", "format: PyTorch's CSV; letters: zero-bubble (B is input gradient)"),
+        ("0F0,0B0", "format: PyTorch's CSV; letters: pytorch (B is full backward)"),
+        ("# mine\n0F0,0B0", "format: table; letters: pytorch (B is full backward)"),
         ((GOLDEN / "lowered.csv").read_text(),
-         "read as PyTorch's CSV, in the letters of pytorch: B is the full backward; 32 SEND and RECV agree "
-         "with the table; 12 UNSHARD, RESHARD and REDUCE_GRAD ignored"),
+         "format: PyTorch's CSV; letters: pytorch (B is full backward); 32 transfers checked, "
+         "12 sharding actions ignored"),
     ],
 )  # fmt: skip
 def test_what_a_file_was_taken_for(tmp_path, text, said):

@@ -55,7 +55,15 @@ def write_whole(path, text, field):
     path = checked_target(path, field)
     under_way = path.with_name(f".ppmodel-{token_hex(8)}.tmp")
     try:
-        _write(under_way, text.encode())
+        try:  # a file without a name until it is complete: if a signal ends the process, nothing is left
+            number = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
+        except (AttributeError, OSError):  # a system, or a file system, without such files
+            under_way.write_text(text, encoding="utf-8", newline="")
+        else:
+            with open(number, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+                file.flush()
+                os.link(f"/proc/self/fd/{number}", under_way, src_dir_fd=number, follow_symlinks=True)
         os.replace(under_way, path)
     except OSError as error:
         rule = f"cannot be written ({error.strerror})"
@@ -83,21 +91,8 @@ def write_rows(path, columns, rows, field, cell):
     PPModelError
         If it cannot be written.
     """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows([cell(row[column]) for column in columns] for row in rows)
-    write_whole(path, out.getvalue(), field)
-
-
-def _write(path, data):
-    """Write a new file that gets its name only when complete: if a signal ends the process, nothing is left."""
-    try:
-        number = os.open(path.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
-    except OSError:  # a file system without unnamed files
-        path.write_bytes(data)
-        return
-    with open(number, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.link(f"/proc/self/fd/{number}", path, src_dir_fd=number, follow_symlinks=True)
+    write_whole(path, text.getvalue(), field)

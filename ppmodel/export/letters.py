@@ -22,7 +22,7 @@ _USED = re.compile(r"(?<=\d)(?:BW|[FBIW])(?=\d)", re.ASCII)
 _OPERATION = re.compile(r"(\d{1,9})(BW|[FBIW])(\d.*)", re.ASCII)
 
 
-def convention(said, lines):
+def convention(comment, lines):
     """Determine the convention of a file.
 
     A comment ``# letters: ...`` decides, with a convention's name or with the meaning of each letter. Without one,
@@ -30,7 +30,7 @@ def convention(said, lines):
 
     Parameters
     ----------
-    said : (int, str) or None
+    comment : (int, str) or None
         Line number and text of the comment.
     lines : list of (int, str)
         The rows of the file, with line numbers.
@@ -49,8 +49,8 @@ def convention(said, lines):
     >>> convention(None, [(1, "0F0,0B0,0W0")]), convention(None, [(1, "0F0,0B0")])
     ('zero-bubble', 'pytorch')
     """
-    if said is not None:
-        return _named(*said)
+    if comment is not None:
+        return _named(*comment)
     used = {}
     for number, line in lines:
         for letter in _USED.findall(line):
@@ -67,9 +67,9 @@ def _named(number, value):
     if value in MEANINGS:
         return value
     pairs = [part.split(maxsplit=1) for part in value.partition(";")[0].split(",")]
-    known = [pair for pair in pairs if len(pair) == 2 and pair[0] in ("F", "B", "I", "W", "BW")]
+    stated = [pair for pair in pairs if len(pair) == 2 and pair[0] in ("F", "B", "I", "W", "BW")]
     for name, meanings in MEANINGS.items():
-        if known and all(meanings.get(letter) == meaning.strip() for letter, meaning in known):
+        if stated and all(meanings.get(letter) == meaning.strip() for letter, meaning in stated):
             return name
     rule = f"must be {PYTORCH} or {ZERO_BUBBLE}, or give the meaning of each letter in one of them"
     remedy = "write, for example, # letters: B input gradient, W weight gradient, BW full backward"
@@ -101,9 +101,9 @@ def read_operation(text, letters):
     """
     match = _OPERATION.fullmatch(text.strip())
     if match and match[2] not in MEANINGS[letters]:
-        own = ", ".join(f"{letter} {meaning}" for letter, meaning in MEANINGS[letters].items())
+        meanings = ", ".join(f"{letter} {meaning}" for letter, meaning in MEANINGS[letters].items())
         remedy = "fix the cell, or the comment # letters"
-        raise TableError("cell", repr(text.strip()), f"does not use the letters of {letters} ({own})", remedy)
+        raise TableError("cell", repr(text.strip()), f"does not use the letters of {letters} ({meanings})", remedy)
     if match and letters == ZERO_BUBBLE:
         text = match[1] + _OURS.get(match[2], match[2]) + match[3]
     return Op.parse(text)

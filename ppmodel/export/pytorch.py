@@ -19,7 +19,6 @@ from ppmodel.ops import OpKind
 
 _TRANSFERS, _SHARDING = ("SEND_F", "RECV_F", "SEND_B", "RECV_B"), ("UNSHARD", "RESHARD", "REDUCE_GRAD")
 _EXTRA = re.compile(rf"(\d{{1,9}})(?:({'|'.join(_TRANSFERS)})(\d{{1,9}})|({'|'.join(_SHARDING)}))", re.ASCII)
-_SHORTEST = len("UNSHARD")
 _PAIR = re.compile(r"\(([^()]+)\)OVERLAP_F_B")
 
 
@@ -83,7 +82,17 @@ def write(schedule):
     0F0,0F1,0B0,0B1
     1F0,1B0,1F1,1B1
     """
-    _refuse_what_it_cannot_hold(schedule)
+    ranks, parts = " and ".join(map(str, schedule.placement[:, 0])), schedule.microbatch_parts
+    several = schedule.joined & (~schedule.overlaps | np.append(schedule.joined[1:], False))
+    for inexpressible, rule in (
+        (schedule.num_replicas > 1, f"has stage 0 on ranks {ranks}; in PyTorch's format, a stage is on one rank"),
+        (parts > 1, f"splits microbatches into {parts} parts, which PyTorch's format cannot express"),
+        (np.ptp(schedule.stage_shares), "has stages of different sizes, which PyTorch's format cannot express"),
+        ((schedule.kind >= OpKind.R).any(), "has gradient reductions or optimizer steps, which PyTorch's format lacks"),
+        (several.any(), "has cells with several operations other than a forward and a backward, as OVERLAP_F_B needs"),
+    ):
+        if inexpressible:
+            raise TableError("schedule", schedule.name, rule, "use our own format, --format csv")
     columns = (schedule.stage, schedule.kind, schedule.microbatch, schedule.joined)
     letters, cells = [kind.name for kind in OpKind], []
     for stage, kind, microbatch, joined in zip(*(column.tolist() for column in columns), strict=True):
@@ -94,23 +103,6 @@ def write(schedule):
             cells.append(text)
     bounds = np.append(schedule.cell, len(cells))[schedule.rank_start].tolist()
     return "".join(",".join(cells[first:last]) + "\n" for first, last in pairwise(bounds))
-
-
-def _refuse_what_it_cannot_hold(schedule):
-    if schedule.num_replicas > 1:
-        homes = " and ".join(map(str, schedule.placement[:, 0]))
-        rule = f"has stage 0 on ranks {homes}; in PyTorch's format, a stage is on one rank"
-    elif schedule.microbatch_parts > 1:
-        rule = f"splits microbatches into {schedule.microbatch_parts} parts, which PyTorch's format cannot express"
-    elif np.ptp(schedule.stage_shares):
-        rule = "has stages of different sizes, which PyTorch's format cannot express"
-    elif (schedule.kind >= OpKind.R).any():
-        rule = "has gradient reductions or optimizer steps, which PyTorch's format lacks"
-    elif (schedule.joined & (~schedule.overlaps | np.append(schedule.joined[1:], False))).any():
-        rule = "has cells with several operations other than a forward and a backward, as OVERLAP_F_B needs"
-    else:
-        return
-    raise TableError("schedule", schedule.name, rule, "use our own format, --format csv")
 
 
 def read_cell(text, letters):
@@ -156,7 +148,7 @@ def parse_extra(text, *place):
     >>> str(parse_extra("3SEND_F1", 1, 0, 2, "column 4")), parse_extra("3F1", 1, 0, 2, "column 3")
     ('3SEND_F1', None)
     """
-    match = len(text) > _SHORTEST and _EXTRA.fullmatch(text)
+    match = _EXTRA.fullmatch(text)
     if not match:
         return None
     stage, transfer, microbatch, sharding = match.groups()
@@ -182,19 +174,15 @@ def check_extras(schedule, extras):
     TableError
         With line and column.
     """
-    if not extras:
-        return
-    if schedule.num_replicas > 1:
-        rule = "is ambiguous in a table with several replicas"
-        _refuse(extras[0], rule, "delete all such words")
+    if extras and schedule.num_replicas > 1:
+        _refuse(extras[0], "is ambiguous in a table with several replicas", "delete all such words")
     for extra in extras:
         if extra.stage >= schedule.num_stages:
             _refuse(extra, f"names a stage outside 0 .. {schedule.num_stages - 1}", "fix or delete it")
         home = schedule.placement[0, extra.stage]
         if home != extra.rank:
             _refuse(extra, f"is misplaced: stage {extra.stage} is on rank {home}", f"move it to the row of {home}")
-    transfers = [extra for extra in extras if extra.is_transfer]
-    if transfers:
+    if transfers := [extra for extra in extras if extra.is_transfer]:
         _check_transfers(schedule, transfers)
 
 
@@ -204,33 +192,26 @@ def _refuse(extra, rule, remedy):
 
 def _check_transfers(schedule, transfers):
     """Compare the transfers in a file with those that follow from its table."""
-    expected = _expected_transfers(schedule)
+    operation_of = {}  # by word, stage and microbatch, the operation that sends the data or needs it
+    for consumer in np.flatnonzero(schedule.dependencies.remote).tolist():
+        way = "F" if schedule.kind[consumer] == OpKind.F else "B"
+        for word, index in ("SEND", int(schedule.dependencies.source[consumer])), ("RECV", consumer):
+            operation_of[f"{word}_{way}", int(schedule.stage[index]), int(schedule.microbatch[index])] = index
     place = schedule.cell - schedule.cell[schedule.rank_start[:-1]][schedule.rank]
     seen = set()
     for extra in transfers:
         key = (extra.word, extra.stage, extra.microbatch)
-        if key not in expected:
+        if key not in operation_of:
             _refuse(extra, "is not a transfer of this table: nothing is sent there from another rank", "delete it")
         if key in seen:
             _refuse(extra, "occurs twice in the table", "delete one of them")
         seen.add(key)
-        operation = schedule.op(expected[key])
-        if extra.word.startswith("SEND") and place[expected[key]] >= extra.place:
+        operation, sends = schedule.op(operation_of[key]), extra.word.startswith("SEND")
+        if sends and place[operation_of[key]] >= extra.place:
             _refuse(extra, f"comes before {operation}, which produces its data", f"put it after {operation}")
-        if extra.word.startswith("RECV") and place[expected[key]] < extra.place:
+        if not sends and place[operation_of[key]] < extra.place:
             _refuse(extra, f"comes after {operation}, which needs its data", f"put it before {operation}")
-    for word, stage, microbatch in sorted(expected.keys() - seen)[:1]:
+    for word, stage, microbatch in sorted(operation_of.keys() - seen)[:1]:
         rule = "is missing: a table has all transfers between its ranks, or none"
         remedy = "add it, or delete every SEND and RECV"
         raise TableError(f"rank {schedule.placement[0, stage]}", f"{stage}{word}{microbatch}", rule, remedy)
-
-
-def _expected_transfers(schedule):
-    """Map transfers, by word, stage and microbatch, to the operation that sends or needs their data."""
-    dependencies = schedule.dependencies
-    expected = {}
-    for consumer in np.flatnonzero(dependencies.remote).tolist():
-        way = "F" if schedule.kind[consumer] == OpKind.F else "B"
-        for word, index in (("SEND", int(dependencies.source[consumer])), ("RECV", consumer)):
-            expected[f"{word}_{way}", int(schedule.stage[index]), int(schedule.microbatch[index])] = index
-    return expected

@@ -23,7 +23,10 @@ from ppmodel.tables import CONTINUED, IDLE, NO_OPERATION, Schedule
 _VERSION = "ppmodel table 1"
 LARGEST_BYTES = 2**23
 """Size limit of table files; a million operations take eight million bytes."""
-_LONGEST_NUMBER = 10
+_SIZES = {
+    "microbatches": ("num_microbatches", int), "microbatch_parts": ("microbatch_parts", int),
+    "stage_shares": ("stage_shares", float),
+}  # fmt: skip
 _LETTERS = (
     "F forward, B full backward, I input gradient, W weight gradient, R gradient reduction; @1 second replica; "
     "~ goes on, . idle, & as one"
@@ -52,11 +55,10 @@ class Reading(NamedTuple):
     sharding: int
 
     def __str__(self):
-        form = "PyTorch's CSV, " if self.pytorch else "a table "
-        parts = [f"read as {form}in the letters of {self.letters}: B is the {MEANINGS[self.letters]['B']}"]
-        parts += [f"{self.transfers} SEND and RECV agree with the table"] * (self.transfers > 0)
-        parts += [f"{self.sharding} UNSHARD, RESHARD and REDUCE_GRAD ignored"] * (self.sharding > 0)
-        return "; ".join(parts)
+        form = "PyTorch's CSV" if self.pytorch else "table"
+        text = f"format: {form}; letters: {self.letters} (B is {MEANINGS[self.letters]['B']})"
+        extras = f"; {self.transfers} transfers checked, {self.sharding} sharding actions ignored"
+        return text + extras if self.transfers or self.sharding else text
 
 
 def write_table(schedule, form="text", **slots):
@@ -93,7 +95,13 @@ def write_table(schedule, form="text", **slots):
     if form == "pytorch":
         return pytorch.write(schedule)
     grid = schedule.table(**slots)
-    lines = [f"# {_VERSION}", *(f"# {key}: {value}" for key, value in _header(schedule))]
+    letters = _LETTERS.replace(";", ", O optimizer step;", 1) if len(schedule.steps) else _LETTERS
+    lines = [f"# {_VERSION}", f"# letters: {letters}", f"# schedule: {schedule.name}"]
+    lines += [f"# microbatches: {schedule.num_microbatches}"]
+    if schedule.microbatch_parts > 1:
+        lines += [f"# microbatch_parts: {schedule.microbatch_parts}"]
+    if np.ptp(schedule.stage_shares):
+        lines += [f"# stage_shares: {' '.join(map(repr, schedule.stage_shares.tolist()))}"]
     rows = [["rank", *map(str, range(len(grid[0])))]]
     rows += [[str(rank), *row] for rank, row in enumerate(grid)]
     if form == "csv":
@@ -102,16 +110,6 @@ def write_table(schedule, form="text", **slots):
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     return "\n".join(lines) + "\n"
-
-
-def _header(schedule):
-    yield "letters", _LETTERS.replace(";", ", O optimizer step;", 1) if len(schedule.steps) else _LETTERS
-    yield "schedule", schedule.name
-    yield "microbatches", schedule.num_microbatches
-    if schedule.microbatch_parts > 1:
-        yield "microbatch_parts", schedule.microbatch_parts
-    if np.ptp(schedule.stage_shares):
-        yield "stage_shares", " ".join(repr(share) for share in schedule.stage_shares.tolist())
 
 
 def read_table(path: str | os.PathLike[str]) -> Schedule:
@@ -170,7 +168,7 @@ def read_file(path):
     ...     path = Path(folder) / "old.csv"
     ...     _ = path.write_text("0F0,0B0,0W0")
     ...     print(read_file(path))
-    read as PyTorch's CSV, in the letters of zero-bubble: B is the input gradient
+    format: PyTorch's CSV; letters: zero-bubble (B is input gradient)
     """
     path = named(path, error=TableError)
     if path.suffix == ".py":
@@ -218,13 +216,15 @@ def _parse(text, name):
         if line.lstrip().startswith("#"):
             key, _, value = line.lstrip("# ").partition(":")
             notes[key.strip()] = (number, value.strip())
+            if key.startswith("ppmodel table") and key.strip() != _VERSION:
+                rule, remedy = f"is not {_VERSION!r}", "write the table again"
+                raise TableError("version", key.strip(), rule, remedy, where=number)
         elif line.strip(" ,\t"):
             lines.append((number, line))
     if not lines:
         raise TableError("table", "empty", "must contain operations", "write one row per rank")
     comma = any("," in line for _, line in lines)
     rows = [(number, _split(number, line, comma)) for number, line in lines]
-    _refuse_other_versions(notes)
     slotted = rows[0][1][0].lower() in _RANK
     if slotted:
         rows = _by_rank(*rows)
@@ -238,8 +238,8 @@ def _parse(text, name):
         schedule = Schedule.from_rows(notes.get("schedule", (0, name))[1], cells, **_sizes(notes))
     except TableError as error:
         if letters == ZERO_BUBBLE:
-            said = "in our letters, I is the file's B, and B is its BW"
-            error.why = f"{error.why}; {said}" if error.why else said
+            translated = "in our letters, I is the file's B, and B is its BW"
+            error.why = f"{error.why}; {translated}" if error.why else translated
         raise
     pytorch.check_extras(schedule, extras)
     if slotted:
@@ -257,29 +257,22 @@ def _split(number, line, comma):
     return [cell.strip() for cell in cells]
 
 
-def _refuse_other_versions(notes):
-    for key, (number, _) in notes.items():
-        if key.startswith("ppmodel table") and key != _VERSION:
-            raise TableError("version", key, f"is not {_VERSION!r}", "write the table again", where=number)
-
-
 def _by_rank(header, *rows):
     """Sort the rows by the rank in their first cell; the header must number the slots."""
     number, (_, *slots) = header
     if slots != [str(slot) for slot in range(len(slots))]:
         rule = "must number the slots 0, 1, 2, ..."
         raise TableError("header", ",".join(slots), rule, "fix or delete the first row", where=number)
-    found = {}
+    ranks = {str(rank): None for rank in range(len(rows))}
     for number, (rank, *cells) in rows:
         if any(cells[len(slots) :]):
             field, rule = f"row of rank {rank}", f"is longer than the header, which has {len(slots)} slots"
             raise TableError(field, f"{len(cells)} cells", rule, "lengthen the header", where=number)
-        place = int(rank) if rank.isdecimal() and len(rank) < _LONGEST_NUMBER else len(rows)
-        if place in found or place >= len(rows):
+        if ranks.get(rank, rank) is not None:
             rule = f"must number the rows from 0 to {len(rows) - 1}, each once"
             raise TableError("rank", rank, rule, "fix the first column", where=number)
-        found[place] = (number, cells)
-    return [found[rank] for rank in sorted(found)]
+        ranks[rank] = number, cells
+    return list(ranks.values())
 
 
 def _read_cells(rows, letters, slotted):
@@ -308,29 +301,20 @@ def _read_cells(rows, letters, slotted):
     return cells, slots, extras
 
 
-_SIZES = {"microbatches": "num_microbatches", "microbatch_parts": "microbatch_parts", "stage_shares": "stage_shares"}
-
-
 def _sizes(notes):
     """The sizes that the file's comments give."""
     sizes = {}
-    for key in [key for key in _SIZES if key in notes]:
+    for key, (name, kind) in _SIZES.items():
+        if key not in notes:
+            continue
         number, value = notes[key]
         try:
-            if key == "stage_shares":
-                sizes[key] = np.array(_positive(float, value.split()))
-            else:
-                (sizes[_SIZES[key]],) = _positive(int, [value])
+            sizes[name] = np.array(value.split()).astype(float) if kind is float else kind(value)
         except ValueError:
-            raise TableError(key, value, "must be a positive number", "fix the comment", where=number) from None
+            sizes[name] = 0
+        if not np.size(sizes[name]) or not (0 < np.min(sizes[name]) <= np.max(sizes[name]) < np.inf):
+            raise TableError(key, value, "must be a positive number", "fix the comment", where=number)
     return sizes
-
-
-def _positive(kind, texts):
-    numbers = [kind(text) for text in texts]
-    if not numbers or not all(0 < number < np.inf for number in numbers):
-        raise ValueError
-    return numbers
 
 
 def _check_slots(schedule, begin, end):

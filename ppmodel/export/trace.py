@@ -13,7 +13,7 @@ difference. Format: "Trace Event Format", the Chromium project.
 """
 
 import json
-from itertools import pairwise
+from itertools import pairwise, starmap
 
 import numpy as np
 
@@ -25,8 +25,9 @@ from ppmodel.ops import NO_MICROBATCH, OpKind
 
 _RANKS, _LINKS, _ACTIVATIONS = 1, 2, 3
 _GROUPS = {_RANKS: "ranks", _LINKS: "links", _ACTIVATIONS: "activations"}
-_NAMES = "rail_response", "rail_idle", "startup", "rail_load", "generic_work", "good"
-_COLOURS = dict(zip("FBIWRO", _NAMES, strict=True))
+_COLOURS = {
+    "F": "rail_response", "B": "rail_idle", "I": "startup", "W": "rail_load", "R": "generic_work", "O": "good"
+}  # fmt: skip
 """Colour names that chrome://tracing knows; Perfetto chooses colours by the name of the slice."""
 MAX_EVENTS = 10**6
 """Viewers can hardly open larger traces."""
@@ -78,21 +79,17 @@ def write_trace(path, timeline, stages=None, streams=None, **about):
     """
     path = checked_target(path, "trace")
     events = trace_events(timeline, stages, streams)
-    head = {"displayTimeUnit": "ms", "otherData": {**_about(timeline), **about}}
-    lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in events)
-    text = json.dumps(head, ensure_ascii=False)[:-1] + ', "traceEvents": [\n' + lines + "\n]}\n"
-    write_whole(path, text, "trace")
-    return len(events)
-
-
-def _about(timeline):
     graph, schedule = timeline.graph, timeline.graph.schedule
-    return {
+    facts = {
         "program": f"ppmodel {__version__}", "schedule": schedule.name, "ranks": schedule.num_ranks,
         "stages": schedule.num_stages, "replicas": schedule.num_replicas, "microbatches": schedule.num_microbatches,
         "p2p": graph.p2p, "allreduce": graph.allreduce, "makespan_s": timeline.makespan_s,
         "activations": "microbatches on 1/S of the model",
     }  # fmt: skip
+    head = json.dumps({"displayTimeUnit": "ms", "otherData": facts | about}, ensure_ascii=False)
+    lines = ",\n".join(json.dumps(event, separators=(",", ":")) for event in events)
+    write_whole(path, f'{head[:-1]}, "traceEvents": [\n{lines}\n]}}\n', "trace")
+    return len(events)
 
 
 def trace_events(timeline, stages=None, streams=None):
@@ -130,43 +127,36 @@ def trace_events(timeline, stages=None, streams=None):
     [('0F0', 0.0, 1000000.0), ('0B0', 1000000.0, 2000000.0)]
     """
     schedule = timeline.graph.schedule
-    at_most = _refuse_too_much(timeline, 1 + (stages is not None))
-    spans = (_nanoseconds(timeline.start_s), _nanoseconds(timeline.end_s))
-    thread, names = _rank_tracks(timeline.graph)
-    first_link = _FIRST_THREAD + len(names)
-    messages, links = _messages(timeline, first_link)
-    events = [event for group, name in _GROUPS.items() for event in _named("process", group, 0, name, group)]
-    copies, ways = _copies(timeline, first_link + len(links))
-    named = (_RANKS, names, _FIRST_THREAD), (_LINKS, links, first_link), (_RANKS, ways, first_link + len(links))
-    for group, tracks, first in named:
-        for number, name in enumerate(tracks, start=first):
-            events += _named("thread", group, number, name, number)
-    events += _operations(schedule, thread, *spans)
-    events += [_message(schedule, *message) for message in messages]
-    events += copies
-    events += _arrows(schedule, thread, *spans, messages)
-    events += _counters(schedule, *spans, "holds", "microbatches", activations_in_use(schedule))
-    if stages is not None and timeline.copies:
-        events += _moments(offloaded_levels(timeline, *activation_bytes(stages)), 2**30)
-    elif stages is not None:
-        gibibytes = [level / 2**30 for level in activations_in_use(schedule, *activation_bytes(stages))]
-        events += _counters(schedule, *spans, "memory", "GiB", gibibytes)
-    if streams is not None:
-        events += _stream_events(schedule, *spans, streams, first_link + len(links), MAX_EVENTS - at_most)
-    return events
-
-
-def _refuse_too_much(timeline, num_counters):
-    """An upper bound on the number of events."""
-    schedule = timeline.graph.schedule
-    at_most = schedule.num_operations * (1 + 2 * num_counters) + 4 * int(schedule.dependencies.remote.sum())
+    at_most = schedule.num_operations * (3 + 2 * (stages is not None)) + 4 * int(schedule.dependencies.remote.sum())
     if at_most > MAX_EVENTS:
         rule = f"must be at most {MAX_EVENTS}; viewers can hardly open more"
         raise PPModelError("events of the trace", at_most, rule, "trace fewer stages or microbatches")
     if timeline.makespan_s * 1e9 > _MAX_NS:
         rule = f"must be at most {_MAX_NS / 1e9:.0f} s, to be exact in nanoseconds"
         raise PPModelError("makespan", f"{timeline.makespan_s:g} s", rule, "use shorter durations")
-    return at_most
+    spans = (_nanoseconds(timeline.start_s), _nanoseconds(timeline.end_s))
+    thread, ranks = _rank_tracks(timeline.graph)
+    first_link = _FIRST_THREAD + len(ranks)
+    links, messages, arrows = _messages(timeline, thread, *spans, first_link)
+    first_copy = first_link + len(links)
+    ways, copies = _copies(timeline, first_copy)
+    events = [event for group, name in _GROUPS.items() for event in _name("process", group, 0, name, group)]
+    for group, names, first in (_RANKS, ranks, _FIRST_THREAD), (_LINKS, links, first_link), (_RANKS, ways, first_copy):
+        for track, name in enumerate(names, start=first):
+            events += _name("thread", group, track, name, track)
+    events += _operations(schedule, thread, *spans)
+    events += messages + copies + arrows
+    events += _cell_counters(schedule, *spans, "holds", "microbatches", activations_in_use(schedule))
+    if stages is not None and timeline.copies:
+        for rank, (times, levels) in enumerate(offloaded_levels(timeline, *activation_bytes(stages))):
+            levels = [0.0, *np.maximum(levels / 2**30, 0.0).tolist()]
+            events += _counter(rank, "memory", "GiB", [0, *_nanoseconds(times).tolist()], levels)
+    elif stages is not None:
+        levels = [level / 2**30 for level in activations_in_use(schedule, *activation_bytes(stages))]
+        events += _cell_counters(schedule, *spans, "memory", "GiB", levels)
+    if streams is not None:
+        events += _stream_events(schedule, *spans, streams, first_copy, MAX_EVENTS - at_most)
+    return events
 
 
 def _nanoseconds(seconds):
@@ -181,7 +171,7 @@ def _us(nanoseconds):
 # ---- names ---------------------------------------------------------------------------------------
 
 
-def _named(what, group, thread, name, place):
+def _name(what, group, thread, name, place):
     """Name a group or track, and set its position."""
     for key, value in (("name", name), ("sort_index", place)):
         yield {"ph": "M", "name": f"{what}_{key}", "pid": group, "tid": thread, "args": {key: value}}
@@ -192,19 +182,19 @@ def _rank_tracks(graph):
     schedule = graph.schedule
     stream = schedule.rank.astype(np.int64)
     stream[graph.index] = graph.stream
-    beside = np.unique(stream[stream >= schedule.num_ranks])
+    overlapping = np.unique(stream[stream >= schedule.num_ranks])
     names = [f"rank {rank}" for rank in range(schedule.num_ranks)]
-    names += [f"rank {rank - schedule.num_ranks}, all-reduce" for rank in beside.tolist()]
-    aside = schedule.num_ranks + np.searchsorted(beside, stream)
-    return _FIRST_THREAD + np.where(stream < schedule.num_ranks, stream, aside), names
+    names += [f"rank {rank - schedule.num_ranks}, all-reduce" for rank in overlapping.tolist()]
+    own_track = schedule.num_ranks + np.searchsorted(overlapping, stream)
+    return _FIRST_THREAD + np.where(stream < schedule.num_ranks, stream, own_track), names
 
 
 # ---- slices --------------------------------------------------------------------------------------
 
 
-def _slice(name, group, thread, begin, end, **more):
+def _slice(name, group, thread, begin, end, **fields):
     times = {"ts": _us(begin), "dur": _us(end - begin)}
-    return {"ph": "X", "name": name, "pid": group, "tid": int(thread), **times, **more}
+    return {"ph": "X", "name": name, "pid": group, "tid": int(thread), **times, **fields}
 
 
 def _operations(schedule, thread, begin, end):
@@ -229,65 +219,59 @@ def _args(op):
     return {"kind": op.kind.name, "stage": op.stage, **microbatch, "replica": op.replica}
 
 
-def _messages(timeline, first_thread):
-    """Messages as (producer, consumer, track, start, end), by link and time, and the names of the links' tracks.
+def _messages(timeline, thread, begin, end, first_thread):
+    """The names of the links' tracks, the slices of messages by link and time, and the arrows along them.
 
-    A message takes the first track of its link on which the previous message has arrived when it leaves.
+    A message takes the first track of its link on which the previous message has arrived when it leaves. Its arrow has
+    three events: in its sender, just before it leaves or the cell ends; on departure; where it is needed.
     """
     schedule, dependencies = timeline.graph.schedule, timeline.graph.schedule.dependencies
-    consumer = np.flatnonzero(dependencies.remote)
-    producer = dependencies.source[consumer]
-    begin, end = (_nanoseconds(column[producer]) for column in (timeline.sent_s, timeline.arrived_s))
-    ways = schedule.rank[producer], schedule.rank[consumer]
-    names, messages, way, free, base = [], [], None, [], 0
-    for index in np.lexsort((producer, begin, *ways[::-1])).tolist():
-        here = (int(ways[0][index]), int(ways[1][index]))
-        if here != way:
-            way, free, base = here, [], len(names)
-        lane = next((lane for lane, until in enumerate(free) if until <= begin[index]), len(free))
+    consumers = np.flatnonzero(dependencies.remote)
+    producers = dependencies.source[consumers]
+    departures, arrivals = (_nanoseconds(times[producers]) for times in (timeline.sent_s, timeline.arrived_s))
+    senders, receivers = schedule.rank[producers], schedule.rank[consumers]
+    first_of_cell = np.flatnonzero(~schedule.joined)[schedule.cell]  # a cell's slice is where its first operation is
+    columns = (senders, receivers, producers, consumers, departures, arrivals)
+    order = np.lexsort((producers, departures, receivers, senders))
+    names, slices, arrows, link, free = [], [], [], None, []
+    for number, row in enumerate(zip(*(column[order].tolist() for column in columns), strict=True)):
+        sender, receiver, producer, consumer, departure, arrival = row
+        if link != (sender, receiver):
+            link, free, first_lane = (sender, receiver), [], first_thread + len(names)
+        lane = next((lane for lane, until in enumerate(free) if until <= departure), len(free))
         if lane == len(free):
             free.append(0)
-            names.append(f"{here[0]} -> {here[1]}" + (f", track {lane + 1}" if lane else ""))
-        free[lane] = end[index]
-        found = (producer[index], consumer[index], first_thread + base + lane, begin[index], end[index])
-        messages.append(tuple(map(int, found)))
-    return messages, names
-
-
-def _message(schedule, producer, consumer, thread, begin, end):
-    sends, needs = schedule.op(producer), schedule.op(consumer)
-    what = "activations" if sends.kind == OpKind.F else "gradients"
-    args = {"result of": str(sends), "needed by": str(needs), "microbatch": sends.microbatch}
-    return _slice(str(sends), _LINKS, thread, begin, end, cat=what, args=args)
+            names.append(f"{sender} -> {receiver}" + (f", track {lane + 1}" if lane else ""))
+        free[lane] = arrival
+        result, needed_by = schedule.op(producer), schedule.op(consumer)
+        args = {"result of": str(result), "needed by": str(needed_by), "microbatch": result.microbatch}
+        kind = "activations" if result.kind == OpKind.F else "gradients"
+        slices.append(_slice(str(result), _LINKS, first_lane + lane, departure, arrival, cat=kind, args=args))
+        tail, head = first_of_cell[producer], first_of_cell[consumer]
+        arrow = {"name": "transfer", "cat": "transfer", "id": number}
+        leaves = max(begin[tail], min(end[tail], departure) - 1)
+        arrows += [
+            {"ph": "s", **arrow, "pid": _RANKS, "tid": int(thread[tail]), "ts": _us(leaves)},
+            {"ph": "t", **arrow, "pid": _LINKS, "tid": first_lane + lane, "ts": _us(departure)},
+            {"ph": "f", "bp": "e", **arrow, "pid": _RANKS, "tid": int(thread[head]), "ts": _us(begin[head])},
+        ]
+    return names, slices, arrows
 
 
 def _copies(timeline, first_thread):
-    """One slice per copy to the host and back, and the names of the tracks, two for each rank that has any."""
+    """The names of the tracks, two for each rank that copies to the host and back, and one slice per copy."""
     if timeline.copies is None:
         return [], []
-    schedule, (out, gone, back, there) = timeline.graph.schedule, _nanoseconds(timeline.copied_s)
-    copied = np.flatnonzero(out >= 0)
+    schedule, spans = timeline.graph.schedule, _nanoseconds(timeline.copied_s)
+    copied = np.flatnonzero(spans[0] >= 0)
     ranks = np.unique(schedule.rank[copied]).tolist()
     names = [f"rank {rank}, copies {way}" for rank in ranks for way in ("out", "back")]
     slices = []
     for index in copied.tolist():
         op, thread = schedule.op(index), first_thread + 2 * ranks.index(schedule.rank[index])
-        for way, times in enumerate(((out, gone), (back, there))):
-            begin, end = (int(column[index]) for column in times)
-            slices.append(_slice(str(op), _RANKS, thread + way, begin, end, cat="copy", args=_args(op)))
-    return slices, names
-
-
-def _arrows(schedule, thread, begin, end, messages):
-    """Three events per message: in its sender, just before it leaves or the cell ends; on departure; where needed."""
-    first = np.flatnonzero(~schedule.joined)[schedule.cell]  # a cell's slice is where its first operation is
-    for number, (producer, consumer, link, leaves, _) in enumerate(messages):
-        tail, head = first[producer], first[consumer]
-        same = {"name": "transfer", "cat": "transfer", "id": number}
-        at = max(begin[tail], min(end[tail], leaves) - 1)
-        yield {"ph": "s", **same, "pid": _RANKS, "tid": int(thread[tail]), "ts": _us(at)}
-        yield {"ph": "t", **same, "pid": _LINKS, "tid": link, "ts": _us(leaves)}
-        yield {"ph": "f", "bp": "e", **same, "pid": _RANKS, "tid": int(thread[head]), "ts": _us(begin[head])}
+        for track, (begin, end) in enumerate(spans[:, index].reshape(2, 2).tolist(), start=thread):
+            slices.append(_slice(str(op), _RANKS, track, begin, end, cat="copy", args=_args(op)))
+    return names, slices
 
 
 # ---- streams -------------------------------------------------------------------------------------
@@ -300,69 +284,52 @@ def _stream_events(schedule, begin, end, streams, first_thread, at_most):
         for first, ops in _cells(schedule, begin)
         if ops[0].kind < OpKind.R
     ]
-    if sum(len(stream) for _, _, found in cells for stream in found) > at_most:
+    if sum(len(stream) for *_, pair in cells for stream in pair) > at_most:
         labels = {"labels": f"streams left out: more than {MAX_EVENTS} events"}
         return [{"ph": "M", "name": "process_labels", "pid": _RANKS, "tid": 0, "args": labels}]
     events = []
     for rank in range(schedule.num_ranks):
         process = _FIRST_PROCESS + rank
-        events += _named("process", process, 0, f"rank {rank}, two streams", process)
-        for number, name in enumerate(_STREAMS, start=first_thread + len(_STREAMS) * rank):
-            events += _named("thread", process, number, name, number)
-    for first, ops, found in cells:
-        rank = int(schedule.rank[first])
-        where = _FIRST_PROCESS + rank, first_thread + len(_STREAMS) * rank
-        events += _stream_slices(ops, int(begin[first]), int(end[first]), found, *where)
+        events += _name("process", process, 0, f"rank {rank}, two streams", process)
+        for track, name in enumerate(_STREAMS, start=first_thread + len(_STREAMS) * rank):
+            events += _name("thread", process, track, name, track)
+    for first, ops, pair in cells:
+        rank, start = int(schedule.rank[first]), int(begin[first])
+        pace = (int(end[first]) - start) / pair.end_s if pair.end_s else 0.0
+        for track, (category, units) in enumerate(zip(_STREAMS, pair, strict=True)):
+            for unit in units:
+                op, span = ops[unit.operation], [start + round(time * pace) for time in (unit.start_s, unit.end_s)]
+                suffix, kind = _FIELDS[unit.field]
+                fields = {"cname": _COLOURS[kind or op.kind.name], "args": {**_args(op), "unit": unit.unit}}
+                thread = first_thread + len(_STREAMS) * rank + track
+                events.append(_slice(f"{op}{suffix}", _FIRST_PROCESS + rank, thread, *span, cat=category, **fields))
     return events
-
-
-def _stream_slices(ops, begin, end, found, process, first_thread):
-    """The slices of a cell, from start to end."""
-    pace = (end - begin) / found.end_s if found.end_s else 0.0
-    for place, stream in enumerate(found):
-        for one in stream:
-            op, span = ops[one.operation], (begin + round(at * pace) for at in (one.start_s, one.end_s))
-            what, kind = _FIELDS[one.field]
-            colour = _COLOURS[kind or op.kind.name]
-            more = {"cat": _STREAMS[place], "cname": colour, "args": {**_args(op), "unit": one.unit}}
-            yield _slice(f"{op}{what}", process, first_thread + place, *span, **more)
 
 
 # ---- counters ------------------------------------------------------------------------------------
 
 
-def _counters(schedule, begin, end, name, unit, levels):
-    """What each rank holds, one counter per rank."""
-    first = np.flatnonzero(~schedule.joined)
-    first = first[begin[first] >= 0]
-    columns = (begin[first], end[first], *(level[schedule.cell[first]] for level in levels))
-    bounds = np.searchsorted(schedule.rank[first], np.arange(schedule.num_ranks + 1)).tolist()
-    for rank, (start, stop) in enumerate(pairwise(bounds)):
-        same = {"ph": "C", "name": f"rank {rank} {name}", "pid": _ACTIVATIONS, "tid": 0}
-        for time, level in _steps(*(column[start:stop].tolist() for column in columns)):
-            yield {**same, "ts": _us(time), "args": {unit: round(level, 9)}}
+def _counter(rank, name, unit, times, levels):
+    """What a rank has, whenever that changes."""
+    for time, level in zip(times, levels, strict=True):
+        args = {unit: round(level, 9)}
+        yield {"ph": "C", "name": f"rank {rank} {name}", "pid": _ACTIVATIONS, "tid": 0, "ts": _us(time), "args": args}
 
 
-def _moments(levels, unit_bytes):
-    """The memory that each rank holds while it offloads."""
-    for rank, (times, held) in enumerate(levels):
-        same = {"ph": "C", "name": f"rank {rank} memory", "pid": _ACTIVATIONS, "tid": 0}
-        yield {**same, "ts": 0.0, "args": {"GiB": 0.0}}
-        for time, level in zip(_nanoseconds(times).tolist(), (held / unit_bytes).tolist(), strict=True):
-            yield {**same, "ts": _us(time), "args": {"GiB": round(max(level, 0.0), 9)}}
-
-
-def _steps(begin, end, during, after):
-    """Times and levels of a counter: 0 at the start, then a value whenever it changes.
+def _cell_counters(schedule, begin, end, name, unit, levels):
+    """What each rank has during its cells and after each: 0 at the start, then a value whenever it changes.
 
     What a cell releases is combined with what the next one takes, if that starts immediately.
     """
-    level = 0.0
-    yield 0, level
-    for place in range(len(begin)):
-        if during[place] != level:
-            level = during[place]
-            yield begin[place], level
-        if begin[place + 1 : place + 2] != [end[place]] and after[place] != level:
-            level = after[place]
-            yield end[place], level
+    first = np.flatnonzero(~schedule.joined)
+    first = first[begin[first] >= 0]
+    during, after = (level[schedule.cell[first]] for level in levels)
+    bounds = np.searchsorted(schedule.rank[first], np.arange(schedule.num_ranks + 1)).tolist()
+    for rank, cells in enumerate(starmap(slice, pairwise(bounds))):
+        times = np.stack([begin[first[cells]], end[first[cells]]], axis=1).ravel()
+        values = np.stack([during[cells], after[cells]], axis=1).ravel().astype(float)
+        kept = np.ones(len(times), bool)
+        kept[1:-1:2] = times[1:-1:2] != times[2::2]
+        times, values = np.append(0, times[kept]), np.append(0.0, values[kept])
+        changed = np.append(True, values[1:] != values[:-1])
+        yield from _counter(rank, name, unit, times[changed].tolist(), values[changed].tolist())

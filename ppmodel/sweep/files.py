@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 from ppmodel import schedules
 from ppmodel.schedules.cases import cases_of_file
 
-_known = {}  # file name to the text of that generator as last run
+_texts = {}  # of each generator as last run, by file name
 
 
 def read(path):
@@ -23,11 +23,11 @@ def read(path):
     text : str
     """
     cases = cases_of_file(path)
-    _known[path.name] = text = path.read_text(encoding="utf-8")
+    _texts[path.name] = text = path.read_text(encoding="utf-8")
     return cases, text
 
 
-def know(name, text):
+def register(name, text):
     """Register the schedules of a generator's file, even on a machine without that file.
 
     Parameters
@@ -35,9 +35,9 @@ def know(name, text):
     name, text : str
         Name and text of the file. Tables need no registration: they are part of their case.
     """
-    if name.endswith(".py") and _known.get(name) != text:
+    if name.endswith(".py") and _texts.get(name) != text:
         with TemporaryDirectory() as folder:
             path = Path(folder) / name
             path.write_text(text, encoding="utf-8")
             schedules.register_file(path)
-        _known[name] = text
+        _texts[name] = text

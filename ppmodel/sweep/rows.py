@@ -87,7 +87,7 @@ def _typed(value, kind):
 
 def _rows(sweep, first, last):
     for file in sweep.files:
-        files.know(*file)
+        files.register(*file)
     cells = np.mean([np.outer(*sweep.sizes(sweep.cases[0], layout)).mean() for layout in sweep.layouts])
     prepare(2 * round(cells) * sweep.num_rows)
     table_of = lru_cache(1)(generated)  # graphs of one table are consecutive

@@ -145,9 +145,18 @@ def _stop_signals(process_ends, how_far):
     if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
         yield signals
         return
+
+    def give_up():
+        """End the process some seconds after it was asked to stop, whatever it is waiting for."""
+        while not signals and not over.wait(_LOOK_S):
+            pass
+        if not over.wait(_STOP_S):
+            say(how_far())
+            os._exit(_EXIT_INTERRUPTED)
+
     handlers = {number: signal.signal(number, lambda number, _: signals.append(number)) for number in _STOP}
     if process_ends:
-        threading.Thread(target=_give_up, args=(signals, over, how_far), daemon=True).start()
+        threading.Thread(target=give_up, daemon=True).start()
     try:
         yield signals
     finally:
@@ -155,13 +164,3 @@ def _stop_signals(process_ends, how_far):
         if not (signals and process_ends):
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-
-
-def _give_up(signals, over, how_far):
-    """End a process some seconds after it was asked to stop, whatever it is waiting for."""
-    while not signals:
-        if over.wait(_LOOK_S):
-            return
-    if not over.wait(_STOP_S):
-        say(how_far())
-        os._exit(_EXIT_INTERRUPTED)

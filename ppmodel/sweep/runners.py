@@ -10,7 +10,7 @@ import os
 import signal
 from concurrent.futures import FIRST_COMPLETED, CancelledError, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import islice
 from multiprocessing import get_context, parent_process, resource_tracker
 from threading import Thread
@@ -101,24 +101,29 @@ def run_with_scheduler(sweep, tasks, signals, address):
     SweepError
         If the scheduler cannot be reached, or its workers have other versions than this machine.
     """
+    from distributed.utils import silence_logging_cmgr
+
     say(f"connecting to {shown(address)}")
-    with _client(address) as client:
-        noticed = float("-inf")
+    client, noticed = connect(address), float("-inf")
 
-        def threads():
-            nonlocal noticed
-            number = sum(client.nthreads().values())
-            if number:
-                noticed = float("-inf")
-            elif monotonic() - noticed > _NOTICE_S:
-                noticed = monotonic()
-                say(f"waiting for workers; start some with: dask worker {address} --nthreads 1")
-            return max(1, number)
+    def threads():
+        nonlocal noticed
+        number = sum(client.nthreads().values())
+        if number:
+            noticed = float("-inf")
+        elif monotonic() - noticed > _NOTICE_S:
+            noticed = monotonic()
+            say(f"waiting for workers; start some with: dask worker {address} --nthreads 1")
+        return max(1, number)
 
+    with silence_logging_cmgr(logging.CRITICAL):  # we report errors ourselves, in one line
         try:
             yield from _completed(client.get_executor(pure=False), sweep, tasks, signals, threads)
         except (OSError, CancelledError) as error:
             raise SweepError("--scheduler", address, "is gone", f"restart it; {_GO_ON}") from error
+        finally:
+            with suppress(OSError):  # it is gone, as intended
+                client.close(timeout=_CLOSE_S)
 
 
 def _completed(executor, sweep, tasks, signals, threads):
@@ -126,9 +131,12 @@ def _completed(executor, sweep, tasks, signals, threads):
     waiting, under_way = iter(tasks), {}
     while not signals:
         room = max(0, _CHUNKS_PER_THREAD * threads() - len(under_way))
-        with _interrupts_blocked():
+        unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:  # processes that are started here never see Ctrl-C, which a terminal sends to all of them
             for chunk, *rows in islice(waiting, room):
                 under_way[executor.submit(compute_rows, sweep, *rows, versions())] = chunk, *rows
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         if not under_way:
             return
         for future in wait(under_way, _LOOK_S, FIRST_COMPLETED).done:
@@ -148,43 +156,39 @@ def _no_rows(first, last, error):
     return SweepError("rows", f"{first} to {last - 1}", rule, remedy)
 
 
-@contextmanager
-def _interrupts_blocked():
-    """Processes that are started here never see Ctrl-C, which a terminal sends to all of them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _end_with_parent():
     """Let a worker end when the sweep is killed, which its executor does not do."""
     Thread(target=lambda: (parent_process().join(), os._exit(1)), daemon=True).start()
 
 
-@contextmanager
-def _client(address):
-    """A client of the scheduler, once something there says that it is one: to a client, silence would mean waiting."""
+def connect(address):
+    """Connect to a scheduler, once something at its address says that it is one: a client would wait forever.
+
+    Parameters
+    ----------
+    address : str
+
+    Returns
+    -------
+    distributed.Client
+
+    Raises
+    ------
+    SweepError
+        If nothing answers, or something else.
+    """
     from distributed import Client
-    from distributed.utils import silence_logging_cmgr
 
     try:
         with ThreadPoolExecutor(1) as thread:  # a notebook's thread already runs an event loop
             answer = thread.submit(asyncio.run, asyncio.wait_for(_identity(address), _CONNECT_S)).result()
         if answer.get("type") != "Scheduler":
             raise ValueError("what answers is not a Dask scheduler")
-        client = Client(address, timeout=_CONNECT_S, set_as_default=False)
+        return Client(address, timeout=_CONNECT_S, set_as_default=False)
     except Exception as error:  # anything that a bad address, network, protocol or version may cause
         why = f"no answer within {_CONNECT_S} s" if isinstance(error, TimeoutError) else str(error) or cause(error)
         remedy = "check that 'dask scheduler' runs there, and write, for example, tcp://host:8786"
         raise SweepError("--scheduler", address, f"cannot be reached ({why})", remedy) from error
-    with silence_logging_cmgr(logging.CRITICAL):  # we report errors ourselves, in one line
-        try:
-            yield client
-        finally:
-            with suppress(OSError):  # it is gone, as intended
-                client.close(timeout=_CLOSE_S)
 
 
 async def _identity(address):

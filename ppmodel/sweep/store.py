@@ -88,9 +88,15 @@ class Store:
         """
         from filelock import FileLock, Timeout
 
+        remedy = "move them, or choose another --out"
         with _disk_errors(self.out):
-            self._refuse_foreign_files()
+            if self.folder.is_symlink():
+                raise SweepError("parts", self.folder, "are a link", remedy)
             self.folder.mkdir(exist_ok=True)
+            for path in sorted(self.folder.iterdir()):
+                ours = _OURS.fullmatch(path.name) and not path.is_symlink() and path.is_file()
+                if not ours or (path.name == _LOCK and path.stat().st_size):  # a lock is empty
+                    raise SweepError("parts", self.folder, f"contain another file ({path.name})", remedy)
             lock = FileLock(self.folder / _LOCK)
             try:
                 lock.acquire(blocking=False)
@@ -104,16 +110,6 @@ class Store:
                 if not any(self.folder.glob(_PARTS)) and self._begun() in (None, self.record):
                     self.clear()
             lock.release()
-
-    def _refuse_foreign_files(self):
-        """Refuse a folder with anything that no sweep wrote; a lock is empty, and links are never ours."""
-        remedy = "move them, or choose another --out"
-        if self.folder.is_symlink():
-            raise SweepError("parts", self.folder, "are a link", remedy)
-        for path in sorted(self.folder.iterdir()) if self.folder.exists() else ():
-            ours = _OURS.fullmatch(path.name) and not path.is_symlink() and path.is_file()
-            if not ours or (path.name == _LOCK and path.stat().st_size):
-                raise SweepError("parts", self.folder, f"contain another file ({path.name})", remedy)
 
     def refused(self):
         """Count the refused rows of the finished output; of equally common reasons, take the first.
@@ -174,7 +170,7 @@ class Store:
             if begun != self.record:
                 for path in self.folder.glob(_PARTS):
                     path.unlink()
-                _write(self.folder / _RECORD, self.record.encode())
+                _publish(self.folder / _RECORD, self.folder / "sweep.tmp", self.record.encode())
 
     def _begun(self):
         """The record of the sweep that the folder belongs to."""
@@ -219,7 +215,7 @@ class Store:
         data = sink.getvalue().to_pybytes()
         self._paths[chunk] = self._part(chunk, data)
         with _disk_errors(self.folder):
-            _write(self._paths[chunk], data)
+            _publish(self._paths[chunk], self._paths[chunk].with_suffix(".tmp"), data)
 
     def finish(self):
         """Write the output from the parts, in order, and remove them.
@@ -245,7 +241,7 @@ class Store:
                 file_options=ParquetFileFormat().make_write_options(compression="zstd"), preserve_order=True,
                 min_rows_per_group=_ROWS_PER_GROUP, max_rows_per_group=_ROWS_PER_GROUP,
             )  # fmt: skip
-            _publish(self.folder / "output-0.tmp", self.out)
+            _publish(self.out, self.folder / "output-0.tmp")
         self.clear()
 
     def clear(self):
@@ -263,31 +259,20 @@ def _difference(before, now):
         before, now = parse_json(before), parse_json(now)
         if before["sweep"] == now["sweep"]:
             return f"{before['versions']}, and this is {now['versions']}"
-        changed = [key for key, value in now["sweep"].items() if before["sweep"].get(key) != value]
-        names = [_FIELDS.get(key, key) + _named(now["sweep"][key], before["sweep"].get(key)) for key in changed]
-        return f"another specification (changed: {', '.join(names)})"
+        changes = []
+        for key in [key for key, value in now["sweep"].items() if before["sweep"].get(key) != value]:
+            others = [entry for entry in now["sweep"][key] if entry not in before["sweep"].get(key)]
+            names = [entry["name"] for entry in others if isinstance(entry, dict) and "name" in entry]
+            changes.append(_FIELDS.get(key, key) + (f" ({', '.join(names)})" if names else ""))
+        return f"another specification (changed: {', '.join(changes)})"
     except (ValueError, KeyError, TypeError, AttributeError):
         return "an unreadable record"
 
 
-def _named(entries, before):
-    """In brackets, the systems or models among some entries that were not among others, or had other contents.
-
-    >>> _named([{"name": "a", "peak": 2}], [{"name": "a", "peak": 1}]), _named([8], [4])
-    (' (a)', '')
-    """
-    names = [entry["name"] for entry in entries if isinstance(entry, dict) and "name" in entry and entry not in before]
-    return f" ({', '.join(names)})" if names else ""
-
-
-def _write(path, data):
-    under_way = path.with_suffix(".tmp")
-    under_way.write_bytes(data)
-    _publish(under_way, path)
-
-
-def _publish(under_way, path):
-    """Give a file its name once its contents have reached the disk."""
+def _publish(path, under_way, data=None):
+    """Give a file its name once its contents, written here or before, have reached the disk."""
+    if data is not None:
+        under_way.write_bytes(data)
     with open(under_way, "rb") as file:
         os.fsync(file.fileno())
     os.replace(under_way, path)

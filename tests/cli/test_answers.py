@@ -208,10 +208,7 @@ def test_pytorchs_tables_go_the_same_way(capsys, tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text(run(capsys, "table 1f1b --pp 4 --microbatches 8 --format pytorch")[1])
     code, out, _ = run(capsys, ["check", str(path)])
-    assert (code, out.splitlines()[1]) == (
-        0,
-        "read as PyTorch's CSV, in the letters of pytorch: B is the full backward",
-    )
+    assert (code, out.splitlines()[1]) == (0, "format: PyTorch's CSV; letters: pytorch (B is full backward)")
     by_file = json.loads(run(capsys, ["simulate", "--schedule-file", str(path), *SECONDS.split(), "--json"])[1])
     by_name = json.loads(run(capsys, f"{SIMULATE} {SECONDS} --json")[1])
     assert by_file == by_name | {"schedule": "mine", "label": "mine"}
