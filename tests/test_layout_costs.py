@@ -225,8 +225,8 @@ def test_fp8_doubles_products_alone():
     system = load_system("dgx_a100")
     fast = replace(system, compute_latency_s=0.0, fp8_peak_compute_flops=2 * system.peak_compute_flops)
     ratio = kernels_s(MIXED, fast) / kernels_s(MIXED, fast, "fp8")
-    assert ratio[[kind.PRODUCT, kind.WEIGHT_PRODUCT]] == pytest.approx(2)
-    assert ratio[[kind.ATTENTION, kind.ATTENTION_BACKWARD, kind.BATCHED]] == pytest.approx(1)
+    assert ratio[[Kernel.PRODUCT, Kernel.WEIGHT_PRODUCT]] == pytest.approx(2)
+    assert ratio[[Kernel.ATTENTION, Kernel.ATTENTION_BACKWARD, Kernel.BATCHED]] == pytest.approx(1)
     with refused(CostError, "precision", "is not supported by dgx_a100", remedy="fp8"):
         kernels_s(MIXED, system, "fp8")
 
@@ -484,4 +484,4 @@ def test_empty_stages_hold_nothing(llama):
 def test_fp8_needs_a_system_that_has_it(llama):
     """One line that says so."""
     with refused(SpecificationError, "precision", "needs a system"):
-        stages(TABLE, llama, load_system("dgx_a100"), layout=LayoutSpec(precision="fp8"))
+        check_layout(LayoutSpec(precision="fp8"), llama, load_system("dgx_a100"), TABLE)

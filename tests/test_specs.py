@@ -51,10 +51,10 @@ EXPECTED = {
     "nodes_full.yaml": (16, "nodes.placement", "puts 5 ranks on"),
     "nodes_half.yaml": (12, "nodes.devices_per_node.value", "must be a valid integer"),
     "nodes_missing.yaml": (11, "nodes.node_latency", "is missing"),
-    "nodes_number.yaml": (16, "nodes.placement.value", "must be blocked, round-robin, folded"),
+    "nodes_number.yaml": (16, "nodes.placement", "must be blocked, round-robin, folded"),
     "nodes_plain.yaml": (11, "nodes", "must be a block"),
     "nodes_unknown.yaml": (16, "nodes.node_latancy", "is not a known key", "node_latency"),
-    "nodes_word.yaml": (16, "nodes.placement.value", "must be blocked, round-robin, folded"),
+    "nodes_word.yaml": (16, "nodes.placement", "must be blocked, round-robin, folded"),
     "nounit.yaml": (None, "network_bandwidth.unit", "is missing"),
     "numeric_key.yaml": (11, "2026", "is not a known key"),
     "plain.yaml": (None, "network_bandwidth", "must be a mapping", "value: 50, unit: B/s or GB/s"),
@@ -203,7 +203,7 @@ def test_every_word_for_a_placement_is_one_of_a_file(tmp_path):
     for word in PLACEMENTS:
         path.write_text(text.replace("value: blocked", f"value: {word}"))
         assert load_system(path).nodes.placement == word
-    with refused(SpecificationError, "nodes.placement", "puts two ranks on a node"):
+    with refused(SpecificationError, "nodes.placement", "puts 2 ranks on a node"):
         with_nodes(devices_per_node=1, placement="folded")
 
 
