@@ -4,6 +4,7 @@ import math
 from fractions import Fraction
 
 import pytest
+from refusals import refused
 
 from ppmodel.errors import ScheduleError
 from ppmodel.schedules.cases import formula_bubble_ratio, legal_cases, published_bubble_ratio
@@ -14,7 +15,7 @@ def test_a_misspelt_name_is_not_left_out():
     for case in ("chimer", ("chimera", {"wave": 2}), ("chimera", {"concat": "up"})):
         with pytest.raises(ScheduleError):
             list(legal_cases([case], 4, 4))
-    with pytest.raises(ScheduleError, match="pp = 0"):
+    with refused(ScheduleError, "pp", "must be a whole number"):
         list(legal_cases(["gpipe"], 0, 4))
     assert [case.name for case, _ in legal_cases(["gpipe", "chimera"], 3, 4)] == ["gpipe"]
 

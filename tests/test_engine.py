@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from refusals import refused
 from strategies import allreduces, cases, p2ps, random_cases
 from twin import end_times, link_times, rendezvous_times
 
@@ -106,10 +107,9 @@ DEADLOCKS = {
 def test_ranks_that_wait_in_a_circle_are_shown(run, name):
     """Tables that run where messages wait: one line names the circle, and the grid marks where each rank waits."""
     schedule = parse_table(BY_HAND[name]) if name in BY_HAND else build(name, 4, 4)
-    with pytest.raises(TableError, match=r"never ends under p2p = rendezvous: a deadlock, ") as caught:
+    with refused(TableError, "rank 0", "never ends under p2p = rendezvous") as caught:
         run(compile_graph(schedule, "rendezvous"), uniform_costs(schedule, 1, 2))
-    assert DEADLOCKS[name] in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert DEADLOCKS[name] in caught.value.why
     lines = str(caught.value.grid).splitlines()
     assert len(lines) == schedule.num_ranks
     assert all(line.count(">") == 1 for line in lines)
@@ -273,11 +273,11 @@ def test_overlapped_reductions_run_beside_and_blocking_ones_in_order():
 def test_times_that_no_number_holds_are_refused():
     """Durations beyond what sums and ratios can hold, and factors that take them there, are errors, not answers."""
     schedule = build("gpipe", 4, 4)
-    for bad in ({"forward": 1e31}, {"comm": 5e-324}, {"backward": float("nan")}):
-        with pytest.raises(CostError, match=r"must be 0, or from 1e-30 to 1e\+30 seconds"):
-            uniform_costs(schedule, **{"forward": 1, "backward": 2} | bad)
+    for field, bad in (("forward", 1e31), ("comm", 5e-324), ("backward", float("nan"))):
+        with refused(CostError, field, "must be 0, or from 1e-30"):
+            uniform_costs(schedule, **{"forward": 1, "backward": 2} | {field: bad})
     costs = uniform_costs(schedule, 1e30, 1e30)
-    with pytest.raises(CostError, match="makespan = inf: must be finite"):
+    with refused(CostError, "makespan", "must be finite", value="inf"):
         run_graph(compile_graph(schedule), costs, np.full(schedule.num_operations, 1e300))
 
 
@@ -285,14 +285,14 @@ def test_costs_must_fit_the_schedule():
     """Costs for another number of stages are refused by both engines."""
     graph, other = compile_graph(build("gpipe", 4, 4)), uniform_costs(build("gpipe", 3, 4), 1, 2)
     for run in (run_graph, run_events, lambda g, c: makespans(g, [c])):
-        with pytest.raises(CostError, match="one entry per stage"):
+        with refused(CostError, "costs", "one entry per stage"):
             run(graph, other)
 
 
 @pytest.mark.parametrize(("field", "value"), [("p2p", "telepathy"), ("allreduce", "maybe")])
 def test_unknown_semantics_are_refused(field, value):
     """A semantics that does not exist is refused with those that do."""
-    with pytest.raises(PPModelError, match=f"{field} = {value}: must be one of"):
+    with refused(PPModelError, field, "must be one of", value):
         compile_graph(build("gpipe", 2, 2), **{field: value})
 
 
@@ -304,15 +304,23 @@ def test_unknown_semantics_are_refused(field, value):
 def test_factors_must_fit_the_operations(run, factors, rule):
     """A factor too few would be read from elsewhere: it is refused, and so is what is no duration."""
     schedule = build("gpipe", 2, 2)
-    with pytest.raises(CostError, match=f"factors = .*: must be .*{rule}"):
+    with refused(CostError, "factors", rule):
         run(compile_graph(schedule), uniform_costs(schedule, 1, 2), factors)
 
 
-@pytest.mark.parametrize("shape", [(5, 2), (6,), (6, 3), (6, 3, 2)])
-def test_cost_tables_have_a_shape(shape):
+@pytest.mark.parametrize(
+    ("shape", "field"),
+    [
+        ((5, 2), "shape of occupancy_s"),
+        ((6,), "shape of occupancy_s"),
+        ((6, 3), "shape of occupancy_s"),
+        ((6, 3, 2), "costs"),
+    ],
+)
+def test_cost_tables_have_a_shape(shape, field):
     """A table without all kinds of operations, or for other stages or replicas, never reaches an engine."""
     schedule = build("gpipe", 2, 2)
-    with pytest.raises(CostError, match=r"shape of|for 3 replicas"):
+    with refused(CostError, field):
         run_graph(compile_graph(schedule), OpCosts(np.ones((6, 2)), np.ones(shape), np.ones((6, 2))))
 
 
@@ -320,14 +328,14 @@ def test_deadlocks_are_found_before_anything_runs():
     """Receiving in another order than sending is no deadlock; waiting in a circle is."""
     crossed = "0F0 0F1 0B0 0B1\n1F1 1F0 1B1 1B0"
     assert isinstance(parse_table(crossed), Schedule)
-    with pytest.raises(PPModelError, match="deadlock"):
+    with refused(PPModelError, "rank 0", "deadlock"):
         parse_table("0F0 0B0 0F1 0B1\n1F1 1F0 1B1 1B0")
 
 
 @pytest.mark.parametrize("factor", [0, -1, np.inf, np.nan])
 def test_cells_cannot_take_no_time(factor):
     """An overlap factor of nothing would turn what overflows into no number at all."""
-    with pytest.raises(CostError, match=r"overlap_factor = .*: must be a finite number above 0"):
+    with refused(CostError, "overlap_factor", "must be a finite number"):
         OpCosts(*np.ones((3, 6, 2)), overlap_factor=factor)
 
 

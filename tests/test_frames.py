@@ -2,6 +2,7 @@
 
 import pandas as pd
 import pytest
+from refusals import refused
 
 import ppmodel as pp
 from ppmodel.analysis import relative_to, reversals, winners
@@ -29,7 +30,7 @@ def test_relative_times_are_against_the_base(frame):
 
 def test_a_base_that_is_not_there_is_refused(frame):
     """Not an empty frame; the labels that are there are named."""
-    with pytest.raises(PPModelError, match="base = gpipe: is not among the schedules; choose one of GPipe, 1F1B"):
+    with refused(PPModelError, "base", "is not among the schedules", value="gpipe", remedy="choose one of GPipe, 1F1B"):
         relative_to(frame, "gpipe")
 
 

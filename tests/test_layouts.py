@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from refusals import refused
 
 from ppmodel import build, compare, simulate
 from ppmodel.cli import main
@@ -22,77 +23,75 @@ from ppmodel.sweep import load_sweep
 from ppmodel.sweep.rows import compute_rows
 
 BAD = Path(__file__).parent / "bad" / "layouts"
-STRING = r": layers = .*: {}; write, for example, Et\*2"
-LISTED = ": layers = .*: must be balanced, even, a list of whole numbers, or a Megatron-LM layout string"
 REFUSED = {
-    "ep": ":2: ep = 3: must divide dp x cp .4 x 2.",
-    "exchange": ": context_exchange.value = 'gossip': must be 'ring' or 'all-gather'",
-    "fraction": ": pp.value = 4.0: must be a valid integer",
-    "global_batch": ":6: global_batch = 1020: must be a multiple of dp x microbatch_size .4 x 2.",
-    "gpus": r":2: gpus = 60: must be tp \(8\) x cp \(1\) x pp \(4\) x dp \(2\) = 64",
-    "gpus_of_a_rank": ":2: gpus = 60: must be a multiple of .* = 16",
-    "huge": ": dp.value = 10000000000: must be less than",
-    "kind": ": tp.kind = 'guessed': must be 'stated'",
-    "layers_bracket": STRING.format(r"has characters that stand for no layer, or brackets not followed by \*n.*"),
-    "layers_empty": STRING.format("has no transformer layer t"),
-    "layers_endless": STRING.format("has more than 100000 layers"),
-    "layers_fractions": LISTED,
-    "layers_letter": STRING.format("has characters that stand for no layer.*"),
-    "layers_loss_early": STRING.format("must end with its only loss head L"),
-    "layers_mapping": LISTED,
-    "layers_mtp_apart": STRING.format("has MTP layers m on several stages"),
-    "layers_mtp_early": STRING.format("has a transformer layer t after an MTP layer m"),
-    "layers_negative": LISTED,
-    "layers_no_embedding": STRING.format("must begin with its only embedding E"),
-    "layers_no_loss": STRING.format("must end with its only loss head L"),
-    "layers_no_times": STRING.format(r"has characters .* brackets not followed by \*n"),
-    "layers_none": LISTED,
-    "layers_two_losses": STRING.format("must end with its only loss head L"),
-    "layers_word": LISTED,
-    "list": ": document = a list: must be a mapping",
-    "megatron": ":2: tensor_model_parallel_size = .*: is not a known key; did you mean tp",
-    "misspelt": ":2: tq = .*: is not a known key; did you mean tp",
-    "negative_dp": ": dp.value = -2: must be greater than or equal to 1",
-    "no_source": ":2: tp.source = nothing: is missing",
-    "no_title": ": title = nothing: is missing",
-    "overlap_number": ": overlap_tensor.value = 1: must be a valid boolean; write true or false",
-    "plain": r":2: tp = 8: must be a mapping .*; write 'tp: {value: 8, kind: ..., source: ...}'$",
-    "precision": ": precision.value = 'fp4': must be 'bf16' or 'fp8'",
-    "recompute_fraction": ":2: recompute = 1.5: must be one of none, selective, full, or a number of layers",
-    "recompute_negative": ":2: recompute = -1: must be one of none, selective, full, or a number of layers",
-    "recompute_word": ":2: recompute = some: must be one of none, selective, full, or a number of layers",
-    "switch_for_number": ": tp.value = true: must be a valid integer",
-    "text_for_number": ": tp.value = 'eight': must be a valid integer",
-    "twice": ":4: tp = .*: is given twice",
-    "unit": ": tp.unit = 'GPUs': is not a known key",
-    "word_for_switch": ": sequence_parallel.value = 'maybe': must be a valid boolean",
-    "zero_stage": ": zero.value = 4: must be less than or equal to 3",
-    "zero_tp": ": tp.value = 0: must be greater than or equal to 1",
-    "zero_word": ": zero.value = 'all': must be a valid integer",
+    "ep": (2, "ep", "must divide dp x cp"),
+    "exchange": (None, "context_exchange.value", "must be 'ring' or 'all-gather'"),
+    "fraction": (None, "pp.value", "must be a valid integer"),
+    "global_batch": (6, "global_batch", "must be a multiple"),
+    "gpus": (2, "gpus", "must be tp"),
+    "gpus_of_a_rank": (2, "gpus", "must be a multiple"),
+    "huge": (None, "dp.value", "must be less"),
+    "kind": (None, "tp.kind", "must be 'stated', 'digest', 'inferred'"),
+    "layers_bracket": (None, "layers", "has characters that stand for", "write, for example, Et*2"),
+    "layers_empty": (None, "layers", "has no transformer layer t", "write, for example, Et*2"),
+    "layers_endless": (None, "layers", "has more than 100000 layers", "write, for example, Et*2"),
+    "layers_fractions": (None, "layers", "must be balanced, even"),
+    "layers_letter": (None, "layers", "has characters that stand for", "write, for example, Et*2"),
+    "layers_loss_early": (None, "layers", "must end with its only", "write, for example, Et*2"),
+    "layers_mapping": (None, "layers", "must be balanced, even"),
+    "layers_mtp_apart": (None, "layers", "has MTP layers m on", "write, for example, Et*2"),
+    "layers_mtp_early": (None, "layers", "has a transformer layer t", "write, for example, Et*2"),
+    "layers_negative": (None, "layers", "must be balanced, even"),
+    "layers_no_embedding": (None, "layers", "must begin with its only", "write, for example, Et*2"),
+    "layers_no_loss": (None, "layers", "must end with its only", "write, for example, Et*2"),
+    "layers_no_times": (None, "layers", "has characters that stand for", "write, for example, Et*2"),
+    "layers_none": (None, "layers", "must be balanced, even"),
+    "layers_two_losses": (None, "layers", "must end with its only", "write, for example, Et*2"),
+    "layers_word": (None, "layers", "must be balanced, even"),
+    "list": (None, "document", "must be a mapping"),
+    "megatron": (2, "tensor_model_parallel_size", "is not a known key", "tp"),
+    "misspelt": (2, "tq", "is not a known key", "tp"),
+    "negative_dp": (None, "dp.value", "must be greater"),
+    "no_source": (2, "tp.source", "is missing"),
+    "no_title": (None, "title", "is missing"),
+    "overlap_number": (None, "overlap_tensor.value", "must be a valid boolean", "write true or false"),
+    "plain": (2, "tp", "must be a mapping", "write 'tp: {value: 8, kind: ..., source: ...}'"),
+    "precision": (None, "precision.value", "must be 'bf16' or 'fp8'"),
+    "recompute_fraction": (2, "recompute", "must be one of none"),
+    "recompute_negative": (2, "recompute", "must be one of none"),
+    "recompute_word": (2, "recompute", "must be one of none"),
+    "switch_for_number": (None, "tp.value", "must be a valid integer"),
+    "text_for_number": (None, "tp.value", "must be a valid integer"),
+    "twice": (4, "tp", "is given twice"),
+    "unit": (None, "tp.unit", "is not a known key"),
+    "word_for_switch": (None, "sequence_parallel.value", "must be a valid boolean"),
+    "zero_stage": (None, "zero.value", "must be less"),
+    "zero_tp": (None, "tp.value", "must be greater"),
+    "zero_word": (None, "zero.value", "must be a valid integer"),
 }
 
 LLAMA, PAPER = load_model("llama3_70b"), load_model("paper")
 H100 = load_system("dgx_h100")
 NEVER_FITS = {
-    "tp = 16": ({"tp": 16}, r"tp = 16: must divide mlp_hidden of small \(28680\)"),
-    "heads": ({"tp": 3}, r"tp = 3: must divide heads of small \(64\)"),
-    "kv_heads": ({"tp": 4}, r"tp = 4: must divide kv_heads of small \(6\), or be a multiple"),
-    "cp": ({"cp": 3}, r"cp = 3: x 2 must divide the sequence of small \(8192\)"),
-    "sequence": ({"tp": 8, "sequence_parallel": True}, "sequence_parallel = true: needs a sequence divisible by"),
-    "ep": ({"ep": 2, "dp": 2}, "ep = 2: has no effect: small has no experts"),
-    "fp8": ({"precision": "fp8"}, "precision = fp8: needs a system with a peak in fp8, and plain gives none"),
-    "pp": ({"pp": 8}, "pp = 8: is the layout's; the schedule's is 4"),
-    "microbatches": ({"dp": 2, "global_batch": 32}, r"global_batch = 32: must be dp \(2\) x .*'s microbatches \(8\)"),
-    "gpus": ({"dp": 2, "gpus": 16}, "gpus = 16: must be .* = 8"),
+    "tp = 16": ({"tp": 16}, "tp", "must divide mlp_hidden"),
+    "heads": ({"tp": 3}, "tp", "must divide heads"),
+    "kv_heads": ({"tp": 4}, "tp", "must divide kv_heads"),
+    "cp": ({"cp": 3}, "cp", "must divide the sequence"),
+    "sequence": ({"tp": 8, "sequence_parallel": True}, "sequence_parallel", "needs a sequence divisible by"),
+    "ep": ({"ep": 2, "dp": 2}, "ep", "has no effect"),
+    "fp8": ({"precision": "fp8"}, "precision", "needs a system with a peak in fp8"),
+    "pp": ({"pp": 8}, "pp", "is the layout's; the schedule's is 4"),
+    "microbatches": ({"dp": 2, "global_batch": 32}, "global_batch", "must be dp (2) x"),
+    "gpus": ({"dp": 2, "gpus": 16}, "gpus", "= 8"),
 }
 ODD_MODELS = {
     "tp = 16": {"mlp_hidden": 28680}, "kv_heads": {"heads": 60, "kv_heads": 6}, "sequence": {"sequence": 8196}
 }  # fmt: skip
 NEVER_CUT = {
-    (20, 20, 40): r"layers = \[20, 20, 40\]: must be 4 stages with 80 blocks, but has 3 with 80",
-    (20, 20, 20, 19): "must be 4 stages with 80 blocks, but has 4 with 79",
-    "Et*20|t*20|t*20|t*21L": "must be 4 stages with 80 blocks, but has 4 with 81",
-    "Et*20|t*20|t*20|t*20mL": "has 1 MTP layers m, but the model has 0; leave them out",
+    (20, 20, 40): "must be 4 stages with 80 blocks, but has 3",
+    (20, 20, 20, 19): "but has 4 with 79",
+    "Et*20|t*20|t*20|t*21L": "but has 4 with 81",
+    "Et*20|t*20|t*20|t*20mL": "has 1 MTP layers m",
 }
 
 
@@ -109,10 +108,11 @@ def test_every_bad_file_has_its_message():
 def test_bad_files_are_refused(name):
     """Each broken file is refused in one line with file, line, field, value, rule and remedy."""
     path = BAD / f"{name}.yaml"
-    with pytest.raises(SpecificationError, match=REFUSED[name]) as caught:
+    line, field, rule, *remedy = REFUSED[name]
+    with refused(
+        SpecificationError, field, rule, where=f"{path}:{line}" if line else str(path), remedy="".join(remedy)
+    ):
         load_layout(path)
-    assert str(caught.value).startswith(f"{path}")
-    assert "\n" not in str(caught.value)
 
 
 def test_the_template_is_a_layout_with_every_key():
@@ -172,25 +172,24 @@ def test_a_number_of_gpus_that_is_not_kept_is_told(capsys, command, options, sai
 
 
 @pytest.mark.parametrize(
-    ("layout", "keywords", "message"),
+    ("layout", "keywords", "field", "rule", "remedy"),
     [
-        ("blom_176b", {}, "did you mean bloom_176b"),
-        ({"tq": 2}, {}, "tq = 2: is not a known value of a layout; did you mean tp|it has"),
-        (None, {"zeros": 1}, "zeros = 1: is not a known value of a layout; did you mean zero"),
-        (None, {"tp": []}, "must have an entry"),
-        (None, {"tp": 2.0}, "tp = 2.0: must be a whole number"),
-        (None, {"tp": True, "dp": False}, "dp = false: must be a whole number"),
-        (None, {"zero": 7}, "zero = 7: must be one of 0, 1, 2, 3"),
-        (None, {"precision": "fp4"}, "must be one of bf16, fp8"),
-        (None, {"sequence_parallel": 2}, "must be true or false"),
-        (7, {}, "is neither a name nor a path"),
+        ("blom_176b", {}, "layout", "neither a known name", "bloom_176b"),
+        ({"tq": 2}, {}, "tq", "not a known value", ""),
+        (None, {"zeros": 1}, "zeros", "not a known value", "zero"),
+        (None, {"tp": []}, "tp", "must have an entry", ""),
+        (None, {"tp": 2.0}, "tp", "must be a whole number", ""),
+        (None, {"tp": True, "dp": False}, "dp", "must be a whole number", ""),
+        (None, {"zero": 7}, "zero", "one of 0, 1, 2, 3", ""),
+        (None, {"precision": "fp4"}, "precision", "one of bf16, fp8", ""),
+        (None, {"sequence_parallel": 2}, "sequence_parallel", "true or false", ""),
+        (7, {}, "layout", "is neither a name nor a path", ""),
     ],
 )
-def test_what_is_no_layout_is_refused(layout, keywords, message):
+def test_what_is_no_layout_is_refused(layout, keywords, field, rule, remedy):
     """By name, by mapping and by keyword, in one line."""
-    with pytest.raises(PPModelError, match=message) as caught:
+    with refused(PPModelError, field, rule, remedy=remedy):
         as_layouts(layout, keywords)
-    assert "\n" not in str(caught.value)
 
 
 sizes = st.integers(1, 64)
@@ -205,9 +204,9 @@ def test_a_layout_fills_in_what_it_leaves_open(tp, cp, dp, pp, microbatch_size, 
     assert whole.at(pp, microbatches) == whole
     assert whole.microbatches == microbatches
     assert replace(layout, global_batch=whole.global_batch).at(pp, microbatches) == whole
-    with pytest.raises(SpecificationError, match="schedule"):
+    with refused(SpecificationError, "global_batch", "schedule"):
         whole.at(pp, microbatches + 1)
-    with pytest.raises(SpecificationError, match="pp = "):
+    with refused(SpecificationError, "pp", "is the layout's; the schedule's"):
         whole.at(pp + 1, microbatches)
 
 
@@ -217,11 +216,10 @@ def test_a_layout_fills_in_what_it_leaves_open(tp, cp, dp, pp, microbatch_size, 
 @pytest.mark.parametrize("case", NEVER_FITS)
 def test_what_cannot_be_split_is_refused(case):
     """Field, value, the model's number and a remedy, in one line."""
-    values, message = NEVER_FITS[case]
+    values, field, rule = NEVER_FITS[case]
     model = replace(LLAMA, name="small", **ODD_MODELS.get(case, {}))
-    with pytest.raises(PPModelError, match=message) as caught:
+    with refused(PPModelError, field, rule):
         check_layout(LayoutSpec(**values), model, replace(H100, name="plain"), build("1f1b", 4, 8))
-    assert "\n" not in str(caught.value)
 
 
 def test_few_key_value_heads_are_held_several_times():
@@ -281,23 +279,22 @@ def test_a_sweep_over_layouts_has_the_rows_of_a_comparison(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("written", "message"),
+    ("written", "field", "rule"),
     [
-        ("layouts: [{tp: 8}]", "microbatches = nothing: is missing, also in a layout"),
-        ("layouts: [{tq: 8, global_batch: 16}]", "layouts.0.tq = 8: is not a known value of a layout"),
-        ("layouts: [{tp: 0, global_batch: 16}]", "layouts.0.tp = 0: must be a whole number"),
-        ("layouts: nowhere", "layouts.0.layout = nowhere: is neither a known name nor a path"),
-        ("layouts: [bloom_176b, bloom_176b]", "is listed twice"),
-        ("layouts: bloom_176b\nnoise: {jitter: 0.1}\nseeds: 1", "noise = given: cannot be combined with layouts"),
+        ("layouts: [{tp: 8}]", "microbatches", "is missing, also in a layout"),
+        ("layouts: [{tq: 8, global_batch: 16}]", "layouts.0.tq", "not a known value"),
+        ("layouts: [{tp: 0, global_batch: 16}]", "layouts.0.tp", "must be a whole number"),
+        ("layouts: nowhere", "layouts.0.layout", "neither a known name"),
+        ("layouts: [bloom_176b, bloom_176b]", "layouts.1", "is listed twice"),
+        ("layouts: bloom_176b\nnoise: {jitter: 0.1}\nseeds: 1", "noise", "cannot be combined with layouts"),
     ],
 )
-def test_layouts_of_a_sweep_are_refused_with_their_place(tmp_path, written, message):
+def test_layouts_of_a_sweep_are_refused_with_their_place(tmp_path, written, field, rule):
     """File, line, the place in the list, value, rule and remedy."""
     path = tmp_path / "sweep.yaml"
     path.write_text(f"schedules: 1f1b\npp: 4\nmodels: llama3_70b\nsystems: dgx_h100\n{written}\n")
-    with pytest.raises(SpecificationError, match=message) as caught:
+    with refused(SpecificationError, field, rule, where=f"{path}:"):
         load_sweep(path)
-    assert str(caught.value).startswith(f"{path}:")
 
 
 # ---- layers of each stage ------------------------------------------------------------------------
@@ -306,7 +303,7 @@ def test_layouts_of_a_sweep_are_refused_with_their_place(tmp_path, written, mess
 @pytest.mark.parametrize("layers", NEVER_CUT, ids=str)
 def test_layers_that_are_not_the_models_are_refused(layers):
     """Their number, that of the stages, and MTP layers of a model without any."""
-    with pytest.raises(CostError, match=NEVER_CUT[layers]):
+    with refused(CostError, "layers", NEVER_CUT[layers]):
         stage_layers(build("1f1b", 4, 8), LLAMA, layout=LayoutSpec(layers=layers))
 
 
@@ -314,7 +311,7 @@ def test_no_more_layers_are_recomputed_than_a_stage_has():
     """The fullest stage sets the limit."""
     table = build("1f1b", 4, 8)
     assert stage_layers(table, LLAMA, layout=LayoutSpec(layers="even", recompute=20)).blocks.max() == 20
-    with pytest.raises(CostError, match="recompute = 21: is more than any stage has: the largest has 20 layers"):
+    with refused(CostError, "recompute", "is more than any stage", value="21"):
         stage_layers(table, LLAMA, layout=LayoutSpec(layers="even", recompute=21))
 
 
@@ -425,7 +422,7 @@ def test_eighty_blocks_on_thirty_two_stages_are_ten_a_rank():
 
 def test_too_few_blocks_are_refused():
     """Balanced stages have a block each, but a stage that a head fills."""
-    with pytest.raises(CostError, match="are too few for the 4 stages"):
+    with refused(CostError, "blocks", "are too few for"):
         stage_layers(build("1f1b", 4, 8), replace(LLAMA, blocks=3), times=LayerTimes(1.0))
 
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib import pyplot as plt
+from refusals import refused
 from strategies import schedules
 
 import ppmodel as pp
@@ -133,33 +134,32 @@ def test_a_systems_nics_cannot_be_forgotten():
 
 
 @pytest.mark.parametrize(
-    ("given", "costs", "said"),
+    ("given", "costs", "field", "rule", "remedy"),
     [
-        (("1f1b",), SECONDS, "pp = nothing: is missing"),
-        (("1f1b", 4, 8), {}, "forward = nothing: is missing"),
-        (("1f1b", 4, 8), {"forward": 1}, "backward = nothing: is missing"),
-        (("1f1b", 4, 8), SECONDS | {"forwards": 1}, "forwards = 1: is not known here; did you mean forward"),
-        (("1f1b", 4, 8), ON | {"tpp": 4}, "tpp = 4: is not known here; did you mean tp"),
-        (("interleaved-1f1b:chunks=2", 4, 8), SECONDS | {"chunks": 4}, r'write \("interleaved-1f1b", {"chunks": 4}\)'),
-        (("1f1b", 4, 8), SECONDS | ON, "forward = 1: cannot be combined with model and system"),
-        (("1f1b", 4, 8), {"model": "paper"}, "system = nothing: is missing"),
-        ((7, 4, 8), SECONDS, "schedule = 7: is not a schedule's name"),
-        ((lambda *_: 3, 4, 8), SECONDS, "generator = <lambda>: returns a value of type int at S = 4, B = 8"),
-        ((pp.build("gpipe", 2, 2), 4, 8), SECONDS, "is a table for pp = 2, microbatches = 2"),
-        (("1f1b", 4, 8), SECONDS | {"p2p": "mail"}, "p2p = mail: must be one of"),
-        (("chimera", 4, 8), SECONDS | {"reduction": 1}, "reduction = 1: has no effect: the all-reduce is excluded"),
+        (("1f1b",), SECONDS, "pp", "is missing", ""),
+        (("1f1b", 4, 8), {}, "forward", "is missing", ""),
+        (("1f1b", 4, 8), {"forward": 1}, "backward", "is missing", ""),
+        (("1f1b", 4, 8), SECONDS | {"forwards": 1}, "forwards", "not known here", "forward"),
+        (("1f1b", 4, 8), ON | {"tpp": 4}, "tpp", "not known here", "tp"),
+        (("interleaved-1f1b:chunks=2", 4, 8), SECONDS | {"chunks": 4}, "chunks", "", '{"chunks": 4}'),
+        (("1f1b", 4, 8), SECONDS | ON, "forward", "cannot be combined", ""),
+        (("1f1b", 4, 8), {"model": "paper"}, "system", "is missing", ""),
+        ((7, 4, 8), SECONDS, "schedule", "is not a schedule's name", ""),
+        ((lambda *_: 3, 4, 8), SECONDS, "generator", "returns a value of type int", ""),
+        ((pp.build("gpipe", 2, 2), 4, 8), SECONDS, "table", "is a table for pp = 2", ""),
+        (("1f1b", 4, 8), SECONDS | {"p2p": "mail"}, "p2p", "must be one of", ""),
+        (("chimera", 4, 8), SECONDS | {"reduction": 1}, "reduction", "has no effect", ""),
     ],
 )
 @pytest.mark.parametrize("call", [pp.simulate, compared], ids=["simulate", "compare"])
-def test_mistakes_are_told_in_one_line(call, given, costs, said):
+def test_mistakes_are_told_in_one_line(call, given, costs, field, rule, remedy):
     """With field, value, rule and remedy; `compare` tells what a table of another size or a function is in its row."""
-    if call is compared and ("is a table for" in said or "generator" in said):
+    if call is compared and ("is a table for" in rule or field == "generator"):
         (row,) = call(*given, **costs)[1]
-        assert said in row["refused"]
+        assert rule in row["refused"]
         return
-    with pytest.raises(PPModelError, match=said) as caught:
+    with refused(PPModelError, field, rule, remedy=remedy):
         call(*given, **costs)
-    assert "\n" not in str(caught.value)
 
 
 # ---- frames ------------------------------------------------------------------------------------------
@@ -192,9 +192,9 @@ def test_compare_says_why_a_point_is_not_defined():
     frame = pp.compare(["gpipe", "chimera"], [4, 5], 8, **SECONDS)
     assert frame.refused.notna().tolist() == [False, False, False, True]
     assert frame.refused[3].startswith("pp = 5: must be even for chimera")
-    with pytest.raises(PPModelError, match="did you mean gpipe"):
+    with refused(PPModelError, "schedule", "is not a known schedule", remedy="did you mean gpipe"):
         pp.compare(["gpip"], 4, 8, **SECONDS)
-    with pytest.raises(PPModelError, match="nowhere"):
+    with refused(PPModelError, "system", "is not a file"):
         pp.compare(["gpipe"], 4, 8, model="paper", system="nowhere.yaml")
 
 
@@ -217,7 +217,7 @@ def test_arrays_are_lists_and_numpys_numbers_are_numbers():
     assert pp.compare("1f1b", 4, 16, tp=np.array([4, 8]), dp=np.int64(2), **ON).tp.tolist() == [4, 8]
     tables = [pp.simulate("1f1b", *size, **SECONDS).table for size in ((np.int64(6), np.int32(12)), (6, 12))]
     assert tables[0] is tables[1]
-    with pytest.raises(PPModelError, match=r"pp = 6\.0: must be a whole number"):
+    with refused(PPModelError, "pp", "must be a whole number", value="6.0"):
         pp.simulate("1f1b", 6.0, 12, **SECONDS)
 
 
@@ -229,22 +229,19 @@ def test_a_searched_order_is_searched_for_its_costs():
     frame = pp.compare(["zb-2p", ("zb-2p", {"times": (1, 1, 1, 0)}), "zb-v"], 4, 8, **SECONDS)
     assert frame.ordered_for.fillna("").tolist() == [found.ordered_for, "", ""]
     assert frame.makespan_s.iloc[0] == found.makespan_s
-    with pytest.raises(CostError, match=r"times of forward and halves of the backward, and of a transfer = 1, 1, 0, 0"):
+    with refused(CostError, "times of forward and halves of the backward, and of a transfer"):
         pp.simulate("zb-1p", 4, 8, forward=1, input_grad=1, weight_grad=0)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        (Change(bandwidth=0.5), r"Change\(bandwidth=0\.5\): changes the system's bandwidth, which"),
-        ([None, {"network": False}], r"changes = \{'network': False\}: is not a Change; write"),
-    ],
+    ("changes", "rule"),
+    [(Change(bandwidth=0.5), "changes the system's bandwidth"), ([None, {"network": False}], "is not a Change")],
 )
-def test_changes_that_mean_nothing_are_refused(changes, said):
+def test_changes_that_mean_nothing_are_refused(changes, rule):
     """Of a system, where costs are in seconds; and what is no change. None is no change either, but says so."""
-    with pytest.raises(CostError, match="is not known here; ppmodel"):
+    with refused(CostError, "changes", "is not known here"):
         pp.simulate("1f1b", 4, 8, changes=changes, **SECONDS)
-    with pytest.raises(CostError, match=said):
+    with refused(CostError, "changes", rule):
         pp.compare("1f1b", 4, 8, changes=changes, **SECONDS)
     frame = pp.compare("1f1b", 4, 8, changes=[None, Change(backward=np.float64(3))], **SECONDS)
     assert frame.change.tolist() == ["Change()", "Change(backward=3.0)"]
@@ -296,7 +293,7 @@ def test_tables_go_to_files_and_back(schedule, form, tmp_path_factory):
     path = tmp_path_factory.mktemp("tables") / "table.csv"
     write = {"csv": schedule.to_csv, "pytorch": schedule.to_pytorch}[form]
     if form == "pytorch" and schedule.num_replicas > 1:
-        with pytest.raises(TableError, match="use our own format"):
+        with refused(TableError, "schedule", "has stage 0 on ranks", remedy="use our own format"):
             write(path)
         assert not path.exists()
         return
@@ -309,10 +306,10 @@ def test_a_table_that_cannot_be_written_leaves_what_was_there(tmp_path):
     path = tmp_path / "table.csv"
     pp.build("gpipe", 4, 4).to_pytorch(path)
     before = path.read_text()
-    with pytest.raises(TableError, match="has stage 0 on ranks 0 and 3"):
+    with refused(TableError, "schedule", "has stage 0 on ranks"):
         pp.build("chimera", 4, 4).to_pytorch(path)
     assert path.read_text() == before
-    with pytest.raises(PPModelError, match=r"table = .*nowhere, which is no folder"):
+    with refused(PPModelError, "table", "no folder"):
         pp.build("gpipe", 4, 4).to_csv(tmp_path / "nowhere" / "table.csv")
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from networks import model_for, nodes_like, placed
+from refusals import refused
 from strategies import allreduces, p2ps, schedules
 from twin import nic_times
 
@@ -151,7 +152,7 @@ def test_plain_numbers_know_nodes_too():
     half = uniform_costs(halves, 1, 2, 0.5, nodes=[0, 0, 1, 1], node_comm=0.1).occupancy_s[OpKind.F, 0]
     assert half.tolist() == [0.05, 0.25, 0.05, 0]
     for wrong in ([0, 0, 1], [[0, 0, 1, 1]], 3):
-        with pytest.raises(CostError, match=r"nodes = .*: must name the node of each rank, of 4"):
+        with refused(CostError, "nodes", "must name the node"):
             uniform_costs(schedule, 1, 2, nodes=wrong)
 
 

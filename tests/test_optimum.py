@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from refusals import refused
 from strategies import schedules
 
 from ppmodel import Op, OpKind, Schedule, build
@@ -181,7 +182,7 @@ def test_impossible_problems_are_refused(more, field):
 
 def test_microbatches_in_parts_are_refused():
     """Only schedules with whole microbatches pose a problem here."""
-    with pytest.raises(ScheduleError, match="whole microbatches"):
+    with refused(ScheduleError, "schedule", "whole microbatches"):
         problem_of(build("chimera", 4, 8, concat="backward-halving"))
 
 
@@ -206,14 +207,14 @@ def test_shares_are_relative_to_their_mean():
     assert given.sizes == none.sizes
     assert bounds(given) == bounds(none)
     for wrong in ((1, 1), (1, 0, 1)):
-        with pytest.raises(ScheduleError, match="one number above 0 for each of 3 stages"):
+        with refused(ScheduleError, "shares", "one number above 0 for each of 3"):
             Problem([[0, 1, 2]], 4, shares=wrong)
 
 
 def test_without_the_solver_one_line_says_so(monkeypatch):
     """Where OR-tools is missing, the error names it and the extra that brings it; bounds need none."""
     monkeypatch.setattr(solver, "find_spec", lambda _: None)
-    with pytest.raises(ScheduleError, match="extra 'optimum'") as caught:
+    with refused(ScheduleError, "ortools", "is not installed", remedy="extra 'optimum'") as caught:
         solve(Problem([[0, 1]], 2))
     assert caught.value.field == "ortools"
     assert bounds(Problem([[0, 1]], 2)).best == 7

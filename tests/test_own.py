@@ -1,6 +1,7 @@
 """A schedule of one's own: its mistakes are shown where they are, and its idea pays on the network it was made for."""
 
 import pytest
+from refusals import refused
 
 from ppmodel import compare, read_table
 from ppmodel.costs import uniform_costs
@@ -38,7 +39,7 @@ def test_each_mistake_is_marked_where_it_is(name):
 def test_a_cell_that_is_no_operation_has_no_grid(tmp_path):
     """What cannot be drawn is said in its line alone, with file and line."""
     (tmp_path / "mine.csv").write_text("0F0,0G0")
-    with pytest.raises(PPModelError, match=r"mine\.csv:1: .*'0G0': is not an operation") as caught:
+    with refused(PPModelError, "column 2", "is not an operation") as caught:
         read_table(tmp_path / "mine.csv")
     assert caught.value.grid is None
 

@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from refusals import refused
 from strategies import is_legal
 
 from ppmodel import build, names
@@ -59,31 +60,34 @@ def test_the_remedies_mend_the_tables():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "line", "field", "rule"),
     [
-        ("def half(:", ":1: file = .*cannot be run .SyntaxError"),
-        ("import ppmodel\n\n1 / 0", ":3: file = .*cannot be run .ZeroDivisionError: division by zero"),
-        ("x = 1", "registers no schedule; write @schedule"),
+        ("def half(:", ":1", "file", "cannot be run (SyntaxError"),
+        ("import ppmodel\n\n1 / 0", ":3", "file", "cannot be run (ZeroDivisionError"),
+        ("x = 1", "", "file", "registers no schedule"),
         (
             "from ppmodel.schedules.registry import schedule\n\n"
             "@schedule('1f1b', label='', title='', legal='')\ndef mine(s, b): pass",
-            "mine.py:3: schedule = 1f1b: is also the name of the schedule that comes with the project",
+            ":3",
+            "schedule",
+            "is also the name",
         ),
         (
             "from ppmodel.schedules.registry import Option, schedule\n\n"
             "@schedule('mine', label='', title='', legal='', options=[Option.count('node size', 4, 'N', '')])\n"
             "def mine(s, b, node=4): pass",
-            "mine.py:3: option = 'node size': is an option, but no parameter of the generator; .*: s, b, node",
+            ":3",
+            "option",
+            "no parameter of the generator",
         ),
     ],
 )
-def test_a_file_that_registers_nothing_good_is_refused(tmp_path, text, said):
+def test_a_file_that_registers_nothing_good_is_refused(tmp_path, text, line, field, rule):
     """Broken Python, no schedule, the name of another one: one line, and the registry is as it was."""
     before, path = names(), tmp_path / "mine.py"
     path.write_text(text)
-    with pytest.raises(ScheduleError, match=said) as caught:
+    with refused(ScheduleError, field, rule, where=f"mine.py{line}"):
         register_file(path)
-    assert "\n" not in str(caught.value)
     assert names() == before
     assert registry.get("1f1b").label == "1F1B"
 
@@ -97,41 +101,39 @@ def test_a_file_may_be_registered_again(generated, tmp_path):
     assert register_file(shutil.copy(copy, tmp_path / "node_1f1b.py")) == [generated]
     other = tmp_path / "other.py"
     other.write_text(copy.read_text().replace("node == 0", "node == 1"))
-    with pytest.raises(ScheduleError, match=r"other.py:13: .* is also the name .* in .*node_1f1b.py:13; ch"):
+    with refused(ScheduleError, "schedule", "is also the name", where="other.py:13"):
         register_file(other)
-    with pytest.raises(ScheduleError, match=r"my_schedule.py: .* is also the name .* in .*templates.my_schedule.py"):
+    with refused(ScheduleError, "schedule", "my_schedule.py", where="my_schedule.py"):
         as_cases([template_path("my_schedule", ".py"), copy])
 
 
 GENERATOR_MISTAKES = {
-    "a name": (("sum(later", "summ(later"), r":26: generator = node-1f1b: fails at S = 4, B = 8 \(NameError: .*summ"),
+    "a name": (("sum(later", "summ(later"), ":26", "generator", "fails at S = 4, B = 8"),
     "a list": (('return Schedule.from_rows("node-1f1b", rows)', "return rows"),
-               r":13: generator = node-1f1b: returns a value of type list at S = 4, B = 8; it must return a Schedule"),
+               ":13", "generator", "returns a value of type list"),
     "a rank": (("rank in range(num_ranks)", "rank in range(num_ranks - 1)"),
-                 "generator = node-1f1b: returns 3 ranks and 8 microbatches at S = 4, B = 8"),
+                 "", "generator", "returns 3 ranks and 8 microbatches"),
     "an operation": (("backwards[num_microbatches - warm_up :]", "backwards[num_microbatches - warm_up + 1 :]"),
-                     ":34: rank 0 = 0B.: is missing from the table: at S = 4, B = 8; add 0B. to the row of rank 0"),
+                     ":34", "rank 0", "is missing from the table: at S = 4, B = 8"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("mistake", GENERATOR_MISTAKES)
 def test_a_generators_mistake_is_told_where_it_is(tmp_path, mistake):
     """File, line and size in one line, with the grid of a table that is none; whatever the generator raises."""
-    (good, bad), said = GENERATOR_MISTAKES[mistake]
+    (good, bad), line, field, rule = GENERATOR_MISTAKES[mistake]
     path = tmp_path / "mine.py"
     path.write_text(template_path("my_schedule", ".py").read_text().replace(good, bad))
     (name,) = register_file(path)
-    with pytest.raises(PPModelError, match=f"mine.py.*{said}") as caught:
+    with refused(PPModelError, field, rule, where=f"{path}{line}") as caught:
         build(name, 4, 8)
-    assert "\n" not in str(caught.value)
-    assert str(caught.value).startswith(str(path))
     assert (">" in str(caught.value.grid)) == (mistake == "an operation")
 
 
 def test_a_size_that_a_generator_refuses_is_left_out(generated):
     """Its own refusal passes as it is: no page fails because a schedule is not defined at a size."""
     assert [size for size in (1, 4) if is_legal(generated, (size, 8))] == [4]
-    with pytest.raises(ScheduleError, match=r"^pp = 1: must be at least 2; pass pp 2 or more"):
+    with refused(ScheduleError, "pp", "must be at least 2", value="1", remedy="pass pp 2 or more"):
         build(generated, 1, 8)
 
 
@@ -141,5 +143,5 @@ def test_names_and_labels_of_generators_are_plain_text(tmp_path, text):
     template = (DATA / "templates" / "my_schedule.py").read_text()
     path = tmp_path / "mine.py"
     path.write_text(template.replace('label="node-aware 1F1B"', f'label="{text}"'))
-    with pytest.raises(ScheduleError, match="must be a short text without"):
+    with refused(ScheduleError, "label", "must be a short text without"):
         register_file(path)

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from refusals import refused
 
 from ppmodel.cli import main
 from ppmodel.errors import PPModelError
@@ -105,16 +106,16 @@ def test_a_wrong_value_refuses_its_row(name, value):
     assert len(said) < 1200
 
 
-@pytest.mark.parametrize(("text", "part"), [
-    ("", "columns"), ("a,b\n1,2\n", "columns"), (",".join([*COLUMNS, "tp"]) + "\n", "given twice"),
+@pytest.mark.parametrize(("text", "field"), [
+    ("", "columns"), ("a,b\n1,2\n", "columns"), (",".join([*COLUMNS, "tp"]) + "\n", "column"),
     (",".join(COLUMNS) + "\n", "rows"), (",".join(COLUMNS) + "\n1,2\n", "values of the row"),
     (",".join(COLUMNS) + '\n"a\n', "text"),
 ])  # fmt: skip
-def test_a_broken_file_is_refused(tmp_path, text, part):
+def test_a_broken_file_is_refused(tmp_path, text, field):
     """One line with file and rule; nothing is written."""
     path = tmp_path / "rows.csv"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(PPModelError, match=part):
+    with refused(PPModelError, field, where=str(path)):
         read_rows(path)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 from strategies import allreduces, cases, p2ps, random_cases, schedules, tables
 from twin import link_times
 
@@ -50,7 +51,7 @@ def test_tables_with_steps_are_read_as_they_are_written(schedule, form):
     ended = schedule.with_step()
     read = parse_table(write_table(ended, form))
     assert read.rows() == ended.rows()
-    with pytest.raises(TableError, match="PyTorch's format"):
+    with refused(TableError, "schedule", "PyTorch's format"):
         write_table(ended, "pytorch")
 
 
@@ -135,9 +136,9 @@ def test_seconds_price_steps():
     frame = pp.compare([table, table.with_step()], **seconds)
     assert frame.makespan_s.tolist() == [33, 33.5]
     assert frame.idle_ratio.nunique() == 1
-    with pytest.raises(CostError, match=r"optimizer = 0\.5: has no effect: 1f1b has no optimizer steps"):
+    with refused(CostError, "optimizer", "has no effect: 1f1b has", value="0.5"):
         pp.simulate(table, **seconds)
-    with pytest.raises(CostError, match="reduction = nothing: is missing"):
+    with refused(CostError, "reduction", "is missing"):
         pp.simulate(table.with_step(), allreduce="blocking", **seconds)
 
 

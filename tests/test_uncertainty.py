@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 from strategies import allreduces, cases, p2ps
 from twin import end_times
 
@@ -96,7 +97,7 @@ def test_seeds_may_come_from_anywhere():
     spans = noisy_makespans(graph, costs, noise, (seed for seed in (3, 1)))
     assert spans.tolist() == noisy_makespans(graph, costs, noise, [3, 1]).tolist()
     assert noisy_makespans(graph, costs, noise, np.array([3, 1])).tolist() == spans.tolist()
-    with pytest.raises(PPModelError, match="list of whole numbers"):
+    with refused(PPModelError, "seeds", "list of whole numbers"):
         noisy_makespans(graph, costs, noise, 3)
 
 
@@ -258,10 +259,8 @@ ROW, COLUMN = np.ones((1, 6)), np.ones((6, 1))
 )
 def test_what_is_no_list_of_runs_is_refused(ask, field, rule):
     """Runs are finite numbers in one dimension, as many of one as of the other; shares are from 0 to 1."""
-    with pytest.raises(PPModelError, match=rule) as refused:
+    with refused(PPModelError, field, rule):
         ask()
-    assert refused.value.field == field
-    assert "\n" not in str(refused.value)
 
 
 def test_every_confidence_below_1_has_an_interval():
@@ -289,9 +288,8 @@ def test_every_confidence_below_1_has_an_interval():
 )
 def test_impossible_noise_is_refused(field, value, rule):
     """A value out of its range is refused under its name."""
-    with pytest.raises(PPModelError, match=rule) as refused:
+    with refused(PPModelError, field, rule):
         Noise(**{field: value})
-    assert refused.value.field == field
 
 
 @pytest.mark.parametrize(("noise", "seed", "field"), [(Noise(slow_ranks=(4,)), 0, "slow_ranks"),
@@ -299,9 +297,8 @@ def test_impossible_noise_is_refused(field, value, rule):
 def test_runs_that_cannot_be_are_refused(noise, seed, field):
     """A slow rank that is not there, and seeds that are no whole numbers."""
     schedule = build("gpipe", 4, 4)
-    with pytest.raises(PPModelError) as refused:
+    with refused(PPModelError, field):
         noisy_makespans(compile_graph(schedule), uniform_costs(schedule, 1, 2), noise, [seed])
-    assert refused.value.field == field
 
 
 # ---- rankings ------------------------------------------------------------------------------------
@@ -366,9 +363,8 @@ def test_a_first_place_holds_where_its_interval_says_so(over_winner, low, high, 
 
 def test_a_ranking_of_one_is_refused(compared):
     """A first place needs somebody to hold it against; no points at all are no ranking and no error."""
-    with pytest.raises(PPModelError, match="meet no other") as refused:
+    with refused(PPModelError, "schedules", "meet no other"):
         first_places(compared[compared.label == compared.winner])
-    assert refused.value.field == "schedules"
     assert first_places(compared[:0]).empty
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 from ppmodel.costs import (
     Kernel,
@@ -348,28 +349,22 @@ def edited(tmp_path, name, *changes):
 
 
 @pytest.mark.parametrize(
-    ("name", "change", "message"),
+    ("name", "change", "field", "rule"),
     [
-        ("mixtral_8x7b", ("experts_per_token", 2, 9), r"experts_per_token = 9: must be at most experts.number \(8\)"),
-        ("mixtral_8x7b", ("dense_layers", 0, 32), r"experts.dense_layers = 32: must be fewer than blocks \(32\)"),
-        ("mixtral_8x7b", ("number", 8, 0), "experts.number.value = 0"),
-        (
-            "deepseek_v3",
-            ("head_size", 192, 128),
-            r"head_size = 128: must equal rope_head_size \+ nope_head_size \(192\)",
-        ),
-        ("deepseek_v3", ("kv_heads", 128, 8), r"kv_heads = 8: must equal heads \(128\) with latent_attention"),
-        ("llama3_8b", ("attention", "fused", "flash"), "attention.value = 'flash'"),
-        ("llama3_8b", ("kv_heads", 8, 7), r"kv_heads = 7: must divide heads \(32\)"),
+        ("mixtral_8x7b", ("experts_per_token", 2, 9), "experts.experts_per_token", "must be at most experts.number"),
+        ("mixtral_8x7b", ("dense_layers", 0, 32), "experts.dense_layers", "must be fewer than blocks"),
+        ("mixtral_8x7b", ("number", 8, 0), "experts.number.value", "greater than or equal to 1"),
+        ("deepseek_v3", ("head_size", 192, 128), "head_size", "must equal rope_head_size + nope_head_size"),
+        ("deepseek_v3", ("kv_heads", 128, 8), "kv_heads", "must equal heads"),
+        ("llama3_8b", ("attention", "fused", "flash"), "attention.value", "must be"),
+        ("llama3_8b", ("kv_heads", 8, 7), "kv_heads", "must divide heads"),
     ],
 )
-def test_contradictory_models_are_refused(tmp_path, name, change, message):
+def test_contradictory_models_are_refused(tmp_path, name, change, field, rule):
     """One line with the file, the field, its value, the rule and a remedy."""
     path = edited(tmp_path, name, change)
-    with pytest.raises(SpecificationError, match=message) as refused:
+    with refused(SpecificationError, field, rule, where="mine.yaml"):
         load_model(path)
-    assert "mine.yaml" in str(refused.value)
-    assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("block", ["experts", "latent_attention"])
