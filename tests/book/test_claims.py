@@ -14,7 +14,6 @@ from ppbook.claims import (
     NINE,
     Bench,
     assumptions,
-    condition,
     disagreements,
     judge,
     load_claims,
@@ -32,7 +31,7 @@ from ppmodel.costs import model_costs
 from ppmodel.errors import PPModelError, SpecificationError
 from ppmodel.metrics import idle_ratio
 from ppmodel.points.change import Change
-from ppmodel.simulation import compile_graph, run_graph
+from ppmodel.simulation import BUFFERED, compile_graph, run_graph
 from ppmodel.specs import DATA, load_model, load_system
 
 SIZE = ["model", "microbatches"]
@@ -189,23 +188,31 @@ def test_a_model_that_does_not_fit_is_no_case(bench, model):
 
 
 @pytest.mark.parametrize(
-    ("holds", "words"),
+    ("holds", "semantics"),
     [
-        (lambda p2p, _: p2p.startswith("blocking"), "holds with transfers blocking_send, blocking_recv or blocking"),
-        (lambda _, sums: sums != "excluded", "holds with all-reduce overlapped or blocking"),
+        (lambda p2p, _: p2p.startswith("blocking"), ["blocking_send", "blocking_recv", "blocking"]),
+        (lambda _, sums: sums != "excluded", [f"{p2p} (overlapped, blocking)" for p2p in BUFFERED]),
         (
             lambda p2p, sums: p2p == "latency" or sums == "excluded",
-            "does not hold with transfers overlapped, blocking_send, blocking_recv or blocking "
-            "with all-reduce overlapped or blocking",
+            [f"{p2p} (overlapped, blocking)" for p2p in BUFFERED[1:]],
         ),
     ],
 )
-def test_conditions_are_named_by_what_decides_them(bench, holds, words):
-    """By the transfers alone, by the all-reduce alone, or by both."""
+def test_what_reverses_an_answer_is_listed(bench, holds, semantics):
+    """Semantics by transfer, with the all-reduces in parentheses if not all of them do."""
     grid = [each for each in assumptions(bench) if (each.anchor, each.axis) == ("default", "semantics")]
     outcomes = {each: 1.0 if holds(each.setting.p2p, each.setting.allreduce) else -1.0 for each in grid}
     here = outcomes[next(each for each in grid if each.setting == bench.setting)]
-    assert condition(claims.Judgement(ROWS[0], 0.0, here, "depends", "default", outcomes)) == words
+    judgement = claims.Judgement(ROWS[0], 0.0, here, "depends", "default", outcomes)
+    assert judgement.reversed_by() == {"semantics": semantics}
+
+
+def test_other_settings_count_where_they_reverse_an_answer(judgements):
+    """As a whole beside single changes of the setting itself; with one thing changed only if nothing else does."""
+    assert judgements["levels_agree"].reversed_by() == {}
+    assert judgements["table1_gain_low"].reversed_by() == {"setting": ["paper"]}
+    assert judgements["fig3_table"].reversed_by() == {"concat": ["overlapping"], "setting": ["paper"]}
+    assert judgements["hanayo_sensitive"].reversed_by() == {"setting": ["paper, one thing changed"]}
 
 
 def test_the_setting_does_not_move_a_verdict(model, judgements):
@@ -250,10 +257,10 @@ def test_an_assumption_that_a_model_cannot_have_is_left_out(bench, model):
 def test_turns_are_the_nearest_values_with_another_answer(model):
     """At the value found the answer is another, and between it and no change it is not."""
     knobs = {"bandwidth": (0.5, 2.0, 3.3, 10.0), "straggler": (1.05, 1.2)}
-    found = {(one.row.id, one.knob): one for one in turns(load_claims(), model, load_setting("default"), knobs=knobs)}
-    assert found["table1_slow_nw_fast_cp", "bandwidth"].above == 10.0
-    assert found["equivalent_near", "straggler"].above == 1.2
-    assert np.isnan(found["levels_agree", "bandwidth"].below)
+    table = turns(load_claims(), model, load_setting("default"), knobs=knobs).set_index(["id", "knob"])
+    assert table.above["table1_slow_nw_fast_cp", "bandwidth"] == 10.0
+    assert table.above["equivalent_near", "straggler"] == 1.2
+    assert np.isnan(table.below["levels_agree", "bandwidth"])
 
 
 @pytest.mark.parametrize(
@@ -298,7 +305,15 @@ def test_the_command_ends_with_1_where_a_verdict_is_not_the_expected_one(monkeyp
     changed = [first[0].model_copy(update={"rows": [wrong]})]
     monkeypatch.setattr(claims, "load_claims", lambda about="paper": changed if about == "paper" else [])
     assert main(["claims"]) == 1
-    assert "levels_agree: holds (margin exact), expected does not hold" in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[-1].split() == [
+        "levels_agree",
+        "holds",
+        "does",
+        "not",
+        "hold",
+        "exact",
+        "exact",
+    ]
     assert main(["claims", "--json"]) == 1
     assert '"expected": "fails"' in capsys.readouterr().out
     assert main(["claims", "--setting", "papre"]) == 2
@@ -348,11 +363,11 @@ def test_a_change_that_cannot_be_is_refused(wrong):
 
 def test_comparisons_name_known_numbers_only():
     """An id that is not a published number is refused; the others keep their kind of source."""
-    table = claims.compare({"fig3_formula": 0.158})
+    table = claims.beside_published({"fig3_formula": 0.158})
     assert table.difference[0] == pytest.approx(-0.002)
     assert table.kind[0] == "digest"
     with pytest.raises(PPModelError, match="is not a published number"):
-        claims.compare({"fig9": 1})
+        claims.beside_published({"fig9": 1})
 
 
 # ---- measured elsewhere ------------------------------------------------------------------------------

@@ -49,11 +49,11 @@ def question(table, comm, limit):
 def solved(pp, microbatches, split, comm, limit, work=_WORK):
     """The file's row for a question: what the solver finds, as text."""
     table = table_of(pp, microbatches, split)
-    found = solve(question(table, comm, limit), hint=table, work=work)
-    rows = [" ".join(f"{cell[0]}" for cell in row if cell[0].microbatch >= 0) for row in found.schedule.rows()]
+    solution = solve(question(table, comm, limit), hint=table, work=work)
+    rows = [" ".join(str(cell[0]) for cell in row if cell[0].microbatch >= 0) for row in solution.schedule.rows()]
     return {
         "pp": pp, "microbatches": microbatches, "split": ":".join(map(str, split)), "comm": comm, "limit": limit,
-        "time": str(found.time), "bound": str(found.bound), "order": " / ".join(rows),
+        "time": str(solution.time), "bound": str(solution.bound), "order": " / ".join(rows),
     }  # fmt: skip
 
 
@@ -70,31 +70,28 @@ def orders():
 
     Examples
     --------
-    >>> found = orders()
-    >>> bool((found.time == found.events).all()), bool((found.time <= found.table + 1e-9).all())
+    >>> rows = orders()
+    >>> bool((rows.time == rows.events).all()), bool((rows.time <= rows.table + 1e-9).all())
     (True, True)
     """
-    read = pd.read_csv(FILE, dtype=str, comment="#")
-    return pd.DataFrame([_played(row) for row in read.itertuples(index=False)])
+    rows = []
+    for row in pd.read_csv(FILE, dtype=str, comment="#").itertuples(index=False):
+        table = table_of(int(row.pp), int(row.microbatches), tuple(map(int, row.split.split(":"))))
+        programs = [cells.split() for cells in row.order.split(" / ")]
+        schedule = Schedule.from_rows("reordered", programs, stage_shares=table.stage_shares)
+        comm, graph = float(Fraction(row.comm)), compile_graph(schedule, p2p="latency")
+        costs = uniform_costs(schedule, 1.0, _BACKWARD, latency=comm)
+        rows.append({
+            "pp": int(row.pp), "microbatches": int(row.microbatches), "split": row.split, "comm": comm,
+            "limit": row.limit, "table": round(time_of(table, question(table, row.comm, row.limit)), 9),
+            "time": round(run_graph(graph, costs).makespan_s, 9),
+            "events": round(run_events(graph, costs).makespan_s, 9),
+            "peak": float(peak_of(schedule)), "proven": row.time == row.bound,
+        })  # fmt: skip
+    return pd.DataFrame(rows)
 
 
-def _played(row):
-    split = tuple(map(int, row.split.split(":")))
-    table = table_of(int(row.pp), int(row.microbatches), split)
-    schedule = Schedule.from_rows(
-        "reordered", [cells.split() for cells in row.order.split(" / ")], stage_shares=table.stage_shares
-    )
-    problem = question(table, row.comm, row.limit)
-    costs = uniform_costs(schedule, 1.0, _BACKWARD, latency=float(Fraction(row.comm)))
-    graph = compile_graph(schedule, p2p="latency")
-    return {
-        "pp": int(row.pp), "microbatches": int(row.microbatches), "split": row.split,
-        "comm": float(Fraction(row.comm)), "limit": row.limit, "table": round(time_of(table, problem), 9),
-        "time": round(run_graph(graph, costs).makespan_s, 9), "events": round(run_events(graph, costs).makespan_s, 9),
-        "peak": float(peak_of(schedule)), "proven": row.time == row.bound,
-    }  # fmt: skip
-
-
+@cache
 def gains():
     """How much less time the splits take than the even one, both as generated and in their fastest orders.
 
@@ -110,14 +107,12 @@ def gains():
     True
     """
     keys = ["pp", "microbatches", "comm", "limit"]
-    found = orders()
-    even, rest = found[found.split == "1:1"], found[found.split != "1:1"]
-    rest = rest.merge(even, "left", keys, suffixes=("", "_even"))
-    rest = rest.assign(
-        generated=1 - rest.table / rest.table_even, reordered=1 - rest.time / rest.time_even, even_peak=rest.peak_even,
-        proven=rest.proven & rest.proven_even,
-    )  # fmt: skip
-    return rest[[*keys, "split", "generated", "reordered", "peak", "even_peak", "proven"]].reset_index(drop=True)
+    even, uneven = orders().query("split == '1:1'"), orders().query("split != '1:1'")
+    rows = uneven.merge(even, "left", keys, suffixes=("", "_even"), validate="many_to_one")
+    rows["generated"], rows["reordered"] = 1 - rows.table / rows.table_even, 1 - rows.time / rows.time_even
+    rows["proven"] &= rows.proven_even
+    columns = [*keys, "split", "generated", "reordered", "peak", "peak_even", "proven"]
+    return rows[columns].rename(columns={"peak_even": "even_peak"})
 
 
 def write(path=FILE):

@@ -5,6 +5,7 @@ rows bounds the peak of every split from below; a split whose peak meets the bou
 """
 
 from fractions import Fraction
+from functools import cache
 from itertools import combinations, product
 from typing import NamedTuple
 
@@ -209,6 +210,7 @@ class LowestPeak(NamedTuple):
     certificate: tuple
 
 
+@cache
 def front_back_certificate(schedule):
     """The proof that no split a : b of front and back half has a lower peak than the even split.
 
@@ -239,9 +241,8 @@ def front_back_certificate(schedule):
     """
     lowest, even = lowest_peak(schedule, FRONT_BACK), np.ones((1, schedule.num_stages), dtype=int)
     if split_peaks(schedule, even)[0] > lowest.peak:
-        toward = "smaller" if lowest.shares[0] < 1 else "larger"
-        rule, remedy = f"is not a minimum of the peak of {schedule.name}", f"choose a {toward} front"
-        raise PPModelError("split", "1:1", rule, remedy)
+        remedy = f"choose a {'smaller' if lowest.shares[0] < 1 else 'larger'} front"
+        raise PPModelError("split", "1:1", f"is not a minimum of the peak of {schedule.name}", remedy)
     shares = (Fraction(1),) * schedule.num_stages
     proof = lowest._replace(shares=shares, certificate=tuple(sorted(lowest.certificate)))
     return verified(proof, schedule, FRONT_BACK)
@@ -282,9 +283,14 @@ def lowest_peak(schedule, family=OWN):
     higher = (payoff[:, None] <= payoff).all(axis=2)
     matter = np.flatnonzero(higher.sum(axis=1) == 1)  # rows below another one in every corner never matter
     peak, mixture, weights = _solve_game(payoff[matter])
-    shares = tuple(sum(part * int(share) for part, share in zip(mixture, column, strict=True)) for column in corners.T)
-    rows = {int(cell[row]): weight for row, weight in zip(matter, weights, strict=True) if weight}
-    return verified(LowestPeak(peak, shares, _evidence(schedule, operation, count, rows)), schedule, family)
+    rank = schedule.rank[operation]
+    place = np.arange(len(rank)) - np.searchsorted(rank, rank)
+    certificate = []
+    for n, weight in zip(cell[matter], weights, strict=True):
+        if weight:
+            what = str(schedule.op(operation[n]))
+            certificate.append(CertificateRow(int(rank[n]), int(place[n]), what, tuple(count[n].tolist()), weight))
+    return verified(LowestPeak(peak, tuple(mixture @ corners.astype(object)), tuple(certificate)), schedule, family)
 
 
 def verified(lowest, schedule, family):
@@ -318,18 +324,19 @@ def verified(lowest, schedule, family):
     ...
     ppmodel.errors.PPModelError: certificate = 5: does not prove the peak, only 4; fix the rows or their weights
     """
-    recounted = {rank: list(_recounted(row, schedule.num_stages)) for rank, row in enumerate(schedule.rows())}
+    recounted = [_recounted(row, schedule.num_stages) for row in schedule.rows()]
     for row in lowest.certificate:
-        if recounted[row.rank][row.cell] != list(row.in_flight):
+        if recounted[row.rank][row.cell] != row.in_flight:
             raise PPModelError("certificate", row, "is not what the table holds there", "count the operations again")
-    if sum(row.weight for row in lowest.certificate) != 1 or min(row.weight for row in lowest.certificate) < 0:
+    weights = np.array([row.weight for row in lowest.certificate])
+    in_flight = np.array([row.in_flight for row in lowest.certificate], dtype=object)
+    if weights.sum() != 1 or weights.min() < 0:
         raise PPModelError("certificate", lowest.peak, "has weights that are no mean", "scale them to a sum of 1")
-    mean = [sum(row.weight * row.in_flight[s] for row in lowest.certificate) for s in range(schedule.num_stages)]
-    bound = min(_dot(mean, corner) for corner in extreme_splits(family, schedule.num_stages).tolist())
+    bound = min(extreme_splits(family, schedule.num_stages).astype(object) @ (weights @ in_flight))
     if bound != lowest.peak:
         rule = f"does not prove the peak, only {bound}"
         raise PPModelError("certificate", lowest.peak, rule, "fix the rows or their weights")
-    reached = max(_dot(held, lowest.shares) for rows in recounted.values() for held in rows)
+    reached = max(np.vstack(recounted).astype(object) @ np.array(lowest.shares, dtype=object))
     if reached != lowest.peak or sum(lowest.shares) != schedule.num_stages or min(lowest.shares) < 0:
         raise PPModelError("shares", lowest.shares, f"have a peak of {reached}, not {lowest.peak}", "solve it again")
     return lowest
@@ -360,27 +367,16 @@ def even_work_bound(schedule):
     return 2 * int(_in_use(schedule)[1].sum(axis=2).min(axis=1).max())
 
 
-def _dot(left, right):
-    return sum(a * b for a, b in zip(left, right, strict=True))
-
-
-def _recounted(row, num_ranks):
+def _recounted(row, num_stages):
     """What a rank holds in each cell of its row, counted one operation at a time: the slow way."""
-    held = [0] * num_ranks
+    in_flight, cells = [0] * num_stages, []
     for cell in row:
         for op in cell:
-            held[op.stage] += op.kind == OpKind.F
-        yield list(held)
+            in_flight[op.stage] += op.kind == OpKind.F
+        cells.append(tuple(in_flight))
         for op in cell:
-            held[op.stage] -= op.kind in (OpKind.B, OpKind.W)
-
-
-def _evidence(schedule, operation, count, weights):
-    rank = schedule.rank[operation]
-    first = np.searchsorted(rank, np.arange(schedule.num_ranks))
-    places = ((int(rank[cell]), int(cell - first[rank[cell]]), str(schedule.op(operation[cell]))) for cell in weights)
-    held = (tuple(count[cell].tolist()) for cell in weights)
-    return tuple(CertificateRow(*place, *rest) for place, *rest in zip(places, held, weights.values(), strict=True))
+            in_flight[op.stage] -= op.kind in (OpKind.B, OpKind.W)
+    return cells
 
 
 def _solve_game(payoff):
@@ -398,15 +394,14 @@ def _solve_game(payoff):
     denominator = 1
     while negative := [column for column in range(columns) if table[rows, column] < 0]:
         column = min(negative, key=outside.__getitem__)
-        able = [row for row in range(rows) if table[row, column] > 0]
-        row = min(able, key=lambda r, c=column: (Fraction(table[r, columns], table[r, c]), inside[r]))
+        positive = [row for row in range(rows) if table[row, column] > 0]
+        row = min(positive, key=lambda r, c=column: (Fraction(table[r, columns], table[r, c]), inside[r]))
         pivot, across, down = table[row, column], table[row].copy(), table[:, column].copy()
         table = (table * pivot - np.outer(down, across)) // denominator
         table[row], table[:, column], table[row, column] = across, -down, denominator
         inside[row], outside[column], denominator = outside[column], inside[row], pivot
-    total = Fraction(table[rows, columns])  # over the denominator, like everything that follows
-    solution = dict(zip(inside, table[:rows, columns], strict=True))
-    prices = dict(zip(outside, table[rows, :columns], strict=True))
-    mixture = [solution.get(column, 0) / total for column in range(columns)]
-    weights = [prices.get(columns + row, 0) / total for row in range(rows)]
-    return denominator / total, mixture, weights
+    total = Fraction(table[rows, columns])  # over the denominator, like everything above
+    solution = np.zeros(columns + rows, dtype=object)
+    solution[inside], solution[outside] = table[:rows, columns], table[rows, :columns]
+    solution[[n for n in outside if n < columns] + [n for n in inside if n >= columns]] = 0  # no values, no prices
+    return denominator / total, solution[:columns] / total, solution[columns:] / total

@@ -5,6 +5,7 @@ from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from ppbook.asymmetric.peaks import EVEN, FRONT_BACK, OWN, SPLITS, compositions, front_back_splits, split_peaks
 from ppmodel.costs import OpCosts, model_costs
@@ -139,16 +140,20 @@ def split_points(rates, num_ranks, parts, placed_parts=None, front_back=60, unit
     >>> lower.groupby(points.family, observed=True).agg(["size", "sum"]).values.tolist()
     [[59, 0], [9, 0], [35, 5]]
     """
-    import pandas as pd
-
+    mirrored, *others = every_placement(num_ranks)
+    own = compositions(parts, num_ranks)
+    if placed_parts:  # the mirrored one gets these too, or the frontier would compare grids
+        placed, whole = compositions(placed_parts, num_ranks), np.lcm(parts, placed_parts)
+        own = np.unique(np.vstack((own * (whole // parts), placed * (whole // placed_parts))), axis=0)
+    even = own[(own + own[:, ::-1] == 2 * own[0].sum() // num_ranks).all(axis=1)]
+    families = {FRONT_BACK: front_back_splits(front_back, num_ranks), EVEN: even, OWN: own}
     size = (num_ranks, units * num_ranks)
-    base = _measured(rates, size, every_placement(num_ranks)[:1], np.ones((1, num_ranks), dtype=int), p2p).iloc[0]
-    tables = [
-        _measured(rates, size, placements, splits, p2p).assign(family=family)
-        for family, placements, splits in _families(num_ranks, parts, placed_parts, front_back)
-    ]
+    tables = [_measured(rates, size, [mirrored], splits, p2p).assign(family=name) for name, splits in families.items()]
+    if placed_parts:
+        tables.append(_measured(rates, size, others, placed, p2p).assign(family=ELSEWHERE))
     points = pd.concat(tables, ignore_index=True).assign(pp=num_ranks, microbatches=size[1])
     points["family"] = pd.Categorical(points.family, [*SPLITS, ELSEWHERE])
+    base = points.iloc[0]  # the even split comes first
     points["relative_peak"] = points.peak / base.peak - 1
     points["relative_time"] = (points.makespan_s / base.makespan_s - 1).round(_DIGITS) + 0.0
     order = "pp microbatches family second split peak relative_peak makespan_s relative_time"
@@ -179,58 +184,31 @@ def frontier(points):
     [['3:1:2:2', 4.0], ['2:1:2:3', 3.5], ['1:1:2:4', 3.0]]
     """
     order = ["pp", "family", "peak", "relative_time"]
-    kept = points.assign(percent=np.floor(100 * points.relative_time)).sort_values(order, kind="stable")
-    kept = kept.drop_duplicates(["pp", "family", "peak", "percent"], ignore_index=True).drop(columns="percent")
-    ordered = kept.sort_values(["pp", "relative_time", "peak"], kind="stable")
+    rows = points.assign(percent=np.floor(100 * points.relative_time)).sort_values(order, kind="stable")
+    rows = rows.drop_duplicates(["pp", "family", "peak", "percent"], ignore_index=True).drop(columns="percent")
+    ordered = rows.sort_values(["pp", "relative_time", "peak"], kind="stable")
     before = ordered.groupby("pp").peak.transform(lambda peak: peak.cummin().shift(fill_value=np.inf))
-    return kept.assign(frontier=ordered.peak < before)
-
-
-def _families(num_ranks, parts, placed_parts, front_back):
-    """Each family with its placements and splits."""
-    mirrored, *others = every_placement(num_ranks) if placed_parts else every_placement(num_ranks)[:1]
-    own = compositions(parts, num_ranks)
-    if placed_parts:  # the mirrored one gets these too, or the frontier would compare grids
-        own = _union(own, compositions(placed_parts, num_ranks))
-    even = own[(own + own[:, ::-1] == 2 * own[0].sum() // num_ranks).all(axis=1)]
-    families = [
-        (FRONT_BACK, [mirrored], front_back_splits(front_back, num_ranks)), (EVEN, [mirrored], even),
-        (OWN, [mirrored], own),
-    ]  # fmt: skip
-    return [*families, (ELSEWHERE, others, compositions(placed_parts, num_ranks))] if placed_parts else families
-
-
-def _union(left, right):
-    """Two grids as one, in parts of which both use whole numbers."""
-    whole = np.lcm(left[0].sum(), right[0].sum())
-    return np.unique(np.vstack([grid * (whole // grid[0].sum()) for grid in (left, right)]), axis=0)
+    return rows.assign(frontier=ordered.peak < before)
 
 
 def _measured(rates, size, placements, splits, p2p):
-    """Peak and time of every split on every placement; splits vary fastest."""
-    import pandas as pd
+    """Peak and time of every split on every placement; splits vary fastest, the even one first.
 
-    splits = splits[np.argsort((splits != splits[:, :1]).any(axis=1), kind="stable")]  # the even one first
-    many, peaks, times = _split_costs(rates, splits), [], []
-    for second in placements:
-        schedule = placed_chimera(*size, second)
-        peaks.append(split_peaks(schedule, splits))
-        times.append(makespans(compile_graph(schedule, p2p), many))
-    whole = np.tile(splits.sum(axis=1), len(placements))
-    said = [":".join(map(str, row // np.gcd.reduce(row))) for row in splits]
+    A stage takes its share of the time; a transfer carries a microbatch whatever the stage's size.
+    """
+    splits = splits[np.argsort((splits != splits[:, :1]).any(axis=1), kind="stable")]
+    parts = splits.sum(axis=1)
+    compute = np.zeros((len(splits), len(OpKind), size[0]))
+    for kind, seconds in ((OpKind.F, rates.forward_s), (OpKind.B, rates.backward_s)):
+        compute[:, kind] = seconds * (splits * size[0] / parts[:, None])
+    occupancy, latency = (np.full(compute.shape[1:], seconds) for seconds in rates[2:])
+    costs = [OpCosts(seconds, occupancy, latency) for seconds in compute]
+    tables = [placed_chimera(*size, second) for second in placements]
+    peaks = np.concatenate([split_peaks(table, splits) for table in tables])
+    names = [":".join(map(str, split // np.gcd.reduce(split))) for split in splits]
     return pd.DataFrame({
         "second": np.repeat([" ".join(map(str, second)) for second in placements], len(splits)),
-        "split": np.tile(np.array(said, dtype=object), len(placements)),
-        "peak": size[0] * np.concatenate(peaks) / whole,  # whole numbers, so that equal peaks stay equal after division
-        "makespan_s": np.concatenate(times),
+        "split": np.tile(np.array(names, dtype=object), len(placements)),
+        "peak": size[0] * peaks / np.tile(parts, len(placements)),  # whole numbers: equal peaks stay equal
+        "makespan_s": np.concatenate([makespans(compile_graph(table, p2p), costs) for table in tables]),
     })  # fmt: skip
-
-
-def _split_costs(rates, splits):
-    """The costs of each split: stages take their share; a transfer carries a microbatch whatever the stage's size."""
-    num_ranks = splits.shape[1]
-    compute = np.zeros((len(splits), len(OpKind), num_ranks))
-    shares = splits * num_ranks / splits.sum(axis=1, keepdims=True)
-    compute[:, OpKind.F], compute[:, OpKind.B] = rates.forward_s * shares, rates.backward_s * shares
-    occupancy, latency = (np.full(compute.shape[1:], seconds) for seconds in rates[2:])
-    return [OpCosts(seconds, occupancy, latency) for seconds in compute]

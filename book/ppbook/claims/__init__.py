@@ -5,57 +5,15 @@ names a quantity and a requirement on it. The quantity is computed under a setti
 the verdict says whether the row holds under all of them, under some, or under none.
 """
 
-from ppbook.claims.bench import GROUPS, NINE, Bench, change_of
-from ppbook.claims.file import Claim, Expected, Row, compare, load_claims, published, rows_of
-from ppbook.claims.judge import (
-    KNOBS,
-    VERDICTS,
-    Assumption,
-    Judgement,
-    Turn,
-    assumptions,
-    condition,
-    disagreements,
-    judge,
-    measure,
-    turns,
-)
-from ppbook.claims.search import TARGETS, UNKNOWNS, holding, in_words, search
+from ppbook.claims.bench import NINE, Bench
+from ppbook.claims.file import Expected, beside_published, load_claims, published, rows_of
+from ppbook.claims.judge import VERDICTS, Judgement, assumptions, disagreements, judge, measure, turns
+from ppbook.claims.search import TARGETS, UNKNOWNS, holding, search
 from ppbook.claims.stp import judge_stp
-from ppbook.claims.tables import claims_table, headline_table, outcome_table, signed, write_marks
+from ppbook.claims.tables import claims_table, headline_table, marked_list, outcome_table, signed
 
 __all__ = [
-    "GROUPS",
-    "KNOBS",
-    "NINE",
-    "TARGETS",
-    "UNKNOWNS",
-    "VERDICTS",
-    "Assumption",
-    "Bench",
-    "Claim",
-    "Expected",
-    "Judgement",
-    "Row",
-    "Turn",
-    "assumptions",
-    "change_of",
-    "claims_table",
-    "compare",
-    "condition",
-    "disagreements",
-    "headline_table",
-    "holding",
-    "in_words",
-    "judge",
-    "judge_stp",
-    "load_claims",
-    "measure",
-    "outcome_table",
-    "published",
-    "rows_of",
-    "search",
-    "signed",
-    "turns",
-    "write_marks",
-]
+    "NINE", "TARGETS", "UNKNOWNS", "VERDICTS", "Bench", "Expected", "Judgement", "assumptions", "beside_published",
+    "claims_table", "disagreements", "headline_table", "holding", "judge", "judge_stp", "load_claims", "marked_list",
+    "measure", "outcome_table", "published", "rows_of", "search", "signed", "turns",
+]  # fmt: skip

@@ -7,7 +7,7 @@ import numpy as np
 
 from ppbook.setting import SettingSpec
 from ppmodel.errors import PPModelError
-from ppmodel.points.change import UNCHANGED, Change
+from ppmodel.points.change import UNCHANGED, WITHOUT_NETWORK, Change
 from ppmodel.points.times import times
 from ppmodel.schedules import get
 from ppmodel.schedules.cases import as_case, built
@@ -23,7 +23,7 @@ GROUPS = {
     **{f"{speed}_nw": tuple(name for name in NINE if name.endswith(f"{speed}_nw")) for speed in _SPEEDS},
     "near": tuple(name for name in NINE if not name.endswith("slow_nw")),
 }
-"""Words for several of the nine; `near` are those with a fast or middle network."""
+"""Names for several of the nine; `near` are those with a fast or middle network."""
 
 
 def change_of(setting, middle):
@@ -58,14 +58,9 @@ def change_of(setting, middle):
 
 
 @lru_cache(_KEPT)
-def _on_top(base, changes):
-    """Changes on top of a change, cached so that every bench that asks gets the same objects."""
-    return tuple(replace(base, **change.given()) for change in changes)
-
-
-@lru_cache(_KEPT)
-def _without_network(changes):
-    return tuple(replace(change, network=False) for change in changes)
+def _combined(bases, changes):
+    """Each change on top of each base, cached so that every bench that asks gets the same objects."""
+    return tuple(replace(base, **change.given()) for base in bases for change in changes)
 
 
 @dataclass(frozen=True)
@@ -122,13 +117,17 @@ class Bench:
         """Whether the bench holds the paper's nine systems."""
         return len(self.systems) == len(NINE)
 
+    @property
+    def middle(self):
+        """The middle of the nine systems."""
+        return self.systems[NINE.index("mid_cp_mid_nw")]
+
     @cached_property
     def applied(self):
         """The changes with the setting's hardware included; a change's own values override the setting's."""
         if not self.is_nine:
             return self.changes
-        base = change_of(self.setting, self.systems[NINE.index("mid_cp_mid_nw")])
-        return _on_top(base, self.changes)
+        return _combined((change_of(self.setting, self.middle),), self.changes)
 
     def columns(self, group):
         """Indices of the systems that a group or name stands for.
@@ -166,10 +165,12 @@ class Bench:
         Case
         """
         case = as_case(schedule)
-        known = {option.name: option.default for option in get(case.name).options}
-        open_options = {"concat": self.setting.concat, "waves": self.setting.waves}
-        chosen = {key: value for key, value in open_options.items() if key in known and value != known[key]}
-        return case._replace(options=tuple((chosen | dict(case.options)).items()))
+        options = {
+            option.name: getattr(self.setting, option.name)
+            for option in get(case.name).options
+            if option.name in ("concat", "waves") and getattr(self.setting, option.name) != option.default
+        }
+        return case._replace(options=tuple((options | dict(case.options)).items()))
 
     def table(self, schedule, num_ranks, num_microbatches):
         """The table of a schedule at a size.
@@ -207,7 +208,7 @@ class Bench:
         size = (self.case(schedule), num_ranks, num_microbatches, self.model, self.systems)
         if network:
             return times(*size, self.setting.p2p, self.setting.allreduce, self.applied)
-        return times(*size, "latency", changes=_without_network(self.applied))
+        return times(*size, "latency", changes=_combined(self.applied, (WITHOUT_NETWORK,)))
 
     def everywhere(self, value):
         """A number that does not depend on the system, as an array with one value for every change and system.

@@ -23,8 +23,7 @@ EXACT = 1e-6
 By = Literal["paper", "answers", "review", "book"]
 """Whose claim it is: the paper's, its authors' in answers to reviews, a review's, or a check that this book adds."""
 
-_ALWAYS = {"quantity", "pp", "microbatches", "systems", "take"}
-_FLIPS = {"quantity", "knob", "factors", "allreduce"}
+_ALWAYS = ("quantity", "pp", "microbatches", "systems", "take")
 
 
 class _Form(BaseModel):
@@ -157,11 +156,11 @@ def load_claims(path=None, about="paper"):
     """
     path = path or DATA / "claims.yaml"
     document = read_document(path, _ClaimsFile)
-    seen = set()
+    ids = set()
     for row in rows_of([*document.claims, *document.stp]):
-        if row.id in seen:
+        if row.id in ids:
             raise SpecificationError("id", row.id, "is given twice", "rename one of the rows", where=str(path))
-        seen.add(row.id)
+        ids.add(row.id)
         _check_criterion(row, path)
     return document.claims if about == "paper" else document.stp
 
@@ -169,23 +168,19 @@ def load_claims(path=None, about="paper"):
 def _check_criterion(row, path):
     """Refuse a criterion that names no known quantity, or gives something that its quantity does not take."""
     name = row.criterion.get("quantity")
-    if name not in (*QUANTITIES, FLIPS, *STP_QUANTITIES):
+    if name in QUANTITIES:
+        allowed = {*_ALWAYS, *list(inspect.signature(QUANTITIES[name]).parameters)[2:]}
+    elif name in STP_QUANTITIES:
+        allowed = {"quantity", *list(inspect.signature(STP_QUANTITIES[name]).parameters)[1:]}
+    elif name == FLIPS:
+        allowed = {"quantity", "knob", "factors", "allreduce"}
+    else:
         remedy = f"choose one of {', '.join((*QUANTITIES, FLIPS, *STP_QUANTITIES))}"
         raise SpecificationError(f"{row.id}.quantity", name, "is not a known quantity", remedy, where=str(path))
-    allowed = _allowed(name)
     for key, value in row.criterion.items():
         if key not in allowed or (key == "take" and value not in TAKES):
             remedy = f"its parts: {', '.join(sorted(allowed))}; take is one of {', '.join(TAKES)}"
             raise SpecificationError(f"{row.id}.{key}", value, f"is not a part of {name}", remedy, where=str(path))
-
-
-def _allowed(name):
-    """The parts that a criterion with some quantity may have."""
-    if name == FLIPS:
-        return _FLIPS
-    if name in STP_QUANTITIES:
-        return {"quantity", *list(inspect.signature(STP_QUANTITIES[name]).parameters)[1:]}
-    return _ALWAYS | set(list(inspect.signature(QUANTITIES[name]).parameters)[2:])
 
 
 def rows_of(claims):
@@ -211,13 +206,8 @@ def rows_of(claims):
 # ---- published numbers ---------------------------------------------------------------------------
 
 
-def published(where=None):
+def published():
     """The rows of the claims that compare with a single number, with the kind of its source.
-
-    Parameters
-    ----------
-    where : str, optional
-        Only the rows of one figure or table, by its name in the column ``where``.
 
     Returns
     -------
@@ -227,16 +217,16 @@ def published(where=None):
 
     Examples
     --------
-    >>> published("Fig. 3").index.tolist()[:2]
+    >>> numbers = published()
+    >>> numbers.index[numbers["where"] == "Fig. 3"].tolist()[:2]
     ['fig3_formula', 'fig3_table']
     """
     columns = ["id", "where", "statement", "value", "tolerance", "unit", "kind", "source"]
     rows = [[getattr(row, column) for column in columns] for row in rows_of(load_claims()) if row.relation == "equals"]
-    numbers = pd.DataFrame(rows, columns=columns).set_index("id")
-    return numbers if where is None else numbers[numbers["where"] == where]
+    return pd.DataFrame(rows, columns=columns).set_index("id")
 
 
-def compare(ours):
+def beside_published(ours):
     """Our numbers beside the published ones.
 
     Parameters
@@ -257,14 +247,14 @@ def compare(ours):
 
     Examples
     --------
-    >>> compare({"fig3_table": 0.25}).round(2).loc[0, ["published", "ours", "difference"]].tolist()
+    >>> beside_published({"fig3_table": 0.25}).round(2).loc[0, ["published", "ours", "difference"]].tolist()
     [0.26, 0.25, -0.01]
     """
     numbers = published()
     for key in ours:
         if key not in numbers.index:
             raise PPModelError("id", key, "is not a published number", f"choose one of {', '.join(numbers.index)}")
-    names = {"where": "figure", "statement": "quantity", "value": "published"}
-    table = numbers.loc[list(ours), ["where", "statement", "value", "kind"]].rename(columns=names)
+    names = {"where": "figure", "statement": "quantity", "value": "published", "kind": "kind"}
+    table = numbers.loc[list(ours), list(names)].rename(columns=names).reset_index(drop=True)
     table["ours"] = [float(value) for value in ours.values()]
-    return table.assign(difference=table.ours - table.published).reset_index(drop=True)
+    return table.assign(difference=table.ours - table.published)

@@ -2,11 +2,11 @@
 
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from tqdm import tqdm
 
 from ppbook.claims.bench import Bench
@@ -25,23 +25,11 @@ VERDICTS = {"holds": "holds", "depends": "depends", "fails": "does not hold", "n
 ANCHORS = ("default", "paper")
 """The settings around which claims are judged."""
 
-_SAID = {"default": "the default setting", "paper": "the fitted setting (paper)"}
-
 STRUCTURE = ("p2p", "allreduce", "concat", "waves")
 """The fields of a setting that decide what is simulated; the others only change its costs."""
 
-AXES = {
-    "semantics": "",
-    "concat": "concatenation",
-    "waves": "Hanayo's waves",
-    "memory": "a memory",
-    "backward": "a backward",
-    "costs": "",
-}
-"""What is changed of a setting, and how it is printed."""
-
 HARDWARE = ("memory", "backward")
-"""Those of them that only change costs; rows that count flips, which change costs, are not judged under them."""
+"""Axes of assumptions that only change costs; rows that count flips, which change costs, are not judged under them."""
 
 WAVES = (1, 2, 4)
 MEMORY_BANDWIDTHS = (34e12, 3.4e12)
@@ -76,18 +64,14 @@ def measure(row, bench, rows=()):
     ScheduleError, CostError
         If a schedule is not defined at a size, or the model does not fit it.
     """
-    if row.criterion["quantity"] == FLIPS:
-        return _count_flips(row, bench, rows)
-    given = dict(row.criterion)
-    quantity = partial(QUANTITIES[given.pop("quantity")], bench)
-    take, columns = given.pop("take", "max"), bench.columns(given.pop("systems", "all"))
-    ranks, counts = given.pop("pp", [1]), given.pop("microbatches", [1])
+    criterion = dict(row.criterion)
+    if (quantity := criterion.pop("quantity")) == FLIPS:
+        return _count_flips(bench, rows, **criterion)
+    take, columns = criterion.pop("take", "max"), bench.columns(criterion.pop("systems", "all"))
     measured = []
-    for size in product(ranks, counts):
-        try:
-            measured.append(quantity(size, **given)[:, columns])
-        except BatchError:  # a size that the model does not have
-            continue
+    for size in product(criterion.pop("pp", [1]), criterion.pop("microbatches", [1])):
+        with suppress(BatchError):  # a size that the model does not have
+            measured.append(QUANTITIES[quantity](bench, size, **criterion)[:, columns])
     if not measured:
         return np.full(len(bench.changes), np.nan)
     values = np.concatenate(measured, axis=1).astype(float)
@@ -96,23 +80,19 @@ def measure(row, bench, rows=()):
     return _TAKE[take](values, axis=1)
 
 
-def _count_flips(row, bench, rows):
+def _count_flips(bench, rows, knob, factors, allreduce=None):
     """How many of the conclusions that hold stop holding under any of some factors."""
-    given, conclusions = row.criterion, [other for other in rows if other.conclusion]
-    setting = replace(bench.setting, allreduce=given.get("allreduce", bench.setting.allreduce))
-    counts = []
-    for change in bench.changes:
-        scaled = [replace(change, **{given["knob"]: factor}) for factor in given["factors"]]
+    setting = replace(bench.setting, allreduce=allreduce or bench.setting.allreduce)
+    counts = np.zeros(len(bench.changes))
+    for place, change in enumerate(bench.changes):
+        scaled = [replace(change, **{knob: factor}) for factor in factors]
         varied = replace(bench, setting=setting, changes=(change, *scaled))
-        answers = [answer for other in conclusions if (answer := _answers(other, varied)) is not None]
-        counts.append(sum(answer[0] and not answer.all() for answer in answers))
-    return np.array(counts, dtype=float)
-
-
-def _answers(row, bench):
-    """Whether a row holds under each change, or None if it cannot be measured."""
-    with suppress(ScheduleError, CostError):
-        return row.margin(measure(row, bench)) >= 0
+        for row in rows:
+            if row.conclusion:
+                with suppress(ScheduleError, CostError):  # what cannot be measured does not flip
+                    holds = row.margin(measure(row, varied)) >= 0
+                    counts[place] += holds[0] and not holds.all()
+    return counts
 
 
 # ---- assumptions ---------------------------------------------------------------------------------
@@ -126,9 +106,9 @@ class Assumption(NamedTuple):
     anchor : str
         Name of the setting in which one thing is changed.
     axis : str
-        What is varied, a key of `AXES`; ``semantics`` is transfers and all-reduce together.
+        What is varied; ``semantics`` is transfers and all-reduce together.
     value : str
-        The value it is changed to, in words.
+        The value it is changed to, as it is printed.
     setting : SettingSpec
         The setting with that value.
     changed : bool
@@ -167,29 +147,22 @@ def assumptions(bench):
     >>> len(assumptions(Bench.of(load_model("paper"), load_setting("default"))))
     58
     """
+    variants = [("semantics", f"{p2p}, {sums}", {"p2p": p2p, "allreduce": sums}) for p2p in BUFFERED for sums in APART]
+    variants += [("concat", concat, {"concat": concat}) for concat in CONCATENATIONS]
+    variants += [("waves", str(waves), {"waves": waves}) for waves in WAVES]
+    if bench.is_nine:
+        lengths = {length: f"{length:g} forwards" if length else "as the model's" for length in BACKWARDS}
+        variants += [("backward", text, {"backward": length}) for length, text in lengths.items()]
+        for speed, follows in product(MEMORY_BANDWIDTHS, (True, False)):
+            text = f"{speed / 1e12:g} TB/s, {'follows compute' if follows else 'fixed'}"
+            variants.append(("memory", text, {"memory_bandwidth_bytes_per_s": speed, "memory_follows": follows}))
     anchors = {name: load_setting(name) for name in ANCHORS} | {bench.setting.name: bench.setting}
-    return [each for setting in anchors.values() for each in _around(setting, bench.is_nine)]
-
-
-def _around(setting, is_nine):
-    """Change one thing of a setting at a time."""
-    found = [
-        ("semantics", f"{p2p}, {allreduce}", {"p2p": p2p, "allreduce": allreduce})
-        for p2p in BUFFERED
-        for allreduce in APART
+    return [
+        Assumption(anchor.name, axis, value, setting, setting != anchor)
+        for anchor in anchors.values()
+        for axis, value, fields in variants
+        for setting in [replace(anchor, **fields)]
     ]
-    found += [("concat", concat, {"concat": concat}) for concat in CONCATENATIONS]
-    found += [("waves", str(waves), {"waves": waves}) for waves in WAVES]
-    for backward in BACKWARDS if is_nine else ():
-        found.append(
-            ("backward", f"of {backward:g} forwards" if backward else "as the model's", {"backward": backward})
-        )
-    for bandwidth in MEMORY_BANDWIDTHS if is_nine else ():
-        for follows in (True, False):
-            words = f"of {bandwidth / 1e12:g} TB/s {'that follows' if follows else 'whatever the'} compute"
-            found.append(("memory", words, {"memory_bandwidth_bytes_per_s": bandwidth, "memory_follows": follows}))
-    others = [(axis, value, replace(setting, **fields)) for axis, value, fields in found]
-    return [Assumption(setting.name, axis, value, other, other != setting) for axis, value, other in others]
 
 
 class Judgement(NamedTuple):
@@ -224,6 +197,34 @@ class Judgement(NamedTuple):
         """Whether the row holds under the setting itself."""
         return self.margin >= 0
 
+    def reversed_by(self):
+        """The assumptions under which the row's answer is not that of the setting itself.
+
+        Returns
+        -------
+        dict of str to list of str
+            The values of each axis that do so, around the setting itself. A semantics with which only some ways to run
+            the all-reduce do so has them in parentheses. ``setting`` names the other settings that do so as a whole;
+            if neither they nor a single change of the setting itself do, those of which a single change does.
+        """
+        turned = [assumption for assumption, margin in self.outcomes.items() if (margin >= 0) != self.holds_here]
+        values, semantics = {}, {}
+        for assumption in turned:
+            if assumption.anchor == self.anchor and assumption.axis == "semantics":
+                semantics.setdefault(assumption.setting.p2p, []).append(assumption.setting.allreduce)
+            elif assumption.anchor == self.anchor:
+                values.setdefault(assumption.axis, []).append(assumption.value)
+        if semantics:
+            sums = {
+                p2p: "" if len(names) == len(APART) else f" ({', '.join(names)})" for p2p, names in semantics.items()
+            }
+            values = {"semantics": [p2p + names for p2p, names in sums.items()]} | values
+        others = [assumption for assumption in turned if assumption.anchor != self.anchor]
+        settings = dict.fromkeys(assumption.anchor for assumption in others if not assumption.changed)
+        if not (values or settings):
+            settings = dict.fromkeys(f"{assumption.anchor}, one thing changed" for assumption in others)
+        return values | ({"setting": list(settings)} if settings else {})
+
 
 def judge(claims, model, setting, system=None):
     """Judge every row under a setting and under all assumptions.
@@ -257,18 +258,18 @@ def _simulate_ahead(rows, bench, varied):
     Settings that differ only in hardware share a graph; they are changes of one another.
     """
     flips = [row.criterion for row in rows if row.criterion["quantity"] == FLIPS]
-    knobs = [{given["knob"]: factor} for given in flips for factor in given["factors"]]
-    sums = {given.get("allreduce") for given in flips} - {None}
+    knobs = [{criterion["knob"]: factor} for criterion in flips for factor in criterion["factors"]]
+    sums = {criterion.get("allreduce") for criterion in flips} - {None}
     plain, alone, turned = load_setting(ANCHORS[0]), {}, {}
-    for each in varied:
-        change = replace(bench, setting=each.setting).applied[0]
-        graph = replace(plain, **{name: getattr(each.setting, name) for name in STRUCTURE})
+    for assumption in varied:
+        change = replace(bench, setting=assumption.setting).applied[0]
+        graph = replace(plain, **{name: getattr(assumption.setting, name) for name in STRUCTURE})
         alone.setdefault(graph, {})[change] = None
         turned.setdefault(graph, {})[change] = None
-        if each.axis not in HARDWARE:
-            for other in (graph, *(replace(graph, allreduce=allreduce) for allreduce in sums)):
+        if assumption.axis not in HARDWARE:
+            for setting in (graph, *(replace(graph, allreduce=allreduce) for allreduce in sums)):
                 changes = [change, *(replace(change, **knob) for knob in knobs)]
-                turned.setdefault(other, {}).update(dict.fromkeys(changes))
+                turned.setdefault(setting, {}).update(dict.fromkeys(changes))
     for row in tqdm(rows, desc="claims", leave=False, disable=None):  # all settings of a row share its costs
         settings = turned if row.conclusion and flips else alone
         for setting, changes in settings.items() if row.criterion["quantity"] != FLIPS else ():
@@ -280,32 +281,27 @@ def _judge_row(row, rows, bench, varied):
     anchor = bench.setting.name
     try:
         measured = float(measure(row, bench, rows)[0])
-    except (ScheduleError, CostError) as error:
-        return Judgement(row, np.nan, np.nan, "no case", anchor, {}, str(error))
-    if np.isnan(measured):
         reason = f"global_batch = {bench.model.global_batch} divides into none of the row's B"
-        return Judgement(row, measured, measured, "no case", anchor, {}, reason)
+    except (ScheduleError, CostError) as error:
+        measured, reason = np.nan, str(error)
+    if np.isnan(measured):
+        return Judgement(row, np.nan, np.nan, "no case", anchor, {}, reason)
     if row.criterion["quantity"] == FLIPS:  # these vary the costs themselves
-        varied = [each for each in varied if each.axis not in HARDWARE]
-    outcomes = _outcomes(row, rows, bench, varied)
+        varied = [assumption for assumption in varied if assumption.axis not in HARDWARE]
+    margins = {}
+    for setting in dict.fromkeys(assumption.setting for assumption in varied):
+        with suppress(ScheduleError, CostError):  # more waves may need more blocks than the model has
+            margins[setting] = float(row.margin(measure(row, replace(bench, setting=setting), rows)[0]))
+    outcomes = {assumption: margins[assumption.setting] for assumption in varied if assumption.setting in margins}
     return Judgement(row, measured, float(row.margin(measured)), verdict_of(outcomes), anchor, outcomes)
 
 
 def verdict_of(outcomes):
     """The verdict for margins by assumption: holds under all, depends on them, or fails under all."""
-    held = [margin >= 0 for margin in outcomes.values()]
-    if all(held):
+    holds = [margin >= 0 for margin in outcomes.values()]
+    if all(holds):
         return "holds"
-    return "depends" if any(held) else "fails"
-
-
-def _outcomes(row, rows, bench, varied):
-    """The margin under each assumption that the model can meet; more waves may need more blocks than there are."""
-    margins = {}
-    for setting in dict.fromkeys(each.setting for each in varied):
-        with suppress(ScheduleError, CostError):
-            margins[setting] = float(row.margin(measure(row, replace(bench, setting=setting), rows)[0]))
-    return {each: margins[each.setting] for each in varied if each.setting in margins}
+    return "depends" if any(holds) else "fails"
 
 
 def disagreements(judgements, margins=True):
@@ -346,49 +342,26 @@ KNOBS = {
 ranks by factors from 0.1 to 10, fine around 1; a backward in forwards; the slowness of the last stage."""
 
 
-class Turn(NamedTuple):
-    """The nearest change that reverses a row's answer.
-
-    Parameters
-    ----------
-    row : Row
-        The row whose answer it is.
-    knob : str
-        A key of `KNOBS`.
-    below, above : float
-        The nearest values on either side of no change that reverse the answer; NaN if there is none.
-    """
-
-    row: object
-    knob: str
-    below: float
-    above: float
-
-
 def turns(claims, model, setting, system=None, knobs=None):
     """Where turning one knob at a time reverses an answer that a setting gives.
 
     Parameters
     ----------
-    claims : list of Claim
-        From `load_claims`.
-    model : ModelSpec
-        The model; its own ratio of backward to forward is about 1.9.
-    setting : SettingSpec
-        The setting.
-    system : SystemSpec, optional
-        Judge on this system instead of the paper's nine.
+    claims, model, setting, system
+        As in `judge`; a model's own ratio of backward to forward is about 1.9.
     knobs : dict of str to sequence of float, optional
         Used instead of `KNOBS`.
 
     Returns
     -------
-    list of Turn
-        One per row and knob; rows without a case are left out.
+    DataFrame
+        One line per row and knob, rows without a case left out; columns ``id, knob, below, above``: the nearest values
+        on either side of no change that reverse the answer, NaN if there is none.
     """
-    knobs, bench, found = knobs or KNOBS, Bench.of(model, setting, system), []
+    knobs, bench, nearest = knobs or KNOBS, Bench.of(model, setting, system), []
     points = [(knob, value) for knob, values in knobs.items() for value in values]
     changed = replace(bench, changes=(UNCHANGED, *(Change(**{knob: value}) for knob, value in points)))
+    unturned = {"backward": (bench.is_nine and setting.backward) or _MODEL_BACKWARD}
     for row in rows_of(claims):
         if row.criterion["quantity"] == FLIPS:
             continue
@@ -396,78 +369,8 @@ def turns(claims, model, setting, system=None, knobs=None):
             answer, *answers = row.margin(measure(row, changed)) >= 0
             turned = [point for point, other in zip(points, answers, strict=True) if other != answer]
             for knob in knobs:
-                values = [value for name, value in turned if name == knob]
-                middle = ((bench.is_nine and setting.backward) or _MODEL_BACKWARD) if knob == "backward" else 1.0
+                values, middle = [value for name, value in turned if name == knob], unturned.get(knob, 1.0)
                 below = max((value for value in values if value < middle), default=np.nan)
-                found.append(Turn(row, knob, below, min((value for value in values if value > middle), default=np.nan)))
-    return found
-
-
-# ---- in words ------------------------------------------------------------------------------------
-
-
-def condition(judgement):
-    """What reverses a row's answer, in words; empty if no assumption does.
-
-    Parameters
-    ----------
-    judgement : Judgement
-        From `judge`.
-
-    Returns
-    -------
-    str
-        The assumptions that make a row hold that does not hold under the setting itself (``holds with ...``), or that
-        make a row fail that does hold (``does not hold with ...``): first single changes of the setting, then another
-        setting as a whole, and only if neither does, single changes of another setting.
-    """
-    if judgement.verdict != "depends":
-        return ""
-    here, parts = judgement.holds_here, []
-    for axis, name in AXES.items():
-        turned = {each.value: (margin >= 0) != here for each, margin in _own(judgement, axis)}
-        if any(turned.values()):
-            words = _semantics(turned) if axis == "semantics" else _either([value for value in turned if turned[value]])
-            parts.append(f"{name} {words}".strip())
-    parts += [f"{_SAID[name]} as a whole" for name, holds in _other_anchors(judgement) if holds != here]
-    elsewhere = dict.fromkeys(each.anchor for each, margin in judgement.outcomes.items() if (margin >= 0) != here)
-    parts = parts or [f"one thing changed in {_either([_SAID.get(name, f'the setting {name}') for name in elsewhere])}"]
-    return f"{'does not hold' if here else 'holds'} with {'; or '.join(parts)}"
-
-
-def _own(judgement, axis):
-    """The assumptions that change one thing of the judgement's own setting, with their margins."""
-    return [
-        (each, m) for each, m in judgement.outcomes.items() if each.axis == axis and each.anchor == judgement.anchor
-    ]
-
-
-def _other_anchors(judgement):
-    """Whether the row holds under each of the other settings, unchanged."""
-    held = {each.anchor: margin >= 0 for each, margin in judgement.outcomes.items() if not each.changed}
-    return [(name, held[name]) for name in ANCHORS if name != judgement.anchor and name in held]
-
-
-def _semantics(held):
-    """The combinations of transfers and all-reduce that hold, in words."""
-    grid = {tuple(words.split(", ")): holds for words, holds in held.items()}
-    by_p2p = {p2p: [grid[p2p, allreduce] for allreduce in APART] for p2p in BUFFERED}
-    by_sum = {allreduce: [grid[p2p, allreduce] for p2p in BUFFERED] for allreduce in APART}
-    if all(len(set(answers)) == 1 for answers in by_p2p.values()):
-        return f"transfers {_either([p2p for p2p, answers in by_p2p.items() if answers[0]])}"
-    if all(len(set(answers)) == 1 for answers in by_sum.values()):
-        return f"all-reduce {_either([name for name, answers in by_sum.items() if answers[0]])}"
-    alike = {}
-    for p2p, answers in by_p2p.items():
-        alike.setdefault(tuple(answers), []).append(p2p)
-    parts = []
-    for answers, names in alike.items():
-        sums = [allreduce for allreduce, holds in zip(APART, answers, strict=True) if holds]
-        if sums:
-            only = f" with all-reduce {_either(sums)}" if len(sums) < len(APART) else ""
-            parts.append(f"transfers {_either(names)}{only}")
-    return ", or ".join(parts)
-
-
-def _either(words):
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+                above = min((value for value in values if value > middle), default=np.nan)
+                nearest.append((row.id, knob, below, above))
+    return pd.DataFrame(nearest, columns=["id", "knob", "below", "above"])

@@ -64,21 +64,27 @@ def search(model, unknowns=None, targets=TARGETS):
     [['overlapping', 1], ['direct', 0]]
     """
     prepare(LARGE)  # thousands of small graphs, each on many systems
-    rows, bench = _rows(targets), Bench.of(model, load_setting("default"))
-    unknowns = {name: (getattr(bench.setting, name),) for name in UNKNOWNS} | (unknowns or UNKNOWNS)
-    hardware = _hardware(bench, unknowns)
-    tables = [
-        _measure_hardware(rows, bench, hardware, dict(zip(STRUCTURE, values, strict=True)))
-        for values in product(*(unknowns[name] for name in STRUCTURE))
-    ]
+    rows = {row.id: row for row in rows_of(load_claims())}
+    default = load_setting("default")
+    bench = Bench.of(model, default)
+    unknowns = {name: (getattr(default, name),) for name in UNKNOWNS} | (unknowns or UNKNOWNS)
+    names = [name for name in UNKNOWNS if name not in STRUCTURE]
+    hardware = [dict(zip(names, values, strict=True)) for values in product(*(unknowns[name] for name in names))]
+    changes = tuple(change_of(replace(default, **costs), bench.middle) for costs in hardware)
+    tables = []
+    for values in product(*(unknowns[name] for name in STRUCTURE)):  # all hardware along the axis of changes
+        structure = dict(zip(STRUCTURE, values, strict=True))
+        varied = replace(bench, setting=replace(default, **structure), changes=changes)
+        measured = {name: measure(rows[name], varied) for name in targets}
+        tables.append(pd.DataFrame([structure | costs for costs in hardware]).assign(**measured))
     table = pd.concat(tables, ignore_index=True)
-    missed = _missed(table, rows)
+    missed = np.stack([abs(table[name] - rows[name].value) / rows[name].tolerance for name in targets])
     table["met"] = (missed <= 1).sum(axis=0)
     table["distance"] = np.minimum(missed, _FARTHEST).sum(axis=0)
     return table.sort_values(["met", "distance"], ascending=[False, True], kind="stable", ignore_index=True)
 
 
-def holding(model, settings, rows):
+def holding(model, settings, ids):
     """Whether rows hold under settings of the unknowns.
 
     Parameters
@@ -87,7 +93,7 @@ def holding(model, settings, rows):
         The model.
     settings : DataFrame
         A column for each of `UNKNOWNS`, as in what `search` returns.
-    rows : sequence of str
+    ids : sequence of str
         Ids of rows.
 
     Returns
@@ -102,64 +108,10 @@ def holding(model, settings, rows):
     >>> holding(load_model("paper"), settings, ["fig3_formula", "fig3_table"]).values.tolist()
     [[True, False]]
     """
-    asked, every = _rows(rows), rows_of(load_claims())
-    default = load_setting("default")
-    benches = [Bench.of(model, replace(default, **one)) for one in settings[list(UNKNOWNS)].to_dict("records")]
-    held = [[bool(row.margin(measure(row, bench, every)) >= 0) for row in asked] for bench in benches]
-    return pd.DataFrame(held, index=settings.index, columns=list(rows))
-
-
-def _rows(targets):
-    rows = {row.id: row for row in rows_of(load_claims())}
-    return [rows[name] for name in targets]
-
-
-def _missed(measured, rows):
-    """By how many tolerances each number is missed, one line per row and one column per setting."""
-    return np.stack([abs(measured[row.id] - row.value) / row.tolerance for row in rows])
-
-
-def _hardware(bench, unknowns):
-    """Every combination of hardware and backward, as rows of a table and as changes of the default hardware."""
-    names = [name for name in UNKNOWNS if name not in STRUCTURE]
-    settings = [
-        replace(bench.setting, **dict(zip(names, values, strict=True)))
-        for values in product(*(unknowns[name] for name in names))
-    ]
-    middle = bench.systems[len(bench.systems) // 2]
-    table = pd.DataFrame([{name: getattr(setting, name) for name in names} for setting in settings])
-    return table, tuple(change_of(setting, middle) for setting in settings)
-
-
-def _measure_hardware(rows, bench, hardware, structure):
-    """Measure one structure of the schedules on all hardware, along an axis of changes."""
-    table, changes = hardware
-    varied = replace(bench, setting=replace(bench.setting, **structure), changes=changes)
-    measured = {row.id: measure(row, varied) for row in rows}
-    return pd.DataFrame(structure, index=table.index).join(table).assign(**measured)
-
-
-def in_words(unknown, value):
-    """The value of an unknown as it is printed.
-
-    Parameters
-    ----------
-    unknown : str
-        A key of `UNKNOWNS`.
-    value : object
-        The value it is set to.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> in_words("memory_bandwidth_bytes_per_s", 34e12), in_words("backward", 0.0), in_words("waves", 2)
-    ('34 TB/s', "as the model's", '2')
-    """
-    if unknown.endswith("_bytes_per_s"):
-        return f"{value / 1e12:g} TB/s"
-    if unknown == "backward":
-        return f"{value:g} forwards" if value else "as the model's"
-    return {True: "yes", False: "no"}[value] if isinstance(value, bool | np.bool_) else f"{value}"
+    rows, default = rows_of(load_claims()), load_setting("default")
+    chosen = {row.id: row for row in rows}
+    holds = []
+    for values in settings[list(UNKNOWNS)].to_dict("records"):
+        bench = Bench.of(model, replace(default, **values))
+        holds.append([bool(chosen[name].margin(measure(chosen[name], bench, rows)) >= 0) for name in ids])
+    return pd.DataFrame(holds, index=settings.index, columns=list(ids))

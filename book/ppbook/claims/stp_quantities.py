@@ -1,9 +1,12 @@
-"""The quantities that STP's claims ask for, by name, from tables and for the runs that were measured."""
+"""The quantities that STP's claims ask for, by name, from tables and for the runs that were measured.
+
+A quantity is a function of an assumption, by its name in `stp_assumptions`, and of what its criterion gives.
+"""
 
 from dataclasses import replace
 from functools import cache
 
-from pandas import concat
+import pandas as pd
 
 from ppbook.stp import SCHEDULES, idle_s, layer_s, load_throughputs, offloads, one_constant, predict, run_of, table_of
 from ppmodel import formulas
@@ -19,14 +22,6 @@ _TIMES = {"equal": (10, 10, 10, 3), "unequal": (10, 12, 8, 3)}
 _FORMULAS = {"1f1b_i": "interleaved", "zb_v": "zb_v", "stp": "stp"}
 _TAKES = {"largest": lambda off: float(off.iloc[off.abs().argmax()]), "mean": lambda off: float(off.abs().mean())}
 
-STP_QUANTITIES = {}
-"""Every quantity of STP's claims by its name in ``data/claims.yaml``: functions of an assumption and of criteria."""
-
-
-def _quantity(function):
-    STP_QUANTITIES[function.__name__] = cache(function)
-    return function
-
 
 @cache
 def stp_assumptions():
@@ -41,10 +36,10 @@ def stp_assumptions():
     slowed = replace(bare, collectives=CollectiveSpec(contention=_CONTENTION))
     return {
         ANCHOR: (bare, {}),
-        "one constant, contention": (slowed, {}),
+        "one constant with contention": (slowed, {}),
         "cost model": (machine, {}),
-        "cost model, no transfers": (machine, {"changes": WITHOUT_NETWORK}),
-        "cost model, blocking transfers": (machine, {"p2p": "blocking"}),
+        "cost model without transfers": (machine, {"changes": WITHOUT_NETWORK}),
+        "cost model with blocking transfers": (machine, {"p2p": "blocking"}),
     }
 
 
@@ -60,55 +55,43 @@ def _sizes(name):
     ]
 
 
-@_quantity
 def exposed_more(_, of, ranks):
     """Exposed all-reduces of the first or the most loaded rank minus the published number: the largest difference."""
-    published = {
-        "1f1b_i": lambda _, count: 2 * count,
-        "zb_v": lambda _, count: 4 * count,
-        "stp": lambda s, _: 2 * s + 1,
-    }
-    passes = {size: exposed_passes(table_of(of, *size)) for size in _sizes(of)}
-    found = [(one[0] if ranks == "first" else one.max()) - published[of](*size) for size, one in passes.items()]
-    return float(max(found, key=abs))
+    differences = []
+    for size in _sizes(of):
+        published = {"1f1b_i": 2 * size[1], "zb_v": 4 * size[1], "stp": 2 * size[0] + 1}[of]
+        passes = exposed_passes(table_of(of, *size))
+        differences.append((passes[0] if ranks == "first" else passes.max()) - published)
+    return float(max(differences, key=abs))
 
 
-@_quantity
 def exposed_less(_):
     """Share of interleaved 1F1B's exposed all-reduces that STP's most loaded rank hides: the least in Table 6."""
     sizes = {(row.pipeline, row.batch) for row in load_throughputs().itertuples()}
     return min(1 - exposed_passes(table_of("stp", *size)).max() / (2 * size[1]) for size in sizes)
 
 
-@_quantity
 def bubble_more(_, of, times):
     """Least idle time of any rank over the published pipeline bubble, minus 1: the largest difference."""
     form = getattr(formulas, f"pipeline_bubble_{_FORMULAS[of]}")
-    found = []
+    differences = []
     for ranks in range(2, _LARGEST_RANKS + 1):
-        count = 3 * ranks + (-3 * ranks) % ranks
-        idle, _span = idle_s(table_of(of, ranks, count), *_TIMES[times])
-        found.append(idle.min() / form(ranks, *_TIMES[times]) - 1)
-    return float(max(found, key=abs))
+        idle, _span = idle_s(table_of(of, ranks, 3 * ranks), *_TIMES[times])
+        differences.append(idle.min() / form(ranks, *_TIMES[times]) - 1)
+    return float(max(differences, key=abs))
 
 
-@_quantity
 def peak_more(_, weight_grads):
     """Chunks at STP's peak minus the published 3S: the largest difference."""
-    held = {} if weight_grads == "hold" else {"held_for_weight_grad": 0.0}
-    return float(
-        max(2 * peak_activations(table_of("stp", *size), **held).max() - 3 * size[0] for size in _sizes("stp"))
-    )
+    options = {} if weight_grads == "hold" else {"held_for_weight_grad": 0.0}
+    peaks = {size: 2 * peak_activations(table_of("stp", *size), **options).max() for size in _sizes("stp")}
+    return float(max(peak - 3 * ranks for (ranks, _), peak in peaks.items()))
 
 
-@_quantity
 def peak_ratio(_, over):
     """Peak activations of STP over those of another schedule, minus 1: the smallest value."""
-    found = [
-        peak_activations(table_of("stp", *size)).max() / peak_activations(table_of(over, *size)).max()
-        for size in _sizes(over)
-    ]
-    return float(min(found)) - 1
+    tables = [(table_of("stp", *size), table_of(over, *size)) for size in _sizes(over)]
+    return float(min(peak_activations(ours).max() / peak_activations(other).max() for ours, other in tables)) - 1
 
 
 # ---- runs ----------------------------------------------------------------------------------------
@@ -120,143 +103,127 @@ def _predicted(assumption, name, zb_v="exposed"):
     return predict(load_throughputs(name), system, zb_v=zb_v, **options)
 
 
-@_quantity
 def gain_off(assumption, over, zb_v="exposed", rows="throughput", of="largest"):
     """Predicted gain of STP minus the measured one: the largest over all rows, or the mean of absolute values."""
     return _TAKES[of](_predicted(assumption, rows, zb_v)[f"off_{over}"])
 
 
-@_quantity
 def run_gain(assumption, over, zb_v="exposed", rows="throughput", of="max"):
     """Predicted gain of STP: the largest or the smallest over all rows."""
     return float(getattr(_predicted(assumption, rows, zb_v)[f"ours_{over}"], of)())
 
 
-@_quantity
 def deep_gain(assumption):
     """Predicted gain over interleaved 1F1B at tp 4: with eight ranks minus with four, at the most microbatches."""
-    found = _predicted(assumption, "throughput")
-    found = found[found.tensor == 4].groupby("pipeline").ours_1f1b_i.last()
-    return float(found[8] - found[4])
+    gains = _predicted(assumption, "throughput").query("tensor == 4").groupby("pipeline").ours_1f1b_i.last()
+    return float(gains[8] - gains[4])
 
 
 def _gains(assumption, tensor, sequence, **options):
     """Seconds of the three schedules on the 12.1B model with four ranks and 64 sequences."""
-    system, more = stp_assumptions()[assumption]
+    system, keywords = stp_assumptions()[assumption]
     spec = replace(load_model("stp_12b"), sequence=sequence)
-    cases = [("interleaved-1f1b", {"chunks": 2}), "zb-v", "stp"]
-    given = {"global_batch": 64, "layers": (4,) * 7 + (2,), "overlap_backward": True} | more | options
-    return compare(cases, 4, model=spec, system=system, tp=tensor, **given).iteration_s.to_numpy()
+    layout = {"tp": tensor, "global_batch": 64, "layers": (4,) * 7 + (2,), "overlap_backward": True}
+    return compare(
+        [*SCHEDULES.values()], 4, model=spec, system=system, **layout, **keywords, **options
+    ).iteration_s.array
 
 
-@_quantity
 def overlapped_gain(assumption, tensor, sequence_parallel):
     """Gain of STP, hiding nothing else, over the faster baseline whose tensor collectives run under its products."""
     hidden = _gains(assumption, tensor, 4096, overlap_tensor=True, sequence_parallel=sequence_parallel)[:2]
     return float(hidden.min() / _gains(assumption, tensor, 4096)[2]) - 1
 
 
-@_quantity
 def long_gain(assumption, tensor, sequence):
     """Gain of STP over the faster of the other two, for a given sequence length."""
-    *others, ours = _gains(assumption, tensor, sequence)
-    return float(min(others) / ours) - 1
+    *baselines, stp = _gains(assumption, tensor, sequence)
+    return float(min(baselines) / stp) - 1
 
 
-@_quantity
 def alone_gain(assumption):
     """Gain of STP over the faster of the other two without tensor parallelism."""
     return long_gain(assumption, 1, 4096)
 
 
-@_quantity
 def share_growth(assumption):
     """Share of a layer's forward spent in all-reduces: with eight GPUs over that with two."""
-    system, _ = stp_assumptions()[assumption]
-    shares = [
-        exposed / (computing + exposed)
-        for computing, exposed in (layer_s("stp_12b", system, tp, 6144) for tp in (2, 8))
-    ]
-    return shares[1] / shares[0]
+    two, eight = (layer_s("stp_12b", stp_assumptions()[assumption][0], tp, 6144) for tp in (2, 8))
+    return (eight[1] / sum(eight)) / (two[1] / sum(two))
 
 
-@_quantity
 def seconds_growth(assumption):
     """Seconds of a layer's all-reduces: with eight GPUs over those with two."""
-    system, _ = stp_assumptions()[assumption]
-    return layer_s("stp_12b", system, 8, 6144)[1] / layer_s("stp_12b", system, 2, 6144)[1]
+    two, eight = (layer_s("stp_12b", stp_assumptions()[assumption][0], tp, 6144) for tp in (2, 8))
+    return eight[1] / two[1]
 
 
 # ---- memory --------------------------------------------------------------------------------------
 
 
-def _stp_run(assumption, row, **layout):
-    """STP's row of `compare` for a measured run under a layout; `link` multiplies the bandwidth of the host link."""
-    system, more = stp_assumptions()[assumption]
+def _stp_run(assumption, run=None, **layout):
+    """STP's row of `compare` for a measured run under a layout; `link` multiplies the bandwidth of the host link.
+
+    Without a run it is that of Table 6 whose throughput matches that in the replies' table on recomputation.
+    """
+    runs = load_throughputs().query("tensor == 4 and pipeline == 4 and batch == 128")
+    run = run or next(runs.itertuples(index=False))
+    system, keywords = stp_assumptions()[assumption]
     link = layout.pop("link", 1.0) * system.host_bandwidth_bytes_per_s
-    given = {"overlap_backward": True, **run_of(row), **more, **layout}
-    return compare("stp", system=replace(system, host_bandwidth_bytes_per_s=link), **given).iloc[0]
-
-
-def _layouts():
-    """The smallest run of each layout of Table 6."""
-    found = load_throughputs().drop_duplicates(["model", "tensor", "pipeline"])
-    return list(found.itertuples(index=False))
-
-
-def _recomputed_run():
-    """The run of Table 6 whose throughput matches that in the replies' table on recomputation."""
-    found = load_throughputs().query("tensor == 4 and pipeline == 4 and batch == 128")
-    return next(found.itertuples(index=False))
+    keywords = {"overlap_backward": True, **run_of(run), **keywords, **layout}
+    return compare("stp", system=replace(system, host_bandwidth_bytes_per_s=link), **keywords).iloc[0]
 
 
 @cache
-def _peaks(assumption, share):
-    """Peak memory of STP in bytes in Table 6's layouts, with offloading if a share is given."""
+def _layout_rows(assumption, share):
+    """STP's rows of `compare` for the smallest run of each layout of Table 6, with offloading if a share is given."""
+    runs = load_throughputs().drop_duplicates(["model", "tensor", "pipeline"]).itertuples(index=False)
     layout = {} if share is None else offloads(share)
-    return [_stp_run(assumption, row, **layout).peak_memory_bytes for row in _layouts()]
+    return pd.DataFrame([_stp_run(assumption, run, **layout) for run in runs]).infer_objects()
 
 
-@_quantity
 def offload_saves(assumption, share, of):
     """Share of the peak memory that STP's way of offloading saves: the least or the most in Table 6's layouts."""
-    plain, less = _peaks(assumption, None), _peaks(assumption, share)
-    return float({"min": min, "max": max}[of](1 - one / other for one, other in zip(less, plain, strict=True)))
+    peaks, plain = (_layout_rows(assumption, kept).peak_memory_bytes.array for kept in (share, None))
+    return float(getattr(1 - peaks / plain, of)())
 
 
-@_quantity
 def offload_waits(assumption):
     """Share of the iteration spent waiting for the offloaded first chunks: the most in Table 6's layouts."""
-    rows = [_stp_run(assumption, row, **offloads()) for row in _layouts()]
-    return float(max(row.offload_s / row.iteration_s for row in rows))
+    rows = _layout_rows(assumption, 1.0)
+    return float((rows.offload_s / rows.iteration_s).max())
 
 
-@_quantity
 def offload_over_recompute(assumption, link):
     """Throughput with the first chunks offloaded over that with full recomputation, minus 1, over a given host link."""
-    run = _recomputed_run()
-    offloaded, again = (
-        _stp_run(assumption, run, **layout).iteration_s
-        for layout in ({"offload": 1.0, "link": link}, {"recompute": "full"})
-    )
-    return float(again / offloaded) - 1
+    offloaded = _stp_run(assumption, offload=1.0, link=link).iteration_s
+    recomputed = _stp_run(assumption, recompute="full").iteration_s
+    return float(recomputed / offloaded) - 1
 
 
-@_quantity
 def peak_off(assumption, recompute, measured):
     """Predicted peak memory of STP over the measured one in GB, minus 1."""
-    return float(_stp_run(assumption, _recomputed_run(), recompute=recompute).peak_memory_bytes / 1e9 / measured) - 1
+    return float(_stp_run(assumption, recompute=recompute).peak_memory_bytes / 1e9 / measured) - 1
 
 
-@_quantity
 def filled_gain(assumption, offload):
     """Gain of STP over the faster of the other two if each fills the memory, as we read Table 5."""
-    system, more = stp_assumptions()[assumption]
-    spec = replace(load_model("stp_12b"), sequence=8192)
-    given = {"tp": 4, "global_batch": 192, "overlap_backward": True, "recompute": ["none", "selective", "full"], **more}
-    given |= {"model": spec, "system": system, "microbatch_size": [1, 2, 4]}
-    rows = compare([*SCHEDULES.values()], 4, **given)
+    system, keywords = stp_assumptions()[assumption]
+    keywords = {"model": replace(load_model("stp_12b"), sequence=8192), "system": system, "tp": 4, **keywords}
+    keywords |= {"global_batch": 192, "microbatch_size": [1, 2, 4], "recompute": ["none", "selective", "full"]}
+    rows = compare([*SCHEDULES.values()], 4, overlap_backward=True, **keywords)
     if offload:
-        rows = concat([rows, compare("stp", 4, **given, **offloads())])
+        rows = pd.concat([rows, compare("stp", 4, overlap_backward=True, **keywords, **offloads())])
     best = rows[rows.fits.eq(True)].groupby("schedule").iteration_s.min()
     return float(best.drop("stp").min() / best["stp"]) - 1
+
+
+STP_QUANTITIES = {
+    quantity.__name__: cache(quantity)
+    for quantity in (
+        exposed_more, exposed_less, bubble_more, peak_more, peak_ratio, gain_off, run_gain, deep_gain, overlapped_gain,
+        long_gain, alone_gain, share_growth, seconds_growth, offload_saves, offload_waits, offload_over_recompute,
+        peak_off, filled_gain,
+    )
+}  # fmt: skip
+"""Every quantity of STP's claims by its name in ``data/claims.yaml``."""

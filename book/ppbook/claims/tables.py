@@ -1,212 +1,24 @@
-"""Judgements as tables for a page: every row, a summary of the claims, every assumption, what reverses answers."""
+"""Judgements as tables: every row, a line per claim, and the margin under every assumption."""
 
-import numpy as np
 import pandas as pd
 
 from ppbook.claims.file import EXACT
-from ppbook.claims.judge import VERDICTS, condition
-from ppmodel.cli.text import joined
+from ppbook.claims.judge import VERDICTS
 
-_KNOB_WORDS = {
-    "bandwidth": "{:g} times the bandwidth", "latency": "{:g} times the latency", "compute": "{:g} times the compute",
-    "straggler": "a last stage that takes {:g} times as long",
-    "backward": "a backward {:g} times as long as the forward",
+MARKS = {"holds": "✓", "depends": "◐", "holds in part": "◔", "does not hold": "✗", "no case": ""}
+"""A sign for each verdict."""
+
+AXES = {
+    "semantics": "transfers and all-reduce", "concat": "Chimera's concatenation", "waves": "Hanayo's waves",
+    "memory": "memory", "backward": "length of a backward", "setting": "setting", "costs": "costs",
 }  # fmt: skip
-_MARKS = {"holds": "✓", "depends": "◐", "holds in part": "◔", "fails": "✗"}
-_AXES_SAID = {
-    "semantics": "what a transfer and an all-reduce occupy", "concat": "how Chimera's units are joined",
-    "waves": "Hanayo's waves", "memory": "the speed of memory", "backward": "the length of a backward",
-    "costs": "what costs are assumed",
-}  # fmt: skip
+"""What assumptions vary, and how it is printed."""
+
+_STRENGTH = ("no case", "fails", "depends", "holds")
 
 
-def claims_table(claims, judgements, turned=()):
-    """Every row with its verdict, its number and what reverses its answer.
-
-    Parameters
-    ----------
-    claims : list of Claim
-        From `load_claims`.
-    judgements : list of Judgement
-        From `judge`, on these claims.
-    turned : list of Turn
-        From `turns`.
-
-    Returns
-    -------
-    DataFrame
-        One line per row; columns ``claim, id, statement, where, by, kind, verdict, here, measured, claimed, margin,
-        depends, page``. ``claim`` is the claim's number, ``by`` says whose claim the row checks, and ``here`` whether
-        it holds under the setting itself. Numbers are as they are printed. ``depends`` names, in words, the assumptions
-        under which the row holds and the nearest changes that reverse the answer.
-    """
-    of = {row.id: claim for claim in claims for row in claim.rows}
-    return pd.DataFrame([
-        {
-            "claim": of[one.row.id].number, "id": one.row.id, "statement": one.row.statement, "where": one.row.where,
-            "by": of[one.row.id].by_of(one.row), "kind": one.row.kind, "verdict": VERDICTS[one.verdict],
-            "here": one.holds_here,
-            "measured": one.row.number(one.measured), "claimed": one.row.reference,
-            "margin": signed(one.row, one.margin), "depends": depends(one, turned), "page": one.row.page,
-        }
-        for one in judgements
-    ])  # fmt: skip
-
-
-def depends(judgement, turned=()):
-    """What an answer depends on, in words.
-
-    Parameters
-    ----------
-    judgement : Judgement
-        From `judge`.
-    turned : list of Turn
-        From `turns`; those of other rows are ignored.
-
-    Returns
-    -------
-    str
-        The assumptions under which the row holds, or why it could not be judged; then what reverses the answer.
-    """
-    said, row = condition(judgement), judgement.row.id
-    words = [said] if said else [judgement.reason] * bool(judgement.reason)
-    nearest = turns_in_words([turn for turn in turned if turn.row.id == row])
-    return "; ".join([*words, *[f"reversed by {nearest}"] * bool(nearest)])
-
-
-def signed(row, margin):
-    """A margin as it is printed, with its sign.
-
-    Parameters
-    ----------
-    row : Row
-        Gives the unit.
-    margin : float
-        In the row's unit.
-
-    Returns
-    -------
-    str
-        Empty if there is none.
-    """
-    if abs(margin) <= row.tolerance <= EXACT:
-        return "exact"
-    return ("+" if margin > 0 else "") + row.number(margin)
-
-
-def turns_in_words(turned):
-    """The nearest changes that reverse an answer, in words.
-
-    Parameters
-    ----------
-    turned : list of Turn
-        Of one row.
-
-    Returns
-    -------
-    str
-        Empty if nothing within reach does.
-
-    Examples
-    --------
-    >>> from ppbook.claims import Turn
-    >>> turns_in_words([Turn(None, "bandwidth", 0.5, float("nan")), Turn(None, "backward", float("nan"), 2.5)])
-    '0.5 times the bandwidth; a backward 2.5 times as long as the forward'
-    """
-    words = []
-    for turn in turned:
-        for value in (turn.below, turn.above):
-            if not np.isnan(value):
-                words.append(_KNOB_WORDS[turn.knob].format(value))
-    return "; ".join(words)
-
-
-def headline_table(claims, judgements, implied, turned=()):
-    """One line per claim: the verdict that follows from its deciding rows, and the numbers of the weakest of these.
-
-    Parameters
-    ----------
-    claims : list of Claim
-        From `load_claims`.
-    judgements, implied : list of Judgement
-        From `judge`, under the book's setting and under the one that the published numbers imply.
-    turned : list of Turn
-        From `turns`.
-
-    Returns
-    -------
-    DataFrame
-        One line per claim; columns ``claim, title, statement, by, verdict, row, measured, claimed, margin, depends,
-        rows, holding, holding_implied, page``. ``row`` is the weakest of the deciding rows, and of equally weak ones
-        the first in the file; ``rows`` counts those of whoever makes the claim, ``holding`` and ``holding_implied``
-        those of them that hold under the two settings.
-    """
-    table = claims_table(claims, judgements, turned).set_index("id")
-    here = {one.row.id: one for one in judgements}
-    there = {one.row.id: one.holds_here for one in implied}
-    found = []
-    for claim in claims:
-        own = [row for row in claim.rows if claim.by_of(row) == claim.by]
-        weakest = min(claim.deciding, key=lambda row: (*_strength(here[row.id]), claim.rows.index(row)))
-        shown = table.loc[weakest.id]
-        found.append({
-            "claim": claim.number, "title": claim.title, "statement": claim.statement,
-            "by": claim.by, "verdict": _verdict([here[row.id].verdict for row in claim.deciding]), "row": weakest.id,
-            "measured": shown.measured, "claimed": shown.claimed, "margin": shown.margin, "depends": shown.depends,
-            "rows": len(own), "holding": sum(here[row.id].holds_here for row in own),
-            "holding_implied": sum(there[row.id] for row in own), "page": shown.page,
-        })  # fmt: skip
-    return pd.DataFrame(found)
-
-
-def _strength(judgement):
-    """How strong a row is: by its verdict, then by whether it holds under the setting itself."""
-    return ["no case", "fails", "depends", "holds"].index(judgement.verdict), judgement.holds_here
-
-
-def _verdict(verdicts):
-    """A claim's verdict from those of its deciding rows: the one they all have, or what they have in common."""
-    found = set(verdicts) - {"no case"} or {"no case"}
-    if len(found) == 1:
-        return VERDICTS[found.pop()]
-    return "holds in part" if "fails" in found else VERDICTS["depends"]
-
-
-def outcome_table(claims, judgements):
-    """The margin of every row under every assumption.
-
-    Parameters
-    ----------
-    claims : list of Claim
-        From `load_claims`.
-    judgements : list of Judgement
-        From `judge`, on these claims.
-
-    Returns
-    -------
-    DataFrame
-        One line per row and assumption; columns ``claim, id, anchor, axis, value, margin``; rows without a case have
-        none.
-    """
-    numbers = {row.id: claim.number for claim in claims for row in claim.rows}
-    return pd.DataFrame(
-        [
-            {
-                "claim": numbers[one.row.id],
-                "id": one.row.id,
-                "anchor": each.anchor,
-                "axis": each.axis,
-                "value": each.value,
-                "margin": margin,
-            }
-            for one in judgements
-            for each, margin in one.outcomes.items()
-        ]
-    )
-
-
-def write_marks(claims, judgements):
-    """One marked sentence per claim, for a page to include: it holds, it depends on something, or it does not hold.
+def claims_table(claims, judgements):
+    """Every row with its verdict, its number, and the assumptions that reverse its answer.
 
     Parameters
     ----------
@@ -217,31 +29,121 @@ def write_marks(claims, judgements):
 
     Returns
     -------
-    page : str
-        In MyST, one item per claim.
-    counts : dict of str to int
-        How many ``hold``, ``depend`` on assumptions, hold ``in part``, and ``fail``.
+    DataFrame
+        One line per row; columns ``claim, id, statement, where, by, kind, verdict, here, measured, claimed, margin,
+        depends, page``. ``claim`` is the claim's number, ``by`` says whose claim the row checks, and ``here`` whether
+        it holds under the setting itself. Numbers are as they are printed. ``depends`` lists what
+        `Judgement.reversed_by` returns, or says why there is no case.
     """
-    judged = {one.row.id: one for one in judgements}
-    items, counts = [], dict.fromkeys(_MARKS, 0)
+    claim_of = {row.id: claim for claim in claims for row in claim.rows}
+    rows = []
+    for judgement in judgements:
+        row, claim = judgement.row, claim_of[judgement.row.id]
+        axes = [f"{AXES[axis]}: {', '.join(values)}" for axis, values in judgement.reversed_by().items()]
+        rows.append({
+            "claim": claim.number, "id": row.id, "statement": row.statement, "where": row.where,
+            "by": claim.by_of(row), "kind": row.kind, "verdict": VERDICTS[judgement.verdict],
+            "here": judgement.holds_here, "measured": row.number(judgement.measured), "claimed": row.reference,
+            "margin": signed(row, judgement.margin), "depends": judgement.reason or "; ".join(axes), "page": row.page,
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def signed(row, margin):
+    """A margin in a row's unit as it is printed, with its sign; empty if it is NaN."""
+    if abs(margin) <= row.tolerance <= EXACT:
+        return "exact"
+    return ("+" if margin > 0 else "") + row.number(margin)
+
+
+def headline_table(claims, judgements, implied=None):
+    """One line per claim: the verdict that follows from its deciding rows, and the numbers of the weakest of these.
+
+    Parameters
+    ----------
+    claims, judgements
+        As in `claims_table`.
+    implied : list of Judgement, optional
+        From `judge`, under the setting that the published numbers imply.
+
+    Returns
+    -------
+    DataFrame
+        One line per claim; columns ``claim, title, statement, by, verdict, axes, row, measured, claimed, margin, rows,
+        holding, holding_implied, page``. ``axes`` lists the kinds of assumptions on which an answer of a deciding row
+        depends, around any setting. ``row`` is the weakest of the deciding rows, and of equally weak ones the first in
+        the file; ``rows`` counts those of whoever makes the claim, ``holding`` and ``holding_implied`` those of them
+        that hold under the two settings.
+    """
+    table = claims_table(claims, judgements).set_index("id")
+    judged = {judgement.row.id: judgement for judgement in judgements}
+    fitted = {judgement.row.id: judgement.holds_here for judgement in implied or ()}
+    lines = []
     for claim in claims:
+        rows = [row.id for row in claim.rows if claim.by_of(row) == claim.by]
         deciding = [judged[row.id] for row in claim.deciding]
-        verdict = _verdict([one.verdict for one in deciding])
-        key = next(key for key in _MARKS if VERDICTS.get(key, key) == verdict)
-        counts[key] += 1
-        on = [words for axis, words in _AXES_SAID.items() if any(_turns_on(one, axis) for one in deciding)]
-        said = f"depends on {joined(on)}" if key == "depends" and on else verdict
-        page = claim.rows[0].page
-        items.append(
-            f"- {_MARKS[key]} {claim.statement} *{said[:1].upper()}{said[1:]}* ({{doc}}`{claim.title} </{page}>`)."
-        )
-    return ":::{div} claim-marks\n" + "\n".join(items) + "\n:::\n", counts
+        verdicts = {judgement.verdict for judgement in deciding} - {"no case"} or {"no case"}
+        verdict = VERDICTS[verdicts.pop() if len(verdicts) == 1 else "depends"]
+        weakest = min(deciding, key=lambda judgement: (_STRENGTH.index(judgement.verdict), judgement.holds_here))
+        lines.append({
+            "claim": claim.number, "title": claim.title, "statement": claim.statement, "by": claim.by,
+            "verdict": "holds in part" if "fails" in verdicts else verdict, "axes": ", ".join(_open_axes(deciding)),
+            "row": weakest.row.id, **table.loc[weakest.row.id, ["measured", "claimed", "margin"]],
+            "rows": len(rows), "holding": sum(judged[row].holds_here for row in rows),
+            "holding_implied": sum(fitted.get(row, False) for row in rows), "page": weakest.row.page,
+        })  # fmt: skip
+    return pd.DataFrame(lines)
 
 
-def _turns_on(judgement, axis):
-    """Whether an answer depends on one thing that is assumed, under any of the settings."""
-    held = {}
-    for each, margin in judgement.outcomes.items():
-        if each.axis == axis:
-            held.setdefault(each.anchor, set()).add(margin >= 0)
-    return any(len(answers) > 1 for answers in held.values())
+def _open_axes(judgements):
+    """The axes along which some row holds under some assumptions around a setting and not under others."""
+    answers = {}
+    for judgement in judgements:
+        for assumption, margin in judgement.outcomes.items():
+            answers.setdefault((assumption.axis, assumption.anchor, judgement.row.id), set()).add(margin >= 0)
+    open_axes = {axis for (axis, *_), verdicts in answers.items() if len(verdicts) > 1}
+    return [name for axis, name in AXES.items() if axis in open_axes]
+
+
+def outcome_table(claims, judgements):
+    """The margin of every row under every assumption.
+
+    Parameters
+    ----------
+    claims, judgements
+        As in `claims_table`.
+
+    Returns
+    -------
+    DataFrame
+        One line per row and assumption; columns ``claim, id, anchor, axis, value, margin``; rows without a case have
+        none.
+    """
+    numbers = {row.id: claim.number for claim in claims for row in claim.rows}
+    rows = [
+        (numbers[judgement.row.id], judgement.row.id, *assumption[:3], margin)
+        for judgement in judgements
+        for assumption, margin in judgement.outcomes.items()
+    ]
+    return pd.DataFrame(rows, columns=["claim", "id", "anchor", "axis", "value", "margin"])
+
+
+def marked_list(headlines):
+    """The claims with their verdicts as a list in MyST, for a page to include.
+
+    Parameters
+    ----------
+    headlines : DataFrame
+        From `headline_table`.
+
+    Returns
+    -------
+    str
+        One item per claim: the sign of its verdict, its statement, the verdict and what it depends on, and a link.
+    """
+    items = []
+    for claim in headlines.itertuples():
+        verdict = f"{claim.verdict}: {claim.axes}" if claim.verdict == VERDICTS["depends"] else claim.verdict
+        link = f"{{doc}}`{claim.title} </{claim.page}>`"
+        items.append(f"- {MARKS[claim.verdict]} {claim.statement} *{verdict[0].upper()}{verdict[1:]}* ({link}).")
+    return ":::{div} claim-marks\n" + "\n".join(items) + "\n:::\n"
