@@ -33,7 +33,7 @@ def claims_command(system, model, setting, as_json):
     if usual:
         judgements += judge_stp(load_claims(about="stp"))
     others = disagreements(judgements, margins=usual)
-    say_json([_judged(one) for one in judgements]) if as_json else say(report(judgements, others))
+    say_json([_judged(judgement) for judgement in judgements]) if as_json else say(report(judgements, others))
     return 1 if others else 0
 
 
