@@ -78,8 +78,8 @@ def link(schedule, pp, microbatches, against=None, page=PAGE, **shown):
     if pp not in RANKS:
         raise PPModelError("pp", pp, f"must be from {RANKS[0]} to {RANKS[-1]} in the explorer", "choose one of them")
     if microbatches not in sizes(pp):
-        listed = ", ".join(map(str, sizes(pp)))
-        raise PPModelError("microbatches", microbatches, f"must be one of {listed} for pp = {pp}", "choose one of them")
+        legal = ", ".join(map(str, sizes(pp)))
+        raise PPModelError("microbatches", microbatches, f"must be one of {legal} for pp = {pp}", "choose one of them")
     for key in shown:
         if key not in _KEYS:
             raise PPModelError(key, shown[key], "is not known to the explorer", f"give {', '.join(_KEYS)}")

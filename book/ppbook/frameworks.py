@@ -45,19 +45,19 @@ def entries():
         If an entry names a schedule that is not registered, or is given twice.
     """
     path, seen = DATA / "frameworks.yaml", set()
-    found = read_document(path, _File).entries
-    for one in found:
-        if one.schedule not in schedules.names():
+    listed = read_document(path, _File).entries
+    for entry in listed:
+        if entry.schedule not in schedules.names():
             rule, remedy = "is not a registered schedule", f"choose one of {', '.join(schedules.names())}"
-            raise SpecificationError("schedule", one.schedule, rule, remedy, where=str(path))
-        if (one.schedule, one.framework) in seen:
-            raise SpecificationError("framework", one.framework, "is given twice", "leave one out", where=str(path))
-        seen.add((one.schedule, one.framework))
-    return tuple(found)
+            raise SpecificationError("schedule", entry.schedule, rule, remedy, where=str(path))
+        if (entry.schedule, entry.framework) in seen:
+            raise SpecificationError("framework", entry.framework, "is given twice", "leave one out", where=str(path))
+        seen.add((entry.schedule, entry.framework))
+    return tuple(listed)
 
 
 def frameworks_of(name):
-    """The frameworks that have a schedule, in words.
+    """The names of the frameworks that have a schedule, each with what limits it there.
 
     Parameters
     ----------
@@ -75,12 +75,12 @@ def frameworks_of(name):
     >>> frameworks_of("combined-1f1b")
     'Megatron-LM (for expert parallelism only)'
     """
-    said = [
-        f"{one.framework} ({_NOTES[one.has]})" if _NOTES[one.has] else one.framework
-        for one in entries()
-        if one.schedule == name
+    names = [
+        f"{entry.framework} ({_NOTES[entry.has]})" if _NOTES[entry.has] else entry.framework
+        for entry in entries()
+        if entry.schedule == name
     ]
-    return ", ".join(said) or NOWHERE
+    return ", ".join(names) or NOWHERE
 
 
 def runs_as_modelled(name):
@@ -100,4 +100,4 @@ def runs_as_modelled(name):
     >>> runs_as_modelled("zb-v"), runs_as_modelled("dualpipev")
     (True, False)
     """
-    return any(one.has == "yes" for one in entries() if one.schedule == name)
+    return any(entry.has == "yes" for entry in entries() if entry.schedule == name)

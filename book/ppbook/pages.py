@@ -149,7 +149,7 @@ def folded(text):
     >>> page[page.index("<details") : page.index("</details>")]
     '<details class="entry"><summary>More</summary><p>How.</p>'
     """
-    return _ARTICLE.sub(lambda found: _folded(found[0]), text)
+    return _ARTICLE.sub(lambda article: _folded(article[0]), text)
 
 
 def _folded(article):
@@ -160,6 +160,6 @@ def _folded(article):
             fold, summary = page.new_tag("details", attrs={"class": "entry"}), page.new_tag("summary")
             rest[0].insert_before(fold)
             fold.extend([summary, *(part.extract() for part in rest)])
-            names = [one.get_text().rstrip(":").lower() for one in fold.select("dl.field-list > dt, p.rubric")]
+            names = [name.get_text().rstrip(":").lower() for name in fold.select("dl.field-list > dt, p.rubric")]
             summary.string = ", ".join(names).capitalize() or "More"
     return str(page)

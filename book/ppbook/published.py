@@ -67,7 +67,8 @@ def as_markdown(notebook):
     for cell in others:
         if cell.cell_type == "code" and cell.source.startswith(MAGIC):
             text = cell.outputs[0].data["text/markdown"].strip()
-            if all(_ABOVE & set(above.metadata.get("tags", ())) for above in notebook.cells[1:]):
+            opens = all(_ABOVE & set(above.metadata.get("tags", ())) for above in notebook.cells[1:])
+            if opens and title.cell_type == "markdown":
                 title.source += f"\n\n{text}"
                 continue
             cell = new_markdown_cell(text)

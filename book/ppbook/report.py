@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from contextlib import nullcontext
 from hashlib import sha256
 from html import unescape
@@ -113,11 +114,11 @@ def show(table, words=None, /, numbers=None, **formats):
         | dict.fromkeys(table.select_dtypes("number") if numbers else [], numbers)
         | formats
     )
-    called = {name: (words or {}).get(name) or _WORDS.get(name, name) for name in table}
-    twice = [name for name, said in called.items() if list(called.values()).count(said) > 1]
-    called |= {name: name for name in twice}  # a label beside the schedule's name
-    table = table.rename(columns=called)
-    formats = {called[name]: form for name, form in formats.items() if name in called}
+    headings = {name: (words or {}).get(name) or _WORDS.get(name, name) for name in table}
+    counts = Counter(headings.values())
+    headings = {name: name if counts[heading] > 1 else heading for name, heading in headings.items()}  # label, schedule
+    table = table.rename(columns=headings)
+    formats = {headings[name]: form for name, form in formats.items() if name in headings}
     styler = Table(table).format(formats, na_rep="", escape="html").format_index(escape="html", axis="columns")
     styler = styler.hide(axis="index").set_table_attributes('class="dataframe"')
     numbers = [column for column in table if pd.api.types.is_numeric_dtype(table[column])]

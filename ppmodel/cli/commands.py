@@ -3,6 +3,7 @@
 import re
 from difflib import get_close_matches
 from importlib import import_module
+from importlib.util import find_spec
 
 import click
 
@@ -89,7 +90,8 @@ class Group(_Careful, click.Group):
     """The commands, each in a module that is imported on demand."""
 
     def list_commands(self, ctx):
-        return list(_MODULES)
+        has_book = find_spec("ppbook") is not None
+        return [name for name, module in _MODULES.items() if has_book or not module.startswith("ppbook.")]
 
     def get_command(self, ctx, name):
         module = _MODULES.get(name)
