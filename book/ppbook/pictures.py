@@ -71,10 +71,9 @@ def versions(figure):
 
 def _in_both_themes(figure, size):
     """A figure as it is and for a dark page; its layout is computed once."""
-    from ppmodel.plot import dark, thin_labels
+    from ppmodel.plot import dark
 
     figure.draw_without_rendering()
-    thin_labels(figure)
     with laid_out(figure):
         box = figure.get_tightbbox().padded(_MARGIN)
         form = {"format": "png", "dpi": _DPI[size], "bbox_inches": box, "metadata": {"Software": None}}

@@ -1,5 +1,6 @@
 """Lines of a frame, one per schedule, in panels."""
 
+import math
 from itertools import cycle, product
 
 import pandas as pd
@@ -166,11 +167,11 @@ def _vertical(axis, values, zero, logarithmic):
 
 def _horizontal(axis, values, logarithmic, narrow):
     """The scale of a horizontal axis, with ticks at counts and at few values."""
+    ticks = sorted(values.unique())
     if values.name in _COUNTS:
         axis.set_xscale("log", base=2)
-        axis.set_xticks(sorted(values.unique()), sorted(values.unique()))
-        axis.minorticks_off()
+        letters = sum(len(str(count)) + 1.5 for count in ticks)
+        style.log_axis(axis.xaxis, ticks[:: math.ceil(letters / style.letters_across(axis))])
     elif logarithmic and not (narrow and values.max() <= _NARROW * values.min()):
         axis.set_xscale("log")
-        few = values.nunique() <= _FEW
-        style.log_axis(axis.xaxis, sorted(values.unique()) if few else style.log_ticks(values.min(), values.max()))
+        style.log_axis(axis.xaxis, ticks if len(ticks) <= _FEW else style.log_ticks(ticks[0], ticks[-1]))

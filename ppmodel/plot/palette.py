@@ -117,13 +117,12 @@ def _family(_, name):
 def _variant(entry, options):
     """A number for a set of options, the same everywhere; 0 for the defaults."""
     value = options.rpartition("= ")[2]
-    for option in entry.options:
-        examples = [str(example) for example in option.examples]
-        if not options or value == str(option.default):
-            return 0
-        if value in examples and not value.isdigit():
-            return 1 + examples.index(value)
-    return int(value).bit_length() if value.isdigit() else 1 + crc32(value.encode()) % 7 if value else 0
+    if not value or value in [str(option.default) for option in entry.options]:
+        return 0
+    if value.isdigit():
+        return int(value).bit_length()
+    examples = [str(example) for option in entry.options for example in option.examples]
+    return 1 + (examples.index(value) if value in examples else crc32(value.encode()) % 7)
 
 
 def legible(colour):

@@ -3,7 +3,6 @@
 import warnings
 from contextvars import ContextVar
 from functools import partial, wraps
-from itertools import pairwise
 from textwrap import fill
 
 import numpy as np
@@ -13,6 +12,7 @@ from matplotlib.font_manager import fontManager
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
 from ppmodel.errors import PPModelError, did_you_mean
+from ppmodel.points import COLUMNS, HEADINGS
 
 WIDE, PHONE = 7.8, 3.7
 """Inches of a figure on a page, and on a phone."""
@@ -24,7 +24,7 @@ _TITLE_LETTER, _CONTEXT_LETTER, _PANEL_LETTER, _AXIS_LETTER, _LEGEND_LETTER = 6.
 DRAWN = 0.72
 """The share of a panel's place in which its axes are drawn, about."""
 
-_LABELS_APART = 3.0  # pixels
+_COLUMNS = {column.name: column for column in COLUMNS}
 _OTHER_SCRIPTS = (  # if installed, these supply what the figures' font lacks
     "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans", "IPAexGothic", "IPAGothic", "Hiragino Sans", "Yu Gothic",
     "Microsoft YaHei", "PingFang SC", "WenQuanYi Zen Hei", "Droid Sans Fallback", "Arial Unicode MS", "Unifont",
@@ -126,19 +126,17 @@ def context(model=None, p2p=None, allreduce=None, system=None, **sizes):
     return "; ".join(parts)
 
 
-_LABELS = {
-    "pp": "ranks S", "microbatches": "microbatches B", "makespan_s": "T_sim (s)", "busy_s": "computing time (s)",
-    "idle_ratio": "idle share of the time", "bubble_ratio_total": "bubble ratio (idle / total)",
-    "bubble_ratio_ideal": "bubble ratio (idle / computing)", "bubble_ratio_span": "bubble ratio (idle / longest span)",
-    "table_bubble_ratio": "bubble ratio of the table", "peak_activations": "peak activations (microbatches)",
-    "peak_memory_bytes": "memory of the most loaded rank (bytes)", "messages": "messages", "comm": "transfer (s)",
-    "relative": "T_sim against the base", "system": "", "label": "",
-}  # fmt: skip
-
-
 def axis_label(column, labels=None):
-    """The axis label of a column, with its unit: from `labels`, the usual one, or the column's name."""
-    return (labels or {}).get(column, _LABELS.get(column, column))
+    """The axis label of a column, with its unit: from `labels`, or as in `points.COLUMNS`; names need none.
+
+    >>> axis_label("iteration_s"), axis_label("pp"), axis_label("label"), axis_label("bytes", {"bytes": "GiB"})
+    ('iteration (s)', 'ranks of the pipeline, S', '', 'GiB')
+    """
+    if column in (labels or {}) or column not in _COLUMNS:
+        return (labels or {}).get(column, column)
+    _, kind, unit, heading, doc, _ = _COLUMNS[column]
+    label = heading if len(heading) > 1 else f"{doc}, {heading}"
+    return "" if kind is str else f"{label} ({unit})" if unit else label
 
 
 def is_ratio(column):
@@ -226,31 +224,22 @@ def panels_of(frame, panel):
 
 
 def panel_title(axis, panel, name, labels=None):
-    """Write a panel's title: a name as it is, a number with the name of its column."""
+    """Write a panel's title: a name as it is, a number with the heading of its column."""
     if name is not None:
-        title = name if isinstance(name, str) else f"{axis_label(panel, labels)} = {name}"
+        heading = (labels or {}).get(panel, HEADINGS.get(panel, panel))
+        title = name if isinstance(name, str) else f"{heading} = {name}"
         letters = max(12, int(axis.figure.get_figwidth() * 72 / axis.get_gridspec().ncols / _PANEL_LETTER))
         axis.set_title("\n".join(fill(line, letters) for line in title.split("\n")))
 
 
+def letters_across(axis):
+    """About how many letters fit below a panel."""
+    return int(DRAWN * axis.figure.get_figwidth() * 72 / axis.get_gridspec().ncols / _AXIS_LETTER)
+
+
 def wrapped(name, axis):
     """The name of a horizontal axis, on as many lines as its panel is narrow."""
-    width = DRAWN * axis.figure.get_figwidth() * 72 / axis.get_gridspec().ncols
-    return fill(name, max(14, int(width / _AXIS_LETTER)))
-
-
-def thin_labels(figure):
-    """Leave out labels of horizontal axes that would touch: every second one, or more. The figure has been laid out."""
-    for axis in figure.axes:
-        labels = [label for label in axis.get_xticklabels() if label.get_text() and label.get_visible()]
-        boxes = sorted((label.get_window_extent() for label in labels), key=lambda box: box.x0)
-        if not labels or labels[0].get_rotation() or not boxes[0].width:
-            continue
-        step = 1
-        while any(left.x1 + _LABELS_APART > right.x0 for left, right in pairwise(boxes[::step])):
-            step += 1
-        for number, label in enumerate(labels):
-            label.set_visible(number % step == 0)
+    return fill(name, max(14, letters_across(axis)))
 
 
 def panel_grid(count, in_row, *, width=None, height=None, **shared):
