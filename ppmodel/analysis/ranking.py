@@ -115,13 +115,12 @@ def agreement(frame, clear=0.01):
 
 def _correlations(group):
     """Kendall's tau-b between two levels each; with formulas, only for schedules with a published one."""
-    known = group[group.published_bubble_ratio.notna()]
-    pairs = (("formula", "table"), ("table", "without_network"), ("table", "time"), ("formula", "time"))
-    return {f"{one}_{other}": _tau(known if one == "formula" else group, one, other) for one, other in pairs}
-
-
-def _tau(rows, *levels):
-    return orders.kendall_tau(*(orders.every_two(order, rows[column]) for order, column in map(_LEVELS.get, levels)))
+    published, correlations = group[group.published_bubble_ratio.notna()], {}
+    for levels in (("formula", "table"), ("table", "without_network"), ("table", "time"), ("formula", "time")):
+        rows = published if "formula" in levels else group
+        pairs = (orders.every_two(order, rows[column]) for order, column in map(_LEVELS.get, levels))
+        correlations["_".join(levels)] = orders.kendall_tau(*pairs)
+    return correlations
 
 
 def _reversals(group, clear):

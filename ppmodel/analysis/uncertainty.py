@@ -95,7 +95,8 @@ def _evaluated(schedules, size, model, systems, p2p, allreduce, noise, seeds):
 
 
 def _rows(point, noiseless, runs):
-    winner = _first_of_fastest(noiseless)
+    fastest_s = min(noiseless.values(), default=0)  # up to rounding; ties go to the first
+    winner = next((label for label, seconds in noiseless.items() if seconds <= fastest_s * (1 + TIE)), None)
     confidence = 1 - _RISK / max(1, len(runs) - 1)
     for label, spans in runs.items():
         spread = distribution(spans)
@@ -107,12 +108,6 @@ def _rows(point, noiseless, runs):
             **dict(zip(_QUANTILES, spread.quantiles_s, strict=True)),
             "winner": winner, "beats_winner": beats.probability, "low": beats.low, "high": beats.high,
         }  # fmt: skip
-
-
-def _first_of_fastest(spans):
-    """The label with the shortest time, up to rounding; ties go to the first."""
-    fastest = min(spans.values(), default=0)
-    return next((label for label, span in spans.items() if span <= fastest * (1 + TIE)), None)
 
 
 def first_places(frame):
@@ -153,9 +148,6 @@ def first_places(frame):
         )
     best = others.loc[others.groupby([*_POINT, *_NOISE], sort=False).beats_winner.idxmax()]
     names = [*_POINT, *_NOISE, "winner", "challenger", "over_winner", "beats_winner", "low", "high"]
-    return best.rename(columns={"label": "challenger"})[names].assign(verdict=_verdicts(best)).reset_index(drop=True)
-
-
-def _verdicts(best):
     ahead = best.over_winner.le(TIE).map({True: "tie decided", False: "reversed"})
-    return ahead.where(best.low > 0.5, best.high.lt(0.5).map({True: "holds", False: "open"}))
+    verdicts = ahead.where(best.low > 0.5, best.high.lt(0.5).map({True: "holds", False: "open"}))
+    return best.rename(columns={"label": "challenger"})[names].assign(verdict=verdicts).reset_index(drop=True)

@@ -39,20 +39,16 @@ def calibrate_command(rows_files, system, out, constants, prior, title, date):
         if value is None:
             raise PPModelError(option, None, "is missing", f"pass, for example, {option} {_EXAMPLES[option]}")
     refuse_target("--out", out, system, *rows_files)
-    _require(out, prior)
+    if not str(out).endswith((".yaml", ".yml")):
+        raise PPModelError("--out", out, "must end in .yaml or .yml", "pass, for example, --out my_cluster.yaml")
+    if not 0.001 <= prior <= 10:
+        raise PPModelError("--prior", prior, "must be from 0.001 to 10", "pass, for example, --prior 0.5")
     date, start = _date(date), load_system(system)
     names = [name.strip() for name in constants.split(",")] if constants else None
     calibration = calibrated(rows_files, start, names, prior)
     text = system_text(calibration, title or start.title, _command_line(rows_files, system, constants, prior), date)
     write_whole(out, text, "--out")
     say(_summary(calibration, out, names is None))
-
-
-def _require(out, prior):
-    if not str(out).endswith((".yaml", ".yml")):
-        raise PPModelError("--out", out, "must end in .yaml or .yml", "pass, for example, --out my_cluster.yaml")
-    if not 0.001 <= prior <= 10:
-        raise PPModelError("--prior", prior, "must be from 0.001 to 10", "pass, for example, --prior 0.5")
 
 
 def _date(text):

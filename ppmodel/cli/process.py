@@ -49,7 +49,8 @@ def main(argv=None):
     try:
         with cli.make_context("ppmodel", list(sys.argv[1:] if argv is None else argv)) as context:
             code = cli.invoke(context)
-        _flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as done:
         return done.exit_code
@@ -94,11 +95,6 @@ def _usage(error):
     text = " ".join(error.format_message().split()).rstrip(".")
     path = error.ctx.command_path if getattr(error, "ctx", None) else "ppmodel"
     return f"{text}; {getattr(error, 'remedy', None) or f'see {path} --help'}"
-
-
-def _flush():
-    if sys.stdout is not None:
-        sys.stdout.flush()
 
 
 def _drop_output():

@@ -171,7 +171,9 @@ class Change:
             for half in (OpKind.I, OpKind.W):
                 compute[half] *= compute[OpKind.B] / whole
         if self.straggler != 1:
-            slow = _slow_stages(schedule, self.straggling)
+            stages_per_rank = schedule.num_stages // schedule.num_ranks
+            first = round(self.straggling * (schedule.num_ranks - 1)) * stages_per_rank
+            slow = slice(first, first + stages_per_rank)  # one S-th of the model
             compute[: OpKind.R, slow] *= self.straggler
             compute[OpKind.O, slow] *= self.straggler
         compute[OpKind.R] *= self.collectives * self.network
@@ -232,11 +234,3 @@ def as_changes(changes, in_seconds=False):
 
 UNCHANGED = Change()
 WITHOUT_NETWORK = Change(network=False)
-
-
-def _slow_stages(schedule, where):
-    """The stages that make up one S-th of the model: the first at 0, the last at 1."""
-    stages, ranks = schedule.num_stages, schedule.num_ranks
-    each = stages // ranks
-    first = round(where * (ranks - 1)) * each
-    return slice(first, first + each)

@@ -74,7 +74,9 @@ def ordered_case(point):
     if "times" in missing:
         texts["times"] = _times(case, table, point.with_network().costs_of(table))
     if "held" in missing and point.model is not None:
-        texts["held"] = _held(stages(table, point.model, point.system, layout=point.layout_of(table)))
+        kept, share = activation_bytes(stages(table, point.model, point.system, layout=point.layout_of(table)))
+        total = kept.sum()
+        texts["held"] = f"{(kept * share).sum() / total:.4g}" if total else "1"
     return case.with_options(texts)
 
 
@@ -95,13 +97,6 @@ def _times(case, table, costs):
         value = ", ".join(f"{time_s:.4g}" for time_s in (*seconds, transfer))
         raise CostError(field, value, rule, "set the option times")
     return ":".join(f"{time_s / seconds[0]:.4g}" for time_s in (*seconds, transfer))
-
-
-def _held(stages):
-    """The fraction of all stages' activations that weight gradients need, as text."""
-    kept, share = activation_bytes(stages)
-    total = kept.sum()
-    return f"{(kept * share).sum() / total:.4g}" if total else "1"
 
 
 def ordered_for(point):

@@ -399,7 +399,7 @@ def built(case, num_ranks, num_microbatches):
 
 
 @lru_cache(_KEPT)
-def _built(case, _, num_ranks, num_microbatches):
+def _built(case, _generate, num_ranks, num_microbatches):
     return generated(case, num_ranks, num_microbatches)
 
 

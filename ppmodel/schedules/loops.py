@@ -53,5 +53,5 @@ def _groups(num_microbatches, chunks, group):
     """Chunk and microbatch of a rank's forwards in order: group by group and, within each, chunk by chunk."""
     first = np.arange(0, num_microbatches, group)
     members = [np.arange(start, min(start + group, num_microbatches)) for start in first]
-    chunk = np.concatenate([np.repeat(np.arange(chunks), len(group)) for group in members])
-    return chunk.astype(np.int32), np.concatenate([np.tile(group, chunks) for group in members]).astype(np.int32)
+    chunk = np.concatenate([np.repeat(np.arange(chunks), len(numbers)) for numbers in members])
+    return chunk.astype(np.int32), np.concatenate([np.tile(numbers, chunks) for numbers in members]).astype(np.int32)

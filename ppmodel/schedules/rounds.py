@@ -3,7 +3,6 @@
 Shared by several schedules; registers nothing.
 """
 
-from functools import lru_cache
 
 import numpy as np
 
@@ -52,15 +51,10 @@ def in_rounds(count, kinds, first):
     return kind, number
 
 
-@lru_cache
-def _numbers(kinds):
-    return np.array(kinds, dtype=np.int64)
-
-
 def compiled_rounds(count, kinds, first):
     """Kind, number and rank of every operation from compiled code, shape (3, S, len(kinds) count); or None."""
     fast = rounds.compiled(len(kinds) * count * len(first[0]) // VECTORISED)
-    return fast and fast(count, _numbers(kinds), np.array(first, dtype=np.int64))
+    return fast and fast(count, np.array(kinds, dtype=np.int64), np.array(first, dtype=np.int64))
 
 
 def _stretches(count, first):

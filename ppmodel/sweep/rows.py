@@ -77,12 +77,10 @@ def compute_rows(sweep, first, last, wanted=None):
         remedy = "choose smaller sizes or fewer workers" if full else "report it, with the file"
         rule = f"cannot be computed ({cause(error)})"
         raise SweepError("rows", f"{first} to {last - 1}", rule, remedy) from error
-    return {name: [_typed(row.get(name), kind) for row in rows] for name, kind in columns_of(sweep).items()}
-
-
-def _typed(value, kind):
-    """A value in the type of its column: recompute may be a word or a number of layers."""
-    return str(value) if kind is str and value is not None else value
+    columns = {name: [row.get(name) for row in rows] for name in columns_of(sweep)}
+    if "recompute" in columns:  # a word or a number of layers
+        columns["recompute"] = [value if value is None else str(value) for value in columns["recompute"]]
+    return columns
 
 
 def _rows(sweep, first, last):
