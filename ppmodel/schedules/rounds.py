@@ -3,7 +3,6 @@
 Shared by several schedules; registers nothing.
 """
 
-
 import numpy as np
 
 from ppmodel.compiled import VECTORISED

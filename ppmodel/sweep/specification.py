@@ -38,11 +38,6 @@ def _listed(value):
     return value if isinstance(value, list) else [value]
 
 
-def _listed_schedules(value):
-    """As `_listed`; a pair of a name and its options is one schedule."""
-    return [value] if _is_pair(value) else _listed(value)
-
-
 def _is_pair(entry):
     """Whether an entry is ``[name, {option: value}]``, as notebooks write a schedule."""
     pair = isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], str) and isinstance(entry[1], dict)
@@ -54,11 +49,6 @@ def _named(entry):
     if _is_pair(entry):
         return {**entry[1], "name": entry[0]}
     return entry if isinstance(entry, dict) else {"name": entry}
-
-
-def _seed_range(entry):
-    """A number alone stands for a range of one."""
-    return entry if isinstance(entry, dict) else {"from": entry, "to": entry}
 
 
 _Count = Annotated[int, Field(ge=1, le=10**9)]
@@ -94,7 +84,10 @@ _List = BeforeValidator(_listed)
 class _SweepFile(_Form):
     """Keys of a sweep's file."""
 
-    schedules: Annotated[list[Annotated[_Schedule, BeforeValidator(_named)]], BeforeValidator(_listed_schedules)]
+    schedules: Annotated[
+        list[Annotated[_Schedule, BeforeValidator(_named)]],
+        BeforeValidator(lambda value: [value] if _is_pair(value) else _listed(value)),
+    ]
     pp: Annotated[list[_Count], _List] = []
     microbatches: Annotated[list[_Count], _List] = []
     p2p: Annotated[list[Literal[P2P]], _List] = ["overlapped"]
@@ -103,7 +96,15 @@ class _SweepFile(_Form):
     models: Annotated[list[str], _List]
     layouts: Annotated[list[str | dict[str, Any]], _List] = []
     noise: Annotated[list[_Noise], _List] = []
-    seeds: Annotated[list[Annotated[_Seeds, BeforeValidator(_seed_range)]], _List] = []
+    seeds: Annotated[
+        list[
+            Annotated[
+                _Seeds,
+                BeforeValidator(lambda entry: entry if isinstance(entry, dict) else {"from": entry, "to": entry}),
+            ]
+        ],
+        _List,
+    ] = []
 
 
 def load_sweep(path, schedule_files=()):
@@ -181,18 +182,13 @@ def _cases(path, form, schedule_files):
     for place, entry in enumerate(entries):
         for named in _named_cases(path, place, entry, files):
             for case in _with_options(path, place, named, entry.model_extra):
-                keys = _keys(case)
+                defaults = {name: option.default for name, option in case.known_options.items()}
+                keys = {(case.name, case.options), (case.name, frozenset((defaults | dict(case.options)).items()))}
                 if keys & seen:
                     _refuse(path, ("schedules", place), case.name, "is listed twice with the same options", _TWICE[1])
                 seen |= keys
                 cases.append(case)
     return tuple(cases), tuple(sorted(files.items()))
-
-
-def _keys(case):
-    """What identifies a case: its options, including defaults."""
-    defaults = {name: option.default for name, option in case.known_options.items()}
-    return {(case.name, case.options), (case.name, frozenset((defaults | dict(case.options)).items()))}
 
 
 def _named_cases(path, place, entry, files):
@@ -219,14 +215,13 @@ def _named_cases(path, place, entry, files):
 
 def _with_options(path, place, case, given):
     """A case with every combination of the values of its options."""
-    known = case.known_options
-    values = []
+    options, values = case.known_options, []
     for key, value in given.items():
         location = ("schedules", place, key)
-        if key not in known:
-            remedy = f"its options: {', '.join(known) or 'none'}"
+        if key not in options:
+            remedy = f"its options: {', '.join(options) or 'none'}"
             _refuse(path, location, value, f"is not an option of {case.name}", remedy)
-        values.append(_option_values(path, location, value, known[key]))
+        values.append(_option_values(path, location, value, options[key]))
     return [case._replace(options=tuple(zip(given, combination, strict=True))) for combination in product(*values)]
 
 
@@ -234,9 +229,9 @@ def _option_values(path, location, value, option):
     """The values of one option; a list of numbers is a single value of options like ``split``."""
     if value == []:
         _refuse(path, location, value, *_NO_ENTRY)
-    several = isinstance(option.default or (*option.examples, None)[0], tuple)
-    one = several and isinstance(value, list) and not any(isinstance(entry, list | str) for entry in value)
-    values = [_option_value(path, location, entry, option) for entry in ([value] if one else _listed(value))]
+    takes_numbers = isinstance(option.default or (*option.examples, None)[0], tuple)
+    is_single = takes_numbers and isinstance(value, list) and not any(isinstance(entry, list | str) for entry in value)
+    values = [_option_value(path, location, entry, option) for entry in ([value] if is_single else _listed(value))]
     if len(set(values)) < len(values):
         _refuse(path, location, value, "has an entry twice", _TWICE[1])
     return values
@@ -261,20 +256,17 @@ def _layouts(path, form):
     """Every layout that is named or written out, with each combination of values in lists."""
     if form.layouts and form.noise:
         _refuse(path, ("noise",), "given", "cannot be combined with layouts", "leave out one of the two")
-    found = []
+    layouts = []
     for place, entry in enumerate(form.layouts):
-        for one in _layouts_of(path, place, entry):
-            if one in found:
+        for layout in _layouts_of(path, place, entry):
+            if layout in layouts:
                 _refuse(path, ("layouts", place), entry, *_TWICE)
-            found.append(one)
-    for key, open_sizes in (
-        ("pp", [one.pp is None for one in found]),
-        ("microbatches", [one.microbatches is None for one in found]),
-    ):
-        if not getattr(form, key) and (any(open_sizes) or not found):
-            rule = "is missing, also in a layout" if found else "is missing"
+            layouts.append(layout)
+    for key in ("pp", "microbatches"):
+        if not getattr(form, key) and (not layouts or any(getattr(layout, key) is None for layout in layouts)):
+            rule = "is missing, also in a layout" if layouts else "is missing"
             _refuse(path, (key,), "nothing", rule, f"add the key {key}")
-    return tuple(found) or (None,)
+    return tuple(layouts) or (None,)
 
 
 def _layouts_of(path, place, entry):
@@ -286,7 +278,7 @@ def _layouts_of(path, place, entry):
     try:
         sizes = {"pp": written["pp"]} if "pp" in written else {}
         base = as_layout(name, sizes) if name is not None else as_layout(sizes)
-        return [replace(one, provenance=()) for one in as_layouts(base, values)]
+        return [replace(layout, provenance=()) for layout in as_layouts(base, values)]
     except PPModelError as error:
         if error.where is None:
             _refuse(path, ("layouts", place, error.field), error.value, error.rule, error.remedy)
@@ -296,23 +288,23 @@ def _layouts_of(path, place, entry):
 # ---- systems, models, runs -----------------------------------------------------------------------
 
 
-def _specifications(path, key, names, load, known):
+def _specifications(path, key, names, load, packaged):
     """Systems or models, without their sources, which rows do not depend on."""
-    found = {}
+    specs = {}
     for place, name in enumerate(names):
-        is_file = name not in known and name.endswith((".yaml", ".yml"))
+        is_file = name not in packaged and name.endswith((".yaml", ".yml"))
         try:
             loaded = load(path.parent / name if is_file else name)
         except SpecificationError as error:
             if error.where is None:
-                beside = f"write {name}.yaml" if (path.parent / f"{name}.yaml").is_file() else ""
-                _refuse(path, (key, place), name, error.rule, beside or list_text(name) or error.remedy)
+                file = f"write {name}.yaml" if (path.parent / f"{name}.yaml").is_file() else ""
+                _refuse(path, (key, place), name, error.rule, file or list_text(name) or error.remedy)
             raise
-        if loaded.name in found:
-            rule = f"has the same name as {names[list(found).index(loaded.name)]}, so rows would be ambiguous"
+        if loaded.name in specs:
+            rule = f"has the same name as {names[list(specs).index(loaded.name)]}, so rows would be ambiguous"
             _refuse(path, (key, place), name, rule, "rename the file")
-        found[loaded.name] = replace(loaded, provenance=())
-    return tuple(found.values())
+        specs[loaded.name] = replace(loaded, provenance=())
+    return tuple(specs.values())
 
 
 def _noise(path, place, entry):
@@ -331,9 +323,9 @@ def _noise(path, place, entry):
 def _require_seeds(path, form):
     """Refuse overlapping or too many seeds; seeds and noise need each other."""
     if bool(form.noise) != bool(form.seeds):
-        there, missing = ("noise", "seeds") if form.noise else ("seeds", "noise")
+        given, missing = ("noise", "seeds") if form.noise else ("seeds", "noise")
         example = {"seeds": "seeds: {from: 1, to: 100}", "noise": "noise: {jitter: 0.1}"}[missing]
-        _refuse(path, (there,), "given", f"needs {missing}", f"add, for example, {example}, or delete {there}")
+        _refuse(path, (given,), "given", f"needs {missing}", f"add, for example, {example}, or delete {given}")
     for place, entry in enumerate(form.seeds):
         if entry.last < entry.first:
             _refuse(path, ("seeds", place, "to"), entry.last, f"must be at least from ({entry.first})", "swap the two")
