@@ -8,7 +8,8 @@ import click
 from ppmodel import schedules
 from ppmodel.errors import PPModelError
 from ppmodel.simulation import ALLREDUCE, P2P
-from ppmodel.specs.layout import LARGEST, layout_options
+from ppmodel.specs.layout import layout_options
+from ppmodel.specs.option import LARGEST
 
 
 class Value(click.ParamType):

@@ -186,11 +186,6 @@ def require_one_each(first, cases):
     -------
     list of Case
         The same.
-
-    Raises
-    ------
-    ScheduleError
-        Names both files.
     """
     for case in cases:
         if case.source is None:
@@ -262,8 +257,6 @@ def cases_of_text(text):
 
     Examples
     --------
-    >>> cases_of_text("interleaved-1f1b:chunks=4")
-    [Case(name='interleaved-1f1b', options=(('chunks', 4),), source=None)]
     >>> cases_of_text("stp:warm-up=memory-saving")[0].label
     'STP memory-saving'
     """
@@ -346,8 +339,7 @@ def build(schedule: ScheduleLike, pp: int | None = None, microbatches: int | Non
     Raises
     ------
     PPModelError
-        If the name or an option is unknown, the file is refused, or the schedule is not defined at this size; the
-        message gives the rule.
+        If a name or option is unknown, the file is refused, or the schedule is not defined at this size.
 
     Examples
     --------
@@ -472,7 +464,7 @@ def _ratio(case, which, num_ranks, num_microbatches):
 
 
 def legal_cases(cases, num_ranks, num_microbatches):
-    """Yield the cases that are defined at a size, with their tables.
+    """Yield the cases that are defined at a size, with their tables; others are left out.
 
     Parameters
     ----------
@@ -489,7 +481,7 @@ def legal_cases(cases, num_ranks, num_microbatches):
     Raises
     ------
     ScheduleError
-        If a name or an option is unknown, or the size is invalid; cases not defined at the size are left out.
+        If a name or option is unknown, or the size is invalid.
 
     Examples
     --------

@@ -10,84 +10,18 @@ import os
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from itertools import product
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any
 
 from ppmodel.errors import SpecificationError
 from ppmodel.given import listed, plain
 from ppmodel.specs.layers import parse_layers
+from ppmodel.specs.option import LARGEST, declared
 
-LARGEST = 10**9
 RECOMPUTE = ("none", "selective", "full")
 """Activations recomputed in the backward: none, the attention scores, or all of a block."""
 
 LAYER_WORDS = ("balanced", "even")
 """Ways to divide layers among stages without listing them or giving a layout string."""
-
-
-class Option(NamedTuple):
-    """What is declared of a layout's value.
-
-    Parameters
-    ----------
-    type : type
-        ``int``, ``float``, ``bool`` or ``str``.
-    help : str
-        For the command line.
-    form : str
-        Placeholder for the value in help texts.
-    low, high : int
-        Range of a number.
-    words : tuple of str
-        The legal words, if the value is a word; with the type ``int``, also a number is legal.
-    column : bool
-        Whether frames have a column for it.
-    heading : str
-        Of that column; the name by default.
-    of_schedule : bool
-        Whether the schedule has the value, too: it is then no keyword and no option.
-    """
-
-    type: type
-    help: str
-    form: str = "N"
-    low: int = 1
-    high: int = LARGEST
-    words: tuple = ()
-    column: bool = False
-    heading: str = ""
-    of_schedule: bool = False
-
-    @property
-    def rule(self):
-        """What values are legal, for error messages."""
-        if self.words:
-            return f"must be one of {', '.join(self.words)}" + (", or a number of layers" if self.type is int else "")
-        if self.type is bool:
-            return "must be true or false"
-        if self.type is int and self.high < 10:
-            return f"must be one of {', '.join(map(str, range(self.low, self.high + 1)))}"
-        return f"must be a {'whole ' if self.type is int else ''}number from {self.low} to {self.high}"
-
-    @property
-    def remedy(self):
-        """What to write instead, for error messages; ``{name}`` stands for the value's name."""
-        if self.words or self.type is bool:
-            return "choose one of them"
-        return f"write, for example, {{name}}: {8 if self.high > 8 else 0.5 if self.type is float else self.high}"
-
-    def pydantic_type(self):
-        """The type that pydantic checks."""
-        from pydantic import Field, StrictBool
-
-        if self.type in (bool, tuple):
-            return {bool: StrictBool, tuple: Any}[self.type]
-        number = Annotated[self.type, Field(ge=self.low, le=self.high, strict=True)]
-        words = Literal[self.words] if self.words else None
-        return (words if self.type is str else words | number) if words else number
-
-
-def _option(default, type, help, *arguments, **keywords):
-    return field(default=default, metadata={"option": Option(type, help, *arguments, **keywords)})
 
 
 @dataclass(frozen=True)
@@ -162,17 +96,17 @@ class LayoutSpec:
 
     name: str = ""
     title: str = ""
-    pp: int | None = _option(None, int, "Ranks of the pipeline.", of_schedule=True)
-    chunks: int | None = _option(None, int, "Model chunks per rank.", of_schedule=True)
-    tp: int = _option(1, int, "Tensor parallelism: GPUs that share each GEMM.", column=True)
-    cp: int = _option(1, int, "Context parallelism: GPUs that share each sequence.", column=True)
-    ep: int = _option(1, int, "Expert parallelism, over the GPUs of dp and cp.", column=True)
-    dp: int = _option(1, int, "Data parallelism: replicas that train side by side.", column=True)
-    gpus: int | None = _option(None, int, "GPUs in the run; only checked against tp x cp x pp x dp.", column=True)
-    microbatch_size: int = _option(1, int, "Sequences per microbatch (default 1).", column=True)
-    global_batch: int | None = _option(None, int, "Sequences per iteration: dp x microbatch size x B.", column=True)
-    sequence_parallel: bool = _option(False, bool, "Also split norms and dropout over tp.", column=True)
-    zero: int = _option(
+    pp: int | None = declared(None, int, "Ranks of the pipeline.", of_schedule=True)
+    chunks: int | None = declared(None, int, "Model chunks per rank.", of_schedule=True)
+    tp: int = declared(1, int, "Tensor parallelism: GPUs that share each GEMM.", column=True)
+    cp: int = declared(1, int, "Context parallelism: GPUs that share each sequence.", column=True)
+    ep: int = declared(1, int, "Expert parallelism, over the GPUs of dp and cp.", column=True)
+    dp: int = declared(1, int, "Data parallelism: replicas that train side by side.", column=True)
+    gpus: int | None = declared(None, int, "GPUs in the run; only checked against tp x cp x pp x dp.", column=True)
+    microbatch_size: int = declared(1, int, "Sequences per microbatch (default 1).", column=True)
+    global_batch: int | None = declared(None, int, "Sequences per iteration: dp x microbatch size x B.", column=True)
+    sequence_parallel: bool = declared(False, bool, "Also split norms and dropout over tp.", column=True)
+    zero: int = declared(
         0,
         int,
         "What replicas shard: 1 optimizer state; 2 also gradients; 3 also weights (default 0).",
@@ -181,7 +115,7 @@ class LayoutSpec:
         high=3,
         column=True,
     )
-    recompute: str | int | None = _option(
+    recompute: str | int | None = declared(
         None,
         int,
         "Activations to recompute; N: that many layers of each stage in full (default: as the model says).",
@@ -190,30 +124,30 @@ class LayoutSpec:
         words=RECOMPUTE,
         column=True,
     )
-    precision: str = _option("bf16", str, "Precision of GEMMs (default bf16).", words=("bf16", "fp8"), column=True)
-    causal: bool = _option(True, bool, "Whether fused attention skips the masked half (default: it does).")
-    context_exchange: str = _option(
+    precision: str = declared("bf16", str, "Precision of GEMMs (default bf16).", words=("bf16", "fp8"), column=True)
+    causal: bool = declared(True, bool, "Whether fused attention skips the masked half (default: it does).")
+    context_exchange: str = declared(
         "ring", str, "How cp exchanges keys and values (default ring).", words=("ring", "all-gather")
     )
-    overlap_tensor: bool = _option(False, bool, "Hide tensor-parallel collectives under GEMMs.")
-    overlap_backward: bool = _option(
+    overlap_tensor: bool = declared(False, bool, "Hide tensor-parallel collectives under GEMMs.")
+    overlap_backward: bool = declared(
         False, bool, "Hide tensor-parallel collectives of input gradients under weight gradients."
     )
-    overlap_gradients: bool = _option(False, bool, "Hide gradient reduction under the backward.")
-    overlap_parameters: bool = _option(False, bool, "Hide gathering of parameters under the forward.")
-    pairing: str = _option(
+    overlap_gradients: bool = declared(False, bool, "Hide gradient reduction under the backward.")
+    overlap_parameters: bool = declared(False, bool, "Hide gathering of parameters under the forward.")
+    pairing: str = declared(
         "alternating",
         str,
         "The order in which the units of two operations in one cell run (default alternating).",
         words=("alternating", "best"),
     )
-    hand_on: str = _option(
+    hand_on: str = declared(
         "at_end",
         str,
         "When results of two operations in one cell are sent: at its end (default) or as soon as each is ready.",
         words=("at_end", "when_ready"),
     )
-    offload: float = _option(
+    offload: float = declared(
         0.0,
         float,
         "Fraction of activations to copy to host memory after their forward, and back later (default 0).",
@@ -222,16 +156,16 @@ class LayoutSpec:
         high=1,
         column=True,
     )
-    offload_warm_up: float | None = _option(
+    offload_warm_up: float | None = declared(
         None, float, "The same for forwards before a rank's first backward.", "0..1", low=0, high=1
     )
-    offload_chunks: str = _option(
+    offload_chunks: str = declared(
         "first",
         str,
         "Which activations: of each rank's first chunk (default), or of all chunks.",
         words=("first", "all"),
     )
-    layers: str | tuple[int, ...] = _option(
+    layers: str | tuple[int, ...] = declared(
         "balanced",
         tuple,
         "Blocks per stage: balanced (default), even, one number for each stage, or Megatron-LM's notation: "

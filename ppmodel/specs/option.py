@@ -1,0 +1,72 @@
+"""What is declared of a layout's value; the only place that says how it is checked, written and shown."""
+
+from dataclasses import field
+from typing import Annotated, Any, Literal, NamedTuple
+
+LARGEST = 10**9
+
+
+class Option(NamedTuple):
+    """What is declared of a layout's value.
+
+    Parameters
+    ----------
+    type : type
+        ``int``, ``float``, ``bool`` or ``str``.
+    help : str
+        For the command line.
+    form : str
+        Placeholder for the value in help texts.
+    low, high : int
+        Range of a number.
+    words : tuple of str
+        The legal words, if the value is a word; with the type ``int``, also a number is legal.
+    column : bool
+        Whether frames have a column for it.
+    heading : str
+        Of that column; the name by default.
+    of_schedule : bool
+        Whether the schedule has the value, too: it is then no keyword and no option.
+    """
+
+    type: type
+    help: str
+    form: str = "N"
+    low: int = 1
+    high: int = LARGEST
+    words: tuple = ()
+    column: bool = False
+    heading: str = ""
+    of_schedule: bool = False
+
+    @property
+    def rule(self):
+        """What values are legal, for error messages."""
+        if self.words:
+            return f"must be one of {', '.join(self.words)}" + (", or a number of layers" if self.type is int else "")
+        if self.type is bool:
+            return "must be true or false"
+        if self.type is int and self.high < 10:
+            return f"must be one of {', '.join(map(str, range(self.low, self.high + 1)))}"
+        return f"must be a {'whole ' if self.type is int else ''}number from {self.low} to {self.high}"
+
+    @property
+    def remedy(self):
+        """What to write instead, for error messages; ``{name}`` stands for the value's name."""
+        if self.words or self.type is bool:
+            return "choose one of them"
+        return f"write, for example, {{name}}: {8 if self.high > 8 else 0.5 if self.type is float else self.high}"
+
+    def pydantic_type(self):
+        """The type that pydantic checks."""
+        from pydantic import Field, StrictBool
+
+        if self.type in (bool, tuple):
+            return {bool: StrictBool, tuple: Any}[self.type]
+        number = Annotated[self.type, Field(ge=self.low, le=self.high, strict=True)]
+        words = Literal[self.words] if self.words else None
+        return (words if self.type is str else words | number) if words else number
+
+
+def declared(default, type, help, *arguments, **keywords):
+    return field(default=default, metadata={"option": Option(type, help, *arguments, **keywords)})
