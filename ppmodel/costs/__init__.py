@@ -1,12 +1,19 @@
 """Costs of operations and transfers, and the memory of stages."""
 
 from ppmodel.costs.block import block_operations, embedding_operations, head_operations, logits_bytes, working_bytes
-from ppmodel.costs.checks import check_layout
 from ppmodel.costs.collectives import Collective, Group, collective_s, group_of
 from ppmodel.costs.data_parallel import persistent_bytes
 from ppmodel.costs.model import cell_streams_of, model_costs
 from ppmodel.costs.offload import OFFLOADED, Offload, offloads
-from ppmodel.costs.partition import LayerTimes, StageLayers, imbalance, microbatch_sequences, stage_blocks, stage_layers
+from ppmodel.costs.partition import (
+    LayerTimes,
+    StageLayers,
+    check_layout,
+    imbalance,
+    microbatch_sequences,
+    stage_blocks,
+    stage_layers,
+)
 from ppmodel.costs.roofline import Kernels, kernels_s, roofline_s
 from ppmodel.costs.stages import Stages, stages
 from ppmodel.costs.table import OpCosts, are_seconds, comm_over_forward, side_by_side, slowest_transfer_s, with_pairs

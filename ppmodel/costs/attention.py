@@ -28,31 +28,27 @@ class _Heads(NamedTuple):
     value_size: float
 
 
-def _heads(model, share):
-    """If tp exceeds the number of key-value heads, each GPU has a copy of one (Megatron-LM)."""
-    queries, keys = model.heads / share.tp, max(model.kv_heads / share.tp, 1.0)
-    latent = model.latent_attention
-    return _Heads(queries, keys, model.head_size, latent.value_head_size if latent else model.head_size)
-
-
 def attention_operations(model, share):
-    """From the normalised stream to the sum over tp of the output projection, in the order of the forward."""
-    heads = _heads(model, share)
-    project = _latent_projections if model.latent_attention else _projections
-    values = heads.queries * heads.value_size
+    """From the normalised stream to the sum over tp of the output projection, in the order of the forward.
+
+    If tp exceeds the number of key-value heads, each GPU has a copy of one (Megatron-LM).
+    """
+    latent = model.latent_attention
+    value_size = latent.value_head_size if latent else model.head_size
+    heads = _Heads(model.heads / share.tp, max(model.kv_heads / share.tp, 1.0), model.head_size, value_size)
+    if latent:
+        projections = _latent_projections(model, share, heads)
+    else:  # queries, keys and values in one product, with columns split over tp
+        outputs = heads.queries * heads.size + 2 * heads.keys * heads.size
+        product = linear("query-key-value", model, share.tokens, model.hidden, outputs, kept_rows=share.stream)
+        projections = gather("attention", model, share, model.hidden, [product])
+    core = (_fused if model.attention == "fused" else _materialised)(model, share, heads)
     return [
-        *project(model, share, heads),
-        *_in_context(model, share, heads, _core(model, share, heads)),
-        linear("projection", model, share.tokens, values, model.hidden),
+        *projections,
+        *_in_context(model, share, heads, core),
+        linear("projection", model, share.tokens, heads.queries * heads.value_size, model.hidden),
         *reduce("attention", model, share),
     ]
-
-
-def _projections(model, share, heads):
-    """Queries, keys and values in one product, with columns split over tp."""
-    outputs = heads.queries * heads.size + 2 * heads.keys * heads.size
-    product = linear("query-key-value", model, share.tokens, model.hidden, outputs, kept_rows=share.stream)
-    return gather("attention", model, share, model.hidden, [product])
 
 
 def _latent_projections(model, share, heads):
@@ -106,11 +102,6 @@ def _in_context(model, share, heads, core):
     whole, parts = Collective("all-gather", "context", volume), Collective("reduce-scatter", "context", volume)
     before = exchange("gather keys and values", whole, input_grad=parts)
     return [before, *core, exchange("gather keys and values again", input_grad=whole)]
-
-
-def _core(model, share, heads):
-    """Scores, softmax, dropout and context: the part that is quadratic in the sequence length."""
-    return _fused(model, share, heads) if model.attention == "fused" else _materialised(model, share, heads)
 
 
 def _traffic(model, share, heads):

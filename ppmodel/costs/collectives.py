@@ -166,65 +166,40 @@ def collective_line(kind, group, layout, system):
     Line
         Fixed seconds, and seconds per byte of the whole tensor.
     """
-    where = group_of(group, layout, system)
+    where, attained, node = group_of(group, layout, system), system.collectives, system.nodes
     sharing = 1
-    if system.nodes and system.nodes.shared_nic:
-        sharing = min(system.nodes.devices_per_node, layout.tp * layout.cp * layout.dp)
-    own, inner = system.collectives, system.nodes
-    between = _link(
-        system.network_latency_s, system.network_bandwidth_bytes_per_s / sharing,
-        own and (own.network_latency_s, _network_efficiency(own, group, where, layout)),
-    )  # fmt: skip
-    if inner is None:
-        return _FORMS[kind](where, between, between)
-    attained = own and (own.node_latency_s, own.node_efficiency)
-    return _FORMS[kind](where, _link(inner.node_latency_s, inner.node_bandwidth_bytes_per_s, attained), between)
+    if node and node.shared_nic:
+        sharing = min(node.devices_per_node, layout.tp * layout.cp * layout.dp)
+    bandwidth, latency_s = system.network_bandwidth_bytes_per_s / sharing, system.network_latency_s
+    if attained:
+        efficiency = attained.network_efficiency
+        if group in DATA_GROUPS:
+            efficiency = (attained.data_efficiency or efficiency) / where.nodes**attained.data_congestion
+            efficiency *= layout.tp ** (1 - attained.data_sharing)
+        bandwidth *= efficiency
+        latency_s = latency_s if attained.network_latency_s is None else attained.network_latency_s
+    between = inside = Line(latency_s, 1.0 / bandwidth)
+    if node:
+        bandwidth, latency_s = node.node_bandwidth_bytes_per_s, node.node_latency_s
+        if attained:
+            bandwidth *= attained.node_efficiency
+            latency_s = latency_s if attained.node_latency_s is None else attained.node_latency_s
+        inside = Line(latency_s, 1.0 / bandwidth)
+    return _on_links(kind, where, inside, between)
 
 
-def _network_efficiency(attained, group, where, layout):
-    if group not in DATA_GROUPS:
-        return attained.network_efficiency
-    own = (attained.data_efficiency or attained.network_efficiency) / where.nodes**attained.data_congestion
-    return own if attained.data_sharing == 1 else own * layout.tp ** (1 - attained.data_sharing)
-
-
-def _link(latency_s, bandwidth, attained):
-    """A step on a link as a linear function, using what collectives attain there if known: latency and efficiency."""
-    own_latency_s, efficiency = attained or (None, 1.0)
-    return Line(latency_s if own_latency_s is None else own_latency_s, 1.0 / (bandwidth * efficiency))
-
-
-def _one_pass(where, inside, between):
-    """Reduce-scatter or all-gather: a ring within nodes, and one between nodes on the remainder."""
-    per_node, nodes = where.per_node, where.size / where.per_node
-    return Line(
-        (per_node - 1) * inside.fixed_s + (nodes - 1) * between.fixed_s,
-        (per_node - 1) / per_node * inside.s_per_byte + (nodes - 1) / nodes / per_node * between.s_per_byte,
-    )
-
-
-def _all_reduce(where, inside, between):
-    once = _one_pass(where, inside, between)
-    return Line(2 * once.fixed_s, 2 * once.s_per_byte)
-
-
-def _ring(where, inside, between):
-    used = [link for link, uses in ((inside, where.per_node > 1), (between, where.nodes > 1)) if uses]
-    steps = where.size - 1
-    fixed, slope = (max((getattr(link, name) for link in used), default=0.0) for name in Line._fields)
-    return Line(steps * fixed, steps / where.size * slope)
-
-
-def _all_to_all(where, inside, between):
-    own, others = where.per_node - 1, where.size - where.per_node
-    fixed = max(inside.fixed_s * bool(own), between.fixed_s * bool(others))
-    return Line(fixed, max(own * inside.s_per_byte, others * between.s_per_byte) / where.size)
-
-
-_FORMS = {
-    "all-gather": _one_pass,
-    "reduce-scatter": _one_pass,
-    "all-reduce": _all_reduce,
-    "ring": _ring,
-    "all-to-all": _all_to_all,
-}
+def _on_links(kind, where, inside, between):
+    """The line of a collective from those of a step on both links, by the formulas of `collective_s`."""
+    size, per_node = where.size, where.per_node
+    if kind == "ring":
+        used = [link for link, is_used in ((inside, per_node > 1), (between, where.nodes > 1)) if is_used]
+        fixed, slope = (max((getattr(link, name) for link in used), default=0.0) for name in Line._fields)
+        return Line((size - 1) * fixed, (size - 1) / size * slope)
+    if kind == "all-to-all":
+        near, far = per_node - 1, size - per_node
+        fixed = max(inside.fixed_s * bool(near), between.fixed_s * bool(far))
+        return Line(fixed, max(near * inside.s_per_byte, far * between.s_per_byte) / size)
+    nodes, passes = size / per_node, 2 if kind == "all-reduce" else 1  # in rings within nodes, and between them
+    fixed = (per_node - 1) * inside.fixed_s + (nodes - 1) * between.fixed_s
+    slope = (per_node - 1) / per_node * inside.s_per_byte + (nodes - 1) / nodes / per_node * between.s_per_byte
+    return Line(passes * fixed, passes * slope)

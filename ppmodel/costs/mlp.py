@@ -46,9 +46,31 @@ def expert_operations(model, share):
 
     Tokens are spread evenly over experts, and none is dropped. Experts are on `ep` of the dp x cp ranks, and each is
     split over tp like an MLP: Megatron-LM's default, expert-tensor parallelism = tp. As in Megatron-LM, the weights of
-    a token's experts are applied in their activation, so their outputs need not be kept.
+    a token's experts are applied in their activation, so their outputs need not be kept. Shared experts are one MLP,
+    whose input the router keeps.
+
+    Tokens go to the GPUs of their experts and back, one copy per expert. With sequence parallelism, a GPU sends its
+    part of the tokens, and the copies that its tensor group has received are gathered there. Without it, every GPU of
+    the group sends all tokens, and f and g are outside.
     """
-    return [*_router(model, share), *_shared(model, share), *_dispatched(model, share)]
+    experts, outside = model.experts, not share.sequence_parallel
+    shared = experts.shared * experts.hidden
+    copies = share.stream * experts.experts_per_token
+    moved = model.element_bytes * (share.stream + copies) * model.hidden
+    copied, summed = Work(0.0, moved), Work(float(copies * model.hidden), moved)
+    sent = Collective("all-to-all", "expert", float(model.element_bytes * copies * model.hidden))
+    there, back = (
+        [exchange(f"all-to-all {way} experts", sent, input_grad=sent)] if share.ep > 1 else [] for way in ("to", "from")
+    )
+    return [
+        *_router(model, share),
+        *(mlp_operations(model, share, shared, "shared experts", shares_input=True) if shared else []),
+        *(gather("experts", model, share, model.hidden, []) if outside else []),
+        BlockOperation("dispatch", copied, summed, NO_WORK),
+        *there, *_of_experts(model, share), *back,
+        BlockOperation("combine", summed, copied, NO_WORK),
+        *(reduce("experts", model, share) if outside else []),
+    ]  # fmt: skip
 
 
 def _router(model, share):
@@ -63,41 +85,6 @@ def _router(model, share):
     ]
 
 
-def _shared(model, share):
-    """Shared experts: one MLP; the router keeps its input."""
-    width = model.experts.shared * model.experts.hidden
-    return mlp_operations(model, share, width, "shared experts", shares_input=True) if width else []
-
-
-def _dispatched(model, share):
-    """Send tokens to the GPUs of their experts and back, one copy per expert.
-
-    With sequence parallelism, a GPU sends its part of the tokens, and the copies that its tensor group has received are
-    gathered there. Without it, every GPU of the group sends all tokens, and f and g are outside.
-    """
-    copies = share.stream * model.experts.experts_per_token
-    moved = model.element_bytes * (share.stream + copies) * model.hidden
-    copied, summed = Work(0.0, moved), Work(float(copies * model.hidden), moved)
-    outside = not share.sequence_parallel
-    return [
-        *(gather("experts", model, share, model.hidden, []) if outside else []),
-        BlockOperation("dispatch", copied, summed, NO_WORK),
-        *_all_to_all("all-to-all to experts", model, share, copies),
-        *_of_experts(model, share),
-        *_all_to_all("all-to-all from experts", model, share, copies),
-        BlockOperation("combine", summed, copied, NO_WORK),
-        *(reduce("experts", model, share) if outside else []),
-    ]
-
-
-def _all_to_all(name, model, share, copies):
-    """The copies that one GPU sends and keeps; their gradients go back the same way."""
-    if share.ep == 1:
-        return []
-    collective = Collective("all-to-all", "expert", float(model.element_bytes * copies * model.hidden))
-    return [exchange(name, collective, input_grad=collective)]
-
-
 def _of_experts(model, share):
     """The experts of one GPU on the copies of its tensor group."""
     experts, copies = model.experts, share.tokens * model.experts.experts_per_token
@@ -108,7 +95,6 @@ def _of_experts(model, share):
     volume = float(model.element_bytes * copies * model.hidden)
     whole, parts = Collective("all-gather", "tensor", volume), Collective("reduce-scatter", "tensor", volume)
     return [
-        exchange("gather copies", whole, input_grad=parts),
-        *operations,
+        exchange("gather copies", whole, input_grad=parts), *operations,
         exchange("scatter copies", parts, input_grad=whole),
-    ]
+    ]  # fmt: skip
