@@ -14,6 +14,8 @@ from ppmodel.measured.ablation import PARTS, Part, ablated
 from ppmodel.measured.baseline import constant_utilization, scaled_to_others
 from ppmodel.measured.batch import Batch
 from ppmodel.measured.calibrate import unseen
+from ppmodel.measured.joint import FittedRows
+from ppmodel.measured.joint import fitted_together as fitted_rows_together
 from ppmodel.measured.rows import run_of
 from ppmodel.specs import DATA, load_system
 
@@ -158,6 +160,39 @@ def without_parts(names):
             frame = pd.DataFrame({"runs": of_file, "part": label, "kept": both[0], "refitted": both[1]})
             frames.append(frame.groupby(["runs", "part"], sort=False).mean().reset_index())
     return pd.concat(frames, ignore_index=True)
+
+
+def fitted_together(names, shared):
+    """Mean errors of time by packaged systems fitted one by one, and fitted together with some constants in common.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Packaged systems with the same kind of device.
+    shared : sequence of str
+        Constants, as in `measured.joint.fitted_together`.
+
+    Returns
+    -------
+    errors : DataFrame
+        One row per file of runs: ``runs, rows``, and the mean errors of time ``own`` and ``together``, both on the rows
+        that were fitted; all files weigh the same.
+    values : dict of str to float
+        The shared constants.
+    """
+    rows = {name: timed_rows(name) for name in names}
+    sources = [
+        FittedRows(start_of(name), load_system(name), timed, [row["runs"] for row in timed])
+        for name, timed in rows.items()
+    ]
+    apart, together, values = fitted_rows_together(sources, shared)
+    frame = pd.DataFrame([row for timed in rows.values() for row in timed])[["runs", "iteration_s"]]
+    measured = pd.to_numeric(frame.iteration_s)
+    frame = frame.assign(own=(apart / measured - 1).abs(), together=(together / measured - 1).abs())
+    errors = frame.groupby("runs", sort=False, as_index=False).agg(
+        rows=("own", "size"), own=("own", "mean"), together=("together", "mean")
+    )
+    return errors, values
 
 
 def models_left_out(names):
