@@ -32,7 +32,7 @@ def calibrate_command(rows_files, system, out, constants, prior, title, date):
     """
     from ppmodel.export import write_whole
     from ppmodel.measured.calibrate import calibrated
-    from ppmodel.measured.written import system_text
+    from ppmodel.measured.system_file import system_text
     from ppmodel.specs import load_system
 
     for option, value in (("--system", system), ("--out", out)):
@@ -93,7 +93,7 @@ def _summary(calibration, out, all_constants):
 
 def _values(calibration):
     """A line for each fitted value, in the unit that the file has it in."""
-    from ppmodel.measured.written import in_its_unit
+    from ppmodel.measured.system_file import in_its_unit
 
     for entry in calibration.system.provenance:
         if entry.field in calibration.fit.values:
@@ -102,7 +102,7 @@ def _values(calibration):
 
 
 def _errors(source):
-    from ppmodel.measured.written import error_names
+    from ppmodel.measured.system_file import error_names
 
     errors = ", ".join(f"{name} {error:.1%}" for name, error in error_names(source))
     return f"{errors or 'too few rows to tell'}; as fitted {source.fitted:.1%}"

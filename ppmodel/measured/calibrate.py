@@ -1,7 +1,8 @@
 """A system whose constants are fitted to rows of training runs, and its errors on them."""
 
-from collections import Counter
+from collections import ChainMap, Counter
 from difflib import get_close_matches
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -107,24 +108,31 @@ def calibrated(files, system, names=None, prior=0.5):
         If a file, a name or a row is refused, measurements are too far from what the system predicts to be in the right
         unit, or there is nothing to fit.
     """
-    constants = chosen(system, names)
-    rows = _Rows(files, system)
-    parts = [
-        _fit_part(rows.of(rows.timed), constants, TIME, _Time, prior, system),
-        _fit_part(rows.of(rows.held), constants, MEMORY, _Memory, prior, system),
-    ]
-    parts = [part for part in parts if part is not None]
-    if not any(part.fit.values for part in parts):
+    constants, rows, parts = chosen(system, names), MeasuredRows(files, system), {}
+    for data, names_of_part in ((rows.time, TIME), (rows.memory, MEMORY)):
+        if data is not None:
+            wanted = [constant for constant in constants if constant.name in names_of_part]
+            parts[data.name] = _fitted_and_judged(Problem(wanted, data.residuals, SCALE, prior), data)
+    if not any(fit.values for fit, _ in parts.values()):
         rule = "has no constant that these rows determine"
         raise PPModelError("system", system.name, rule, "choose other rows, or other constants")
-    fit = Fitted(
-        *(
-            {name: one for own in several for name, one in own.items()}
-            for several in zip(*(part.fit for part in parts), strict=True)
-        )
-    )
-    sources = [source for part in parts for source in part.sources]
-    return Calibration(with_values(system, fit.values), constants, fit, sources, {p.name: p.rows for p in parts})
+    fit = Fitted(*(dict(ChainMap(*several)) for several in zip(*(fit for fit, _ in parts.values()), strict=True)))
+    sources = [source for _, errors in parts.values() for source in errors]
+    counts = {data.name: len(data.rows) for data in (rows.time, rows.memory) if data is not None}
+    return Calibration(with_values(system, fit.values), constants, fit, sources, counts)
+
+
+def _fitted_and_judged(problem, data):
+    """The constants that the data determine, rounded, and the errors on rows that no fit had seen."""
+    fit = fitted(problem)
+    rounded = {name: float(f"{value:.{_DIGITS}g}") for name, value in fit.values.items()}
+    as_fitted = of_unseen = data.predicted([rounded])[0]
+    if len(data.rows) >= FOLDS:
+        of_unseen = data.of_unseen(problem, fit.values, parted(len(data.rows), FOLDS, SEED))
+    sources = data.sources(as_fitted, of_unseen)
+    if len(data.rows) < FOLDS:
+        sources = [Source(*source[:4]) for source in sources]
+    return fit._replace(values=rounded), sources
 
 
 class Unseen(NamedTuple):
@@ -170,129 +178,102 @@ def unseen(files, start, system, prior=0.5, by=(), kinds=("time", "memory")):
     PPModelError
         If a file or a row is refused.
     """
-    rows, found = _Rows(files, start), {}
-    for kind, places, names in ((_Time, rows.timed, TIME), (_Memory, rows.held, MEMORY)):
-        if places and kind.name in kinds:
-            own, of_files = rows.of(places)
+    rows, predictions = MeasuredRows(files, start), {}
+    for data, names in ((rows.time, TIME), (rows.memory, MEMORY)):
+        if data is not None and data.name in kinds:
             values = fitted_values(system, names)
-            data = kind(own, of_files, start)
             problem = Problem(chosen(start, list(values)) if values else [], data.residuals, SCALE, prior)
+            labels = [tuple(row[column] for column in by) for row in data.rows]
+            folds = parted_by(labels) if by else parted(len(data.rows), FOLDS, SEED)
+            named = [row | {"file": file} for row, file in zip(data.rows, data.files.tolist(), strict=True)]
             tolerance = (_COARSE,) if by else ()
-            labels = [tuple(row[column] for column in by) for row in own]
-            parts = parted_by(labels) if by else parted(len(own), FOLDS, SEED)
-            given = problem, values, parts, len(own), lambda values, data=data: data.predicted([values])[0]
-            named = [row | {"file": file} for row, file in zip(own, of_files.tolist(), strict=True)]
-            found[kind.name] = Unseen(named, cross_validated(*given, *tolerance))
-    return found
+            predictions[data.name] = Unseen(named, data.of_unseen(problem, values, folds, *tolerance))
+    return predictions
 
 
 def fitted_values(system, names):
     """The values of the constants that a calibrated system's file marks as fitted, in SI units, by name."""
-    fitted_ones = [one.field for one in system.provenance if one.kind == "fitted" and one.field in names]
-    return {name: value_of(system, name) for name in fitted_ones}
+    entries = [entry.field for entry in system.provenance if entry.kind == "fitted" and entry.field in names]
+    return {name: value_of(system, name) for name in entries}
 
 
-class _Rows:
-    """The rows of some files, and which of them hold a measurement."""
+class MeasuredRows:
+    """The rows of some files, and the data on time and on memory among them; None if there are none.
+
+    Parameters
+    ----------
+    files : sequence of str or Path
+    system : SystemSpec
+
+    Raises
+    ------
+    PPModelError
+        If a file or a row is refused, or nothing is measured, or in other units.
+    """
 
     def __init__(self, files, system):
         if system.nodes is not None and system.nodes.shared_nic:
             rule = "is true, but a calibration cannot model queues at a NIC"
             raise PPModelError("nodes.shared_nic", "true", rule, "give each device its share of the NIC")
-        self.rows, self.file, self.number = [], [], []
+        self.rows, self.files, self.where, self.system = [], [], [], system
         for file in files:
-            found = read_rows(file)[1]
-            self.rows += found
-            self.file += [Path(file).name] * len(found)
-            self.number += range(1, len(found) + 1)
-        for place, row in enumerate(self.rows):
-            self._require_status(place, row.get("status", ""))
-        self.timed = [place for place, row in enumerate(self.rows) if _positive(row, "iteration_s")]
-        limited = {self.file[place] for place, row in enumerate(self.rows) if row.get("status") == "oom"}
-        self.held = [
-            place for place, row in enumerate(self.rows)
-            if _positive(row, "memory_gb") or row.get("status") == "oom"
-            or (self.file[place] in limited and row.get("status") == "measured")
+            for number, row in enumerate(read_rows(file)[1], start=1):
+                self.rows.append(row)
+                self.files.append(Path(file).name)
+                self.where.append(f"{Path(file).name}, row {row.get('id') or number}")
+        for row, where in zip(self.rows, self.where, strict=True):
+            _require_status(row.get("status", ""), where)
+        timed = [place for place, row in enumerate(self.rows) if _is_measured(row, "iteration_s")]
+        limited = {file for file, row in zip(self.files, self.rows, strict=True) if row.get("status") == "oom"}
+        sized = [
+            place for place, (file, row) in enumerate(zip(self.files, self.rows, strict=True))
+            if _is_measured(row, "memory_gb") or row.get("status") == "oom"
+            or (file in limited and row.get("status") == "measured")
         ]  # fmt: skip
-        if not self.timed and not self.held:
+        if not timed and not sized:
             rule = "have no measurements: no number above 0 in iteration_s or memory_gb, and no oom in status"
             raise PPModelError("rows", " ".join(map(str, files)), rule, "add what was measured")
-        self._require_units(system, self._predictions(system))
+        self._require_units(sorted({*timed, *sized}))
+        self.time = self._data(TimeData, timed)
+        self.memory = self._data(MemoryData, sized)
 
-    def _predictions(self, system):
-        """The prediction of each row with a measurement, by its place."""
-        found = {}
-        for place in sorted({*self.timed, *self.held}):
-            found[place] = one = predicted(self.rows[place], system)
-            if one["refused"] is not None:
-                rule = f"cannot be predicted: {one['refused']}"
-                raise PPModelError("row", "refused", rule, "fix it, or leave it out", where=self._where(place))
-        return found
+    def _data(self, kind, places):
+        files = np.array([self.files[place] for place in places])
+        return kind([self.rows[place] for place in places], files, self.system) if places else None
 
-    def _where(self, place):
-        return f"{self.file[place]}, row {self.rows[place].get('id') or self.number[place]}"
-
-    def _require_status(self, place, word):
-        if word and word not in STATUS:
-            near = get_close_matches(word.lower(), STATUS, n=1, cutoff=0.5)
-            remedy = f"write {near[0]}" if near else "choose one of them"
-            rule = f"must be one of {', '.join(STATUS)}, or empty"
-            raise PPModelError("status", shown(word), rule, remedy, where=self._where(place))
-
-    def _require_units(self, system, found):
+    def _require_units(self, places):
         """Refuse a file whose measurements are, in the median, far from all that a fit could reach."""
-        for file, name in product(dict.fromkeys(self.file), _SCALES):
-            places = [place for place in found if self.file[place] == file and _positive(self.rows[place], name)]
-            ratios = [float(self.rows[place][name]) / found[place][f"predicted_{name}"] for place in places]
+        predictions = {}
+        for place in places:
+            predictions[place] = predicted(self.rows[place], self.system)
+            if (refused := predictions[place]["refused"]) is not None:
+                rule, remedy = f"cannot be predicted: {refused}", "fix it, or leave it out"
+                raise PPModelError("row", "refused", rule, remedy, where=self.where[place])
+        for file, name in product(dict.fromkeys(self.files), _SCALES):
+            of_file = [p for p in places if self.files[p] == file and _is_measured(self.rows[p], name)]
+            ratios = [float(self.rows[p][name]) / predictions[p][f"predicted_{name}"] for p in of_file]
             ratio = float(np.median(ratios or [1.0]))
             if not 1 / _FARTHEST <= ratio <= _FARTHEST:
-                rule = f"is in the median {ratio:.3g} times what {system.name} predicts, too far to be fitted"
-                raise PPModelError(name, self.rows[places[0]][name], rule, _unit_remedy(name, ratio), where=file)
+                scale = min(_SCALES[name], key=lambda factor: abs(np.log(ratio / factor)))
+                is_near = abs(np.log(ratio / scale)) < np.log(_FARTHEST)
+                rule = f"is in the median {ratio:.3g} times what {self.system.name} predicts, too far to be fitted"
+                other = f", not {_SCALES[name][scale]}" if is_near else ", or start from a system that is nearer"
+                raise PPModelError(name, self.rows[of_file[0]][name], rule, f"write {_UNITS[name]}{other}", where=file)
 
-    def of(self, places):
-        """Rows and their files."""
-        return [self.rows[place] for place in places], np.array([self.file[place] for place in places])
+
+def _require_status(status, where):
+    if status and status not in STATUS:
+        near = get_close_matches(status.lower(), STATUS, n=1, cutoff=0.5)
+        remedy = f"write {near[0]}" if near else "choose one of them"
+        rule = f"must be one of {', '.join(STATUS)}, or empty"
+        raise PPModelError("status", shown(status), rule, remedy, where=where)
 
 
-def _positive(row, name):
+def _is_measured(row, name):
     try:
         return 0 < float(row.get(name) or 0) < float("inf")
     except ValueError:
         return False
-
-
-def _unit_remedy(name, ratio):
-    """The unit that the measurements seem to have, if one is near."""
-    scale = min(_SCALES[name], key=lambda one: abs(np.log(ratio / one)))
-    seems = f", not {_SCALES[name][scale]}" if abs(np.log(ratio / scale)) < np.log(_FARTHEST) else ""
-    return f"write {_UNITS[name]}{seems}" if seems else f"write {_UNITS[name]}, or start from a system that is nearer"
-
-
-class _Part(NamedTuple):
-    name: str
-    rows: int
-    fit: Fitted
-    sources: list
-
-
-def _fit_part(given, constants, names, kind, prior, system):
-    """Fit the constants of time, or those of memory."""
-    rows, files = given
-    wanted = [one for one in constants if one.name in names]
-    if not rows:
-        return None
-    data = kind(rows, files, system)
-    problem = Problem(wanted, data.residuals, SCALE, prior)
-    fit = fitted(problem)
-    rounded = {name: float(f"{value:.{_DIGITS}g}") for name, value in fit.values.items()}
-    as_fitted = data.predicted([rounded])[0]
-    if len(rows) < FOLDS:
-        sources = [Source(*one[:4]) for one in data.sources(as_fitted, as_fitted)]
-        return _Part(kind.name, len(rows), fit._replace(values=rounded), sources)
-    parts = parted(len(rows), FOLDS, SEED)
-    unseen = cross_validated(problem, fit.values, parts, len(rows), lambda values: data.predicted([values])[0])
-    sources = data.sources(as_fitted, unseen)
-    return _Part(kind.name, len(rows), fit._replace(values=rounded), sources)
 
 
 def equal_weights(files):
@@ -301,74 +282,94 @@ def equal_weights(files):
     return np.sqrt([max(counts.values()) / counts[name] for name in files])
 
 
-class _Data:
-    """Rows of several files that weigh the same."""
+class Data:
+    """Rows of several files that weigh the same, with what was measured, to be fitted.
 
-    def __init__(self, files, system):
-        self.files, self.system = files, system
+    Parameters
+    ----------
+    rows : list of dict of str to str
+    files : ndarray of str
+    system : SystemSpec
+    """
+
+    def __init__(self, rows, files, system):
+        self.rows, self.files, self.system, self.batch = rows, files, system, Batch(rows, system)
         self.weights, self.names = equal_weights(files.tolist()), list(dict.fromkeys(files.tolist()))
+        numbers = [float(row[self.column]) if _is_measured(row, self.column) else np.nan for row in rows]
+        self.measured = self.unit * np.array(numbers)
 
-    def _systems(self, many):
-        return [with_values(self.system, values) for values in many]
+    def predicted(self, points):
+        """Predictions for several dicts of constants, shape (len(points), num_rows)."""
+        return self.evaluate([with_values(self.system, values) for values in points])
 
-    def _source(self, file, what, errors, unseen):
-        errors, unseen = np.abs(errors), np.abs(unseen)
+    def of_unseen(self, problem, values, folds, *tolerance):
+        """Predictions of each row by a fit to the rows of the other folds; see `cross_validated`."""
+        return cross_validated(
+            problem, values, folds, len(self.rows), lambda point: self.predicted([point])[0], *tolerance
+        )
+
+    def source(self, file, what, errors, unseen):
+        """The `Source` of a file, of which rows have these errors."""
+        errors, unseen = np.abs(errors).astype(float), np.abs(unseen).astype(float)
         quantiles = np.quantile(unseen, (0.5, 0.9, 1.0)).tolist()
         return Source(file, what, len(errors), float(errors.mean()), float(unseen.mean()), *quantiles)
 
 
-class _Time(_Data):
-    name = "time"
+class TimeData(Data):
+    """Rows with a measured time."""
 
-    def __init__(self, rows, files, system):
-        super().__init__(files, system)
-        self.batch = Batch(rows, system)
-        self.measured = np.array([float(row["iteration_s"]) for row in rows])
+    name, column, unit = "time", "iteration_s", 1.0
 
-    def predicted(self, many):
-        return self.batch.seconds(self._systems(many))
+    def evaluate(self, systems):
+        """Iteration times, shape (len(systems), num_rows)."""
+        return self.batch.seconds(systems)
 
-    def residuals(self, many):
-        return self.weights * np.log(self.predicted(many) / self.measured)
+    def residuals(self, points):
+        """Weighted logarithms of predicted over measured times, shape (len(points), num_rows)."""
+        return self.weights * np.log(self.predicted(points) / self.measured)
 
-    def sources(self, found, unseen):
-        errors = found / self.measured - 1, unseen / self.measured - 1
-        return [self._source(file, "time", *(error[self.files == file] for error in errors)) for file in self.names]
+    def sources(self, as_fitted, of_unseen):
+        """The `Source` of each file."""
+        errors = as_fitted / self.measured - 1, of_unseen / self.measured - 1
+        return [self.source(file, self.name, *(error[self.files == file] for error in errors)) for file in self.names]
 
 
-class _Memory(_Data):
-    name = "memory"
+class MemoryData(Data):
+    """Rows with measured memory, or known to fit or not."""
 
-    def __init__(self, rows, files, system):
-        super().__init__(files, system)
-        self.batch = Batch(rows, system)
-        self.measured = np.array(
-            [float(row["memory_gb"]) * _GB if _positive(row, "memory_gb") else np.nan for row in rows]
-        )
-        self.known = np.isfinite(self.measured)
-        self.out = np.array([row.get("status") == "oom" for row in rows])
+    name, column, unit = "memory", "memory_gb", _GB
 
-    def predicted(self, many):
-        return self.batch.bytes(self._systems(many))
+    def evaluate(self, systems):
+        """Bytes of the most loaded rank, shape (len(systems), num_rows)."""
+        return self.batch.bytes(systems)
 
-    def residuals(self, many):
-        """For a row without a number, the root of the logistic loss of what is known: that it fits, or does not."""
-        found = self.predicted(many)
-        over = np.log(found / self.system.memory_capacity_bytes) / _FITS_WIDTH
-        fits = SCALE * np.sqrt(np.logaddexp(0.0, np.where(self.out, -over, over)))
-        return self.weights * np.where(self.known, np.log(found / np.where(self.known, self.measured, 1.0)), fits)
+    def residuals(self, points):
+        """As for times; without a number, the root of the logistic loss of what is known: that it fits, or does not."""
+        sizes = self.predicted(points)
+        over = np.log(sizes / self.system.memory_capacity_bytes) / _FITS_WIDTH
+        fits = SCALE * np.sqrt(np.logaddexp(0.0, np.where(self.is_out, -over, over)))
+        logs = np.log(sizes / np.where(self.has_number, self.measured, 1.0))
+        return self.weights * np.where(self.has_number, logs, fits)
 
-    def sources(self, found, unseen):
+    @property
+    def has_number(self):
+        """Whether each row states its memory."""
+        return np.isfinite(self.measured)
+
+    @cached_property
+    def is_out(self):
+        """Whether each row ran out of memory."""
+        return np.array([row.get("status") == "oom" for row in self.rows])
+
+    def sources(self, as_fitted, of_unseen):
+        """The `Source` of each file: of rows with a number, and of those without, the share predicted wrongly."""
         sources = []
         for file in self.names:
-            of_file = self.files == file
-            with_number, without = of_file & self.known, of_file & ~self.known
-            if with_number.any():
-                errors = (one[with_number] / self.measured[with_number] - 1 for one in (found, unseen))
-                sources.append(self._source(file, "memory", *errors))
-            if without.any():
-                wrong = (
-                    (one[without] > self.system.memory_capacity_bytes) != self.out[without] for one in (found, unseen)
-                )
-                sources.append(self._source(file, "fits", *(one.astype(float) for one in wrong)))
+            numbers, fits = (self.files == file) & self.has_number, (self.files == file) & ~self.has_number
+            if numbers.any():
+                errors = (sizes[numbers] / self.measured[numbers] - 1 for sizes in (as_fitted, of_unseen))
+                sources.append(self.source(file, "memory", *errors))
+            if fits.any():
+                too_large = (sizes[fits] > self.system.memory_capacity_bytes for sizes in (as_fitted, of_unseen))
+                sources.append(self.source(file, "fits", *(out != self.is_out[fits] for out in too_large)))
         return sources

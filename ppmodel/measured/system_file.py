@@ -1,0 +1,95 @@
+"""A calibrated system written as a system file, with its errors and the rows it was fitted to."""
+
+import json
+from textwrap import wrap
+
+from ppmodel.measured.constants import MEMORY, value_of
+from ppmodel.specs import Provenance, to_unit
+
+_DIGITS, _WIDTH = 4, 116
+
+
+def system_text(calibration, title, command, date):
+    """The YAML file of a calibrated system.
+
+    Parameters
+    ----------
+    calibration : Calibration
+    title : str
+    command : str
+        The command that made it.
+    date : str
+        Date of the fit, as YYYY-MM-DD.
+
+    Returns
+    -------
+    str
+        Values in the order of the starting system's file; fitted values have the kind ``fitted``, with their interval,
+        rows and date, and all other values stay as they are. The last block is that of `ErrorSpec`.
+    """
+    lines = [f"# Made by: ppmodel {command}"]
+    if calibration.fit.undetermined:
+        names = ", ".join(
+            f"{name} (trades off with {partner})" if partner else name
+            for name, partner in calibration.fit.undetermined.items()
+        )
+        left = f"Not determined by these rows, and left unchanged: {names}."
+        lines += [f"# {line}" for line in wrap(left, _WIDTH)]
+    lines.append(f"title: {json.dumps(title, ensure_ascii=False)}")
+    entries, block = [e for e in calibration.system.provenance if not e.field.startswith("errors.")], ""
+    for entry in [*(_as_fitted(entry, calibration, date) for entry in entries), *_errors(calibration, date)]:
+        inside, _, key = entry.field.rpartition(".")
+        if inside and inside != block:
+            lines.append(f"{inside}:")
+        block, indent, value = inside, "  " if inside else "", entry.value
+        value = int(value) if isinstance(value, float) and value % 1 == 0 and value < 1e15 else value
+        unit = f" unit: {entry.unit}," if entry.unit else ""
+        lines += [
+            f"{indent}{key}:", f"{indent}  {{value: {json.dumps(value)},{unit} kind: {entry.kind},",
+            f"{indent}   source: {json.dumps(entry.source, ensure_ascii=False)}}}",
+        ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _as_fitted(entry, calibration, date):
+    """An entry of the starting system, with the fitted value if it has one, its rows and its errors."""
+    if entry.field not in calibration.fit.values:
+        return entry
+    value, low, high = in_its_unit(entry, calibration)
+    part, errors = "memory" if entry.field in MEMORY else "time", []
+    for source in calibration.sources:
+        if (source.what == "time") == (part == "time"):
+            error = f"{source.fitted:.1%} as fitted" if source.mean is None else f"{source.mean:.1%}"
+            errors.append(f"{source.file} ({'wrong' if source.what == 'fits' else 'mean error'} {error})")
+    rows = f"{calibration.rows[part]} rows of {', '.join(errors)}"
+    source = f"95 %: {low} to {high}, from {entry.value:g}; {rows}; {date}"
+    return entry._replace(value=float(value), kind="fitted", source=source)
+
+
+def _errors(calibration, date):
+    """The entries of `ErrorSpec`: the mean on unseen rows, and in the source what is known of each file."""
+    judged = [source for source in calibration.sources if source.mean is not None]
+    for what in dict.fromkeys(source.what for source in judged):
+        of_files = [source for source in judged if source.what == what]
+        mean = round(sum(source.mean for source in of_files) / len(of_files), _DIGITS)
+        stated = []
+        for source in of_files:
+            errors = ", ".join(f"{name} {error:.2%}" for name, error in error_names(source))
+            stated.append(f"{source.file}: {source.rows} rows, as fitted {source.fitted:.6%}, unseen {errors}")
+        text = f"five-fold cross-validation; {'; '.join(stated)}; {date}"
+        yield Provenance(f"errors.{what}", mean, "", "fitted", text)
+
+
+def error_names(source):
+    """Names and values of the errors on unseen rows, none if there are too few rows; for "fits" only the mean."""
+    if source.mean is None:
+        return ()
+    named = (("mean", source.mean), ("median", source.median), ("90 %", source.nine_tenths), ("worst", source.worst))
+    return named[:1] if source.what == "fits" else named
+
+
+def in_its_unit(entry, calibration):
+    """A fitted value and the ends of its interval as texts, in the unit of its entry in the starting system's file."""
+    si, factor = value_of(calibration.system, entry.field), calibration.fit.factors[entry.field]
+    low, high = (f"{to_unit(end, entry.unit):.3g}" for end in (si / factor, si * factor))
+    return f"{to_unit(si, entry.unit):.{_DIGITS}g}", low, high
