@@ -20,10 +20,11 @@ from ppmodel.errors import PPModelError
 LARGE = 2**18
 """From about this many operations on, a compiled loop is faster than a plain one even if Numba must be loaded first."""
 
-MANY = 4 * LARGE
+MANY = 2 * LARGE
 """Once small pieces of work add up to this many operations, more will follow, and Numba is loaded.
 
-A table takes about four pieces (sources, graph, times, slots), so a single small run never gets there.
+A small run takes about three pieces (dependencies, times, slots), so a single one of less than 2^17 operations never
+gets there.
 """
 
 VECTORISED = 32
