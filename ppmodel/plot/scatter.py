@@ -69,7 +69,8 @@ def plot_scatter(
         "sizes": {label: look.get("ms", 6) ** 2 for label, look in styles.items()},
     }  # fmt: skip
     for axis, (panel_name, rows) in zip(axes.flat, panels.items(), strict=False):
-        sns.scatterplot(rows, x=x, y=y, legend=False, ax=axis, **semantics)
+        drawn = rows.sort_values("group", key=lambda groups: groups.map(list(styles).index), kind="stable")
+        sns.scatterplot(drawn, x=x, y=y, legend=False, ax=axis, **semantics)
         if front:
             best = rows[rows[front].astype(bool)]
             line = {"drawstyle": "steps-post", "color": "black", "lw": 1.2, "zorder": 0.95}
