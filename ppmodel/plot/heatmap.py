@@ -82,6 +82,7 @@ def plot_heatmap(
         texts = np.full(numbers.shape, "", dtype=object)
         for cells, column in ((numbers, value), (texts, "written")):
             cells[above::step] = part.pivot(index=y, columns=x, values=column).reindex(index=rows, columns=columns)
+        numbers = np.clip(numbers, norm.vmin, norm.vmax)
         sns.heatmap(
             numbers, norm=norm, vmin=norm.vmin, vmax=norm.vmax, cmap="cividis_r" if centre is None else "PuOr_r",
             annot=texts, fmt="", annot_kws={"size": _SIZE}, linewidths=0.8, linecolor="white", cbar=False,
