@@ -576,3 +576,14 @@ def test_a_layout_numbers_its_gpus():
     assert [word for word in words if word.startswith("node")] == [f"node {n}" for n in (0, 2, 4, 6, 1, 3, 5, 7)]
     assert sum(word == "999 MiB" for word in words) == 2 * 4 + 2 * 3
     assert sum(word == "9.99 GiB" for word in words) == 4
+
+
+def test_numbers_outside_the_limits_take_the_colours_at_the_ends():
+    """Also a 0 on a logarithmic scale, whose text can be read on it."""
+    frame = pd.DataFrame({"x": [0, 1, 2], "label": "1F1B", "value": [0.0, 0.01, 5.0]})
+    (axis,) = plot_heatmap(frame, "x", "label", "value", "title", log=True, limits=(0.01, 1)).axes
+    axis.figure.draw_without_rendering()
+    first, second, last = axis.collections[0].get_facecolors()
+    assert list(first) == list(second) != list(last)
+    for text, cell in zip(axis.texts, (first, second, last), strict=True):
+        assert contrast(text.get_color(), cell) > 4.5

@@ -141,7 +141,9 @@ def _draw(bars, colours, stacked, horizontal, share, labels):
             look |= {"hue_order": [*colours], measure: "size", "width": thick, "saturation": 1, "errorbar": None}
             sns.barplot(rows, **{category: "group"}, ax=axis, **look)
         outer = horizontal or axis is axes[0] or not share
+        ends = -0.5, len(names) - 0.5
         axis.set(**{f"{category}label": labels[0] * (not horizontal), f"{measure}label": labels[1] * outer})
+        axis.set(**{f"{category}lim": ends[::-1] if horizontal else ends})
         axis.grid(axis=category, visible=False)
         (axis.axvline if horizontal else axis.axhline)(0, color="black", lw=0.8)
         if above:
@@ -150,7 +152,7 @@ def _draw(bars, colours, stacked, horizontal, share, labels):
                 at = {"xycoords": axis.get_yaxis_transform(), "xytext": (0, 3), "textcoords": "offset points"}
                 axis.annotate(name, (0, place - thick / 2), fontsize=_NAME_SIZE, **at)
         elif not horizontal:
-            letters = int(0.8 * style.page_width() * 72 / _LETTER / len(bars[["panel", "group"]].drop_duplicates()))
+            letters = int(0.8 * style.page_width() * 72 / _LETTER / sum(map(len, groups)))
             breakable = [fill(name.replace("_", "_ "), max(8, letters)).replace("_ ", "_") for name in names]
             axis.set_xticks(range(len(names)), breakable)
         elif axis is not axes[0] and not style.on_phone() and names == groups[0]:

@@ -3,6 +3,7 @@
 import numpy as np
 import seaborn as sns
 from matplotlib import pyplot as plt
+from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.colors import CenteredNorm, LogNorm, Normalize
 
 from ppmodel.plot import style
@@ -73,12 +74,15 @@ def plot_heatmap(
     above = style.on_phone() and not bare and (max(map(len, row_names)) > _NAME or len(columns) > _NAME // 2)
     step = 1 + above
     figure, axes = _axes(len(panels), len(columns), step * len(rows) * (_BARE_ROW if bare else _ROW))
-    norm = _norm(frame[value], limits, centre, log)
+    norm, canvas = _norm(frame[value], limits, centre, log), figure.canvas
+    # seaborn draws the whole figure after each panel, to see whether labels overlap: on this canvas, nothing is drawn
+    FigureCanvasBase(figure)
     for axis, (name, part) in zip(axes.flat, panels.items(), strict=True):
         numbers = np.full((step * len(rows), len(columns)), np.nan)
         texts = np.full(numbers.shape, "", dtype=object)
         for cells, column in ((numbers, value), (texts, "written")):
             cells[above::step] = part.pivot(index=y, columns=x, values=column).reindex(index=rows, columns=columns)
+        numbers = np.clip(numbers, norm.vmin, norm.vmax)
         sns.heatmap(
             numbers, norm=norm, vmin=norm.vmin, vmax=norm.vmax, cmap="cividis_r" if centre is None else "PuOr_r",
             annot=texts, fmt="", annot_kws={"size": _SIZE}, linewidths=0.8, linecolor="white", cbar=False,
@@ -102,6 +106,7 @@ def plot_heatmap(
         axis.set_xlabel(style.axis_label(x, labels))
         axis.set_ylabel("" if above else style.axis_label(y, labels))
         style.panel_title(axis, panel, names.get(name, name), labels)
+    figure.set_canvas(canvas)
     style.label_edges(axes, "")
     titled = style.titled(figure, title, context)
     _fit_text(titled, axes, column_names, len(rows) >= _MANY)

@@ -33,7 +33,8 @@ def plot_scatter(
     front : str, optional
         Boolean column that says which points are on the Pareto front; see `analysis.pareto_front`.
     styles : dict of str to dict, optional
-        Keyword arguments for matplotlib's ``plot`` for each group; by default, those of `style_of`.
+        Of each group, matplotlib's ``color`` and ``marker``, and perhaps ``ms``, ``mec``, ``mew`` and ``zorder``; by
+        default, those of `style_of`.
     labels, log, in_row
         As in `plot_lines`.
     limits : dict of str to float, optional
@@ -62,14 +63,12 @@ def plot_scatter(
     width = 6.6 / min(in_row, len(panels)) + 0.4
     figure, axes = style.panel_grid(len(panels), in_row, width=width, height=3.2, sharex=True, sharey=percent)
     styles = styles or {label: look | {"ms": 6} for label, look in style_of(frame.group).items()}
-    semantics = {
-        "hue": "group", "style": "group", "size": "group", "hue_order": [*styles], "style_order": [*styles],
-        "palette": {label: look["color"] for label, look in styles.items()},
-        "markers": {label: look["marker"] for label, look in styles.items()},
-        "sizes": {label: look.get("ms", 6) ** 2 for label, look in styles.items()},
-    }  # fmt: skip
     for axis, (panel_name, rows) in zip(axes.flat, panels.items(), strict=False):
-        sns.scatterplot(rows, x=x, y=y, legend=False, ax=axis, **semantics)
+        for label, look in styles.items():
+            edge = {"edgecolor": look.get("mec", "white"), "linewidth": look.get("mew", 0.5)}
+            points = {"color": look["color"], "marker": look["marker"], "s": look.get("ms", 6) ** 2} | edge
+            part = rows[rows.group == label]
+            sns.scatterplot(part, x=x, y=y, zorder=look.get("zorder", 2), legend=False, ax=axis, **points)
         if front:
             best = rows[rows[front].astype(bool)]
             line = {"drawstyle": "steps-post", "color": "black", "lw": 1.2, "zorder": 0.95}
