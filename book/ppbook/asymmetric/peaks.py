@@ -31,11 +31,11 @@ def _in_use(schedule):
     any.
     """
     operation = np.flatnonzero(~schedule.joined)
-    taken, given = (np.zeros((len(operation), schedule.num_replicas, schedule.num_stages), dtype=int) for _ in "FB")
+    taken, freed = (np.zeros((len(operation), schedule.num_replicas, schedule.num_stages), dtype=int) for _ in "FB")
     where = (schedule.cell, schedule.replica, schedule.stage)
     np.add.at(taken, where, schedule.kind == OpKind.F)
-    np.add.at(given, where, np.isin(schedule.kind, (OpKind.B, OpKind.W)))
-    return operation, np.cumsum(taken - given, axis=0) + given  # one sum serves all ranks, since each ends with nothing
+    np.add.at(freed, where, np.isin(schedule.kind, (OpKind.B, OpKind.W)))
+    return operation, np.cumsum(taken - freed, axis=0) + freed  # one sum serves all ranks, since each ends with nothing
 
 
 def split_peaks(schedule, splits):

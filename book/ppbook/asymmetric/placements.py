@@ -141,14 +141,14 @@ def split_points(rates, num_ranks, parts, placed_parts=None, front_back=60, unit
     [[59, 0], [9, 0], [35, 5]]
     """
     mirrored, *others = every_placement(num_ranks)
-    own = compositions(parts, num_ranks)
+    splits = compositions(parts, num_ranks)
     if placed_parts:  # the mirrored one gets these too, or the frontier would compare grids
         placed, whole = compositions(placed_parts, num_ranks), np.lcm(parts, placed_parts)
-        own = np.unique(np.vstack((own * (whole // parts), placed * (whole // placed_parts))), axis=0)
-    even = own[(own + own[:, ::-1] == 2 * own[0].sum() // num_ranks).all(axis=1)]
-    families = {FRONT_BACK: front_back_splits(front_back, num_ranks), EVEN: even, OWN: own}
+        splits = np.unique(np.vstack((splits * (whole // parts), placed * (whole // placed_parts))), axis=0)
+    even = splits[(splits + splits[:, ::-1] == 2 * splits[0].sum() // num_ranks).all(axis=1)]
+    families = {FRONT_BACK: front_back_splits(front_back, num_ranks), EVEN: even, OWN: splits}
     size = (num_ranks, units * num_ranks)
-    tables = [_measured(rates, size, [mirrored], splits, p2p).assign(family=name) for name, splits in families.items()]
+    tables = [_measured(rates, size, [mirrored], grid, p2p).assign(family=family) for family, grid in families.items()]
     if placed_parts:
         tables.append(_measured(rates, size, others, placed, p2p).assign(family=ELSEWHERE))
     points = pd.concat(tables, ignore_index=True).assign(pp=num_ranks, microbatches=size[1])

@@ -157,8 +157,8 @@ def split_minimum(bench, size):
 def reordered_gain(bench, size, limit):
     """The most that a split a : b gains over the even one when each has its fastest order; see `asymmetric.orders`."""
     questions = gains()
-    asked = (questions.pp == size[0]) & (questions.microbatches == size[1]) & (questions.limit == limit)
-    return bench.everywhere(questions.reordered[asked].max())
+    chosen = (questions.pp == size[0]) & (questions.microbatches == size[1]) & (questions.limit == limit)
+    return bench.everywhere(questions.reordered[chosen].max())
 
 
 # ---- published measurements ----------------------------------------------------------------------

@@ -56,21 +56,21 @@ def _tables(judgements, unexpected):
 
     rows = [["id", "verdict", "here", "measured", "claimed", "margin", "read on", "depends on"]]
     for judgement in judgements:
-        row, here = judgement.row, "yes" if judgement.holds_here else "no"
+        row, answer = judgement.row, "yes" if judgement.holds_here else "no"
         rows.append([
-            row.id, VERDICTS[judgement.verdict], "" if judgement.verdict == "no case" else here,
+            row.id, VERDICTS[judgement.verdict], "" if judgement.verdict == "no case" else answer,
             row.number(judgement.measured), row.reference, signed(row, judgement.margin), row.page,
             judgement.reason or ", ".join(judgement.reversed_by()),
         ])  # fmt: skip
     verdicts = [judgement.verdict for judgement in judgements]
-    counts = [[word, str(verdicts.count(verdict))] for verdict, word in VERDICTS.items()]
+    counts = [[name, str(verdicts.count(verdict))] for verdict, name in VERDICTS.items()]
     counts.append(["here", str(sum(judgement.holds_here for judgement in judgements))])
     tables = [columns(rows, right=(3, 4, 5)), columns([["verdict", "rows"], *counts], right=[1])]
     if unexpected:
         rows = [["not as in data/claims.yaml", "verdict", "expected", "margin", "expected"]]
         for judgement in unexpected:
             row, expected = judgement.row, judgement.row.expected
-            words = [VERDICTS[judgement.verdict], VERDICTS[expected.verdict]]
-            rows.append([row.id, *words, signed(row, judgement.margin), signed(row, expected.margin)])
+            verdicts = [VERDICTS[judgement.verdict], VERDICTS[expected.verdict]]
+            rows.append([row.id, *verdicts, signed(row, judgement.margin), signed(row, expected.margin)])
         tables.append(columns(rows, right=(3, 4)))
     return "\n\n".join(tables)
