@@ -47,7 +47,13 @@ def test_measured(recorded):
     facts = recorded("measured.json")
     assert (facts["rows"], facts["one_node"]) == (63, 16)
     kinds = recorded("measured_runs.json")
-    assert [kinds[name] for name in ("plain", "interleaved", "a100_rows", "b200_rows", "h100_rows")] == [63, 0, 47, 16, 0]
+    assert [kinds[name] for name in ("plain", "interleaved", "a100_rows", "b200_rows", "h100_rows")] == [
+        63,
+        0,
+        47,
+        16,
+        0,
+    ]
     together = recorded("measured_together.csv").set_index("runs")
     assert together.own["bigscience_a100"] == pytest.approx(said_of("a100_bigscience", "bigscience_a100")[0], abs=1e-6)
     assert (together.together - together.own).abs().max() < 2e-4  # one source shares with none
