@@ -159,11 +159,9 @@ def room(rows):
 
     Examples
     --------
-    >>> room(pd.DataFrame({"peak_memory_bytes": [7, 79, 81], "memory_capacity_bytes": 80, "fits": [True, True, False]}))
-    0      yes
-    1    tight
-    2       no
-    Name: fits, dtype: object
+    >>> rows = pd.DataFrame({"peak_memory_bytes": [7, 79, 81], "memory_capacity_bytes": 80, "fits": [True, True, False]})
+    >>> room(rows).tolist()
+    ['yes', 'tight', 'no']
     """
     tight = is_tight(rows.peak_memory_bytes, rows.memory_capacity_bytes).astype(bool)
     return rows.fits.astype(object).map({True: "yes", False: "no"}).mask(tight, "tight")

@@ -23,7 +23,7 @@ def nearest_to_fronts(frame, by=("system", "pp")):
     >>> from ppmodel.analysis import fronts, levels
     >>> frame = fronts(levels(["gpipe", "1f1b"], [(4, 8), (4, 16)], model="paper", system="dgx_h100"))
     >>> nearest_to_fronts(frame)[["label", "front", "microbatches"]].values.tolist()
-    [['GPipe', False, ''], ['1F1B', True, '8, 16']]
+    [['GPipe', True, '16'], ['1F1B', True, '16']]
     """
     on_front = frame.assign(microbatches=frame.microbatches.where(frame.front))
     groups = on_front.groupby([*by, "label", "family"], sort=False)
@@ -52,7 +52,7 @@ def front_counts(frame, by=("system", "pp")):
     >>> from ppmodel.analysis import fronts, levels
     >>> frame = fronts(levels(["gpipe", "1f1b"], [(4, 8), (8, 8)], model="paper", system="dgx_h100"))
     >>> front_counts(frame)[["label", "on_front", "of", "sizes"]].values.tolist()
-    [['1F1B', 2, 2, '4, 8'], ['GPipe', 0, 2, '']]
+    [['GPipe', 2, 2, '4, 8'], ['1F1B', 1, 2, '4']]
     """
     nearest = nearest_to_fronts(frame, by)
     groups = nearest.assign(sizes=nearest.pp.where(nearest.front)).groupby(["label", "family"], sort=False)

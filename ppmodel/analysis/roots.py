@@ -26,11 +26,11 @@ def crossings(ratios, apart):
     """
     logs = np.log(np.asarray(ratios, dtype=float))
     values = np.where(np.abs(apart) < TIE, 0.0, apart)
-    values = []
+    roots = []
     for left in np.flatnonzero(np.sign(values[:-1]) * np.sign(values[1:]) < 0):
         share = values[left] / (values[left] - values[left + 1])
-        values.append(float(np.exp(logs[left] + share * (logs[left + 1] - logs[left]))))
-    return values
+        roots.append(float(np.exp(logs[left] + share * (logs[left + 1] - logs[left]))))
+    return roots
 
 
 def largest_share(holds, halvings=12):

@@ -9,7 +9,6 @@ import pytest
 from executed import of
 
 from ppbook.claims import load_claims, rows_of
-from ppbook.frameworks import runs_as_modelled
 from ppbook.stp import load_throughputs, run_of
 from ppmodel import points, simulate
 from ppmodel.measured import is_tight
@@ -46,8 +45,15 @@ def test_measured(recorded):
     assert (models["mean"] == errors["mean"]).all()
     assert ((models.left_out > 0.02) & (models.left_out < 0.08) & (models.left_out <= models.worst_model)).all()
     facts = recorded("measured.json")
-    assert (facts["by_schedule"], facts["by_device"]) == ("63 of 1F1B", "47 on A100, 16 on B200")
-    assert (facts["one_node"], facts["unmeasured"]) == (16, "ZB-V or of V-Half or of DualPipeV")
+    assert (facts["rows"], facts["one_node"]) == (63, 16)
+    kinds = recorded("measured_runs.json")
+    assert [kinds[name] for name in ("plain", "interleaved", "a100_rows", "b200_rows", "h100_rows")] == [
+        63,
+        0,
+        47,
+        16,
+        0,
+    ]
     together = recorded("measured_together.csv").set_index("runs")
     assert together.own["bigscience_a100"] == pytest.approx(said_of("a100_bigscience", "bigscience_a100")[0], abs=1e-6)
     assert (together.together - together.own).abs().max() < 2e-4  # one source shares with none
@@ -157,10 +163,8 @@ def test_take(recorded):
     fastest = best.loc[best.groupby("where").iteration_s.idxmin()].set_index("where")
     base = best[best.schedule.isin(["1f1b", "interleaved-1f1b"])].groupby("where").iteration_s.min()
     gains = 1 - fastest.iteration_s / base[fastest.index]
-    assert facts["cases"] == len(fastest) == 2
+    assert (facts["cases"], len(fastest)) == ("2", 2)
     assert (facts["least_gain"], facts["most_gain"]) == (f"{100 * gains.min():.1f} %", f"{100 * gains.max():.1f} %")
-    found = fastest.schedule.map(runs_as_modelled)
-    assert facts["paired"] == ", ".join(dict.fromkeys(fastest.label[~found]))
     for row in (fastest.iloc[0], best[best.schedule == "zb-v"].iloc[-1]):
         assert one_of_take(row, overlap_backward=row.schedule != "zb-v") == pytest.approx(row.iteration_s)
     saved = recorded("take_saved.csv").set_index("where")
@@ -178,7 +182,7 @@ def test_take(recorded):
 
 
 def require_certainty_of_take(recorded, gains):
-    """A saving has a word of its own, by its size and the error; what to run follows from it for every case."""
+    """A saving has a degree of certainty, by its size and the pairs that are similar."""
     sure = recorded("take_sure.csv")
     base = sure.groupby("where").first()
     np.testing.assert_allclose(base.apart, gains[base.index])
@@ -186,8 +190,8 @@ def require_certainty_of_take(recorded, gains):
     beyond = sure[sure.apart >= 0.01]
     assert ((beyond.sure == "within the error") == ((beyond["reversed"] > 0.25) | (beyond.pairs < 20))).all()
     assert ((beyond.sure == "clear") == ((beyond["reversed"] <= 0.05) & (beyond.pairs >= 20))).all()
-    said = recorded("take.json")["stay"]
-    assert all(where.split(",")[0] in said for where in base.index)
+    facts = recorded("take.json")
+    assert int(facts["beyond"]) == base.sure.isin(["likely", "clear"]).sum()
 
 
 def require_baselines_of_take(recorded):
@@ -226,7 +230,7 @@ def test_nodes(recorded):
     assert found.fastest["Chimera", "blocking", "own links"] == "0 0 1 1 1 1 0 0"
     assert study["1F1B", "blocked", "own links"] == pytest.approx(found.makespan_s["1F1B", "excluded", "own links"])
     assert recorded("nodes_search.json") == {"cases": 6, "blocked_best": 4}
-    assert recorded("nodes_nics.json")["messages"] == len(recorded("nodes_nics.csv")) == 2 * 8
+    assert len(recorded("nodes_nics.csv")) == 2 * 8
     orders = recorded("nodes_orders.csv").set_index(["placement", "network"]).order
     first = study.xs("flat", level="placement").idxmin()[0]
     assert orders["flat", "flat"].startswith(first)

