@@ -159,7 +159,8 @@ def room(rows):
 
     Examples
     --------
-    >>> rows = pd.DataFrame({"peak_memory_bytes": [7, 79, 81], "memory_capacity_bytes": 80, "fits": [True, True, False]})
+    >>> rows = pd.DataFrame({"peak_memory_bytes": [7, 79, 81], "memory_capacity_bytes": 80})
+    >>> rows["fits"] = rows.peak_memory_bytes <= rows.memory_capacity_bytes
     >>> room(rows).tolist()
     ['yes', 'tight', 'no']
     """
