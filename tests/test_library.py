@@ -72,7 +72,8 @@ def test_importing_costs_little():
     """No frames, pictures, specifications or compiled code before they are asked for."""
     code = (
         "import sys, ppmodel as pp; pp.simulate('1f1b', 4, 8, forward=1, backward=2).makespan_s; "
-        "print(sorted({name.split('.')[0] for name in sys.modules} & {'pandas', 'matplotlib', 'seaborn', 'pydantic', 'numba'}))"
+        "heavy = {'pandas', 'matplotlib', 'seaborn', 'pydantic', 'numba'}; "
+        "print(sorted({name.split('.')[0] for name in sys.modules} & heavy))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
