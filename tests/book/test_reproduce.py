@@ -201,7 +201,7 @@ def test_pages_say_where_the_network_of_a_given_system_is_not_used(tmp_path):
     whole.cells[0].source += "\npp = [8, 16]  # count: ranks"
     whole.cells.insert(0, new_markdown_cell("# Small"))
     nbformat.write(whole, path)
-    said = "All S = 8 ranks are on one node of a2_highgpu_8g"
+    said = "On one node of a2_highgpu_8g: S = 8."
     heads = {name: execute(path, tmp_path, {"system": name}).cells[0].source for name in ("a2_highgpu_8g", "dgx_h100")}
     assert said in heads["a2_highgpu_8g"]
     assert "one node" not in heads["dgx_h100"]
