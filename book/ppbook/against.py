@@ -49,9 +49,9 @@ def files_of(system):
     >>> [path.stem for path in files_of(load_system("a100_vtrain"))]
     ['vtrain_single', 'vtrain_multi']
     """
-    for one in system.provenance:
-        if one.kind == "fitted":
-            return [MEASURED / name for name in _FILE.findall(one.source)]
+    for value in system.provenance:
+        if value.kind == "fitted":
+            return [MEASURED / name for name in _FILE.findall(value.source)]
     remedy = "choose one that ppmodel calibrate made"
     raise PPModelError("system", system.name, "has no fitted value", remedy)
 
@@ -81,9 +81,9 @@ def _runs_of(name):
     frame = pd.DataFrame(rows).assign(system=name).set_index("id", drop=False)
     for column in _NUMBERS:
         frame[column] = pd.to_numeric(frame[column])
-    found = _unseen(name)
-    frame["predicted_iteration_s"] = _by_id(found, "time")
-    frame["predicted_memory_gb"] = _by_id(found, "memory") / _GB
+    unseen_rows = _unseen(name)
+    frame["predicted_iteration_s"] = _by_id(unseen_rows, "time")
+    frame["predicted_memory_gb"] = _by_id(unseen_rows, "memory") / _GB
     fits = frame.predicted_memory_gb * _GB <= system.memory_capacity_bytes
     frame["predicted_fits"] = fits.where(frame.predicted_memory_gb.notna())
     frame["unfitted_s"] = _unfitted(system, _timed(rows))
@@ -129,11 +129,11 @@ def _unseen(name, **how):
     return unseen(files_of(system), start_of(name), system, **how)
 
 
-def _by_id(found, what):
+def _by_id(predictions, what):
     """Predictions indexed by their rows' identifiers; empty if there are none."""
-    if what not in found:
+    if what not in predictions:
         return pd.Series(dtype=float)
-    return pd.Series(found[what].values, [row["id"] for row in found[what].rows])
+    return pd.Series(predictions[what].values, [row["id"] for row in predictions[what].rows])
 
 
 def without_parts(names):
@@ -211,10 +211,10 @@ def models_left_out(names):
     """
     frames = []
     for name in names:
-        found = _unseen(name, by=("hidden", "layers"), kinds=("time",))["time"]
-        frame = pd.DataFrame(found.rows).assign(system=name)
+        predictions = _unseen(name, by=("hidden", "layers"), kinds=("time",))["time"]
+        frame = pd.DataFrame(predictions.rows).assign(system=name)
         frame["runs"], frame["iteration_s"] = frame.file.str.removesuffix(".csv"), pd.to_numeric(frame.iteration_s)
-        frame["error"] = found.values / frame.iteration_s - 1
+        frame["error"] = predictions.values / frame.iteration_s - 1
         frames.append(frame[["id", "runs", "system", *SIZE, "iteration_s", "error"]])
     return pd.concat(frames, ignore_index=True)
 
@@ -234,8 +234,8 @@ def unfitted_runs(names):
 
     Examples
     --------
-    >>> found = unfitted_runs(["a100_selene"])
-    >>> len(found), bool(found.error.abs().max() < 0.2)
+    >>> runs = unfitted_runs(["a100_selene"])
+    >>> len(runs), bool(runs.error.abs().max() < 0.2)
     (6, True)
     """
     frames = []
@@ -265,19 +265,19 @@ def utilizations(names):
 
     Examples
     --------
-    >>> found = utilizations(["a100_selene"])
-    >>> len(found), bool(found.model_flops_utilization.between(0.3, 0.6).all())
+    >>> runs = utilizations(["a100_selene"])
+    >>> len(runs), bool(runs.model_flops_utilization.between(0.3, 0.6).all())
     (6, True)
     """
-    found = []
+    rows_reached = []
     for name in names:
         system = load_system(name)
         for row in timed_rows(name):
             run, gpus = run_of(row, system.framework), int(row["gpus"])
             flops = run.flushes * model_flops(run.model, sequences=run.layout.global_batch)
             reached = flops / (gpus * system.peak_compute_flops * float(row["iteration_s"]))
-            found.append((row["id"], row["runs"], name, gpus, "FP8" in row["source"], reached))
-    return pd.DataFrame(found, columns=["id", "runs", "system", "gpus", "fp8", "model_flops_utilization"])
+            rows_reached.append((row["id"], row["runs"], name, gpus, "FP8" in row["source"], reached))
+    return pd.DataFrame(rows_reached, columns=["id", "runs", "system", "gpus", "fp8", "model_flops_utilization"])
 
 
 _THEIRS = {"time": "iteration_s", "memory": "memory_gb"}
@@ -307,12 +307,14 @@ def others(runs):
         joined["theirs"] = (joined[f"predicted_{column}"] / joined[column] - 1).abs()
         of_both = joined[joined.theirs.notna()].groupby(["simulator", "runs"], sort=False).theirs
         frames.append(of_both.agg(theirs="mean", rows="size").reset_index().assign(what=what))
-    found = pd.concat(frames, ignore_index=True)
-    found = found.sort_values("rows", ascending=False, kind="stable").drop_duplicates(["simulator", "runs", "what"])
+    published_errors = pd.concat(frames, ignore_index=True)
+    published_errors = published_errors.sort_values("rows", ascending=False, kind="stable").drop_duplicates(
+        ["simulator", "runs", "what"]
+    )
     ours = {what: error_of(runs, column).abs().groupby(runs.runs).mean() for what, column in _THEIRS.items()}
-    found = found[found.runs.isin(ours["time"].index)]
-    found["ours"] = [ours[one.what][one.runs] for one in found.itertuples()]
-    return found[["simulator", "runs", "what", "rows", "theirs", "ours"]].reset_index(drop=True)
+    published_errors = published_errors[published_errors.runs.isin(ours["time"].index)]
+    published_errors["ours"] = [ours[row.what][row.runs] for row in published_errors.itertuples()]
+    return published_errors[["simulator", "runs", "what", "rows", "theirs", "ours"]].reset_index(drop=True)
 
 
 def error_of(runs, column):

@@ -159,9 +159,8 @@ def room(rows):
 
     Examples
     --------
-    >>> rows = pd.DataFrame({"peak_memory_bytes": [7, 79, 81], "memory_capacity_bytes": 80})
-    >>> rows["fits"] = rows.peak_memory_bytes <= rows.memory_capacity_bytes
-    >>> room(rows).tolist()
+    >>> rows = pd.DataFrame({"peak_memory_bytes": [7, 79, 81], "fits": [True, True, False]})
+    >>> room(rows.assign(memory_capacity_bytes=80)).tolist()
     ['yes', 'tight', 'no']
     """
     tight = is_tight(rows.peak_memory_bytes, rows.memory_capacity_bytes).astype(bool)

@@ -30,12 +30,12 @@ def row_of(run):
         the vocabulary are those of the paper's equation 3, by which it counts its FLOPs.
     """
     hidden, heads, blocks = (20480, 128, 3 * run.pipeline) if run.figure == 11 else (12288, 96, 96)
-    own = {
+    stated = {
         "hidden": hidden, "heads": heads, "kv_heads": heads, "layers": blocks, "mlp_hidden": 4 * hidden,
         "schedule": "1f1b" if run.chunks == 1 else "interleaved-1f1b", "chunks": run.chunks, "tp": run.tensor,
         "pp": run.pipeline, "global_batch": run.batch, "microbatch_size": run.microbatch_size,
     }  # fmt: skip
-    return {name: str((_PLAIN | own)[name]) for name in COLUMNS}
+    return {name: str((_PLAIN | stated)[name]) for name in COLUMNS}
 
 
 def throughput(compute_efficiency, schedules=None, change=None, runs=None):

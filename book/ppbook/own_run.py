@@ -165,8 +165,8 @@ def gaps(run, message_s):
 
     Examples
     --------
-    >>> found = gaps(recorded()[0], 1e-4)
-    >>> bool(np.median(found.alone) < 1e-3)
+    >>> waits = gaps(recorded()[0], 1e-4)
+    >>> bool(np.median(waits.alone) < 1e-3)
     True
     """
     table = run.table
@@ -211,14 +211,14 @@ def constants(runs, message_s):
     -------
     Constants
     """
-    found = [gaps(run, message_s) for run in runs]
-    each = pd.concat([_each(run) for run in runs]).groupby(["stages", "kind", "stage"]).seconds.mean()
-    fixed_s = float(np.median(np.concatenate([one.alone for one in found])))
-    waited_s = float(np.median(np.concatenate([one.waited for one in found])))
-    return Constants(each.to_dict(), max(waited_s - fixed_s, 0.0), fixed_s)
+    waits = [gaps(run, message_s) for run in runs]
+    operation_s = pd.concat([_durations(run) for run in runs]).groupby(["stages", "kind", "stage"]).seconds.mean()
+    fixed_s = float(np.median(np.concatenate([gap.alone for gap in waits])))
+    waited_s = float(np.median(np.concatenate([gap.waited for gap in waits])))
+    return Constants(operation_s.to_dict(), max(waited_s - fixed_s, 0.0), fixed_s)
 
 
-def _each(run):
+def _durations(run):
     table = run.table
     columns = {"kind": table.kind, "stage": table.stage, "seconds": run.end_s - run.start_s}
     return pd.DataFrame({"stages": table.num_stages, **columns})
@@ -236,7 +236,9 @@ def alone_s(workload, folder=FOLDER):
     -------
     float
     """
-    return _MS * next(one["ping_pong_ms"] for one in about(folder)["messages"] if one["workload"] == workload)
+    return _MS * next(
+        message["ping_pong_ms"] for message in about(folder)["messages"] if message["workload"] == workload
+    )
 
 
 def predicted(p2p, per_operation=True, fit=False, folder=FOLDER):
@@ -273,8 +275,8 @@ def predicted(p2p, per_operation=True, fit=False, folder=FOLDER):
     chosen = [_least(runs, logs, run) if fit else 0 for run in runs]
     rows = [
         (run.workload, run.schedule, run.runner, run.microbatches, p2p,
-         tried[best] * _shown(run.workload, run.schedule, folder).message_s, run.later_s, each[best])
-        for run, each, best in zip(runs, steps_s, chosen, strict=True)
+         tried[best] * _shown(run.workload, run.schedule, folder).message_s, run.later_s, predicted_s[best])
+        for run, predicted_s, best in zip(runs, steps_s, chosen, strict=True)
     ]  # fmt: skip
     columns = ["workload", "schedule", "runner", "microbatches", "p2p", "message_s", "measured_s", "predicted_s"]
     frame = pd.DataFrame(rows, columns=columns)
@@ -362,8 +364,8 @@ def held_up(folder=FOLDER):
 
 
 def _held_up(runs, workload, folder):
-    found = [gaps(run, alone_s(workload, folder)) for run in runs]
-    ready, alone = (np.concatenate([getattr(one, name) for one in found]) for name in ("ready", "alone"))
+    waits = [gaps(run, alone_s(workload, folder)) for run in runs]
+    ready, alone = (np.concatenate([getattr(gap, name) for gap in waits]) for name in ("ready", "alone"))
     message_s = _shown(workload, None, folder).message_s
     median = np.median(ready) if len(ready) >= 4 else float("nan")
     return len(ready), 1e3 * median, 1e3 * np.median(alone), 1e3 * message_s
@@ -392,8 +394,8 @@ def crowded(workload, folder=FOLDER):
     True
     """
     longest_s = _LONG * alone_s(workload, folder)
-    found = pd.concat([_crowded(run, longest_s) for run in recorded(folder) if run.workload == workload])
-    medians = found.groupby("others").ms.agg(["size", "median"]).reset_index()
+    messages = pd.concat([_crowded(run, longest_s) for run in recorded(folder) if run.workload == workload])
+    medians = messages.groupby("others").ms.agg(["size", "median"]).reset_index()
     return medians.set_axis(["others", "messages", "median_ms"], axis=1)
 
 

@@ -31,8 +31,8 @@ def remaining(runs, what="iteration_s", predicted="predicted_iteration_s"):
     Examples
     --------
     >>> row = dict.fromkeys(COLUMNS, 1) | {"runs": "a", "source": "ours", "predicted_iteration_s": 1.0}
-    >>> found = remaining(pd.DataFrame([row | {"iteration_s": seconds} for seconds in (0.98, 1.02)]))
-    >>> found[["rows", "equal", "floor"]].round(3).values.tolist()
+    >>> left = remaining(pd.DataFrame([row | {"iteration_s": seconds} for seconds in (0.98, 1.02)]))
+    >>> left[["rows", "equal", "floor"]].round(3).values.tolist()
     [[2.0, 2.0, 0.02]]
     """
     known = runs[runs[what].notna() & runs[predicted].notna()]

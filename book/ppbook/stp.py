@@ -193,8 +193,8 @@ def predict(rows, system, zb_v="exposed", **options):
 
     Examples
     --------
-    >>> found = predict(load_throughputs().head(1), one_constant())
-    >>> bool(abs(found.off_1f1b_i.item()) < 0.025)
+    >>> rows = predict(load_throughputs().head(1), one_constant())
+    >>> bool(abs(rows.off_1f1b_i.item()) < 0.025)
     True
     """
     hides = {name: name != "zb_v" or zb_v == "hidden" for name in SCHEDULES}
@@ -238,8 +238,8 @@ def idle_s(table, forward, input_grad, weight_grad, all_reduce):
     """
     seconds = {OpKind.F: forward, OpKind.B: input_grad + weight_grad, OpKind.I: input_grad, OpKind.W: weight_grad}
     compute = np.zeros((len(OpKind), table.num_stages))
-    for kind, own in seconds.items():
-        compute[kind] = own + all_reduce * (kind in (OpKind.F, OpKind.I))
+    for kind, duration in seconds.items():
+        compute[kind] = duration + all_reduce * (kind in (OpKind.F, OpKind.I))
     pairs = {
         key: (seconds[OpKind(key[0])] + seconds[OpKind(key[2])]) / (compute[key[0], 0] + compute[key[2], 0])
         for key in table.pairs.keys

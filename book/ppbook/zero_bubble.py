@@ -136,7 +136,7 @@ def _rates(point, p2p, extra, schedules, change):
     times = change(point.times_s) if change else point.times_s
     forward, input_grad, weight_grad, comm = times
     costs = uniform_costs(table, forward, input_grad=input_grad, weight_grad=weight_grad, comm=comm)
-    many = [replace(costs, compute_s=costs.compute_s + one) for one in extra]
+    many = [replace(costs, compute_s=costs.compute_s + fixed_s) for fixed_s in extra]
     try:
         seconds = iterations(graph_of(table, p2p), many).span_s
     except TableError:  # a deadlock under rendezvous
@@ -185,15 +185,17 @@ def with_fixed_costs():
     frame = simulated("latency", PER_OPERATION_S)
     runs = frame[frame.per_operation_s == 0].drop(columns=["per_operation_s", "simulated", "error"])
     runs = runs.reset_index(drop=True)
-    samples = np.array([one.microbatches * one.microbatch_size / one.devices for one in points()])[:, None, None]
+    samples = np.array([point.microbatches * point.microbatch_size / point.devices for point in points()])[
+        :, None, None
+    ]
     seconds = samples[..., 0] / frame.simulated.to_numpy().reshape(len(runs), -1)
     rates = samples / (seconds[..., None] + PER_ITERATION_S)
     logs = np.log(rates / runs.samples_per_gpu_s.to_numpy()[:, None, None])
     everything = np.ones(len(runs), dtype=bool)
-    found = {"": [(everything, _least(logs, runs.schedule, everything))]}
+    fits_by_column = {"": [(everything, _least(logs, runs.schedule, everything))]}
     models = [runs.model == model for model in runs.model.unique()]
-    found["unseen_"] = [(held_out, _least(logs, runs.schedule, ~held_out)) for held_out in models]
-    for prefix, fits in found.items():
+    fits_by_column["unseen_"] = [(held_out, _least(logs, runs.schedule, ~held_out)) for held_out in models]
+    for prefix, fits in fits_by_column.items():
         for held_out, (place, other) in fits:
             runs.loc[held_out, f"{prefix}per_operation_s"] = PER_OPERATION_S[place]
             runs.loc[held_out, f"{prefix}per_iteration_s"] = PER_ITERATION_S[other]
@@ -205,7 +207,7 @@ def with_fixed_costs():
 
 def _least(logs, schedule, seen):
     """Places of the fixed costs that favour no schedule, by some of the runs."""
-    means = [logs[(seen & (schedule == one)).to_numpy()].mean(axis=0) for one in schedule.unique()]
+    means = [logs[(seen & (schedule == name)).to_numpy()].mean(axis=0) for name in schedule.unique()]
     return np.unravel_index(np.square(means).sum(axis=0).argmin(), logs.shape[1:])
 
 
@@ -228,7 +230,10 @@ def memories(schedules=None):
     >>> bool((memories().error.abs() < 0.1).all())
     True
     """
-    rows = [(one.model, one.microbatches, one.schedule, one.memory_gb, _gib(one, schedules or {})) for one in points()]
+    rows = [
+        (point.model, point.microbatches, point.schedule, point.memory_gb, _gib(point, schedules or {}))
+        for point in points()
+    ]
     frame = pd.DataFrame(rows, columns=["model", "microbatches", "schedule", "memory_gb", "gib"])
     return frame.assign(error=frame.gib / frame.memory_gb - 1)
 
@@ -237,10 +242,10 @@ def _gib(point, schedules):
     case = as_case(schedules[point.schedule]) if point.schedule in schedules else point.case
     model = load_model(f"zero_bubble_{point.model.replace('.', '_').lower()}")
     stages = built(case, point.devices, point.microbatches).num_stages
-    each = (model.blocks + 2) // stages  # the embedding and the head take the place of a layer each
+    per_stage = (model.blocks + 2) // stages  # the embedding and the head take the place of a layer layers
     layout = {
         "pp": point.devices, "microbatch_size": point.microbatch_size,
         "global_batch": point.microbatches * point.microbatch_size,
-        "layers": [each - 1, *[each] * (stages - 2), each - 1],
+        "layers": [per_stage - 1, *[per_stage] * (stages - 2), per_stage - 1],
     }  # fmt: skip
     return simulate(case, model=model, system="dgx_a100", layout=layout).peak_memory_bytes / 2**30

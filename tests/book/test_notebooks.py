@@ -177,7 +177,7 @@ def test_your_system(tmp_path):
     assert f"{base:.4g} s)" in advice["base"]
     roles = recorded("your_advice.csv").set_index("role")
     assert roles.iteration_s["fastest"] == best.iteration_s[0]
-    assert set(roles.sure) == {"not measured"}  # there are no runs on this GPU
+    assert set(roles.sure) <= {"not measured", "a tie"}  # there are no runs on this GPU
     assert best.against_base[0] == pytest.approx(best.iteration_s[0] / base - 1)
     choices = recorded("your_schedules.csv").set_index(["pp", "choice"])
     assert choices.iteration_s[4, "fastest that fits"] == points.query("fits and pp == 4").iteration_s.min()
