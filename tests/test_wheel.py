@@ -60,6 +60,13 @@ def test_an_installed_library_compares(installed, tmp_path, costs):
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 3
 
 
+def test_an_installed_library_shows_its_commands(installed, tmp_path):
+    """Help needs no book, and names none of its commands."""
+    listed = succeed(installed, "--help", cwd=tmp_path)
+    assert "compare" in listed
+    assert "reproduce" not in listed
+
+
 @pytest.mark.parametrize("line", BOOK_COMMANDS)
 def test_the_books_commands_say_what_they_need(installed, tmp_path, line):
     """Without the book each of its commands is refused in one line, whose remedy is a clone."""

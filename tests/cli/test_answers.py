@@ -301,8 +301,7 @@ def test_a_reader_that_leaves_is_no_error():
 
 @pytest.mark.parametrize(
     ("command", "expected"),
-    [("models", model_names), ("systems", system_names), ("layouts", layout_names),
-     ("notebooks", lambda: sorted(path.stem for path in (DATA.parent / "notebooks").glob("*.ipynb")))],
+    [("models", model_names), ("systems", system_names), ("layouts", layout_names)],
 )  # fmt: skip
 def test_what_comes_with_the_project_is_listed(capsys, command, expected):
     """A line each: name and title."""
@@ -339,7 +338,7 @@ def test_help_names_every_command(capsys):
     listed = re.findall(r"^  (\w+) {2,}\S", run(capsys, "--help")[1].split("Commands:")[1], re.MULTILINE)
     for command in listed:
         assert run(capsys, f"{command} --help")[:1] == (0,)
-    assert {"compare", "models", "systems", "notebooks", "claims"} <= set(listed)
+    assert {"compare", "models", "systems", "sweep"} <= set(listed)
 
 
 def test_a_comparison_loads_no_frames():

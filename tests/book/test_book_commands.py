@@ -1,0 +1,43 @@
+"""Commands of the book: listed beside those of the library, and mistakes in them are one line."""
+
+import re
+
+import pytest
+from commands import ROOT, run
+
+REFUSED = {
+    "run runtim": "notebook = runtim: .*did you mean runtime",
+    "run runtime -p microbatch 8": "microbatch = 8: is not a parameter of this notebook; did you mean microbatches",
+    "run runtime -p microbatches eight": "runtime.ipynb: microbatches = eight: must be",
+    "run runtime -p systems [nowhere]": "runtime.ipynb: systems = nowhere: is neither a known name",
+    "run your-system -p memory_limit 80GB/s": "memory_limit = 80GB/s: must be a number above 0, followed by one of",
+    "run runtime -p microbatches": "requires 2 arguments",
+    "reproduce --system dgx_h100 --memory-limit 64": "--memory-limit = 64: must be a number above 0",
+    "reproduce --memory-limit 64GiB": "--memory-limit = 64GiB: has no effect without a system",
+    "run nowhere.ipynb": "error: notebook = nowhere.ipynb: ",
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_mistakes_cost_one_line_and_exit_code_2(capsys, line):
+    """What a user typed wrong is named with its value, the rule and a remedy."""
+    code, out, err = run(capsys, line)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert re.search(REFUSED[line], err), err
+
+
+def test_notebooks_are_listed(capsys):
+    """A line each: name and title."""
+    code, out, _ = run(capsys, "notebooks")
+    lines = [line.split(maxsplit=1) for line in out.splitlines()]
+    assert (code, [line[0] for line in lines]) == (
+        0,
+        sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb")),
+    )
+    assert all(len(line) == 2 for line in lines)
+
+
+def test_help_names_the_books_commands(capsys):
+    """In a clone they stand beside the others."""
+    listed = re.findall(r"^  (\w+) {2,}\S", run(capsys, "--help")[1], re.MULTILINE)
+    assert {"compare", "notebooks", "run", "reproduce", "claims", "smoke", "pdf"} <= set(listed)
