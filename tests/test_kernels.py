@@ -236,7 +236,7 @@ def test_registers_are_used_again():
 
 def test_small_work_is_plain_until_there_is_much_of_it(monkeypatch):
     """A process that works on small tables over and over takes compiled code in the end."""
-    monkeypatch.delitem(sys.modules, "numba")
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
     monkeypatch.setattr(compiled, "_plain_work", 0)
     kept, pieces = Loop(rounds.plain), compiled.MANY // 1024
     monkeypatch.setitem(kept.__dict__, "is_kept", True)

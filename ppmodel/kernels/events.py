@@ -1,6 +1,6 @@
 """Simulated time by discrete events: an event queue, ranks, links and NICs."""
 
-from ppmodel.compiled import filled, inlined, loop
+from ppmodel.compiled import filled, inlined, loop, space
 
 NONE = -1
 _END, _FREE, _ARRIVE, _TAKEN, _SENT, _REDUCE, _EARLY, _BACK = range(8)
@@ -33,18 +33,21 @@ def events(
     waiting, last_waiting = filled(NONE, num_places), filled(NONE, num_places)
     first_ticket = count  # a reduction queues at gate g as the message count + g
     serves, behind = filled(NONE, num_places), filled(NONE, count + len(gate))
-    missing, comes, owner = filled(0, count), filled(NONE, num_places), filled(NONE, len(gate))
+    missing, comes, owner = filled(0, count if holds else 0), filled(NONE, num_places), filled(NONE, len(gate))
     for here in range(len(gate_start) - 1):
         for g in range(gate_start[here], gate_start[here + 1]):
             owner[g] = here
     due, num_due, next_due = filled(NONE, num_places + 1), 0, 0
-    room = 3 * count + 4 * num_streams + num_places
+    room = count + 4 * num_streams + num_places
+    if shares is not None:
+        room += count
     if copies is not None:
+        room += count
         seconds, needs, fetch_start, fetch = copies
         out_free, in_free, back = filled(0.0, num_streams), filled(0.0, num_streams), filled(False, count)
-    when, key, num_events = filled(0.0, room), filled(0, room), 0
-    new_when, new_key, num_new = filled(0.0, room), filled(0, room), 0
-    awake, num_awake = filled(0, count + 2 * num_streams), num_streams
+    when, key, num_events = space(0.0, room), space(0, room), 0
+    new_when, new_key, num_new = space(0.0, room), space(0, room), 0
+    awake, num_awake = space(0, count + 2 * num_streams), num_streams
     for here in range(num_streams):
         awake[here] = here
     now = 0.0

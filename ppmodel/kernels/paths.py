@@ -92,16 +92,40 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, ends, times, sha
     if copies is not None:
         seconds, needs, fetch_start, fetch = copies
         ended, out_free, in_free, back = np.zeros(sizes[1]), np.zeros(sizes[1]), np.zeros(sizes[1]), 0.0
-    brief, first = not (receives or wanted), 0
+    brief, first = not wanted, 0
     for row in range(len(rows)):
         class_, stream, step = rows[row, CLASS], rows[row, STREAM], rows[row, STEP]
         take, give, link = rows[row, TAKE], rows[row, GIVE], rows[row, LINK]
-        if shares is None and copies is None and brief and step == WHOLE and not (of_ranks and ends[row]):
-            for k in range(systems):  # most operations, in one pass
+        # most operations, in one pass: of a single system, then of many
+        if times is not None and shares is None and copies is None and brief and step == WHOLE:
+            end = free[stream, 0] if free[stream, 0] > there[take, 0] else there[take, 0]
+            if receives:
+                end += cost[take, 0]
+            times[0, row] = end
+            times[1, row] = end = end + compute[class_, 0]
+            free[stream, 0] = end
+            if give:
+                if queues:
+                    leaves = (end if end > link_free[link, 0] else link_free[link, 0]) + occupancy[class_, 0]
+                    link_free[link, 0] = leaves
+                    there[give, 0] = leaves + latency[class_, 0]
+                elif receives and not sends:
+                    there[give, 0], cost[give, 0] = end, occupancy[class_, 0] + latency[class_, 0]
+                else:
+                    there[give, 0] = end + occupancy[class_, 0] + latency[class_, 0]
+                    if sends:
+                        free[stream, 0] = there[give, 0]
+                        cost[give, 0] = occupancy[class_, 0] + latency[class_, 0]
+            if rows[row, KEEP]:
+                there[rows[row, KEEP], 0] = end
+            first = row + 1
+            continue
+        if times is None and brief and step == WHOLE and not (of_ranks and ends[row]):
+            for k in range(systems):
                 begin = free[stream, k] if free[stream, k] > there[take, k] else there[take, k]
+                if receives:
+                    begin += cost[take, k]
                 finished[k] = free[stream, k] = begin + compute[class_, k]
-                if times is not None:
-                    times[0, row], times[1, row] = begin, finished[k]
             if give and queues:
                 for k in range(systems):
                     leaves = finished[k] if finished[k] > link_free[link, k] else link_free[link, k]
@@ -114,7 +138,12 @@ def longest_path(rows, sizes, tables, overlap_factor, occupied, ends, times, sha
                         free[stream, k] = there[give, k] = finished[k] + occupancy[class_, k] + latency[class_, k]
             elif give:
                 for k in range(systems):
-                    there[give, k] = finished[k] + occupancy[class_, k] + latency[class_, k]
+                    there[give, k] = finished[k]
+                    if not receives:
+                        there[give, k] = finished[k] + occupancy[class_, k] + latency[class_, k]
+            if receives and give:
+                for k in range(systems):
+                    cost[give, k] = occupancy[class_, k] + latency[class_, k]
             if rows[row, KEEP]:
                 for k in range(systems):
                     there[rows[row, KEEP], k] = finished[k]
