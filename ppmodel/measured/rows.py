@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ppmodel.errors import PPModelError, shown
 from ppmodel.files import read_text
 from ppmodel.schedules.cases import Case, as_case
-from ppmodel.specs import FrameworkSpec, LayoutSpec, ModelSpec
+from ppmodel.specs import FrameworkSpec, LayoutSpec, ModelSpec, layout_options
 
 _LARGEST_BYTES, _LARGEST = 2**25, 10**9
 _KEPT = 2**12
@@ -19,9 +19,6 @@ _ATTENTION = {"unfused": "materialised", "unfused-fused-softmax": "fused-softmax
 _KERNEL = re.compile(r"\bkernel (?P<attention>\S+)(?P<norm> \+ RMS kernel)?")
 _FIRST_ATTENTION = ("flash_attention", "flash_attentionv1.0.8")
 _SWITCH = {"true": True, "false": False}
-_RECOMPUTE = {"none": "none", "selective": "selective", "full": "full"}
-_PRECISION = {"bf16": "bf16", "fp8": "fp8"}
-_ZERO = {"0": 0, "1": 1, "2": 2, "3": 3}
 
 
 def _count(text):
@@ -33,20 +30,13 @@ def _count(text):
 
 
 _COUNT = f"must be a whole number from 1 to {_LARGEST}"
-_COUNTS = (
-    "hidden", "heads", "kv_heads", "layers", "mlp_hidden", "vocabulary", "sequence", "chunks", "tp", "cp", "ep", "dp",
-    "pp", "microbatch_size", "global_batch",
-)  # fmt: skip
-_WORDS = {
-    "gated_mlp": _SWITCH, "attention": _ATTENTION, "sequence_parallel": _SWITCH, "zero": _ZERO,
-    "recompute": _RECOMPUTE, "precision": _PRECISION,
-}  # fmt: skip
+_OF_LAYOUT = tuple(name for name, option in layout_options() if option.of_runs)
+_TEXTS = {"gated_mlp": _SWITCH, "attention": _ATTENTION} | {name: option.texts for name, option in layout_options()}
 COLUMNS = (
     "hidden", "heads", "kv_heads", "layers", "mlp_hidden", "gated_mlp", "vocabulary", "sequence", "attention",
-    "schedule", "chunks", "tp", "cp", "ep", "dp", "pp", "sequence_parallel", "zero", "recompute", "microbatch_size",
-    "global_batch",
+    "schedule", *_OF_LAYOUT,
 )  # fmt: skip
-"""The columns that describe a run; a file may have others, which are kept."""
+"""The columns that describe a run: its model, its schedule and its layout; a file may have others, which are kept."""
 
 FLUSHES = "flushes"
 """An optional column: how many times an iteration runs the whole pipeline; empty means 1."""
@@ -243,11 +233,11 @@ def _run(texts, flushes, framework):
 
 
 def _value(name, text):
-    if name in _WORDS:
-        known, value = _WORDS[name], text.lower() if _WORDS[name] is _SWITCH else text
-        if value in known:
-            return known[value]
-        raise PPModelError(name, repr(shown(text)), f"must be one of {', '.join(known)}", "choose one of them")
+    if texts := _TEXTS.get(name):
+        value = text.lower() if texts == _SWITCH else text
+        if value in texts:
+            return texts[value]
+        raise PPModelError(name, repr(shown(text)), f"must be one of {', '.join(texts)}", "choose one of them")
     try:
         return _count(text)
     except ValueError:
@@ -294,10 +284,9 @@ def _layers(values):
 
 
 def _layout(values, framework):
-    names = ("pp", "tp", "cp", "ep", "dp", "chunks", "microbatch_size", "global_batch", "zero", "recompute")
+    stated = {name: values[name] for name in _OF_LAYOUT}
+    stated["sequence_parallel"] &= values["tp"] > 1
     return LayoutSpec(
-        **{name: values[name] for name in names}, layers=_layers(values),
-        sequence_parallel=values["sequence_parallel"] and values["tp"] > 1,
-        precision=framework.precision, overlap_tensor=framework.overlap_tensor,
+        **stated, layers=_layers(values), precision=framework.precision, overlap_tensor=framework.overlap_tensor,
         overlap_gradients=framework.overlap_gradients, overlap_parameters=framework.overlap_parameters,
     )  # fmt: skip

@@ -96,16 +96,18 @@ class LayoutSpec:
 
     name: str = ""
     title: str = ""
-    pp: int | None = declared(None, int, "Ranks of the pipeline.", of_schedule=True)
-    chunks: int | None = declared(None, int, "Model chunks per rank.", of_schedule=True)
-    tp: int = declared(1, int, "Tensor parallelism: GPUs that share each GEMM.", column=True)
-    cp: int = declared(1, int, "Context parallelism: GPUs that share each sequence.", column=True)
-    ep: int = declared(1, int, "Expert parallelism, over the GPUs of dp and cp.", column=True)
-    dp: int = declared(1, int, "Data parallelism: replicas that train side by side.", column=True)
+    pp: int | None = declared(None, int, "Ranks of the pipeline.", of_schedule=True, of_runs=True)
+    chunks: int | None = declared(None, int, "Model chunks per rank.", of_schedule=True, of_runs=True)
+    tp: int = declared(1, int, "Tensor parallelism: GPUs that share each GEMM.", column=True, of_runs=True)
+    cp: int = declared(1, int, "Context parallelism: GPUs that share each sequence.", column=True, of_runs=True)
+    ep: int = declared(1, int, "Expert parallelism, over the GPUs of dp and cp.", column=True, of_runs=True)
+    dp: int = declared(1, int, "Data parallelism: replicas that train side by side.", column=True, of_runs=True)
     gpus: int | None = declared(None, int, "GPUs in the run; only checked against tp x cp x pp x dp.", column=True)
-    microbatch_size: int = declared(1, int, "Sequences per microbatch (default 1).", column=True)
-    global_batch: int | None = declared(None, int, "Sequences per iteration: dp x microbatch size x B.", column=True)
-    sequence_parallel: bool = declared(False, bool, "Also split norms and dropout over tp.", column=True)
+    microbatch_size: int = declared(1, int, "Sequences per microbatch (default 1).", column=True, of_runs=True)
+    global_batch: int | None = declared(
+        None, int, "Sequences per iteration: dp x microbatch size x B.", column=True, of_runs=True
+    )
+    sequence_parallel: bool = declared(False, bool, "Also split norms and dropout over tp.", column=True, of_runs=True)
     zero: int = declared(
         0,
         int,
@@ -114,6 +116,7 @@ class LayoutSpec:
         low=0,
         high=3,
         column=True,
+        of_runs=True,
     )
     recompute: str | int | None = declared(
         None,
@@ -123,6 +126,7 @@ class LayoutSpec:
         low=0,
         words=RECOMPUTE,
         column=True,
+        of_runs=True,
     )
     precision: str = declared("bf16", str, "Precision of GEMMs (default bf16).", words=("bf16", "fp8"), column=True)
     causal: bool = declared(True, bool, "Whether fused attention skips the masked half (default: it does).")

@@ -27,6 +27,8 @@ class Option(NamedTuple):
         Of that column; the name by default.
     of_schedule : bool
         Whether the schedule has the value, too: it is then no keyword and no option.
+    of_runs : bool
+        Whether rows of measured runs state it.
     """
 
     type: type
@@ -38,6 +40,16 @@ class Option(NamedTuple):
     column: bool = False
     heading: str = ""
     of_schedule: bool = False
+    of_runs: bool = False
+
+    @property
+    def texts(self):
+        """The legal values by what people write, if they are few: words, switches, or digits; otherwise None."""
+        if self.type is bool:
+            return {"true": True, "false": False}
+        if self.words:
+            return {word: word for word in self.words}
+        return {str(digit): digit for digit in range(self.low, self.high + 1)} if self.high < 10 else None
 
     @property
     def rule(self):
