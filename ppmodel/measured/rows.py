@@ -24,19 +24,6 @@ _PRECISION = {"bf16": "bf16", "fp8": "fp8"}
 _ZERO = {"0": 0, "1": 1, "2": 2, "3": 3}
 
 
-def _count(text):
-    """A whole number of at least 1, of ASCII digits."""
-    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else 0
-    if not 1 <= number <= _LARGEST:
-        raise ValueError
-    return number
-
-
-_COUNT = f"must be a whole number from 1 to {_LARGEST}"
-_COUNTS = (
-    "hidden", "heads", "kv_heads", "layers", "mlp_hidden", "vocabulary", "sequence", "chunks", "tp", "cp", "ep", "dp",
-    "pp", "microbatch_size", "global_batch",
-)  # fmt: skip
 _WORDS = {
     "gated_mlp": _SWITCH, "attention": _ATTENTION, "sequence_parallel": _SWITCH, "zero": _ZERO,
     "recompute": _RECOMPUTE, "precision": _PRECISION,
@@ -179,16 +166,16 @@ def kernels_named(row):
 
 def with_kernels(system, named):
     """The system with the efficiencies of the kernels in `kernels_named`, if it has them."""
-    own, (first_attention, fused_norm) = system.kernels, named or (False, False)
-    if own is None or not (first_attention or fused_norm):
+    spec, (first_attention, fused_norm) = system.kernels, named or (False, False)
+    if spec is None or not (first_attention or fused_norm):
         return system
-    plain, forward = system.compute_efficiency, own.attention_efficiency
-    factor = own.first_attention_factor if first_attention else 1.0
-    stream = own.fused_norm_efficiency if fused_norm else None
+    plain, forward = system.compute_efficiency, spec.attention_efficiency
+    factor = spec.first_attention_factor if first_attention else 1.0
+    stream = spec.fused_norm_efficiency if fused_norm else None
     changed = replace(
-        own, attention_efficiency=factor * (forward or plain),
-        attention_backward_efficiency=factor * (own.attention_backward_efficiency or forward or plain),
-        stream_efficiency=stream or own.stream_efficiency,
+        spec, attention_efficiency=factor * (forward or plain),
+        attention_backward_efficiency=factor * (spec.attention_backward_efficiency or forward or plain),
+        stream_efficiency=stream or spec.stream_efficiency,
     )  # fmt: skip
     memory = system.memory
     if memory is not None and fused_norm:
@@ -244,14 +231,15 @@ def _run(texts, flushes, framework):
 
 def _value(name, text):
     if name in _WORDS:
-        known, value = _WORDS[name], text.lower() if _WORDS[name] is _SWITCH else text
-        if value in known:
-            return known[value]
-        raise PPModelError(name, repr(shown(text)), f"must be one of {', '.join(known)}", "choose one of them")
-    try:
-        return _count(text)
-    except ValueError:
-        raise PPModelError(name, repr(shown(text)), _COUNT, "write, for example, 8") from None
+        legal, word = _WORDS[name], text.lower() if _WORDS[name] is _SWITCH else text
+        if word in legal:
+            return legal[word]
+        raise PPModelError(name, repr(shown(text)), f"must be one of {', '.join(legal)}", "choose one of them")
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else 0
+    if not 1 <= number <= _LARGEST:
+        rule = f"must be a whole number from 1 to {_LARGEST}"
+        raise PPModelError(name, repr(shown(text)), rule, "write, for example, 8")
+    return number
 
 
 def _case(name, chunks):
