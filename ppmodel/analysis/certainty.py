@@ -156,7 +156,8 @@ def savings(faster, slower, pairs):
     >>> savings(fast, slow, pairs)[["label", "other", "pairs", "sure"]].values.tolist()
     [['ZB-V', '1F1B', 40, 'likely']]
     """
-    both = faster[["label", "iteration_s"]].join(slower[["label", "iteration_s"]], suffixes=("", "_other"), how="inner")
+    columns, suffixes = ["label", "iteration_s"], ("", "_other")
+    both = faster[columns].merge(slower[columns], left_index=True, right_index=True, suffixes=suffixes)
     both["apart"] = 1 - both.iteration_s / both.iteration_s_other
     similar = [similar_pairs(pairs, saving)["reversed"] for saving in both.apart]
     return both.rename(columns={"label_other": "other"})[["label", "other", "apart"]].assign(

@@ -31,7 +31,7 @@ def rows_of(points, graph_of=None):
     >>> from ppmodel.schedules.cases import as_case
     >>> rows = rows_of([Point(as_case("chimera"), (pp, 4), seconds={"forward": 1, "backward": 2}) for pp in (4, 5)])
     >>> rows[0]["makespan_s"], rows[1]["refused"]
-    (16.0, 'pp = 5: must be even for chimera; choose 4 or 6')
+    (16.0, 'pp = 5: must be even for chimera; pass pp 4 or 6')
     """
     prepare_search(points)
     rows = [point.coordinates | {"ordered_for": None, "refused": None} for point in points]
