@@ -117,11 +117,11 @@ def _fastest(at_hand, problem, objective):
     return min(fitting, key=lambda schedule: time_of(schedule, problem, objective), default=None)
 
 
-def _columns(step, time, least, found):
-    solved = found is not None and found.time is not None
-    best = float(found.time) if solved else float("nan")
-    bound = float(least if found is None else max(least, found.bound))
+def _columns(step, time, least, optimum):
+    solved = optimum is not None and optimum.time is not None
+    best = float(optimum.time) if solved else float("nan")
+    bound = float(least if optimum is None else max(least, optimum.bound))
     return {
         f"{step}_plain": float(least), f"{step}_bound": bound, f"{step}_time": best,
-        f"{step}_proven": solved and found.proven, f"over_{step}": time / best - 1, f"at_most_{step}": time / bound - 1,
+        f"{step}_proven": solved and optimum.proven, f"over_{step}": time / best - 1, f"at_most_{step}": time / bound - 1,
     }  # fmt: skip

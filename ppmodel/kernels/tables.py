@@ -309,7 +309,7 @@ def renumbered(order, kind, replica, stage, rank, source, remote, group, reducti
 @loop
 def overlaps(kind, joined):
     """Whether each operation is in a cell with a forward and a backward."""
-    found = np.zeros(len(kind), np.bool_)
+    is_pair = np.zeros(len(kind), np.bool_)
     first = 0
     while first < len(kind):
         last, forward, backward = first, False, False
@@ -318,9 +318,9 @@ def overlaps(kind, joined):
             backward |= kind[np.uint32(last)] != _F and kind[np.uint32(last)] < _R
             last += 1
         if forward and backward:
-            found[first:last] = True
+            is_pair[first:last] = True
         first = last
-    return found
+    return is_pair
 
 
 @loop
@@ -342,17 +342,17 @@ def class_counts(kind, stage, replica, overlaps, sizes):
 @loop
 def peaks(kind, stage, joined, rank_start, changes):
     """The most that each rank holds, given what its operations take and free; see `metrics.peak_activations`."""
-    found = np.empty(len(rank_start) - 1)
+    highest = np.empty(len(rank_start) - 1)
     total = 0.0  # over all ranks one after the other, as the plain twin adds
-    for rank in range(len(found)):
+    for rank in range(len(highest)):
         if not 0 <= rank_start[rank] < rank_start[rank + 1] <= len(kind) or joined[rank_start[rank]]:
-            return found[:0]  # not served here; the plain twin says why
-        op, base, found[rank] = rank_start[rank], 0.0, -np.inf
+            return highest[:0]  # not served here; the plain twin says why
+        op, base, highest[rank] = rank_start[rank], 0.0, -np.inf
         while op < rank_start[rank + 1]:
             begun, taken, given = op, 0.0, 0.0
             while op == begun or (op < rank_start[rank + 1] and joined[op]):
                 if not (0 <= kind[op] <= _O and 0 <= stage[op] < changes.shape[1]):
-                    return found[:0]
+                    return highest[:0]
                 change = changes[kind[op], stage[op]]
                 taken += max(change, 0.0)
                 given += min(change, 0.0)
@@ -361,5 +361,5 @@ def peaks(kind, stage, joined, rank_start, changes):
             before = total - (taken + given)
             if begun == rank_start[rank]:
                 base = before
-            found[rank] = max(found[rank], before - base + taken)
-    return found
+            highest[rank] = max(highest[rank], before - base + taken)
+    return highest

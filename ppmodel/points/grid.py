@@ -85,10 +85,8 @@ class Grid:
         """
         asked = [self.pp, self.microbatches]
         if layout is not None:
-            own = (layout.pp,), (layout.microbatches,)
-            asked = [
-                values or stated if stated != (None,) else values for values, stated in zip(asked, own, strict=True)
-            ]
+            stated = layout.pp, layout.microbatches
+            asked = [values or ((count,) if count else ()) for values, count in zip(asked, stated, strict=True)]
         if all(asked):
             return tuple(asked)
         # a table gives what is open; beside others that are named, the first one does

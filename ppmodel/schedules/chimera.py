@@ -187,9 +187,9 @@ def _concatenated_units(name, num_ranks, num_microbatches, waves, overlapping=Fa
     placement = np.stack((first, first[::-1] if second is None else second))
     unit, period = _unit(num_ranks, waves), (waves + 1) * num_ranks
     if overlapping:
-        one = Schedule.from_slots(name, placement, num_ranks, *unit)
-        slot, period = one.slots(forward=1, backward=2)[0], 3 * num_ranks
-        unit = [one.kind, one.stage, one.microbatch, one.replica, slot]
+        unit_table = Schedule.from_slots(name, placement, num_ranks, *unit)
+        slot, period = unit_table.slots(forward=1, backward=2)[0], 3 * num_ranks
+        unit = [unit_table.kind, unit_table.stage, unit_table.microbatch, unit_table.replica, slot]
     sums = _reductions(placement, unit[1], *unit[3:], beside=overlapping)
     unit = [np.concatenate(pair) for pair in zip(unit, sums, strict=True)]
     num_units = num_microbatches * more.get("microbatch_parts", 1) // (waves * num_ranks)

@@ -95,8 +95,8 @@ def _laid_out(orders):
 def _counted(turn, num_ranks):
     """Each operation's microbatch: its index among the operations of its turn on its rank."""
     microbatch = np.full(len(turn), NO_MICROBATCH, dtype=np.int32)
-    for one in _COUNTED:
-        places = np.flatnonzero(turn == one)  # several times as fast as a mask for an index
+    for pattern in _COUNTED:
+        places = np.flatnonzero(turn == pattern)  # several times as fast as a mask for an index
         microbatch[places] = np.tile(np.arange(len(places) // num_ranks, dtype=np.int32), num_ranks)
     return microbatch
 

@@ -108,10 +108,11 @@ def _require_free(name, generate):
 
 def _require_parameters(generate, options):
     """Refuse an option that a generator has no parameter for."""
-    known = signature(generate).parameters
-    for option in () if Parameter.VAR_KEYWORD in (one.kind for one in known.values()) else options:
-        if option.name not in known:
-            rule, remedy = "is an option, but no parameter of the generator", f"its parameters: {', '.join(known)}"
+    parameters = signature(generate).parameters
+    for option in () if Parameter.VAR_KEYWORD in (parameter.kind for parameter in parameters.values()) else options:
+        if option.name not in parameters:
+            rule = "is an option, but no parameter of the generator"
+            remedy = f"its parameters: {', '.join(parameters)}"
             raise ScheduleError("option", repr(option.name), rule, remedy, where=_place_of(generate))
 
 
@@ -295,8 +296,8 @@ def _guarded(entry):
         except PPModelError:  # the generator itself refuses a size or an option
             raise
         except (Exception, SystemExit) as error:  # anything a user's generator may raise
-            said, where = f"fails {size} ({cause(error)})", _line_of(error, entry.file)
-            raise ScheduleError("generator", entry.name, said, "fix the line", where=where) from error
+            rule, where = f"fails {size} ({cause(error)})", _line_of(error, entry.file)
+            raise ScheduleError("generator", entry.name, rule, "fix the line", where=where) from error
         code = getattr(entry.generate, "__code__", None)
         where = f"{entry.file}:{code.co_firstlineno}" if code and code.co_filename == entry.file else entry.file
         require_made(entry.name, made, num_ranks, num_microbatches, where)

@@ -105,10 +105,10 @@ def _cells(graph):
     place[graph.index] = np.arange(graph.num_operations)
     computing = schedule.kind < OpKind.R
     for first, last in pairwise(schedule.rank_start.tolist()):
-        own = slice(first, last)
+        cell = slice(first, last)
         cells = []
         for op, joined in zip(
-            place[own][computing[own]].tolist(), schedule.joined[own][computing[own]].tolist(), strict=True
+            place[cell][computing[cell]].tolist(), schedule.joined[cell][computing[cell]].tolist(), strict=True
         ):
             if joined:
                 cells[-1].append(op)
@@ -132,11 +132,11 @@ def _round_trips(graph, costs, cells):
     columns = [
         getattr(schedule, name)[graph.index[ops]].tolist() for name in ("kind", "replica", "stage", "microbatch")
     ]
-    said = iter(zip(*columns, strict=True))
+    trips = iter(zip(*columns, strict=True))
     shares, seconds = (column.tolist() for column in costs.offload)
     forwards, when, trips = {}, WARM_UP, []
     for number, cell in enumerate(cells):
-        operations = [(op, *next(said)) for op in cell]
+        operations = [(op, *next(trips)) for op in cell]
         if any(kind in _BACKWARDS for _, kind, *_ in operations):
             when = LATER
         for op, kind, replica, stage, microbatch in operations:
@@ -152,12 +152,12 @@ def _round_trips(graph, costs, cells):
 
 def _first_cells(trips, begins):
     """The cell with which each copy in starts: as late as possible, but in the order in which they are needed."""
-    latest, found = np.inf, []
+    latest, cells_of = np.inf, []
     for trip in reversed(trips):
         latest = min(latest, begins[trip.needed]) - trip.seconds
         cell = bisect_right(begins, latest) - 1
-        found.append(min(max(cell, trip.begun + 1), trip.needed))
-    return np.maximum.accumulate(found[::-1]).tolist() if found else []
+        cells_of.append(min(max(cell, trip.begun + 1), trip.needed))
+    return np.maximum.accumulate(cells_of[::-1]).tolist() if cells_of else []
 
 
 class CopyStreams:

@@ -122,8 +122,8 @@ class ExecutionGraph:
             rule = f"must be {self.schedule.num_ranks} whole numbers, one for each rank"
             raise CostError("nics", list(nics), rule, "give the NIC of each rank")
         if nics not in self._on_nics:
-            self._on_nics[nics] = one = replace(self, nics=nics)
-            one.__dict__.update({name: getattr(self, name) for name in _ARRAYS})
+            self._on_nics[nics] = graph = replace(self, nics=nics)
+            graph.__dict__.update({name: getattr(self, name) for name in _ARRAYS})
         return self._on_nics[nics]
 
     @cached_property

@@ -67,7 +67,7 @@ class Timeline:
 
         In seconds, NaN if not copied; None if nothing is offloaded.
         """
-        return self.copies and np.array([self._in_order_of_the_schedule(one) for one in self.copies[1]])
+        return self.copies and np.array([self._in_order_of_the_schedule(times) for times in self.copies[1]])
 
     @cached_property
     def _transfers_s(self):
