@@ -123,5 +123,6 @@ def _columns(step, time, least, optimum):
     bound = float(least if optimum is None else max(least, optimum.bound))
     return {
         f"{step}_plain": float(least), f"{step}_bound": bound, f"{step}_time": best,
-        f"{step}_proven": solved and optimum.proven, f"over_{step}": time / best - 1, f"at_most_{step}": time / bound - 1,
+        f"{step}_proven": solved and optimum.proven, f"over_{step}": time / best - 1,
+        f"at_most_{step}": time / bound - 1,
     }  # fmt: skip

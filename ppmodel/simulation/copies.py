@@ -105,10 +105,12 @@ def _cells(graph):
     place[graph.index] = np.arange(graph.num_operations)
     computing = schedule.kind < OpKind.R
     for first, last in pairwise(schedule.rank_start.tolist()):
-        cell = slice(first, last)
+        of_rank = slice(first, last)
         cells = []
         for op, joined in zip(
-            place[cell][computing[cell]].tolist(), schedule.joined[cell][computing[cell]].tolist(), strict=True
+            place[of_rank][computing[of_rank]].tolist(),
+            schedule.joined[of_rank][computing[of_rank]].tolist(),
+            strict=True,
         ):
             if joined:
                 cells[-1].append(op)
@@ -132,11 +134,11 @@ def _round_trips(graph, costs, cells):
     columns = [
         getattr(schedule, name)[graph.index[ops]].tolist() for name in ("kind", "replica", "stage", "microbatch")
     ]
-    trips = iter(zip(*columns, strict=True))
+    rows = iter(zip(*columns, strict=True))
     shares, seconds = (column.tolist() for column in costs.offload)
     forwards, when, trips = {}, WARM_UP, []
     for number, cell in enumerate(cells):
-        operations = [(op, *next(trips)) for op in cell]
+        operations = [(op, *next(rows)) for op in cell]
         if any(kind in _BACKWARDS for _, kind, *_ in operations):
             when = LATER
         for op, kind, replica, stage, microbatch in operations:
