@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from refusals import refused
+from twin import roofline_s
 
 from ppmodel import build
 from ppmodel.costs import (
@@ -19,7 +20,6 @@ from ppmodel.costs import (
     message_bytes,
     microbatch_sequences,
     model_costs,
-    roofline_s,
     stage_blocks,
     stages,
     uniform_costs,

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from refusals import refused
+from twin import roofline_s
 
 from ppmodel import build
 from ppmodel.costs import (
@@ -20,7 +21,6 @@ from ppmodel.costs import (
     message_bytes,
     model_costs,
     persistent_bytes,
-    roofline_s,
     stages,
 )
 from ppmodel.costs.transfers import pipeline_links

@@ -378,3 +378,12 @@ def nic_times(schedule, costs, nics):
             now, rank = min(soonest)
             finish(rank, now)
     return end, sent, there
+
+
+def roofline_s(work, system):
+    """Seconds of one kernel by the plain roofline: the longer of its arithmetic and its memory traffic."""
+    if not (work.flops or work.bytes):
+        return 0.0
+    arithmetic = work.flops / (system.peak_compute_flops * system.compute_efficiency) + system.compute_latency_s
+    traffic = work.bytes / (system.memory_bandwidth_bytes_per_s * system.memory_efficiency) + system.memory_latency_s
+    return max(arithmetic, traffic)

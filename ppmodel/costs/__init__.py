@@ -1,6 +1,5 @@
 """Costs of operations and transfers, and the memory of stages."""
 
-from ppmodel.costs.block import block_operations, embedding_operations, head_operations, logits_bytes, working_bytes
 from ppmodel.costs.collectives import Collective, Group, collective_s, group_of
 from ppmodel.costs.data_parallel import persistent_bytes
 from ppmodel.costs.model import cell_streams_of, model_costs
@@ -14,10 +13,11 @@ from ppmodel.costs.partition import (
     stage_blocks,
     stage_layers,
 )
-from ppmodel.costs.roofline import Kernels, kernels_s, roofline_s
+from ppmodel.costs.roofline import Kernels, kernels_s
 from ppmodel.costs.stages import Stages, stages
 from ppmodel.costs.table import OpCosts, are_seconds, comm_over_forward, side_by_side, slowest_transfer_s, with_pairs
 from ppmodel.costs.totals import Parameters, model_flops, parameters
 from ppmodel.costs.transfers import buffer_bytes, hockney_s, message_bytes, receivers
+from ppmodel.costs.transformer import block_operations, embedding_operations, head_operations, logits_bytes
 from ppmodel.costs.uniform import uniform_costs
 from ppmodel.costs.work import PARTS, BlockOperation, Kernel, Work

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.costs.block import block_operations, embedding_operations, head_operations, logits_bytes
 from ppmodel.costs.collectives import collective_line
 from ppmodel.costs.data_parallel import Sharing, collectives_of, microbatch_data_s, sharing_of
 from ppmodel.costs.pairs import PairTimes, hidden_in_backward_s
 from ppmodel.costs.partition import LayerTimes
 from ppmodel.costs.recompute import KEEPS, recompute_of, runs_again
 from ppmodel.costs.roofline import Kernels, kernels_s
+from ppmodel.costs.transformer import block_operations, embedding_operations, head_operations, logits_bytes
 from ppmodel.costs.work import AGAIN, INPUT_GRAD, NO_WORK, PARTS, WEIGHT_GRAD, Kernel
 
 NUM_PHASES, NOTHING = 4, -1
@@ -25,6 +25,7 @@ BUSY = slice(0, 2)
 """The parts that hide data-parallel collectives: kernels, and tensor-parallel collectives on other links."""
 
 _WORK_KEPT = 2**12
+_SUMMED = "saved_bytes", "core_bytes", "weight_grad_bytes", "parameters"
 _FUSED_BY = 4
 """Megatron-LM's fused softmax needs a multiple of this number of heads, over all sequences on a GPU."""
 
@@ -174,7 +175,7 @@ def _kernels(listed):
     for layer, (operations, recompute) in enumerate(listed):
         for phase in range(NUM_PHASES):
             for index, operation in enumerate(operations):
-                work = (operation.forward, operation.input_grad, operation.weight_grad, operation.forward)[phase]
+                work = operation.works[phase]
                 if work == NO_WORK or (phase == AGAIN and not runs_again(operation, recompute)):
                     continue
                 rows_and_width = np.inf, np.inf
@@ -194,9 +195,9 @@ def _exchanges(listed, kernel_places, lines, layout):
         kernels.setdefault(tuple(phase), {})[operation] = kernel
     for layer, (operations, recompute) in enumerate(listed):
         for phase in range(NUM_PHASES):
-            for index, one in enumerate(operations):
-                collective = (one.forward_comm, one.input_grad_comm, one.weight_grad_comm, one.forward_comm)[phase]
-                if collective is None or (phase == AGAIN and not runs_again(one, recompute)):
+            for index, operation in enumerate(operations):
+                collective = operation.collectives[phase]
+                if collective is None or (phase == AGAIN and not runs_again(operation, recompute)):
                     continue
                 beside = _beside(operations, index, collective, kernels.get((layer, phase), {}))
                 hides = collective.kind == "ring" or (collective.group == "tensor" and layout.overlap_tensor)
@@ -229,14 +230,13 @@ def _sizes(layers, operations, model, sequences, layout):
     refused = model.attention == "materialised" and sequences * model.heads / tp % _FUSED_BY > 0
     activations, backward, parameters, launches = [], [], [], np.zeros((len(layers), NUM_PHASES, 3))
     for layer, (part, recompute) in enumerate(layers):
-        ops = operations[part]
-        activations.append((
-            sum(one.saved_bytes for one in ops), sum(one.core_bytes for one in ops), ops[0].saved_bytes if ops else 0.0,
-        ))  # fmt: skip
-        logits = logits_bytes(model, sequences, layout) if part == "head" else 0.0
-        in_loss = sum(one.saved_bytes for one in ops if one.kernel == Kernel.LOSS)
-        backward.append((sum(one.weight_grad_bytes for one in ops), logits, in_loss))
-        parameters.append([sum(one.parameters for one in ops if one.experts is expert) for expert in (False, True)])
+        columns = {name: [getattr(operation, name) for operation in operations[part]] for name in _SUMMED}
+        saved, core, between, counts = columns.values()
+        activations.append((sum(saved), sum(core), saved[0] if saved else 0.0))
+        in_loss = sum(operation.saved_bytes for operation in operations[part] if operation.kernel == Kernel.LOSS)
+        backward.append((sum(between), logits_bytes(model, sequences, layout) if part == "head" else 0.0, in_loss))
+        of_experts = sum(operation.parameters for operation in operations[part] if operation.experts)
+        parameters.append((sum(counts) - of_experts, of_experts))
         if part in ("dense", "block"):
             launches[layer, : NUM_PHASES if recompute == "full" else AGAIN] = 1.0, tp > 1, refused
     keeps = np.array([KEEPS[recompute] for _, recompute in layers])
@@ -313,10 +313,16 @@ def layer_costs(work, system):
     lines = [(0.0, 0.0) if line is None else collective_line(*line, system) for line in work.lines]
     lines = np.array(lines, dtype=float).reshape(-1, 2)
     kernel_s = kernels_s(work.kernels, system, work.layout.precision if work.layout else "bf16")
-    exposed_s = _exposed_s(work.exchanges, lines, kernel_s)
+    exchanges, exposed_s = work.exchanges, np.empty(0)
+    if len(exchanges.volume):  # collectives, minus the kernel that each hides under
+        exposed_s = lines[exchanges.line, 0] + lines[exchanges.line, 1] * exchanges.volume
+        under = np.where(
+            exchanges.hides & (exchanges.beside != NOTHING), np.append(kernel_s, 0.0)[exchanges.beside], 0.0
+        )
+        exposed_s = np.maximum(exposed_s - under, 0.0)
     by_phase = np.zeros((len(work.sizes.block), NUM_PHASES, len(PARTS)))
     if len(exposed_s):
-        by_phase += np.bincount(work.exchanges.slot, exposed_s, by_phase.size).reshape(by_phase.shape)
+        by_phase += np.bincount(exchanges.slot, exposed_s, by_phase.size).reshape(by_phase.shape)
     num_phases = by_phase[..., 0].size
     by_phase[..., 0] += np.bincount(work.kernel_slot, kernel_s, num_phases).reshape(by_phase.shape[:2])
     if system.kernels and system.kernels.block_host_s:
@@ -333,15 +339,6 @@ def layer_costs(work, system):
     return costs
 
 
-def _exposed_s(exchanges, lines, kernel_s):
-    """Seconds of collectives, minus those of the kernel that each hides under."""
-    if not len(exchanges.volume):
-        return np.empty(0)
-    seconds = lines[exchanges.line, 0] + lines[exchanges.line, 1] * exchanges.volume
-    hides = exchanges.hides & (exchanges.beside != NOTHING)
-    return np.where(hides, np.maximum(seconds - np.append(kernel_s, 0.0)[exchanges.beside], 0.0), seconds)
-
-
 def _wait_for_host(seconds, sizes, spec):
     """Stretch, in place, the phases of blocks that the host launches more slowly than the device runs them.
 
@@ -351,8 +348,8 @@ def _wait_for_host(seconds, sizes, spec):
     host = spec.block_host_s * blocks + (spec.tensor_host_s * tensor + spec.softmax_host_s * softmax)
     device, power = seconds[sizes.block].sum(axis=2), spec.host_exponent
     longest = np.maximum(np.maximum(device, host), np.finfo(float).tiny)
-    both = longest * ((device / longest) ** power + (host / longest) ** power) ** (1 / power)
-    seconds[sizes.block, :, 0] += np.where((device > 0) & (host > 0), both - device, 0.0)
+    stretched = longest * ((device / longest) ** power + (host / longest) ** power) ** (1 / power)
+    seconds[sizes.block, :, 0] += np.where((device > 0) & (host > 0), stretched - device, 0.0)
 
 
 def layer_bytes(sizes, system):

@@ -48,8 +48,8 @@ def offload_of(schedule, kept_bytes, layout, system):
     --------
     >>> from ppmodel import build
     >>> from ppmodel.specs import LayoutSpec, load_system
-    >>> found = offload_of(build("stp", 2, 5), np.ones(4), LayoutSpec(offload=0.5), load_system("a800"))
-    >>> found.share[:, 0].tolist()
+    >>> offload = offload_of(build("stp", 2, 5), np.ones(4), LayoutSpec(offload=0.5), load_system("a800"))
+    >>> offload.share[:, 0].tolist()
     [[0.5, 0.5, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]]
     """
     if not offloads(layout):
@@ -74,7 +74,7 @@ def first_chunks(schedule):
     >>> first_chunks(build("zb-v", 2, 4)).tolist()
     [[True, True, False, False]]
     """
-    found = np.zeros(schedule.placement.shape, dtype=bool)
+    first = np.zeros(schedule.placement.shape, dtype=bool)
     for replica, homes in enumerate(schedule.placement):
-        found[replica, np.unique(homes, return_index=True)[1]] = True
-    return found
+        first[replica, np.unique(homes, return_index=True)[1]] = True
+    return first

@@ -51,7 +51,7 @@ def _places(work):
     items, num_kernels = {place: item for item, place in enumerate(work.places)}, len(work.kernel_slot)
     place, bounds, unit = np.zeros(len(items), dtype=np.intp), [0], 0
     for layer in range(len(work.layers)):
-        count = 1 + max((operation for of, _, operation in items if of == layer), default=-1)
+        count = 1 + max((operation for item_layer, _, operation in items if item_layer == layer), default=-1)
         again = [operation for operation in range(count) if (layer, AGAIN, operation) in items]
         backward = []
         for operation in reversed(range(count)):  # what runs again does so before the gradient of its last operation
@@ -127,7 +127,9 @@ class PairTimes:
         self.overhead_s = layers.system.kernels.stage_overhead_s if layers.system.kernels else 0.0
         self.hides = layers.work.layout.overlap_backward
         self.how = layers.work.layout.pairing, contention(layers.system)
-        self.exposes = any(unit.comm_s or unit.weight_comm_s for both in self.units for half in both for unit in half)
+        self.exposes = any(
+            unit.comm_s or unit.weight_comm_s for halves in self.units for half in halves for unit in half
+        )
         for method in ("seconds", "handed_on", "operation"):
             setattr(self, method, cache(getattr(self, method)))
 

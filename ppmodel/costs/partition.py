@@ -76,9 +76,9 @@ def _rules(layout, model):
     widths |= {"experts.hidden": model.experts.hidden} if model.experts else {}
     for name, width in widths.items():
         yield "tp", tp, width % tp == 0, f"must divide {name} of {model.name} ({width})", "choose a smaller tp"
-    few, many = sorted((model.kv_heads, tp))
+    smaller, larger = sorted((model.kv_heads, tp))
     rule = f"must divide kv_heads of {model.name} ({model.kv_heads}), or be a multiple of them"
-    yield "tp", tp, many % few == 0, rule, "choose another tp"
+    yield "tp", tp, larger % smaller == 0, rule, "choose another tp"
     rule = f"x 2 must divide the sequence of {model.name} ({tokens}): each GPU takes a piece from each end"
     yield "cp", cp, cp == 1 or tokens % (2 * cp) == 0, rule, "choose a smaller cp"
     splits = not layout.sequence_parallel or tokens % (tp * cp) == 0
@@ -222,17 +222,17 @@ def stage_layers(schedule, model, blocks=None, layout=None, times=None):
     cut = layout.layers if layout is not None else "balanced" if model.vocabulary else "even"
     embedding, head = 0, schedule.num_stages - 1
     if blocks is not None or cut == "even" or (cut == "balanced" and (times is None or np.ptp(schedule.stage_shares))):
-        held = stage_blocks(schedule, model, blocks)
+        of_stages = stage_blocks(schedule, model, blocks)
     elif cut == "balanced":
-        held = _balanced_blocks(schedule, model, times)
+        of_stages = _balanced_blocks(schedule, model, times)
     elif isinstance(cut, tuple):
-        held = _listed_blocks(schedule, model, cut, cut)
+        of_stages = _listed_blocks(schedule, model, cut, cut)
     else:
-        held, embedding, head = _written_layers(schedule, model, cut)
-    if layout is not None and isinstance(layout.recompute, int) and layout.recompute > held.max():
-        rule = f"is more than any stage has: the largest has {held.max()} layers"
+        of_stages, embedding, head = _written_layers(schedule, model, cut)
+    if layout is not None and isinstance(layout.recompute, int) and layout.recompute > of_stages.max():
+        rule = f"is more than any stage has: the largest has {of_stages.max()} layers"
         raise CostError("recompute", layout.recompute, rule, "choose fewer, or full")
-    return StageLayers(held, embedding, head)
+    return StageLayers(of_stages, embedding, head)
 
 
 def _listed_blocks(schedule, model, counts, written):
@@ -251,10 +251,10 @@ def _written_layers(schedule, model, text):
 
     stages = parse_layers(text)
     blocks = _listed_blocks(schedule, model, [stage.blocks for stage in stages], text)
-    mtp, own = sum(stage.mtp for stage in stages), getattr(model, "mtp_layers", 0)
-    if mtp != own:
-        remedy = f"write {own} times m" if own else "leave them out"
-        raise CostError("layers", text, f"has {mtp} MTP layers m, but the model has {own}", remedy)
+    written, mtp_layers = sum(stage.mtp for stage in stages), getattr(model, "mtp_layers", 0)
+    if written != mtp_layers:
+        remedy = f"write {mtp_layers} times m" if mtp_layers else "leave them out"
+        raise CostError("layers", text, f"has {written} MTP layers m, but the model has {mtp_layers}", remedy)
     embedding = next(place for place, stage in enumerate(stages) if stage.embedding)
     head = next(place for place, stage in enumerate(stages) if stage.head)
     return blocks, embedding, head
@@ -275,18 +275,13 @@ def _rank_loads(schedule):
 
 
 def _balanced_blocks(schedule, model, times):
+    """Balanced by times as multiples of a block, to a hundredth, so that similar systems get the same partition."""
     loads, even = _rank_loads(schedule), stage_blocks(schedule, model)
-    return _balanced(loads.tobytes(), loads.shape, even.tobytes(), _in_blocks(times))
-
-
-def _in_blocks(times):
-    """Times as multiples of a block, to a hundredth, so that similar systems get the same partition."""
-    if not times.block > 0:
-        return times
-    dense = times.dense and round(times.dense / times.block, 2)
-    return LayerTimes(
-        1.0, *(round(one / times.block, 2) for one in (times.embedding, times.head)), dense, times.dense_blocks
-    )
+    if times.block > 0:
+        embedding, head = round(times.embedding / times.block, 2), round(times.head / times.block, 2)
+        dense = times.dense and round(times.dense / times.block, 2)
+        times = LayerTimes(1.0, embedding, head, dense, times.dense_blocks)
+    return _balanced(loads.tobytes(), loads.shape, even.tobytes(), times)
 
 
 @lru_cache(_SHARES_KEPT)
@@ -299,8 +294,8 @@ def _balanced(loads, shape, even, times):
     blocks = _filled(loads, int(even.sum()), times)
     if times.dense_blocks:
         blocks = _moved(loads, blocks, times)
-    slowest, as_it_is = (float((loads @ _stage_times(held, times)).max()) for held in (blocks, even))
-    blocks = even if as_it_is <= slowest * (1 + _LITTLE) else blocks
+    slowest, slowest_even = (float((loads @ _stage_times(cut, times)).max()) for cut in (blocks, even))
+    blocks = even if slowest_even <= slowest * (1 + _LITTLE) else blocks
     blocks.flags.writeable = False
     return blocks
 
@@ -317,11 +312,11 @@ def _filled(loads, num_blocks, times):
         blocks[-1] = 0  # the head alone is a stage
     stages = _stage_times(blocks, times._replace(dense=None, dense_blocks=0))
     ranks, stages = (loads @ stages).tolist(), stages.tolist()
-    held_by = [[(rank, loads[rank, stage]) for rank in np.flatnonzero(loads[:, stage])] for stage in range(num_stages)]
-    order = [(stage % 2, -stage) if len(of) > 1 else (0, stage) for stage, of in enumerate(held_by)]
+    ranks_of = [[(rank, loads[rank, stage]) for rank in np.flatnonzero(loads[:, stage])] for stage in range(num_stages)]
+    order = [(stage % 2, -stage) if len(ranks_of[stage]) > 1 else (0, stage) for stage in range(num_stages)]
 
     def ends(stage):
-        return max(ranks[rank] + share * times.block for rank, share in held_by[stage]), stages[stage], order[stage]
+        return max(ranks[rank] + share * times.block for rank, share in ranks_of[stage]), stages[stage], order[stage]
 
     waiting = [(*ends(stage), stage) for stage in range(num_stages)]
     heapify(waiting)
@@ -331,7 +326,7 @@ def _filled(loads, num_blocks, times):
         stage = waiting[0][-1]
         blocks[stage] += 1
         stages[stage] += times.block
-        for rank, share in held_by[stage]:
+        for rank, share in ranks_of[stage]:
             ranks[rank] += share * times.block
         heapreplace(waiting, (*ends(stage), stage))
     return blocks
@@ -342,16 +337,16 @@ def _moved(loads, blocks, times):
 
     whole = _stage_times(blocks, times).sum()
 
-    def judged(held):
-        stages = _stage_times(held, times) / whole
+    def judged(cuts):
+        stages = _stage_times(cuts, times) / whole
         ranks = stages @ loads.T
         return np.round([ranks.max(axis=-1), (ranks**2).sum(axis=-1), (stages**2).sum(axis=-1)], 12)
 
-    one = np.eye(len(blocks), dtype=np.int64)
+    block = np.eye(len(blocks), dtype=np.int64)
     while True:
         rank = (loads @ _stage_times(blocks, times)).argmax()
         giving = np.flatnonzero((loads[rank] > 0) & (blocks > 1))
-        moved = (blocks - one[giving, None] + one).reshape(-1, len(blocks))
+        moved = (blocks - block[giving, None] + block).reshape(-1, len(blocks))
         keys = judged(moved)
         best = np.lexsort(keys[::-1])[:1]
         if not (len(best) and keys[:, best[0]].tolist() < judged(blocks).tolist()):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppmodel.costs.work import NO_WORK, Kernel
+from ppmodel.costs.work import Kernel
 from ppmodel.errors import CostError
 
 
@@ -124,32 +124,3 @@ def _by_class(rates, efficiencies, peak):
         if efficiency:
             rates[kernel] = peak * efficiency
     return rates
-
-
-def roofline_s(work, system):
-    """Seconds of one kernel by the plain roofline: the longer of its arithmetic and its memory traffic.
-
-    Parameters
-    ----------
-    work : Work
-        FLOP and bytes of the kernel.
-    system : SystemSpec
-        Provides peaks, efficiencies and the fixed cost on each side of the roofline.
-
-    Returns
-    -------
-    float
-        In seconds; 0 if there is no work.
-
-    Examples
-    --------
-    >>> from ppmodel.costs import Work
-    >>> from ppmodel.specs import load_system
-    >>> roofline_s(Work(1e15, 0), load_system("mid_cp_mid_nw"))
-    1.0
-    """
-    if work == NO_WORK:
-        return 0.0
-    arithmetic = work.flops / (system.peak_compute_flops * system.compute_efficiency) + system.compute_latency_s
-    traffic = work.bytes / (system.memory_bandwidth_bytes_per_s * system.memory_efficiency) + system.memory_latency_s
-    return max(arithmetic, traffic)

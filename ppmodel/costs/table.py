@@ -74,9 +74,9 @@ class OpCosts:
                 raise CostError(f"shape of {name}", table.shape, rule, "give one row for each kind of operation")
         flat, first = np.concatenate(tables, axis=None), 0  # in sequence, as compiled code takes them
         for name, table in zip(_TABLES, tables, strict=True):
-            own = flat[first : first + table.size].reshape(table.shape)
-            own.setflags(write=False)
-            self.__dict__[name], first = own, first + table.size
+            in_sequence = flat[first : first + table.size].reshape(table.shape)
+            in_sequence.setflags(write=False)
+            self.__dict__[name], first = in_sequence, first + table.size
         self.__dict__["_flat"] = flat
         if not are_seconds(flat):
             self._refuse_values()
@@ -144,11 +144,11 @@ class OpCosts:
         -------
         ndarray of float, shape (len(schedule.pairs.keys),)
         """
-        known = self.__dict__.get("_pair_factors", (None, None))
-        if known[0] is not schedule.pairs:
-            known = schedule.pairs, np.array([self.pairs.get(key, 1.0) for key in schedule.pairs.keys])
-            self.__dict__["_pair_factors"] = known
-        return known[1]
+        pairs, factors = self.__dict__.get("_pair_factors", (None, None))
+        if pairs is not schedule.pairs:
+            factors = np.array([self.pairs.get(key, 1.0) for key in schedule.pairs.keys])
+            self.__dict__["_pair_factors"] = schedule.pairs, factors
+        return factors
 
     def pair_shares(self, schedule):
         """Return the factor on the duration of each operation of a table: that of its pair, or 1.
@@ -199,10 +199,10 @@ class OpCosts:
         if num_replicas == 1:
             size = self.compute_s.size
             return self._flat[:size], self._flat[size : 2 * size], self._flat[2 * size :]
-        known = self.__dict__.setdefault("_by_class", {})
-        if num_replicas not in known:
-            known[num_replicas] = tuple(table[:, 0] for table in side_by_side([self], num_replicas))
-        return known[num_replicas]
+        flattened = self.__dict__.setdefault("_by_class", {})
+        if num_replicas not in flattened:
+            flattened[num_replicas] = tuple(table[:, 0] for table in side_by_side([self], num_replicas))
+        return flattened[num_replicas]
 
 
 def are_seconds(numbers):
@@ -249,18 +249,17 @@ def side_by_side(many_costs, num_replicas, names=_TABLES):
     """
     if not many_costs:
         return np.empty((len(names), 0, 0))
-    given = [_of_replicas(many_costs, name, num_replicas) for name in names]
-    return np.array([one.reshape(len(many_costs), -1).T for one in given])
-
-
-def _of_replicas(many_costs, name, num_replicas):
-    """A table of many systems, with a replica axis if there are several replicas."""
-    given = [getattr(costs, name) for costs in many_costs]
-    if num_replicas == 1:
-        return np.array([one.reshape(-1) for one in given])
-    if all(one.ndim == 2 for one in given):  # without a replica axis, replicas are alike
-        return np.repeat(np.array(given)[:, :, None], num_replicas, axis=2)
-    return np.array([np.repeat(one[:, None], num_replicas, axis=1) if one.ndim == 2 else one for one in given])
+    columns = []
+    for name in names:
+        tables = [getattr(costs, name) for costs in many_costs]
+        if num_replicas == 1:
+            tables = np.array([table.reshape(-1) for table in tables])
+        elif all(table.ndim == 2 for table in tables):  # without a replica axis, replicas are alike
+            tables = np.repeat(np.array(tables)[:, :, None], num_replicas, axis=2)
+        else:
+            tables = [np.repeat(table[:, None], num_replicas, axis=1) if table.ndim == 2 else table for table in tables]
+        columns.append(np.reshape(tables, (len(many_costs), -1)).T)
+    return np.array(columns)
 
 
 def with_pairs(tables, schedule, many_costs, names=_TABLES):
@@ -292,13 +291,13 @@ def with_pairs(tables, schedule, many_costs, names=_TABLES):
     """
     pairs = schedule.pairs
     factors = [costs.pair_factors(schedule) if costs.pairs else np.ones(len(pairs.keys)) for costs in many_costs]
-    found = []
+    extended = []
     for table, name in zip(tables, names, strict=True):
-        more = table[pairs.base]
+        of_pairs = table[pairs.base]
         if name == "compute_s":
-            more = more * np.stack(factors, axis=-1)[pairs.pair].reshape(more.shape)
-        found.append(np.concatenate([table, more]))
-    return np.stack(found)
+            of_pairs = of_pairs * np.stack(factors, axis=-1)[pairs.pair].reshape(of_pairs.shape)
+        extended.append(np.concatenate([table, of_pairs]))
+    return np.stack(extended)
 
 
 def comm_over_forward(costs, num_ranks):

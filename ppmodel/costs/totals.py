@@ -4,8 +4,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from ppmodel.costs.block import block_operations, embedding_operations, head_operations
 from ppmodel.costs.recompute import runs_again
+from ppmodel.costs.transformer import block_operations, embedding_operations, head_operations
 
 _KEPT = 2**10
 
@@ -48,30 +48,20 @@ def parameters(model):
     >>> parameters(load_model("llama3_70b")).total
     70553706496
     """
-    embedding = _parameters(embedding_operations(model, 1))
-    head = head_operations(model, 1)
-    tied = model.vocabulary * model.hidden if model.tied_embeddings else 0
-    total, active = embedding + _parameters(head) - tied, embedding + _parameters(head) - tied
+    embedding = sum(operation.parameters for operation in embedding_operations(model, 1))
+    head = sum(operation.parameters for operation in head_operations(model, 1))
+    total = active = embedding + head - (model.vocabulary * model.hidden if model.tied_embeddings else 0)
+    used = model.experts.experts_per_token / model.experts.number if model.experts else 1.0
     for operations, number in _blocks(model):
-        total += number * _parameters(operations)
-        active += number * sum(operation.parameters * _seen(model, operation) for operation in operations)
+        total += number * sum(operation.parameters for operation in operations)
+        active += number * sum(operation.parameters * (used if operation.experts else 1.0) for operation in operations)
     return Parameters(round(total), round(active), round(embedding))
 
 
 def _blocks(model):
     """The operations of a dense block and of one with experts on one sequence, with the number of each."""
-    dense = model.dense_blocks
-    both = (True, dense), (False, model.blocks - dense)
-    return [(block_operations(model, 1, dense=is_dense), number) for is_dense, number in both if number]
-
-
-def _parameters(operations):
-    return sum(operation.parameters for operation in operations)
-
-
-def _seen(model, operation):
-    """The fraction of an operation's parameters that process a given token."""
-    return model.experts.experts_per_token / model.experts.number if operation.experts else 1.0
+    numbers = {True: model.dense_blocks, False: model.blocks - model.dense_blocks}
+    return [(block_operations(model, 1, dense=dense), number) for dense, number in numbers.items() if number]
 
 
 @lru_cache(_KEPT)

@@ -150,8 +150,8 @@ def hockney_s(num_bytes, system, inside=False):
     if inside:
         bandwidth = system.nodes.node_bandwidth_bytes_per_s * (attained.node_efficiency if attained else 1.0)
         return num_bytes / bandwidth + overhead_s, system.nodes.node_latency_s
-    own = attained and (attained.message_efficiency or attained.network_efficiency)
-    bandwidth = system.network_bandwidth_bytes_per_s * (own or 1.0)
+    efficiency = attained and (attained.message_efficiency or attained.network_efficiency)
+    bandwidth = system.network_bandwidth_bytes_per_s * (efficiency or 1.0)
     return num_bytes / bandwidth + overhead_s, system.network_latency_s
 
 

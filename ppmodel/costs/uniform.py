@@ -67,12 +67,12 @@ def uniform_costs(
     backward = input_grad + weight_grad if backward is None else backward
     input_grad = backward / 2 if input_grad is None else input_grad
     weight_grad = backward - input_grad if weight_grad is None else weight_grad
-    given = {
+    durations = {
         "forward": forward, "backward": backward, "comm": comm, "latency": latency, "input_grad": input_grad,
         "weight_grad": weight_grad, "reduction": reduction, "optimizer": optimizer, "node_comm": node_comm,
         "node_latency": node_latency, "pair": 0.0 if pair is None else pair,
     }  # fmt: skip
-    for name, value in given.items():
+    for name, value in durations.items():
         if not (value == 0 or SHORTEST_S <= value <= LONGEST_S):
             rule = f"must be 0, or from {SHORTEST_S:g} to {LONGEST_S:g} seconds"
             raise CostError(name, value, rule, "pass, for example, 0.1")
@@ -90,12 +90,8 @@ def uniform_costs(
         tables[1], tables[2] = between
         return OpCosts.stacked(tables, factor)
     inside = node_comm / schedule.microbatch_parts, node_latency
-    transfers = transfer_costs(schedule, _checked_nodes(nodes, schedule), between, inside)
+    if np.shape(nodes) != (schedule.num_ranks,):
+        rule = f"must name the node of each rank, of {schedule.num_ranks}"
+        raise CostError("nodes", np.asarray(nodes).tolist(), rule, "give one number for each rank")
+    transfers = transfer_costs(schedule, nodes, between, inside)
     return OpCosts(tables[0], *transfers, overlap_factor=factor, nics=tuple(nodes) if shared_nic else None)
-
-
-def _checked_nodes(nodes, schedule):
-    if np.shape(nodes) == (schedule.num_ranks,):
-        return nodes
-    rule = f"must name the node of each rank, of {schedule.num_ranks}"
-    raise CostError("nodes", np.asarray(nodes).tolist(), rule, "give one number for each rank")

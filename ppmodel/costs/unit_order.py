@@ -37,16 +37,16 @@ def after(state, item, contention):
     >>> state, after(state, (1, 2.0, 1.0), 1.5)
     ((2.0, 1.0, 1.0, 0.0, 0.0, 0.0), (4.5, 1.0, 0.0, 1.0, 0.0, 0.0))
     """
-    own, compute, comm = item[0], item[1], item[2]
-    wait, (time, ahead, *left) = state[2 + own], state
+    collective, compute, comm = item[0], item[1], item[2]
+    wait, (time, ahead, *left) = state[2 + collective], state
     beside = min(compute, ahead - wait)
     time += wait + beside * contention + (compute - beside)
     done = wait + beside
     ahead -= done
-    left = [one - done if one > done else 0.0 for one in left]
+    left = [waits - done if waits > done else 0.0 for waits in left]
     if comm:
         ahead += comm
-        left[own] = ahead
+        left[collective] = ahead
     return time, ahead, *left
 
 
@@ -74,10 +74,10 @@ def best_order(ours, theirs, contention, shortest):
     """
     rest = _remaining(ours), _remaining(theirs)
     least = _least(*map(sum, zip(rest[0][0], rest[1][0], strict=True)), contention)
-    known = shortest * (1 - _ROUNDING)
+    bound = shortest * (1 - _ROUNDING)
     search = _searcher(ours, theirs, rest, contention)
     for share in _SHARES:
-        turns = search(least + share * (known - least))
+        turns = search(least + share * (bound - least))
         if turns is not None:
             waiting = iter(ours), iter(theirs)
             return [next(waiting[turn]) for turn in turns]
@@ -93,7 +93,7 @@ def _searcher(ours, theirs, rest, contention):
         (np.array([item[0] for item in items], np.int64), np.array([item[1:3] for item in items], float).reshape(-1, 2))
         for items in (ours, theirs)
     ]
-    remaining = [np.array(one, float) for one in rest]
+    remaining = [np.array(sums, float) for sums in rest]
 
     def search(enough):
         turns = fast(*columns, *remaining, float(contention), float(enough))
@@ -112,25 +112,24 @@ def _search(ours, theirs, rest, contention, enough):
     for i in range(len(ours) + 1):
         above, row = row, {}
         for j in range(len(theirs) + 1):
-            found = [(START, None)] if i == j == 0 else []
+            reached = [(START, None)] if i == j == 0 else []
             if i:
-                found += [(after(state, ours[i - 1], contention), (turns, 0)) for state, turns in above[j]]
+                reached += [(after(state, ours[i - 1], contention), (turns, 0)) for state, turns in above[j]]
             if j:
-                found += [(after(state, theirs[j - 1], contention), (turns, 1)) for state, turns in row[j - 1]]
+                reached += [(after(state, theirs[j - 1], contention), (turns, 1)) for state, turns in row[j - 1]]
             compute, comm = rest[0][i][0] + rest[1][j][0], rest[0][i][1] + rest[1][j][1]
-            short = [one for one in found if one[0][0] + _least(compute, one[0][1] + comm, contention) < enough]
+            short = [
+                (state, turns) for state, turns in reached
+                if state[0] + _least(compute, state[1] + comm, contention) < enough
+            ]  # fmt: skip
             row[j] = _front(short)
     if not row[len(theirs)]:
         return None
-    return _unwound(min(row[len(theirs)], key=lambda found: finished(found[0]))[1])
-
-
-def _unwound(turns):
-    found = []
+    turns, order = min(row[len(theirs)], key=lambda reached: finished(reached[0]))[1], []
     while turns is not None:
         turns, last = turns
-        found.append(last)
-    return found[::-1]
+        order.append(last)
+    return order[::-1]
 
 
 def _least(compute, comm, contention):
@@ -146,10 +145,10 @@ def _remaining(items):
     return sums[::-1]
 
 
-def _front(found):
+def _front(reached):
     """The states that no other matches or beats in every respect, in ascending order; of equal states, the first."""
     kept = []
-    for state, turns in sorted(found, key=lambda one: one[0]):
+    for state, turns in sorted(reached, key=lambda pair: pair[0]):
         if not any(all(a <= b for a, b in zip(other, state, strict=True)) for other, _ in kept):
             kept.append((state, turns))
     return kept

@@ -10,7 +10,7 @@ other, 2 that overlap gains nothing. Kernels and collectives share a GPU's multi
 """
 
 from bisect import bisect_left
-from itertools import accumulate, chain
+from itertools import accumulate, chain, zip_longest
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -143,9 +143,9 @@ def cell_streams(first, second=(), order="alternating", contention=1.0):
     Examples
     --------
     >>> streams = cell_streams([Unit(2.0, 1.0)], [Unit(2.0, 1.0, 2.0)])
-    >>> [(one.operation, one.field, one.start_s, one.end_s) for one in streams.compute]
+    >>> [(piece.operation, piece.field, piece.start_s, piece.end_s) for piece in streams.compute]
     [(0, 'compute_s', 0.0, 2.0), (1, 'compute_s', 2.0, 4.0), (1, 'weight_s', 4.0, 6.0)]
-    >>> [(one.operation, one.field, one.start_s, one.end_s) for one in streams.comm]
+    >>> [(piece.operation, piece.field, piece.start_s, piece.end_s) for piece in streams.comm]
     [(0, 'comm_s', 2.0, 3.0), (1, 'comm_s', 4.0, 5.0)]
     """
     state, compute, pieces, issued = START, [], [], []
@@ -189,9 +189,9 @@ def handed_on(first, second, order="alternating", contention=1.0):
         return 1.0, 1.0
     streams = cell_streams(first, second, order, contention)
     whole, results = streams.end_s, ([], [])
-    for one in chain(*streams):
-        if one.field in _RESULTS:
-            results[one.operation].append(one.end_s)
+    for piece in chain(*streams):
+        if piece.field in _RESULTS:
+            results[piece.operation].append(piece.end_s)
     return tuple(min(max(ends) / whole, 1.0) if ends else 1.0 for ends in results)
 
 
@@ -208,15 +208,15 @@ def _in_turn(issued, pieces):
     least = _ROUNDING * sum(seconds for _, seconds, _ in issued)
     busy, slack = [piece for piece in pieces if piece[1] > least], len(pieces) * least
     done = list(accumulate(work for _, work, _ in busy))
-    found, total, end = [], 0.0, 0.0
+    intervals, total, end = [], 0.0, 0.0
     for now, seconds, what in issued:
         total += seconds
         place = min(bisect_left(done, total - slack), len(busy) - 1)
         begin, work, pace = busy[place]
         start = max(now, end)
         end = max(start, begin + (total - done[place] + work) * pace)
-        found.append(Interval(*what, start, end))
-    return found
+        intervals.append(Interval(*what, start, end))
+    return intervals
 
 
 def _cell(first, second, order, contention):
@@ -232,53 +232,44 @@ def _cell(first, second, order, contention):
             "contention", contention, "must be from 1 to 2", "write 1 where streams do not disturb each other"
         )
     if not (first and second):
-        return _timed(_alone(first or second, 0 if first else 1), contention)
-    ours, theirs = _turns(first, _OWN), _turns(second, _OTHER)
+        items, operation = [], 0 if first else 1
+        for number, unit in enumerate(first or second):
+            items += [
+                (_OWN, unit.compute_s, unit.comm_s, operation, number, "compute_s"),
+                (_OWN, 0.0, unit.weight_comm_s, operation, number, "weight_comm_s"),
+                (_OWN, unit.weight_s, 0.0, operation, number, "weight_s"),
+            ]
+        return _timed([item for item in items if item[1] or item[2]], contention)
+    turns = _turns(first, _OWN), _turns(second, _OTHER)
     start = [
-        (_EVEN, 0.0, units[0].weight_comm_s, own, 0, "weight_comm_s")
-        for own, units in enumerate((first, second))
+        (_EVEN, 0.0, units[0].weight_comm_s, operation, 0, "weight_comm_s")
+        for operation, units in enumerate((first, second))
         if units[0].weight_comm_s
     ]
-    alternating = _alternate(ours, theirs), _alternate(theirs, ours)
-    cells = [_timed([*start, *chain(*turns)], contention) for turns in alternating]
+    cells = []
+    for leading in (0, 1):  # one turn of each, then the rest of the longer one
+        pairs = zip_longest(turns[leading], turns[1 - leading], fillvalue=())
+        cells.append(_timed([*start, *chain(*chain(*pairs))], contention))
     shortest = min(cells, key=itemgetter(1))
     if order == "alternating":
         return shortest
-    best = best_order([*start, *chain(*theirs)], [*chain(*ours)], contention, shortest[1])
+    best = best_order([*start, *chain(*turns[1])], [*chain(*turns[0])], contention, shortest[1])
     return shortest if best is None else _timed(best, contention)
 
 
-def _alone(units, own):
-    """The items of one operation that runs with nothing beside it."""
-    items = []
-    for number, unit in enumerate(units):
-        items += [
-            (_OWN, unit.compute_s, unit.comm_s, own, number, "compute_s"),
-            (_OWN, 0.0, unit.weight_comm_s, own, number, "weight_comm_s"),
-            (_OWN, unit.weight_s, 0.0, own, number, "weight_s"),
-        ]
-    return [item for item in items if item[1] or item[2]]
-
-
-def _turns(units, own):
+def _turns(units, operation):
     """The items of the compute stream for each unit: its kernels, what the next one gathers, its weight gradients."""
     turns = []
     for number, unit in enumerate(units):
         gathered = units[number + 1].weight_comm_s if number + 1 < len(units) else 0.0
         now, then = (_ODD, _EVEN) if number % 2 else (_EVEN, _ODD)
         items = [
-            (own, unit.compute_s, unit.comm_s, own, number, "compute_s"),
-            (then, 0.0, gathered, own, number + 1, "weight_comm_s"),
-            (now, unit.weight_s, 0.0, own, number, "weight_s"),
+            (operation, unit.compute_s, unit.comm_s, operation, number, "compute_s"),
+            (then, 0.0, gathered, operation, number + 1, "weight_comm_s"),
+            (now, unit.weight_s, 0.0, operation, number, "weight_s"),
         ]
         turns.append([item for item in items if item[1] or item[2]])
     return turns
-
-
-def _alternate(ours, theirs):
-    """One turn of each, then the rest of the longer one."""
-    both = min(len(ours), len(theirs))
-    return [*chain(*zip(ours[:both], theirs[:both], strict=True)), *ours[both:], *theirs[both:]]
 
 
 def _timed(items, contention):

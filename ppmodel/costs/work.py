@@ -104,6 +104,16 @@ class BlockOperation(NamedTuple):
     experts: bool = False
 
     @property
+    def works(self):
+        """Its work by phase."""
+        return self.forward, self.input_grad, self.weight_grad, self.forward
+
+    @property
+    def collectives(self):
+        """Its collective by phase, each or None."""
+        return self.forward_comm, self.input_grad_comm, self.weight_grad_comm, self.forward_comm
+
+    @property
     def is_product(self):
         """Whether it is a matrix product, with weights or, as in unfused attention, without."""
         return self.kernel in _PRODUCTS

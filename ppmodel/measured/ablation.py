@@ -35,21 +35,17 @@ def _zeros(names):
     def change(system):
         blocks = {}
         for block in ("kernels", "collectives"):
-            own = getattr(system, block)
-            held = {name: 0.0 for name in names if getattr(own, name, 0.0)}
-            blocks[block] = replace(own, **held) if held else own
+            spec = getattr(system, block)
+            present = {name: 0.0 for name in names if getattr(spec, name, 0.0)}
+            blocks[block] = replace(spec, **present) if present else spec
         return replace(system, **blocks)
 
     return change
 
 
-def _without_streams(system):
-    return replace(system, memory_bandwidth_bytes_per_s=np.inf)
-
-
 PARTS = {
     "GEMMs by their shape": Part((), _zeros(_SHAPES)),
-    "kernels that memory bounds": Part((), _without_streams),
+    "kernels that memory bounds": Part((), lambda system: replace(system, memory_bandwidth_bytes_per_s=np.inf)),
     "host and fixed costs": Part((), _zeros(_FIXED)),
     "recomputation": Part(("recomputation",)),
     "tensor-parallel collectives": Part(("tensor",)),
@@ -84,11 +80,9 @@ def ablated(rows, files, start, system, part, prior=0.5):
     weights = equal_weights(files)
     values = fitted_values(system, TIME)
 
-    def seconds(many):
-        return batch.seconds([part.change(with_values(system, one)) for one in many])
+    def seconds(points):
+        return batch.seconds([part.change(with_values(system, point)) for point in points])
 
-    def residuals(many):
-        return weights * np.log(seconds(many) / measured)
-
-    problem = Problem(chosen(start, list(values)), residuals, SCALE, prior)
+    constants = chosen(start, list(values))
+    problem = Problem(constants, lambda points: weights * np.log(seconds(points) / measured), SCALE, prior)
     return seconds([values])[0], seconds([refitted(problem, values)])[0]

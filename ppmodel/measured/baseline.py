@@ -33,9 +33,9 @@ def ideal_s(row, system):
     >>> from ppmodel.specs import load_system
     >>> row = dict.fromkeys(COLUMNS, "1") | {"gated_mlp": "false", "attention": "flash", "schedule": "1f1b"}
     >>> row |= {"sequence_parallel": "false", "recompute": "none", "hidden": "1024", "heads": "16", "kv_heads": "16"}
-    >>> one, two = ({"layers": "4", "global_batch": "8", "pp": pp} for pp in ("1", "2"))
+    >>> single, double = ({"layers": "4", "global_batch": "8", "pp": pp} for pp in ("1", "2"))
     >>> system = load_system("a100")
-    >>> round(ideal_s(row | two, system) / ideal_s(row | one, system), 4)  # half, and a bubble of an eighth
+    >>> round(ideal_s(row | double, system) / ideal_s(row | single, system), 4)  # half, and a bubble of an eighth
     0.5625
     """
     run = run_of(row, system.framework)
@@ -80,7 +80,7 @@ def scaled_to_others(seconds, rows):
         `calibrated`.
     """
     shares = seconds / np.array([float(row["iteration_s"]) for row in rows])
-    found = np.empty(len(rows))
+    scaled = np.empty(len(rows))
     for seen, held_out in parted(len(rows), FOLDS, SEED):
-        found[held_out] = seconds[held_out] / np.median(shares[seen])
-    return found
+        scaled[held_out] = seconds[held_out] / np.median(shares[seen])
+    return scaled

@@ -73,20 +73,19 @@ def chosen(system, names=None):
     Traceback (most recent call last):
     ppmodel.errors.PPModelError: constant = kernels.stage_overhead: is not in the system a100; ...
     """
-    known = (*TIME, *MEMORY)
-    given = [one for one in system.provenance if one.field in known]
+    kinds = {entry.field: entry.kind for entry in system.provenance if entry.field in (*TIME, *MEMORY)}
     for name in names or ():
-        _require(name, known, given, system)
-    wanted = [one.field for one in given if (one.field in names if names else one.kind != "stated")]
+        _require(name, kinds, system)
+    wanted = [name for name, kind in kinds.items() if (name in names if names else kind != "stated")]
     values = [(name, value_of(system, name)) for name in wanted]
     return [Constant(name, value, 1.0 if name in _AT_MOST_ONE else float("inf")) for name, value in values if value > 0]
 
 
-def _require(name, known, given, system):
-    if name not in known:
-        rule = f"cannot be fitted; constants are {', '.join(known)}"
+def _require(name, fields_of_file, system):
+    if name not in (*TIME, *MEMORY):
+        rule = f"cannot be fitted; constants are {', '.join((*TIME, *MEMORY))}"
         raise PPModelError("constant", name, rule, "choose from these")
-    if name not in [one.field for one in given]:
+    if name not in fields_of_file:
         remedy = "add a starting value to its file"
         raise PPModelError("constant", name, f"is not in the system {system.name}", remedy)
     if value_of(system, name) == 0:

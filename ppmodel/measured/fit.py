@@ -81,29 +81,33 @@ def fitted(problem):
         alone = np.array([partner is None for partner in partners])
         gone = (spread == spread.max()) | (alone & (spread > _CLEARLY_UNDETERMINED * problem.prior))
         undetermined |= {problem.constants[place].name: partners[place] for place in np.flatnonzero(gone)}
-        problem = problem.of([one for one, leaves in zip(problem.constants, gone, strict=True) if not leaves])
+        problem = problem.of([kept for kept, leaves in zip(problem.constants, gone, strict=True) if not leaves])
         start = result.x[~gone]
     if not problem.constants:
         return Fitted({}, {}, undetermined)
-    names = [one.name for one in problem.constants]
+    names = [constant.name for constant in problem.constants]
     values = dict(zip(names, np.exp(result.x).tolist(), strict=True))
     return Fitted(values, dict(zip(names, np.exp(_NORMAL_95 * spread).tolist(), strict=True)), undetermined)
 
 
 def solve(problem, rows=slice(None), start=None, tolerance=_TOLERANCE):
     """Scipy's robust least squares on some of the rows, starting from given logarithms of the constants."""
-    least_squares = _scipy().least_squares
-    centre = np.log([one.start for one in problem.constants])
-    most = np.minimum(centre + _FARTHEST, np.log([one.most for one in problem.constants]))
-    weight, known = problem.scale / problem.prior, {}
+    try:
+        from scipy.optimize import least_squares
+    except ImportError:
+        remedy = "install the extra calibrate: pip install ppmodel[calibrate]"
+        raise PPModelError("scipy", "missing", "is needed to fit constants", remedy) from None
+    centre = np.log([constant.start for constant in problem.constants])
+    most = np.minimum(centre + _FARTHEST, np.log([constant.most for constant in problem.constants]))
+    weight, last = problem.scale / problem.prior, {}
 
     def evaluated(point):
-        if point.tobytes() not in known:
-            known.clear()
+        if point.tobytes() not in last:
+            last.clear()
             points = [point, *(point + step for step in _STEP * np.eye(len(point)))]
-            found = problem.residuals([_values(problem, one) for one in points])[:, rows]
-            known[point.tobytes()] = found[0], ((found[1:] - found[0]) / _STEP).T
-        return known[point.tobytes()]
+            residuals = problem.residuals([_values(problem, values) for values in points])[:, rows]
+            last[point.tobytes()] = residuals[0], ((residuals[1:] - residuals[0]) / _STEP).T
+        return last[point.tobytes()]
 
     return least_squares(
         lambda point: np.concatenate([evaluated(point)[0], weight * (point - centre)]),
@@ -127,13 +131,13 @@ def refitted(problem, values):
     -------
     dict of str to float
     """
-    problem = problem.of([one for one in problem.constants if one.name in values])
-    start = np.log([values[one.name] for one in problem.constants])
+    problem = problem.of([constant for constant in problem.constants if constant.name in values])
+    start = np.log([values[constant.name] for constant in problem.constants])
     return _values(problem, solve(problem, start=start).x) if len(start) else {}
 
 
 def _values(problem, point):
-    return dict(zip((one.name for one in problem.constants), np.exp(point).tolist(), strict=True))
+    return dict(zip((constant.name for constant in problem.constants), np.exp(point).tolist(), strict=True))
 
 
 def _spread(problem, result):
@@ -144,7 +148,7 @@ def _spread(problem, result):
     covariance = np.linalg.inv(told.T @ told / variance + np.eye(len(problem.constants)) / problem.prior**2)
     spread = np.sqrt(np.diag(covariance))
     together = np.abs(covariance / np.outer(spread, spread)) - 2 * np.eye(len(spread))
-    names = [one.name for one in problem.constants]
+    names = [constant.name for constant in problem.constants]
     partners = [names[row.argmax()] if row.max() > _TOGETHER else None for row in together]
     return spread, partners
 
@@ -169,13 +173,13 @@ def cross_validated(problem, values, parts, num_rows, predict, tolerance=_TOLERA
     -------
     ndarray of float, shape (num_rows,)
     """
-    problem = problem.of([one for one in problem.constants if one.name in values])
-    start = np.log([values[one.name] for one in problem.constants])
-    found = np.empty(num_rows)
+    problem = problem.of([constant for constant in problem.constants if constant.name in values])
+    start = np.log([values[constant.name] for constant in problem.constants])
+    predictions = np.empty(num_rows)
     for seen, held_out in parts:
         point = solve(problem, seen, start, tolerance).x if len(start) else start
-        found[held_out] = predict(_values(problem, point))[held_out]
-    return found
+        predictions[held_out] = predict(_values(problem, point))[held_out]
+    return predictions
 
 
 def parted(num_rows, folds, seed):
@@ -198,14 +202,5 @@ def parted_by(labels):
     """
     rows = np.arange(len(labels))
     for label in dict.fromkeys(labels):
-        here = np.array([one == label for one in labels])
-        yield rows[~here], rows[here]
-
-
-def _scipy():
-    try:
-        from scipy import optimize
-    except ImportError:
-        remedy = "install the extra calibrate: pip install ppmodel[calibrate]"
-        raise PPModelError("scipy", "missing", "is needed to fit constants", remedy) from None
-    return optimize
+        is_held_out = np.array([other == label for other in labels])
+        yield rows[~is_held_out], rows[is_held_out]

@@ -60,10 +60,10 @@ def fitted_together(sources, shared, prior=0.5):
     def seconds(points):
         columns = []
         for source, batch, fit in zip(sources, batches, fits, strict=True):
-            own = [tuple((name, values[name_in(source, name)]) for name in fit) for values in points]
-            distinct = list(dict.fromkeys(own))  # points that differ only for other sources are one
+            of_source = [tuple((name, values[name_in(source, name)]) for name in fit) for values in points]
+            distinct = list(dict.fromkeys(of_source))  # points that differ only for other sources are one
             rows = batch.seconds([with_values(source.start, dict(values)) for values in distinct])
-            columns.append(rows[[distinct.index(values) for values in own]])
+            columns.append(rows[[distinct.index(values) for values in of_source]])
         return np.concatenate(columns, axis=1)
 
     values = {name_in(source, name): fit[name] for source, fit in zip(sources, fits, strict=True) for name in fit}

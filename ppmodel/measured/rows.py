@@ -21,15 +21,6 @@ _FIRST_ATTENTION = ("flash_attention", "flash_attentionv1.0.8")
 _SWITCH = {"true": True, "false": False}
 
 
-def _count(text):
-    """A whole number of at least 1, of ASCII digits."""
-    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else 0
-    if not 1 <= number <= _LARGEST:
-        raise ValueError
-    return number
-
-
-_COUNT = f"must be a whole number from 1 to {_LARGEST}"
 _OF_LAYOUT = tuple(name for name, option in layout_options() if option.of_runs)
 _TEXTS = {"gated_mlp": _SWITCH, "attention": _ATTENTION} | {name: option.texts for name, option in layout_options()}
 COLUMNS = (
@@ -169,16 +160,16 @@ def kernels_named(row):
 
 def with_kernels(system, named):
     """The system with the efficiencies of the kernels in `kernels_named`, if it has them."""
-    own, (first_attention, fused_norm) = system.kernels, named or (False, False)
-    if own is None or not (first_attention or fused_norm):
+    spec, (first_attention, fused_norm) = system.kernels, named or (False, False)
+    if spec is None or not (first_attention or fused_norm):
         return system
-    plain, forward = system.compute_efficiency, own.attention_efficiency
-    factor = own.first_attention_factor if first_attention else 1.0
-    stream = own.fused_norm_efficiency if fused_norm else None
+    plain, forward = system.compute_efficiency, spec.attention_efficiency
+    factor = spec.first_attention_factor if first_attention else 1.0
+    stream = spec.fused_norm_efficiency if fused_norm else None
     changed = replace(
-        own, attention_efficiency=factor * (forward or plain),
-        attention_backward_efficiency=factor * (own.attention_backward_efficiency or forward or plain),
-        stream_efficiency=stream or own.stream_efficiency,
+        spec, attention_efficiency=factor * (forward or plain),
+        attention_backward_efficiency=factor * (spec.attention_backward_efficiency or forward or plain),
+        stream_efficiency=stream or spec.stream_efficiency,
     )  # fmt: skip
     memory = system.memory
     if memory is not None and fused_norm:
@@ -238,10 +229,11 @@ def _value(name, text):
         if value in texts:
             return texts[value]
         raise PPModelError(name, repr(shown(text)), f"must be one of {', '.join(texts)}", "choose one of them")
-    try:
-        return _count(text)
-    except ValueError:
-        raise PPModelError(name, repr(shown(text)), _COUNT, "write, for example, 8") from None
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else 0
+    if not 1 <= number <= _LARGEST:
+        rule = f"must be a whole number from 1 to {_LARGEST}"
+        raise PPModelError(name, repr(shown(text)), rule, "write, for example, 8")
+    return number
 
 
 def _case(name, chunks):

@@ -1,0 +1,424 @@
+"""The operations of a transformer on one GPU: blocks, with attention and MLP or experts, embedding and loss head."""
+
+from typing import NamedTuple
+
+from ppmodel.costs.collectives import Collective
+from ppmodel.costs.work import (
+    NO_WORK,
+    BlockOperation,
+    Kernel,
+    Work,
+    elementwise,
+    exchange,
+    gather,
+    linear,
+    norm,
+    reduce,
+    residual,
+    share_of,
+    sharing_input,
+)
+
+_CAUSAL_HALF = 0.5
+_SINGLE = 4
+"""Bytes per number in single precision, in which the loss and the router's probabilities are computed."""
+
+
+def block_operations(model, sequences, layout=None, *, dense=False):
+    """List what one GPU does for one transformer block on a microbatch.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        Its hidden size h, sequence s, attention heads a and precision.
+    sequences : float
+        Sequences per microbatch, b.
+    layout : LayoutSpec, optional
+        How the block is split over GPUs, with t in a tensor group. Without it, one GPU has the whole block and computes
+        all scores.
+    dense : bool
+        Whether it is one of the leading blocks that have an MLP in a mixture of experts.
+
+    Returns
+    -------
+    list of BlockOperation
+        In the order of the forward; the backward is the same list in reverse. Collectives are separate operations at
+        their place. For the block of Korthikanti et al. (2022, Table 2), with 2-byte elements, an MLP of width 4h,
+        dropout and no grouping, forward products sum to sbh(24h + 4s) / t FLOPs, and saved and core bytes to
+        sbh(34 + 5as/h); with tensor parallelism, to sbh(10 + 24/t + 5as/(ht)), and with sequence parallelism, to
+        sbh(34 + 5as/h) / t.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import LayoutSpec, load_model
+    >>> [operation.name for operation in block_operations(load_model("paper"), 1)][:4]
+    ['norm 1', 'query-key-value', 'scores', 'softmax']
+    >>> operations = block_operations(load_model("llama3_70b"), 1, LayoutSpec(tp=8))
+    >>> [operation.name for operation in operations if operation.kernel is None]
+    ['enter attention', 'leave attention', 'enter MLP', 'leave MLP']
+    """
+    share = share_of(model, sequences, layout)
+    name = "residual and dropout" if model.dropout else "residual"
+    with_mlp = dense or model.experts is None
+    return [
+        norm("norm 1", model, share.stream),
+        *attention_operations(model, share),
+        residual(f"{name} 1", model, share.stream),
+        norm("norm 2", model, share.stream),
+        *(mlp_operations(model, share, model.mlp_hidden) if with_mlp else expert_operations(model, share)),
+        residual(f"{name} 2", model, share.stream),
+    ]
+
+
+def embedding_operations(model, sequences, layout=None):
+    """List the operations of the embedding before the first block; none if the model has no vocabulary.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        Its vocabulary, sequence and hidden size.
+    sequences : float
+        Sequences per microbatch, b.
+    layout : LayoutSpec, optional
+        As in `block_operations`; each GPU of a tensor group has part of the vocabulary.
+
+    Returns
+    -------
+    list of BlockOperation
+        One operation, with a collective if the vocabulary is split; or empty.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_model
+    >>> [operation.name for operation in embedding_operations(load_model("gpt3_175b"), 1)]
+    ['embedding']
+    """
+    if not model.vocabulary:
+        return []
+    share = share_of(model, sequences, layout)
+    elements = share.tokens * model.hidden
+    moved, kept = Work(elements, (1 + 1 / share.tp) * model.element_bytes * elements), model.element_bytes * elements
+    positions = model.sequence if model.learned_positions else 0
+    parameters = (model.vocabulary / share.tp + positions) * model.hidden
+    looked_up = BlockOperation("embedding", moved, NO_WORK, moved, weight_grad_bytes=kept, parameters=parameters)
+    return [looked_up, *reduce("embedding", model, share)]
+
+
+def head_operations(model, sequences, layout=None):
+    """List the operations of the last normalisation, the output projection and the loss; none without a vocabulary.
+
+    Parameters
+    ----------
+    model : ModelSpec
+        Its vocabulary, sequence and hidden size.
+    sequences : float
+        Sequences per microbatch, b.
+    layout : LayoutSpec, optional
+        As in `block_operations`; each GPU of a tensor group has the logits of part of the vocabulary. If the embedding
+        is tied, a pipeline with one stage stores it once.
+
+    Returns
+    -------
+    list of BlockOperation
+        Three operations in the order of the forward, with collectives if the vocabulary is split; or empty.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import load_model
+    >>> [operation.name for operation in head_operations(load_model("gpt3_175b"), 1)]
+    ['last norm', 'output projection', 'softmax and loss']
+    """
+    if not model.vocabulary:
+        return []
+    share = share_of(model, sequences, layout)
+    vocabulary = model.vocabulary / share.tp
+    output = linear("output projection", model, share.tokens, model.hidden, vocabulary, kept_rows=share.stream)
+    is_stored_twice = layout is None or layout.pp != 1 or not model.tied_embeddings
+    output = output._replace(parameters=model.hidden * vocabulary if is_stored_twice else 0.0)
+    return [
+        norm("last norm", model, share.stream),
+        *gather("head", model, share, model.hidden, [output]),
+        *_loss(model, share, share.tokens * vocabulary),
+    ]
+
+
+def _loss(model, share, logits):
+    """Cross-entropy over a split vocabulary: all-reduces of the largest logit, the label's logit and the sum."""
+    loss = BlockOperation(
+        "softmax and loss", Work(5.0 * logits, (model.element_bytes + _SINGLE) * logits),
+        Work(2.0 * logits, (model.element_bytes + _SINGLE) * logits), NO_WORK, saved_bytes=_SINGLE * logits,
+        kernel=Kernel.LOSS,
+    )  # fmt: skip
+    if share.tp == 1:
+        return [loss]
+    names, total = ("largest logit", "logit of the label", "sum of the loss"), _SINGLE * share.tokens
+    largest, label, denominator = (
+        exchange(name, Collective("all-reduce", "tensor", total), can_hide=False) for name in names
+    )
+    return [largest, loss, label, denominator]
+
+
+def logits_bytes(model, sequences, layout=None):
+    """Bytes of the logits of one microbatch on a GPU while the loss is computed.
+
+    Parameters
+    ----------
+    model, sequences, layout
+        As in `head_operations`.
+
+    Returns
+    -------
+    float
+        In bytes, for one copy in the model's precision and one in single precision. The loss keeps the second copy for
+        its backward, so it is also included in the saved bytes of `head_operations`.
+
+    Examples
+    --------
+    >>> from ppmodel.specs import LayoutSpec, load_model
+    >>> logits_bytes(load_model("llama3_70b"), 1, LayoutSpec(tp=8)) / 2**20
+    751.5
+    """
+    share = share_of(model, sequences, layout)
+    return (model.element_bytes + _SINGLE) * share.tokens * (model.vocabulary / share.tp)
+
+
+# ---- attention ---------------------------------------------------------------------------------
+
+
+class _Heads(NamedTuple):
+    """Heads of a GPU and their widths: of queries and keys, and of values."""
+
+    queries: float
+    keys: float
+    size: float
+    value_size: float
+
+
+def attention_operations(model, share):
+    """From the normalised stream to the sum over tp of the output projection, in the order of the forward.
+
+    If tp exceeds the number of key-value heads, each GPU has a copy of one (Megatron-LM).
+    """
+    latent = model.latent_attention
+    value_size = latent.value_head_size if latent else model.head_size
+    heads = _Heads(model.heads / share.tp, max(model.kv_heads / share.tp, 1.0), model.head_size, value_size)
+    if latent:
+        projections = _latent_projections(model, share, heads)
+    else:  # queries, keys and values in one product, with columns split over tp
+        outputs = heads.queries * heads.size + 2 * heads.keys * heads.size
+        product = linear("query-key-value", model, share.tokens, model.hidden, outputs, kept_rows=share.stream)
+        projections = gather("attention", model, share, model.hidden, [product])
+    core = (_fused if model.attention == "fused" else _materialised)(model, share, heads)
+    return [
+        *projections,
+        *_in_context(model, share, heads, core),
+        linear("projection", model, share.tokens, heads.queries * heads.value_size, model.hidden),
+        *reduce("attention", model, share),
+    ]
+
+
+def _latent_projections(model, share, heads):
+    """Queries, keys and values through low-rank latents (DeepSeek-AI, 2024, section 2.1).
+
+    As in Megatron-LM, every GPU of a tensor group has the complete down-projections and applies them to its part of the
+    stream; the latents are gathered, and the up-projections are split by heads. All heads share one rotary key.
+    """
+    latent, stream = model.latent_attention, share.stream
+    keys_and_values = latent.nope_head_size + latent.value_head_size
+    up = linear(
+        "key-value up", model, share.tokens, latent.key_value_rank, heads.keys * keys_and_values, kept_rows=stream
+    )
+    down = linear("key-value down", model, stream, model.hidden, latent.key_value_rank + latent.rope_head_size)
+    return [
+        *_latent_queries(model, share, heads),
+        sharing_input(down) if latent.query_rank else down,  # the queries keep the same input
+        norm("key-value norm", model, stream, latent.key_value_rank),
+        *gather("keys and values", model, share, latent.key_value_rank, [up], beside=latent.rope_head_size),
+    ]
+
+
+def _latent_queries(model, share, heads):
+    """Queries through their latent or, if its rank is 0 as in DeepSeek-V2-Lite, directly from the stream."""
+    rank, outputs = model.latent_attention.query_rank, heads.queries * heads.size
+    if not rank:
+        up = linear("query", model, share.tokens, model.hidden, outputs, kept_rows=share.stream)
+        return gather("queries", model, share, model.hidden, [sharing_input(up)])
+    up = linear("query up", model, share.tokens, rank, outputs, kept_rows=share.stream)
+    return [
+        linear("query down", model, share.stream, model.hidden, rank),
+        norm("query norm", model, share.stream, rank),
+        *gather("queries", model, share, rank, [up]),
+    ]
+
+
+def _in_context(model, share, heads, core):
+    """The core, between the collectives of context parallelism that exchange keys and values.
+
+    Each GPU has the queries of two of 2 cp chunks of the sequence, one from either end, which balances causal
+    attention. A ring passes on keys and values in forward and backward and, in the backward, also their gradients
+    (Liu et al., 2023); otherwise they are gathered before each pass, and gradients are reduced and scattered
+    (Grattafiori et al., 2024, section 3.3.2).
+    """
+    if share.cp == 1:
+        return core
+    volume = model.element_bytes * share.sequences * model.sequence * heads.keys * (heads.size + heads.value_size)
+    if share.context_exchange == "ring":
+        forward, backward = Collective("ring", "context", volume), Collective("ring", "context", 2 * volume)
+        return [exchange("ring of keys and values", forward, backward, core=core[0].core), *core]
+    whole, parts = Collective("all-gather", "context", volume), Collective("reduce-scatter", "context", volume)
+    before = exchange("gather keys and values", whole, input_grad=parts)
+    return [before, *core, exchange("gather keys and values again", input_grad=whole)]
+
+
+def _traffic(model, share, heads):
+    """Numbers of elements: queries, a GPU's own keys, the keys that its queries attend to, and scores."""
+    query, key = share.tokens * heads.queries * heads.size, share.tokens * heads.keys * heads.size
+    scores = share.sequences * heads.queries * model.sequence**2 / share.cp
+    return query, key, key * share.cp, scores
+
+
+def _fused(model, share, heads):
+    """One kernel that keeps no scores and recomputes them in the backward (Dao et al., 2022)."""
+    width, (query, key, met, scores) = model.element_bytes, _traffic(model, share, heads)
+    value = heads.value_size / heads.size
+    scores *= _CAUSAL_HALF if share.causal else 1.0
+    flops = 2.0 * scores * heads.size
+    statistics = 4.0 * share.tokens * heads.queries
+    core = Work((1 + value) * flops + 5.0 * scores, width * (1 + value) * (query + met) + statistics)
+    moved = width * 2 * (1 + value) * (query + met) + statistics
+    gradient = Work((3 + 2 * value) * flops + 10.0 * scores, moved)
+    saved = width * (query + (1 + value) * key) + statistics  # the output is the projection's input, kept there
+    shape = share.sequences * heads.queries, model.sequence / share.cp, model.sequence, heads.size
+    kernel = {"kernel": Kernel.ATTENTION, "shape": shape}
+    return [BlockOperation("attention (fused)", core, gradient, NO_WORK, saved_bytes=saved, **kernel)]
+
+
+def _materialised(model, share, heads):
+    """Two batched products with the scores between them in memory; the batch counts as rows of a single product."""
+    width, (query, key, met, scores) = model.element_bytes, _traffic(model, share, heads)
+    value = heads.value_size / heads.size
+    rows, length = scores / model.sequence, model.sequence
+    kept = width * scores if model.dropout else 0.0
+    first = _batched("scores", model, heads.size, (query, met, scores), (rows, length, heads.size))
+    values = query * value, met * value, scores
+    last = _batched("context", model, heads.value_size, values, (rows, heads.value_size, length))
+    return [
+        first._replace(saved_bytes=width * (query + key)),
+        *_between(model, scores),
+        last._replace(saved_bytes=width * key * value, core_bytes=kept),
+    ]
+
+
+def _batched(name, model, size, elements, shape):
+    """A product of queries and keys, or scores and values, by heads; the backward has one for each input."""
+    query, key, scores = elements
+    product = Work(2.0 * scores * size, model.element_bytes * (query + key + scores))
+    moved = model.element_bytes * (2 * query + 2 * key + 2 * scores)
+    gradient = Work(2 * product.flops, moved)
+    return BlockOperation(name, product, gradient, NO_WORK, core=True, kernel=Kernel.BATCHED, shape=shape)
+
+
+def _between(model, scores):
+    """Softmax and dropout of the scores, as separate passes or as one kernel that also masks."""
+    width = model.element_bytes
+    kept, mask = width * scores, scores if model.dropout else 0.0
+    if model.attention == "fused-softmax":
+        results = 2 if model.dropout else 1  # the softmax, which its gradient needs, and what the dropout leaves of it
+        forward = Work(5.0 * scores + mask, (1 + results) * width * scores + mask)
+        backward = Work(4.0 * scores + mask, 3.0 * width * scores + mask)
+        name = "softmax, mask and dropout" if model.dropout else "softmax and mask"
+        return [_pass(name, forward, backward, kept + mask, Kernel.FUSED_SOFTMAX)]
+    softmax = _pass("softmax", Work(5.0 * scores, 2.0 * width * scores), Work(4.0 * scores, 3.0 * width * scores), kept)
+    if not model.dropout:
+        return [softmax]
+    dropout = Work(scores, (2 * width + 1) * scores)
+    return [softmax, _pass("attention dropout", dropout, dropout, scores)]
+
+
+def _pass(name, forward, backward, kept, kernel=Kernel.SOFTMAX):
+    return BlockOperation(name, forward, backward, NO_WORK, core_bytes=kept, core=True, kernel=kernel)
+
+
+# ---- MLP and experts ---------------------------------------------------------------------------
+
+
+def mlp_operations(model, share, size, place="MLP", *, shares_input=False):
+    """From the normalised stream to the sum over tp of the second product, in the order of the forward.
+
+    `size` is the hidden width, `place` the name of the products; another operation may keep the input of the first.
+    """
+    up, activation, down = _products(model, share.tokens, size / share.tp, place, kept_rows=share.stream)
+    up = sharing_input(up) if shares_input else up
+    return [*gather(place, model, share, model.hidden, [up]), activation, down, *reduce(place, model, share)]
+
+
+def _products(model, rows, size, place, **options):
+    """Both products and the activation between them, which keeps its input (with a gate, both halves)."""
+    projections = 2 if model.gated_mlp else 1
+    wide = rows * size
+    saved = projections * model.element_bytes * wide
+    name = "activation" if place == "MLP" else f"{place} activation"
+    work = {"flops": 8.0 + projections, "reads": projections, "saved": saved}
+    activation = elementwise(name, model, wide, **work, kernel=Kernel.ACTIVATION)
+    up = linear(f"{place} up", model, rows, model.hidden, projections * size, **options)
+    down = linear(f"{place} down", model, rows, size, model.hidden, **(options | {"kept_rows": rows}))
+    return up, activation, down
+
+
+def expert_operations(model, share):
+    """From the normalised stream to the experts' weighted sum, in the order of the forward.
+
+    Tokens are spread evenly over experts, and none is dropped. Experts are on `ep` of the dp x cp ranks, and each is
+    split over tp like an MLP: Megatron-LM's default, expert-tensor parallelism = tp. As in Megatron-LM, the weights of
+    a token's experts are applied in their activation, so their outputs need not be kept. Shared experts are one MLP,
+    whose input the router keeps.
+
+    Tokens go to the GPUs of their experts and back, one copy per expert. With sequence parallelism, a GPU sends its
+    part of the tokens, and the copies that its tensor group has received are gathered there. Without it, every GPU of
+    the group sends all tokens, and f and g are outside.
+    """
+    experts, outside = model.experts, not share.sequence_parallel
+    shared = experts.shared * experts.hidden
+    copies = share.stream * experts.experts_per_token
+    moved = model.element_bytes * (share.stream + copies) * model.hidden
+    copied, summed = Work(0.0, moved), Work(float(copies * model.hidden), moved)
+    sent = Collective("all-to-all", "expert", float(model.element_bytes * copies * model.hidden))
+    outward, back = (
+        [exchange(f"all-to-all {way} experts", sent, input_grad=sent)] if share.ep > 1 else [] for way in ("to", "from")
+    )
+    return [
+        *_router(model, share),
+        *(mlp_operations(model, share, shared, "shared experts", shares_input=True) if shared else []),
+        *(gather("experts", model, share, model.hidden, []) if outside else []),
+        BlockOperation("dispatch", copied, summed, NO_WORK),
+        *outward, *_of_experts(model, share), *back,
+        BlockOperation("combine", summed, copied, NO_WORK),
+        *(reduce("experts", model, share) if outside else []),
+    ]  # fmt: skip
+
+
+def _router(model, share):
+    """A product for the scores of all experts, complete on every GPU, then softmax and selection of the best."""
+    number, rows = model.experts.number, share.stream
+    scores = _SINGLE * rows * number
+    best = Work(5.0 * rows * number, 2.0 * scores), Work(4.0 * rows * number, 3.0 * scores)
+    product = linear("router", model, rows, model.hidden, number)
+    return [
+        product._replace(parameters=model.hidden * number),  # no bias
+        BlockOperation("top experts", *best, NO_WORK, saved_bytes=scores),
+    ]
+
+
+def _of_experts(model, share):
+    """The experts of one GPU on the copies of its tensor group."""
+    experts, copies = model.experts, share.tokens * model.experts.experts_per_token
+    count = experts.number / share.ep
+    operations = _products(model, copies, experts.hidden / share.tp, "experts", count=count, experts=True)
+    if not share.sequence_parallel:
+        return operations
+    volume = float(model.element_bytes * copies * model.hidden)
+    whole, parts = Collective("all-gather", "tensor", volume), Collective("reduce-scatter", "tensor", volume)
+    return [
+        exchange("gather copies", whole, input_grad=parts), *operations,
+        exchange("scatter copies", parts, input_grad=whole),
+    ]  # fmt: skip
