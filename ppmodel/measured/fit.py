@@ -93,7 +93,7 @@ def fitted(problem):
 def solve(problem, rows=slice(None), start=None, tolerance=_TOLERANCE):
     """Scipy's robust least squares on some of the rows, starting from given logarithms of the constants."""
     try:
-        from scipy.optimize import least_squares
+        from scipy import optimize
     except ImportError:
         remedy = "install the extra calibrate: pip install ppmodel[calibrate]"
         raise PPModelError("scipy", "missing", "is needed to fit constants", remedy) from None
@@ -109,7 +109,7 @@ def solve(problem, rows=slice(None), start=None, tolerance=_TOLERANCE):
             last[point.tobytes()] = residuals[0], ((residuals[1:] - residuals[0]) / _STEP).T
         return last[point.tobytes()]
 
-    return least_squares(
+    return optimize.least_squares(
         lambda point: np.concatenate([evaluated(point)[0], weight * (point - centre)]),
         np.minimum(centre if start is None else start, most - _STEP),
         lambda point: np.vstack([evaluated(point)[1], weight * np.eye(len(point))]),
