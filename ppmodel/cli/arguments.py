@@ -2,6 +2,8 @@
 
 import math
 import re
+from contextlib import suppress
+from functools import reduce
 
 import click
 
@@ -20,79 +22,54 @@ class Value(click.ParamType):
     name : str
         Placeholder in help texts.
     read : callable
-        Converts text; None or ValueError refuses it.
+        Converts text; ValueError refuses it.
+    is_legal : callable
+        Whether a converted value is legal.
     rule : str
     remedy : str
         ``{option}`` stands for the option as typed.
     """
 
-    def __init__(self, name, read, rule, remedy="choose one of them"):
-        self.name, self.read, self.rule, self.remedy = name, read, rule, remedy
+    def __init__(self, name, read, is_legal, rule, remedy="choose one of them"):
+        self.name, self.read, self.is_legal, self.rule, self.remedy = name, read, is_legal, rule, remedy
 
     def convert(self, value, param, ctx):
         text = str(value)
-        try:
-            # as people write it: Python would also read 1_000 and digits of other scripts
-            legal = None if not text.isascii() or "_" in text or text != text.strip() else self.read(text)
-        except ValueError:
-            legal = None
-        if legal is None:
-            remedy = self.remedy.format(option=param.opts[0])
-            if self.name == "count" and "," in text:
-                remedy += "; lists are for ppmodel sweep, and for ppmodel.compare in Python"
-            raise PPModelError(param.opts[0], value, self.rule, remedy)
-        return legal
+        # as people write it: Python would also read 1_000 and digits of other scripts
+        if self.read is str or (text.isascii() and "_" not in text and text == text.strip()):
+            with suppress(ValueError):
+                if self.is_legal(legal := self.read(text)):
+                    return legal
+        remedy = self.remedy.format(option=param.opts[0])
+        if self.name == "COUNT" and "," in text:
+            remedy += "; lists are for ppmodel sweep, and for ppmodel.compare in Python"
+        raise PPModelError(param.opts[0], value, self.rule, remedy)
 
     def get_metavar(self, param, ctx=None):
-        return self.name.upper()
+        return self.name
 
 
 def seconds(smallest="0 or more"):
     """A finite number of seconds."""
-
-    def read(text):
-        number = float(text)
-        return number if math.isfinite(number) and (number > 0 if smallest == "above 0" else number >= 0) else None
-
+    least = 0 if smallest == "0 or more" else math.nextafter(0, 1)
     rule = f"must be a finite number of seconds, {smallest}"
-    return Value("seconds", read, rule, "pass, for example, {option} 0.5")
-
-
-_COUNTED = "must be a whole number from {} to {}"
+    return Value("SECONDS", float, lambda time: least <= time < math.inf, rule, "pass, for example, {option} 0.5")
 
 
 def count(largest=LARGEST, smallest=1, rule=None):
     """A whole number."""
-
-    def read(text):
-        number = int(text)
-        return number if smallest <= number <= largest else None
-
-    return Value(
-        "count", read, rule or _COUNTED.format(smallest, largest), f"pass, for example, {{option}} {min(8, largest)}"
-    )
+    rule = rule or f"must be a whole number from {smallest} to {largest}"
+    remedy = f"pass, for example, {{option}} {min(8, largest)}"
+    return Value("COUNT", int, lambda number: smallest <= number <= largest, rule, remedy)
 
 
-class Choice(click.ParamType):
+def choice(words):
     """One of several words."""
-
-    name = "choice"
-
-    def __init__(self, words):
-        self.words = words
-
-    def convert(self, value, param, ctx):
-        if value not in self.words:
-            raise PPModelError(param.opts[0], value, f"must be one of {', '.join(self.words)}", "choose one of them")
-        return value
-
-    def get_metavar(self, param, ctx=None):
-        return "[" + "|".join(self.words) + "]"
+    return Value(f"[{'|'.join(words)}]", str, words.__contains__, f"must be one of {', '.join(words)}")
 
 
-def _share(text):
-    number = float(text)
-    return number if 0 <= number <= 1 else None
+def _number_or_word(text):
+    return int(text) if re.fullmatch(r"\d{1,10}", text, re.ASCII) else text
 
 
 def _layers(text):
@@ -101,19 +78,9 @@ def _layers(text):
     return tuple(map(int, text.split(","))) if is_list else text
 
 
-def _number_or_word(text):
-    return int(text) if re.fullmatch(r"\d{1,10}", text, re.ASCII) else text
-
-
-def _together(*options):
+def _combined(*options):
     """Combine several options into one decorator, in the order in which help lists them."""
-
-    def decorate(command):
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
+    return lambda command: reduce(lambda command, option: option(command), reversed(options), command)
 
 
 def _layout_option(name, option):
@@ -122,28 +89,23 @@ def _layout_option(name, option):
     if option.type is bool:
         return click.option(f"--{dashed}/--no-{dashed}", default=None, help=option.help)
     if option.words and option.type is str:
-        return click.option(f"--{dashed}", type=Choice(option.words), help=option.help)
+        return click.option(f"--{dashed}", type=choice(option.words), help=option.help)
     if option.words or option.type is tuple:  # the layout itself refuses what is neither a word nor a number
-        read = _layers if option.type is tuple else _number_or_word
-        return click.option(f"--{dashed}", callback=_reading(read), metavar=option.form, help=option.help)
-    if option.type is float:
-        kind = Value("share", _share, option.rule, "pass, for example, {option} 0.5")
+        kind = _layers if option.type is tuple else _number_or_word
+    elif option.type is float:
+        kind = Value("SHARE", float, lambda share: 0 <= share <= 1, option.rule, "pass, for example, {option} 0.5")
     else:
         kind = count(option.high, option.low, option.rule)
     return click.option(f"--{dashed}", type=kind, metavar=option.form, help=option.help)
 
 
-def _reading(read):
-    return lambda _ctx, _param, text: None if text is None else read(text)
-
-
-sizes = _together(
+sizes = _combined(
     click.option("--pp", type=count(), metavar="S", help="Ranks of the pipeline."),
     click.option("--microbatches", type=count(), metavar="B", help="Microbatches per iteration."),
 )
 """Decorator: the size of a schedule."""
 
-schedule_file = _together(
+schedule_file = _combined(
     click.option(
         "--schedule-file",
         "file",
@@ -155,27 +117,7 @@ schedule_file = _together(
 )
 """Decorator: a file that defines a schedule, and how long it may run."""
 
-layout = _together(
-    click.option(
-        "--layout", metavar="NAME|FILE", help="How the run is spread over GPUs; the options below override its values."
-    ),
-    *(_layout_option(name, option) for name, option in layout_options(of_schedule=False)),
-)
-"""Decorator: how a run is spread over GPUs; an option for each of `specs.layout_keywords`, None if not given."""
-
-semantics = _together(
-    click.option("--p2p", type=Choice(P2P), default="overlapped", show_default=True, help="What a transfer occupies."),
-    click.option(
-        "--allreduce",
-        type=Choice(ALLREDUCE),
-        default="excluded",
-        show_default=True,
-        help="What the gradient all-reduce of replicated stages does.",
-    ),
-)
-"""Decorator: communication semantics."""
-
-_SECONDS = {
+SECONDS = {
     "forward": ("above 0", "Forward of one microbatch on 1/S of the model."),
     "backward": ("above 0", "Its backward; each of its halves takes half of this."),
     "input-grad": ("above 0", "Gradient of the input; with --weight-grad, instead of --backward."),
@@ -186,12 +128,24 @@ _SECONDS = {
     "optimizer": ("0 or more", "Optimizer step of 1/S of the model, in tables that have steps."),
 }
 
-costs = _together(
-    *(click.option(f"--{name}", type=seconds(low), help=text) for name, (low, text) in _SECONDS.items()),
+run = _combined(
+    click.option("--p2p", type=choice(P2P), default="overlapped", show_default=True, help="What a transfer occupies."),
+    click.option(
+        "--allreduce",
+        type=choice(ALLREDUCE),
+        default="excluded",
+        show_default=True,
+        help="What the gradient all-reduce of replicated stages does.",
+    ),
+    *(click.option(f"--{name}", type=seconds(low), help=text) for name, (low, text) in SECONDS.items()),
     click.option("--model", metavar="NAME|FILE", help="The model; with --system, instead of seconds."),
     click.option("--system", metavar="NAME|FILE", help="The cluster; with --model, instead of seconds."),
+    click.option(
+        "--layout", metavar="NAME|FILE", help="How the run is spread over GPUs; the options below override its values."
+    ),
+    *(_layout_option(name, option) for name, option in layout_options(of_schedule=False)),
 )
-"""Decorator: what operations cost, in seconds or from a model and a system."""
+"""Decorator: communication semantics; costs, in seconds or from a model and a system; and how the run is spread."""
 
 cell_limit = click.option(
     "--time-limit", "cell_limit", type=seconds("above 0"), help="Stop a cell that takes longer (default: wait)."

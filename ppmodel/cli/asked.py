@@ -2,22 +2,10 @@
 
 import os
 
+from ppmodel.cli.arguments import SECONDS
 from ppmodel.errors import PPModelError
 from ppmodel.schedules.cases import cases_of_file, cases_of_text
 from ppmodel.specs.layout import layout_keywords
-
-COSTS = (
-    "forward",
-    "backward",
-    "input_grad",
-    "weight_grad",
-    "pair",
-    "comm",
-    "reduction",
-    "optimizer",
-    "model",
-    "system",
-)
 
 
 def given(arguments):
@@ -27,7 +15,7 @@ def given(arguments):
 
 def asked_costs(arguments):
     """Take the costs and the layout out of the arguments, as keywords of `ppmodel.simulate`."""
-    names = [*COSTS, "layout", *layout_keywords()]
+    names = [*(name.replace("-", "_") for name in SECONDS), "model", "system", "layout", *layout_keywords()]
     return given({name: arguments.pop(name) for name in names if name in arguments})
 
 

@@ -1,7 +1,11 @@
 """ppmodel calibrate: constants of a system, fitted to measured training runs."""
 
+import datetime
+from pathlib import Path
+
 import click
 
+from ppmodel.cli.arguments import Value
 from ppmodel.cli.asked import refuse_target
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import counted, say
@@ -10,17 +14,22 @@ from ppmodel.errors import PPModelError
 _BLOCKS = ("kernels", "collectives", "memory")
 _POOR = 0.5
 _COLUMNS = {"time": "a number in iteration_s", "memory": "a number in memory_gb, or oom in status"}
-_EXAMPLES = {"--system": "a100", "--out": "my_cluster.yaml"}
+_PRIOR = Value(
+    "FLOAT", float, lambda prior: 0.001 <= prior <= 10, "must be from 0.001 to 10", "pass, for example, {option} 0.5"
+)
+_DATE = Value("DATE", datetime.date.fromisoformat, bool, "must be a date", "pass, for example, {option} 2026-01-31")
 
 
 @command("calibrate")
 @click.argument("rows_files", metavar="ROWS.csv...", nargs=-1, required=True)
-@click.option("--system", metavar="NAME|FILE", help="The system to start from.")
-@click.option("--out", type=click.Path(), metavar="FILE.yaml", help="Where to write the calibrated system.")
+@click.option("--system", metavar="NAME|FILE", required=True, help="The system to start from.")
+@click.option("--out", type=click.Path(), metavar="FILE.yaml", required=True, help="Where to write the result.")
 @click.option("--constants", metavar="NAME,...", help="Constants to fit, by their keys in the system's file.")
-@click.option("--prior", type=float, default=0.5, show_default=True, help="How far constants are expected to move.")
+@click.option("--prior", type=_PRIOR, default=0.5, show_default=True, help="How far constants are expected to move.")
 @click.option("--title", help="Title of the calibrated system.")
-@click.option("--date", metavar="YYYY-MM-DD", help="Date to record with the fitted values (default: today).")
+@click.option(
+    "--date", type=_DATE, metavar="YYYY-MM-DD", help="Date to record with the fitted values (default: today)."
+)
 def calibrate_command(rows_files, system, out, constants, prior, title, date):
     """Fit the constants of a system to measured training runs.
 
@@ -35,74 +44,42 @@ def calibrate_command(rows_files, system, out, constants, prior, title, date):
     from ppmodel.measured.system_file import system_text
     from ppmodel.specs import load_system
 
-    for option, value in (("--system", system), ("--out", out)):
-        if value is None:
-            raise PPModelError(option, None, "is missing", f"pass, for example, {option} {_EXAMPLES[option]}")
     refuse_target("--out", out, system, *rows_files)
     if not str(out).endswith((".yaml", ".yml")):
         raise PPModelError("--out", out, "must end in .yaml or .yml", "pass, for example, --out my_cluster.yaml")
-    if not 0.001 <= prior <= 10:
-        raise PPModelError("--prior", prior, "must be from 0.001 to 10", "pass, for example, --prior 0.5")
-    date, start = _date(date), load_system(system)
+    start = load_system(system)
     names = [name.strip() for name in constants.split(",")] if constants else None
     calibration = calibrated(rows_files, start, names, prior)
-    text = system_text(calibration, title or start.title, _command_line(rows_files, system, constants, prior), date)
+    options = (f" --constants {constants}" if constants else "") + (f" --prior {prior:g}" if prior != 0.5 else "")
+    files = " ".join(Path(file).name for file in rows_files)
+    command_line = f"calibrate {files} --system {Path(system).name}{options}"
+    text = system_text(calibration, title or start.title, command_line, str(date or datetime.date.today()))
     write_whole(out, text, "--out")
     say(_summary(calibration, out, names is None))
 
 
-def _date(text):
-    from datetime import date
-
-    try:
-        return str(date.fromisoformat(text) if text else date.today())
-    except ValueError:
-        raise PPModelError("--date", text, "must be a date", "pass, for example, --date 2026-01-31") from None
-
-
-def _command_line(rows_files, system, constants, prior):
-    from pathlib import Path
-
-    files = " ".join(Path(file).name for file in rows_files)
-    options = (f" --constants {constants}" if constants else "") + (f" --prior {prior:g}" if prior != 0.5 else "")
-    return f"calibrate {files} --system {Path(system).name}{options}"
-
-
 def _summary(calibration, out, all_constants):
+    from ppmodel.measured.system_file import error_names, in_its_unit
+
     fit = calibration.fit
     lines = [f"{out}: {counted(len(fit.values), 'constant')} fitted, {len(fit.undetermined)} left unchanged"]
-    lines += _values(calibration)
+    for entry in calibration.system.provenance:
+        if entry.field in fit.values:
+            value, low, high = in_its_unit(entry, calibration)
+            lines.append(f"  {entry.field:36} {f'{value} {entry.unit}'.strip()}  (95 %: {low} to {high})")
     for name, partner in fit.undetermined.items():
         lines.append(f"  {name:36} not determined by these rows" + (f"; trades off with {partner}" if partner else ""))
     if all_constants and (missing := [name for name in _BLOCKS if getattr(calibration.system, name) is None]):
         lacking = f"the system's file has no block {', '.join(missing)}"
         lines.append(f"{lacking}: copy from data/templates/system.yaml what is to be fitted, too")
-    lines += [
-        f"no row has {column}: {what} not fitted" for what, column in _COLUMNS.items() if what not in calibration.rows
-    ]
+    missing = [quantity for quantity in _COLUMNS if quantity not in calibration.rows]
+    lines += [f"no row has {_COLUMNS[quantity]}: {quantity} not fitted" for quantity in missing]
     judged = any(source.mean is not None for source in calibration.sources)
     lines.append("errors" + " on rows that the fit had not seen (five-fold cross-validation)" * judged + ":")
-    lines += [
-        f"  {source.file}, {source.what} ({counted(source.rows, 'row')}): {_errors(source)}"
-        for source in calibration.sources
-    ]
+    for source in calibration.sources:
+        errors = ", ".join(f"{name} {error:.1%}" for name, error in error_names(source)) or "too few rows to tell"
+        rows = counted(source.rows, "row")
+        lines.append(f"  {source.file}, {source.what} ({rows}): {errors}; as fitted {source.fitted:.1%}")
     if any(source.fitted > _POOR for source in calibration.sources):
         lines.append("the fit is poor: check the units (seconds, 1e9 bytes) and the system to start from")
     return "\n".join(lines)
-
-
-def _values(calibration):
-    """A line for each fitted value, in the unit that the file has it in."""
-    from ppmodel.measured.system_file import in_its_unit
-
-    for entry in calibration.system.provenance:
-        if entry.field in calibration.fit.values:
-            value, low, high = in_its_unit(entry, calibration)
-            yield f"  {entry.field:36} {f'{value} {entry.unit}'.strip()}  (95 %: {low} to {high})"
-
-
-def _errors(source):
-    from ppmodel.measured.system_file import error_names
-
-    errors = ", ".join(f"{name} {error:.1%}" for name, error in error_names(source))
-    return f"{errors or 'too few rows to tell'}; as fitted {source.fitted:.1%}"

@@ -11,10 +11,9 @@ from ppmodel.errors import PPModelError
 
 _MODULES = {
     **dict.fromkeys(("schedules", "models", "systems", "layouts", "columns"), "ppmodel.cli.listing"),
-    **{
-        name: f"ppmodel.cli.{name}"
-        for name in ("table", "check", "simulate", "compare", "predict", "calibrate", "sweep")
-    },
+    "table": "ppmodel.cli.table", "check": "ppmodel.cli.check", "simulate": "ppmodel.cli.simulate",
+    "compare": "ppmodel.cli.compare", "predict": "ppmodel.cli.predict", "calibrate": "ppmodel.cli.calibrate",
+    "sweep": "ppmodel.cli.sweep",
     **dict.fromkeys(("notebooks", "run"), "ppbook.commands.notebook"),
     "reproduce": "ppbook.commands.book", "claims": "ppbook.commands.claims", "smoke": "ppbook.commands.smoke",
     "pdf": "ppbook.commands.pdf",
@@ -39,7 +38,10 @@ class _Careful:
             *_, order = self.make_parser(ctx).parse_args(args=list(args))
         except click.NoSuchOption as error:
             given = error.option_name
-            hint = self._hint(given, ctx) or _own_option(given, args)
+            hint = self._hint(given, ctx)
+            if not hint and (file := next((argument for argument in args if argument.endswith(".py")), None)):
+                option = given.lstrip("-").replace("-", "_")
+                hint = f"an option of your own schedule is written after its file: {file}:{option}=..."
             raise Unknown(f"{given} is not an option of {ctx.command_path}", ctx, hint) from None
         for param in order:
             if isinstance(param, click.Option) and not (param.multiple or param.is_flag) and order.count(param) > 1:
@@ -112,17 +114,8 @@ def _loaded(name, module):
     except ModuleNotFoundError as error:
         if error.name != "ppbook":
             raise
-        remedy = "run it from a clone, after pip install -e ."
-        raise PPModelError(
-            "command", name, "belongs to the book, which does not come with the package", remedy
-        ) from None
-
-
-def _own_option(given, args):
-    """How an option of a user's generator is written, if there is such a file among the arguments."""
-    file = next((argument for argument in args if argument.endswith(".py")), None)
-    option = given.lstrip("-").replace("-", "_")
-    return file and f"an option of your own schedule is written after its file: {file}:{option}=..."
+        rule, remedy = "belongs to the book, which does not come with the package", "run it from a clone"
+        raise PPModelError("command", name, rule, f"{remedy}, after pip install -e .") from None
 
 
 def _nearest(word, candidates):

@@ -17,9 +17,7 @@ EXIT_ALL_REFUSED = 1
 @click.argument("names", metavar="NAME|FILE...", nargs=-1)
 @arguments.schedule_file
 @arguments.sizes
-@arguments.semantics
-@arguments.costs
-@arguments.layout
+@arguments.run
 @arguments.json_option("Print one JSON array with an object for each schedule.")
 @click.option("--csv", "csv_file", type=click.Path(), metavar="FILE", help="Also write the rows to a CSV file.")
 def compare_command(names, file, pp, microbatches, p2p, allreduce, as_json, csv_file, **given):

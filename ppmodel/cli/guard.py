@@ -145,9 +145,9 @@ def _given(answer, file):
 class RefusedError(PPModelError):
     """An error raised in another process, known by its text."""
 
-    def __init__(self, said, grid):
+    def __init__(self, message, grid):
         super().__init__(None, None, None, None, grid=grid)
-        self._said = said
+        self._message = message
 
     def __str__(self):
-        return self._said
+        return self._message

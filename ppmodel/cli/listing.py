@@ -1,6 +1,6 @@
 """ppmodel schedules, models, systems, layouts: list what comes with the project."""
 
-from ppmodel import schedules
+from ppmodel import schedules, specs
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import columns, plain, say
 
@@ -19,25 +19,19 @@ def schedules_command():
 @command("models")
 def models_command():
     """List the models that come with the project."""
-    from ppmodel.specs import load_model, model_names
-
-    say_titles({name: load_model(name).title for name in model_names()})
+    say_titles({name: specs.load_model(name).title for name in specs.model_names()})
 
 
 @command("systems")
 def systems_command():
     """List the systems that come with the project."""
-    from ppmodel.specs import load_system, system_names
-
-    say_titles({name: load_system(name).title for name in system_names()})
+    say_titles({name: specs.load_system(name).title for name in specs.system_names()})
 
 
 @command("layouts")
 def layouts_command():
     """List the run layouts that come with the project."""
-    from ppmodel.specs import layout_names, load_layout
-
-    say_titles({name: load_layout(name).title for name in layout_names()})
+    say_titles({name: specs.load_layout(name).title for name in specs.layout_names()})
 
 
 @command("columns")

@@ -5,15 +5,14 @@ import click
 from ppmodel.cli.asked import refuse_target
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import counted, say
-from ppmodel.errors import PPModelError
 
 EXIT_ALL_REFUSED = 1
 
 
 @command("predict")
 @click.argument("rows_file", metavar="ROWS.csv")
-@click.option("--system", metavar="NAME|FILE", help="The system to predict for.")
-@click.option("--out", type=click.Path(), metavar="FILE.csv", help="Where to write the rows and their predictions.")
+@click.option("--system", metavar="NAME|FILE", required=True, help="The system to predict for.")
+@click.option("--out", type=click.Path(), metavar="FILE.csv", required=True, help="Where to write the predictions.")
 def predict_command(rows_file, system, out):
     """Predict iteration time, memory and utilization of training runs.
 
@@ -33,17 +32,11 @@ def predict_command(rows_file, system, out):
     from ppmodel.measured import predict_file
     from ppmodel.specs import load_system
 
-    for option, value in (("--system", system), ("--out", out)):
-        if value is None:
-            raise PPModelError(option, None, "is missing", f"pass, for example, {option} {_EXAMPLES[option]}")
     refuse_target("--out", out, rows_file, system)
     rows = predict_file(rows_file, load_system(system), out)
     refused = [row for row in rows if row["refused"] is not None]
     say(_summary(rows, refused, out))
     return EXIT_ALL_REFUSED if len(refused) == len(rows) else 0
-
-
-_EXAMPLES = {"--system": "dgx_h100_nodes", "--out": "predicted.csv"}
 
 
 def _summary(rows, refused, out):

@@ -13,9 +13,7 @@ from ppmodel.cli.text import say, say_json
 @arguments.schedule_file
 @arguments.sizes
 @arguments.schedule_options
-@arguments.semantics
-@arguments.costs
-@arguments.layout
+@arguments.run
 @click.option("--trace", type=click.Path(), metavar="FILE", help="Also write a trace for Perfetto or chrome://tracing.")
 @arguments.json_option("Print one JSON object.")
 def simulate_command(name, file, pp, microbatches, p2p, allreduce, trace, as_json, **others):

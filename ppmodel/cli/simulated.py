@@ -24,11 +24,10 @@ def simulated_text(result, run, not_kept=""):
     str
     """
     lines = [*_pipeline(result, run)]
-    if run.model is not None:
-        model_and_system = _model_and_system(run)
-        lines += [*model_and_system, *_iteration(result, run, not_kept)] if run.layout else [
-            *_memory(result), *model_and_system
-        ]  # fmt: skip
+    if run.layout is not None:
+        lines += [*_model_and_system(run), *_iteration(result, run, not_kept)]
+    elif run.model is not None:
+        lines += [*_memory(result), *_model_and_system(run)]
     if "nodes" in result:
         lines += _nodes(result["nodes"], run)
     if "trace" in result:
@@ -42,7 +41,7 @@ def _pipeline(result, run):
     allreduce = "" if has_layout else f", all-reduce {result['allreduce']}"
     halves = ", its halves of one" if (table.kind == OpKind.I).any() else ""
     all_ranks = "; all with --json" if result["pp"] > MANY else ""
-    return [
+    lines = [
         f"{result['schedule']}, {counted(result['pp'], 'rank')}{stages}, "
         f"{counted(result['microbatches'], 'microbatch')}; transfers {result['p2p']}{allreduce}",
         f"makespan            {result['makespan_s']:.6g} s{'  (the pipeline alone)' if has_layout else ''}",
@@ -51,12 +50,11 @@ def _pipeline(result, run):
         f"table bubble ratio  {result['table_bubble_ratio']:.4f}  (no communication, backward of two slots{halves})",
         f"peak activations    {by_rank(result['peak_activations_by_rank'])}  "
         f"(microbatches on 1/S of the model, by rank{all_ranks})",
-        *(
-            [f"ordered for         {run.ordered_for}  (forward, halves of the backward, transfer; --times, --held)"]
-            if run.ordered_for is not None
-            else []
-        ),
     ]
+    if run.ordered_for is not None:
+        searched = "(forward, halves of the backward, transfer; --times, --held)"
+        lines.append(f"ordered for         {run.ordered_for}  {searched}")
+    return lines
 
 
 def _model_and_system(run):

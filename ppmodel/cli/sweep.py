@@ -7,7 +7,7 @@ import click
 from ppmodel import schedules
 from ppmodel.cli import arguments, guard
 from ppmodel.cli.commands import command
-from ppmodel.cli.text import say
+from ppmodel.cli.text import counted, say
 from ppmodel.errors import PPModelError
 from ppmodel.schedules.cases import built
 
@@ -71,10 +71,8 @@ def _try_generators(specification, schedule_files):
 
 def _summary(done):
     """Summarise a sweep in one line."""
-    from ppmodel.sweep.progress import counted
-
     refused, alike, example = done.refused
-    text = f"{done.out}: {counted(done.rows)}, "
+    text = f"{done.out}: {counted(done.rows, 'row')}, "
     text += "already complete, nothing to do" if done.computed is None else f"{done.computed} computed now"
     number = "every row is" if refused == done.rows else str(refused)
     text += f"; {number} refused"

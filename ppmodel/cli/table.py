@@ -3,13 +3,11 @@
 import click
 
 from ppmodel.cli import arguments
-from ppmodel.cli.asked import asked_case, asked_size
+from ppmodel.cli.asked import asked_case, asked_size, given
 from ppmodel.cli.commands import command
 from ppmodel.cli.text import say
 from ppmodel.errors import PPModelError
 from ppmodel.schedules.cases import built
-
-_FORMS = ["text", "csv", "pytorch"]
 
 
 @command("table")
@@ -20,7 +18,7 @@ _FORMS = ["text", "csv", "pytorch"]
 @click.option(
     "--format",
     "form",
-    type=arguments.Choice(_FORMS),
+    type=arguments.choice(["text", "csv", "pytorch"]),
     default="text",
     help="Output format; pytorch is the CSV that torch.distributed.pipelining loads.",
 )
@@ -38,8 +36,7 @@ def table_command(name, file, pp, microbatches, form, backward_slots, input_grad
     """
     from ppmodel.export import write_table
 
-    slots = {"backward": backward_slots, "input_grad": input_grad_slots, "weight_grad": weight_grad_slots}
-    slots = {kind: count for kind, count in slots.items() if count is not None}
+    slots = given({"backward": backward_slots, "input_grad": input_grad_slots, "weight_grad": weight_grad_slots})
     for kind, count in slots.items():
         if form == "pytorch":
             option = f"--{kind.replace('_', '-')}-slots"

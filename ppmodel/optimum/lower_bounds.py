@@ -83,10 +83,7 @@ class _Ways:
             [lengths.get((kind, stage), Fraction(0)) for stage in range(number)]
             for kind in (OpKind.F, problem.gradient, OpKind.W)
         )
-        self.stages = [
-            [(copy, stage) for copy, stage in np.argwhere(problem.placement == rank).tolist()]
-            for rank in range(problem.num_ranks)
-        ]
+        self.stages = [np.argwhere(problem.placement == rank).tolist() for rank in range(problem.num_ranks)]
 
     def _hops(self, copy, first, last):
         return int(self.problem.hops[copy, first + 1 : last + 1].sum()) * self.problem.comm
@@ -113,24 +110,21 @@ class _Ways:
 
     def of_rank(self, rank, *, limited=True):
         """All work of a rank, with no more forwards before its first gradient than fit."""
-        own = self.stages[rank]
-        begins = min(self.head(*stage) for stage in own)
-        gradient_there = min(self.head(*one) + self.forward[one[1]] + self.around(*one) for one in own)
-        before = self._fitting(own) if limited else self.problem.num_microbatches * sum(self.forward)
-        begins = max(begins, gradient_there - before)
-        work, follows = self.problem.rank_work[rank], min(self.tail(*stage) for stage in own)
-        if not self.problem.split:
+        places, problem = self.stages[rank], self.problem
+        first_gradient = min(
+            self.head(copy, stage) + self.forward[stage] + self.around(copy, stage) for copy, stage in places
+        )
+        forwards = problem.num_microbatches * sum(self.forward)
+        if limited:  # the forwards that fit at once: whole ones if the rank's stages are alike
+            sizes = {problem.sizes[stage] for _, stage in places}
+            unit = sizes.pop() if len(sizes) == 1 else problem.limit
+            forwards = problem.limit // unit * unit * problem.forward
+        begins = max(min(self.head(*place) for place in places), first_gradient - forwards)
+        work, follows = problem.rank_work[rank], min(self.tail(*place) for place in places)
+        if not problem.split:
             return begins + work + follows
-        without = self.problem.microbatches_per_copy * sum(self.after[stage] for _, stage in own)
-        return begins + max(work, work - without + follows)
-
-    def _fitting(self, own):
-        """Time of the forwards that fit on a rank at once: whole ones if its stages are alike."""
-        sizes = {self.problem.sizes[stage] for _, stage in own}
-        if len(sizes) > 1:
-            return self.problem.limit * self.problem.forward
-        size = sizes.pop()
-        return self.problem.limit // size * size * self.problem.forward
+        weight_grads = problem.microbatches_per_copy * sum(self.after[stage] for _, stage in places)
+        return begins + max(work, work - weight_grads + follows)
 
     def in_turn(self, copy, stage):
         """A stage's microbatches in turn: they share the places that memory has for them."""

@@ -71,7 +71,11 @@ class Problem:
                 raise ScheduleError(name, time, "must be above 0 (a transfer 0 or more)", "pass, for example, 1")
             object.__setattr__(self, name, time)
         if self.shares is not None:
-            object.__setattr__(self, "shares", self._whole_shares())
+            shares, stages = [Fraction(str(share)) for share in self.shares], self.placement.shape[1]
+            if len(shares) != stages or min(shares) <= 0:
+                rule = f"must be one number above 0 for each of {stages} stages"
+                raise ScheduleError("shares", " ".join(map(str, self.shares)), rule, "pass as many as stages")
+            object.__setattr__(self, "shares", tuple(share * stages / sum(shares) for share in shares))
         copies = len(self.placement)
         if self.num_microbatches < 1 or self.num_microbatches % copies:
             rule = f"must be a multiple of the copies of the pipeline, {copies}"
@@ -82,14 +86,6 @@ class Problem:
             if self.limit < needed:
                 rule = f"must be at least {needed}: a rank holds a microbatch on all its stages at once"
                 raise ScheduleError("limit", self.limit, rule, f"pass {needed} or more")
-
-    def _whole_shares(self):
-        """Shares as fractions whose mean is 1."""
-        shares = [Fraction(str(share)) for share in self.shares]
-        if len(shares) != self.placement.shape[1] or min(shares) <= 0:
-            rule = f"must be one number above 0 for each of {self.placement.shape[1]} stages"
-            raise ScheduleError("shares", " ".join(map(str, self.shares)), rule, "pass as many as there are stages")
-        return tuple(share * len(shares) / sum(shares) for share in shares)
 
     def _on_rank(self, homes, rank):
         return sum(size for size, home in zip(self.sizes, homes.tolist(), strict=True) if home == rank)
@@ -107,8 +103,9 @@ class Problem:
     @property
     def times(self):
         """Time of an operation on one unit of the model, by kind: F, I and W, or F and B."""
-        halves = {OpKind.I: self.input_grad, OpKind.W: self.weight_grad}
-        return {OpKind.F: self.forward} | (halves if self.split else {OpKind.B: sum(halves.values())})
+        if self.split:
+            return {OpKind.F: self.forward, OpKind.I: self.input_grad, OpKind.W: self.weight_grad}
+        return {OpKind.F: self.forward, OpKind.B: self.input_grad + self.weight_grad}
 
     @property
     def lengths(self):
@@ -134,8 +131,10 @@ class Problem:
     @cached_property
     def rank_work(self):
         """Computing time of each rank."""
-        each = self.microbatches_per_copy * sum(self.times.values())
-        return [each * sum(self._on_rank(homes, rank) for homes in self.placement) for rank in range(self.num_ranks)]
+        unit_work = self.microbatches_per_copy * sum(self.times.values())
+        return [
+            unit_work * sum(self._on_rank(homes, rank) for homes in self.placement) for rank in range(self.num_ranks)
+        ]
 
     @cached_property
     def hops(self):
@@ -158,8 +157,7 @@ def problem_of(schedule, forward=1, input_grad=1, weight_grad=1, comm=0, limit=N
     array([[0, 1, 1, 0]], dtype=int32)
     """
     if schedule.microbatch_parts > 1:
-        rule, remedy = "must have whole microbatches", "choose another schedule"
-        raise ScheduleError("schedule", schedule.name, rule, remedy)
+        raise ScheduleError("schedule", schedule.name, "must have whole microbatches", "choose another schedule")
     placement = np.asarray(schedule.placement, dtype=np.int32)
     times, shares = (forward, input_grad, weight_grad, comm), _shares(schedule)
     return Problem(placement, schedule.num_microbatches, *times, limit, split, shares)
@@ -260,8 +258,10 @@ def answers(schedule, problem):
     >>> [answers(schedule, problem_of(schedule, limit=limit)) for limit in (None, 4, 3)]
     [True, True, False]
     """
-    placed = np.array_equal(schedule.placement, problem.placement)
-    placed = placed and _shares(schedule) == problem.shares
-    if not placed or schedule.num_microbatches != problem.num_microbatches:
-        return False
-    return (problem.limit is None or peak_of(schedule) <= problem.limit) and (problem.split or is_whole(schedule))
+    return (
+        np.array_equal(schedule.placement, problem.placement)
+        and _shares(schedule) == problem.shares
+        and schedule.num_microbatches == problem.num_microbatches
+        and (problem.limit is None or peak_of(schedule) <= problem.limit)
+        and (problem.split or is_whole(schedule))
+    )

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 from importlib.util import find_spec
+from itertools import product
 from math import ceil, lcm
 from typing import NamedTuple
 
@@ -64,8 +65,8 @@ def solve(problem, objective="makespan", hint=None, work=10.0):
     Examples
     --------
     >>> from ppmodel.optimum import Problem
-    >>> found = solve(Problem([[0, 1]], 2))
-    >>> found.time, found.proven
+    >>> optimum = solve(Problem([[0, 1]], 2))
+    >>> optimum.time, optimum.proven
     (Fraction(7, 1), True)
     """
     if find_spec("ortools") is None:
@@ -74,13 +75,15 @@ def solve(problem, objective="makespan", hint=None, work=10.0):
         rule = "must have the problem's placement and microbatches"
         raise ScheduleError("hint", hint.name, rule, "pass a schedule of the same problem, or none")
     model = _Model(problem, objective, hint if hint is not None and answers(hint, problem) else None)
-    given = model.given()
-    if given and given.proven:
-        return given
-    found = model.solved(work)
-    if given is None or (found.time is not None and found.time < given.time):
-        return found
-    return Optimum(given.time, found.bound, given.time == found.bound, given.schedule)
+    least, reached = Fraction(model.least, model.scale), None
+    if model.hint is not None:
+        reached = Fraction(round(time_of(model.hint, model.whole, objective)), model.scale)
+        if reached == least:
+            return Optimum(reached, least, True, model.hint)
+    optimum = model.solved(work)
+    if reached is None or (optimum.time is not None and optimum.time < reached):
+        return optimum
+    return Optimum(reached, optimum.bound, reached == optimum.bound, model.hint)
 
 
 class _Model:
@@ -96,62 +99,41 @@ class _Model:
         self.length = {of: int(time) for of, time in self.whole.lengths.items()}
         self.comm = int(self.whole.comm)
         self.least = ceil(bounds(problem, objective).best * self.scale)
-        self.hint, self.begun = hint, self._hinted(hint) if hint else {}
-        self.horizon = self._horizon()
-
-    def given(self):
-        """The hint as an answer; it is the optimum already if it takes no longer than a bound."""
-        if self.hint is None:
-            return None
-        reached = Fraction(round(time_of(self.hint, self.whole, self.objective)), self.scale)
-        least = Fraction(self.least, self.scale)
-        return Optimum(reached, least, reached == least, self.hint)
+        self.hint, self.hinted = hint, self._hinted(hint) if hint else {}
+        # a time by which everything can be finished: the hint's, or that of one microbatch after the other
+        trip = sum(self.length.values()) + 2 * self.comm * problem.placement.shape[1]
+        self.horizon = trip * problem.num_microbatches
+        if self.hinted and objective == "makespan":
+            self.horizon = max(
+                starts[-1] + self.length[kind, stage] for (kind, _, stage), starts in self.hinted.items()
+            )
 
     def _hinted(self, hint):
         """Starts of the hint's operations by kind, copy and stage, in order.
 
         Operations of one cell, and the halves of a backward, run one after the other.
         """
-        start, ranked = simulated(hint, self.whole).start_s, {}
+        start, ranked, end = simulated(hint, self.whole).start_s, {}, 0
         for op in np.flatnonzero(hint.kind < OpKind.R):
-            begins = round(start[op]) + self._before_in_cell(hint, op)
-            for kind, later in self._parts(hint, op):
-                key = (kind, int(hint.replica[op]), int(hint.stage[op]))
-                ranked.setdefault(key, []).append(begins + later)
+            if not hint.joined[op]:
+                end = round(start[op])
+            stage, is_cut = int(hint.stage[op]), hint.kind[op] == OpKind.B and self.problem.split
+            for kind in (OpKind.I, OpKind.W) if is_cut else (OpKind(hint.kind[op]),):
+                ranked.setdefault((kind, int(hint.replica[op]), stage), []).append(end)
+                end += self.length[kind, stage]
         return {key: sorted(starts) for key, starts in ranked.items()}
-
-    def _before_in_cell(self, hint, op):
-        before = 0
-        while hint.joined[op]:
-            op -= 1
-            before += sum(self.length[kind, int(hint.stage[op])] for kind, _ in self._parts(hint, op))
-        return before
-
-    def _parts(self, hint, op):
-        """An operation of a hint in the problem's own kinds, each with its delay."""
-        if hint.kind[op] == OpKind.B and self.problem.split:
-            return [(OpKind.I, 0), (OpKind.W, self.length[OpKind.I, int(hint.stage[op])])]
-        return [(OpKind(hint.kind[op]), 0)]
-
-    def _horizon(self):
-        """A time by which everything can be finished: the hint's, or that of one microbatch after the other."""
-        if self.begun and self.objective == "makespan":
-            return max(starts[-1] + self.length[kind, stage] for (kind, _, stage), starts in self.begun.items())
-        one = sum(self.length.values()) + 2 * self.comm * self.problem.placement.shape[1]
-        return one * self.problem.num_microbatches
 
     def _operations(self):
         self.start, self.interval = {}, {}
+        self.of_rank = [[] for _ in range(self.problem.num_ranks)]
         for copy, stage in np.ndindex(self.problem.placement.shape):
-            for kind in self.problem.times:
-                length = self.length[kind, stage]
-                for number in range(self.problem.microbatches_per_copy):
-                    key = (kind, copy, stage, number)
-                    begin = self.model.new_int_var(0, self.horizon - length, "")
-                    self.start[key] = begin
-                    self.interval[key] = self.model.new_fixed_size_interval_var(begin, length, "")
-                    if self.begun:
-                        self.model.add_hint(begin, self._given_start(key))
+            for kind, number in product(self.problem.times, range(self.problem.microbatches_per_copy)):
+                key, length = (kind, copy, stage, number), self.length[kind, stage]
+                self.start[key] = begin = self.model.new_int_var(0, self.horizon - length, "")
+                self.interval[key] = self.model.new_fixed_size_interval_var(begin, length, "")
+                self.of_rank[self.problem.placement[copy, stage]].append(key)
+                if self.hinted:
+                    self.model.add_hint(begin, self._hinted_start(key))
 
     def _after(self, later, earlier, lag=0):
         """Let an operation begin no sooner than a lag after another one ends."""
@@ -178,41 +160,31 @@ class _Model:
     def _lag(self, copy, stage):
         return int(self.problem.hops[copy, stage]) * self.comm
 
-    def _ranks(self):
-        self.of_rank = [[] for _ in range(self.problem.num_ranks)]
-        for key in self.start:
-            self.of_rank[self.problem.placement[key[1], key[2]]].append(key)
-        for keys in self.of_rank:
-            self.model.add_no_overlap([self.interval[key] for key in keys])
-
     def _memory(self):
         if self.problem.limit is None:
             return
         sizes = self.problem.sizes
         unit = Fraction(1, lcm(*(size.denominator for size in sizes)))
         for keys in self.of_rank:
-            held = [key for key in keys if key[0] == OpKind.F]
-            if len({key[1:3] for key in held}) == 1:
-                self._in_turn(held, int(self.problem.limit / sizes[held[0][2]]))
+            forwards = [key for key in keys if key[0] == OpKind.F]
+            if len({key[1:3] for key in forwards}) == 1:  # a forward waits until an earlier microbatch has been freed
+                places = int(self.problem.limit / sizes[forwards[0][2]])
+                for _, copy, stage, number in forwards[places:]:
+                    self._after((OpKind.F, copy, stage, number), (self.problem.last, copy, stage, number - places))
             else:
-                demands = [int(sizes[key[2]] / unit) for key in held]
-                self.model.add_cumulative([self._stay(key) for key in held], demands, int(self.problem.limit / unit))
+                stays, demands = [self._stay(key) for key in forwards], [int(sizes[key[2]] / unit) for key in forwards]
+                self.model.add_cumulative(stays, demands, int(self.problem.limit / unit))
 
-    def _in_turn(self, held, places):
-        """With one stage on a rank, a forward waits until the microbatch `places` before it has been freed."""
-        for _, copy, stage, number in held[places:]:
-            self._after((OpKind.F, copy, stage, number), (self.problem.last, copy, stage, number - places))
-
-    def _given_start(self, key):
-        return self.begun[key[:3]][key[3]]
+    def _hinted_start(self, key):
+        return self.hinted[key[:3]][key[3]]
 
     def _stay(self, key):
         """From the start of a forward to the end of the operation that frees its activations."""
         last = (self.problem.last, *key[1:])
         length = self.model.new_int_var(0, self.horizon, "")
-        if self.begun:
-            until = self._given_start(last) + self.length[last[0], last[2]]
-            self.model.add_hint(length, until - self._given_start(key))
+        if self.hinted:
+            until = self._hinted_start(last) + self.length[last[0], last[2]]
+            self.model.add_hint(length, until - self._hinted_start(key))
         return self.model.new_interval_var(self.start[key], length, self._end(last), "")
 
     def _target(self):
@@ -232,7 +204,8 @@ class _Model:
     def solved(self, work):
         self._operations()
         self._order()
-        self._ranks()
+        for keys in self.of_rank:
+            self.model.add_no_overlap([self.interval[key] for key in keys])
         self._memory()
         self._target()
         solver = self.cp_sat.CpSolver()
@@ -252,15 +225,8 @@ class _Model:
         slot = np.array([solver.value(self.start[key]) for key in keys])
         microbatch = number * len(self.problem.placement) + copy
         shares = self.problem.shares
-        more = {} if shares is None else {"stage_shares": np.array(shares, dtype=float)}
+        sizes = {} if shares is None else {"stage_shares": np.array(shares, dtype=float)}
+        operations = (kind, stage, microbatch, copy, slot)
         return Schedule.from_slots(
-            "optimum",
-            self.problem.placement,
-            self.problem.num_microbatches,
-            kind,
-            stage,
-            microbatch,
-            copy,
-            slot,
-            **more,
+            "optimum", self.problem.placement, self.problem.num_microbatches, *operations, **sizes
         )

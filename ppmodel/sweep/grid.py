@@ -4,7 +4,7 @@ Rows are ordered like nested loops, the schedule outermost: schedule, options, l
 allreduce, system, model, noise, seed. All rows up to ``allreduce`` share one compiled graph.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from itertools import chain, islice
 
 import numpy as np
@@ -72,8 +72,6 @@ class Sweep(Grid):
         -------
         list of int
         """
-        if len(self.seeds) == 1:
-            return list(self.seeds[0][first:last])
         return list(islice(chain.from_iterable(self.seeds), first, last))
 
     def as_dict(self):
@@ -83,10 +81,9 @@ class Sweep(Grid):
         -------
         dict
         """
-        keys = self.__dataclass_fields__.keys() - {"seconds", "changes", "change_is_column"}  # a sweep has none
-        values = {
-            key: [_plain(entry) for entry in getattr(self, key)] for key in self.__dataclass_fields__ if key in keys
-        }
+        others = ("seconds", "changes", "change_is_column")  # a sweep has none
+        names = [field.name for field in fields(self) if field.name not in others]
+        values = {name: [_plain(entry) for entry in getattr(self, name)] for name in names}
         values["cases"] = [{"schedule": case.name, **dict(case.options)} for case in self.cases]
         values["seeds"] = [[seeds[0], seeds[-1]] for seeds in self.seeds]
         return values
@@ -94,7 +91,7 @@ class Sweep(Grid):
 
 def _plain(entry):
     """A list's entry without types; what rows do not depend on, such as sources, is left out."""
-    if not hasattr(entry, "__dataclass_fields__"):
+    if not is_dataclass(entry):
         return entry
     return {key: value for key, value in asdict(entry).items() if key not in ("title", "errors", "provenance")}
 
@@ -102,20 +99,16 @@ def _plain(entry):
 def _graph_work(sweep):
     """Estimated nanoseconds of each graph: building, compiling, then every row."""
     noisy = _NOISY_OPERATION_NS if sweep.noises else _ROW_OPERATION_NS
-    chunks = [_chunks(case) for case in sweep.cases]
+    chunks = []
+    for case in sweep.cases:
+        options = {name: option.default for name, option in case.known_options.items()} | dict(case.options)
+        by_options = options.get("chunks", 1) * 2 * options.get("waves", 0.5)
+        chunks.append(case.source.chunks_per_rank if case.source is not None else by_options)
     sizes = [np.outer(*sweep.sizes(sweep.cases[0], layout)) for layout in sweep.layouts]
     operations = 2.0 * np.multiply.outer(chunks, sizes)
     operations = np.where(operations <= _LARGEST_TABLE, operations, 0).astype(np.int64)  # too large: refused
     work = _GRAPH_NS + _OPERATION_NS * operations + sweep.rows_per_graph * (_ROW_NS + noisy * operations)
     return np.repeat(work.ravel(), len(sweep.p2p) * len(sweep.allreduce))
-
-
-def _chunks(case):
-    """Number of stages per rank."""
-    if case.source is not None:
-        return case.source.chunks_per_rank
-    options = {name: option.default for name, option in case.known_options.items()} | dict(case.options)
-    return options.get("chunks", 1) * 2 * options.get("waves", 0.5)
 
 
 def chunk_bounds(sweep):

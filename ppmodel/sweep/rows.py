@@ -1,5 +1,6 @@
 """The rows of part of a sweep: one compiled graph after another, each with all its systems, models and runs."""
 
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 
@@ -105,7 +106,15 @@ def _blocks(first, last, size):
 
 def _graph_rows(sweep, number, first, last, table_of):
     """Some rows of one graph."""
-    graph_of = lru_cache(1)(lambda case, size, semantics: _graph(table_of, case, size, semantics))
+
+    @lru_cache(1)
+    def graph_of(case, size, semantics):
+        try:
+            return compile_graph(table_of(case, *size), *semantics)
+        except PPModelError as error:  # a user's file may be elsewhere on each machine
+            error.where = error.where and Path(error.where).name
+            raise
+
     blocks = list(_blocks(first, last, sweep.rows_per_point))
     points = sweep.points_of(*np.unravel_index(number, sweep.graph_shape))
     points = [points[place] for place, *_ in blocks]
@@ -117,30 +126,16 @@ def _graph_rows(sweep, number, first, last, table_of):
             yield row
 
 
-def _graph(table_of, case, size, semantics):
-    try:
-        return compile_graph(table_of(case, *size), *semantics)
-    except PPModelError as error:  # a user's file may be elsewhere on each machine
-        error.where = error.where and Path(error.where).name
-        raise
-
-
 def _noisy_rows(sweep, row, point, graph_of, first, last):
     """Noisy runs of one point, based on the row without noise."""
     for place, *runs in _blocks(first, last, sweep.num_runs):
         noise, seeds = sweep.noises[place], sweep.seeds_between(*runs)
-        shared = row | {name: getattr(noise, name) for name in column_names("noise")[:-1]}
-        for seed, numbers in zip(seeds, _noisy_columns(row, point, graph_of, noise, seeds), strict=True):
-            yield shared | {"seed": seed} | numbers
-
-
-def _noisy_columns(row, point, graph_of, noise, seeds):
-    """The columns that differ from run to run, or the error that refuses them."""
-    if row["refused"] is not None:
-        return [{}] * len(seeds)
-    graph = graph_of(point.ordered_case, point.size, point.semantics)
-    try:
-        runs = noisy_runs(graph, point.costs, noise, seeds)
-    except PPModelError as error:
-        return [dict.fromkeys(NUMBERS) | {"refused": str(error)}] * len(seeds)
-    return time_columns(graph.schedule.num_ranks, *runs)
+        columns = [{}] * len(seeds)  # those that differ from run to run, or the error that refuses them
+        if row["refused"] is None:
+            graph = graph_of(point.ordered_case, point.size, point.semantics)
+            try:
+                columns = time_columns(graph.schedule.num_ranks, *noisy_runs(graph, point.costs, noise, seeds))
+            except PPModelError as error:
+                columns = [dict.fromkeys(NUMBERS) | {"refused": str(error)}] * len(seeds)
+        for seed, numbers in zip(seeds, columns, strict=True):
+            yield row | asdict(noise) | {"seed": seed} | numbers

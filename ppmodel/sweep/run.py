@@ -46,9 +46,7 @@ class SweepStopped(KeyboardInterrupt):
     """A sweep stopped by its user; the text says how far it got."""
 
 
-def run_sweep(
-    specification, out, workers=None, scheduler=None, force=False, process_ends=False, schedule_files=()
-):  # fmt: skip
+def run_sweep(specification, out, workers=None, scheduler=None, force=False, process_ends=False, schedule_files=()):
     """Compute a sweep, or the part of it that is missing, and write it.
 
     Parameters

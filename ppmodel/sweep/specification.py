@@ -5,29 +5,20 @@ from itertools import pairwise, product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from ppmodel import specs
 from ppmodel.errors import PPModelError, SpecificationError
 from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN, Noise
 from ppmodel.schedules.cases import as_case
 from ppmodel.simulation import ALLREDUCE, P2P
-from ppmodel.specs import (
-    as_layout,
-    as_layouts,
-    layout_names,
-    list_text,
-    load_model,
-    load_system,
-    model_names,
-    place_in,
-    read_document,
-    system_names,
-)
+from ppmodel.specs.document import list_text, place_in, read_document
+from ppmodel.specs.files import layout_names, model_names, system_names
+from ppmodel.specs.layout import as_layout, as_layouts
 from ppmodel.sweep.files import read
 from ppmodel.sweep.grid import Sweep
 
 _MAX_ROWS = 10**7
-_MAX_SEED = 2**63 - 1
 _NO_ENTRY = "must have an entry", "list at least one, or delete the key"
 _TWICE = "is listed twice", "delete one of the two"
 _FORM = "write 'key: value' or 'key: [value, ...]', as in data/templates/sweep.yaml"
@@ -44,15 +35,8 @@ def _is_pair(entry):
     return pair and not {"name", "file"} & entry[1].keys()
 
 
-def _named(entry):
-    """A name alone stands for a schedule without options."""
-    if _is_pair(entry):
-        return {**entry[1], "name": entry[0]}
-    return entry if isinstance(entry, dict) else {"name": entry}
-
-
 _Count = Annotated[int, Field(ge=1, le=10**9)]
-_Seed = Annotated[int, Field(ge=0, le=_MAX_SEED)]
+_Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class _Form(BaseModel):
@@ -66,10 +50,24 @@ class _Schedule(_Form):
     name: str | None = None
     file: str | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, entry):
+        """A name alone stands for a schedule without options."""
+        if _is_pair(entry):
+            return {**entry[1], "name": entry[0]}
+        return entry if isinstance(entry, dict) else {"name": entry}
+
 
 class _Seeds(_Form):
     first: _Seed = Field(alias="from")
     last: _Seed = Field(alias="to")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _range(cls, entry):
+        """A number alone stands for a single seed."""
+        return entry if isinstance(entry, dict) else {"from": entry, "to": entry}
 
 
 class _Noise(_Form):
@@ -84,10 +82,7 @@ _List = BeforeValidator(_listed)
 class _SweepFile(_Form):
     """Keys of a sweep's file."""
 
-    schedules: Annotated[
-        list[Annotated[_Schedule, BeforeValidator(_named)]],
-        BeforeValidator(lambda value: [value] if _is_pair(value) else _listed(value)),
-    ]
+    schedules: Annotated[list[_Schedule], BeforeValidator(lambda value: [value] if _is_pair(value) else _listed(value))]
     pp: Annotated[list[_Count], _List] = []
     microbatches: Annotated[list[_Count], _List] = []
     p2p: Annotated[list[Literal[P2P]], _List] = ["overlapped"]
@@ -96,15 +91,7 @@ class _SweepFile(_Form):
     models: Annotated[list[str], _List]
     layouts: Annotated[list[str | dict[str, Any]], _List] = []
     noise: Annotated[list[_Noise], _List] = []
-    seeds: Annotated[
-        list[
-            Annotated[
-                _Seeds,
-                BeforeValidator(lambda entry: entry if isinstance(entry, dict) else {"from": entry, "to": entry}),
-            ]
-        ],
-        _List,
-    ] = []
+    seeds: Annotated[list[_Seeds], _List] = []
 
 
 def load_sweep(path, schedule_files=()):
@@ -142,8 +129,8 @@ def load_sweep(path, schedule_files=()):
     _require_seeds(path, form)
     layouts = _layouts(path, form)
     lists = {key: tuple(getattr(form, key)) for key in ("pp", "microbatches", "p2p", "allreduce")}
-    systems = _specifications(path, "systems", form.systems, load_system, system_names())
-    models = _specifications(path, "models", form.models, load_model, model_names())
+    systems = _specifications(path, "systems", form.systems, specs.load_system, system_names())
+    models = _specifications(path, "models", form.models, specs.load_model, model_names())
     noises = tuple(_noise(path, place, entry) for place, entry in enumerate(form.noise))
     seeds = tuple(range(entry.first, entry.last + 1) for entry in form.seeds)
     sweep = Sweep(
@@ -226,27 +213,23 @@ def _with_options(path, place, case, given):
 
 
 def _option_values(path, location, value, option):
-    """The values of one option; a list of numbers is a single value of options like ``split``."""
+    """The values of one option, read as on the command line; a list of numbers is one value of those like ``split``."""
     if value == []:
         _refuse(path, location, value, *_NO_ENTRY)
     takes_numbers = isinstance(option.default or (*option.examples, None)[0], tuple)
     is_single = takes_numbers and isinstance(value, list) and not any(isinstance(entry, list | str) for entry in value)
-    values = [_option_value(path, location, entry, option) for entry in ([value] if is_single else _listed(value))]
+    values = []
+    for entry in [value] if is_single else _listed(value):
+        text = ":".join(map(str, entry)) if isinstance(entry, list) else entry
+        try:
+            if type(text) not in (int, float, str):
+                raise ValueError
+            values.append(option.parse(str(text)))
+        except ValueError:
+            _refuse(path, location, text, option.rule, f"write, for example, {location[-1]}: {option.example}")
     if len(set(values)) < len(values):
         _refuse(path, location, value, "has an entry twice", _TWICE[1])
     return values
-
-
-def _option_value(path, location, value, option):
-    """Read one value as the command line does."""
-    if isinstance(value, list):
-        value = ":".join(map(str, value))
-    try:
-        if type(value) not in (int, float, str):
-            raise ValueError
-        return option.parse(str(value))
-    except ValueError:
-        return _refuse(path, location, value, option.rule, f"write, for example, {location[-1]}: {option.example}")
 
 
 # ---- layouts -------------------------------------------------------------------------------------
@@ -290,29 +273,29 @@ def _layouts_of(path, place, entry):
 
 def _specifications(path, key, names, load, packaged):
     """Systems or models, without their sources, which rows do not depend on."""
-    specs = {}
+    loaded = {}
     for place, name in enumerate(names):
         is_file = name not in packaged and name.endswith((".yaml", ".yml"))
         try:
-            loaded = load(path.parent / name if is_file else name)
+            entry = load(path.parent / name if is_file else name)
         except SpecificationError as error:
             if error.where is None:
                 file = f"write {name}.yaml" if (path.parent / f"{name}.yaml").is_file() else ""
                 _refuse(path, (key, place), name, error.rule, file or list_text(name) or error.remedy)
             raise
-        if loaded.name in specs:
-            rule = f"has the same name as {names[list(specs).index(loaded.name)]}, so rows would be ambiguous"
+        if entry.name in loaded:
+            rule = f"has the same name as {names[list(loaded).index(entry.name)]}, so rows would be ambiguous"
             _refuse(path, (key, place), name, rule, "rename the file")
-        specs[loaded.name] = replace(loaded, provenance=())
-    return tuple(specs.values())
+        loaded[entry.name] = replace(entry, provenance=())
+    return tuple(loaded.values())
 
 
 def _noise(path, place, entry):
     """The `Noise` of an entry; refuses slow ranks that are never drawn, or that are as fast as the others."""
     noise = Noise(**entry.model_dump())
     if noise.slowdown != 1 and not noise.straggling:
-        rule, remedy = "has no effect: no rank is slow", "add, for example, straggling: 0.02, or delete slowdown"
-        _refuse(path, ("noise", place, "slowdown"), noise.slowdown, rule, remedy)
+        remedy = "add, for example, straggling: 0.02, or delete slowdown"
+        _refuse(path, ("noise", place, "slowdown"), noise.slowdown, "has no effect: no rank is slow", remedy)
     if noise.straggling and noise.slowdown == 1:
         rule = "has no effect: slow ranks are as fast as the others"
         remedy = "add, for example, slowdown: 1.5, or delete straggling"

@@ -42,21 +42,6 @@ class Refused(NamedTuple):
     example: str | None = None
 
 
-def record_of(sweep):
-    """Write what the rows of a sweep depend on as text, to be stored with the parts and in the output.
-
-    Parameters
-    ----------
-    sweep : Sweep
-
-    Returns
-    -------
-    str
-        A JSON object: versions, and the specification with the contents of all files it names.
-    """
-    return json.dumps({"versions": versions(), "sweep": sweep.as_dict()}, indent=1)
-
-
 class Store:
     """The parts and the output of one sweep.
 
@@ -74,7 +59,9 @@ class Store:
 
         types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64(), bool: pyarrow.bool_()}
         self.schema = pyarrow.schema([(name, types[kind]) for name, kind in columns_of(sweep).items()])
-        self.out, self.bounds, self.record = out, bounds, record_of(sweep)
+        # what the rows depend on, stored with the parts and in the output
+        self.record = json.dumps({"versions": versions(), "sweep": sweep.as_dict()}, indent=1)
+        self.out, self.bounds = out, bounds
         self.folder, self._paths = out.with_name(out.name + ".parts"), {}
 
     @contextmanager

@@ -13,7 +13,7 @@ from sweeps import NOISY, SHORT, run
 from ppmodel import build
 from ppmodel.errors import SpecificationError
 from ppmodel.specs import DATA
-from ppmodel.sweep import load_sweep, store
+from ppmodel.sweep import load_sweep
 
 BAD = Path(__file__).parents[1] / "bad" / "sweeps"
 REFUSED = {
@@ -86,10 +86,10 @@ def test_files_are_looked_up_from_the_specification(file, tmp_path, monkeypatch)
     monkeypatch.chdir("/")
     sweep = load_sweep(path)
     assert sweep.systems[0].name == "mine"
-    before = store.record_of(sweep)
+    before = sweep.as_dict()
     text = (tmp_path / "mine.yaml").read_text()
     (tmp_path / "mine.yaml").write_text(re.sub(r"(network_latency:\n?\s*\{value: )\S+,", r"\g<1>77,", text))
-    assert store.record_of(load_sweep(path)) != before
+    assert load_sweep(path).as_dict() != before
 
 
 def test_the_template_explains_every_key():
