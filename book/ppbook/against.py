@@ -174,7 +174,7 @@ def fitted_together(names, shared):
         for name, timed in zip(names, rows, strict=True)
     ]
     apart, together, values = fitted_rows_together(sources, shared)
-    frame = pd.DataFrame(sum(rows, []))
+    frame = pd.concat([pd.DataFrame(timed) for timed in rows], ignore_index=True)
     measured_s = pd.to_numeric(frame.iteration_s)
     frame = frame.assign(own=(apart / measured_s - 1).abs(), together=(together / measured_s - 1).abs())
     files = frame.groupby("runs", sort=False, as_index=False)

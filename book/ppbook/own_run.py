@@ -297,7 +297,7 @@ def _steps_s(run, p2p, per_operation, factors, folder):
         compute_s[kind, stage] += machine.per_operation_s * per_operation
     costs = [uniform_costs(table, 1.0, 1.0, comm=factor * machine.message_s) for factor in factors]
     try:
-        return makespans(graph_of(table, p2p), [replace(each, compute_s=compute_s) for each in costs])
+        return makespans(graph_of(table, p2p), [replace(cost, compute_s=compute_s) for cost in costs])
     except TableError:  # a deadlock under rendezvous
         return np.full(len(factors), np.nan)
 

@@ -1,7 +1,5 @@
 """What the errors that remain consist of: a few runs that are far off, and runs that repeat one another."""
 
-import pandas as pd
-
 from ppmodel.measured import COLUMNS
 
 _KERNEL = "kernel (.*)"
@@ -30,6 +28,7 @@ def remaining(runs, what="iteration_s", predicted="predicted_iteration_s"):
 
     Examples
     --------
+    >>> import pandas as pd
     >>> row = dict.fromkeys(COLUMNS, 1) | {"runs": "a", "source": "ours", "predicted_iteration_s": 1.0}
     >>> left = remaining(pd.DataFrame([row | {"iteration_s": seconds} for seconds in (0.98, 1.02)]))
     >>> left[["rows", "equal", "floor"]].round(3).values.tolist()
