@@ -25,6 +25,7 @@ _NUMBERS = (
     "gpus", "hidden", "layers", "sequence", "chunks", "tp", "cp", "dp", "pp", "microbatch_size", "global_batch",
     "iteration_s", "memory_gb",
 )  # fmt: skip
+_COLUMNS = {"time": "iteration_s", "memory": "memory_gb"}
 _GB = 1e9
 
 
@@ -73,26 +74,25 @@ def runs_of(names):
         anything; and ``scaled_s``, that times one factor, as in `scaled_to_others`. Empty where there is no measurement
         to compare with.
     """
-    return pd.concat([_runs_of(name) for name in names], ignore_index=True)
-
-
-def _runs_of(name):
-    system, rows = load_system(name), fitted_rows(name)
-    frame = pd.DataFrame(rows).assign(system=name).set_index("id", drop=False)
-    for column in _NUMBERS:
-        frame[column] = pd.to_numeric(frame[column])
-    unseen_rows = _unseen(name)
-    frame["predicted_iteration_s"] = _by_id(unseen_rows, "time")
-    frame["predicted_memory_gb"] = _by_id(unseen_rows, "memory") / _GB
-    fits = frame.predicted_memory_gb * _GB <= system.memory_capacity_bytes
-    frame["predicted_fits"] = fits.where(frame.predicted_memory_gb.notna())
-    frame["unfitted_s"] = _unfitted(system, _timed(rows))
-    for stem in frame.runs.unique():
-        timed = [row for row in _timed(rows) if row["runs"] == stem]
-        ids = [row["id"] for row in timed]
-        frame.loc[ids, "baseline_s"] = constant_utilization(timed, system)
-        frame.loc[ids, "scaled_s"] = scaled_to_others(frame.unfitted_s[ids].to_numpy(), timed)
-    return frame.reset_index(drop=True)
+    frames = []
+    for name in names:
+        system, timed = load_system(name), timed_rows(name)
+        frame = pd.DataFrame(fitted_rows(name)).assign(system=name).set_index("id", drop=False)
+        frame[[*_NUMBERS]] = frame[[*_NUMBERS]].apply(pd.to_numeric)
+        frame[["predicted_iteration_s", "predicted_memory_gb"]] = np.nan
+        for kind, predictions in _unseen(name).items():
+            ids = [row["id"] for row in predictions.rows]
+            frame.loc[ids, f"predicted_{_COLUMNS[kind]}"] = predictions.values / (_GB if kind == "memory" else 1)
+        fits = frame.predicted_memory_gb * _GB <= system.memory_capacity_bytes
+        frame["predicted_fits"] = fits.where(frame.predicted_memory_gb.notna())
+        frame["unfitted_s"] = _unfitted(system, timed)
+        for stem in frame.runs.unique():
+            rows = [row for row in timed if row["runs"] == stem]
+            ids = [row["id"] for row in rows]
+            frame.loc[ids, "baseline_s"] = constant_utilization(rows, system)
+            frame.loc[ids, "scaled_s"] = scaled_to_others(frame.unfitted_s[ids].to_numpy(), rows)
+        frames.append(frame)
+    return pd.concat(frames, ignore_index=True)
 
 
 def _unfitted(system, rows):
@@ -111,11 +111,7 @@ def fitted_rows(name):
 
 def timed_rows(name):
     """`fitted_rows` that have a measured time."""
-    return _timed(fitted_rows(name))
-
-
-def _timed(rows):
-    return [row for row in rows if row["iteration_s"]]
+    return [row for row in fitted_rows(name) if row["iteration_s"]]
 
 
 def start_of(name):
@@ -127,13 +123,6 @@ def _unseen(name, **how):
     """`unseen` on the files of runs that a packaged system was fitted to."""
     system = load_system(name)
     return unseen(files_of(system), start_of(name), system, **how)
-
-
-def _by_id(predictions, what):
-    """Predictions indexed by their rows' identifiers; empty if there are none."""
-    if what not in predictions:
-        return pd.Series(dtype=float)
-    return pd.Series(predictions[what].values, [row["id"] for row in predictions[what].rows])
 
 
 def without_parts(names):
@@ -154,12 +143,11 @@ def without_parts(names):
     for name in names:
         system, start = load_system(name), start_of(name)
         rows = timed_rows(name)
-        of_file, measured = [row["runs"] for row in rows], np.array([float(row["iteration_s"]) for row in rows])
+        files, measured_s = [row["runs"] for row in rows], np.array([float(row["iteration_s"]) for row in rows])
         for label, part in {"nothing": Part(), **PARTS}.items():
-            both = [np.abs(seconds / measured - 1) for seconds in ablated(rows, of_file, start, system, part)]
-            frame = pd.DataFrame({"runs": of_file, "part": label, "kept": both[0], "refitted": both[1]})
-            frames.append(frame.groupby(["runs", "part"], sort=False).mean().reset_index())
-    return pd.concat(frames, ignore_index=True)
+            kept, refitted = np.abs(np.array(ablated(rows, files, start, system, part)) / measured_s - 1)
+            frames.append(pd.DataFrame({"runs": files, "part": label, "kept": kept, "refitted": refitted}))
+    return pd.concat(frames).groupby(["runs", "part"], sort=False).mean().reset_index()
 
 
 def fitted_together(names, shared):
@@ -180,19 +168,17 @@ def fitted_together(names, shared):
     values : dict of str to float
         The shared constants.
     """
-    rows = {name: timed_rows(name) for name in names}
+    rows = [timed_rows(name) for name in names]
     sources = [
         FittedRows(start_of(name), load_system(name), timed, [row["runs"] for row in timed])
-        for name, timed in rows.items()
+        for name, timed in zip(names, rows, strict=True)
     ]
     apart, together, values = fitted_rows_together(sources, shared)
-    frame = pd.DataFrame([row for timed in rows.values() for row in timed])[["runs", "iteration_s"]]
-    measured = pd.to_numeric(frame.iteration_s)
-    frame = frame.assign(own=(apart / measured - 1).abs(), together=(together / measured - 1).abs())
-    errors = frame.groupby("runs", sort=False, as_index=False).agg(
-        rows=("own", "size"), own=("own", "mean"), together=("together", "mean")
-    )
-    return errors, values
+    frame = pd.concat([pd.DataFrame(timed) for timed in rows], ignore_index=True)
+    measured_s = pd.to_numeric(frame.iteration_s)
+    frame = frame.assign(own=(apart / measured_s - 1).abs(), together=(together / measured_s - 1).abs())
+    files = frame.groupby("runs", sort=False, as_index=False)
+    return files.agg(rows=("own", "size"), own=("own", "mean"), together=("together", "mean")), values
 
 
 def models_left_out(names):
@@ -212,11 +198,10 @@ def models_left_out(names):
     frames = []
     for name in names:
         predictions = _unseen(name, by=("hidden", "layers"), kinds=("time",))["time"]
-        frame = pd.DataFrame(predictions.rows).assign(system=name)
-        frame["runs"], frame["iteration_s"] = frame.file.str.removesuffix(".csv"), pd.to_numeric(frame.iteration_s)
-        frame["error"] = predictions.values / frame.iteration_s - 1
-        frames.append(frame[["id", "runs", "system", *SIZE, "iteration_s", "error"]])
-    return pd.concat(frames, ignore_index=True)
+        frame = pd.DataFrame(predictions.rows).astype({"iteration_s": float})
+        error = predictions.values / frame.iteration_s - 1
+        frames.append(frame.assign(runs=frame.file.str.removesuffix(".csv"), system=name, error=error))
+    return pd.concat(frames, ignore_index=True)[["id", "runs", "system", *SIZE, "iteration_s", "error"]]
 
 
 def unfitted_runs(names):
@@ -241,12 +226,11 @@ def unfitted_runs(names):
     frames = []
     for name in names:
         rows = timed_rows(name)
-        frame = pd.DataFrame(rows).assign(system=name)
-        for column in (*SIZE, "iteration_s"):
-            frame[column] = pd.to_numeric(frame[column])
-        frame["error"] = frame.id.map(_unfitted(load_system(name), rows)) / frame.iteration_s - 1
-        frames.append(frame[["id", "runs", "system", *SIZE, "iteration_s", "error", "schedule", "chunks"]])
-    return pd.concat(frames, ignore_index=True)
+        frames.append(pd.DataFrame(rows).assign(system=name, seconds=_unfitted(load_system(name), rows).to_numpy()))
+    frame = pd.concat(frames, ignore_index=True)
+    frame[[*SIZE, "iteration_s"]] = frame[[*SIZE, "iteration_s"]].apply(pd.to_numeric)
+    frame["error"] = frame.seconds / frame.iteration_s - 1
+    return frame[["id", "runs", "system", *SIZE, "iteration_s", "error", "schedule", "chunks"]]
 
 
 def utilizations(names):
@@ -269,18 +253,15 @@ def utilizations(names):
     >>> len(runs), bool(runs.model_flops_utilization.between(0.3, 0.6).all())
     (6, True)
     """
-    rows_reached = []
+    runs = []
     for name in names:
         system = load_system(name)
         for row in timed_rows(name):
             run, gpus = run_of(row, system.framework), int(row["gpus"])
             flops = run.flushes * model_flops(run.model, sequences=run.layout.global_batch)
-            reached = flops / (gpus * system.peak_compute_flops * float(row["iteration_s"]))
-            rows_reached.append((row["id"], row["runs"], name, gpus, "FP8" in row["source"], reached))
-    return pd.DataFrame(rows_reached, columns=["id", "runs", "system", "gpus", "fp8", "model_flops_utilization"])
-
-
-_THEIRS = {"time": "iteration_s", "memory": "memory_gb"}
+            utilization = flops / (gpus * system.peak_compute_flops * float(row["iteration_s"]))
+            runs.append((row["id"], row["runs"], name, gpus, "FP8" in row["source"], utilization))
+    return pd.DataFrame(runs, columns=["id", "runs", "system", "gpus", "fp8", "model_flops_utilization"])
 
 
 def others(runs):
@@ -302,19 +283,17 @@ def others(runs):
     published["predicted_memory_gb"] = published.predicted_memory_gib * 2**30 / _GB
     whole = published[published.id.isna()]
     frames = [whole.assign(what="time", rows=0, theirs=whole.mean_error)]
-    for what, column in _THEIRS.items():
+    for what, column in _COLUMNS.items():
         joined = published.merge(runs[["id", column]], on="id")
         joined["theirs"] = (joined[f"predicted_{column}"] / joined[column] - 1).abs()
-        of_both = joined[joined.theirs.notna()].groupby(["simulator", "runs"], sort=False).theirs
-        frames.append(of_both.agg(theirs="mean", rows="size").reset_index().assign(what=what))
-    published_errors = pd.concat(frames, ignore_index=True)
-    published_errors = published_errors.sort_values("rows", ascending=False, kind="stable").drop_duplicates(
-        ["simulator", "runs", "what"]
-    )
-    ours = {what: error_of(runs, column).abs().groupby(runs.runs).mean() for what, column in _THEIRS.items()}
-    published_errors = published_errors[published_errors.runs.isin(ours["time"].index)]
-    published_errors["ours"] = [ours[row.what][row.runs] for row in published_errors.itertuples()]
-    return published_errors[["simulator", "runs", "what", "rows", "theirs", "ours"]].reset_index(drop=True)
+        groups = joined[joined.theirs.notna()].groupby(["simulator", "runs"], sort=False).theirs
+        frames.append(groups.agg(theirs="mean", rows="size").reset_index().assign(what=what))
+    errors = pd.concat(frames, ignore_index=True).sort_values("rows", ascending=False, kind="stable")
+    errors = errors.drop_duplicates(["simulator", "runs", "what"])
+    model = pd.DataFrame({what: error_of(runs, column).abs() for what, column in _COLUMNS.items()})
+    model = model.groupby(runs.runs).mean().rename_axis(columns="what").stack(future_stack=True).rename("ours")
+    columns = ["simulator", "runs", "what", "rows", "theirs", "ours"]
+    return errors.merge(model.reset_index(), on=["runs", "what"])[columns]
 
 
 def error_of(runs, column):
@@ -359,12 +338,12 @@ def ordered_wrongly(runs, by, measured, predicted, over=0.0):
     """
     wrong = pairs = 0
     for _, group in runs.groupby(by, sort=False):
-        ran, ours = group[[measured, predicted]].dropna().to_numpy().T
+        ran, expected = group[[measured, predicted]].dropna().to_numpy().T
         first, second = np.triu_indices(len(ran), 1)
         apart = np.log(ran[first] / ran[second])
         clear = np.abs(apart) > np.log1p(over)
         pairs += int(clear.sum())
-        wrong += int((apart * (ours[first] - ours[second]) < 0)[clear].sum())
+        wrong += int((apart * (expected[first] - expected[second]) < 0)[clear].sum())
     return wrong, pairs
 
 
@@ -382,13 +361,12 @@ def left_out(runs):
         Columns ``runs, what, reason, rows``; for each source and kind of number, the rows add up to the file's.
     """
     frames = []
-    for what, column in (("time", "iteration_s"), ("memory", "memory_gb")):
-        asked = runs.status.isin(["measured", "oom"]) & runs.runs.isin(runs[runs.status == "oom"].runs)
+    with_limit = runs.status.isin(["measured", "oom"]) & runs.runs.isin(runs[runs.status == "oom"].runs)
+    for what, column in _COLUMNS.items():
         reason = np.select(
-            [runs[column].notna(), runs.status == "failed", asked & (what == "memory"), runs.status == "oom"],
+            [runs[column].notna(), runs.status == "failed", with_limit & (what == "memory"), runs.status == "oom"],
             ["compared", "failed, the source does not say why", "known is only whether it fits: see below",
              "ran out of memory"], "the source does not say it",
         )  # fmt: skip
-        judged = runs.assign(what=what, reason=reason)
-        frames.append(judged.groupby(["runs", "what", "reason"], sort=False).size().rename("rows").reset_index())
-    return pd.concat(frames, ignore_index=True)
+        frames.append(runs.assign(what=what, reason=reason))
+    return pd.concat(frames).groupby(["runs", "what", "reason"], sort=False).size().rename("rows").reset_index()

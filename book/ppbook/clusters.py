@@ -108,15 +108,11 @@ class Training(NamedTuple):
         """
         frames, ways = [], ["none", "selective", "full"]
         for pp, tp, cp, _ in divisions(self.gpus, self.global_batch, *sizes):
-            tried = self.compare(cases if pp > 1 else [usual], pp, tp, cp, recompute=ways)
-            frames.append(tried)
-            fits = tried.pivot_table(index="label", columns="recompute", values="fits", aggfunc="first", sort=False)
-            fits = fits.reindex(columns=ways) == 1
-            between = fits.index[fits.full & ~fits.none & ~fits.selective]
-            if some := [case for case in cases if case.label in between]:
-                frames.append(self.compare(some, pp, tp, cp, recompute=layers))
-        rows = pd.concat(frames, ignore_index=True)
-        rows = rows[rows.fits]
+            frames.append(self.compare(cases if pp > 1 else [usual], pp, tp, cp, recompute=ways))
+            fits = frames[-1][frames[-1].fits].groupby("label").recompute.agg(set)
+            if between := [case for case in cases if fits.get(case.label) == {"full"}]:
+                frames.append(self.compare(between, pp, tp, cp, recompute=layers))
+        rows = pd.concat(frames, ignore_index=True).query("fits")
         return rows.assign(room=room(rows), layout=layout_text(rows))
 
 
@@ -208,13 +204,11 @@ def saving_by_cause(training, base, winner):
     """
     rows = []
     for (case, _), (_, row) in ((base, base), (base, winner), (winner, winner)):
-        both = [training.changed(case, row, recompute=way) for way in (row.recompute, "none")]
-        if not any(found.empty for found in both):
-            whole, plain = (found.iloc[0] for found in both)
+        whole, plain = (training.changed(case, row, recompute=way) for way in (row.recompute, "none"))
+        if len(whole) and len(plain):
             again_s = whole.iteration_s - plain.iteration_s
-            rows.append(plain[list(PARTS)].to_dict() | {"again_s": again_s, "fits": whole.fits})
-    of_base, *in_place, of_winner = rows
-    parts = pd.DataFrame([of_base, *(in_place or [of_winner]), of_winner])
+            rows.append(plain[[*PARTS]].assign(again_s=again_s, fits=whole.fits))
+    parts = pd.concat([rows[0], rows[1], rows[-1]], ignore_index=True)  # the winner's twice where the base has none
     seconds = parts.drop(columns="fits").astype(float)
     order, layout = seconds.iloc[1] - seconds.iloc[2], seconds.iloc[0] - seconds.iloc[1]
     whole = seconds.sum(axis=1)

@@ -41,17 +41,14 @@ def edges(schedule, model, system, layout):
     """
     layout = check_layout(layout, model, system, schedule)
     cut = stages(schedule, model, system, layout=layout)
-    held = [
-        [stage for stage, place in zip(cut, schedule.placement[0], strict=True) if place == rank]
-        for rank in range(schedule.num_ranks)
-    ]
+    sizes = pd.DataFrame({"blocks": cut.blocks, "parameters": cut.parameters})
+    of_rank = sizes.groupby(schedule.placement[0]).sum()
     rows = []
 
     moved = [collective.bytes for phase in block_collectives(model, layout).values() for collective in phase]
     if moved:
         between = group_of("tensor", layout, system).nodes > 1
-        for rank, local in enumerate(held):
-            blocks = sum(stage.blocks for stage in local)
+        for rank, blocks in of_rank.blocks.items():
             rows.append(("tensor", rank, max(moved), blocks * layout.microbatches * sum(moved), between))
 
     message, nodes = sent_bytes(schedule, model, system, layout), pipeline_links(schedule, model, system, layout).nodes
@@ -63,8 +60,7 @@ def edges(schedule, model, system, layout):
 
     replicas = group_of("data", layout, system)
     if replicas.size > 1:
-        for rank, local in enumerate(held):
-            gradients = model.gradient_bytes * sum(stage.parameters for stage in local)
+        for rank, gradients in (model.gradient_bytes * of_rank.parameters).items():
             rows.append(("data", rank, gradients, gradients, replicas.nodes > 1))
     return pd.DataFrame(rows, columns=["group", "rank", "bytes", "iteration_bytes", "between"])
 
@@ -80,13 +76,12 @@ def block_collectives(model, layout):
     >>> [[collective.kind for collective in phase] for phase in phases.values()]
     [['all-reduce', 'all-reduce'], ['all-reduce', 'all-reduce']]
     """
-    phases = {"forward": ("forward_comm",), "backward": ("input_grad_comm", "weight_grad_comm")}
     operations = block_operations(model, layout.microbatch_size, layout)
-    collectives = {
-        phase: [getattr(operation, name) for operation in operations for name in names]
-        for phase, names in phases.items()
+    phases = {
+        "forward": [op.forward_comm for op in operations],
+        "backward": [comm for op in operations for comm in (op.input_grad_comm, op.weight_grad_comm)],
     }
-    return {phase: [comm for comm in both if comm and comm.group == "tensor"] for phase, both in collectives.items()}
+    return {phase: [comm for comm in comms if comm and comm.group == "tensor"] for phase, comms in phases.items()}
 
 
 def stage_ranks(schedule, model, system, layout):

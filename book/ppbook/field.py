@@ -63,10 +63,10 @@ def smaller_bubbles(grid, base, clear):
     lost = promised.by_network & (promised.without_network <= -clear)
     rows = promised[[*_POINT, "label"]].merge(grid, on=[*_POINT, "label"])
     rows = rows.merge(grid[grid.label == base], on=_POINT, suffixes=("", "_base"))
-    more = rows.messages_of_rank > rows.messages_of_rank_base
-    more |= order_of_amounts(rows.peak_memory_bytes, rows.peak_memory_bytes_base) > 0
+    costs = rows.messages_of_rank > rows.messages_of_rank_base
+    costs |= order_of_amounts(rows.peak_memory_bytes, rows.peak_memory_bytes_base) > 0
     by_label = promised.assign(lost_from=promised.comm_over_forward.where(lost)).groupby("label", sort=False)
-    return by_label.lost_from.min().to_frame().assign(costs=more.groupby(rows.label).any()).reset_index()
+    return by_label.lost_from.min().to_frame().assign(costs=costs.groupby(rows.label).any()).reset_index()
 
 
 def verdicts(grid, front, last, base, *, clear, close, short):
@@ -105,7 +105,7 @@ def verdicts(grid, front, last, base, *, clear, close, short):
         for _, times in last.groupby("system").makespan_s
     ]
     worth = (front.front & front.label.isin(papers)).groupby([front.system, front.pp]).any()
-    asked = pd.DataFrame(
+    statements = pd.DataFrame(
         [("A published formula understates the bubble.", _ALL, sum(under), len(under), "formulas of others"),
          ("Formula and table rank schedules alike without a network, and so does the simulation.", (1 - 1e-9, 0.5),
           tau, 1, "the lower of two Kendall's taus"),
@@ -122,13 +122,13 @@ def verdicts(grid, front, last, base, *, clear, close, short):
          ("A schedule of the paper is worth taking, in time or in memory.", _OFTEN, sum(worth), len(worth), "fronts")],
         columns=["statement", "rule", "met", "of", "counted"], dtype=object,
     )  # fmt: skip
-    share = asked.met.astype(float) / asked.of.where(asked.of > 0)
-    in_part = (share >= asked.rule.str[1]) & (share > 0)
+    share = statements.met.astype(float) / statements.of.where(statements.of > 0)
+    carried, in_part = (share >= statements.rule.str[place] for place in (0, 1))
     verdict = np.select(
-        [share.isna(), share >= asked.rule.str[0], in_part], ["not asked", "carries over", "in part"], "does not"
+        [share.isna(), carried, in_part & (share > 0)], ["not asked", "carries over", "in part"], "does not"
     )
-    found = [f"{row.met:.2f}" if row.met is tau else f"{row.met} of {row.of}" for row in asked.itertuples()]
-    return asked[["statement"]].assign(verdict=verdict, found=found, counted=asked.counted)
+    counts = [f"{row.met:.2f}" if row.met is tau else f"{row.met} of {row.of}" for row in statements.itertuples()]
+    return statements[["statement"]].assign(verdict=verdict, found=counts, counted=statements.counted)
 
 
 def formula_gaps(grid):
@@ -195,8 +195,8 @@ def clear_by_pair(grid, rows):
     """
     bubbles = grid.pivot(index=_POINT, columns="label", values="table_bubble_ratio")
     pairs = rows[rows.clear].groupby(["smaller_bubble", "faster"]).size().rename("reversals").reset_index()
-    both = zip(pairs.smaller_bubble, pairs.faster, strict=True)
-    pairs["points"] = [int((order_of_bubbles(bubbles[one], bubbles[other]) < 0).sum()) for one, other in both]
+    labels = pairs[["smaller_bubble", "faster"]].values
+    pairs["points"] = [int((order_of_bubbles(bubbles[less], bubbles[more]) < 0).sum()) for less, more in labels]
     pairs["share"] = pairs.reversals / pairs.points
     order = {"by": ["reversals", "smaller_bubble", "faster"], "ascending": [False, True, True]}
     return pairs.sort_values(**order, ignore_index=True)

@@ -66,13 +66,12 @@ def throughput(compute_efficiency, schedules=None, change=None, runs=None):
     system = replace(load_system("a100"), compute_efficiency=compute_efficiency)
     system = change(system) if change else system
     runs = pd.read_csv(DATA / "reference" / "megatron_sc21.csv") if runs is None else runs
-    rates = [_rate(row_of(run), system, schedules or {}) for run in runs.itertuples(index=False)]
+    rates = []
+    for row in map(row_of, runs.itertuples(index=False)):
+        if row["schedule"] in (schedules or {}):
+            row |= {"schedule": schedules[row["schedule"]], "chunks": "1"}
+        run = run_of(row)
+        flops = model_flops(run.model, sequences=run.layout.global_batch, recompute="full")
+        gpu_s = predicted(row, system)["predicted_iteration_s"] * run.layout.tp * run.layout.pp
+        rates.append(flops / gpu_s / _TERA)
     return runs.assign(predicted=rates, error=rates / runs.tflops_per_gpu - 1)
-
-
-def _rate(row, system, schedules):
-    if row["schedule"] in schedules:
-        row |= {"schedule": schedules[row["schedule"]], "chunks": "1"}
-    run = run_of(row)
-    flops = model_flops(run.model, sequences=run.layout.global_batch, recompute="full")
-    return flops / (predicted(row, system)["predicted_iteration_s"] * run.layout.tp * run.layout.pp) / _TERA

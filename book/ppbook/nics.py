@@ -54,19 +54,17 @@ def draw_queues(run, title, context=""):
         size = (page_width(), 1.9 + sum(heights))
         figure, (above, below) = plt.subplots(2, sharex=True, height_ratios=heights, figsize=size)
         draw_operations(above, run.table, run.timeline.start_s, run.timeline.end_s, window)
-        queues = []
+        queues, edges = [], {"edgecolor": "#555555", "lw": 0.5}
+        style = {"color": ON_LIGHT, "ha": "center", "va": "center", "fontsize": 7, "clip_on": True}
         for row, (node, side) in enumerate(lanes):
             comes, goes = _MOMENTS[side]
-            here = messages[messages[f"node_{side}"] == node]
-            colours = [KIND_COLOURS[kind] for kind in here.kind]
-            boxes = list(zip(here[goes], here.occupancy_s, strict=True))
-            below.broken_barh(boxes, (row - 0.06, 0.46), facecolor=colours, edgecolor="#555555", lw=0.5)
-            middles = here[goes] + here.occupancy_s / 2
-            shown = middles.between(*window)
-            for middle, microbatch in zip(middles[shown], here.microbatch[shown], strict=True):
-                style = {"color": ON_LIGHT, "ha": "center", "va": "center", "fontsize": 7, "clip_on": True}
+            lane = messages[messages[f"node_{side}"] == node]
+            colours = lane.kind.map(KIND_COLOURS)
+            below.broken_barh(lane[[goes, "occupancy_s"]].values, (row - 0.06, 0.46), facecolor=colours, **edges)
+            middles = lane[goes] + lane.occupancy_s / 2
+            for middle, microbatch in lane.microbatch.set_axis(middles)[middles.between(*window).values].items():
                 below.text(middle, row + 0.17, microbatch, **style)
-            late = here[here[goes] - here[comes] > 1e-9 * here.occupancy_s]
+            late = lane[lane[goes] - lane[comes] > 1e-9 * lane.occupancy_s]
             changes = pd.concat([pd.Series(-1, late[goes]), pd.Series(1, late[comes])])
             queues.append(changes.sort_index(kind="stable").cumsum())
         most = max([1, *(waiting.max() for waiting in queues if len(waiting))])

@@ -98,9 +98,16 @@ def recorded(folder=FOLDER):
     folder = Path(folder)
     steps = pd.read_csv(folder / "steps.csv").groupby("run").step_ms
     operations = dict(list(pd.read_csv(folder / "operations.csv").groupby("run")))
-    return tuple(
-        _recorded(head, steps.get_group(head["run"]), operations[head["run"]]) for head in about(folder)["runs"]
-    )
+    runs = []
+    for head in about(folder)["runs"]:
+        rows = operations[head["run"]]
+        case = Case(head["schedule"], (("chunks", head["chunks"]),) if "interleaved" in head["schedule"] else ())
+        table = built(case, int(rows["rank"].max()) + 1, head["microbatches"])
+        names = [str(table.op(index)) for index in range(table.num_operations)]
+        times_s = _US * rows.set_index("operation")[["start_us", "end_us"]].reindex(names).to_numpy()
+        facts = (head["workload"], head["schedule"], head["runner"], head["microbatches"])
+        runs.append(Recorded(*facts, table, _MS * steps.get_group(head["run"]).to_numpy(), *times_s.T))
+    return tuple(runs)
 
 
 def about(folder=FOLDER):
@@ -120,16 +127,6 @@ def about(folder=FOLDER):
     {'F': 10.0, 'I': 10.0, 'W': 10.0}
     """
     return json.loads((Path(folder) / "runs.json").read_text(encoding="utf-8"))
-
-
-def _recorded(head, steps, operations):
-    case = Case(head["schedule"], (("chunks", head["chunks"]),) if "interleaved" in head["schedule"] else ())
-    table = built(case, int(operations["rank"].max()) + 1, head["microbatches"])
-    times = operations.set_index("operation")[["start_us", "end_us"]]
-    names = [str(table.op(index)) for index in range(table.num_operations)]
-    start, end = (_US * times.reindex(names)).to_numpy().T
-    known = (head["workload"], head["schedule"], head["runner"], head["microbatches"])
-    return Recorded(*known, table, _MS * steps.to_numpy(), start, end)
 
 
 class Gaps(NamedTuple):
@@ -212,16 +209,17 @@ def constants(runs, message_s):
     Constants
     """
     waits = [gaps(run, message_s) for run in runs]
-    operation_s = pd.concat([_durations(run) for run in runs]).groupby(["stages", "kind", "stage"]).seconds.mean()
+    durations = pd.concat([
+        pd.DataFrame({
+            "stages": run.table.num_stages, "kind": run.table.kind, "stage": run.table.stage,
+            "seconds": run.end_s - run.start_s,
+        })
+        for run in runs
+    ])  # fmt: skip
+    operation_s = durations.groupby(["stages", "kind", "stage"]).seconds.mean()
     fixed_s = float(np.median(np.concatenate([gap.alone for gap in waits])))
     waited_s = float(np.median(np.concatenate([gap.waited for gap in waits])))
     return Constants(operation_s.to_dict(), max(waited_s - fixed_s, 0.0), fixed_s)
-
-
-def _durations(run):
-    table = run.table
-    columns = {"kind": table.kind, "stage": table.stage, "seconds": run.end_s - run.start_s}
-    return pd.DataFrame({"stages": table.num_stages, **columns})
 
 
 def alone_s(workload, folder=FOLDER):
@@ -236,9 +234,7 @@ def alone_s(workload, folder=FOLDER):
     -------
     float
     """
-    return _MS * next(
-        message["ping_pong_ms"] for message in about(folder)["messages"] if message["workload"] == workload
-    )
+    return _MS * {message["workload"]: message["ping_pong_ms"] for message in about(folder)["messages"]}[workload]
 
 
 def predicted(p2p, per_operation=True, fit=False, folder=FOLDER):
@@ -269,52 +265,41 @@ def predicted(p2p, per_operation=True, fit=False, folder=FOLDER):
     True
     """
     prepare(LARGE)  # many small graphs
-    runs, tried = recorded(folder), FACTORS if fit else np.ones(1)
-    steps_s = np.array([_steps_s(run, p2p, per_operation, tried, folder) for run in runs])
+    runs, factors = recorded(folder), FACTORS if fit else np.ones(1)
+    steps_s = np.array([_steps_s(run, p2p, per_operation, factors, folder) for run in runs])
     logs = np.log(steps_s / [[run.first_s] for run in runs])
-    chosen = [_least(runs, logs, run) if fit else 0 for run in runs]
-    rows = [
-        (run.workload, run.schedule, run.runner, run.microbatches, p2p,
-         tried[best] * _shown(run.workload, run.schedule, folder).message_s, run.later_s, predicted_s[best])
-        for run, predicted_s, best in zip(runs, steps_s, chosen, strict=True)
-    ]  # fmt: skip
+    rows = []
+    for run, predicted_s in zip(runs, steps_s, strict=True):
+        others = [other.workload == run.workload and other.schedule != run.schedule for other in runs]
+        errors = logs[others][np.isfinite(logs[others, 0])]
+        best = np.argmin((errors**2).sum(axis=0))
+        message_s = factors[best] * _constants_of(run.workload, run.schedule, folder).message_s
+        rows.append((run.workload, run.schedule, run.runner, run.microbatches, p2p, message_s, run.later_s,
+                     predicted_s[best]))  # fmt: skip
     columns = ["workload", "schedule", "runner", "microbatches", "p2p", "message_s", "measured_s", "predicted_s"]
     frame = pd.DataFrame(rows, columns=columns)
     return frame.assign(error=frame.predicted_s / frame.measured_s - 1)
 
 
-def _least(runs, logs, left_out):
-    """The message time that leaves the least error on the other schedules of a workload."""
-    others = [run.workload == left_out.workload and run.schedule != left_out.schedule for run in runs]
-    kept = logs[others]
-    return int(np.argmin((kept[np.isfinite(kept[:, 0])] ** 2).sum(axis=0)))
-
-
 @cache
-def _shown(workload, without, folder):
+def _constants_of(workload, without, folder):
     """Constants of the runs of a workload that ran other schedules."""
     runs = [run for run in recorded(folder) if run.workload == workload and run.schedule != without]
     return constants(runs, alone_s(workload, folder))
 
 
 def _steps_s(run, p2p, per_operation, factors, folder):
-    """What a step takes, for several lengths of a message."""
-    shown = _shown(run.workload, run.schedule, folder)
-    fixed_s = shown.per_operation_s if per_operation else 0.0
-    many = [_costs(run.table, shown._replace(message_s=factor * shown.message_s), fixed_s) for factor in factors]
-    try:
-        return makespans(graph_of(run.table, p2p), many)
-    except TableError:  # a deadlock under rendezvous
-        return np.full(len(factors), np.nan)
-
-
-def _costs(table, shown, fixed_s):
-    """Costs of a table, each stage with its own times."""
-    costs = uniform_costs(table, 1.0, 1.0, comm=shown.message_s)
+    """What a step takes, for several lengths of a message; each stage has its own times."""
+    table, machine = run.table, _constants_of(run.workload, run.schedule, folder)
     compute_s = np.zeros((len(OpKind), table.num_stages))
     for kind, stage in {*zip(table.kind.tolist(), table.stage.tolist(), strict=True)}:
-        compute_s[kind, stage] = shown.operation_s[table.num_stages, kind, stage] + fixed_s
-    return replace(costs, compute_s=compute_s)
+        compute_s[kind, stage] = machine.operation_s[table.num_stages, kind, stage]
+        compute_s[kind, stage] += machine.per_operation_s * per_operation
+    costs = [uniform_costs(table, 1.0, 1.0, comm=factor * machine.message_s) for factor in factors]
+    try:
+        return makespans(graph_of(table, p2p), [replace(cost, compute_s=compute_s) for cost in costs])
+    except TableError:  # a deadlock under rendezvous
+        return np.full(len(factors), np.nan)
 
 
 def rms(errors):
@@ -354,21 +339,17 @@ def held_up(folder=FOLDER):
         ``alone_ms``, the medians of the time before them and before those that needed no message, ``message_ms``, and
         ``share``, their difference over the last; NaN for fewer than four operations.
     """
-    together = {}
-    for run in recorded(folder):
-        together.setdefault((run.workload, run.schedule, run.runner), []).append(run)
-    rows = [(*key, *_held_up(runs, key[0], folder)) for key, runs in together.items()]
-    names = ["workload", "schedule", "runner", "operations", "ready_ms", "alone_ms", "message_ms"]
-    frame = pd.DataFrame(rows, columns=names)
+    runs = pd.DataFrame([(run.workload, run.schedule, run.runner, run) for run in recorded(folder)])
+    rows = []
+    for (workload, *key), group in runs.groupby([0, 1, 2], sort=False)[3]:
+        waits = [gaps(run, alone_s(workload, folder)) for run in group]
+        ready, alone = (np.concatenate([getattr(gap, name) for gap in waits]) for name in ("ready", "alone"))
+        ready_ms = 1e3 * np.median(ready) if len(ready) >= 4 else np.nan
+        message_ms = 1e3 * _constants_of(workload, None, folder).message_s
+        rows.append((workload, *key, len(ready), ready_ms, 1e3 * np.median(alone), message_ms))
+    columns = ["workload", "schedule", "runner", "operations", "ready_ms", "alone_ms", "message_ms"]
+    frame = pd.DataFrame(rows, columns=columns)
     return frame.assign(share=(frame.ready_ms - frame.alone_ms) / frame.message_ms)
-
-
-def _held_up(runs, workload, folder):
-    waits = [gaps(run, alone_s(workload, folder)) for run in runs]
-    ready, alone = (np.concatenate([getattr(gap, name) for gap in waits]) for name in ("ready", "alone"))
-    message_s = _shown(workload, None, folder).message_s
-    median = np.median(ready) if len(ready) >= 4 else float("nan")
-    return len(ready), 1e3 * median, 1e3 * np.median(alone), 1e3 * message_s
 
 
 def crowded(workload, folder=FOLDER):

@@ -1,7 +1,5 @@
 """What the errors that remain consist of: a few runs that are far off, and runs that repeat one another."""
 
-import pandas as pd
-
 from ppmodel.measured import COLUMNS
 
 _KERNEL = "kernel (.*)"
@@ -30,23 +28,23 @@ def remaining(runs, what="iteration_s", predicted="predicted_iteration_s"):
 
     Examples
     --------
+    >>> import pandas as pd
     >>> row = dict.fromkeys(COLUMNS, 1) | {"runs": "a", "source": "ours", "predicted_iteration_s": 1.0}
     >>> left = remaining(pd.DataFrame([row | {"iteration_s": seconds} for seconds in (0.98, 1.02)]))
     >>> left[["rows", "equal", "floor"]].round(3).values.tolist()
     [[2.0, 2.0, 0.02]]
     """
-    known = runs[runs[what].notna() & runs[predicted].notna()]
-    known = known.assign(off=(known[predicted].astype(float) / known[what] - 1).abs())
-    kernel = known.source.str.extract(_KERNEL, expand=False)
-    twins = known.assign(kernel=kernel).groupby(["runs", "kernel", *COLUMNS], dropna=False)[what]
-    known = known.assign(equal=twins.transform("size") > 1, spread=(twins.transform("mean") / known[what] - 1).abs())
-    return pd.DataFrame([_of(name, group) for name, group in known.groupby("runs", sort=False)])
-
-
-def _of(name, group):
-    far, twins, whole = group[group.off > FAR].off, group[group.equal].spread, group.off.sum()
-    return {
-        "runs": name, "rows": len(group), "mean": group.off.mean(), "far": len(far),
-        "far_share": far.sum() / whole if whole else 0.0, "rest": group[group.off <= FAR].off.mean(),
-        "equal": len(twins), "floor": twins.mean(),
-    }  # fmt: skip
+    both = runs[runs[what].notna() & runs[predicted].notna()]
+    off = (both[predicted].astype(float) / both[what] - 1).abs()
+    kernel = both.source.str.extract(_KERNEL, expand=False)
+    twins = both.assign(kernel=kernel).groupby(["runs", "kernel", *COLUMNS], dropna=False)[what]
+    equal, spread = twins.transform("size") > 1, (twins.transform("mean") / both[what] - 1).abs()
+    groups = both.assign(
+        off=off, equal=equal, floor=spread.where(equal), far=off > FAR, far_off=off.where(off > FAR, 0.0),
+        rest=off.where(off <= FAR),
+    ).groupby("runs", sort=False)  # fmt: skip
+    left = groups.agg(
+        rows=("off", "size"), mean=("off", "mean"), far=("far", "sum"), far_share=("far_off", "sum"),
+        rest=("rest", "mean"), equal=("equal", "sum"), floor=("floor", "mean"),
+    )  # fmt: skip
+    return left.assign(far_share=(left.far_share / groups.off.sum()).fillna(0.0)).reset_index()

@@ -1,7 +1,6 @@
 """STP's measurements, and what the model says of the same runs."""
 
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -47,11 +46,6 @@ def offloads(share=1.0):
     return {"offload_warm_up": 1.0, "offload": share}
 
 
-@cache
-def _measured(name):
-    return pd.read_csv(DATA / "reference" / f"stp_{name}.csv")
-
-
 def load_throughputs(name="throughput"):
     """Measured throughputs whose layout is stated, with the gain of STP on either of the other two.
 
@@ -71,8 +65,9 @@ def load_throughputs(name="throughput"):
     >>> round(float(load_throughputs().gain_1f1b_i.max()), 3)
     0.111
     """
-    rows = {"context": 1, "data": 1} | _measured(name).dropna(subset="tensor").to_dict("list")
-    rows = pd.DataFrame(rows).astype(dict.fromkeys(("tensor", "pipeline", "context", "data", "batch"), int))
+    file = pd.read_csv(DATA / "reference" / f"stp_{name}.csv").dropna(subset="tensor")
+    rows = pd.DataFrame({"context": 1, "data": 1} | file.to_dict("list"))
+    rows = rows.astype(dict.fromkeys(("tensor", "pipeline", "context", "data", "batch"), int))
     return rows.assign(gain_1f1b_i=rows.stp / rows["1f1b_i"] - 1, gain_zb_v=rows.stp / rows.zb_v - 1)
 
 
@@ -197,17 +192,14 @@ def predict(rows, system, zb_v="exposed", **options):
     >>> bool(abs(rows.off_1f1b_i.item()) < 0.025)
     True
     """
-    hides = {name: name != "zb_v" or zb_v == "hidden" for name in SCHEDULES}
-    times = [
-        [
-            compare([case], system=system, overlap_backward=hides[name], **run_of(row), **options).iteration_s.item()
-            for name, case in SCHEDULES.items()
-        ]
-        for row in rows.itertuples(index=False)
-    ]
-    seconds = pd.DataFrame(times, columns=[*SCHEDULES], index=rows.index)
-    ours = {f"ours_{name}": seconds[name] / seconds.stp - 1 for name in ("1f1b_i", "zb_v")}
-    return rows.assign(**ours, **{f"off_{name[5:]}": gain - rows[f"gain_{name[5:]}"] for name, gain in ours.items()})
+    seconds = pd.DataFrame(index=rows.index, columns=[*SCHEDULES], dtype=float)
+    for name, case in SCHEDULES.items():
+        given = {"system": system, "overlap_backward": name != "zb_v" or zb_v == "hidden", **options}
+        frames = [compare([case], **run_of(row), **given) for row in rows.itertuples(index=False)]
+        seconds[name] = pd.concat(frames).iteration_s.to_numpy()
+    gains = {name: seconds[name] / seconds.stp - 1 for name in ("1f1b_i", "zb_v")}
+    rows = rows.assign(**{f"ours_{name}": gain for name, gain in gains.items()})
+    return rows.assign(**{f"off_{name}": gain - rows[f"gain_{name}"] for name, gain in gains.items()})
 
 
 def table_of(name, num_ranks, num_microbatches):

@@ -50,9 +50,10 @@ class Point(NamedTuple):
     chunks: int
     held: float
 
-    @property
-    def case(self):
-        """The schedule as it ran, its order searched for the times where it is searched."""
+    def case(self, schedules=None):
+        """The schedule as it ran, its order searched for the times where it is searched, or another, by its name."""
+        if self.schedule in (schedules or {}):
+            return as_case(schedules[self.schedule])
         case = as_case(SCHEDULES[self.schedule])
         options = {"interleaved-1f1b": {"chunks": self.chunks}, "1f1b": {}}
         searched = {"times": tuple(round(1e3 * time, 3) for time in self.times_s), "held": round(self.held, 6)}
@@ -76,15 +77,11 @@ def points():
     profiled = pd.read_csv(_FOLDER / "zero_bubble_bubble_rates.csv")
     models = pd.read_csv(_FOLDER / "zero_bubble_models.csv").drop(columns=["microbatch_size"])
     joined = measured.merge(profiled, on=["model", "devices", "microbatches"]).merge(models, on="model")
-    return [_point(row) for row in joined.itertuples(index=False)]
-
-
-def _point(row):
-    times = (row.t_forward_ms, row.t_input_grad_ms, row.t_weight_grad_ms, row.t_comm_ms)
-    return Point(
-        *(getattr(row, name) for name in Point._fields[:7]), tuple(round(time * _MS, 9) for time in times),
-        row.interleaved_chunks, 32 / (34 + 5 * row.heads * row.sequence / row.hidden),
-    )  # fmt: skip
+    times_ms = joined[["t_forward_ms", "t_input_grad_ms", "t_weight_grad_ms", "t_comm_ms"]]
+    joined["times_s"] = [*map(tuple, (times_ms * _MS).round(9).values.tolist())]
+    joined["held"] = 32 / (34 + 5 * joined.heads * joined.sequence / joined.hidden)
+    columns = joined.rename(columns={"interleaved_chunks": "chunks"})[[*Point._fields]]
+    return [Point(*row) for row in columns.itertuples(index=False)]
 
 
 def simulated(p2p="latency", per_operation_s=0.0, schedules=None, change=None):
@@ -118,30 +115,23 @@ def simulated(p2p="latency", per_operation_s=0.0, schedules=None, change=None):
     (48, True)
     """
     prepare(LARGE)  # many small graphs
-    extra = np.atleast_1d(per_operation_s)
-    rows = [
-        (point.model, point.microbatches, point.schedule, seconds, point.samples_per_gpu_s, rate)
-        for point in points()
-        for seconds, rate in zip(extra, _rates(point, p2p, extra, schedules or {}, change), strict=True)
-    ]
-    columns = ["model", "microbatches", "schedule", "per_operation_s", "samples_per_gpu_s", "simulated"]
-    frame = pd.DataFrame(rows, columns=columns)
-    return frame.assign(error=frame.simulated / frame.samples_per_gpu_s - 1)
-
-
-def _rates(point, p2p, extra, schedules, change):
-    """Samples per GPU and second, for each fixed cost."""
-    case = as_case(schedules[point.schedule]) if point.schedule in schedules else point.case
-    table = built(case, point.devices, point.microbatches)
-    times = change(point.times_s) if change else point.times_s
-    forward, input_grad, weight_grad, comm = times
-    costs = uniform_costs(table, forward, input_grad=input_grad, weight_grad=weight_grad, comm=comm)
-    many = [replace(costs, compute_s=costs.compute_s + fixed_s) for fixed_s in extra]
-    try:
-        seconds = iterations(graph_of(table, p2p), many).span_s
-    except TableError:  # a deadlock under rendezvous
-        return np.full(len(extra), np.nan)
-    return point.microbatches * point.microbatch_size / (point.devices * seconds)
+    frames = []
+    for point in points():
+        table = built(point.case(schedules), point.devices, point.microbatches)
+        forward, input_grad, weight_grad, comm = change(point.times_s) if change else point.times_s
+        costs = uniform_costs(table, forward, input_grad=input_grad, weight_grad=weight_grad, comm=comm)
+        systems = [replace(costs, compute_s=costs.compute_s + fixed_s) for fixed_s in np.atleast_1d(per_operation_s)]
+        try:
+            seconds = iterations(graph_of(table, p2p), systems).span_s
+        except TableError:  # a deadlock under rendezvous
+            seconds = np.nan
+        rows = pd.DataFrame({
+            "model": point.model, "microbatches": point.microbatches, "schedule": point.schedule,
+            "per_operation_s": np.atleast_1d(per_operation_s), "samples_per_gpu_s": point.samples_per_gpu_s,
+            "simulated": point.microbatches * point.microbatch_size / (point.devices * seconds),
+        })  # fmt: skip
+        frames.append(rows.assign(error=rows.simulated / rows.samples_per_gpu_s - 1))
+    return pd.concat(frames, ignore_index=True)
 
 
 def scaled_rms(frame):
@@ -185,30 +175,21 @@ def with_fixed_costs():
     frame = simulated("latency", PER_OPERATION_S)
     runs = frame[frame.per_operation_s == 0].drop(columns=["per_operation_s", "simulated", "error"])
     runs = runs.reset_index(drop=True)
-    samples = np.array([point.microbatches * point.microbatch_size / point.devices for point in points()])[
-        :, None, None
-    ]
+    samples = np.array([[[point.microbatches * point.microbatch_size / point.devices]] for point in points()])
     seconds = samples[..., 0] / frame.simulated.to_numpy().reshape(len(runs), -1)
     rates = samples / (seconds[..., None] + PER_ITERATION_S)
     logs = np.log(rates / runs.samples_per_gpu_s.to_numpy()[:, None, None])
-    everything = np.ones(len(runs), dtype=bool)
-    fits_by_column = {"": [(everything, _least(logs, runs.schedule, everything))]}
-    models = [runs.model == model for model in runs.model.unique()]
-    fits_by_column["unseen_"] = [(held_out, _least(logs, runs.schedule, ~held_out)) for held_out in models]
-    for prefix, fits in fits_by_column.items():
-        for held_out, (place, other) in fits:
-            runs.loc[held_out, f"{prefix}per_operation_s"] = PER_OPERATION_S[place]
-            runs.loc[held_out, f"{prefix}per_iteration_s"] = PER_ITERATION_S[other]
-            runs.loc[held_out, prefix.rstrip("_") or "simulated"] = rates[held_out, place, other]
+    everything, models = pd.Series(True, runs.index), [runs.model == model for model in runs.model.unique()]
+    folds = [("", "simulated", everything, everything), *(("unseen_", "unseen", fold, ~fold) for fold in models)]
+    for prefix, column, fold, fitted in folds:
+        means = [logs[fitted & (runs.schedule == name)].mean(axis=0) for name in runs.schedule.unique()]
+        operation, iteration = np.unravel_index(np.square(means).sum(axis=0).argmin(), logs.shape[1:])
+        runs.loc[fold, f"{prefix}per_operation_s"] = PER_OPERATION_S[operation]
+        runs.loc[fold, f"{prefix}per_iteration_s"] = PER_ITERATION_S[iteration]
+        runs.loc[fold, column] = rates[fold, operation, iteration]
     runs["error"] = runs.simulated / runs.samples_per_gpu_s - 1
     runs["unseen_error"] = runs.unseen / runs.samples_per_gpu_s - 1
     return runs
-
-
-def _least(logs, schedule, seen):
-    """Places of the fixed costs that favour no schedule, by some of the runs."""
-    means = [logs[(seen & (schedule == name)).to_numpy()].mean(axis=0) for name in schedule.unique()]
-    return np.unravel_index(np.square(means).sum(axis=0).argmin(), logs.shape[1:])
 
 
 def memories(schedules=None):
@@ -230,22 +211,16 @@ def memories(schedules=None):
     >>> bool((memories().error.abs() < 0.1).all())
     True
     """
-    rows = [
-        (point.model, point.microbatches, point.schedule, point.memory_gb, _gib(point, schedules or {}))
-        for point in points()
-    ]
-    frame = pd.DataFrame(rows, columns=["model", "microbatches", "schedule", "memory_gb", "gib"])
-    return frame.assign(error=frame.gib / frame.memory_gb - 1)
-
-
-def _gib(point, schedules):
-    case = as_case(schedules[point.schedule]) if point.schedule in schedules else point.case
-    model = load_model(f"zero_bubble_{point.model.replace('.', '_').lower()}")
-    stages = built(case, point.devices, point.microbatches).num_stages
-    per_stage = (model.blocks + 2) // stages  # the embedding and the head take the place of a layer layers
-    layout = {
-        "pp": point.devices, "microbatch_size": point.microbatch_size,
-        "global_batch": point.microbatches * point.microbatch_size,
-        "layers": [per_stage - 1, *[per_stage] * (stages - 2), per_stage - 1],
-    }  # fmt: skip
-    return simulate(case, model=model, system="dgx_a100", layout=layout).peak_memory_bytes / 2**30
+    frame = pd.DataFrame(points())[["model", "microbatches", "schedule", "memory_gb"]]
+    sizes = []
+    for point in points():
+        case, model = point.case(schedules), load_model(f"zero_bubble_{point.model.replace('.', '_').lower()}")
+        stages = built(case, point.devices, point.microbatches).num_stages
+        per_stage = (model.blocks + 2) // stages  # the embedding and the head take the place of a layer each
+        layout = {
+            "pp": point.devices, "microbatch_size": point.microbatch_size,
+            "global_batch": point.microbatches * point.microbatch_size,
+            "layers": [per_stage - 1, *[per_stage] * (stages - 2), per_stage - 1],
+        }  # fmt: skip
+        sizes.append(simulate(case, model=model, system="dgx_a100", layout=layout).peak_memory_bytes / 2**30)
+    return frame.assign(gib=sizes, error=sizes / frame.memory_gb - 1)

@@ -324,7 +324,16 @@ def verified(lowest, schedule, family):
     ...
     ppmodel.errors.PPModelError: certificate = 5: does not prove the peak, only 4; fix the rows or their weights
     """
-    recounted = [_recounted(row, schedule.num_stages) for row in schedule.rows()]
+    recounted = []  # what each rank holds in each cell of its row, counted one operation at a time: the slow way
+    for row in schedule.rows():
+        in_flight, cells = [0] * schedule.num_stages, []
+        for cell in row:
+            for op in cell:
+                in_flight[op.stage] += op.kind == OpKind.F
+            cells.append(tuple(in_flight))
+            for op in cell:
+                in_flight[op.stage] -= op.kind in (OpKind.B, OpKind.W)
+        recounted.append(cells)
     for row in lowest.certificate:
         if recounted[row.rank][row.cell] != row.in_flight:
             raise PPModelError("certificate", row, "is not what the table holds there", "count the operations again")
@@ -365,18 +374,6 @@ def even_work_bound(schedule):
     6
     """
     return 2 * int(_in_use(schedule)[1].sum(axis=2).min(axis=1).max())
-
-
-def _recounted(row, num_stages):
-    """What a rank holds in each cell of its row, counted one operation at a time: the slow way."""
-    in_flight, cells = [0] * num_stages, []
-    for cell in row:
-        for op in cell:
-            in_flight[op.stage] += op.kind == OpKind.F
-        cells.append(tuple(in_flight))
-        for op in cell:
-            in_flight[op.stage] -= op.kind in (OpKind.B, OpKind.W)
-    return cells
 
 
 def _solve_game(payoff):
