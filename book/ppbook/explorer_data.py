@@ -11,7 +11,6 @@ import json
 import zlib
 from base64 import b64encode
 from math import isnan
-from pathlib import Path
 
 import numpy as np
 
@@ -41,10 +40,11 @@ def write_explorer(folder):
     for name in schedules.names():
         entry, tables = schedules.get(name), {written(case): tables_of(case) for case in variants(name)}
         _write(folder / f"{name}.js", "orders", name, tables)
-        shown = [
-            {"key": key, "label": as_case(key).label, "sizes": [_mask(by_ranks, pp) for pp in RANKS]}
-            for key, by_ranks in tables.items()
-        ]
+        shown = []
+        for key, by_ranks in tables.items():  # for each number of ranks a bit for each of its sizes, lowest first
+            legal = {pp: by_ranks[pp]["tables"] if pp in by_ranks else () for pp in RANKS}
+            masks = [sum(1 << bit for bit, size in enumerate(sizes(pp)) if size in legal[pp]) for pp in RANKS]
+            shown.append({"key": key, "label": as_case(key).label, "sizes": masks})
         listed.append({"name": name, "title": entry.title, "legal": entry.legal, "variants": shown})
     _write(folder / "index.js", "index", {
         "schedules": listed, "ranks": RANKS, "microbatches": {pp: sizes(pp) for pp in RANKS}, "semantics": P2P,
@@ -80,13 +80,10 @@ def tables_of(case):
                 continue
             if table.table_microbatches > _MOST_MICROBATCHES:  # one that halves its microbatches
                 continue
-            entry = by_ranks.setdefault(pp, {})
-            entry.setdefault("placement", table.placement.tolist())
-            if len(set(table.stage_shares.tolist())) > 1:
-                entry.setdefault("shares", table.stage_shares.tolist())
+            shares = {"shares": table.stage_shares.tolist()} if np.ptp(table.stage_shares) else {}
+            entry = by_ranks.setdefault(pp, {"placement": table.placement.tolist(), **shares, "tables": {}})
             ratio = float(formula_bubble_ratio(case, pp, microbatches))
-            formula = {} if isnan(ratio) else {"formula": ratio}
-            entry.setdefault("tables", {})[microbatches] = packed(table) | formula
+            entry["tables"][microbatches] = packed(table) | ({} if isnan(ratio) else {"formula": ratio})
     return by_ranks
 
 
@@ -147,13 +144,7 @@ def _jumps(kind, microbatch):
     return jumps
 
 
-def _mask(by_ranks, pp):
-    """A bit for each of `sizes`, lowest first: whether there is a table for it."""
-    return sum(1 << bit for bit, size in enumerate(sizes(pp)) if size in by_ranks.get(pp, {}).get("tables", ()))
-
-
 def _write(path, function, *arguments):
     """Write a classic script that hands data to the page."""
-    written_out = ",\n".join(json.dumps(argument, separators=(",", ":"), ensure_ascii=False) for argument in arguments)
-    text = f"ppmodelExplorer.{function}({written_out});\n"
-    Path(path).write_text(text, encoding="utf-8")
+    data = ",\n".join(json.dumps(argument, separators=(",", ":"), ensure_ascii=False) for argument in arguments)
+    path.write_text(f"ppmodelExplorer.{function}({data});\n", encoding="utf-8")

@@ -208,15 +208,11 @@ def constants(runs, message_s):
     -------
     Constants
     """
-    waits = [gaps(run, message_s) for run in runs]
-    durations = pd.concat([
-        pd.DataFrame({
-            "stages": run.table.num_stages, "kind": run.table.kind, "stage": run.table.stage,
-            "seconds": run.end_s - run.start_s,
-        })
-        for run in runs
-    ])  # fmt: skip
-    operation_s = durations.groupby(["stages", "kind", "stage"]).seconds.mean()
+    waits, durations = [gaps(run, message_s) for run in runs], []
+    for run in runs:
+        columns = {"kind": run.table.kind, "stage": run.table.stage, "seconds": run.end_s - run.start_s}
+        durations.append(pd.DataFrame({"stages": run.table.num_stages, **columns}))
+    operation_s = pd.concat(durations).groupby(["stages", "kind", "stage"]).seconds.mean()
     fixed_s = float(np.median(np.concatenate([gap.alone for gap in waits])))
     waited_s = float(np.median(np.concatenate([gap.waited for gap in waits])))
     return Constants(operation_s.to_dict(), max(waited_s - fixed_s, 0.0), fixed_s)
@@ -374,17 +370,13 @@ def crowded(workload, folder=FOLDER):
     >>> crowded("sleep, 8 MiB").median_ms.iloc[:3].is_monotonic_increasing
     True
     """
-    longest_s = _LONG * alone_s(workload, folder)
-    messages = pd.concat([_crowded(run, longest_s) for run in recorded(folder) if run.workload == workload])
-    medians = messages.groupby("others").ms.agg(["size", "median"]).reset_index()
-    return medians.set_axis(["others", "messages", "median_ms"], axis=1)
-
-
-def _crowded(run, longest_s):
-    table = run.table
-    needs = np.flatnonzero(table.dependencies.remote)
-    sent, begun = run.end_s[table.dependencies.source[needs]], run.start_s[needs]
-    free = np.where(np.isin(needs, table.rank_start), -np.inf, run.end_s[needs - 1])
-    until = np.minimum(begun, sent + longest_s)
-    others = ((sent[:, None] < begun) & (until[:, None] > sent)).sum(axis=0) - 1
-    return pd.DataFrame({"others": others, "ms": 1e3 * (begun - sent)})[sent > free]
+    frames = []
+    for run in (run for run in recorded(folder) if run.workload == workload):
+        needs = np.flatnonzero(run.table.dependencies.remote)
+        sent, begun = run.end_s[run.table.dependencies.source[needs]], run.start_s[needs]
+        free = np.where(np.isin(needs, run.table.rank_start), -np.inf, run.end_s[needs - 1])
+        until = np.minimum(begun, sent + _LONG * alone_s(workload, folder))
+        others = ((sent[:, None] < begun) & (until[:, None] > sent)).sum(axis=0) - 1
+        frames.append(pd.DataFrame({"others": others, "ms": 1e3 * (begun - sent)})[sent > free])
+    medians = pd.concat(frames).groupby("others").ms
+    return medians.agg(messages="size", median_ms="median").reset_index()
