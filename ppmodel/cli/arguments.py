@@ -93,7 +93,8 @@ def _layout_option(name, option):
     if option.words or option.type is tuple:  # the layout itself refuses what is neither a word nor a number
         kind = _layers if option.type is tuple else _number_or_word
     elif option.type is float:
-        kind = Value("SHARE", float, lambda share: 0 <= share <= 1, option.rule, "pass, for example, {option} 0.5")
+        remedy = f"pass, for example, {{option}} {0.5 if option.high == 1 else option.low}"
+        kind = Value("NUMBER", float, lambda number: option.low <= number <= option.high, option.rule, remedy)
     else:
         kind = count(option.high, option.low, option.rule)
     return click.option(f"--{dashed}", type=kind, metavar=option.form, help=option.help)

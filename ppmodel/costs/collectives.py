@@ -92,7 +92,7 @@ def group_of(group, layout, system):
         "data": (layout.dp * layout.cp, layout.tp),
         "expert-data": (layout.dp * layout.cp // layout.ep, layout.tp * layout.ep),
     }[group]
-    gpus = (layout.pp or 1) * layout.tp * layout.cp * layout.dp
+    gpus = (layout.pp or 1) * layout.rank_gpus
     return _placed(size, stride, system.nodes.devices_per_node if system.nodes else 1, gpus)
 
 
@@ -169,7 +169,7 @@ def collective_line(kind, group, layout, system):
     where, attained, node = group_of(group, layout, system), system.collectives, system.nodes
     sharing = 1
     if node and node.shared_nic:
-        sharing = min(node.devices_per_node, layout.tp * layout.cp * layout.dp)
+        sharing = min(node.devices_per_node, layout.rank_gpus)
     bandwidth, latency_s = system.network_bandwidth_bytes_per_s / sharing, system.network_latency_s
     if attained:
         efficiency = attained.network_efficiency

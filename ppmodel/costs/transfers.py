@@ -56,7 +56,7 @@ def pipeline_links(schedule, model, system, layout=None):
         If the system lists nodes for a different number of ranks.
     """
     num_bytes = sent_bytes(schedule, model, system, layout)
-    gpus = 1 if layout is None else layout.tp * layout.cp * layout.dp
+    gpus = 1 if layout is None else layout.rank_gpus
     if system.nodes is None:
         between = hockney_s(num_bytes, system)
         return Links(None, between, between, None)

@@ -242,6 +242,11 @@ class LayoutSpec:
         return {"layout": self.name} | {name: getattr(self, name) for name, _ in layout_options(column=True)}
 
     @property
+    def rank_gpus(self) -> int:
+        """GPUs of a rank of the pipeline, over all replicas of the model, tp x cp x dp."""
+        return self.tp * self.cp * self.dp
+
+    @property
     def replica_gpus(self) -> int:
         """GPUs per replica of the model, tp x cp x pp; per rank if `pp` is open."""
         return self.tp * self.cp * (self.pp or 1)
@@ -285,7 +290,7 @@ class LayoutSpec:
                     rule = f"must be {shares} x the schedule's microbatches ({size})"
                     self._refuse("global_batch", rule, f"choose {stated} microbatches, or another global_batch")
                 self._refuse(name, f"is the layout's; the schedule's is {size}", "choose one of the two")
-        gpus = self.gpus or self.tp * self.cp * self.dp * num_ranks
+        gpus = self.gpus or self.rank_gpus * num_ranks
         if gpus > LARGEST:
             product = f"{self.tp} x {self.cp} x {self.dp} x {num_ranks}"
             rule = f"gives {product} = {gpus} GPUs with tp, cp and pp, more than {LARGEST}"
