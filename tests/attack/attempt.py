@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -233,7 +234,9 @@ def _waited(child, until):
         if number:
             return os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024
         if time.monotonic() > until:
-            os.killpg(child, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has not made its own group yet
+                os.killpg(child, signal.SIGKILL)
+            os.kill(child, signal.SIGKILL)
             return os.wait4(child, 0)[0] and None, 0
         time.sleep(0.003)
 
