@@ -110,16 +110,14 @@ class LayoutSpec:
         0,
         int,
         "What replicas shard: 1 optimizer state; 2 also gradients; 3 also weights (default 0).",
-        "[0|1|2|3]",
-        low=0,
-        high=3,
+        0,
+        3,
         column=True,
     )
     recompute: str | int | None = declared(
         None,
         int,
         "Activations to recompute; N: that many layers of each stage in full (default: as the model says).",
-        "none|selective|full|N",
         low=0,
         words=RECOMPUTE,
         column=True,
@@ -130,47 +128,24 @@ class LayoutSpec:
         "ring", str, "How cp exchanges keys and values (default ring).", words=("ring", "all-gather")
     )
     overlap_tensor: bool = declared(False, bool, "Hide tensor-parallel collectives under GEMMs.")
-    overlap_backward: bool = declared(
-        False, bool, "Hide tensor-parallel collectives of input gradients under weight gradients."
-    )
+    overlap_backward: bool = declared(False, bool, "Hide those of input gradients under weight gradients.")
     overlap_gradients: bool = declared(False, bool, "Hide gradient reduction under the backward.")
     overlap_parameters: bool = declared(False, bool, "Hide gathering of parameters under the forward.")
     pairing: str = declared(
-        "alternating",
-        str,
-        "The order in which the units of two operations in one cell run (default alternating).",
-        words=("alternating", "best"),
+        "alternating", str, "Order of the units of a cell (default alternating).", words=("alternating", "best")
     )
     hand_on: str = declared(
-        "at_end",
-        str,
-        "When results of two operations in one cell are sent: at its end (default) or as soon as each is ready.",
-        words=("at_end", "when_ready"),
+        "at_end", str, "When a cell sends its two results (default at_end).", words=("at_end", "when_ready")
     )
     offload: float = declared(
-        0.0,
-        float,
-        "Fraction of activations to copy to host memory after their forward, and back later (default 0).",
-        "0..1",
-        low=0,
-        high=1,
-        column=True,
+        0.0, float, "Fraction of activations to copy to host memory and back (default 0).", 0, 1, column=True
     )
-    offload_warm_up: float | None = declared(
-        None, float, "The same for forwards before a rank's first backward.", "0..1", low=0, high=1
-    )
+    offload_warm_up: float | None = declared(None, float, "The same for forwards before a rank's first backward.", 0, 1)
     offload_chunks: str = declared(
-        "first",
-        str,
-        "Which activations: of each rank's first chunk (default), or of all chunks.",
-        words=("first", "all"),
+        "first", str, "Which: those of each rank's first chunk (default), or all.", words=("first", "all")
     )
     layers: str | tuple[int, ...] = declared(
-        "balanced",
-        tuple,
-        "Blocks per stage: balanced (default), even, one number for each stage, or Megatron-LM's notation: "
-        "'Et*19|t*21|t*21|t*19L'.",
-        "WORD|N,N,...|STRING",
+        "balanced", tuple, "Blocks per stage, or Megatron-LM's notation: 'Et*19|t*21|t*21|t*19L' (default balanced)."
     )
     provenance: tuple = field(default=(), compare=False, repr=False)
 

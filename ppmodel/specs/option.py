@@ -15,8 +15,6 @@ class Option(NamedTuple):
         ``int``, ``float``, ``bool`` or ``str``.
     help : str
         For the command line.
-    form : str
-        Placeholder for the value in help texts.
     low, high : int
         Range of a number.
     words : tuple of str
@@ -31,13 +29,23 @@ class Option(NamedTuple):
 
     type: type
     help: str
-    form: str = "N"
     low: int = 1
     high: int = LARGEST
     words: tuple = ()
     column: bool = False
     heading: str = ""
     of_schedule: bool = False
+
+    @property
+    def form(self):
+        """Placeholder for the value in help texts."""
+        if self.type is tuple:
+            return "WORD|N,N,...|STRING"
+        if self.words:
+            return "|".join([*self.words, "N"])
+        if self.high < 10:
+            return "0..1" if self.type is float else f"[{'|'.join(map(str, range(self.low, self.high + 1)))}]"
+        return "N"
 
     @property
     def rule(self):
