@@ -107,12 +107,7 @@ class LayoutSpec:
     global_batch: int | None = declared(None, int, "Sequences per iteration: dp x microbatch size x B.", column=True)
     sequence_parallel: bool = declared(False, bool, "Also split norms and dropout over tp.", column=True)
     zero: int = declared(
-        0,
-        int,
-        "What replicas shard: 1 optimizer state; 2 also gradients; 3 also weights (default 0).",
-        0,
-        3,
-        column=True,
+        0, int, "What replicas shard: 1 optimizer state, 2 and gradients, 3 and weights (default 0).", 0, 3, column=True
     )
     recompute: str | int | None = declared(
         None,
@@ -283,10 +278,10 @@ def layout_options(column=None, of_schedule=None):
     >>> [name for name, _ in layout_options(of_schedule=True)]
     ['pp', 'chunks']
     """
-    declared = ((entry.name, entry.metadata.get("option")) for entry in fields(LayoutSpec))
+    options = [(entry.name, entry.metadata["option"]) for entry in fields(LayoutSpec) if "option" in entry.metadata]
     return tuple(
-        (name, option) for name, option in declared
-        if option is not None and column in (None, option.column) and of_schedule in (None, option.of_schedule)
+        (name, option) for name, option in options
+        if column in (None, option.column) and of_schedule in (None, option.of_schedule)
     )  # fmt: skip
 
 
@@ -385,10 +380,10 @@ def as_layout(layout=None, keywords=None):
     4
     """
     if isinstance(layout, dict):
-        known = ("name", "title", "pp", "chunks", *layout_keywords())
+        names = ("name", "title", "pp", "chunks", *layout_keywords())
         for name in layout:
-            if name not in known:
-                raise _unknown(name, layout[name], known)
+            if name not in names:
+                raise _unknown(name, layout[name], names)
         layout, keywords = LayoutSpec(), {**layout, **(keywords or {})}
     elif layout is None:
         layout = LayoutSpec()
@@ -450,8 +445,8 @@ def _values(name, value):
     return [values] if is_division else values
 
 
-def _unknown(name, value, known):
+def _unknown(name, value, names):
     from ppmodel.specs.meant import meant_key
 
-    remedy = meant_key(name, known) or f"it has {', '.join(known)}"
+    remedy = meant_key(name, names) or f"it has {', '.join(names)}"
     return SpecificationError(name, value, "is not a known value of a layout", remedy)

@@ -21,8 +21,6 @@ class Option(NamedTuple):
         The legal words, if the value is a word; with the type ``int``, also a number is legal.
     column : bool
         Whether frames have a column for it.
-    heading : str
-        Of that column; the name by default.
     of_schedule : bool
         Whether the schedule has the value, too: it is then no keyword and no option.
     """
@@ -33,7 +31,6 @@ class Option(NamedTuple):
     high: int = LARGEST
     words: tuple = ()
     column: bool = False
-    heading: str = ""
     of_schedule: bool = False
 
     @property
