@@ -78,7 +78,7 @@ def _layers(text):
     return tuple(map(int, text.split(","))) if is_list else text
 
 
-def _combined(*options):
+def combined(*options):
     """Combine several options into one decorator, in the order in which help lists them."""
     return lambda command: reduce(lambda command, option: option(command), reversed(options), command)
 
@@ -100,13 +100,13 @@ def _layout_option(name, option):
     return click.option(f"--{dashed}", type=kind, metavar=option.form, help=option.help)
 
 
-sizes = _combined(
+sizes = combined(
     click.option("--pp", type=count(), metavar="S", help="Ranks of the pipeline."),
     click.option("--microbatches", type=count(), metavar="B", help="Microbatches per iteration."),
 )
 """Decorator: the size of a schedule."""
 
-schedule_file = _combined(
+schedule_file = combined(
     click.option(
         "--schedule-file",
         "file",
@@ -129,7 +129,7 @@ SECONDS = {
     "optimizer": ("0 or more", "Optimizer step of 1/S of the model, in tables that have steps."),
 }
 
-run = _combined(
+run = combined(
     click.option("--p2p", type=choice(P2P), default="overlapped", show_default=True, help="What a transfer occupies."),
     click.option(
         "--allreduce",

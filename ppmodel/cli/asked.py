@@ -84,8 +84,7 @@ def asked_size(case, pp, microbatches):
     PPModelError
         If one is missing, or given beside a table.
     """
-    sizes = {"--pp": pp, "--microbatches": microbatches}
-    for option, value in sizes.items():
+    for option, value in (("--pp", pp), ("--microbatches", microbatches)):
         if case.size is not None and value is not None:
             raise PPModelError(option, value, "is part of the table", f"leave {option} out")
         if case.size is None and value is None:

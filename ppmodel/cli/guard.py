@@ -67,7 +67,10 @@ def apart(run, file, seconds=None):
         answer = _received(pipe, seconds)
     finally:
         os.close(pipe)
-        _stop(child)
+        for kill in (os.killpg, os.kill):  # the child, and everything it has started
+            with suppress(OSError):
+                kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
     if answer is None:
         longer = f"fix its loop, or pass, for example, --time-limit {2 * seconds:g}"
         raise PPModelError("file", file, f"has not finished after {seconds:g} s", longer)
@@ -114,15 +117,6 @@ def _received(pipe, seconds):
         if len(received) > _LARGEST_ANSWER:  # not our answer
             return b""
     return None
-
-
-def _stop(child):
-    """End the child process and everything it has started."""
-    with suppress(OSError):
-        os.killpg(child, signal.SIGKILL)
-    with suppress(OSError):
-        os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
 
 
 def _given(answer, file):

@@ -74,10 +74,9 @@ def ranked_text(pairs, not_kept=""):
         heading = ["", "schedule", time, "relative", idle, memory, "messages"]
         cells = [_cells(place, row, time_of(fastest)) for place, row in defined]
         lines.append(aligned([heading, *cells], right=(0, 2, 3, 4, 6)))
-        tight = next(filter(None, (tightness(row) for _, row in defined)), None)
-        lines += [f"tight: {tight}"] if tight else []
-        uneven = [f"  {row['label']}: {unevenness(row)}" for _, row in defined if unevenness(row)]
-        lines += ["uneven stages:", *uneven] if uneven else []
+        lines += [f"tight: {text}" for text in map(tightness, (row for _, row in defined)) if text][:1]
+        if uneven := [f"  {row['label']}: {unevenness(row)}" for _, row in defined if unevenness(row)]:
+            lines += ["uneven stages:", *uneven]
     if len(defined) < len(pairs):
         lines += ["refused:", *(f"  {row['label']}: {row['refused']}" for _, row in pairs[len(defined) :])]
     return "\n".join(lines)

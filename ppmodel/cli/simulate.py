@@ -51,12 +51,10 @@ def _result(run):
         "peak_activations_by_rank": run.peak_activations_by_rank.tolist(),
     }
     if run.layout is not None:
-        memory = run.memory
-        parts = {"peak_memory_bytes": memory.total} | {
-            f"{name}_bytes": getattr(memory, name) for name in memory._fields
-        }
-        ranks = range(run.table.num_ranks)
-        result["memory_by_rank"] = [{name: float(part[rank]) for name, part in parts.items()} for rank in ranks]
+        parts = {"peak_memory_bytes": run.memory.total}
+        parts |= {f"{name}_bytes": sizes for name, sizes in run.memory._asdict().items()}
+        by_rank = zip(*(sizes.tolist() for sizes in parts.values()), strict=True)
+        result["memory_by_rank"] = [dict(zip(parts, sizes, strict=True)) for sizes in by_rank]
     if run.system is not None and run.system.nodes is not None:
         result["nodes"] = _nodes(run)
     return result

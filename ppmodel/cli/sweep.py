@@ -11,30 +11,24 @@ from ppmodel.cli.text import counted, say
 from ppmodel.errors import PPModelError
 from ppmodel.schedules.cases import built
 
-_MAX_WORKERS = 1024
 EXIT_INTERRUPTED = 130
 
 
 @command("sweep")
 @click.argument("specification", metavar="SPEC", type=click.Path())
 @click.option("--out", type=click.Path(), required=True, metavar="FILE", help="The output; must end in .parquet.")
-@click.option(
-    "--workers",
-    type=arguments.count(_MAX_WORKERS),
-    metavar="N",
-    help="Compute in N processes on this machine (default: in this process only).",
-)
+@click.option("--workers", type=arguments.count(1024), metavar="N", help="Compute in N processes on this machine.")
 @click.option("--scheduler", metavar="ADDRESS", help="Compute on a Dask cluster instead, such as tcp://host:8786.")
 @click.option(
     "--schedule-file",
-    "schedule_files",
+    "files",
     type=click.Path(),
     multiple=True,
     metavar="FILE",
     help="Your own schedule, in addition to those in SPEC: a generator (.py) or a table (.csv); may be repeated.",
 )
 @click.option("--force", is_flag=True, help="Replace the output, or the unfinished parts, of another sweep.")
-def sweep_command(specification, out, workers, scheduler, schedule_files, force):
+def sweep_command(specification, out, workers, scheduler, files, force):
     """Compute a grid of points, one row each; the same command resumes an interrupted sweep.
 
     SPEC is a YAML file; copy data/templates/sweep.yaml, which explains the keys.
@@ -45,12 +39,10 @@ def sweep_command(specification, out, workers, scheduler, schedule_files, force)
     from ppmodel.files import read_text
     from ppmodel.sweep import SweepStopped, run_sweep
 
-    if ".py" in " ".join([*schedule_files, read_text(specification)]):
-        guard.apart(lambda: _try_generators(specification, schedule_files), specification)
+    if ".py" in " ".join([*files, read_text(specification)]):
+        guard.apart(lambda: _try_generators(specification, files), specification)
     try:
-        done = run_sweep(
-            specification, out, workers, scheduler, force, process_ends=True, schedule_files=schedule_files
-        )
+        done = run_sweep(specification, out, workers, scheduler, force, process_ends=True, schedule_files=files)
     except SweepStopped as stopped:
         click.echo(stopped, err=True)
         return EXIT_INTERRUPTED
@@ -58,11 +50,11 @@ def sweep_command(specification, out, workers, scheduler, schedule_files, force)
     return 1 if done.refused.rows == done.rows else 0
 
 
-def _try_generators(specification, schedule_files):
+def _try_generators(specification, files):
     """Load the user's generators and call each once, in a process where any failure ends in one line."""
     from ppmodel.sweep import load_sweep
 
-    sweep = load_sweep(specification, schedule_files)
+    sweep = load_sweep(specification, files)
     for case in sweep.cases:
         if case.source is None and schedules.get(case.name).file:
             with suppress(PPModelError):  # a size it does not support becomes a refused row

@@ -60,12 +60,10 @@ def _row(schedule, rank, start, end, slots):
         following = head + 1 + int(np.argmin(np.append(schedule.joined[head + 1 : following], False)))
         cells += ["<td></td>"] * (begin - free)
         if until > begin:
-            cells.append(_cell([schedule.op(index) for index in range(head, following)], until - begin))
+            ops = [schedule.op(index) for index in range(head, following)]
+            colours = dict.fromkeys(_COLOURS[op.kind] for op in ops)
+            fill = f"linear-gradient({','.join(colours)})" if len(colours) > 1 else _COLOURS[ops[0].kind]
+            text = escape("&".join(map(str, ops)))
+            cells.append(f'<td colspan="{until - begin}" style="{_CELL}{fill}">{text}</td>')
         free = until
     return f"<tr>{''.join(cells)}{'<td></td>' * (slots - free)}</tr>"
-
-
-def _cell(ops, width):
-    colours = [_COLOURS[op.kind] for op in ops]
-    fill = colours[0] if len(set(colours)) == 1 else f"linear-gradient({','.join(colours)})"
-    return f'<td colspan="{width}" style="{_CELL}{fill}">{escape("&".join(map(str, ops)))}</td>'

@@ -51,10 +51,7 @@ def convention(comment, lines):
     """
     if comment is not None:
         return _named(*comment)
-    used = {}
-    for number, line in lines:
-        for letter in _USED.findall(line):
-            used.setdefault(letter, number)
+    used = {letter: number for number, line in reversed(lines) for letter in _USED.findall(line)}  # first lines
     if {"I", "BW"} <= used.keys():
         rule = "mix two conventions: with I, B is a full backward; with BW, B is an input gradient"
         remedy = f"use one, and name it in a comment: # letters: {PYTORCH}, or # letters: {ZERO_BUBBLE}"

@@ -23,10 +23,7 @@ from ppmodel.tables import CONTINUED, IDLE, NO_OPERATION, Schedule
 _VERSION = "ppmodel table 1"
 LARGEST_BYTES = 2**23
 """Size limit of table files; a million operations take eight million bytes."""
-_SIZES = {
-    "microbatches": ("num_microbatches", int), "microbatch_parts": ("microbatch_parts", int),
-    "stage_shares": ("stage_shares", float),
-}  # fmt: skip
+_SIZES = {"microbatches": "num_microbatches", "microbatch_parts": "microbatch_parts", "stage_shares": "stage_shares"}
 _LETTERS = (
     "F forward, B full backward, I input gradient, W weight gradient, R gradient reduction; @1 second replica; "
     "~ goes on, . idle, & as one"
@@ -224,7 +221,13 @@ def _parse(text, name):
     if not lines:
         raise TableError("table", "empty", "must contain operations", "write one row per rank")
     comma = any("," in line for _, line in lines)
-    rows = [(number, _split(number, line, comma)) for number, line in lines]
+    rows = []
+    for number, line in lines:
+        try:
+            cells = next(csv.reader([line], strict=True)) if comma else line.split()
+        except csv.Error as error:
+            raise TableError("row", line[:20], f"is not CSV ({error})", "fix the quotes", where=number) from None
+        rows.append((number, [cell.strip() for cell in cells]))
     slotted = rows[0][1][0].lower() in _RANK
     if slotted:
         rows = _by_rank(*rows)
@@ -247,14 +250,6 @@ def _parse(text, name):
     transfers = sum(extra.is_transfer for extra in extras)
     bare = comma and not notes and not slotted
     return Reading(schedule, bare or bool(extras), letters, transfers, len(extras) - transfers)
-
-
-def _split(number, line, comma):
-    try:
-        cells = next(csv.reader([line], strict=True)) if comma else line.split()
-    except csv.Error as error:
-        raise TableError("row", line[:20], f"is not CSV ({error})", "fix the quotes", where=number) from None
-    return [cell.strip() for cell in cells]
 
 
 def _by_rank(header, *rows):
@@ -304,16 +299,15 @@ def _read_cells(rows, letters, slotted):
 def _sizes(notes):
     """The sizes that the file's comments give."""
     sizes = {}
-    for key, (name, kind) in _SIZES.items():
-        if key not in notes:
-            continue
+    for key in [key for key in _SIZES if key in notes]:
         number, value = notes[key]
         try:
-            sizes[name] = np.array(value.split()).astype(float) if kind is float else kind(value)
+            size = np.array(value.split(), float) if key == "stage_shares" else int(value)
         except ValueError:
-            sizes[name] = 0
-        if not np.size(sizes[name]) or not (0 < np.min(sizes[name]) <= np.max(sizes[name]) < np.inf):
+            size = 0
+        if not np.size(size) or not (0 < np.min(size) <= np.max(size) < np.inf):
             raise TableError(key, value, "must be a positive number", "fix the comment", where=number)
+        sizes[_SIZES[key]] = size
     return sizes
 
 

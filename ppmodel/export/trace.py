@@ -193,8 +193,8 @@ def _rank_tracks(graph):
 
 
 def _slice(name, group, thread, begin, end, **fields):
-    times = {"ts": _us(begin), "dur": _us(end - begin)}
-    return {"ph": "X", "name": name, "pid": group, "tid": int(thread), **times, **fields}
+    place = {"pid": group, "tid": int(thread), "ts": _us(begin), "dur": _us(end - begin)}
+    return {"ph": "X", "name": name, **place, **fields}
 
 
 def _operations(schedule, thread, begin, end):

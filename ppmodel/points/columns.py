@@ -75,7 +75,7 @@ COLUMNS = (
     *_columns(
         "layout",
         ("layout", str, "", "layout", "name of the layout; empty if any of its values was overridden"),
-        *((name, option.type, "", option.heading or name, option.help) for name, option in layout_options(column=True)),
+        *((name, option.type, "", name, option.help) for name, option in layout_options(column=True)),
     ),
     *_columns(
         "result",

@@ -176,7 +176,9 @@ def _first_mistake(problems, document, path, file_type, form):
     *parents, key = problem["loc"]
     line, name, _ = _locate(document, problem["loc"])
     _, parent, entry = _locate(document, parents)
-    value = _shown(problem["input"])
+    value = problem["input"]
+    if isinstance(value, bool | str | dict | list):  # as the file would write it
+        value = str(value).lower() if isinstance(value, bool) else repr(value)
     rule = re.sub("(?:valid dictionary or )?instance of .*", "mapping of keys to values", problem["msg"])
     rule, remedy = rule.replace("Input should be", "must be"), form
     match problem["type"]:
@@ -220,13 +222,6 @@ def list_text(text):
     ('write [4, 8]', '')
     """
     return f"write [{text}]" if isinstance(text, str) and "," in text.strip(",") else ""
-
-
-def _shown(value):
-    """A value as its file would write it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return repr(value) if isinstance(value, str | dict | list) else value
 
 
 def _locate(document, location):

@@ -111,10 +111,9 @@ class LayoutSpec:
     zero: int = declared(
         0,
         int,
-        "What replicas shard: 1 optimizer state; 2 also gradients; 3 also weights (default 0).",
-        "[0|1|2|3]",
-        low=0,
-        high=3,
+        "What replicas shard: 1 optimizer state, 2 and gradients, 3 and weights (default 0).",
+        0,
+        3,
         column=True,
         of_runs=True,
     )
@@ -122,7 +121,6 @@ class LayoutSpec:
         None,
         int,
         "Activations to recompute; N: that many layers of each stage in full (default: as the model says).",
-        "none|selective|full|N",
         low=0,
         words=RECOMPUTE,
         column=True,
@@ -134,47 +132,24 @@ class LayoutSpec:
         "ring", str, "How cp exchanges keys and values (default ring).", words=("ring", "all-gather")
     )
     overlap_tensor: bool = declared(False, bool, "Hide tensor-parallel collectives under GEMMs.")
-    overlap_backward: bool = declared(
-        False, bool, "Hide tensor-parallel collectives of input gradients under weight gradients."
-    )
+    overlap_backward: bool = declared(False, bool, "Hide those of input gradients under weight gradients.")
     overlap_gradients: bool = declared(False, bool, "Hide gradient reduction under the backward.")
     overlap_parameters: bool = declared(False, bool, "Hide gathering of parameters under the forward.")
     pairing: str = declared(
-        "alternating",
-        str,
-        "The order in which the units of two operations in one cell run (default alternating).",
-        words=("alternating", "best"),
+        "alternating", str, "Order of the units of a cell (default alternating).", words=("alternating", "best")
     )
     hand_on: str = declared(
-        "at_end",
-        str,
-        "When results of two operations in one cell are sent: at its end (default) or as soon as each is ready.",
-        words=("at_end", "when_ready"),
+        "at_end", str, "When a cell sends its two results (default at_end).", words=("at_end", "when_ready")
     )
     offload: float = declared(
-        0.0,
-        float,
-        "Fraction of activations to copy to host memory after their forward, and back later (default 0).",
-        "0..1",
-        low=0,
-        high=1,
-        column=True,
+        0.0, float, "Fraction of activations to copy to host memory and back (default 0).", 0, 1, column=True
     )
-    offload_warm_up: float | None = declared(
-        None, float, "The same for forwards before a rank's first backward.", "0..1", low=0, high=1
-    )
+    offload_warm_up: float | None = declared(None, float, "The same for forwards before a rank's first backward.", 0, 1)
     offload_chunks: str = declared(
-        "first",
-        str,
-        "Which activations: of each rank's first chunk (default), or of all chunks.",
-        words=("first", "all"),
+        "first", str, "Which: those of each rank's first chunk (default), or all.", words=("first", "all")
     )
     layers: str | tuple[int, ...] = declared(
-        "balanced",
-        tuple,
-        "Blocks per stage: balanced (default), even, one number for each stage, or Megatron-LM's notation: "
-        "'Et*19|t*21|t*21|t*19L'.",
-        "WORD|N,N,...|STRING",
+        "balanced", tuple, "Blocks per stage, or Megatron-LM's notation: 'Et*19|t*21|t*21|t*19L' (default balanced)."
     )
     provenance: tuple = field(default=(), compare=False, repr=False)
 
@@ -317,10 +292,10 @@ def layout_options(column=None, of_schedule=None):
     >>> [name for name, _ in layout_options(of_schedule=True)]
     ['pp', 'chunks']
     """
-    declared = ((entry.name, entry.metadata.get("option")) for entry in fields(LayoutSpec))
+    options = [(entry.name, entry.metadata["option"]) for entry in fields(LayoutSpec) if "option" in entry.metadata]
     return tuple(
-        (name, option) for name, option in declared
-        if option is not None and column in (None, option.column) and of_schedule in (None, option.of_schedule)
+        (name, option) for name, option in options
+        if column in (None, option.column) and of_schedule in (None, option.of_schedule)
     )  # fmt: skip
 
 
@@ -419,10 +394,10 @@ def as_layout(layout=None, keywords=None):
     4
     """
     if isinstance(layout, dict):
-        known = ("name", "title", "pp", "chunks", *layout_keywords())
+        names = ("name", "title", "pp", "chunks", *layout_keywords())
         for name in layout:
-            if name not in known:
-                raise _unknown(name, layout[name], known)
+            if name not in names:
+                raise _unknown(name, layout[name], names)
         layout, keywords = LayoutSpec(), {**layout, **(keywords or {})}
     elif layout is None:
         layout = LayoutSpec()
@@ -484,8 +459,8 @@ def _values(name, value):
     return [values] if is_division else values
 
 
-def _unknown(name, value, known):
+def _unknown(name, value, names):
     from ppmodel.specs.meant import meant_key
 
-    remedy = meant_key(name, known) or f"it has {', '.join(known)}"
+    remedy = meant_key(name, names) or f"it has {', '.join(names)}"
     return SpecificationError(name, value, "is not a known value of a layout", remedy)

@@ -6,10 +6,13 @@ from ruamel.yaml.constructor import DuplicateKeyError
 
 from ppmodel.errors import SpecificationError
 
-_SPACE = "write a space after the first colon"
-_QUOTES = "put the text after the first colon in quotes"
-_INDENT = "indent the line as the others of its block"
-_COMMA = "add the missing comma, or put a text that has a colon in quotes"
+_REMEDIES = (
+    ("mapping values are not allowed", r"\s*[\w-]+:\S", "write a space after the first colon"),
+    ("mapping values are not allowed", r".*: ", "put the text after the first colon in quotes"),
+    ("expected <block end>", r"\s*$", "indent the line as the others of its block"),
+    ("expected ','", "", "add the missing comma, or put a text that has a colon in quotes"),
+)
+"""How a parser's problem begins, what is before it on its line, and what mends it."""
 
 
 def malformed(error, text, path, form):
@@ -46,19 +49,7 @@ def malformed(error, text, path, form):
     if began != mark.line and re.search("flow|quoted", error.context or ""):
         rule, remedy = "has a bracket or quotation mark that is not closed", "close it, or add the missing comma"
         return SpecificationError("text", lines[began].strip(), rule, remedy, where=f"{path}:{began + 1}")
+    problem, before = error.problem or "", lines[line][: error.problem_mark.column]
+    remedies = (remedy for begins, shape, remedy in _REMEDIES if problem.startswith(begins) and re.match(shape, before))
     rule = f"is not YAML ({error.problem or error.context})"
-    return SpecificationError("text", shown, rule, _remedy(error, lines[line], form), where=where)
-
-
-def _remedy(error, line, form):
-    """What mends a line that the parser does not understand."""
-    problem, before = error.problem or "", line[: error.problem_mark.column]
-    for begins, shape, remedy in (
-        ("mapping values are not allowed", r"\s*[\w-]+:\S", _SPACE),
-        ("mapping values are not allowed", r".*: ", _QUOTES),
-        ("expected <block end>", r"\s*$", _INDENT),
-        ("expected ','", "", _COMMA),
-    ):
-        if problem.startswith(begins) and re.match(shape, before):
-            return remedy
-    return form
+    return SpecificationError("text", shown, rule, next(remedies, form), where=where)

@@ -160,25 +160,19 @@ class ModelSpec:
         if self.experts and self.experts.dense_layers >= self.blocks:
             rule = f"must be fewer than blocks ({self.blocks})"
             raise SpecificationError("experts.dense_layers", self.experts.dense_layers, rule, "write 0 for none")
-        if self.latent_attention:
-            _check_latent_attention(self)
+        if latent := self.latent_attention:
+            size = latent.rope_head_size + latent.nope_head_size
+            if self.head_size != size:
+                rule = f"must equal rope_head_size + nope_head_size ({size})"
+                raise SpecificationError("head_size", f"{self.head_size:g}", rule, "write their sum")
+            if self.kv_heads != self.heads:
+                rule = f"must equal heads ({self.heads}) with latent_attention"
+                raise SpecificationError("kv_heads", self.kv_heads, rule, "write the same: latents replace groups")
 
     @property
     def dense_blocks(self) -> int:
         """Number of leading blocks that have an MLP; without experts, all blocks."""
         return self.experts.dense_layers if self.experts else self.blocks
-
-
-def _check_latent_attention(model):
-    """Check that a head is as wide as its two parts together, and that every head has its own key and value."""
-    latent = model.latent_attention
-    size = latent.rope_head_size + latent.nope_head_size
-    if model.head_size != size:
-        rule = f"must equal rope_head_size + nope_head_size ({size})"
-        raise SpecificationError("head_size", f"{model.head_size:g}", rule, "write their sum")
-    if model.kv_heads != model.heads:
-        rule = f"must equal heads ({model.heads}) with latent_attention"
-        raise SpecificationError("kv_heads", model.kv_heads, rule, "write the same as heads; latents replace groups")
 
 
 def load_model(name: str | os.PathLike[str]) -> ModelSpec:

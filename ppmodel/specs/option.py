@@ -15,16 +15,12 @@ class Option(NamedTuple):
         ``int``, ``float``, ``bool`` or ``str``.
     help : str
         For the command line.
-    form : str
-        Placeholder for the value in help texts.
     low, high : int
         Range of a number.
     words : tuple of str
         The legal words, if the value is a word; with the type ``int``, also a number is legal.
     column : bool
         Whether frames have a column for it.
-    heading : str
-        Of that column; the name by default.
     of_schedule : bool
         Whether the schedule has the value, too: it is then no keyword and no option.
     of_runs : bool
@@ -33,12 +29,10 @@ class Option(NamedTuple):
 
     type: type
     help: str
-    form: str = "N"
     low: int = 1
     high: int = LARGEST
     words: tuple = ()
     column: bool = False
-    heading: str = ""
     of_schedule: bool = False
     of_runs: bool = False
 
@@ -49,7 +43,19 @@ class Option(NamedTuple):
             return {"true": True, "false": False}
         if self.words:
             return {word: word for word in self.words}
-        return {str(digit): digit for digit in range(self.low, self.high + 1)} if self.high < 10 else None
+        is_digit = self.type is int and self.high < 10
+        return {str(digit): digit for digit in range(self.low, self.high + 1)} if is_digit else None
+
+    @property
+    def form(self):
+        """Placeholder for the value in help texts."""
+        if self.type is tuple:
+            return "WORD|N,N,...|STRING"
+        if self.words:
+            return "|".join([*self.words, "N"])
+        if self.high < 10:
+            return "0..1" if self.type is float else f"[{'|'.join(map(str, range(self.low, self.high + 1)))}]"
+        return "N"
 
     @property
     def rule(self):

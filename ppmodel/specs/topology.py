@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from ppmodel.errors import SpecificationError
 from ppmodel.specs.entries import Bandwidth, Switch, Time, Whole, entry, file_form
+from ppmodel.specs.option import LARGEST
 
 PLACEMENTS = ("blocked", "round-robin", "folded")
 """Which ranks share a node: neighbours; every n-th rank, on n nodes; or ranks d and S-1-d."""
 
-_PAIR, _MOST_NODES = 2, 10**9
+_PAIR = 2
 _Placement = Annotated[str | tuple, entry(Any)]  # checked below, for files and callers alike
 
 
@@ -60,9 +61,7 @@ class NodeSpec:
         nodes = self.placement
         if nodes in PLACEMENTS:
             most = _PAIR if nodes == "folded" else 1
-        elif (
-            isinstance(nodes, tuple) and nodes and all(type(node) is int and 0 <= node <= _MOST_NODES for node in nodes)
-        ):
+        elif nodes and type(nodes) is tuple and all(type(node) is int and 0 <= node <= LARGEST for node in nodes):
             most = max(Counter(nodes).values())
         else:
             rule = f"must be {', '.join(PLACEMENTS)} or a list of whole numbers: the node of each rank"

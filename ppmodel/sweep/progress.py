@@ -57,12 +57,12 @@ def progress(total, done, file=None):
     from tqdm import tqdm
 
     file = file or sys.stderr
-    bar_format = "{l_bar}{bar}| {n_fmt} of " + counted(total) + ", {elapsed} so far, {remaining} left"
-    bar = tqdm(
-        total=total, initial=done, file=file, disable=not file.isatty(), bar_format=bar_format, dynamic_ncols=True
-    )
-    with bar:
-        yield _log_lines(total, done, file) if bar.disable else bar.update
+    if not file.isatty():
+        yield _log_lines(total, done, file)
+        return
+    form = "{l_bar}{bar}| {n_fmt} of " + counted(total) + ", {elapsed} so far, {remaining} left"
+    with tqdm(total=total, initial=done, file=file, bar_format=form, dynamic_ncols=True) as bar:
+        yield bar.update
 
 
 def _log_lines(total, done, file):

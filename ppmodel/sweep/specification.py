@@ -253,14 +253,13 @@ def _layouts(path, form):
 
 
 def _layouts_of(path, place, entry):
-    written = entry if isinstance(entry, dict) else {}
-    name = written.get("name", entry if isinstance(entry, str) else None)
+    written = entry if isinstance(entry, dict) else {"name": entry}
+    name = written.get("name")
     if isinstance(name, str) and name not in layout_names() and name.endswith((".yaml", ".yml")):
         name = path.parent / name
     values = {key: value for key, value in written.items() if key not in ("name", "pp")}
     try:
-        sizes = {"pp": written["pp"]} if "pp" in written else {}
-        base = as_layout(name, sizes) if name is not None else as_layout(sizes)
+        base = as_layout(name, {"pp": written["pp"]} if "pp" in written else None)
         return [replace(layout, provenance=()) for layout in as_layouts(base, values)]
     except PPModelError as error:
         if error.where is None:

@@ -45,8 +45,7 @@ def dependencies_of(schedule):
         sizes = (schedule.num_replicas, schedule.num_stages, schedule.table_microbatches)
         operations = (schedule.kind, schedule.stage, schedule.microbatch, schedule.replica, schedule.rank)
         sharing, steps = shares_groups(schedule), schedule.steps
-        found = fast(*operations, schedule.rank_start, group, sharing, steps, sizes)
-        source, remote, level, order, level_start = found
+        source, remote, level, order, level_start = fast(*operations, schedule.rank_start, group, sharing, steps, sizes)
     else:
         source = sources(schedule)
         remote = (source != NO_OPERATION) & (schedule.rank[source] != schedule.rank)
@@ -81,9 +80,9 @@ def sources(schedule):
     source[index[exists]] = needed[exists]
     finished = last_gradients(schedule, index)
     for kind in (OpKind.R, OpKind.O):  # a step needs the stage's reduction or, without one, its gradients
-        found = np.flatnonzero(schedule.kind == kind)
-        source[found] = finished[schedule.replica[found], schedule.stage[found]]
-        finished[schedule.replica[found], schedule.stage[found]] = found
+        operations = np.flatnonzero(schedule.kind == kind)
+        source[operations] = finished[schedule.replica[operations], schedule.stage[operations]]
+        finished[schedule.replica[operations], schedule.stage[operations]] = operations
     return source
 
 

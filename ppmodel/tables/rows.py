@@ -24,8 +24,8 @@ def as_cell(cell):
 def flattened(ops):
     """The operations of all ranks, shape (num_operations, 4)."""
     try:
-        found = map(operator.index, chain.from_iterable(chain.from_iterable(ops)))
-        return np.fromiter(found, np.int32, 4 * sum(map(len, ops))).reshape(-1, 4)
+        numbers = map(operator.index, chain.from_iterable(chain.from_iterable(ops)))
+        return np.fromiter(numbers, np.int32, 4 * sum(map(len, ops))).reshape(-1, 4)
     except (TypeError, ValueError, OverflowError):
         rank, op = next((rank, op) for rank, row in enumerate(ops) for op in row if not _is_op(op))
         rule = "is not an Op of an OpKind and whole numbers"
@@ -43,7 +43,7 @@ def texts(rows):
 
 def numbered_without_gap(flat, cells):
     """The numbers of stages, microbatches and replicas that operations name; each must count from 0 without gaps."""
-    found = {}
+    counts = {}
     for column, name in ((1, "stage"), (2, "microbatch"), (3, "replica")):
         numbers = np.unique(flat[:, column])
         numbers = numbers[numbers != NO_MICROBATCH]
@@ -53,16 +53,16 @@ def numbered_without_gap(flat, cells):
             rule = "has no operation in the table"
             remedy = f"number every {name} from 0 without gaps"
             raise TableError(f"{name} {first}", "missing", rule, remedy, grid=Grid(texts(cells)))
-        found[name] = len(numbers)
-    return found
+        counts[name] = len(numbers)
+    return counts
 
 
 def majority_placement(flat, rank):
     """The rank that has most operations of each (replica, stage); ties go to the lower rank."""
     _, stage, _, replica = flat.T.astype(np.int64)
     num_ranks, shape = int(rank.max()) + 1, (int(replica.max()) + 1, int(stage.max()) + 1)
-    there, count = np.unique((replica * shape[1] + stage) * num_ranks + rank, return_counts=True)
-    place, home = np.divmod(there, num_ranks)
+    places, count = np.unique((replica * shape[1] + stage) * num_ranks + rank, return_counts=True)
+    place, home = np.divmod(places, num_ranks)
     best = np.lexsort((-home, count, place))  # a stage's last entry has most, or as many on a lower rank
     placement = np.zeros(shape[0] * shape[1], dtype=np.int32)
     placement[place[best]] = home[best]

@@ -90,21 +90,21 @@ class Schedule:
     held_for_weight_grad: float = 1.0
 
     def __post_init__(self) -> None:
-        own = self.__dict__
+        values = self.__dict__
         for name, dtype in _COLUMNS:
-            own[name] = column = np.ascontiguousarray(own[name], dtype)
+            values[name] = column = np.ascontiguousarray(values[name], dtype)
             column.setflags(write=False)
         if self.stage_shares is None:
-            own["stage_shares"] = _even_shares(self.placement.shape[1])
+            values["stage_shares"] = _even_shares(self.placement.shape[1])
             return
-        own["stage_shares"] = shares = np.asarray(self.stage_shares, dtype=float)
+        values["stage_shares"] = shares = np.asarray(self.stage_shares, dtype=float)
         with np.errstate(all="ignore"):
             mean = shares.mean()
         if not (0 < mean < np.inf and shares.min() > mean / _LARGEST_RATIO):
             rule = f"must be numbers above 0, none {_LARGEST_RATIO:g} times smaller than their mean"
             raise TableError("stage_shares", shares.tolist(), rule, "fix or delete them")
         if abs(mean - 1) > _ROUNDING:
-            own["stage_shares"] = shares / mean
+            values["stage_shares"] = shares / mean
 
     @classmethod
     def of_columns(
@@ -146,13 +146,13 @@ class Schedule:
         microbatch: ArrayLike,
         replica: ArrayLike = 0,
         joined: ArrayLike = False,
-        **more: Any,
+        **optional: Any,
     ) -> Schedule:
         """Make a schedule in which every rank runs the same number of operations.
 
         Parameters
         ----------
-        name, placement, num_microbatches, **more
+        name, placement, num_microbatches, **optional
             As the attributes of `Schedule`.
         kind, stage, microbatch, replica, joined : array, broadcast to shape (num_ranks, operations of a rank)
             Row d is the program of rank d.
@@ -162,7 +162,7 @@ class Schedule:
         columns: list[Any] = [_column(values, shape, bool if values is joined else np.int32) for values in given]
         columns.append(np.arange(0, (num_ranks + 1) * length, length, dtype=np.int32))  # rank_start
         homes = np.array(placement, dtype=np.int32, ndmin=2)
-        return cls(name, homes, num_microbatches, *columns, **more)
+        return cls(name, homes, num_microbatches, *columns, **optional)
 
     @classmethod
     def from_slots(
@@ -175,7 +175,7 @@ class Schedule:
         microbatch: ArrayLike,
         replica: ArrayLike,
         slot: ArrayLike,
-        **more: Any,
+        **optional: Any,
     ) -> Schedule:
         """Make a schedule from operations and their slots: each rank runs its operations in slot order.
 
@@ -192,11 +192,11 @@ class Schedule:
         rank_start: Any = np.searchsorted(rank, np.arange(homes.max() + 2))
         return cls(
             name, homes, num_microbatches, kind[order], stage[order], microbatch[order], replica[order], joined,
-            rank_start, **more,
+            rank_start, **optional,
         )  # fmt: skip
 
     @classmethod
-    def from_rows(cls, name: str, rows: Sequence[Sequence[Op | str | Sequence[Op]]], **more: Any) -> Schedule:
+    def from_rows(cls, name: str, rows: Sequence[Sequence[Op | str | Sequence[Op]]], **optional: Any) -> Schedule:
         """Make a schedule from rows of operations, one row per rank, and check it.
 
         Parameters
@@ -205,7 +205,7 @@ class Schedule:
         rows : sequence of sequences of cells
             Each rank's cells in program order; a cell is an `Op`, its text, such as ``"2F5"``, or a tuple of several
             `Op` that run as one.
-        **more
+        **optional
             ``num_microbatches``, ``microbatch_parts`` and ``stage_shares``, which do not follow from the rows.
 
         Raises
@@ -225,21 +225,21 @@ class Schedule:
             raise TableError("table", "empty", "must contain operations", "write one row per rank")
         joined = [position > 0 for row in cells for cell in row for position in range(len(cell))]
         rank_start = np.cumsum([0] + [len(row) for row in ops])
-        parts = more.get("microbatch_parts", 1)
-        found = numbered_without_gap(flat, cells)
-        more.setdefault("num_microbatches", max(1, -(-found["microbatch"] // parts)))
-        if more["num_microbatches"] * parts > found["microbatch"]:
-            field, rule = f"microbatch {found['microbatch']}", "has no operation in the table"
-            remedy = f"write its operations, or fix the number of microbatches ({more['num_microbatches']})"
+        parts = optional.get("microbatch_parts", 1)
+        counts = numbered_without_gap(flat, cells)
+        optional.setdefault("num_microbatches", max(1, -(-counts["microbatch"] // parts)))
+        if optional["num_microbatches"] * parts > counts["microbatch"]:
+            field, rule = f"microbatch {counts['microbatch']}", "has no operation in the table"
+            remedy = f"write its operations, or fix the number of microbatches ({optional['num_microbatches']})"
             raise TableError(field, "missing", rule, remedy, grid=Grid(texts(cells)))
-        if more.get("stage_shares") is not None and len(more["stage_shares"]) != found["stage"]:
-            rule = f"must have one share per stage, {found['stage']}"
-            raise TableError("stage_shares", more["stage_shares"], rule, "fix or delete them")
+        if optional.get("stage_shares") is not None and len(optional["stage_shares"]) != counts["stage"]:
+            rule = f"must have one share per stage, {counts['stage']}"
+            raise TableError("stage_shares", optional["stage_shares"], rule, "fix or delete them")
         placement = majority_placement(flat, np.repeat(np.arange(len(rows)), np.diff(rank_start)))
         kind, stage, microbatch, replica = flat.T.copy()
         schedule = cls(
             name=name, placement=placement, kind=kind, stage=stage, microbatch=microbatch, replica=replica,
-            joined=np.array(joined), rank_start=rank_start, **more,
+            joined=np.array(joined), rank_start=rank_start, **optional,
         )  # fmt: skip
         schedule.validate()
         return schedule
@@ -312,9 +312,9 @@ class Schedule:
         fast = class_counts.compiled(self.num_operations // VECTORISED)
         if fast:
             sizes = self.num_replicas, self.num_stages
-            found = fast(self.kind, self.stage, self.replica, self.overlaps, sizes)
-            if len(found):
-                return found
+            counts = fast(self.kind, self.stage, self.replica, self.overlaps, sizes)
+            if len(counts):
+                return counts
         classes = len(OpKind) * self.num_replicas * self.num_stages
         alone = (self.kind < OpKind.R) & ~self.overlaps
         return np.stack([np.bincount(self.cost_class[where], minlength=classes) for where in (alone, self.overlaps)])
@@ -380,10 +380,10 @@ class Schedule:
             If operations wait for each other in a cycle.
         """
         refuse_out_of_range(self)
-        found, level = dependencies_of(self)
+        dependencies, level = dependencies_of(self)
         if level.min() == NO_OPERATION:
-            refuse_deadlock(self, found, level)
-        return found
+            refuse_deadlock(self, dependencies, level)
+        return dependencies
 
     steps, pairs = cached_property(find_steps), cached_property(find_pairs)
     slots, table, validate, with_step = slots, table, validate, with_step

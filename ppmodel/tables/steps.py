@@ -59,10 +59,10 @@ def with_step(schedule: Schedule) -> Schedule:
 
 def _lacking(schedule, kind):
     """Replica and stage of each stage without an operation of this kind."""
-    there = np.zeros(schedule.placement.shape, dtype=bool)
-    found = schedule.kind == kind
-    there[schedule.replica[found], schedule.stage[found]] = True
-    return np.nonzero(~there)
+    present = np.zeros(schedule.placement.shape, dtype=bool)
+    operations = schedule.kind == kind
+    present[schedule.replica[operations], schedule.stage[operations]] = True
+    return np.nonzero(~present)
 
 
 def find_steps(schedule: Schedule) -> NDArray[np.int64]:

@@ -121,9 +121,9 @@ def _refuse_missing(schedule):
     used = present.any(axis=(0, 2))  # (replicas, microbatches)
     for microbatch in np.flatnonzero(used.sum(axis=0) != 1)[:1]:
         rule = "must run on exactly one replica of the pipeline"
-        found = np.flatnonzero(used[:, microbatch]).tolist() or "none"
+        replicas = np.flatnonzero(used[:, microbatch]).tolist() or "none"
         raise TableError(
-            f"microbatch {microbatch}", f"replicas {found}", rule, "put all its operations in one replica",
+            f"microbatch {microbatch}", f"replicas {replicas}", rule, "put all its operations in one replica",
             grid=schedule.marked([i for i in index[:, :, :, microbatch].ravel().tolist() if i != NO_OPERATION]),
         )  # fmt: skip
     halves = present[OpKind.I] | present[OpKind.W]
@@ -132,12 +132,12 @@ def _refuse_missing(schedule):
     for kind, absent in needed.items():
         for replica, stage, microbatch in np.argwhere(absent & used[:, None, :])[:1].tolist():
             op, rank = Op(kind, stage, microbatch, replica), int(schedule.placement[replica, stage])
-            here, along = index[:, replica, stage, microbatch], index[:, replica, :, microbatch].ravel()
+            column, along = index[:, replica, stage, microbatch], index[:, replica, :, microbatch].ravel()
             alone = index[:, replica, :, microbatch][index[:, replica, :, microbatch] >= 0]
             if len(alone) == 1 and schedule.num_stages > 1:
                 rule = f"is the only operation of microbatch {microbatch}"
                 _refuse(schedule, int(alone[0]), rule, "correct its number, or add the others")
-            neighbours = [i for i in (here if (here >= 0).any() else along).tolist() if i != NO_OPERATION]
+            neighbours = [i for i in (column if (column >= 0).any() else along).tolist() if i != NO_OPERATION]
             remedy = f"add {op} to the row of rank {rank}"
             field, rule = f"rank {rank}", "is missing from the table"
             raise TableError(field, op, rule, remedy, grid=schedule.marked(neighbours))
@@ -149,14 +149,14 @@ def _refuse_missing(schedule):
 
 def _refuse_incomplete(schedule, kind):
     """Refuse reductions, or optimizer steps, that exist for some stages and replicas but not for all."""
-    found = np.flatnonzero(schedule.kind == kind)
+    operations = np.flatnonzero(schedule.kind == kind)
     count = np.zeros(schedule.placement.shape, dtype=int)
-    np.add.at(count, (schedule.replica[found], schedule.stage[found]), 1)
+    np.add.at(count, (schedule.replica[operations], schedule.stage[operations]), 1)
     for replica, stage in np.argwhere(count != count.max())[:1].tolist():
         op = Op(kind, stage, NO_MICROBATCH, replica)
         rule, why = "is missing", f"a table has {_CALLED[kind]} for all stages and replicas, or for none"
         rank = int(schedule.placement[replica, stage])
-        beside = [index for index in found.tolist() if schedule.stage[index] == stage] or found.tolist()
+        beside = [index for index in operations.tolist() if schedule.stage[index] == stage] or operations.tolist()
         remedy = f"add {op} to the row of rank {rank}"
         raise TableError(f"rank {rank}", op, rule, remedy, why=why, grid=schedule.marked(beside))
 

@@ -189,5 +189,5 @@ def test_options_are_read_from_text():
         ("limit", "2S"),
     ]
     for name, text in bad:
-        with pytest.raises(ValueError, match="must be|could not convert|invalid literal"):
+        with pytest.raises(ValueError, match=r"must be|could not convert|invalid literal"):
             options[name].parse(text)
