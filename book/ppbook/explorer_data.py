@@ -13,7 +13,6 @@ from base64 import b64encode
 from math import isnan
 
 import numpy as np
-import pandas as pd
 
 from ppbook.explorer import RANKS, sizes, variants, written
 from ppmodel import schedules
@@ -119,9 +118,11 @@ def packed(table):
         rule = f"has more than {_MOST_CHUNKS} chunks, {_MOST_REPLICAS} replicas or {_MOST_MICROBATCHES} microbatches"
         raise ReproduceError("explorer", table.name, rule, "leave its size out of the explorer")
     kinds = table.kind[kept] * 16 + table.replica[kept] * 8 + chunks[table.replica[kept], table.stage[kept]]
-    microbatches = pd.Series(table.microbatch[kept])
-    expected = microbatches.groupby(table.rank[kept] * 64 + kinds).shift(fill_value=-1) + 1
-    jumps = ((microbatches - expected) % _MOST_MICROBATCHES).to_numpy(np.uint8)
+    stream = table.rank[kept] * 64 + kinds
+    order = np.argsort(stream, kind="stable")
+    microbatch, first = table.microbatch[kept][order], np.diff(stream[order], prepend=-1) != 0
+    jumps = np.empty(len(kept), dtype=np.uint8)  # from the microbatch expected after the last operation of its kind
+    jumps[order] = (microbatch - np.where(first, 0, np.roll(microbatch, 1) + 1)) % _MOST_MICROBATCHES
     codes = (kinds + 64 * table.joined[kept]).astype(np.uint8)
     jumping = {"jumps": True} if jumps.any() else {}
     content = np.append(codes, jumps) if jumping else codes
