@@ -57,9 +57,8 @@ class Training(NamedTuple):
         """
         point = {"model": self.model, "system": self.system, "global_batch": self.global_batch, **self.given, **layout}
         rows = compare_overlapped(cases, pp, overlap, tp=tp, cp=cp, dp=self.gpus // (pp * tp * cp), **point)
-        return rows[rows.refused.isna()].assign(
-            where=str(self), overlap=overlap, fits=lambda rows: rows.fits.astype(bool)
-        )
+        rows = rows[rows.refused.isna()].astype({"fits": bool})
+        return rows.assign(where=str(self), overlap=overlap)
 
     def changed(self, case, row, **changes):
         """Simulate a schedule in the layout of a row with something changed, for example its ``recompute``."""

@@ -107,10 +107,8 @@ def packed(table):
     {'microbatches': 2, 'lengths': [4, 4], 'codes': 'eNpjYBAQYABCAAD4AEE='}
     """
     kept = np.flatnonzero(table.kind < OpKind.R)
-    chunks = np.zeros_like(table.placement)  # the index of each stage among those of its rank and replica
-    for replica, ranks in enumerate(table.placement):
-        for rank in range(table.num_ranks):
-            chunks[replica, ranks == rank] = np.arange(np.count_nonzero(ranks == rank))
+    same_rank = table.placement[:, :, None] == table.placement[:, None, :]
+    chunks = np.tril(same_rank, -1).sum(axis=2)  # the index of each stage among those of its rank and replica
     if not (
         chunks.max() < _MOST_CHUNKS
         and table.num_replicas <= _MOST_REPLICAS
@@ -120,7 +118,11 @@ def packed(table):
         rule = f"has more than {_MOST_CHUNKS} chunks, {_MOST_REPLICAS} replicas or {_MOST_MICROBATCHES} microbatches"
         raise ReproduceError("explorer", table.name, rule, "leave its size out of the explorer")
     kinds = table.kind[kept] * 16 + table.replica[kept] * 8 + chunks[table.replica[kept], table.stage[kept]]
-    jumps = _jumps(table.rank[kept] * 64 + kinds, table.microbatch[kept])
+    stream = table.rank[kept] * 64 + kinds
+    order = np.argsort(stream, kind="stable")
+    microbatch, first = table.microbatch[kept][order], np.diff(stream[order], prepend=-1) != 0
+    jumps = np.empty(len(kept), dtype=np.uint8)  # from the microbatch expected after the last operation of its kind
+    jumps[order] = (microbatch - np.where(first, 0, np.roll(microbatch, 1) + 1)) % _MOST_MICROBATCHES
     codes = (kinds + 64 * table.joined[kept]).astype(np.uint8)
     jumping = {"jumps": True} if jumps.any() else {}
     content = np.append(codes, jumps) if jumping else codes
@@ -132,16 +134,6 @@ def packed(table):
         **jumping,
         **{key: value for key, value in exceptions.items() if value != 1},
     }
-
-
-def _jumps(kind, microbatch):
-    """How far each microbatch is from the one expected after the last operation of its kind, modulo 256."""
-    order = np.argsort(kind, kind="stable")
-    first = np.diff(kind[order], prepend=-1) != 0
-    expected = np.where(first, 0, np.roll(microbatch[order], 1) + 1)
-    jumps = np.empty(len(kind), dtype=np.uint8)
-    jumps[order] = (microbatch[order] - expected) % _MOST_MICROBATCHES
-    return jumps
 
 
 def _write(path, function, *arguments):

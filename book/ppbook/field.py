@@ -100,10 +100,9 @@ def verdicts(grid, front, last, base, *, clear, close, short):
     tau = min(ranks.formula_table.median(), ranks.table_without_network.median())
     falling = [by_size[kind].is_monotonic_decreasing for kind in by_size]
     faster = overall.short > overall.longer if {"short", "longer"} <= set(overall) else []
-    converged = [
-        (order_of_amounts(times, (1 + close) * times.min()) <= 0).all()
-        for _, times in last.groupby("system").makespan_s
-    ]
+    fastest = last.groupby("system").makespan_s.transform("min")
+    near = order_of_amounts(last.makespan_s, (1 + close) * fastest) <= 0
+    converged = last.assign(near=near).groupby("system").near.all()
     worth = (front.front & front.label.isin(papers)).groupby([front.system, front.pp]).any()
     statements = pd.DataFrame(
         [("A published formula understates the bubble.", _ALL, sum(under), len(under), "formulas of others"),
@@ -196,10 +195,11 @@ def clear_by_pair(grid, rows):
     bubbles = grid.pivot(index=_POINT, columns="label", values="table_bubble_ratio")
     pairs = rows[rows.clear].groupby(["smaller_bubble", "faster"]).size().rename("reversals").reset_index()
     labels = pairs[["smaller_bubble", "faster"]].values
-    pairs["points"] = [int((order_of_bubbles(bubbles[less], bubbles[more]) < 0).sum()) for less, more in labels]
+    orders = [order_of_bubbles(bubbles[first], bubbles[second]) for first, second in labels]
+    pairs["points"] = [int((order < 0).sum()) for order in orders]
     pairs["share"] = pairs.reversals / pairs.points
-    order = {"by": ["reversals", "smaller_bubble", "faster"], "ascending": [False, True, True]}
-    return pairs.sort_values(**order, ignore_index=True)
+    # groups are in the order of their labels
+    return pairs.sort_values("reversals", ascending=False, kind="stable", ignore_index=True)
 
 
 def places_by_level(rows, systems):

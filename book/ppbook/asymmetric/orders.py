@@ -24,7 +24,6 @@ SIZES = ((4, 4), (4, 8), (8, 8))
 SPLITS = ((1, 1), (1, 3), (1, 2), (2, 3), (2, 1))
 COMMS = ("0", "1/4")
 LIMITS = ("as generated", "none")
-_WORK = 30.0
 _BACKWARD = 2.0
 
 
@@ -46,10 +45,10 @@ def question(table, comm, limit):
     return problem_of(table, comm=Fraction(comm), limit=peak_of(table) if limit == LIMITS[0] else None, split=False)
 
 
-def solved(pp, microbatches, split, comm, limit, work=_WORK):
+def solved(pp, microbatches, split, comm, limit):
     """The file's row for a question: what the solver finds, as text."""
     table = table_of(pp, microbatches, split)
-    solution = solve(question(table, comm, limit), hint=table, work=work)
+    solution = solve(question(table, comm, limit), hint=table, work=30.0)
     rows = [" ".join(str(cell[0]) for cell in row if cell[0].microbatch >= 0) for row in solution.schedule.rows()]
     return {
         "pp": pp, "microbatches": microbatches, "split": ":".join(map(str, split)), "comm": comm, "limit": limit,
@@ -75,15 +74,15 @@ def orders():
     (True, True)
     """
     rows = []
-    for row in pd.read_csv(FILE, dtype=str, comment="#").itertuples(index=False):
-        table = table_of(int(row.pp), int(row.microbatches), tuple(map(int, row.split.split(":"))))
+    for row in pd.read_csv(FILE, dtype={"comm": str, "time": str, "bound": str}, comment="#").itertuples(index=False):
+        table = table_of(row.pp, row.microbatches, tuple(map(int, row.split.split(":"))))
         programs = [cells.split() for cells in row.order.split(" / ")]
         schedule = Schedule.from_rows("reordered", programs, stage_shares=table.stage_shares)
         comm, graph = float(Fraction(row.comm)), compile_graph(schedule, p2p="latency")
         costs = uniform_costs(schedule, 1.0, _BACKWARD, latency=comm)
         rows.append({
-            "pp": int(row.pp), "microbatches": int(row.microbatches), "split": row.split, "comm": comm,
-            "limit": row.limit, "table": round(time_of(table, question(table, row.comm, row.limit)), 9),
+            "pp": row.pp, "microbatches": row.microbatches, "split": row.split, "comm": comm, "limit": row.limit,
+            "table": round(time_of(table, question(table, row.comm, row.limit)), 9),
             "time": round(run_graph(graph, costs).makespan_s, 9),
             "events": round(run_events(graph, costs).makespan_s, 9),
             "peak": float(peak_of(schedule)), "proven": row.time == row.bound,

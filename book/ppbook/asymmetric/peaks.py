@@ -285,12 +285,11 @@ def lowest_peak(schedule, family=OWN):
     peak, mixture, weights = _solve_game(payoff[matter])
     rank = schedule.rank[operation]
     place = np.arange(len(rank)) - np.searchsorted(rank, rank)
-    certificate = []
-    for n, weight in zip(cell[matter], weights, strict=True):
-        if weight:
-            what = str(schedule.op(operation[n]))
-            certificate.append(CertificateRow(int(rank[n]), int(place[n]), what, tuple(count[n].tolist()), weight))
-    return verified(LowestPeak(peak, tuple(mixture @ corners.astype(object)), tuple(certificate)), schedule, family)
+    certificate = tuple(
+        CertificateRow(int(rank[n]), int(place[n]), str(schedule.op(operation[n])), tuple(count[n].tolist()), weight)
+        for n, weight in zip(cell[matter], weights, strict=True) if weight
+    )  # fmt: skip
+    return verified(LowestPeak(peak, tuple(mixture @ corners.astype(object)), certificate), schedule, family)
 
 
 def verified(lowest, schedule, family):
