@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[1]
 LONGEST_SUBJECT = 72
-FREE_UNTIL = "e46ac88c"
+FREE_UNTIL = "4dd51f94"
 
 
 def normal(name):
