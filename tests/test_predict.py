@@ -133,3 +133,17 @@ def test_predictions_hold_in_a_fresh_process(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith(str(out))
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "name", ["evil.py", "./evil.py", "evil.py:depth=1", "table.csv", "/etc/passwd", "1f1b:depth=1"]
+)
+def test_a_row_never_runs_or_opens_a_file(tmp_path, monkeypatch, name):
+    """A row is data: its schedule is a registered name, or the row is refused."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil.py").write_text("open('ran', 'w').close()\n")
+    (tmp_path / "table.csv").write_text("0F0\n")
+    _, (row, *_) = read_rows(DATA / "reference" / "measured" / "vtrain_single.csv")
+    done = predicted(row | {"schedule": name}, load_system("a100"))
+    assert done["refused"].startswith("schedule = ")
+    assert not (tmp_path / "ran").exists()

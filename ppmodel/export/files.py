@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
@@ -22,18 +23,37 @@ def checked_target(path, field):
     Returns
     -------
     Path
+        With links followed; a stream of a process, such as ``/dev/stdout``, as it is given.
 
     Raises
     ------
     PPModelError
-        If it is not named by a path, its folder does not exist, or it is not a regular file.
+        If it is not named by a path, its folder does not exist, or it is neither a regular file nor a stream.
     """
-    path = Path(os.path.realpath(named(path, field)))
+    stream = Path(os.path.abspath(named(path, field)))
+    if _is_stream(stream) and stream.exists():
+        if stream.is_file() and not any(_is_output(stream, number) for number in (1, 2)):
+            raise PPModelError(field, stream, "is a file that was redirected", "name the file itself")
+        return stream
+    path = Path(os.path.realpath(stream))
     if not path.parent.is_dir():
         raise PPModelError(field, path, f"is in {path.parent}, which is no folder", "create it, or name another file")
     if path.exists() and not path.is_file():
         raise PPModelError(field, path, "exists but is not a file", "name another file")
     return path
+
+
+def _is_stream(path):
+    """Whether a path names a device or an open stream of a process."""
+    return path.is_relative_to("/dev") or path.is_relative_to("/proc")
+
+
+def _is_output(path, number):
+    """Whether a path leads to the file that standard output (1) or standard error (2) goes to."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(number))
+    except OSError:
+        return False
 
 
 def write_whole(path, text, field):
@@ -53,6 +73,16 @@ def write_whole(path, text, field):
         If it cannot be written.
     """
     path = checked_target(path, field)
+    if _is_stream(path):  # what a shell has redirected is added to, not replaced
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            with open(path, "a", encoding="utf-8", newline="") as file:
+                file.write(text)
+        except OSError as error:
+            rule = f"cannot be written ({error.strerror})"
+            raise PPModelError(field, path, rule, "name another file") from None
+        return
     under_way = path.with_name(f".ppmodel-{token_hex(8)}.tmp")
     try:
         try:  # a file without a name until it is complete: if a signal ends the process, nothing is left

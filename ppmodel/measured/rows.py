@@ -7,9 +7,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
+from ppmodel import schedules
 from ppmodel.errors import PPModelError, shown
 from ppmodel.files import read_text
-from ppmodel.schedules.cases import Case, as_case
+from ppmodel.schedules.cases import Case
 from ppmodel.specs import FrameworkSpec, LayoutSpec, ModelSpec, layout_options
 
 _LARGEST_BYTES, _LARGEST = 2**25, 10**9
@@ -237,7 +238,7 @@ def _value(name, text):
 
 
 def _case(name, chunks):
-    case = as_case((name, {}))
+    case = Case(schedules.get(name).name)  # a row is data: it names a registered schedule, never a file
     if "chunks" in case.known_options:
         return case.with_options({"chunks": str(chunks)})
     if chunks != 1:
