@@ -29,9 +29,7 @@ def test_a_redirected_stream_is_added_to(tmp_path):
     assert log.read_text().splitlines() == lines
 
 
-@pytest.mark.parametrize(
-    "line", ["compare mine.py:depth=2 1f1b --csv mine.py", "simulate mine.py:depth=2 --trace mine.py"]
-)
+@pytest.mark.parametrize("line", ["compare mine.py:depth=2 1f1b --csv", "simulate mine.py:depth=2 --trace"])
 def test_a_schedules_file_is_not_replaced_by_output(tmp_path, monkeypatch, capsys, line):
     """Also if options follow its name, or another link leads to it."""
     monkeypatch.chdir(tmp_path)
