@@ -2,10 +2,11 @@
 
 from ppmodel.cli.text import columns as aligned
 from ppmodel.cli.text import counted, gibibytes, plain, tightness, unevenness
+from ppmodel.specs.layout import DIMENSIONS
 
 _TIE = 1e-9
 _FORMULA = "=+-@\t\r"
-_SIZES = ("tp", "cp", "ep", "dp", "microbatch_size", "zero")
+_SIZES = (*DIMENSIONS, "microbatch_size", "zero")
 
 
 def ranked(rows):

@@ -4,6 +4,7 @@ from ppmodel.cli.text import MANY, by_rank, counted, gibibytes, in_words, tightn
 from ppmodel.costs import parameters
 from ppmodel.ops import OpKind
 from ppmodel.points import HEADINGS, MEMORY_PARTS, PARTS
+from ppmodel.specs.layout import DIMENSIONS
 
 _LEAST = 1e-9
 
@@ -87,7 +88,7 @@ def _memory(result):
 def _iteration(result, run, not_kept):
     """The whole iteration of a layout: its time by part, its rate, and the memory of a GPU."""
     seconds, size, capacity = (result[name] for name in ("iteration_s", "peak_memory_bytes", "memory_capacity_bytes"))
-    sizes = ", ".join(f"{name} {result[name]}" for name in ("pp", "tp", "cp", "ep", "dp", "zero"))
+    sizes = ", ".join(f"{name} {result[name]}" for name in ("pp", *DIMENSIONS, "zero"))
     yield f"layout              {counted(result['gpus'], 'GPU')}: {sizes}{not_kept}"
     yield (
         f"iteration           {seconds:.6g} s for {counted(result['global_batch'], 'sequence')} "

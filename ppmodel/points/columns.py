@@ -159,7 +159,7 @@ COORDINATES = column_names("schedule", "system")
 NUMBERS = column_names("result")
 """The columns with the results of a point."""
 
-PARTS = tuple(name for name in column_names("iteration")[3:] if name.endswith("_s"))
+PARTS = tuple(name for name in column_names("iteration") if name.endswith("_s") and name != "iteration_s")
 """The parts of an iteration's time on its most loaded rank; they sum to ``iteration_s``."""
 
 MEMORY_PARTS = (

@@ -3,7 +3,6 @@
 from ppmodel import metrics
 from ppmodel.costs import comm_over_forward, imbalance, stages
 from ppmodel.errors import NO_MEMORY, PPModelError
-from ppmodel.points.columns import NUMBERS
 from ppmodel.points.iteration import iteration_columns, iterations_of
 from ppmodel.points.order import ordered_for, prepare_search
 from ppmodel.points.point import once
@@ -162,8 +161,12 @@ def time_columns(num_ranks, makespans_s, busy_s, spans_s, reduced_s):
     """
     idle = 1 - busy_s / (num_ranks * reduced_s)
     ideal, span = num_ranks * reduced_s / busy_s - 1, 1 - busy_s / (num_ranks * spans_s)
-    columns = [array.tolist() for array in (makespans_s, busy_s, idle, idle, ideal, span)]
-    return [dict(zip(NUMBERS[:6], row, strict=True)) for row in zip(*columns, strict=True)]
+    columns = {
+        "makespan_s": makespans_s, "busy_s": busy_s, "idle_ratio": idle, "bubble_ratio_total": idle,
+        "bubble_ratio_ideal": ideal, "bubble_ratio_span": span,
+    }  # fmt: skip
+    values = zip(*(array.tolist() for array in columns.values()), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in values]
 
 
 def table_columns(table):

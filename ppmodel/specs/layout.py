@@ -20,6 +20,9 @@ from ppmodel.specs.option import LARGEST, declared
 RECOMPUTE = ("none", "selective", "full")
 """Activations recomputed in the backward: none, the attention scores, or all of a block."""
 
+DIMENSIONS = ("tp", "cp", "ep", "dp")
+"""The parallel dimensions besides the pipeline."""
+
 LAYER_WORDS = ("balanced", "even")
 """Ways to divide layers among stages without listing them or giving a layout string."""
 
