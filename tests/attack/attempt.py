@@ -169,6 +169,8 @@ def state(folder):
 def run(attack, work, folder):
     """Run the command line; return what became of it, and the processes that it left."""
     streams = [folder / "out", folder / "err"]
+    for path in streams:  # a process that is killed at once may not get to open them
+        path.touch(0o600)
     began = time.monotonic()
     child = os.fork()
     if not child:
