@@ -1,14 +1,11 @@
 """What the arguments ask for: a schedule by name or file, and outputs that replace nothing of the user's."""
 
 import os
-import re
 
 from ppmodel.cli.arguments import SECONDS
 from ppmodel.errors import PPModelError
-from ppmodel.schedules.cases import cases_of_file, cases_of_text
+from ppmodel.schedules.cases import cases_of_file, cases_of_text, split_options
 from ppmodel.specs.layout import layout_keywords
-
-_OPTIONS = re.compile(r"(.+?):[a-z_-]+=.*", re.DOTALL)
 
 
 def given(arguments):
@@ -109,7 +106,7 @@ def refuse_target(option, target, *inputs):
         raise PPModelError(option, repr(target), "must be the name of a file", f"pass, for example, {option} out")
     checked_target(target, option)
     for argument in filter(None, inputs):
-        for path in (argument, _OPTIONS.sub(r"\1", argument)):  # a schedule's file may have options
+        for path in (argument, split_options(argument)[0]):  # a schedule's file may have options
             if os.path.exists(path) and os.path.exists(target) and os.path.samefile(path, target):
                 raise PPModelError(option, target, "is what this command reads", "name another file")
 

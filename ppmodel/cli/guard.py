@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import re
 import signal
 import sys
 from contextlib import redirect_stdout, suppress
@@ -13,9 +12,9 @@ from time import monotonic
 from ppmodel.cli import text
 from ppmodel.errors import PPModelError, cause
 from ppmodel.files import parse_json
+from ppmodel.schedules.cases import split_options
 
 TIME_LIMIT_S = 60.0
-_GENERATOR = re.compile(r"(.+\.py)(:[a-z_]+=.*)?", re.DOTALL)
 _MEMORY_SHARE = 2
 _LONGEST_S = 10**6
 _LARGEST_ANSWER = 2**28
@@ -25,10 +24,11 @@ _CODES = (None, 0, 1)
 def generators(names):
     """Pick the generator files among the names given.
 
-    >>> generators(["1f1b", None, "mine.py:depth=2", "mine.csv"])
-    ['mine.py']
+    >>> generators(["1f1b", None, "mine.py:depth=2", "mine.py:warm-up=1", "mine.csv"])
+    ['mine.py', 'mine.py']
     """
-    return [match[1] for match in map(_GENERATOR.fullmatch, filter(None, names)) if match]
+    files = [split_options(name)[0] for name in names if name]
+    return [file for file in files if file.endswith(".py")]
 
 
 def apart(run, file, seconds=None):

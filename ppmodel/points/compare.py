@@ -137,20 +137,20 @@ def compare(
     """
     import pandas as pd
 
-    columns, rows = compared(schedules, pp, microbatches, model, system, layout, p2p, allreduce, changes, **given)
+    columns, rows = compared(
+        schedules, pp, microbatches, model=model, system=system, layout=layout, p2p=p2p, allreduce=allreduce,
+        changes=changes, **given,
+    )  # fmt: skip
     return pd.DataFrame(rows, columns=columns)
 
 
-def compared(
-    schedules, pp=None, microbatches=None, model=None, system=None, layout=None, p2p="overlapped",
-    allreduce="excluded", changes=None, **given,
-):  # fmt: skip
+def compared(*arguments, **given):
     """Compute the columns and rows of `compare`, for callers that need no frame.
 
     Parameters
     ----------
-    schedules, pp, microbatches, model, system, layout, p2p, allreduce, changes, **given
-        As in `compare`.
+    *arguments, **given
+        Those of `compare`.
 
     Returns
     -------
@@ -169,10 +169,7 @@ def compared(
     >>> columns[:3], row["makespan_s"]
     (['schedule', 'options', 'label'], 33.0)
     """
-    grid = resolve(
-        schedules, pp, microbatches, model=model, system=system, layout=layout, p2p=p2p, allreduce=allreduce,
-        changes=changes, **given,
-    )  # fmt: skip
+    grid = resolve(*arguments, **given)
     return columns_of(grid), rows_of(grid.points())
 
 

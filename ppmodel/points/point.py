@@ -105,7 +105,7 @@ class Point:
         Raises
         ------
         PPModelError
-            If the model does not fit the schedule or the layout, or seconds are missing or have no effect.
+            If the model does not fit the schedule or the layout, or seconds are missing.
         """
         if self.model is None:
             seconds = {name: value for name, value in self.seconds.items() if _has_effect(name, table)}

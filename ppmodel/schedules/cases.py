@@ -260,13 +260,22 @@ def cases_of_text(text):
     >>> cases_of_text("stp:warm-up=memory-saving")[0].label
     'STP memory-saving'
     """
-    name, options = _WRITTEN.fullmatch(text).groups() if text else ("", None)
+    name, options = split_options(text)
     cases = cases_of_file(name) if is_file(name) else [Case(schedules.get(name).name)]
     if options is None:
         return cases
     pairs = (part.partition("=")[::2] for part in _single(options, name))
     texts = {key.replace("-", "_"): value for key, value in pairs}
     return [case.with_options(texts) for case in cases]
+
+
+def split_options(text):
+    """Split a text into the name or file of a schedule and the options after it, which may be None.
+
+    >>> split_options("mine.py:node=2,warm-up=1"), split_options("1f1b")
+    (('mine.py', 'node=2,warm-up=1'), ('1f1b', None))
+    """
+    return _WRITTEN.fullmatch(text).groups() if text else ("", None)
 
 
 def _single(options, name):
@@ -300,10 +309,6 @@ def label(name, options=None):
         Name of the schedule.
     options : dict, optional
         Options that differ from the defaults.
-
-    Returns
-    -------
-    str
 
     Examples
     --------
@@ -436,8 +441,7 @@ def formula_bubble_ratio(case, num_ranks, num_microbatches):
 def published_bubble_ratio(case, num_ranks, num_microbatches):
     """Bubble ratio as published by a schedule's own authors.
 
-    It is over the total time, except for ZB-H2 and ZB-V, where the authors divide by the longest span of a rank. For
-    closed forms derived in this project, see `formula_bubble_ratio`.
+    It is over the total time, except for ZB-H2 and ZB-V, where the authors divide by the longest span of a rank.
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from ppmodel import specs
 from ppmodel.errors import PPModelError, SpecificationError
 from ppmodel.noise import MAX_JITTER, MAX_SLOWDOWN, Noise
-from ppmodel.schedules.cases import as_case, is_file
+from ppmodel.schedules.cases import as_case, is_file, split_options
 from ppmodel.simulation import ALLREDUCE, P2P
 from ppmodel.specs.document import list_text, place_in, read_document
 from ppmodel.specs.files import layout_names, model_names, system_names
@@ -183,8 +183,8 @@ def _named_cases(path, place, entry, files):
     if entry.file is None:
         if entry.name is None:
             _refuse(path, ("schedules", place, "name"), "nothing", "is missing", "add the key name, or file")
-        if is_file(entry.name.partition(":")[0]):
-            remedy = f"write {{file: {entry.name.partition(':')[0]}}}"
+        if is_file(name := split_options(entry.name)[0]):
+            remedy = f"write {{file: {name}}}"
             _refuse(path, ("schedules", place, "name"), entry.name, "names a file, not a schedule", remedy)
         try:
             return [as_case(entry.name)]
