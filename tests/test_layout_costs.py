@@ -23,6 +23,7 @@ from ppmodel.costs import (
     persistent_bytes,
     stages,
 )
+from ppmodel.costs.collectives import collective_line
 from ppmodel.costs.transfers import pipeline_links
 from ppmodel.costs.work import Work
 from ppmodel.errors import CostError, SpecificationError
@@ -485,3 +486,36 @@ def test_fp8_needs_a_system_that_has_it(llama):
     """One line that says so."""
     with refused(SpecificationError, "precision", "needs a system"):
         check_layout(LayoutSpec(precision="fp8"), llama, load_system("dgx_a100"), TABLE)
+
+
+def test_fp8_has_constants_of_its_own_and_spares_the_output_projection():
+    """Its limit and half-widths replace those of bf16 in products, and in nothing else."""
+    spec = KernelSpec(product_half_width=64.0, fp8_efficiency=0.3, fp8_half_rows=100.0, fp8_half_width=300.0)
+    system = replace(load_system("dgx_a100"), compute_latency_s=0.0, fp8_peak_compute_flops=1e15, kernels=spec)
+    product = Kernels.of([(1e15, 0.0, Kernel.PRODUCT, 100.0, 100.0, 1.0)])
+    output = product._replace(kernel=np.array([Kernel.UNQUANTISED]))
+    assert kernels_s(product, system, "fp8") == pytest.approx(1 / 0.3 * 2 * 4)
+    assert kernels_s(output, system, "fp8") == kernels_s(product, system)
+
+
+def test_attention_slows_with_few_keys_and_all_arithmetic_with_the_clock():
+    """Half of its fraction where the keys equal the constant; memory keeps its speed."""
+    spec = KernelSpec(attention_efficiency=0.5, attention_half_length=1024.0, sustained_clock=0.8)
+    system = replace(load_system("dgx_a100"), compute_latency_s=0.0, kernels=spec)
+    attention = Kernels.of([(1e15, 0.0, Kernel.ATTENTION, 1024.0, np.inf, 1.0)])
+    assert kernels_s(attention, system) == pytest.approx(1e15 / (system.peak_compute_flops * 0.5 * 0.5 * 0.8))
+    moved = Kernels.of([(0.0, 1e12, Kernel.STREAM, np.inf, np.inf, 1.0)])
+    assert kernels_s(moved, system) == kernels_s(moved, replace(system, kernels=KernelSpec()))
+
+
+def test_overlapped_phases_leave_the_slower_link():
+    """A collective over nodes takes as long as the slower of its phases, and not less than either."""
+    system, layout = load_system("dgx_h100_nodes"), LayoutSpec(pp=1, dp=64)
+    times = [
+        collective_line(
+            "all-reduce", "data", layout, replace(system, collectives=CollectiveSpec(overlapped_phases=both))
+        )
+        for both in (False, True)
+    ]
+    inside, between = 2 * 7 / 8 / 450e9, 2 * 7 / 8 / 8 / 50e9
+    assert [time.s_per_byte for time in times] == pytest.approx([inside + between, max(inside, between)])

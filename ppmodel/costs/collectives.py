@@ -138,6 +138,8 @@ def collective_s(collective, layout, system):
     On N nodes with m GPUs each, the first two are hierarchical (Cho et al., BlueConnect, 2019): reduce-scatter within
     nodes on V, then between nodes on V/m through each GPU's NIC; an all-gather in the opposite order.
 
+    With overlapped phases, the slower of both kinds of links decides, and both latencies add up.
+
     If the GPUs of a node share one NIC, each has its share of it.
 
     Examples
@@ -185,10 +187,10 @@ def collective_line(kind, group, layout, system):
             bandwidth *= attained.node_efficiency
             latency_s = latency_s if attained.node_latency_s is None else attained.node_latency_s
         inside = Line(latency_s, 1.0 / bandwidth)
-    return _on_links(kind, where, inside, between)
+    return _on_links(kind, where, inside, between, bool(attained) and attained.overlapped_phases)
 
 
-def _on_links(kind, where, inside, between):
+def _on_links(kind, where, inside, between, overlapped=False):
     """The line of a collective from those of a step on both links, by the formulas of `collective_s`."""
     size, per_node = where.size, where.per_node
     if kind == "ring":
@@ -201,5 +203,6 @@ def _on_links(kind, where, inside, between):
         return Line(fixed, max(near * inside.s_per_byte, far * between.s_per_byte) / size)
     nodes, passes = size / per_node, 2 if kind == "all-reduce" else 1  # in rings within nodes, and between them
     fixed = (per_node - 1) * inside.fixed_s + (nodes - 1) * between.fixed_s
-    slope = (per_node - 1) / per_node * inside.s_per_byte + (nodes - 1) / nodes / per_node * between.s_per_byte
+    slopes = (per_node - 1) / per_node * inside.s_per_byte, (nodes - 1) / nodes / per_node * between.s_per_byte
+    slope = max(slopes) if overlapped else sum(slopes)
     return Line(passes * fixed, passes * slope)

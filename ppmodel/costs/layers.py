@@ -32,6 +32,7 @@ _FUSED_BY = 4
 _BACKWARD = {
     (Kernel.PRODUCT, WEIGHT_GRAD): Kernel.WEIGHT_PRODUCT, (Kernel.ATTENTION, INPUT_GRAD): Kernel.ATTENTION_BACKWARD,
     (Kernel.ATTENTION, WEIGHT_GRAD): Kernel.ATTENTION_BACKWARD,
+    (Kernel.UNQUANTISED, WEIGHT_GRAD): Kernel.UNQUANTISED_WEIGHT,
 }  # fmt: skip
 
 
@@ -179,7 +180,9 @@ def _kernels(listed):
                 if work == NO_WORK or (phase == AGAIN and not runs_again(operation, recompute)):
                     continue
                 rows_and_width = np.inf, np.inf
-                if operation.kernel == Kernel.PRODUCT:
+                if operation.kernel == Kernel.ATTENTION:
+                    rows_and_width = operation.shape[2], np.inf
+                elif operation.kernel in (Kernel.PRODUCT, Kernel.UNQUANTISED):
                     m, n, k = operation.shape
                     rows_and_width = (m, min(n, k)) if phase != WEIGHT_GRAD else (k, min(n, m))
                 kernel = _BACKWARD.get((operation.kernel, phase), operation.kernel)

@@ -5,6 +5,10 @@ Without kernel constants, a system attains e = e_c in all kernels, and has no fp
 - A matrix product of m rows, n columns and depth k attains e = e_c m / (m + m_half) w / (w + w_half), w = min(n, k):
   m_half and w_half are where the rate reaches half of its limit, the n_1/2 of Hockney and Jesshope (1981) in two
   dimensions; a smooth curve that replaces tiles and waves.
+- In fp8, the three constants have other values; the output projection and the router stay at 16 bits
+  (Megatron-LM, NeMo).
+- Fused attention attains its fraction times s / (s + s_half) for s keys.
+- All arithmetic runs at the sustained clock, a fraction of the one at which kernels were timed.
 - A product for a weight gradient attains that times a factor; attention, fused or not, its own fraction of the peak;
   norms and residual sums, the softmax of unfused attention, and the loss, fractions of the memory bandwidth.
 """
@@ -15,6 +19,8 @@ import numpy as np
 
 from ppmodel.costs.work import Kernel
 from ppmodel.errors import CostError
+
+_PRODUCTS = [Kernel.PRODUCT, Kernel.WEIGHT_PRODUCT, Kernel.UNQUANTISED, Kernel.UNQUANTISED_WEIGHT]
 
 
 class Kernels(NamedTuple):
@@ -104,17 +110,26 @@ def _rates(kernels, system, precision):
         remedy = "add fp8_peak_compute to the system, or choose bf16"
         raise CostError("precision", "fp8", f"is not supported by {system.name}", remedy)
     rates = np.full(len(Kernel), plain)
-    rates[[Kernel.PRODUCT, Kernel.WEIGHT_PRODUCT]] = peak * system.compute_efficiency
+    products = [Kernel.PRODUCT, Kernel.WEIGHT_PRODUCT]
+    rates[products] = peak * system.compute_efficiency
     if spec is None:
         return rates[kernels.kernel]
-    rates[Kernel.WEIGHT_PRODUCT] *= spec.weight_grad_efficiency
+    rows, width = np.zeros((2, len(Kernel)))
+    rows[_PRODUCTS], width[_PRODUCTS] = spec.product_half_rows, spec.product_half_width
+    if precision == "fp8":
+        rates[products] = peak * (spec.fp8_efficiency or system.compute_efficiency)
+        rows[products] = spec.product_half_rows if spec.fp8_half_rows is None else spec.fp8_half_rows
+        width[products] = spec.product_half_width if spec.fp8_half_width is None else spec.fp8_half_width
+    rates[[Kernel.WEIGHT_PRODUCT, Kernel.UNQUANTISED_WEIGHT]] *= spec.weight_grad_efficiency
+    rows[[Kernel.ATTENTION, Kernel.ATTENTION_BACKWARD]] = spec.attention_half_length
     forward = spec.attention_efficiency
     efficiencies = {
         Kernel.ATTENTION: forward, Kernel.ATTENTION_BACKWARD: spec.attention_backward_efficiency or forward,
         Kernel.BATCHED: spec.batched_efficiency,
     }  # fmt: skip
-    slowed = (1 + spec.product_half_rows / kernels.rows) * (1 + spec.product_half_width / kernels.width)
-    return _by_class(rates, efficiencies, system.peak_compute_flops)[kernels.kernel] / slowed
+    rates, kind = _by_class(rates, efficiencies, system.peak_compute_flops), kernels.kernel
+    slowed = (1 + rows[kind] / kernels.rows) * (1 + width[kind] / kernels.width)
+    return spec.sustained_clock * rates[kind] / slowed
 
 
 def _by_class(rates, efficiencies, peak):

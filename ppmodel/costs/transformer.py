@@ -134,7 +134,8 @@ def head_operations(model, sequences, layout=None):
     vocabulary = model.vocabulary / share.tp
     output = linear("output projection", model, share.tokens, model.hidden, vocabulary, kept_rows=share.stream)
     is_stored_twice = layout is None or layout.pp != 1 or not model.tied_embeddings
-    output = output._replace(parameters=model.hidden * vocabulary if is_stored_twice else 0.0)
+    parameters = model.hidden * vocabulary if is_stored_twice else 0.0
+    output = output._replace(parameters=parameters, kernel=Kernel.UNQUANTISED)
     return [
         norm("last norm", model, share.stream),
         *gather("head", model, share, model.hidden, [output]),
@@ -404,7 +405,7 @@ def _router(model, share):
     best = Work(5.0 * rows * number, 2.0 * scores), Work(4.0 * rows * number, 3.0 * scores)
     product = linear("router", model, rows, model.hidden, number)
     return [
-        product._replace(parameters=model.hidden * number),  # no bias
+        product._replace(parameters=model.hidden * number, kernel=Kernel.UNQUANTISED),  # no bias
         BlockOperation("top experts", *best, NO_WORK, saved_bytes=scores),
     ]
 

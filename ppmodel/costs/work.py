@@ -44,9 +44,11 @@ class Kernel(IntEnum):
     LOSS = 8
     ACTIVATION = 9
     FUSED_SOFTMAX = 10
+    UNQUANTISED = 11  # a product that stays at 16 bits when others run in fp8
+    UNQUANTISED_WEIGHT = 12
 
 
-_PRODUCTS = Kernel.PRODUCT, Kernel.BATCHED
+_PRODUCTS = Kernel.PRODUCT, Kernel.UNQUANTISED, Kernel.BATCHED
 
 
 class BlockOperation(NamedTuple):

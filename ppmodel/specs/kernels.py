@@ -5,7 +5,7 @@ from __future__ import annotations  # help() shows a field's type by its name
 from dataclasses import dataclass
 from typing import Annotated
 
-from ppmodel.specs.entries import Efficiency, Number, NumberOrZero, Slowdown, Time, file_form
+from ppmodel.specs.entries import Efficiency, Number, NumberOrZero, Slowdown, Switch, Time, file_form
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,17 @@ class KernelSpec:
     product_half_rows, product_half_width : float
         A GEMM of m rows, n columns and depth k attains e_c m / (m + half_rows) w / (w + half_width) of the
         peak, where w is the smaller of n and k: half of e_c if m, or w, equals its constant.
+    fp8_efficiency, fp8_half_rows, fp8_half_width : float, optional
+        The same three in fp8, of the fp8 peak; those of bf16 if not given.
+    sustained_clock : float
+        The clock that a device under a long load holds, as a fraction of the clock at which its kernels were timed:
+        a factor on all that is bound by arithmetic.
     weight_grad_efficiency : float
         Factor on the efficiency of a matrix multiplication for a weight gradient.
     attention_efficiency, attention_backward_efficiency : float, optional
         Attainable fraction of the peak in fused attention, forward and backward; e_c if not given.
+    attention_half_length : float
+        Number of keys at which fused attention reaches half of these fractions.
     batched_efficiency : float, optional
         Attainable fraction of the peak of the matrix multiplications of unfused attention; e_c where not given.
     first_attention_factor : float
@@ -51,9 +58,14 @@ class KernelSpec:
 
     product_half_rows: NumberOrZero = 0.0
     product_half_width: NumberOrZero = 0.0
+    fp8_efficiency: Number | None = None
+    fp8_half_rows: NumberOrZero | None = None
+    fp8_half_width: NumberOrZero | None = None
+    sustained_clock: Number = 1.0
     weight_grad_efficiency: Number = 1.0
     attention_efficiency: Number | None = None
     attention_backward_efficiency: Number | None = None
+    attention_half_length: NumberOrZero = 0.0
     first_attention_factor: Number = 1.0
     batched_efficiency: Number | None = None
     stream_efficiency: Number | None = None
@@ -91,6 +103,9 @@ class CollectiveSpec:
         Seconds for which a message between stages occupies its link, or its ranks, whatever its size.
     node_latency_s, network_latency_s : float, optional
         Seconds per step of a collective within a node, and between nodes; a message's latency if not given.
+    overlapped_phases : bool
+        Whether a collective across nodes uses both kinds of links at the same time, as NCCL's pipelined rings and trees
+        do, and not one after another.
     contention : float
         Factor from 1 to 2 by which kernels and collectives slow each other down while both run.
     """
@@ -105,6 +120,7 @@ class CollectiveSpec:
     node_latency_s: Time | None = None
     network_latency_s: Time | None = None
     contention: Slowdown = 1.0
+    overlapped_phases: Switch = False
 
 
 @dataclass(frozen=True)
